@@ -1,0 +1,38 @@
+# Two commands matter: `make demo` and `make test`. Both set up all they need in .venv, from Python 3.11, git, make, gcc.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+JOBS   ?= 2
+# The paper's data sets are not part of the project; where a folder of them lies beside the checkout, use it.
+export ENCRYPTEDSTATS_DATA ?= $(wildcard $(CURDIR)/../shared/data)
+
+.PHONY: demo test test-full lint types bench docs clean setup
+
+demo: $(STAMP)
+	$(BIN)/python -m encryptedstats.cli demo
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
+
+test-full: $(STAMP)
+	$(BIN)/python -m pytest -n $(JOBS)
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(STAMP)
+	$(BIN)/python -m benchmarks
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,360 @@
+"""Encrypted arrays: NumPy arrays of encrypted integers.
+
+NumPy's object arrays give broadcasting, indexing, ``@`` and stacking for free; this module adds what they miss: arrays never hold
+anything but encrypted integers of one key, products are taken in balanced order, what cannot be computed explains itself, and
+arrays can be saved. One ciphertext a value is heavy; columns of data belong in encrypted tables, thousands of values a ciphertext.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import operator
+import os
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NoReturn
+
+import numpy as np
+
+from encryptedstats.crypto.dispatch import decrypt_value, encrypt_value
+from encryptedstats.crypto.integers import (
+    EncryptedInteger,
+    decrypt_integer,
+    encrypt_integer,
+    public_bound,
+)
+from encryptedstats.crypto.keys import Decryptor, Encryptor, PublicKeys, read_parameters
+from encryptedstats.crypto.noise import Noise
+from encryptedstats.crypto.sealed import balanced, plain_integer
+from encryptedstats.errors import FileFormatError, HeavyArrayWarning, KeyMismatchError
+from encryptedstats.storage import container
+from encryptedstats.storage.container import Container
+
+ARRAY_KIND: Final = "encrypted array"
+HEAVY_BYTES: Final = 256 << 20
+MAX_DIMENSIONS: Final = 32
+
+
+class EncryptedArray(np.ndarray[Any, np.dtype[np.object_]]):
+    """An array of encrypted integers that behaves like a NumPy array.
+
+    Made by ``owner.encrypt([[1, 2], [3, 4]])``. Arithmetic with other encrypted arrays and integers and with plain integers on
+    either side, broadcasting, ``@``, ``.T``, ``sum``, ``prod``, ``cumsum``, indexing, masks, assignment, stacking and ``diag``.
+
+    Examples
+    --------
+    >>> import encryptedstats as es
+    >>> owner = es.Owner(es.Parameters.choose(max_value=1000, depth=1))
+    >>> z = owner.encrypt([[1, 2], [3, 4]])
+    >>> owner.decrypt(z.T @ [1, 10])
+    array([31, 42])
+    >>> owner.decrypt((z * z).sum(axis=1))
+    array([ 5, 25])
+    """
+
+    def __new__(cls, values: Any) -> EncryptedArray:
+        """An array from nested sequences of encrypted integers; plain integers among them are encrypted with their key."""
+        array: EncryptedArray = _sealed(np.array(values, dtype=object))
+        return array
+
+    # -- facts -------------------------------------------------------------------------------------------------------
+
+    @property
+    def _values(self) -> list[EncryptedInteger]:
+        values: list[EncryptedInteger] = np.asarray(self).ravel().tolist()
+        return values
+
+    @property
+    def keys(self) -> PublicKeys:
+        """The public keys that the values belong to."""
+        if not self.size:
+            raise ValueError("an empty encrypted array has no keys")
+        return self._values[0].keys
+
+    @property
+    def bound(self) -> int:
+        """The largest of the values' proven bounds."""
+        return max((value.bound for value in self._values), default=0)
+
+    @property
+    def depth(self) -> int:
+        """The largest depth of the values."""
+        return max((value.depth for value in self._values), default=0)
+
+    def __repr__(self) -> str:
+        if not self.size:
+            return f"EncryptedArray(shape={self.shape})"
+        megabytes = sum(value.nbytes for value in self._values) / 1e6
+        return (
+            f"EncryptedArray(shape={self.shape}, within ±{self.bound:,}, depth {self.depth}, {megabytes:.1f} MB, "
+            f"{self.keys.parameters.scheme}, key {self.keys.key_id})"
+        )
+
+    __str__ = __repr__
+
+    # -- what object arrays miss ---------------------------------------------------------------------------------------
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if not isinstance(value, (EncryptedArray, EncryptedInteger)):
+            value = self.keys.encrypt(value if np.ndim(value) else plain_integer(value, "assignment"))
+        self.keys.check_same(value.keys)
+        super().__setitem__(key, value)
+
+    def __array_function__(self, func: Callable[..., Any], types: Any, args: Any, kwargs: Any) -> Any:
+        """NumPy functions as they are, but plain integers that end up beside encrypted ones are encrypted."""
+        if func in _UNKNOWABLE:
+            _refuse(func.__name__)
+        return _sealed(super().__array_function__(func, (np.ndarray,), args, kwargs), self)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        """Element by element through :class:`EncryptedInteger`, which checks everything."""
+        plain = [np.asarray(i, dtype=object) if isinstance(i, EncryptedArray) else i for i in inputs]
+        plain = [_boxed(i) if isinstance(i, EncryptedInteger) else i for i in plain]
+        if any(isinstance(i, np.ndarray) and i.dtype.kind in "fc" for i in plain):
+            raise TypeError(
+                f"{ufunc.__name__} with real numbers: only integers are exact here, scale to integers first"
+            )
+        if "out" in kwargs:
+            kwargs["out"] = tuple(np.asarray(o) if isinstance(o, EncryptedArray) else o for o in kwargs["out"])
+        return _sealed(getattr(ufunc, method)(*plain, **kwargs), self)
+
+    def prod(self, axis: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """Product over an axis, multiplied pairwise so that n values are only log2(n) products deep."""
+        if args or any(value is not None and value is not False for value in kwargs.values()):
+            raise TypeError("prod of an encrypted array takes an axis and nothing else")
+        values = np.moveaxis(np.asarray(self), axis, 0) if axis is not None else np.asarray(self).ravel()
+        factors = [_sealed(_boxed(v)) for v in values]
+        if not factors:
+            raise ValueError("the product of no values: there is nothing to multiply")
+        return _unboxed(balanced(operator.mul, factors))
+
+    def diag(self, k: int = 0) -> Any:
+        """The k-th diagonal of a matrix, or a matrix with this vector on it (zeros elsewhere are encrypted too)."""
+        return np.diag(self, k)
+
+    def row_sums(self) -> Any:
+        """Sum of every row of a matrix."""
+        return self.sum(axis=1)
+
+    def col_sums(self) -> Any:
+        """Sum of every column of a matrix."""
+        return self.sum(axis=0)
+
+    def mean(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Not possible: encrypted integers have no division."""
+        raise TypeError(
+            "encrypted integers cannot be divided, so they have no mean: "
+            "take the sum, and divide after decryption: owner.decrypt(a.sum()) / a.size"
+        )
+
+    def _refused(name: str) -> Callable[..., NoReturn]:  # type: ignore[misc]  # a builder of methods, not a method
+        def method(self: EncryptedArray, *args: Any, **kwargs: Any) -> NoReturn:
+            _refuse(name)
+
+        method.__name__ = name
+        method.__doc__ = "Not possible on encrypted values."
+        return method
+
+    var, std = _refused("var"), _refused("std")
+    min, max, ptp = _refused("min"), _refused("max"), _refused("ptp")
+    argmin, argmax = _refused("argmin"), _refused("argmax")
+    sort, argsort, searchsorted = _refused("sort"), _refused("argsort"), _refused("searchsorted")
+    round, clip, nonzero = _refused("round"), _refused("clip"), _refused("nonzero")
+    any, all, astype = _refused("any"), _refused("all"), _refused("astype")
+    del _refused
+
+    def tolist(self) -> Any:
+        """Nested lists of :class:`EncryptedInteger`."""
+        return np.asarray(self).tolist()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("encrypted arrays are not pickled: use save() and EncryptedArray.load()")
+
+    # -- files -----------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the array with its public parameters; the file holds no key."""
+        save_encrypted(self, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], keys: PublicKeys) -> Any:
+        """Read an array or a single integer that belongs to ``keys``."""
+        return load_encrypted(path, keys)
+
+
+_UNKNOWABLE: Final = frozenset(
+    {np.median, np.percentile, np.quantile, np.unique, np.histogram, np.bincount, np.isin, np.argwhere,
+     np.count_nonzero, np.allclose, np.isclose, np.array_equal, np.linalg.inv, np.linalg.solve, np.linalg.det}
+)  # fmt: skip
+
+
+def _refuse(name: str) -> NoReturn:
+    raise TypeError(
+        f"{name} of an encrypted array is not possible: it would have to compare, divide or convert values that nobody here can "
+        "see. Decrypt first: owner.decrypt(a)"
+    )
+
+
+def _boxed(value: Any) -> np.ndarray[Any, Any]:
+    """An array without dimensions around a single object; arrays as they are."""
+    if isinstance(value, np.ndarray):
+        return value
+    box = np.empty((), dtype=object)
+    box[()] = value
+    return box
+
+
+def _unboxed(value: Any) -> Any:
+    return value[()] if isinstance(value, np.ndarray) and value.ndim == 0 else value
+
+
+def _sealed(result: Any, like: EncryptedArray | None = None) -> Any:
+    """Results of NumPy as encrypted arrays: everything in them encrypted, and under one key."""
+    if isinstance(result, (list, tuple)):
+        return type(result)(_sealed(part, like) for part in result)
+    if not isinstance(result, np.ndarray):
+        if isinstance(result, int) and not isinstance(result, bool) and like is None:
+            raise TypeError("an encrypted array needs at least one encrypted integer to take its key from")
+        return result
+    if result.dtype != object:
+        if like is None:
+            raise TypeError("an encrypted array needs at least one encrypted integer to take its key from")
+        return result
+    base = np.asarray(result)
+    keys = _common_keys(base.flat, like)
+    for index, value in enumerate(base.flat):
+        if not isinstance(value, EncryptedInteger):
+            plain = plain_integer(value, "an encrypted array")
+            base.flat[index] = encrypt_integer(
+                plain, keys.encryptor, public_bound([plain], None, keys.parameters.max_value)
+            )
+    return base.view(EncryptedArray)
+
+
+def _common_keys(values: Iterable[Any], like: EncryptedArray | None) -> PublicKeys:
+    found = next((value.keys for value in values if isinstance(value, EncryptedInteger)), None)
+    if found is None and like is not None and like.size:
+        found = like.keys
+    if found is None:
+        raise TypeError("an encrypted array needs at least one encrypted integer to take its key from")
+    for value in values:
+        if isinstance(value, EncryptedInteger):
+            found.check_same(value.keys)
+    return found
+
+
+# -- encrypting and decrypting --------------------------------------------------------------------------------------
+
+
+@encrypt_value.register(list)
+@encrypt_value.register(tuple)
+@encrypt_value.register(np.ndarray)
+def _encrypt_array(value: Any, encryptor: Encryptor, *, bound: int | None = None) -> EncryptedArray:
+    numbers = _integer_array(value)
+    integers = [int(v) for v in numbers.flat]
+    parameters = encryptor.keys.parameters
+    bound = public_bound(integers, bound, parameters.max_value)
+    _warn_if_heavy(len(integers) * parameters.ciphertext_bytes())
+    result = np.empty(numbers.shape, dtype=object)
+    for index, number in enumerate(integers):
+        result.flat[index] = encrypt_integer(number, encryptor, bound)
+    return result.view(EncryptedArray)
+
+
+def _integer_array(value: Any) -> np.ndarray[Any, Any]:
+    """The values as integers, or an error that names the first that is none."""
+    try:
+        array = np.array(value)
+        if array.dtype.kind not in "iub":
+            array = np.array(value, dtype=object)
+    except (ValueError, OverflowError) as error:
+        raise TypeError(f"these values do not form an array: {error}") from error
+    if array.dtype != object:
+        return array
+    for index, item in np.ndenumerate(array):
+        if isinstance(item, EncryptedInteger):
+            raise TypeError(f"the value at {index} is encrypted already")
+        plain_integer(item, f"encryption of the value at {index}")
+    return array
+
+
+def _warn_if_heavy(size: int) -> None:
+    if size > HEAVY_BYTES:
+        warnings.warn(
+            f"an array with one ciphertext a value takes {size / 1e9:.1f} GB here; columns of data are better kept in an "
+            "encrypted table (schema.table, owner.encrypt), where a ciphertext holds thousands of values",
+            HeavyArrayWarning,
+            stacklevel=5,
+        )
+
+
+@decrypt_value.register(EncryptedArray)
+def _decrypt_array(value: EncryptedArray, decryptor: Decryptor) -> np.ndarray[Any, Any]:
+    numbers = [decrypt_integer(item, decryptor) for item in value._values]
+    return np.array(numbers, dtype=np.int64).reshape(value.shape)
+
+
+# -- files ---------------------------------------------------------------------------------------------------------
+
+
+def save_encrypted(value: EncryptedArray | EncryptedInteger, path: str | os.PathLike[str]) -> None:
+    """Write an encrypted array or integer, with its parameters and what is publicly known of every value."""
+    array = np.asarray(_boxed(value))
+    if not array.size:
+        raise ValueError("an empty encrypted array has no keys and cannot be saved")
+    keys: PublicKeys = array.flat[0].keys
+    ciphertexts, facts = [], []
+    for item in array.flat:
+        item.relinearise()
+        ciphertexts.append(keys.engine.ciphertext_to_bytes(item._ciphertexts[0]))
+        noise: Noise = item._noise
+        facts.append([noise.level, noise.flat, noise.peak, item.bound, item.depth])
+    fields = {"parameters": keys.parameters.to_dict(), "shape": list(array.shape)}
+    sections = {"values": json.dumps(facts).encode(), "ciphertexts": b"".join(ciphertexts)}
+    container.write(Container(ARRAY_KIND, keys.parameters.fingerprint, keys.key_id, fields, sections), path)
+
+
+def load_encrypted(path: str | os.PathLike[str], keys: PublicKeys) -> Any:
+    """Read what :func:`save_encrypted` wrote, if it belongs to ``keys``."""
+    if not isinstance(keys, PublicKeys):
+        raise TypeError("loading encrypted values needs PublicKeys, nothing more: owner.public_keys()")
+    file = container.read(path, kind=ARRAY_KIND)
+    if read_parameters(file) != keys.parameters or file.key_id != keys.key_id:
+        raise KeyMismatchError(f"{path} belongs to key {file.key_id}, and these are keys {keys.key_id}")
+    shape = file.expect("shape", list)
+    facts = _read_facts(file.section("values"), shape, keys)
+    data, start = file.section("ciphertexts"), 0
+    array = np.empty(tuple(shape), dtype=object)
+    for index, (noise, bound, depth) in enumerate(facts):
+        length = keys.parameters.ciphertext_bytes(2, noise.level) + keys.engine.ciphertext_overhead
+        ciphertext = keys.engine.ciphertext_from_bytes(data[start : start + length], size=2, level=noise.level)
+        array.flat[index] = EncryptedInteger(keys, [ciphertext], noise, bound, depth)
+        start += length
+    if start != len(data):
+        raise FileFormatError(f"{path} has more ciphertexts than values")
+    return _unboxed(array.view(EncryptedArray))
+
+
+def _read_facts(data: bytes, shape: list[Any], keys: PublicKeys) -> list[tuple[Noise, int, int]]:
+    try:
+        entries = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError("the list of values is not valid JSON") from error
+    good_shape = len(shape) <= MAX_DIMENSIONS and all(type(n) is int and n > 0 for n in shape)
+    if not good_shape or not isinstance(entries, list) or len(entries) != math.prod(shape):
+        raise FileFormatError("the shape of the array does not fit its list of values")
+    return [_read_fact(entry, keys) for entry in entries]
+
+
+def _read_fact(entry: Any, keys: PublicKeys) -> tuple[Noise, int, int]:
+    types = [int, float, float, int, int]
+    if not isinstance(entry, list) or [type(part) for part in entry] != types:
+        raise FileFormatError("the list of values is malformed")
+    level, flat, peak, bound, depth = entry
+    parameters = keys.parameters
+    numbers_fit = 0 <= level < len(parameters.data_moduli) and 0 <= bound <= parameters.max_value and depth >= 0
+    noise = Noise(flat, peak, level)
+    if not numbers_fit or not (flat > 0 and peak >= 0) or not parameters.noise.decrypts(noise):
+        raise FileFormatError("the list of values states a level, bound or noise that cannot be")
+    return noise, bound, depth

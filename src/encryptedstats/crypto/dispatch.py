@@ -1,0 +1,29 @@
+"""How ``Owner.encrypt`` and ``Owner.decrypt`` know what to do with a value: by its type, and the types register here.
+
+Integers and arrays do so in this package; tables, models and votes register from the layers above, so that nothing here has to
+import them.
+"""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from encryptedstats.crypto.keys import Decryptor, Encryptor
+
+
+@singledispatch
+def encrypt_value(value: object, encryptor: Encryptor, **options: Any) -> Any:
+    """Encrypt a value with ``encryptor``. Register a type with ``@encrypt_value.register``."""
+    raise TypeError(f"{_describe(value)} cannot be encrypted: give integers, (nested) lists or integer arrays of them")
+
+
+@singledispatch
+def decrypt_value(value: object, decryptor: Decryptor) -> Any:
+    """Decrypt a value with ``decryptor``. Register a type with ``@decrypt_value.register``."""
+    raise TypeError(f"{_describe(value)} is nothing encrypted: there is nothing to decrypt")
+
+
+def _describe(value: object) -> str:
+    return f"an object of type {type(value).__name__}"

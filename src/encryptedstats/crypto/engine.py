@@ -1,0 +1,108 @@
+"""SEAL, wrapped thinly: contexts that are checked, bytes that are checked before SEAL sees them, plaintexts of one integer.
+
+The only other module that calls SEAL is ``keys``; nothing above this package imports it at all.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import lru_cache
+from typing import Any, Final
+
+import seal
+
+from encryptedstats.crypto.parameters import Parameters
+from encryptedstats.errors import FileFormatError, ParameterError
+
+# SEAL's own file header: magic, header size, version, compression, reserved, total length.
+_SEAL_HEADER: Final = struct.Struct("<HBBBBHQ")
+_SEAL_MAGIC: Final = 0xA15E
+_UNCOMPRESSED: Final = 0
+
+
+class Engine:
+    """A SEAL context with what goes with it. One per set of parameters: see :func:`engine_for`."""
+
+    def __init__(self, parameters: Parameters) -> None:
+        self.parameters = parameters
+        chosen = seal.EncryptionParameters(getattr(seal.scheme_type, parameters.scheme))
+        chosen.set_poly_modulus_degree(parameters.ring_degree)
+        chosen.set_coeff_modulus([seal.Modulus(q) for q in parameters.coefficient_moduli])
+        chosen.set_plain_modulus(parameters.plain_modulus)
+        level = seal.sec_level_type.tc128 if parameters.security else seal.sec_level_type.none
+        self.context = seal.SEALContext(chosen, True, level)
+        # SEALContext does not raise on broken parameters; it only says so when asked.
+        if not self.context.parameters_set():
+            raise ParameterError(f"SEAL refuses these parameters: {self.context.parameter_error_message()}")
+        self.evaluator = seal.Evaluator(self.context)
+        self.encoder = seal.BatchEncoder(self.context)
+        self.level_ids = self._level_ids()
+
+    def _level_ids(self) -> list[Any]:
+        """SEAL's identifier of each level of the modulus chain, from all data primes down to one."""
+        ids, data = [], self.context.first_context_data()
+        for _ in self.parameters.data_moduli:
+            ids.append(data.parms_id())
+            data = data.next_context_data() if len(ids) < len(self.parameters.data_moduli) else data
+        return ids
+
+    # -- single integers: constant polynomials, which have the same value in every slot ------------------------------
+
+    def encode_integer(self, value: int) -> Any:
+        """A plaintext with ``value`` in its constant coefficient."""
+        return seal.Plaintext(f"{value % self.parameters.plain_modulus:X}")
+
+    def decode_integer(self, plain: Any) -> int | None:
+        """The integer of a constant plaintext; None if it is not constant, as after a failed decryption."""
+        if plain.significant_coeff_count() > 1:
+            return None
+        value = int(plain.to_string(), 16)
+        return value - self.parameters.plain_modulus if value > self.parameters.max_value else value
+
+    # -- bytes -------------------------------------------------------------------------------------------------------
+
+    def ciphertext_to_bytes(self, ciphertext: Any) -> bytes:
+        """SEAL's serialisation, uncompressed: residues are random, so there is nothing to compress."""
+        data: bytes = ciphertext.to_string(seal.compr_mode_type.none)
+        return data
+
+    def ciphertext_from_bytes(self, data: bytes, *, size: int, level: int) -> Any:
+        """A ciphertext of exactly this size and level, or an error: nothing else is ever wanted."""
+        expected = self.parameters.ciphertext_bytes(size, level) + self.ciphertext_overhead
+        if len(data) != expected:
+            raise FileFormatError(f"a ciphertext of {len(data)} bytes stands where one of {expected} is expected")
+        check_seal_bytes(data)
+        ciphertext = seal.Ciphertext()
+        try:
+            ciphertext.load_bytes(self.context, data)
+        except (RuntimeError, ValueError, IndexError) as error:
+            raise FileFormatError(f"a ciphertext is malformed: {error}") from error
+        if ciphertext.size() != size or list(ciphertext.parms_id()) != list(self.level_ids[level]):
+            raise FileFormatError("a ciphertext has another size or level than its file says")
+        if ciphertext.is_transparent():
+            raise FileFormatError("a ciphertext is transparent: it hides nothing and was not made by encryption")
+        return ciphertext
+
+    @property
+    def ciphertext_overhead(self) -> int:
+        """Bytes of SEAL's header before the residues."""
+        return 113
+
+
+@lru_cache(maxsize=16)
+def engine_for(parameters: Parameters) -> Engine:
+    """The engine of these parameters; building a context takes a while, so a few are kept."""
+    return Engine(parameters)
+
+
+def check_seal_bytes(data: bytes) -> None:
+    """Refuse bytes that SEAL would have to guess about: wrong magic, compressed (a bomb could hide), wrong length."""
+    if len(data) < _SEAL_HEADER.size:
+        raise FileFormatError("a SEAL object is cut short")
+    magic, header_size, _major, _minor, compression, _reserved, length = _SEAL_HEADER.unpack_from(data)
+    if magic != _SEAL_MAGIC or header_size != _SEAL_HEADER.size:
+        raise FileFormatError("bytes that should be a SEAL object are not")
+    if compression != _UNCOMPRESSED:
+        raise FileFormatError("a SEAL object is compressed; this library writes and reads plain ones only")
+    if length != len(data):
+        raise FileFormatError("a SEAL object states another length than it has")

@@ -1,0 +1,118 @@
+"""Encrypted integers: numbers that can be computed with and not looked at.
+
+A single integer is the constant of a plaintext polynomial; the arithmetic is that of :mod:`encryptedstats.crypto.sealed`.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, ClassVar, Final, NoReturn
+
+import numpy as np
+
+from encryptedstats.crypto.dispatch import decrypt_value, encrypt_value
+from encryptedstats.crypto.keys import Decryptor, Encryptor
+from encryptedstats.crypto.sealed import Sealed, plain_integer
+
+SMALLEST_BOUND: Final = 16
+
+
+class EncryptedInteger(Sealed):
+    """An integer under encryption. Supports ``+ - *``, unary minus and small powers, with others and with plain integers.
+
+    Made by ``owner.encrypt(7)`` or ``public.encrypt(7)``; opened by ``owner.decrypt``.
+
+    Attributes
+    ----------
+    bound : int
+        The absolute value is proven to be at most this. Public.
+    depth : int
+        How many multiplications in a row led here.
+    keys : PublicKeys
+        The keys it belongs to.
+    """
+
+    __slots__ = ()
+    _constant: ClassVar[bool] = True
+
+    def _linear(self, other: Any, operation: str, sign: int) -> Any:
+        if isinstance(other, np.ndarray):
+            return _broadcast(self) + sign * other
+        return super()._linear(other, operation, sign)
+
+    def __mul__(self, other: Any) -> Any:
+        if isinstance(other, np.ndarray):
+            return _broadcast(self) * other
+        return super().__mul__(other)
+
+    __rmul__ = __mul__
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it with its public parameters; read it again with ``EncryptedArray.load``."""
+        from encryptedstats.crypto.arrays import save_encrypted
+
+        save_encrypted(self, path)
+
+    def __repr__(self) -> str:
+        scheme = self.keys.parameters.scheme
+        return f"EncryptedInteger(within ±{self.bound:,}, depth {self.depth}, {scheme}, key {self.keys.key_id})"
+
+
+def public_bound(values: Any, bound: int | None, limit: int) -> int:
+    """The bound that is stored in the clear with new ciphertexts: given, or coarse enough to say little."""
+    largest = max((abs(v) for v in values), default=0)
+    if bound is None:
+        bound = max(SMALLEST_BOUND, 1 << (largest - 1).bit_length() if largest else 0)
+        bound = min(bound, limit) if largest <= limit else bound
+    elif isinstance(bound, bool) or not isinstance(bound, (int, np.integer)) or bound < 1:
+        raise ValueError(f"bound={bound!r}: it must be a positive integer")
+    if largest > bound:
+        raise OverflowError(
+            f"a value of {largest:,} in absolute terms is beyond the bound={bound} it is declared to keep"
+        )
+    if bound > limit:
+        raise OverflowError(
+            f"values up to ±{bound:,} do not fit these parameters, which are exact up to ±{limit:,}: "
+            f"choose parameters with max_value={bound} or more"
+        )
+    return int(bound)
+
+
+def encrypt_integer(value: int, encryptor: Encryptor, bound: int) -> EncryptedInteger:
+    """One integer whose public bound is settled already."""
+    ciphertext, noise = encryptor.encrypt(encryptor.keys.engine.encode_integer(value), constant=True)
+    return EncryptedInteger(encryptor.keys, [ciphertext], noise, bound, 0)
+
+
+@encrypt_value.register(int)
+@encrypt_value.register(np.integer)
+@encrypt_value.register(np.bool_)
+def _encrypt(value: Any, encryptor: Encryptor, *, bound: int | None = None) -> EncryptedInteger:
+    value = int(value)
+    return encrypt_integer(value, encryptor, public_bound([value], bound, encryptor.keys.parameters.max_value))
+
+
+@encrypt_value.register(float)
+@encrypt_value.register(np.floating)
+def _refuse_float(value: Any, encryptor: Encryptor, **options: Any) -> NoReturn:
+    plain_integer(value, "encryption")
+    raise AssertionError("floats are refused above")
+
+
+@decrypt_value.register(EncryptedInteger)
+def decrypt_integer(value: EncryptedInteger, decryptor: Decryptor) -> int:
+    """The integer inside, if it is what its bound says."""
+    decryptor.keys.check_same(value.keys)
+    number = value.keys.engine.decode_integer(decryptor.decrypt(value._ciphertexts[0]))
+    if number is None or abs(number) > value.bound:
+        raise ValueError(
+            "this does not decrypt to an integer within its bound: the ciphertext was altered, or does not belong to this key"
+        )
+    return number
+
+
+def _broadcast(value: EncryptedInteger) -> Any:
+    """A scalar as an array without dimensions, so that NumPy broadcasts it."""
+    from encryptedstats.crypto.arrays import EncryptedArray
+
+    return EncryptedArray(np.array(value, dtype=object))

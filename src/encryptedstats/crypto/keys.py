@@ -1,0 +1,324 @@
+"""Keys in the right hands: an ``Owner`` holds the secret key, a worker gets ``PublicKeys`` and can never decrypt.
+
+Key generation, encryption and decryption are SEAL's own; this module decides who holds what, and how it is stored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, NoReturn
+
+import seal
+
+from encryptedstats.crypto.dispatch import decrypt_value, encrypt_value
+from encryptedstats.crypto.engine import Engine, check_seal_bytes, engine_for
+from encryptedstats.crypto.noise import Noise
+from encryptedstats.crypto.parameters import Parameters
+from encryptedstats.errors import FileFormatError, KeyMismatchError, ParameterError, PassphraseError
+from encryptedstats.storage import container
+from encryptedstats.storage import passphrase as locks
+from encryptedstats.storage.container import Container
+from encryptedstats.storage.files import PRIVATE
+
+PUBLIC_KIND: Final = "public keys"
+OWNER_KIND: Final = "secret key"
+
+
+@dataclass(frozen=True)
+class Encryptor:
+    """What encrypting a value needs: the public keys it will carry along, and SEAL's encryption under one of the keys."""
+
+    keys: PublicKeys
+    seal_encrypt: Any
+    with_secret_key: bool
+
+    def encrypt(self, plain: Any, *, constant: bool = False) -> tuple[Any, Noise]:
+        """A new ciphertext of a SEAL plaintext, with its noise."""
+        noise = self.keys.parameters.noise.fresh(with_secret_key=self.with_secret_key, constant=constant)
+        return self.seal_encrypt(plain), noise
+
+
+@dataclass(frozen=True)
+class Decryptor:
+    """What decrypting a value needs: the key it must belong to, and SEAL's decryption."""
+
+    keys: PublicKeys
+    seal_decrypt: Any
+
+    def decrypt(self, ciphertext: Any) -> Any:
+        """The SEAL plaintext in a ciphertext."""
+        return self.seal_decrypt(ciphertext)
+
+
+class PublicKeys:
+    """Keys that encrypt and compute, and cannot decrypt: all that an untrusted computer ever gets.
+
+    Made by :meth:`Owner.public_keys` and :meth:`load`. Carries the public encryption key, the relinearisation keys that
+    products need, and the rotation keys that were asked for.
+    """
+
+    def __init__(
+        self, engine: Engine, public_key: Any, relinearisation: Any, rotation: Any, steps: tuple[int, ...]
+    ) -> None:
+        self._engine = engine
+        self._public_key = public_key
+        self._relinearisation = relinearisation
+        self._rotation = rotation
+        self.rotations = steps
+
+    @property
+    def parameters(self) -> Parameters:
+        """The parameters these keys belong to."""
+        return self._engine.parameters
+
+    @cached_property
+    def key_id(self) -> str:
+        """A name for the key pair, the same in every file that belongs to it; it reveals nothing."""
+        return _key_id(self.parameters, self._public_key.to_string())
+
+    def encrypt(self, value: Any, **options: Any) -> Any:
+        """Encrypt integers, nested lists or integer arrays with the public key: anybody can, only the owner can decrypt.
+
+        See :meth:`Owner.encrypt`, which makes ciphertexts with less noise.
+        """
+        return encrypt_value(value, self.encryptor, **options)
+
+    @cached_property
+    def encryptor(self) -> Encryptor:
+        """Encryption under the public key, for the types that register with ``encrypt``."""
+        return Encryptor(self, seal.Encryptor(self._engine.context, self._public_key).encrypt, with_secret_key=False)
+
+    @property
+    def engine(self) -> Engine:
+        """SEAL's context and evaluator, for the evaluators of this library."""
+        return self._engine
+
+    def relinearise(self, ciphertext: Any) -> Any:
+        """A ciphertext of size 3 brought back to size 2."""
+        return self._engine.evaluator.relinearize(ciphertext, self._relinearisation)
+
+    def check_same(self, other: PublicKeys) -> None:
+        """Refuse to bring together what belongs to different keys."""
+        if other is not self and other.key_id != self.key_id:
+            raise KeyMismatchError(
+                f"these belong to different keys ({self.key_id} and {other.key_id}): nothing can be computed across keys"
+            )
+
+    # -- files -----------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the public keys to a file that may be given to anybody."""
+        sections = _public_sections(self._public_key, self._relinearisation)
+        if self._rotation is not None:
+            sections["rotation"] = self._rotation.to_string()
+        fields = {"parameters": self.parameters.to_dict(), "rotations": list(self.rotations)}
+        container.write(Container(PUBLIC_KIND, self.parameters.fingerprint, self.key_id, fields, sections), path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> PublicKeys:
+        """Read public keys, checking every part."""
+        file = container.read(path, kind=PUBLIC_KIND)
+        return cls._from_container(file, file.expect("rotations", list))
+
+    @classmethod
+    def _from_container(cls, file: Container, steps: list[Any]) -> PublicKeys:
+        engine = engine_for(read_parameters(file))
+        if not all(type(step) is int and abs(step) < engine.parameters.ring_degree for step in steps):
+            raise FileFormatError("the rotations of the key file are malformed")
+        if bool(steps) != ("rotation" in file.sections):
+            raise FileFormatError("the rotation keys of the file do not fit its list of rotations")
+        rotation = _load_seal(engine.context.from_galois_str, file.section("rotation")) if steps else None
+        if rotation is not None and not all(rotation.has_key(_galois_element(engine, step)) for step in steps):
+            raise FileFormatError("the rotation keys of the file do not fit its list of rotations")
+        keys = cls(
+            engine,
+            _load_seal(engine.context.from_public_str, file.section("public_key")),
+            _load_seal(engine.context.from_relin_str, file.section("relinearisation")),
+            rotation,
+            tuple(steps),
+        )
+        if keys.key_id != file.key_id:
+            raise FileFormatError("the key id of the file does not fit the key in it")
+        return keys
+
+    def __repr__(self) -> str:
+        return f"PublicKeys(key {self.key_id}, {self.parameters!r}, rotations={list(self.rotations)})"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("PublicKeys are not pickled: save() them to a file and load() that")
+
+
+class Owner:
+    """The one who may see the data: makes the keys, encrypts, and alone can decrypt.
+
+    Parameters
+    ----------
+    parameters : Parameters
+        Or anything with such an attribute ``parameters``, as a plan.
+
+    Examples
+    --------
+    >>> import encryptedstats as es
+    >>> owner = es.Owner(es.Parameters.choose(max_value=1000, depth=1))
+    >>> x = owner.encrypt([3, 4])
+    >>> owner.decrypt(x @ x + 1)
+    26
+    """
+
+    def __init__(self, parameters: Parameters) -> None:
+        parameters = getattr(parameters, "parameters", parameters)
+        if not isinstance(parameters, Parameters):
+            raise TypeError(f"Owner needs Parameters, not {type(parameters).__name__}: see Parameters.choose")
+        if parameters.depth < 0:
+            raise ParameterError(f"not even an encryption is proven to decrypt with {parameters!r}: take larger primes")
+        engine = engine_for(parameters)
+        generator = seal.KeyGenerator(engine.context)
+        self._install(generator, generator.create_public_key(), generator.create_relin_keys(), engine)
+
+    def _install(self, generator: Any, public_key: Any, relinearisation: Any, engine: Engine) -> None:
+        self._generator = generator
+        self._keys = PublicKeys(engine, public_key, relinearisation, None, ())
+        secret = generator.secret_key()
+        self._encryptor = Encryptor(
+            self._keys, seal.Encryptor(engine.context, secret).encrypt_symmetric, with_secret_key=True
+        )
+        self._decryptor = Decryptor(self._keys, seal.Decryptor(engine.context, secret).decrypt)
+
+    @property
+    def parameters(self) -> Parameters:
+        """The parameters of the keys."""
+        return self._keys.parameters
+
+    @property
+    def key_id(self) -> str:
+        """The name of the key pair, as in every file that belongs to it."""
+        return self._keys.key_id
+
+    def public_keys(self, rotations: Iterable[int] = ()) -> PublicKeys:
+        """What a worker gets: keys that encrypt and compute, and cannot decrypt.
+
+        Parameters
+        ----------
+        rotations : iterable of int
+            Slot rotations that the worker will need (0 swaps the two half rows). Each costs a key of some megabytes, so none
+            is made unless asked for; arithmetic on integers and arrays needs none.
+        """
+        steps = tuple(sorted({int(step) for step in rotations}))
+        if not steps:
+            return self._keys
+        half = self.parameters.ring_degree // 2
+        if any(abs(step) >= half for step in steps):
+            raise ParameterError(f"rotations must be between {1 - half} and {half - 1}")
+        rotation = seal.GaloisKeys()
+        self._generator.create_galois_keys(list(steps), rotation)
+        return PublicKeys(self._keys.engine, self._keys._public_key, self._keys._relinearisation, rotation, steps)
+
+    def encrypt(self, value: Any, **options: Any) -> Any:
+        """Encrypt with the secret key, which gives less noise than the public one.
+
+        Parameters
+        ----------
+        value : int, nested list or integer array
+        bound : int, optional
+            For integers and arrays: a public bound on every absolute value. Whoever computes needs one, to prove that nothing
+            overflows, so it is stored in the clear. By default it is the power of two (at least 16) that covers the
+            largest absolute value: give it yourself where even that says too much.
+
+        Returns
+        -------
+        EncryptedInteger or EncryptedArray
+        """
+        return encrypt_value(value, self._encryptor, **options)
+
+    def decrypt(self, value: Any) -> Any:
+        """Decrypt what belongs to this key: Python integers and NumPy arrays come back."""
+        return decrypt_value(value, self._decryptor)
+
+    # -- files -----------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str], passphrase: str | None = None, *, overwrite: bool = False) -> None:
+        """Write the secret key to a file that only its user can read (mode 0600), locked if a passphrase is given.
+
+        An existing file is not replaced unless ``overwrite=True``: a lost secret key is lost data.
+        """
+        secret = self._generator.secret_key().to_string()
+        fields: dict[str, Any] = {"parameters": self.parameters.to_dict(), "lock": {}}
+        if passphrase is not None:
+            fields["lock"], secret = locks.lock(secret, passphrase, bind_to=self.key_id.encode())
+        sections = {
+            **_public_sections(self._keys._public_key, self._keys._relinearisation),
+            "secret_key": secret,
+        }
+        file = Container(OWNER_KIND, self.parameters.fingerprint, self.key_id, fields, sections)
+        container.write(file, path, mode=PRIVATE, overwrite=overwrite)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], passphrase: str | None = None) -> Owner:
+        """Read a secret key, checking that it fits the public key beside it."""
+        file = container.read(path, kind=OWNER_KIND)
+        keys = PublicKeys._from_container(file, [])
+        secret = _load_seal(keys.engine.context.from_secret_str, _unlocked_secret(file, passphrase))
+        owner = cls.__new__(cls)
+        generator = seal.KeyGenerator(keys.engine.context, secret)
+        owner._install(generator, keys._public_key, keys._relinearisation, keys.engine)
+        owner._check_pair()
+        return owner
+
+    def _check_pair(self) -> None:
+        """A secret key of another pair would decrypt to garbage; find out now."""
+        plain = self._decryptor.decrypt(self._keys.encryptor.seal_encrypt(self._keys.engine.encode_integer(1)))
+        if self._keys.engine.decode_integer(plain) != 1:
+            raise FileFormatError("the secret key of the file does not fit the public key in it")
+
+    def __repr__(self) -> str:
+        return f"Owner(key {self.key_id}, {self.parameters!r})"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an Owner is not pickled, it holds the secret key: save() it to a file that stays with you")
+
+
+def _key_id(parameters: Parameters, public_key: bytes) -> str:
+    return hashlib.sha256(parameters.fingerprint.encode() + public_key).hexdigest()[:16]
+
+
+def _public_sections(public_key: Any, relinearisation: Any) -> dict[str, bytes]:
+    return {"public_key": public_key.to_string(), "relinearisation": relinearisation.to_string()}
+
+
+def read_parameters(file: Container) -> Parameters:
+    """The parameters a file was made with, checked like any others and against its fingerprint."""
+    try:
+        parameters = Parameters.from_dict(file.expect("parameters", dict))
+    except ParameterError as error:
+        raise FileFormatError(f"the file has impossible parameters: {error}") from error
+    if parameters.fingerprint != file.fingerprint:
+        raise FileFormatError("the parameters in the file do not fit its fingerprint")
+    return parameters
+
+
+def _unlocked_secret(file: Container, passphrase: str | None) -> bytes:
+    lock, secret = file.expect("lock", dict), file.section("secret_key")
+    if not lock:
+        return secret
+    if passphrase is None:
+        raise PassphraseError("this key file is locked: give its passphrase")
+    return locks.unlock(lock, secret, passphrase, bind_to=file.key_id.encode())
+
+
+def _load_seal(loader: Any, data: bytes) -> Any:
+    check_seal_bytes(data)
+    try:
+        return loader(data)
+    except (RuntimeError, ValueError, IndexError) as error:
+        raise FileFormatError(f"a key in the file is malformed: {error}") from error
+
+
+def _galois_element(engine: Engine, step: int) -> int:
+    """The automorphism X -> X^g that rotates by ``step``: powers of 3, as SEAL numbers them; 0 swaps the half rows."""
+    order = 2 * engine.parameters.ring_degree
+    half = engine.parameters.ring_degree // 2
+    return order - 1 if step == 0 else pow(3, step % half, order)

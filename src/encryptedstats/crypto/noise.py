@@ -1,0 +1,289 @@
+"""How much noise a ciphertext can carry: proven bounds, for both schemes, by one small algebra.
+
+A ciphertext decrypts to the right message as long as a certain polynomial v (the *noise*) has coefficients below a limit.
+For BGV, v = c(s) mod q is message plus t times error and the limit is q/2; for BFV, v is the invariant noise and the
+limit is 1/2. What v is after an operation follows from what it was before; ``docs/noise.md`` derives every line here.
+
+The bound is one on the canonical embedding: |v(z)| for each of the N complex roots z of X^N + 1, so that a product of
+polynomials is bounded by the product of the bounds. SEAL rounds *down* in several places, which leaves a mean: that is
+the polynomial 1 + X + ... + X^(N-1), large (2N/pi) at the root nearest to 1 and quickly falling away from it. Bounds
+therefore have two parts: ``flat``, for every root, and ``peak`` times the weight 1/(2k+1) at the k-th pair of roots.
+Weights are at most 1, so (f1 + p1 w)(f2 + p2 w) <= f1 f2 + (f1 p2 + f2 p1 + p1 p2) w stays in the same form, and a
+coefficient, being an average over the roots, sees next to nothing of the peak.
+
+Random polynomials (secret, errors, rounding, key-switching digits) have independent, symmetric, strictly sub-Gaussian
+coefficients, around the mean treated above. ``tail`` standard deviations are exceeded at some root of some of 2^32 such
+polynomials with probability below 2^-128. That is the failure bound, and its only assumption is that ciphertexts look
+uniform, which is the assumption their security rests on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final, Literal
+
+Scheme = Literal["bgv", "bfv"]
+
+FAILURE_BITS: Final = 128  # decryption fails with probability at most 2^-FAILURE_BITS ...
+POLYNOMIALS_BITS: Final = 32  # ... over a whole computation that meets up to 2^POLYNOMIALS_BITS random polynomials
+ERROR_DEVIATION: Final = math.sqrt(10.5)  # SEAL's centred binomial error: 21 bits minus 21 bits
+SECRET_VARIANCE: Final = 2 / 3  # uniform ternary
+UNIFORM_DEVIATION: Final = math.sqrt(1 / 12)  # of a uniform number on an interval of length 1
+# |z| > r forces the projection of z on one of 64 directions above r cos(pi/64): a rigorous tail for complex sums.
+_DIRECTIONS: Final = 64
+
+
+@dataclass(frozen=True)
+class Noise:
+    """A bound on the noise of a ciphertext, with the facts about it that decide what the next operation costs.
+
+    Attributes
+    ----------
+    flat, peak : float
+        The bound at the k-th pair of roots is ``flat + peak / (2k + 1)``.
+    level : int
+        How many data primes have been dropped by modulus switching.
+    size : int
+        Number of polynomials: 2 when fresh or relinearised, 3 after a product.
+    """
+
+    flat: float
+    peak: float = 0.0
+    level: int = 0
+    size: int = 2
+
+    def __mul__(self, other: Noise) -> Noise:
+        return replace(
+            self,
+            flat=self.flat * other.flat,
+            peak=self.flat * other.peak + self.peak * other.flat + self.peak * other.peak,
+        )
+
+    def __add__(self, other: Noise) -> Noise:
+        return replace(self, flat=self.flat + other.flat, peak=self.peak + other.peak, size=max(self.size, other.size))
+
+    def times(self, factor: float) -> Noise:
+        """The bound multiplied by a number."""
+        return replace(self, flat=self.flat * factor, peak=self.peak * factor)
+
+
+class NoiseModel:
+    """The noise rules of one set of moduli. Stateless: every method maps bounds to a bound.
+
+    Parameters
+    ----------
+    scheme : "bgv" or "bfv"
+    ring_degree : int
+        N, a power of two.
+    plain_modulus : int
+        t.
+    data_moduli : sequence of float
+        The data primes, in SEAL's order: switching drops the last one first. Approximate values suffice.
+    special_modulus : float
+        The key-switching prime.
+    """
+
+    def __init__(
+        self,
+        scheme: Scheme,
+        ring_degree: int,
+        plain_modulus: float,
+        data_moduli: Sequence[float],
+        special_modulus: float,
+    ) -> None:
+        self.scheme = scheme
+        self.ring_degree = ring_degree
+        self.plain_modulus = float(plain_modulus)
+        self.data_moduli = tuple(float(q) for q in data_moduli)
+        self.special_modulus = float(special_modulus)
+
+    # -- building blocks: what is known of a random polynomial at every root --------------------------------------
+
+    @cached_property
+    def tail(self) -> float:
+        """How many standard deviations no random polynomial passes at any root, but for the failure probability."""
+        events = FAILURE_BITS + POLYNOMIALS_BITS + math.log2(_DIRECTIONS * self.ring_degree / 2)
+        return math.sqrt(math.log(2) * events) / math.cos(math.pi / _DIRECTIONS)
+
+    def _random(self, deviation: float) -> float:
+        return self.tail * deviation * math.sqrt(self.ring_degree)
+
+    @cached_property
+    def _secret(self) -> float:
+        return self._random(math.sqrt(SECRET_VARIANCE))
+
+    @cached_property
+    def _error(self) -> float:
+        return self._random(ERROR_DEVIATION)
+
+    def _centred(self, width: float) -> Noise:
+        """A polynomial with coefficients uniform on an interval of this width around 0."""
+        return Noise(width * self._random(UNIFORM_DEVIATION))
+
+    def _floored(self, width: float) -> Noise:
+        """A polynomial with coefficients uniform on [0, width): as above, around the mean width/2 (1 + X + ...)."""
+        # At the k-th root the mean is width/2 / sin x with x = (2k+1) pi/2N, and 1/sin x <= 1/x + 0.37 up to pi/2.
+        mean = Noise(0.2 * width, peak=width * self.ring_degree / math.pi)
+        return self._centred(width) + mean
+
+    def _powers_of_secret(self, size: int) -> float:
+        return sum(self._secret**k for k in range(size))
+
+    @cached_property
+    def _rounding(self) -> Noise:
+        """What dividing two polynomials by a prime adds. BGV's remainders are multiples of t kept in [0, t)."""
+        error = self._floored(self.plain_modulus) if self.scheme == "bgv" else self._centred(1.0)
+        return error.times(self._powers_of_secret(2))
+
+    # -- limits ---------------------------------------------------------------------------------------------------
+
+    @property
+    def levels(self) -> int:
+        """How many data primes there are."""
+        return len(self.data_moduli)
+
+    def modulus(self, level: int) -> float:
+        """q after ``level`` switches."""
+        return math.prod(self.data_moduli[: self.levels - level])
+
+    def _unit(self, level: int) -> float:
+        """What an error of size 1 in the ciphertext adds to the noise: t for BGV, t/q for BFV."""
+        return self.plain_modulus / (self.modulus(level) if self.scheme == "bfv" else 1.0)
+
+    def coefficient_bound(self, noise: Noise) -> float:
+        """The largest coefficient: the average of the bound over the roots, since coefficients are such averages."""
+        mean_weight = (math.log(self.ring_degree) + 3) / self.ring_degree
+        return noise.flat + noise.peak * mean_weight
+
+    def budget(self, noise: Noise) -> float:
+        """Bits left before decryption could fail; what is below 1 is not accepted as proven."""
+        limit = 0.5 * (self.modulus(noise.level) if self.scheme == "bgv" else 1.0)
+        bound = self.coefficient_bound(noise)
+        return math.log2(limit) - math.log2(bound) if math.isfinite(bound) else -math.inf
+
+    def decrypts(self, noise: Noise) -> bool:
+        """Whether decryption is proven, with one bit to spare for SEAL's own arithmetic."""
+        return self.budget(noise) >= 1.0
+
+    # -- operations -----------------------------------------------------------------------------------------------
+
+    def message(self, *, constant: bool = False) -> float:
+        """Largest value at a root of an encoded message: SEAL keeps coefficients in [0, t)."""
+        return self.plain_modulus * (1 if constant else self.ring_degree)
+
+    def _encoding(self, *, constant: bool, level: int) -> Noise:
+        """What a message adds by itself: itself in BGV; the rounding of q/t times it in BFV."""
+        if self.scheme == "bgv":
+            return Noise(self.message(constant=constant), level=level)
+        return Noise(self._unit(level) * (1 if constant else self.ring_degree), level=level)
+
+    def fresh(self, *, with_secret_key: bool, constant: bool = False) -> Noise:
+        """A new ciphertext, by the secret key (one error) or by the public key (divided down from the key modulus)."""
+        if with_secret_key:
+            error = Noise(self._error * self._unit(0))
+        else:
+            raw = self._error * (1 + 2 * self._secret) / self.special_modulus
+            error = Noise(raw * self._unit(0)) + self._divided(level=0)
+        return error + self._encoding(constant=constant, level=0)
+
+    def _divided(self, level: int) -> Noise:
+        """The rounding error of one division by a prime, in units of the noise (BGV's holds its t already)."""
+        return self._rounding if self.scheme == "bgv" else self._rounding.times(self._unit(level))
+
+    def add(self, a: Noise, b: Noise) -> Noise:
+        """Sum or difference. Both must be at one level."""
+        if a.level != b.level:
+            raise ValueError(f"operands at levels {a.level} and {b.level}: switch to a common one first")
+        return a + b
+
+    def sum(self, a: Noise, terms: int) -> Noise:
+        """A sum of ``terms`` ciphertexts that are all bounded by ``a``."""
+        return a.times(terms)
+
+    def add_plain(self, a: Noise, *, constant: bool = False) -> Noise:
+        """Adding a plain message."""
+        return a + self._encoding(constant=constant, level=a.level)
+
+    def multiply_plain(self, a: Noise, norm: float) -> Noise:
+        """Multiplying by a plain polynomial that is at most ``norm`` at every root (a constant k: |k|)."""
+        return a.times(max(norm, 1.0))
+
+    def multiply(self, a: Noise, b: Noise) -> Noise:
+        """A product, not relinearised. Both at one level."""
+        if a.level != b.level:
+            raise ValueError(f"operands at levels {a.level} and {b.level}: switch to a common one first")
+        size = a.size + b.size - 1
+        if self.scheme == "bgv":
+            return replace(a * b, size=size)
+        return replace(self._bfv_product(a, b), size=size)
+
+    def _bfv_product(self, a: Noise, b: Noise) -> Noise:
+        # (t/q) c(s) = M + v with M = m mod t, M below t/q times ciphertexts that are uniform modulo q.
+        whole_a = self._centred(self.plain_modulus).times(self._powers_of_secret(a.size))
+        whole_b = self._centred(self.plain_modulus).times(self._powers_of_secret(b.size))
+        # BEHZ base conversion is off by up to one unit a prime, in every coefficient of every component.
+        conversion = (self.levels + 1) * self.ring_degree * self._powers_of_secret(a.size + b.size - 1)
+        cross = replace(whole_a * b + whole_b * a + a * b, level=a.level)
+        return cross + Noise(self._unit(a.level) * conversion)
+
+    def key_switch(self, a: Noise) -> Noise:
+        """Rotating, or relinearising away one component: digits times key errors, divided by the special prime."""
+        digits = self._floored(sum(self.data_moduli[: self.levels - a.level]))
+        switched = digits.times(self._error * self._unit(a.level) / self.special_modulus)
+        return a + switched + self._divided(a.level)
+
+    def relinearise(self, a: Noise) -> Noise:
+        """From any size down to 2. Each step's error meets one power of the secret less than the component it removed."""
+        for k in range(a.size - 1, 1, -1):
+            extra = self.key_switch(Noise(0.0, level=a.level)).times(self._secret ** (k - 2))
+            a = replace(a + extra, size=k)
+        return a
+
+    def switch(self, a: Noise, level: int) -> Noise:
+        """Modulus switching down to ``level``, one prime after the other."""
+        while a.level < level:
+            prime = self.data_moduli[self.levels - a.level - 1]
+            shrunk = a.times(1 / prime) if self.scheme == "bgv" else a
+            a = replace(shrunk, level=a.level + 1)
+            rounding = self._divided(a.level)
+            if a.size > 2:
+                rounding = rounding.times(self._powers_of_secret(a.size) / self._powers_of_secret(2))
+            a = a + rounding
+        return a
+
+    def best_product_level(self, a: Noise, b: Noise) -> int:
+        """The level at which multiplying ``a`` by ``b`` leaves the largest budget. BFV gains nothing by switching."""
+        lowest = max(a.level, b.level)
+        if self.scheme == "bfv":
+            return lowest
+        best, largest = lowest, -math.inf
+        for level in range(lowest, self.levels):
+            a, b = self.switch(a, level), self.switch(b, level)
+            budget = self.budget(self.relinearise(self.multiply(a, b)))
+            if budget > largest:
+                best, largest = level, budget
+        return best
+
+    def product(self, a: Noise, b: Noise) -> Noise:
+        """A product as the library makes it: operands relinearised and at the best level, result left at size 3."""
+        a, b = self.relinearise(a), self.relinearise(b)
+        level = self.best_product_level(a, b)
+        return self.multiply(self.switch(a, level), self.switch(b, level))
+
+    # -- the promise ----------------------------------------------------------------------------------------------
+
+    def proven_depth(self, terms: int, at_most: int = 64) -> int:
+        """The largest depth (up to ``at_most``) that is proven to decrypt, or -1 where not even encryption is.
+
+        The promised circuit: public-key encryption with all slots in use, then at each level a sum of ``terms`` products.
+        """
+        noise = self.fresh(with_secret_key=False)
+        for depth in range(at_most + 1):
+            if not self.decrypts(noise):
+                return depth - 1
+            if depth < at_most:
+                noise = self.relinearise(self.sum(self.product(noise, noise), terms))
+        return at_most

@@ -1,0 +1,406 @@
+"""Encryption parameters: chosen from a wish, or given and checked; never insecure or too weak without saying so.
+
+A ``Parameters`` is plain data (it imports no cryptography): scheme, ring, plaintext modulus and primes. What it is able to
+carry is read off the noise model, so that the depth it states is the depth that decrypts.
+
+For BGV, every data prime is chosen to be 1 modulo t. Modulus switching multiplies a BGV message by the inverse of the dropped
+prime modulo t, a "correction factor" that ciphertexts of different history would not share; with such primes it is always 1.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Any, Final
+
+from encryptedstats.crypto.noise import FAILURE_BITS, NoiseModel, Scheme
+from encryptedstats.crypto.primes import is_prime, next_prime, primes_of_bits
+from encryptedstats.crypto.security import LEVELS, MAX_MODULUS_BITS, RINGS, TABLE_NAME, security_of
+from encryptedstats.errors import InsecureParametersWarning, ParameterError
+
+MAX_PRIME_BITS: Final = 60  # SEAL's limit
+MAX_PRIMES: Final = 64
+DEFAULT_TERMS: Final = 64
+SCHEMES: Final[tuple[Scheme, ...]] = ("bgv", "bfv")
+
+
+@dataclass(frozen=True, repr=False)
+class Parameters:
+    """Parameters of an exact homomorphic scheme.
+
+    Most people want :meth:`choose`. The constructor takes explicit values, checks them, and refuses what the security
+    table does not grant 128 bits unless ``allow_insecure=True``, which then stays visible everywhere.
+
+    Parameters
+    ----------
+    scheme : "bgv" or "bfv"
+        BFV is the scheme of Fan and Vercauteren (2012); BGV computes the same, its products are several times cheaper.
+    ring_degree : int
+        N: polynomials modulo X^N + 1, N values in a ciphertext.
+    plain_modulus : int
+        t, a prime that is 1 modulo 2N. Results are exact as long as they stay within -(t-1)/2 and (t-1)/2.
+    coefficient_moduli : tuple of int
+        Distinct primes that are 1 modulo 2N, for BGV 1 modulo t as well; the last one is the key-switching prime.
+    terms : int
+        The promise about sums: at every level, up to so many products may be added up.
+    allow_insecure : bool
+        Accept less than 128-bit security (for tests on small rings).
+
+    Examples
+    --------
+    >>> from encryptedstats import Parameters
+    >>> p = Parameters.choose(max_value=1000, depth=2)
+    >>> p.ring_degree, p.security, p.depth >= 2, p.max_value >= 1000
+    (8192, 128, True, True)
+    """
+
+    scheme: Scheme
+    ring_degree: int
+    plain_modulus: int
+    coefficient_moduli: tuple[int, ...]
+    terms: int = DEFAULT_TERMS
+    allow_insecure: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "coefficient_moduli", tuple(self.coefficient_moduli))
+        self._check_types()
+        self._check_moduli()
+        if self.allow_insecure and not self.security:
+            warnings.warn(
+                f"these parameters have less than 128-bit security (ring {self.ring_degree}, "
+                f"{self.modulus_bits}-bit modulus, allow_insecure=True): never use them for real data",
+                InsecureParametersWarning,
+                stacklevel=3,
+            )
+        elif not self.security:
+            raise ParameterError(self._insecurity())
+
+    # -- making --------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def choose(
+        cls,
+        security: int = 128,
+        max_value: int = 65_536,
+        depth: int = 4,
+        scheme: Scheme = "bgv",
+        *,
+        terms: int = DEFAULT_TERMS,
+    ) -> Parameters:
+        """The smallest ring, and in it the fewest and smallest primes, that gives what is wished for.
+
+        Parameters
+        ----------
+        security : 128, 192 or 256
+            Bits of security by the table of the HomomorphicEncryption.org standard.
+        max_value : int
+            Largest absolute value that any result or intermediate result can take.
+        depth : int
+            Largest number of multiplications in a row.
+        scheme : "bgv" or "bfv"
+        terms : int
+            How many products may be added up at every level of multiplication.
+
+        Raises
+        ------
+        ParameterError
+            If no parameters give this; the message says what is possible.
+        """
+        _check_wish(security, max_value, depth, scheme, terms)
+        for ring_degree in RINGS:
+            plain_modulus = _plain_modulus(ring_degree, max_value)
+            bits = _smallest_chain(scheme, ring_degree, plain_modulus, security, depth, terms)
+            if bits is not None:
+                return cls(
+                    scheme,
+                    ring_degree,
+                    plain_modulus,
+                    _primes(scheme, ring_degree, plain_modulus, bits),
+                    terms,
+                )
+        raise ParameterError(_what_is_possible(security, max_value, depth, scheme, terms))
+
+    @classmethod
+    def from_bits(
+        cls,
+        scheme: Scheme,
+        ring_degree: int,
+        max_value: int,
+        modulus_bits: tuple[int, ...],
+        *,
+        terms: int = DEFAULT_TERMS,
+        allow_insecure: bool = False,
+    ) -> Parameters:
+        """Explicit parameters from the sizes of the primes, the key-switching prime last.
+
+        Examples
+        --------
+        >>> from encryptedstats import Parameters
+        >>> Parameters.from_bits("bgv", 8192, 4000, (43, 43, 44, 44, 44)).depth
+        3
+        """
+        if scheme not in SCHEMES:
+            raise ParameterError(f"scheme={scheme!r}: there are 'bgv' and 'bfv'")
+        if ring_degree not in RINGS:
+            raise ParameterError(f"ring_degree={ring_degree}: it must be one of {', '.join(map(str, RINGS))}")
+        plain_modulus = _plain_modulus(ring_degree, max_value)
+        primes = _primes(scheme, ring_degree, plain_modulus, tuple(modulus_bits))
+        return cls(scheme, ring_degree, plain_modulus, primes, terms, allow_insecure=allow_insecure)
+
+    # -- checks --------------------------------------------------------------------------------------------------
+
+    def _check_types(self) -> None:
+        if self.scheme not in SCHEMES:
+            raise ParameterError(f"scheme={self.scheme!r}: there are 'bgv' and 'bfv'")
+        if self.ring_degree not in RINGS:
+            raise ParameterError(f"ring_degree={self.ring_degree!r}: it must be one of {', '.join(map(str, RINGS))}")
+        numbers = (self.ring_degree, self.plain_modulus, self.terms, *self.coefficient_moduli)
+        if not all(type(n) is int for n in numbers):
+            raise ParameterError("ring degree, moduli and terms must be Python integers")
+        if self.terms < 1:
+            raise ParameterError(f"terms={self.terms}: a sum has at least one term")
+        if type(self.allow_insecure) is not bool:
+            raise ParameterError("allow_insecure must be True or False")
+
+    def _check_moduli(self) -> None:
+        primes, t, order = self.coefficient_moduli, self.plain_modulus, 2 * self.ring_degree
+        if not 2 <= len(primes) <= MAX_PRIMES:
+            raise ParameterError(
+                f"{len(primes)} coefficient moduli: there must be 2 to {MAX_PRIMES}, the last for key switching"
+            )
+        if len(set(primes) | {t}) != len(primes) + 1:
+            raise ParameterError("coefficient moduli must be distinct and differ from the plain modulus")
+        for name, value in (("plain_modulus", t), *(("coefficient modulus", q) for q in primes)):
+            if not 2 < value < 1 << MAX_PRIME_BITS or value % order != 1 or not is_prime(value):
+                raise ParameterError(
+                    f"{name} {value}: it must be a prime below 2**{MAX_PRIME_BITS} that is 1 modulo {order} (twice the ring degree)"
+                )
+        if any(q <= t for q in primes):
+            raise ParameterError("every coefficient modulus must be larger than the plain modulus")
+        if self.scheme == "bgv" and any(q % t != 1 for q in primes[:-1]):
+            raise ParameterError(
+                "BGV data primes must be 1 modulo the plain modulus: use Parameters.choose or from_bits"
+            )
+
+    def _insecurity(self) -> str:
+        allowed = MAX_MODULUS_BITS[128][self.ring_degree]
+        return (
+            f"a {self.modulus_bits}-bit modulus at ring degree {self.ring_degree} has less than 128-bit security: "
+            f"the table allows {allowed} bits, key-switching prime included. "
+            "Take a larger ring or fewer bits (or allow_insecure=True, for tests only)"
+        )
+
+    # -- what they give ------------------------------------------------------------------------------------------
+
+    @property
+    def data_moduli(self) -> tuple[int, ...]:
+        """The primes that ciphertexts live under: all but the key-switching prime."""
+        return self.coefficient_moduli[:-1]
+
+    @property
+    def modulus_bits(self) -> int:
+        """Bits of the whole modulus, key-switching prime included: what security is judged by."""
+        return math.prod(self.coefficient_moduli).bit_length()
+
+    @property
+    def security(self) -> int:
+        """128, 192 or 256 by the table; 0 for less than 128."""
+        return security_of(self.ring_degree, self.modulus_bits)
+
+    @property
+    def max_value(self) -> int:
+        """Largest absolute value that is represented exactly."""
+        return (self.plain_modulus - 1) // 2
+
+    @property
+    def slots(self) -> int:
+        """How many values a ciphertext holds."""
+        return self.ring_degree
+
+    @cached_property
+    def noise(self) -> NoiseModel:
+        """The noise rules of these parameters."""
+        return NoiseModel(
+            self.scheme, self.ring_degree, self.plain_modulus, self.data_moduli, self.coefficient_moduli[-1]
+        )
+
+    @cached_property
+    def depth(self) -> int:
+        """Proven multiplicative depth: full slots, public-key encryption, sums of ``terms`` products at each level."""
+        return self.noise.proven_depth(self.terms)
+
+    @property
+    def failure_bound(self) -> str:
+        """The proven bound on the probability that a decryption within the limits fails."""
+        return f"2^-{FAILURE_BITS}"
+
+    def ciphertext_bytes(self, size: int = 2, level: int = 0) -> int:
+        """Bytes of residues in a ciphertext of ``size`` polynomials after ``level`` modulus switches."""
+        return 8 * size * (len(self.data_moduli) - level) * self.ring_degree
+
+    # -- showing and storing -------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        bits = "+".join(str(q.bit_length()) for q in self.coefficient_moduli)
+        text = (
+            f"Parameters({self.scheme}, N={self.ring_degree}, t={self.plain_modulus}, q={bits} bits, depth={self.depth}"
+        )
+        return text + (", INSECURE: allow_insecure=True)" if not self.security else f", security={self.security})")
+
+    def __str__(self) -> str:
+        data = ", ".join(f"{math.log2(q):.1f}" for q in self.data_moduli)
+        title = "Fan-Vercauteren (BFV)" if self.scheme == "bfv" else "Brakerski-Gentry-Vaikuntanathan (BGV)"
+        if self.security:
+            allowed = MAX_MODULUS_BITS[self.security][self.ring_degree]
+            security = (
+                f"{self.security} bits: {self.modulus_bits} of {allowed} bits of modulus allowed\n{'':16}{TABLE_NAME}"
+            )
+        else:
+            security = f"BELOW 128 bits, INSECURE (allow_insecure=True): not for real data\n{'':16}{TABLE_NAME}"
+        return (
+            f"{title} parameters\n"
+            f"  ring degree   {self.ring_degree} (values in a ciphertext)\n"
+            f"  log2 moduli   {data}; key switching {math.log2(self.coefficient_moduli[-1]):.1f}\n"
+            f"  t             {self.plain_modulus} ({math.log2(self.plain_modulus):.1f} bits): exact up to ±{self.max_value:,}\n"
+            f"  security      {security}\n"
+            f"  depth         {self.depth} products in a row, each level a sum of up to {self.terms}\n"
+            f"  failure bound {self.failure_bound} (canonical norm, docs/noise.md)"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The defining values, ready for JSON."""
+        return {
+            "scheme": self.scheme,
+            "ring_degree": self.ring_degree,
+            "plain_modulus": self.plain_modulus,
+            "coefficient_moduli": list(self.coefficient_moduli),
+            "terms": self.terms,
+            "allow_insecure": self.allow_insecure,
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Parameters:
+        """The inverse of :meth:`to_dict`; checks everything, since values may come from a file of unknown origin."""
+        expected = {"scheme", "ring_degree", "plain_modulus", "coefficient_moduli", "terms", "allow_insecure"}
+        if not isinstance(values, Mapping) or set(values) != expected:
+            raise ParameterError(f"parameters must have exactly the fields {', '.join(sorted(expected))}")
+        if (
+            not isinstance(values["coefficient_moduli"], (list, tuple))
+            or len(values["coefficient_moduli"]) > MAX_PRIMES
+        ):
+            raise ParameterError(f"coefficient_moduli must be a list of at most {MAX_PRIMES} integers")
+        return cls(**{**values, "coefficient_moduli": tuple(values["coefficient_moduli"])})
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the defining values: files carry it, so that they are never read under other parameters."""
+        canonical = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode()).hexdigest()[:32]
+
+
+# -- choosing -----------------------------------------------------------------------------------------------------
+
+
+def _check_wish(security: int, max_value: int, depth: int, scheme: str, terms: int) -> None:
+    if scheme not in SCHEMES:
+        raise ParameterError(f"scheme={scheme!r}: there are 'bgv' and 'bfv'")
+    if security not in LEVELS:
+        raise ParameterError(f"security={security!r}: it can be {', '.join(map(str, LEVELS))} bits")
+    for name, value, least in (("max_value", max_value, 1), ("depth", depth, 0), ("terms", terms, 1)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise ParameterError(f"{name}={value!r}: it must be an integer of at least {least}")
+
+
+def _plain_modulus(ring_degree: int, max_value: int) -> int:
+    """The smallest t that is prime, 1 modulo 2N (so that N values share a ciphertext) and above 2 max_value."""
+    return next_prime(2 * max_value, 2 * ring_degree)
+
+
+def _step(scheme: Scheme, ring_degree: int, plain_modulus: int) -> int:
+    return 2 * ring_degree * (plain_modulus if scheme == "bgv" else 1)
+
+
+@lru_cache(maxsize=256)
+def _primes(scheme: Scheme, ring_degree: int, plain_modulus: int, bits: tuple[int, ...]) -> tuple[int, ...]:
+    """Distinct primes of these sizes, the last one for key switching."""
+    used = {plain_modulus}
+    primes: list[int] = []
+    for i, size in enumerate(bits):
+        step = 2 * ring_degree if i == len(bits) - 1 else _step(scheme, ring_degree, plain_modulus)
+        found = primes_of_bits(size, step, 1, frozenset(used)) if 2 <= size <= MAX_PRIME_BITS else []
+        if not found:
+            raise ParameterError(
+                f"there are not enough {size}-bit primes that are 1 modulo {step} for {len(bits)} moduli {bits}; "
+                f"take larger ones (up to {MAX_PRIME_BITS} bits)"
+            )
+        used.add(found[0])
+        primes.append(found[0])
+    return tuple(primes)
+
+
+def _smallest_chain(
+    scheme: Scheme, ring_degree: int, plain_modulus: int, security: int, depth: int, terms: int
+) -> tuple[int, ...] | None:
+    """Sizes of the fewest, then smallest, primes that carry the wish in this ring; None where there are none."""
+
+    def carries(total: int) -> bool:
+        try:
+            primes = _primes(scheme, ring_degree, plain_modulus, _even_split(total, count))
+        except ParameterError:
+            return False
+        model = NoiseModel(scheme, ring_degree, plain_modulus, primes[:-1], primes[-1])
+        return model.proven_depth(terms, at_most=depth) == depth
+
+    smallest = max(plain_modulus.bit_length() + 2, _step(scheme, ring_degree, plain_modulus).bit_length() + 2)
+    allowed = MAX_MODULUS_BITS[security][ring_degree]
+    for count in range(2, allowed // smallest + 1):
+        low, high = count * smallest, min(allowed, count * MAX_PRIME_BITS)
+        if low > high or not carries(high):
+            continue
+        while low < high:  # more bits carry more, so halve
+            middle = (low + high) // 2
+            low, high = (low, middle) if carries(middle) else (middle + 1, high)
+        return _even_split(high, count)
+    return None
+
+
+def _even_split(total: int, count: int) -> tuple[int, ...]:
+    """Sizes that add up to ``total`` and differ by at most 1, the largest last (the key-switching prime)."""
+    return tuple((total + i) // count for i in range(count))
+
+
+def _what_is_possible(security: int, max_value: int, depth: int, scheme: Scheme, terms: int) -> str:
+    """Why a wish is not granted, and the nearest that are."""
+    wish = f"no {scheme} parameters give security={security}, max_value={max_value}, depth={depth}, terms={terms}"
+    deepest = _largest(lambda d: _feasible(security, max_value, d, scheme, terms), 0, depth)
+    ways = [f"depth up to {deepest} with this max_value"] if deepest is not None else []
+    bits = _largest(lambda b: _feasible(security, 1 << b, depth, scheme, terms), 1, max_value.bit_length())
+    if bits is not None:
+        ways.append(f"max_value up to 2**{bits} with this depth")
+    if scheme == "bgv" and _feasible(security, max_value, depth, "bfv", terms):
+        ways.append("scheme='bfv'")
+    if not ways:
+        ways.append("a smaller depth together with a smaller max_value")
+    return f"{wish}. Possible at {security} bits: " + "; ".join(ways)
+
+
+def _feasible(security: int, max_value: int, depth: int, scheme: Scheme, terms: int) -> bool:
+    ring = RINGS[-1]
+    return max_value < 1 << MAX_PRIME_BITS and (
+        _smallest_chain(scheme, ring, _plain_modulus(ring, max_value), security, depth, terms) is not None
+    )
+
+
+def _largest(feasible: Callable[[int], bool], low: int, high: int) -> int | None:
+    """The largest n from low to high for which ``feasible`` (true up to some point, false beyond) holds."""
+    if not feasible(low):
+        return None
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if feasible(middle) else (low, middle - 1)
+    return low

@@ -1,0 +1,150 @@
+"""The file format: a checked envelope around named runs of bytes. No pickle, nothing is executed on reading.
+
+Layout, all integers little-endian::
+
+    8 bytes   magic
+    2 bytes   format version
+    4 bytes   length of the header
+    header    JSON: kind, parameters' fingerprint, key id, free fields, and name and length of each section
+    sections  one after the other, without gaps
+    32 bytes  SHA-256 of everything before
+
+The hash catches accidents, not forgers: whoever can write the file can write a fitting hash, so whoever reads a section
+still has to check what is in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from encryptedstats.errors import FileFormatError
+from encryptedstats.storage.files import PUBLIC, write_atomic
+
+MAGIC: Final = b"\x89EncStat"
+VERSION: Final = 1
+_PREFIX: Final = struct.Struct("<8sHI")
+_DIGEST_BYTES: Final = 32
+MAX_HEADER_BYTES: Final = 1 << 20
+MAX_SECTIONS: Final = 1 << 12
+_FIELDS: Final = {"kind": str, "fingerprint": str, "key_id": str, "fields": dict, "sections": list}
+
+
+@dataclass(frozen=True)
+class Container:
+    """What a file holds: its kind, whose it is, free fields, and sections of bytes."""
+
+    kind: str
+    fingerprint: str
+    key_id: str
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    sections: Mapping[str, bytes] = field(default_factory=dict)
+
+    def section(self, name: str) -> bytes:
+        """The bytes of a section that has to be there."""
+        if name not in self.sections:
+            raise FileFormatError(f"the file has no section {name!r}: it is not a whole {self.kind} file")
+        return self.sections[name]
+
+    def expect(self, name: str, kind: type) -> Any:
+        """A free field that has to be there and of this type (a bool does not pass as an int)."""
+        value = self.fields.get(name)
+        if type(value) is not kind:
+            raise FileFormatError(f"field {name!r} of the {self.kind} file is missing or no {kind.__name__}")
+        return value
+
+
+def to_bytes(container: Container) -> bytes:
+    """The whole file as bytes."""
+    return b"".join(_parts(container))
+
+
+def write(container: Container, path: str | os.PathLike[str], *, mode: int = PUBLIC, overwrite: bool = True) -> None:
+    """Write a file, whole or not at all."""
+    write_atomic(path, _parts(container), mode=mode, overwrite=overwrite)
+
+
+def _parts(container: Container) -> Iterator[bytes]:
+    header = {
+        "kind": container.kind,
+        "fingerprint": container.fingerprint,
+        "key_id": container.key_id,
+        "fields": dict(container.fields),
+        "sections": [[name, len(data)] for name, data in container.sections.items()],
+    }
+    encoded = json.dumps(header, separators=(",", ":"), sort_keys=True, allow_nan=False).encode()
+    if len(encoded) > MAX_HEADER_BYTES:
+        raise FileFormatError(f"a header of {len(encoded)} bytes is over the limit of {MAX_HEADER_BYTES}")
+    digest = hashlib.sha256()
+    for part in (_PREFIX.pack(MAGIC, VERSION, len(encoded)), encoded, *container.sections.values()):
+        digest.update(part)
+        yield part
+    yield digest.digest()
+
+
+def read(path: str | os.PathLike[str], *, kind: str | None = None) -> Container:
+    """Read and check a file. Every error names it and says what is wrong."""
+    return from_bytes(Path(path).read_bytes(), kind=kind, name=str(path))
+
+
+def from_bytes(data: bytes, *, kind: str | None = None, name: str = "these bytes") -> Container:
+    """Check and take apart a whole file; ``kind`` refuses every other kind."""
+    header, start = _header(data, name)
+    content_end = len(data) - _DIGEST_BYTES
+    lengths = _section_lengths(header["sections"], name)
+    if start + sum(lengths.values()) != content_end:
+        raise FileFormatError(f"{name} is truncated or has bytes too many: its length is not what its header says")
+    if hashlib.sha256(memoryview(data)[:content_end]).digest() != data[content_end:]:
+        raise FileFormatError(f"{name} was altered or damaged: its SHA-256 does not fit")
+    if kind is not None and header["kind"] != kind:
+        raise FileFormatError(f"{name} holds {header['kind']!r}, and {kind!r} is wanted here")
+    sections = {}
+    for section, length in lengths.items():
+        sections[section] = data[start : start + length]
+        start += length
+    return Container(header["kind"], header["fingerprint"], header["key_id"], header["fields"], sections)
+
+
+def _header(data: bytes, name: str) -> tuple[dict[str, Any], int]:
+    if len(data) < _PREFIX.size or data[: len(MAGIC)] != MAGIC:
+        raise FileFormatError(f"{name} is not an encryptedstats file")
+    _, version, length = _PREFIX.unpack_from(data)
+    if version > VERSION:
+        raise FileFormatError(f"{name} has format version {version}; this library reads up to {VERSION}: upgrade it")
+    if version < 1:
+        raise FileFormatError(f"{name} has format version {version}, which never existed")
+    start = _PREFIX.size + length
+    if length > MAX_HEADER_BYTES or start + _DIGEST_BYTES > len(data):
+        raise FileFormatError(f"{name} is truncated: its header is not all there")
+    try:
+        header = json.loads(data[_PREFIX.size : start], parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError(f"{name} has a header that is not valid JSON") from error
+    if not isinstance(header, dict) or set(header) != set(_FIELDS):
+        raise FileFormatError(f"{name} has a header with other fields than {', '.join(_FIELDS)}")
+    for key, kind in _FIELDS.items():
+        if type(header[key]) is not kind:
+            raise FileFormatError(f"{name} has a header whose {key!r} is not of type {kind.__name__}")
+    return header, start
+
+
+def _refuse_constant(text: str) -> float:
+    raise ValueError(f"{text} is not JSON")
+
+
+def _section_lengths(entries: list[Any], name: str) -> dict[str, int]:
+    if len(entries) > MAX_SECTIONS:
+        raise FileFormatError(f"{name} claims {len(entries)} sections, the limit is {MAX_SECTIONS}")
+    lengths: dict[str, int] = {}
+    for entry in entries:
+        good = isinstance(entry, list) and len(entry) == 2 and type(entry[0]) is str and type(entry[1]) is int
+        if not good or entry[1] < 0 or entry[0] in lengths:
+            raise FileFormatError(f"{name} has a malformed list of sections")
+        lengths[entry[0]] = entry[1]
+    return lengths

@@ -1,0 +1,37 @@
+"""Writing a file so that it is either there and whole, or not there: temporary name, flush, rename."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Iterable
+from pathlib import Path
+
+PRIVATE = 0o600
+PUBLIC = 0o644
+
+
+def write_atomic(
+    path: str | os.PathLike[str], parts: Iterable[bytes], *, mode: int = PUBLIC, overwrite: bool = True
+) -> None:
+    """Write ``parts`` one after the other to ``path``; on any failure the old file, or none, is what stays.
+
+    ``mode`` is given at creation, so that a private file is never readable by others, not even for a moment.
+    """
+    target = Path(path)
+    if not overwrite and target.exists():
+        raise FileExistsError(f"{target} exists already; it was not touched")
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            for part in parts:
+                file.write(part)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
