@@ -5,6 +5,7 @@ Somebody encrypts a table, a computer that is never trusted with it computes, an
 
 from __future__ import annotations
 
+from encryptedstats import datasets
 from encryptedstats.crypto import EncryptedArray, EncryptedInteger, Owner, Parameters, PublicKeys
 from encryptedstats.errors import (
     EncryptedStatsError,
@@ -17,6 +18,16 @@ from encryptedstats.errors import (
     PassphraseError,
     SchemaError,
 )
+from encryptedstats.loading import load
+from encryptedstats.tables import (
+    EncryptedTable,
+    FixedPoint,
+    PublicSchema,
+    QuantileOneHot,
+    QuantileOrdinal,
+    Schema,
+    Table,
+)
 
 __version__ = "0.1.0"
 
@@ -24,7 +35,9 @@ __all__ = [
     "EncryptedArray",
     "EncryptedInteger",
     "EncryptedStatsError",
+    "EncryptedTable",
     "FileFormatError",
+    "FixedPoint",
     "HeavyArrayWarning",
     "InsecureParametersWarning",
     "KeyMismatchError",
@@ -34,6 +47,13 @@ __all__ = [
     "Parameters",
     "PassphraseError",
     "PublicKeys",
+    "PublicSchema",
+    "QuantileOneHot",
+    "QuantileOrdinal",
+    "Schema",
     "SchemaError",
+    "Table",
     "__version__",
+    "datasets",
+    "load",
 ]

@@ -20,6 +20,12 @@ def encrypt_value(value: object, encryptor: Encryptor, **options: Any) -> Any:
 
 
 @singledispatch
+def encrypt_file_value(schema: object, encryptor: Encryptor, path: Any, out: Any, **options: Any) -> Any:
+    """Encrypt a file that ``schema`` describes. Register a type of schema with ``@encrypt_file_value.register``."""
+    raise TypeError(f"a file is encrypted by a Schema, not by {_describe(schema)}: see Schema.infer and Schema.load")
+
+
+@singledispatch
 def decrypt_value(value: object, decryptor: Decryptor) -> Any:
     """Decrypt a value with ``decryptor``. Register a type with ``@decrypt_value.register``."""
     raise TypeError(f"{_describe(value)} is nothing encrypted: there is nothing to decrypt")

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NoReturn
 
 import seal
 
-from encryptedstats.crypto.dispatch import decrypt_value, encrypt_value
+from encryptedstats.crypto import packing
+from encryptedstats.crypto.dispatch import decrypt_value, encrypt_file_value, encrypt_value
 from encryptedstats.crypto.engine import Engine, check_seal_bytes, engine_for
 from encryptedstats.crypto.noise import Noise
 from encryptedstats.crypto.parameters import Parameters
@@ -35,6 +36,7 @@ class Encryptor:
     keys: PublicKeys
     seal_encrypt: Any
     with_secret_key: bool
+    token_key: bytes  # for keyed hashes of plain data: only who encrypts can make or compare them
 
     def encrypt(self, plain: Any, *, constant: bool = False) -> tuple[Any, Noise]:
         """A new ciphertext of a SEAL plaintext, with its noise."""
@@ -48,25 +50,37 @@ class Decryptor:
 
     keys: PublicKeys
     seal_decrypt: Any
+    seal_decrypt_packed: Any
 
     def decrypt(self, ciphertext: Any) -> Any:
         """The SEAL plaintext in a ciphertext."""
         return self.seal_decrypt(ciphertext)
+
+    def decrypt_packed(self, ciphertext: Any) -> Any:
+        """The SEAL plaintext in a ciphertext of the packing context."""
+        return self.seal_decrypt_packed(ciphertext)
 
 
 class PublicKeys:
     """Keys that encrypt and compute, and cannot decrypt: all that an untrusted computer ever gets.
 
     Made by :meth:`Owner.public_keys` and :meth:`load`. Carries the public encryption key, the relinearisation keys that
-    products need, and the rotation keys that were asked for.
+    products need, the packing keys that make results small, and the rotation keys that were asked for.
     """
 
     def __init__(
-        self, engine: Engine, public_key: Any, relinearisation: Any, rotation: Any, steps: tuple[int, ...]
+        self,
+        engine: Engine,
+        public_key: Any,
+        relinearisation: Any,
+        packing: Any = None,
+        rotation: Any = None,
+        steps: tuple[int, ...] = (),
     ) -> None:
         self._engine = engine
         self._public_key = public_key
         self._relinearisation = relinearisation
+        self._packing = packing
         self._rotation = rotation
         self.rotations = steps
 
@@ -90,7 +104,8 @@ class PublicKeys:
     @cached_property
     def encryptor(self) -> Encryptor:
         """Encryption under the public key, for the types that register with ``encrypt``."""
-        return Encryptor(self, seal.Encryptor(self._engine.context, self._public_key).encrypt, with_secret_key=False)
+        encrypt = seal.Encryptor(self._engine.context, self._public_key).encrypt
+        return Encryptor(self, encrypt, with_secret_key=False, token_key=os.urandom(32))
 
     @property
     def engine(self) -> Engine:
@@ -101,6 +116,34 @@ class PublicKeys:
         """A ciphertext of size 3 brought back to size 2."""
         return self._engine.evaluator.relinearize(ciphertext, self._relinearisation)
 
+    @property
+    def packs(self) -> bool:
+        """Whether totals can be packed with these keys, many into one ciphertext."""
+        return self._packing is not None
+
+    def pack(self, ciphertexts: Sequence[Any], levels: int | None = None) -> Any:
+        """Ciphertexts of the packing context merged into one: see :mod:`encryptedstats.crypto.packing`."""
+        return packing.pack(self.parameters, self._needed_packing(), ciphertexts, levels)
+
+    def merge(self, shares: Sequence[Any], levels: int) -> Any:
+        """Packs of every so-manieth total merged into the pack of all."""
+        return packing.merge_shares(self.parameters, self._needed_packing(), shares, levels)
+
+    def _needed_packing(self) -> Any:
+        if self._packing is None:
+            raise KeyMismatchError("these public keys were made without packing keys: owner.public_keys(packing=True)")
+        return self._packing
+
+    def rotate(self, ciphertext: Any, step: int) -> Any:
+        """Slots rotated to the left within both half rows; step 0 swaps the half rows."""
+        if step not in self.rotations:
+            raise KeyMismatchError(
+                f"these public keys have no key for rotation {step}: owner.public_keys(rotations=[...])"
+            )
+        if step == 0:
+            return self._engine.evaluator.rotate_columns(ciphertext, self._rotation)
+        return self._engine.evaluator.rotate_rows(ciphertext, step, self._rotation)
+
     def check_same(self, other: PublicKeys) -> None:
         """Refuse to bring together what belongs to different keys."""
         if other is not self and other.key_id != self.key_id:
@@ -110,22 +153,32 @@ class PublicKeys:
 
     # -- files -----------------------------------------------------------------------------------------------------
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the public keys to a file that may be given to anybody."""
+    def to_container(self) -> Container:
+        """The public keys as a checked envelope of bytes."""
         sections = _public_sections(self._public_key, self._relinearisation)
+        if self._packing is not None:
+            sections["packing"] = self._packing.to_string()
         if self._rotation is not None:
             sections["rotation"] = self._rotation.to_string()
         fields = {"parameters": self.parameters.to_dict(), "rotations": list(self.rotations)}
-        container.write(Container(PUBLIC_KIND, self.parameters.fingerprint, self.key_id, fields, sections), path)
+        return Container(PUBLIC_KIND, self.parameters.fingerprint, self.key_id, fields, sections)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the public keys to a file that may be given to anybody."""
+        container.write(self.to_container(), path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> PublicKeys:
         """Read public keys, checking every part."""
-        file = container.read(path, kind=PUBLIC_KIND)
-        return cls._from_container(file, file.expect("rotations", list))
+        return cls.from_container(container.read(path, kind=PUBLIC_KIND))
 
     @classmethod
-    def _from_container(cls, file: Container, steps: list[Any]) -> PublicKeys:
+    def from_container(cls, file: Container) -> PublicKeys:
+        """The inverse of :meth:`to_container`."""
+        return cls._from_sections(file, file.expect("rotations", list))
+
+    @classmethod
+    def _from_sections(cls, file: Container, steps: list[Any]) -> PublicKeys:
         engine = engine_for(read_parameters(file))
         if not all(type(step) is int and abs(step) < engine.parameters.ring_degree for step in steps):
             raise FileFormatError("the rotations of the key file are malformed")
@@ -138,6 +191,7 @@ class PublicKeys:
             engine,
             _load_seal(engine.context.from_public_str, file.section("public_key")),
             _load_seal(engine.context.from_relin_str, file.section("relinearisation")),
+            _load_packing(engine, file),
             rotation,
             tuple(steps),
         )
@@ -146,7 +200,8 @@ class PublicKeys:
         return keys
 
     def __repr__(self) -> str:
-        return f"PublicKeys(key {self.key_id}, {self.parameters!r}, rotations={list(self.rotations)})"
+        more = "" if self.packs else ", no packing keys"
+        return f"PublicKeys(key {self.key_id}, {self.parameters!r}, rotations={list(self.rotations)}{more})"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("PublicKeys are not pickled: save() them to a file and load() that")
@@ -181,12 +236,15 @@ class Owner:
 
     def _install(self, generator: Any, public_key: Any, relinearisation: Any, engine: Engine) -> None:
         self._generator = generator
-        self._keys = PublicKeys(engine, public_key, relinearisation, None, ())
         secret = generator.secret_key()
-        self._encryptor = Encryptor(
-            self._keys, seal.Encryptor(engine.context, secret).encrypt_symmetric, with_secret_key=True
-        )
-        self._decryptor = Decryptor(self._keys, seal.Decryptor(engine.context, secret).decrypt)
+        packing_keys = packing.make_packing_keys(engine.parameters, secret)
+        self._keys = PublicKeys(engine, public_key, relinearisation, packing_keys)
+        token_key = hashlib.sha256(b"encryptedstats: keyed hashes of plain data" + secret.to_string()).digest()
+        encrypt = seal.Encryptor(engine.context, secret).encrypt_symmetric
+        self._encryptor = Encryptor(self._keys, encrypt, with_secret_key=True, token_key=token_key)
+        small = engine_for(packing.packing_parameters(engine.parameters))
+        packed = seal.Decryptor(small.context, packing.packing_secret(engine.parameters, secret))
+        self._decryptor = Decryptor(self._keys, seal.Decryptor(engine.context, secret).decrypt, packed.decrypt)
 
     @property
     def parameters(self) -> Parameters:
@@ -198,7 +256,7 @@ class Owner:
         """The name of the key pair, as in every file that belongs to it."""
         return self._keys.key_id
 
-    def public_keys(self, rotations: Iterable[int] = ()) -> PublicKeys:
+    def public_keys(self, rotations: Iterable[int] = (), *, packing: bool = True) -> PublicKeys:
         """What a worker gets: keys that encrypt and compute, and cannot decrypt.
 
         Parameters
@@ -206,16 +264,22 @@ class Owner:
         rotations : iterable of int
             Slot rotations that the worker will need (0 swaps the two half rows). Each costs a key of some megabytes, so none
             is made unless asked for; arithmetic on integers and arrays needs none.
+        packing : bool
+            Include the keys that let a worker pack many totals into one ciphertext (a few megabytes).
         """
         steps = tuple(sorted({int(step) for step in rotations}))
-        if not steps:
+        if not steps and packing:
             return self._keys
         half = self.parameters.ring_degree // 2
         if any(abs(step) >= half for step in steps):
             raise ParameterError(f"rotations must be between {1 - half} and {half - 1}")
-        rotation = seal.GaloisKeys()
-        self._generator.create_galois_keys(list(steps), rotation)
-        return PublicKeys(self._keys.engine, self._keys._public_key, self._keys._relinearisation, rotation, steps)
+        rotation = None
+        if steps:
+            rotation = seal.GaloisKeys()
+            self._generator.create_galois_keys(list(steps), rotation)
+        own = self._keys
+        packing_keys = own._packing if packing else None
+        return PublicKeys(own.engine, own._public_key, own._relinearisation, packing_keys, rotation, steps)
 
     def encrypt(self, value: Any, **options: Any) -> Any:
         """Encrypt with the secret key, which gives less noise than the public one.
@@ -233,6 +297,22 @@ class Owner:
         EncryptedInteger or EncryptedArray
         """
         return encrypt_value(value, self._encryptor, **options)
+
+    def encrypt_file(
+        self, path: str | os.PathLike[str], schema: Any, out: str | os.PathLike[str], **options: Any
+    ) -> Any:
+        """Encrypt a CSV or Parquet file, larger than memory if need be, into a stored table. Running again resumes.
+
+        Parameters
+        ----------
+        path : path of the file
+        schema : Schema
+        out : path or fsspec URL
+            Where the encrypted table goes.
+        **options
+            See :func:`encryptedstats.tables.encrypting.encrypt_file`.
+        """
+        return encrypt_file_value(schema, self._encryptor, path, out, **options)
 
     def decrypt(self, value: Any) -> Any:
         """Decrypt what belongs to this key: Python integers and NumPy arrays come back."""
@@ -260,7 +340,7 @@ class Owner:
     def load(cls, path: str | os.PathLike[str], passphrase: str | None = None) -> Owner:
         """Read a secret key, checking that it fits the public key beside it."""
         file = container.read(path, kind=OWNER_KIND)
-        keys = PublicKeys._from_container(file, [])
+        keys = PublicKeys._from_sections(file, [])
         secret = _load_seal(keys.engine.context.from_secret_str, _unlocked_secret(file, passphrase))
         owner = cls.__new__(cls)
         generator = seal.KeyGenerator(keys.engine.context, secret)
@@ -315,6 +395,16 @@ def _load_seal(loader: Any, data: bytes) -> Any:
         return loader(data)
     except (RuntimeError, ValueError, IndexError) as error:
         raise FileFormatError(f"a key in the file is malformed: {error}") from error
+
+
+def _load_packing(engine: Engine, file: Container) -> Any:
+    if "packing" not in file.sections:
+        return None
+    small = engine_for(packing.packing_parameters(engine.parameters))
+    keys = _load_seal(small.context.from_galois_str, file.section("packing"))
+    if not packing.has_packing_keys(keys, engine.parameters.ring_degree):
+        raise FileFormatError("the packing keys of the file are not all there")
+    return keys
 
 
 def _galois_element(engine: Engine, step: int) -> int:

@@ -132,11 +132,10 @@ class NoiseModel:
     def _powers_of_secret(self, size: int) -> float:
         return sum(self._secret**k for k in range(size))
 
-    @cached_property
-    def _rounding(self) -> Noise:
-        """What dividing two polynomials by a prime adds. BGV's remainders are multiples of t kept in [0, t)."""
-        error = self._floored(self.plain_modulus) if self.scheme == "bgv" else self._centred(1.0)
-        return error.times(self._powers_of_secret(2))
+    def _divided(self, level: int, size: int = 2) -> Noise:
+        """What dividing the polynomials of a ciphertext by a prime adds. BGV's remainders are multiples of t in [0, t)."""
+        error = self._floored(self.plain_modulus) if self.scheme == "bgv" else self._centred(self._unit(level))
+        return error.times(self._powers_of_secret(size))
 
     # -- limits ---------------------------------------------------------------------------------------------------
 
@@ -189,10 +188,6 @@ class NoiseModel:
             error = Noise(raw * self._unit(0)) + self._divided(level=0)
         return error + self._encoding(constant=constant, level=0)
 
-    def _divided(self, level: int) -> Noise:
-        """The rounding error of one division by a prime, in units of the noise (BGV's holds its t already)."""
-        return self._rounding if self.scheme == "bgv" else self._rounding.times(self._unit(level))
-
     def add(self, a: Noise, b: Noise) -> Noise:
         """Sum or difference. Both must be at one level."""
         if a.level != b.level:
@@ -242,16 +237,16 @@ class NoiseModel:
             a = replace(a + extra, size=k)
         return a
 
+    def rounded(self, size: int, level: int = 0) -> Noise:
+        """What dividing a ciphertext of this size by a prime leaves, however little noise there was: the floor of it all."""
+        return replace(self._divided(level, size), level=level, size=size)
+
     def switch(self, a: Noise, level: int) -> Noise:
         """Modulus switching down to ``level``, one prime after the other."""
         while a.level < level:
             prime = self.data_moduli[self.levels - a.level - 1]
             shrunk = a.times(1 / prime) if self.scheme == "bgv" else a
-            a = replace(shrunk, level=a.level + 1)
-            rounding = self._divided(a.level)
-            if a.size > 2:
-                rounding = rounding.times(self._powers_of_secret(a.size) / self._powers_of_secret(2))
-            a = a + rounding
+            a = replace(shrunk, level=a.level + 1) + self._divided(a.level + 1, a.size)
         return a
 
     def best_product_level(self, a: Noise, b: Noise) -> int:

@@ -50,7 +50,7 @@ class Sealed:
         """Another of the same kind and shape; subclasses with more attributes pass them on here."""
         return type(self)(self.keys, ciphertexts, noise, bound, depth)
 
-    def _check_fits(self: S, other: S) -> None:
+    def _check_fits(self, other: Sealed) -> None:
         """Refuse an operand of another key (subclasses: of another shape)."""
         self.keys.check_same(other.keys)
 

@@ -1,0 +1,225 @@
+"""The cost reader: how many operations of each kind a circuit takes, and from measured times how many seconds.
+
+The times of the primitive operations are measured on this machine, in about a second for each set of parameters, and kept.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from encryptedstats.circuits.expressions import Expression
+from encryptedstats.circuits.layout import Layout
+from encryptedstats.circuits.noise import PACKED, NoiseMachine, walked
+from encryptedstats.circuits.walk import Strategy, Total, plan_finish
+from encryptedstats.crypto.keys import Owner
+from encryptedstats.crypto.noise import Noise
+from encryptedstats.crypto.packing import packing_elements, packing_levels, packing_primes
+from encryptedstats.crypto.parameters import Parameters
+from encryptedstats.crypto.residues import ciphertext_of, residues_of
+from encryptedstats.crypto.vectors import encrypt_slots
+from encryptedstats.parallel import cores
+from encryptedstats.storage.files import write_atomic
+
+# Operation, polynomials, primes: enough to tell what one costs.
+Kind = tuple[str, int, int]
+
+
+class CostMachine(NoiseMachine):
+    """Keeps account of operations beside the noise."""
+
+    def __init__(self, parameters: Parameters, *, with_secret_key: bool, chunks: int) -> None:
+        super().__init__(parameters, with_secret_key=with_secret_key, chunks=chunks)
+        self.counts: Counter[Kind] = Counter()
+        self._columns: set[str] = set()
+
+    def _count(self, name: str, noise: Noise, times: int = 1, size: int | None = None) -> None:
+        primes = len(self.parameters.data_moduli) - noise.level
+        self.counts[name, size or noise.size, primes] += times
+
+    def column(self, name: str, chunk: int) -> Noise:
+        """A column is loaded once a chunk."""
+        noise = super().column(name, chunk)
+        self._count("load", noise)
+        return noise
+
+    def add_up(self, terms: Sequence[tuple[int, Noise]], constant: int) -> Noise:
+        """An addition a term, and a scaling for every coefficient beyond 1."""
+        total = super().add_up(terms, constant)
+        for coefficient, noise in terms:
+            if abs(coefficient) > 1:
+                self._count("scale", noise)
+        self._count("add", total, len(terms) - 1 + bool(constant))
+        return total
+
+    def multiply(self, a: Noise, b: Noise) -> Noise:
+        """A product takes every pair of polynomials."""
+        self._count("multiply", a, size=a.size * b.size)
+        return super().multiply(a, b)
+
+    def relinearise(self, value: Noise) -> Noise:
+        """A key switch for every polynomial too many."""
+        if value.size > 2:
+            self._count("key switch", value, value.size - 2, size=2)
+        return super().relinearise(value)
+
+    def switch(self, value: Noise, level: int) -> Noise:
+        """One division a prime."""
+        for step in range(level - value.level):
+            primes = len(self.parameters.data_moduli) - value.level - step
+            self.counts["switch", value.size, primes] += 1
+        return super().switch(value, level)
+
+    def rotate(self, value: Noise, step: int) -> Noise:
+        """One key switch."""
+        self._count("key switch", value)
+        return super().rotate(value, step)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a circuit takes: counts of operations over all chunks, and what can be said of time from them."""
+
+    parameters: Parameters
+    counts: Counter[Kind]
+
+    def number(self, name: str) -> int:
+        """How many operations of this name."""
+        return sum(count for (kind, _, _), count in self.counts.items() if kind == name)
+
+    def seconds(self, times: Times, workers: int | None = None) -> float:
+        """Estimated time on so many processes (all cores)."""
+        work = sum(count * times.of(kind, self.parameters) for kind, count in self.counts.items())
+        return work / (workers or cores())
+
+
+def read_cost(
+    outputs: Sequence[Expression],
+    parameters: Parameters,
+    layout: Layout,
+    strategy: Strategy,
+    *,
+    with_secret_key: bool = True,
+    form: str = PACKED,
+) -> Cost:
+    """Count the operations of a walk over all chunks, and of bringing the totals into their form."""
+    machine = CostMachine(parameters, with_secret_key=with_secret_key, chunks=layout.n_chunks)
+    results = walked(machine, outputs, strategy, layout, form)
+    counts = Counter({kind: count * layout.n_chunks for kind, count in machine.counts.items()})
+    totals = [result.value for result in results if isinstance(result, Total)]
+    counts["add", 3, len(parameters.data_moduli)] += len(totals) * (layout.n_chunks - 1)
+    if form == PACKED and totals:
+        counts += _packing_counts(parameters, totals)
+    return Cost(parameters, counts)
+
+
+def _packing_counts(parameters: Parameters, totals: Sequence[Noise]) -> Counter[Kind]:
+    machine = CostMachine(parameters, with_secret_key=True, chunks=1)
+    for noise in totals:
+        finish = plan_finish(parameters, noise, len(totals))
+        if finish is not None:
+            low = machine.relinearise(machine.switch(noise, finish.relinearise_at))
+            machine.switch(low, finish.level)
+    primes, left = packing_primes(parameters), len(totals)
+    for level in range(1, packing_levels(min(left, parameters.ring_degree)) + 1):
+        left = (left + 1) // 2
+        machine.counts["key switch", 2, primes] += left * len(packing_elements(parameters.ring_degree)[level])
+        machine.counts["scale", 2, primes] += left
+        machine.counts["add", 2, primes] += 3 * left
+    return machine.counts
+
+
+# -- measured times ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds of the primitive operations on two polynomials under all primes, on one core."""
+
+    load: float
+    add: float
+    scale: float
+    multiply: float
+    switch: float
+    key_switch: float
+    encrypt: float
+
+    def of(self, kind: Kind, parameters: Parameters) -> float:
+        """Seconds of one operation of this kind."""
+        name, size, primes = kind
+        share = primes / len(parameters.data_moduli)
+        if name == "multiply":
+            return self.multiply * size / 4 * share
+        if name == "key switch":  # a number theoretic transform for every pair of primes
+            every = len(parameters.data_moduli)
+            return self.key_switch * primes * (primes + 1) / (every * (every + 1))
+        return float(getattr(self, name)) * size / 2 * share
+
+
+def measured_times(parameters: Parameters) -> Times:
+    """The times on this machine: from the cache, or measured now."""
+    cache = _cache_file()
+    key = f"{parameters.fingerprint} {platform.node()} {platform.machine()}"
+    try:
+        known = json.loads(cache.read_text())
+    except (OSError, ValueError):
+        known = {}
+    if not isinstance(known, dict):
+        known = {}
+    if key not in known:
+        known[key] = vars(calibrate(parameters))
+        _keep(cache, known)
+    return Times(**known[key])
+
+
+def _cache_file() -> Path:
+    base = os.environ.get("ENCRYPTEDSTATS_CACHE") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "encryptedstats" / "times.json"
+
+
+def _keep(cache: Path, known: dict[str, dict[str, float]]) -> None:
+    try:
+        cache.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(cache, [json.dumps(known).encode()])
+    except OSError:
+        return  # a cache that cannot be written costs a second next time, nothing else
+
+
+def calibrate(parameters: Parameters) -> Times:
+    """Measure the primitive operations: the best of a few runs each, since machines are shared."""
+    owner = Owner(parameters)
+    encryptor, keys = owner._encryptor, owner.public_keys()
+    engine, evaluator = keys.engine, keys.engine.evaluator
+    values = np.arange(parameters.slots, dtype=np.int64) % 2
+    x, _ = encrypt_slots(values, encryptor)
+    y, _ = encrypt_slots(values, encryptor)
+    residues, two = residues_of(engine, x), engine.encode_integer(2)
+    product = evaluator.multiply(x, y)
+    lowest = engine.level_ids[min(1, len(engine.level_ids) - 1)]
+    relinearise = _best(lambda: keys.relinearise(product))
+    return Times(
+        load=_best(lambda: ciphertext_of(engine, residues)),
+        add=_best(lambda: evaluator.add(x, y)),
+        scale=_best(lambda: evaluator.multiply_plain(x, two)),
+        multiply=_best(lambda: evaluator.multiply(x, y)),
+        switch=_best(lambda: evaluator.mod_switch_to(x, lowest)),
+        key_switch=relinearise,
+        encrypt=_best(lambda: residues_of(engine, encrypt_slots(values, encryptor)[0])),
+    )
+
+
+def _best(action: Callable[[], object], runs: int = 5) -> float:
+    times = []
+    for _ in range(runs):
+        start = time.perf_counter()
+        action()
+        times.append(time.perf_counter() - start)
+    return min(times)

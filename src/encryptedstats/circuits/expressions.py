@@ -1,0 +1,260 @@
+"""The expression graph: what a model writes and every reader reads. Imports nothing of this library but its errors.
+
+An expression is either a number for each row (``column``, sums, products) or one number for the whole table (``total``). It is
+immutable, and equal expressions are the same object, so that what occurs twice is computed once. Columns overload ``+ - *``: a
+model reads like the formula in the paper. What an expression *means* is defined on the slots of a table's public layout: columns
+are 0 in padding slots, and a total is the sum over all slots less what padding contributes.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, ClassVar, NoReturn
+
+COLUMN, LINEAR, PRODUCT, TOTAL, REPLICATE, RESAMPLE = "column", "linear", "product", "total", "replicate", "resample"
+
+
+class Expression:
+    """A node of the graph. Made by :func:`column` and by computing; never changed.
+
+    Attributes
+    ----------
+    op : str
+        ``"column"``, ``"linear"``, ``"product"``, ``"total"``, ``"replicate"`` or ``"resample"``.
+    args : tuple of Expression
+        What it is computed from.
+    data
+        The name of a column; ``(coefficients, constant)`` of a linear combination of the args; the seed of a resampling.
+    is_total : bool
+        One number for the table, rather than one for each row.
+    """
+
+    __slots__ = ("__weakref__", "args", "data", "is_total", "op")
+    _known: ClassVar[weakref.WeakValueDictionary[Any, Expression]] = weakref.WeakValueDictionary()
+
+    op: str
+    args: tuple[Expression, ...]
+    data: Any
+    is_total: bool
+
+    def __new__(cls, op: str, args: tuple[Expression, ...], data: Any, is_total: bool) -> Expression:
+        """The one node with this content."""
+        key = (op, tuple(map(id, args)), data, is_total)
+        known = cls._known.get(key)
+        if known is not None:
+            return known
+        node = super().__new__(cls)
+        for name, value in (("op", op), ("args", args), ("data", data), ("is_total", is_total)):
+            object.__setattr__(node, name, value)
+        cls._known[key] = node
+        return node
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError("expressions are never changed")
+
+    # -- building ------------------------------------------------------------------------------------------------
+
+    def __add__(self, other: Expression | int) -> Expression:
+        return _combine(self, other, 1)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Expression | int) -> Expression:
+        return _combine(self, other, -1)
+
+    def __rsub__(self, other: Expression | int) -> Expression:
+        return _combine(-self, other, 1)
+
+    def __neg__(self) -> Expression:
+        return self * -1
+
+    def __mul__(self, other: Expression | int) -> Expression:
+        if isinstance(other, Expression):
+            _check_same_kind(self, other, "multiply")
+            first, second = sorted((self, other), key=id)  # products commute: write them one way
+            return Expression(PRODUCT, (first, second), None, self.is_total)
+        factor = _integer(other)
+        if factor == 1:
+            return self
+        return linear([(factor, self)])
+
+    __rmul__ = __mul__
+
+    def __pow__(self, exponent: int) -> Expression:
+        if not isinstance(exponent, int) or not 1 <= exponent <= 64:
+            raise ValueError(f"power {exponent!r}: a circuit has powers from 1 to 64")
+        half = self ** (exponent // 2) if exponent > 1 else None
+        if half is None:
+            return self
+        return half * half if exponent % 2 == 0 else half * (half * self)
+
+    def total(self) -> Expression:
+        """The sum over all rows."""
+        if self.is_total:
+            raise TypeError("this is a total already")
+        return Expression(TOTAL, (self,), None, True)
+
+    def replicate(self) -> Expression:
+        """A total back in every row, to be combined with columns."""
+        if not self.is_total:
+            raise TypeError("only a total can be replicated into the rows")
+        return Expression(REPLICATE, (self,), None, False)
+
+    def resample(self, seed: int) -> Expression:
+        """The values of other rows, drawn by a seed. One seed moves every expression in the same way."""
+        if self.is_total:
+            raise TypeError("a total has no rows to draw from")
+        return Expression(RESAMPLE, (self,), _integer(seed), False)
+
+    # -- showing -------------------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        return _shortened(self, depth=4)
+
+
+def column(name: str) -> Expression:
+    """A column of the table, by the key that the table knows it by.
+
+    >>> x, y = column("v0.bin1"), column("class0")
+    >>> (x * y).total() - 1
+    (v0.bin1 * class0).total() - 1
+    """
+    if not isinstance(name, str) or not name:
+        raise TypeError(f"a column has a name, not {name!r}")
+    return Expression(COLUMN, (), name, False)
+
+
+def linear(terms: Iterable[tuple[int, Expression]], constant: int = 0) -> Expression:
+    """``constant + sum(coefficient * expression)``, as one node: a sum of many terms is one step deep.
+
+    >>> a, b = column("a"), column("b")
+    >>> linear([(1, a), (2, b), (1, a)])
+    2*a + 2*b
+    """
+    collected: dict[Expression, int] = {}
+    for coefficient, term in terms:
+        collected[term] = collected.get(term, 0) + _integer(coefficient)
+    kept = {term: coefficient for term, coefficient in collected.items() if coefficient}
+    if not kept:
+        raise ValueError("all terms cancel: this is a plain number, nothing to compute with")
+    first = next(iter(kept))
+    for term in kept:
+        _check_same_kind(first, term, "add")
+    constant = _integer(constant)
+    if constant == 0 and kept == {first: 1}:
+        return first
+    return Expression(LINEAR, tuple(kept), (tuple(kept.values()), constant), first.is_total)
+
+
+def sum_of(terms: Sequence[Expression]) -> Expression:
+    """The sum of some expressions."""
+    return linear([(1, term) for term in terms])
+
+
+def _combine(left: Expression, right: Expression | int, sign: int) -> Expression:
+    if isinstance(right, Expression):
+        return linear([(1, left), (sign, right)])
+    shift = sign * _integer(right)
+    if left.op == LINEAR:
+        coefficients, constant = left.data
+        return linear(zip(coefficients, left.args, strict=True), constant + shift)
+    return linear([(1, left)], shift)
+
+
+def _check_same_kind(a: Expression, b: Expression, verb: str) -> None:
+    if a.is_total != b.is_total:
+        raise TypeError(f"cannot {verb} a total and a column: write total.replicate() to have the total in every row")
+
+
+def _integer(value: Any) -> int:
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"a circuit computes with integers, not with {value!r}")
+    return int(value.__index__())
+
+
+# -- walking --------------------------------------------------------------------------------------------------------
+
+
+def in_order(outputs: Iterable[Expression]) -> Iterator[Expression]:
+    """Every node that the outputs need, each once, after all that it is computed from."""
+    seen: set[Expression] = set()
+    for output in outputs:
+        stack = [(output, False)]
+        while stack:
+            node, ready = stack.pop()
+            if node in seen:
+                continue
+            if ready or not node.args:
+                seen.add(node)
+                yield node
+            else:
+                stack.append((node, True))
+                stack.extend((arg, False) for arg in reversed(node.args))
+
+
+def column_names(outputs: Iterable[Expression]) -> list[str]:
+    """The columns that the outputs need."""
+    return [node.data for node in in_order(outputs) if node.op == COLUMN]
+
+
+def fold(outputs: Iterable[Expression], rule: Callable[[Expression, list[Any]], Any]) -> dict[Expression, Any]:
+    """What ``rule(node, values of its args)`` gives for every node: the skeleton of a reader."""
+    values: dict[Expression, Any] = {}
+    for node in in_order(outputs):
+        values[node] = rule(node, [values[arg] for arg in node.args])
+    return values
+
+
+def depth_of(outputs: Iterable[Expression]) -> int:
+    """The largest number of products in a row."""
+    outputs = list(outputs)
+    depths = fold(outputs, lambda node, args: max(args, default=0) + (node.op == PRODUCT))
+    return max((depths[output] for output in outputs), default=0)
+
+
+def padding_value(outputs: Iterable[Expression]) -> dict[Expression, int | None]:
+    """What every node is in a padding slot, where all columns are 0; None where it is not known to everybody."""
+
+    def rule(node: Expression, args: list[int | None]) -> int | None:
+        known = [arg for arg in args if arg is not None]
+        if node.op == COLUMN or (node.op in (PRODUCT, RESAMPLE) and 0 in known):
+            return 0
+        if len(known) < len(args) or node.op not in (PRODUCT, LINEAR):
+            return None  # totals are no rows; replicated ones fill padding with what is encrypted
+        if node.op == PRODUCT:
+            return known[0] * known[1]
+        coefficients, constant = node.data
+        return int(constant + sum(c * value for c, value in zip(coefficients, known, strict=True)))
+
+    return fold(outputs, rule)
+
+
+def _shortened(node: Expression, depth: int) -> str:
+    if node.op == COLUMN:
+        return str(node.data)
+    if depth == 0:
+        return "..."
+    inner = [_shortened(arg, depth - 1) for arg in node.args]
+    if node.op == PRODUCT:
+        return " * ".join(_bracketed(text, arg) for text, arg in zip(inner, node.args, strict=True))
+    if node.op == LINEAR:
+        return _linear_text(inner, node)
+    text = f"({inner[0]})" if node.args[0].op in (LINEAR, PRODUCT) else inner[0]
+    return f"{text}.{node.op}({'' if node.data is None else node.data})"
+
+
+def _bracketed(text: str, node: Expression) -> str:
+    return f"({text})" if node.op == LINEAR else text
+
+
+def _linear_text(inner: list[str], node: Expression) -> str:
+    coefficients, constant = node.data
+    text = ""
+    for coefficient, term in zip(coefficients, inner, strict=True):
+        sign = "-" if coefficient < 0 else "+"
+        factor = "" if abs(coefficient) == 1 else f"{abs(coefficient)}*"
+        text += f" {sign} {factor}{term}" if text else f"{'-' if coefficient < 0 else ''}{factor}{term}"
+    if constant:
+        text += f" {'-' if constant < 0 else '+'} {abs(constant)}"
+    return text

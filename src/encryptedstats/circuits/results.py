@@ -1,0 +1,267 @@
+"""Encrypted totals: what comes back from an evaluation, small enough to download, and opened by the owner alone."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, NoReturn
+
+import numpy as np
+
+from encryptedstats.circuits.noise import PACKED, REPLICATED, SLOTS
+from encryptedstats.crypto.dispatch import decrypt_value
+from encryptedstats.crypto.engine import Engine, engine_for
+from encryptedstats.crypto.keys import Decryptor, PublicKeys, read_parameters
+from encryptedstats.crypto.noise import Noise
+from encryptedstats.crypto.packing import centred, packing_model, packing_parameters, packing_primes, unpack
+from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of
+from encryptedstats.errors import FileFormatError, KeyMismatchError, NoiseError
+from encryptedstats.storage import container
+from encryptedstats.storage.bitpack import pack as pack_bits
+from encryptedstats.storage.bitpack import unpack as unpack_bits
+from encryptedstats.storage.container import Container
+
+TOTALS_KIND: Final = "encrypted totals"
+_FORMS: Final = (PACKED, REPLICATED, SLOTS)
+MAX_TOTALS: Final = 1 << 24
+
+
+@dataclass(frozen=True)
+class TotalFacts:
+    """What is publicly known of one total: between which numbers it lies, and how it is to be read.
+
+    It is the sum over the slots plus ``offset``; or (``each``) every slot holds it.
+    """
+
+    low: int
+    high: int
+    offset: int = 0
+    each: bool = False
+
+
+@dataclass(frozen=True)
+class Part:
+    """A ciphertext of a result, as residues, with its noise."""
+
+    residues: Residues
+    noise: Noise
+
+
+class EncryptedTotals:
+    """Integers under encryption, many in a ciphertext. ``owner.decrypt`` gives them as a list.
+
+    Results of the same computation on different rows can be added and subtracted.
+    """
+
+    def __init__(self, keys: PublicKeys, form: str, facts: Sequence[TotalFacts], parts: Sequence[Part]) -> None:
+        self.keys = keys
+        self.form = form
+        self.facts = tuple(facts)
+        self.parts = tuple(parts)
+
+    def __len__(self) -> int:
+        return len(self.facts)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory."""
+        return sum(part.residues.nbytes for part in self.parts)
+
+    @property
+    def _engine(self) -> Engine:
+        """Packs live in the packing context, everything else in that of the keys."""
+        return engine_for(packing_parameters(self.keys.parameters)) if self.form == PACKED else self.keys.engine
+
+    def __repr__(self) -> str:
+        size = f"{self.nbytes / 1e6:.1f} MB"
+        return f"EncryptedTotals({len(self)} totals in {len(self.parts)} ciphertexts, {self.form}, {size}, key {self.keys.key_id})"
+
+    # -- adding ----------------------------------------------------------------------------------------------------
+
+    def __add__(self, other: EncryptedTotals) -> EncryptedTotals:
+        return self._combined(other, 1)
+
+    def __sub__(self, other: EncryptedTotals) -> EncryptedTotals:
+        return self._combined(other, -1)
+
+    def _combined(self, other: EncryptedTotals, sign: int) -> EncryptedTotals:
+        self.keys.check_same(other.keys)
+        if self.form != other.form or [f.each for f in self.facts] != [f.each for f in other.facts]:
+            raise ValueError("results of different circuits or forms cannot be added")
+        facts = [_added(a, b, sign) for a, b in zip(self.facts, other.facts, strict=True)]
+        largest = max(max(abs(f.low), abs(f.high)) for f in facts)
+        if largest > self.keys.parameters.max_value:
+            raise OverflowError(
+                f"the sum could reach ±{largest:,}, and the parameters are exact up to ±{self.keys.parameters.max_value:,}"
+            )
+        model = self._model()
+        parts = []
+        for a, b in zip(self.parts, other.parts, strict=True):
+            level = max(a.noise.level, b.noise.level)
+            noise = model.add(model.switch(a.noise, level), model.switch(b.noise, level))
+            if not model.decrypts(noise):
+                raise NoiseError(
+                    "so many results added up could not be proven to decrypt any more: decrypt some of them"
+                )
+            parts.append(Part(self._combine_ciphertexts(a, b, level, sign), noise))
+        return EncryptedTotals(self.keys, self.form, facts, parts)
+
+    def _combine_ciphertexts(self, a: Part, b: Part, level: int, sign: int) -> Residues:
+        engine = self._engine
+        target = engine.level_ids[level]
+        x, y = (
+            engine.evaluator.mod_switch_to(ciphertext_of(engine, part.residues), target)
+            if part.noise.level != level
+            else ciphertext_of(engine, part.residues)
+            for part in (a, b)
+        )
+        return residues_of(engine, (engine.evaluator.add if sign > 0 else engine.evaluator.sub)(x, y))
+
+    def _model(self) -> Any:
+        parameters = self.keys.parameters
+        return packing_model(parameters, packing_primes(parameters)) if self.form == PACKED else parameters.noise
+
+    # -- files -----------------------------------------------------------------------------------------------------
+
+    def to_container(self, kind: str = TOTALS_KIND, fields: dict[str, Any] | None = None) -> Container:
+        """As a checked envelope of bytes; ``fields`` are for those who store more with it."""
+        parameters = self.keys.parameters
+        facts = [[f.low, f.high, f.offset, f.each] for f in self.facts]
+        noises = [[p.noise.flat, p.noise.peak, p.noise.level] for p in self.parts]
+        sections = {
+            "totals": json.dumps(facts).encode(),
+            "noise": json.dumps(noises).encode(),
+            "residues": b"".join(_packed_residues(part.residues, self._engine) for part in self.parts),
+        }
+        own = {"parameters": parameters.to_dict(), "form": self.form, **(fields or {})}
+        return Container(kind, parameters.fingerprint, self.keys.key_id, own, sections)
+
+    @classmethod
+    def from_container(cls, file: Container, keys: PublicKeys) -> EncryptedTotals:
+        """The inverse, with every check."""
+        if read_parameters(file) != keys.parameters or file.key_id != keys.key_id:
+            raise KeyMismatchError(f"these results belong to key {file.key_id}, and these are keys {keys.key_id}")
+        form = file.expect("form", str)
+        if form not in _FORMS:
+            raise FileFormatError(f"results in an unknown form {form!r}")
+        empty = cls(keys, form, (), ())
+        facts = [_read_facts(entry) for entry in _json_list(file, "totals")]
+        noises = [_read_noise(entry, empty) for entry in _json_list(file, "noise")]
+        expected = math.ceil(len(facts) / keys.parameters.ring_degree) if form == PACKED else len(facts)
+        if not 0 < len(facts) <= MAX_TOTALS or len(noises) != expected:
+            raise FileFormatError("the number of ciphertexts does not fit the number of totals")
+        data, start, parts = file.section("residues"), 0, []
+        for noise in noises:
+            length = _packed_length(empty._engine, noise.level)
+            parts.append(Part(_unpacked_residues(data[start : start + length], empty._engine, noise.level), noise))
+            start += length
+        if start != len(data):
+            raise FileFormatError("the residues of the results are cut short or too many")
+        return cls(keys, form, facts, parts)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the results; the file holds no key."""
+        container.write(self.to_container(), path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], keys: PublicKeys) -> EncryptedTotals:
+        """Read results that belong to ``keys``."""
+        return cls.from_container(container.read(path, kind=TOTALS_KIND), keys)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("encrypted totals are not pickled: use save() and load()")
+
+
+@decrypt_value.register(EncryptedTotals)
+def decrypt_totals(totals: EncryptedTotals, decryptor: Decryptor) -> list[int]:
+    """The integers, if they are what their bounds say."""
+    decryptor.keys.check_same(totals.keys)
+    parameters = totals.keys.parameters
+    sums = _packed_sums(totals, decryptor) if totals.form == PACKED else _slot_sums(totals, decryptor)
+    inverse = pow(parameters.ring_degree, -1, parameters.plain_modulus)
+    values = []
+    for index, (value, facts) in enumerate(zip(sums, totals.facts, strict=True)):
+        number = centred(value * inverse if facts.each else value + facts.offset, parameters.plain_modulus)
+        if not facts.low <= number <= facts.high:
+            raise ValueError(
+                f"total {index} decrypts to {number}, outside the {facts.low} to {facts.high} it is proven to keep: "
+                "the result was altered, or does not belong to this computation. It is refused"
+            )
+        values.append(number)
+    return values
+
+
+def _packed_sums(totals: EncryptedTotals, decryptor: Decryptor) -> list[int]:
+    parameters, left, sums = totals.keys.parameters, len(totals), []
+    for part in totals.parts:
+        plain = decryptor.decrypt_packed(ciphertext_of(totals._engine, part.residues))
+        sums += unpack(parameters, plain, min(left, parameters.ring_degree))
+        left -= parameters.ring_degree
+    return sums
+
+
+def _slot_sums(totals: EncryptedTotals, decryptor: Decryptor) -> list[int]:
+    engine = totals._engine
+    plains = (decryptor.decrypt(ciphertext_of(engine, part.residues)) for part in totals.parts)
+    return [int(engine.encoder.decode(plain).astype(object).sum()) for plain in plains]
+
+
+def _added(a: TotalFacts, b: TotalFacts, sign: int) -> TotalFacts:
+    low, high = (a.low + b.low, a.high + b.high) if sign > 0 else (a.low - b.high, a.high - b.low)
+    return replace(a, low=low, high=high, offset=a.offset + sign * b.offset)
+
+
+def _packed_residues(residues: Residues, engine: Engine) -> bytes:
+    bits = [q.bit_length() for q in engine.parameters.data_moduli]
+    return b"".join(
+        pack_bits(np.ascontiguousarray(residues[:, i], dtype=np.uint64), bits[i]).astype("<u8", copy=False).tobytes()
+        for i in range(residues.shape[1])
+    )
+
+
+def _packed_length(engine: Engine, level: int) -> int:
+    kept = engine.parameters.data_moduli[: len(engine.parameters.data_moduli) - level]
+    return sum(2 * engine.parameters.ring_degree * q.bit_length() // 8 for q in kept)
+
+
+def _unpacked_residues(data: bytes, engine: Engine, level: int) -> Residues:
+    if len(data) != _packed_length(engine, level):
+        raise FileFormatError("the residues of the results are cut short or too many")
+    kept = engine.parameters.data_moduli[: len(engine.parameters.data_moduli) - level]
+    residues = np.empty((2, len(kept), engine.parameters.ring_degree), dtype=np.uint64)
+    start = 0
+    for prime, q in enumerate(kept):
+        length = 2 * engine.parameters.ring_degree * q.bit_length() // 8
+        words = np.frombuffer(data, dtype="<u8", offset=start, count=length // 8).reshape(2, -1)
+        residues[:, prime] = unpack_bits(words, q.bit_length())
+        start += length
+    return residues
+
+
+def _json_list(file: Container, section: str) -> list[Any]:
+    try:
+        entries = json.loads(file.section(section))
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError(f"section {section!r} of the results is not valid JSON") from error
+    if not isinstance(entries, list):
+        raise FileFormatError(f"section {section!r} of the results is malformed")
+    return entries
+
+
+def _read_facts(entry: Any) -> TotalFacts:
+    if not isinstance(entry, list) or [type(part) for part in entry] != [int, int, int, bool] or entry[0] > entry[1]:
+        raise FileFormatError("the list of totals is malformed")
+    return TotalFacts(*entry)
+
+
+def _read_noise(entry: Any, like: EncryptedTotals) -> Noise:
+    if not isinstance(entry, list) or [type(part) for part in entry] != [float, float, int]:
+        raise FileFormatError("the noise of the results is malformed")
+    flat, peak, level = entry
+    model = like._model()
+    if not (flat > 0 and peak >= 0 and 0 <= level < model.levels) or not model.decrypts(Noise(flat, peak, level)):
+        raise FileFormatError("the noise of the results cannot be")
+    return Noise(flat, peak, level)

@@ -1,0 +1,198 @@
+"""Many totals in one ciphertext: the sum over all slots is N times the constant coefficient of the plaintext, and constant
+coefficients can be merged.
+
+Two ciphertexts a, b become one, ``c = (a + X^h b) + s(a - X^h b)`` with the automorphism s: X -> X^g, g = 2^l + 1, that keeps
+what a has at the multiples of X^(2h) and turns the sign of what X^h b has between them: so c holds twice the constant
+coefficients of both, at 0 and at h = N/2^l. Repeated, 2^l totals cost 2^l - 1 automorphisms and no rotation (the other
+coefficients hold what nobody needs).
+
+All this is done under the first few primes only, in a SEAL context of its own with the same secret: key-switching keys are then
+a fraction of the size, and every step of the work too.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import seal
+
+from encryptedstats.crypto.engine import Engine, engine_for
+from encryptedstats.crypto.noise import Noise, NoiseModel
+from encryptedstats.crypto.parameters import Parameters
+from encryptedstats.crypto.residues import ciphertext_of, residues_of
+from encryptedstats.errors import InsecureParametersWarning
+
+# A circuit may leave this much more than the rounding of a switched ciphertext before it is packed.
+_SPARE_BITS = 6
+
+
+@lru_cache(maxsize=64)
+def packing_primes(parameters: Parameters) -> int:
+    """How many of the first data primes packing works under: the fewest with which a full pack is proven to decrypt."""
+    count = len(parameters.data_moduli)
+    for primes in range(1, count):
+        model = packing_model(parameters, primes)
+        start = model.rounded(2).times(2.0**_SPARE_BITS)
+        if model.decrypts(packed_noise(model, start, parameters.ring_degree)):
+            return primes
+    return count
+
+
+def packing_model(parameters: Parameters, primes: int) -> NoiseModel:
+    """The noise rules under the first primes alone."""
+    data, special = parameters.data_moduli[:primes], parameters.coefficient_moduli[-1]
+    return NoiseModel(parameters.scheme, parameters.ring_degree, parameters.plain_modulus, data, special)
+
+
+@lru_cache(maxsize=64)
+def packing_parameters(parameters: Parameters) -> Parameters:
+    """The same ring and plaintexts under the first primes alone."""
+    moduli = (*parameters.data_moduli[: packing_primes(parameters)], parameters.coefficient_moduli[-1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InsecureParametersWarning)  # the larger parameters have warned already
+        return Parameters(
+            parameters.scheme,
+            parameters.ring_degree,
+            parameters.plain_modulus,
+            moduli,
+            parameters.terms,
+            allow_insecure=parameters.allow_insecure,
+        )
+
+
+def packing_secret(parameters: Parameters, secret: Any) -> Any:
+    """The same secret polynomial for the smaller context: SEAL keeps it prime by prime, so some of its residues."""
+    small, ring = packing_parameters(parameters), parameters.ring_degree
+    kept = [*range(len(small.data_moduli)), len(parameters.coefficient_moduli) - 1]
+    data = secret.to_string()
+    body = np.frombuffer(data[-8 * ring * len(parameters.coefficient_moduli) :], dtype="<u8").reshape(-1, ring)
+    template = seal.KeyGenerator(engine_for(small).context).secret_key().to_string()
+    return engine_for(small).context.from_secret_str(template[: -8 * ring * len(kept)] + body[kept].tobytes())
+
+
+def make_packing_keys(parameters: Parameters, secret: Any) -> Any:
+    """The key-switching keys of all automorphisms that packing uses."""
+    engine = engine_for(packing_parameters(parameters))
+    generator = seal.KeyGenerator(engine.context, packing_secret(parameters, secret))
+    keys = seal.GaloisKeys()
+    generator.create_galois_keys(packing_steps(parameters.ring_degree), keys)
+    return keys
+
+
+@lru_cache(maxsize=16)
+def packing_elements(ring_degree: int) -> dict[int, tuple[int, ...]]:
+    """For each level l the automorphisms, one after the other, that make up an X -> X^g with g = 1 + 2^l modulo 2^(l+1).
+
+    SEAL makes keys for powers of 3 and for -1. All 2^l + 1 are powers of 3 but for l = 2, where -3 does as well as 5.
+    """
+    order = 2 * ring_degree
+    levels = range(1, ring_degree.bit_length())
+    return {level: (3, order - 1) if level == 2 else ((1 << level) + 1,) for level in levels}
+
+
+@lru_cache(maxsize=16)
+def packing_steps(ring_degree: int) -> list[int]:
+    """The rotations that SEAL has to make keys for; 0 stands for the automorphism -1."""
+    order, logarithms, power = 2 * ring_degree, {}, 1
+    for step in range(ring_degree // 2):
+        logarithms[power] = step
+        power = power * 3 % order
+    elements = {g for group in packing_elements(ring_degree).values() for g in group}
+    return sorted(0 if g == order - 1 else logarithms[g] for g in elements)
+
+
+def has_packing_keys(keys: Any, ring_degree: int) -> bool:
+    """Whether these are keys for all the automorphisms."""
+    return all(keys.has_key(g) for group in packing_elements(ring_degree).values() for g in group)
+
+
+# -- packing ----------------------------------------------------------------------------------------------------------
+
+
+def packing_levels(count: int) -> int:
+    """How many times pairs are merged for so many totals."""
+    return max(0, count - 1).bit_length()
+
+
+def packed_noise(model: NoiseModel, start: Noise, count: int) -> Noise:
+    """The noise of a pack of ``count`` ciphertexts that are all bounded by ``start``."""
+    noise = start
+    for level in range(1, packing_levels(count) + 1):
+        moved = noise.times(2)
+        for _ in packing_elements(model.ring_degree)[level]:
+            moved = model.key_switch(moved)
+        noise = noise.times(2) + moved
+    return noise
+
+
+def to_packing_context(engine: Engine, ciphertext: Any) -> Any:
+    """A ciphertext that was switched down to the first primes, as one of the packing context."""
+    return ciphertext_of(engine_for(packing_parameters(engine.parameters)), residues_of(engine, ciphertext))
+
+
+def pack(parameters: Parameters, keys: Any, ciphertexts: Sequence[Any], levels: int | None = None) -> Any:
+    """One ciphertext of the packing context with all the constant coefficients, in order.
+
+    ``levels`` merges so many times, for totals that are a share of more.
+    """
+    engine = engine_for(packing_parameters(parameters))
+    levels = packing_levels(len(ciphertexts)) if levels is None else levels
+    if not 1 <= len(ciphertexts) <= 1 << levels or 1 << levels > parameters.ring_degree:
+        raise ValueError(f"{len(ciphertexts)} totals: one ciphertext holds 1 to {parameters.ring_degree}")
+    return _merged(engine, keys, list(ciphertexts), levels, 0)
+
+
+def merge_shares(parameters: Parameters, keys: Any, shares: Sequence[Any], levels: int) -> Any:
+    """The pack of all totals from packs of every so-manieth of them, in order; ``levels`` as for all of them."""
+    engine = engine_for(packing_parameters(parameters))
+    return _merged(engine, keys, list(shares), levels, levels - packing_levels(len(shares)))
+
+
+def _merged(engine: Engine, keys: Any, items: list[Any], level: int, lowest: int) -> Any:
+    if level == lowest:
+        return items[0]
+    even = _merged(engine, keys, items[0::2], level - 1, lowest)
+    odd = _merged(engine, keys, items[1::2], level - 1, lowest) if len(items) > 1 else None
+    return merge(engine, keys, even, odd, level)
+
+
+def merge(engine: Engine, keys: Any, even: Any, odd: Any | None, level: int) -> Any:
+    """One step of packing. Without a partner, what is there doubles all the same, to keep step with the others."""
+    evaluator = engine.evaluator
+    plus = minus = even
+    if odd is not None:
+        shift = engine.parameters.ring_degree >> level
+        shifted = evaluator.multiply_plain(odd, seal.Plaintext(f"1x^{shift}"))
+        plus, minus = evaluator.add(even, shifted), evaluator.sub(even, shifted)
+    for element in packing_elements(engine.parameters.ring_degree)[level]:
+        minus = evaluator.apply_galois(minus, element, keys)
+    return evaluator.add(plus, minus)
+
+
+def unpack(parameters: Parameters, plain: Any, count: int) -> list[int]:
+    """The sums over all slots that a decrypted pack of ``count`` totals holds, between -(t-1)/2 and (t-1)/2."""
+    ring, t, level = parameters.ring_degree, parameters.plain_modulus, packing_levels(count)
+    coefficients = plaintext_coefficients(plain, ring)
+    factor = (ring >> level) % t  # the pack holds 2^level times the constant coefficient, a sum is N times it
+    values = [int(coefficients[i * (ring >> level)]) * factor % t for i in range(count)]
+    return [centred(value, t) for value in values]
+
+
+def centred(value: int, modulus: int) -> int:
+    """The integer nearest to 0 that equals ``value`` modulo ``modulus``."""
+    value %= modulus
+    return value - modulus if value > modulus // 2 else value
+
+
+def plaintext_coefficients(plain: Any, ring_degree: int) -> Any:
+    """The coefficients of a SEAL plaintext, padded with zeros to the degree of the ring."""
+    count = plain.coeff_count()
+    coefficients = np.zeros(ring_degree, dtype=np.uint64)
+    if count:
+        data = plain.to_bytes()
+        coefficients[:count] = np.frombuffer(data, dtype="<u8", offset=len(data) - 8 * count)
+    return coefficients

@@ -1,0 +1,74 @@
+"""Encrypted vectors: a column of numbers, one a slot, in as many ciphertexts as its chunks of rows need."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from encryptedstats.crypto.dispatch import decrypt_value
+from encryptedstats.crypto.keys import Decryptor, Encryptor, PublicKeys
+from encryptedstats.crypto.noise import Noise
+from encryptedstats.crypto.sealed import Sealed
+
+
+class EncryptedVector(Sealed):
+    """Numbers under encryption, thousands a ciphertext, that can be added and multiplied slot by slot.
+
+    What the columns of an encrypted table are made of. Plain integers apply to every row.
+
+    Attributes
+    ----------
+    rows : tuple of int
+        How many rows each ciphertext holds; slots beyond are padding.
+    """
+
+    __slots__ = ("rows",)
+
+    def __init__(
+        self, keys: PublicKeys, ciphertexts: Sequence[Any], noise: Noise, bound: int, depth: int, rows: Sequence[int]
+    ) -> None:
+        super().__init__(keys, ciphertexts, noise, bound, depth)
+        self.rows = tuple(rows)
+
+    def _like(self, ciphertexts: Sequence[Any], noise: Noise, bound: int, depth: int) -> EncryptedVector:
+        return EncryptedVector(self.keys, ciphertexts, noise, bound, depth, self.rows)
+
+    def _check_fits(self, other: Sealed) -> None:
+        super()._check_fits(other)
+        if not isinstance(other, EncryptedVector) or other.rows != self.rows:
+            raise ValueError("vectors of different layout: their rows lie in other slots, so they do not fit together")
+
+    def __len__(self) -> int:
+        return sum(self.rows)
+
+    def __repr__(self) -> str:
+        return (
+            f"EncryptedVector({len(self):,} rows in {len(self._ciphertexts)} ciphertexts, within ±{self.bound:,}, "
+            f"depth {self.depth}, key {self.keys.key_id})"
+        )
+
+
+def encrypt_slots(values: NDArray[np.int64], encryptor: Encryptor) -> tuple[Any, Noise]:
+    """One ciphertext with these values in its first slots and zeros in the others."""
+    parameters = encryptor.keys.parameters
+    if len(values) > parameters.slots:
+        raise ValueError(f"{len(values)} values do not fit into {parameters.slots} slots")
+    padded = np.zeros(parameters.slots, dtype=np.int64)
+    padded[: len(values)] = values
+    return encryptor.encrypt(encryptor.keys.engine.encoder.encode(padded))
+
+
+@decrypt_value.register(EncryptedVector)
+def _decrypt_vector(value: EncryptedVector, decryptor: Decryptor) -> NDArray[np.int64]:
+    decryptor.keys.check_same(value.keys)
+    encoder = value.keys.engine.encoder
+    chunks = [encoder.decode(decryptor.decrypt(c))[:n] for c, n in zip(value._ciphertexts, value.rows, strict=True)]
+    numbers = np.concatenate(chunks).astype(np.int64)
+    if len(numbers) and np.abs(numbers).max() > value.bound:
+        raise ValueError(
+            "this does not decrypt to numbers within their bound: the ciphertext was altered, or is of another key"
+        )
+    return numbers

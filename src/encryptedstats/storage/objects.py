@@ -1,0 +1,162 @@
+"""Where named objects lie: a folder, or anything that fsspec opens (S3, GCS, SFTP, memory).
+
+Objects are written whole or not at all and never changed afterwards, except by being replaced whole.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Protocol
+
+from encryptedstats.errors import FileFormatError
+from encryptedstats.storage.files import write_atomic
+
+
+class Store(Protocol):
+    """Named objects under one address."""
+
+    url: str
+
+    def read(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+        """An object, or a part of it. A missing object raises FileNotFoundError with its full name."""
+
+    def write(self, name: str, parts: Iterable[bytes]) -> None:
+        """Make or replace an object, whole or not at all."""
+
+    def exists(self, name: str) -> bool:
+        """Whether there is such an object."""
+
+    def names(self) -> list[str]:
+        """All objects, with their path below the address."""
+
+    def delete(self, name: str) -> None:
+        """Remove an object; none is no error."""
+
+    def where(self, name: str) -> str:
+        """The full name of an object, for messages."""
+
+
+def open_store(url: str | os.PathLike[str]) -> Store:
+    """The store at a local path or fsspec URL."""
+    address = os.fspath(url)
+    if "://" not in address:
+        return FolderStore(address)
+    if address.startswith("file://"):
+        return FolderStore(address.removeprefix("file://"))
+    return FsspecStore(address)
+
+
+class FolderStore:
+    """Objects as files of a local folder."""
+
+    def __init__(self, path: str) -> None:
+        self.url = path
+        self._root = Path(path).absolute()  # blocks are read later, when the working directory may be another
+
+    def where(self, name: str) -> str:
+        """The path of an object."""
+        return str(self._root / name)
+
+    def read(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+        """An object, or a part of it."""
+        try:
+            with open(self._root / name, "rb") as file:
+                file.seek(start)
+                return file.read() if length is None else file.read(length)
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+            raise FileNotFoundError(f"{self.where(name)} is not there") from error
+
+    def write(self, name: str, parts: Iterable[bytes]) -> None:
+        """Make or replace an object by renaming."""
+        target = self._root / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(target, parts)
+
+    def exists(self, name: str) -> bool:
+        """Whether the file is there."""
+        return (self._root / name).is_file()
+
+    def names(self) -> list[str]:
+        """All files below the folder, but for the temporary ones of a write under way."""
+        found = (p.relative_to(self._root).as_posix() for p in self._root.rglob("*") if p.is_file())
+        return sorted(name for name in found if not name.endswith(".tmp"))
+
+    def delete(self, name: str) -> None:
+        """Remove the file."""
+        (self._root / name).unlink(missing_ok=True)
+
+
+class FsspecStore:
+    """Objects under any URL that fsspec knows."""
+
+    def __init__(self, url: str) -> None:
+        try:
+            import fsspec
+        except ImportError as error:
+            raise FileFormatError(
+                f"{url} is not a local path: other storage needs fsspec, pip install 'encryptedstats[storage]'"
+            ) from error
+        self.url = url.rstrip("/")
+        self._files: Any
+        self._files, self._root = fsspec.core.url_to_fs(self.url)
+
+    def where(self, name: str) -> str:
+        """The URL of an object."""
+        return f"{self.url}/{name}"
+
+    def _path(self, name: str) -> str:
+        return f"{self._root.rstrip('/')}/{name}"
+
+    def read(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+        """An object, or a part of it."""
+        end = None if length is None else start + length
+        try:
+            data: bytes = self._files.cat_file(self._path(name), start=start or None, end=end)
+        except FileNotFoundError as error:
+            raise FileNotFoundError(f"{self.where(name)} is not there") from error
+        return data
+
+    def write(self, name: str, parts: Iterable[bytes]) -> None:
+        """Make or replace an object: under a temporary name first, since not every store writes at once."""
+        path = self._path(name)
+        temporary = f"{path}.{secrets.token_hex(8)}.tmp"
+        self._files.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
+        try:
+            with self._files.open(temporary, "wb") as file:
+                for part in parts:
+                    file.write(part)
+            self._rename(temporary, path)
+        except BaseException:
+            if self._files.exists(temporary):
+                self._files.rm_file(temporary)
+            raise
+
+    def _rename(self, old: str, new: str) -> None:
+        from fsspec import AbstractFileSystem
+
+        if type(self._files).mv is not AbstractFileSystem.mv:
+            self._files.mv(old, new)
+        else:  # by copying; fsspec's own mv would take the brackets of a folder "a[1]" for a pattern
+            self._files.cp_file(old, new)
+            self._files.rm_file(old)
+
+    def exists(self, name: str) -> bool:
+        """Whether the object is there."""
+        self._files.invalidate_cache()
+        return bool(self._files.isfile(self._path(name)))
+
+    def names(self) -> list[str]:
+        """All objects below the URL."""
+        self._files.invalidate_cache()
+        root = self._root.rstrip("/") + "/"
+        found = (str(path) for path in self._files.find(self._root))
+        stripped = (path.removeprefix(root).removeprefix("/" + root) for path in found)
+        return sorted(name for name in stripped if not name.endswith(".tmp"))
+
+    def delete(self, name: str) -> None:
+        """Remove the object."""
+        if self.exists(name):
+            self._files.rm_file(self._path(name))

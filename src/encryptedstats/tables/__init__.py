@@ -1,0 +1,31 @@
+"""Tables: from a DataFrame to integer columns, by the encodings of the paper's section 2.2.
+
+A `Schema` says how columns are cut into bins; `Schema.table` applies it to rows and gives a clear `Table`, and
+`Owner.encrypt` makes an `EncryptedTable` of it. Imports crypto and storage, nothing of the layers above.
+"""
+
+from __future__ import annotations
+
+from encryptedstats.circuits.layout import Layout
+from encryptedstats.tables.columns import Column, TableLike
+from encryptedstats.tables.encrypted import EncryptedTable
+from encryptedstats.tables.encrypting import encrypt_file, encrypt_table
+from encryptedstats.tables.schema import PublicSchema, Schema, Variable
+from encryptedstats.tables.table import Table
+from encryptedstats.tables.transformers import FixedPoint, QuantileOneHot, QuantileOrdinal
+
+__all__ = [
+    "Column",
+    "EncryptedTable",
+    "FixedPoint",
+    "Layout",
+    "PublicSchema",
+    "QuantileOneHot",
+    "QuantileOrdinal",
+    "Schema",
+    "Table",
+    "TableLike",
+    "Variable",
+    "encrypt_file",
+    "encrypt_table",
+]

@@ -1,0 +1,151 @@
+"""Strict JSON for the things that travel: what is missing, foreign or of a wrong type is refused by place.
+
+A schema decides how data is read, so a file that was altered by hand or by accident must never half load. The base
+class gives text, file and fingerprint to anything that can say itself as plain JSON values.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+
+from encryptedstats.errors import SchemaError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+Types = tuple[type, ...]
+NUMBER: Types = (int, float)
+OPTIONAL_INT: Types = (int, type(None))
+OPTIONAL_TEXT: Types = (str, type(None))
+LEVEL: Types = (str, int, float, bool)
+
+
+def check_fields(value: object, fields: Mapping[str, Types], where: str) -> dict[str, Any]:
+    """`value` as a JSON object with exactly these fields of exactly these types."""
+    if not isinstance(value, dict):
+        raise SchemaError(f"{where}: a JSON object is needed, not {_type_name(value)}")
+    for problem, names in (("missing", fields.keys() - value.keys()), ("unknown", value.keys() - fields.keys())):
+        if names:
+            raise SchemaError(f"{where}: {problem} field {', '.join(map(repr, sorted(names)))}")
+    for name, types in fields.items():
+        _check_type(value[name], types, f"{where}, field {name!r}")
+    return value
+
+
+def check_items(values: list[Any], types: Types, where: str) -> tuple[Any, ...]:
+    """The list as a tuple, each item of one of the types."""
+    for position, item in enumerate(values):
+        _check_type(item, types, f"{where}[{position}]")
+    return tuple(values)
+
+
+def _check_type(value: object, types: Types, where: str) -> None:
+    # type(), not isinstance: JSON's true must not pass for the integer 1.
+    if type(value) not in types:
+        allowed = " or ".join(_NAMES.get(t, t.__name__) for t in types)
+        raise SchemaError(f"{where}: {allowed} is needed, not {_type_name(value)}")
+
+
+_NAMES = {type(None): "null", str: "text", int: "an integer", float: "a number", bool: "true or false", list: "a list"}
+
+
+def _type_name(value: object) -> str:
+    return _NAMES.get(type(value), type(value).__name__)
+
+
+def _unique_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        raise SchemaError("a field is given twice in one JSON object")
+    return fields
+
+
+def _refuse_constant(text: str) -> NoReturn:
+    raise SchemaError(f"{text} is not a finite number")
+
+
+class Document(ABC):
+    """Something with a strict JSON form; subclasses give `_fields` and `_from_fields`."""
+
+    _FORMAT: ClassVar[str]
+    _FIELDS: ClassVar[Mapping[str, Types]]
+    _VERSION: ClassVar[int] = 1
+
+    @abstractmethod
+    def _fields(self) -> dict[str, Any]:
+        """The content as plain JSON values."""
+
+    @classmethod
+    @abstractmethod
+    def _from_fields(cls, fields: dict[str, Any]) -> Self:
+        """Inverse of `_fields`; the types of the fields are checked already."""
+
+    def _document(self) -> dict[str, Any]:
+        return {"format": self._FORMAT, "version": self._VERSION, **self._fields()}
+
+    def to_json(self, *, indent: int | None = 2) -> str:
+        """The content as JSON text."""
+        return json.dumps(self._document(), indent=indent, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read what `to_json` wrote; anything else is a `SchemaError` that says where."""
+        try:
+            value = json.loads(text, object_pairs_hook=_unique_fields, parse_constant=_refuse_constant)
+        except SchemaError:
+            raise
+        except ValueError as error:  # also for integers of thousands of digits, which Python refuses to read
+            raise SchemaError(f"not JSON: {error}") from error
+        except RecursionError as error:
+            raise SchemaError("not a schema: nested too deeply") from error
+        cls._check_format(value)
+        header: dict[str, Types] = {"format": (str,), "version": (int,)}
+        fields = check_fields(value, {**header, **cls._FIELDS}, cls._FORMAT)
+        return cls._from_fields(fields)
+
+    @classmethod
+    def _check_format(cls, value: object) -> None:
+        found = value.get("format") if isinstance(value, dict) else None
+        if found != cls._FORMAT:
+            raise SchemaError(f"format {found!r}: {cls._FORMAT!r} is needed")
+        version = value["version"] if isinstance(value, dict) and "version" in value else None
+        if version != cls._VERSION or type(version) is not int:
+            raise SchemaError(f"{cls._FORMAT} version {version!r}: this library reads version {cls._VERSION}")
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the JSON to a file; after a crash the file is the old one or the new one, never half of it."""
+        target = Path(path)
+        draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+        try:
+            with open(draft, "w", encoding="utf-8") as file:
+                file.write(self.to_json() + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(draft, target)
+        finally:
+            draft.unlink(missing_ok=True)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read what `save` wrote."""
+        try:
+            return cls.from_json(Path(path).read_text(encoding="utf-8"))
+        except (SchemaError, UnicodeDecodeError) as error:
+            raise SchemaError(f"{os.fspath(path)}: {error}") from error
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the canonical JSON (sorted fields, no spaces, ASCII), in hexadecimal."""
+        text = json.dumps(self._document(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def quoted(values: Collection[object], most: int = 8) -> str:
+    """The values for an error message, the first few when there are many."""
+    shown = ", ".join(repr(value) for value in list(values)[:most])
+    return shown + (f", ... ({len(values)} in all)" if len(values) > most else "")

@@ -1,0 +1,268 @@
+"""From a frame and a schema to a clear `Table`: rows are checked, missing values dealt with, values turned into bins.
+
+Every refusal names the column, the row by its label, and the value. The steps in order: find the predictors and the
+target, drop rows or refuse them where values are missing, encode each variable, then classes, weights and folds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from encryptedstats.errors import SchemaError
+from encryptedstats.tables._documents import quoted
+from encryptedstats.tables._frames import (
+    as_frame,
+    describe_missing,
+    is_polars,
+    missing_masks,
+    numeric_values,
+    polars_series,
+    refuse,
+    refuse_missing,
+    unboxed,
+)
+from encryptedstats.tables.binning import LARGEST_INTEGER, assign_bins, fits_fixed_point, fixed_point
+from encryptedstats.tables.table import Integers, Table
+from encryptedstats.tables.variables import Level, Variable, as_level
+
+if TYPE_CHECKING:
+    from encryptedstats.tables.schema import Schema
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What `Schema.table` was given, as one frame of predictors with target and weights beside it."""
+
+    predictors: pd.DataFrame
+    target: pd.Series[Any] | None
+    weights: Integers | None
+
+    def keep(self, kept: NDArray[np.bool_]) -> Rows:
+        """The rows where `kept` is true."""
+        target = None if self.target is None else self.target[kept]
+        return Rows(self.predictors[kept], target, None if self.weights is None else self.weights[kept])
+
+
+def encode_table(
+    schema: Schema,
+    data: object,
+    y: object,
+    weights: ArrayLike | None,
+    weight_bound: int | None,
+    folds: int | None,
+    fold_seed: int,
+    slots: int,
+) -> Table:
+    """The table of these rows; see `Schema.table`."""
+    rows = _split(schema, data, y, weights)
+    if not len(rows.predictors):
+        raise SchemaError("the table has no rows")
+    n_given = len(rows.predictors)
+    if schema.onehot is None:
+        rows = _without_missing(schema, rows)
+        encoded = tuple(encode_variable(v, unboxed(rows.predictors[v.name])) for v in schema.variables)
+    else:
+        encoded = _from_onehot(schema, schema.onehot, rows.predictors)
+    class_codes = None if rows.target is None else _class_codes(schema, rows.target)
+    fold_codes = None if folds is None else assign_folds(class_codes, folds, fold_seed)
+    return Table(
+        schema=schema,
+        data=encoded,
+        class_codes=class_codes,
+        weights=rows.weights,
+        fold_codes=fold_codes,
+        n_folds=folds or 0,
+        weight_bound=_weight_bound(rows.weights, weight_bound),
+        slots=slots,
+        n_dropped=n_given - len(rows.predictors),
+    )
+
+
+def _split(schema: Schema, data: object, y: object, weights: ArrayLike | None) -> Rows:
+    names = list(schema.column_names)
+    if isinstance(data, np.ndarray):
+        width = data.shape[1] if data.ndim == 2 else -1
+        last_is_target = schema.target is not None and y is None and width == len(names) + 1
+        frame = as_frame(data, [*names, str(schema.target)] if last_is_target else names)
+    else:
+        frame = as_frame(data)
+        if schema.onehot is not None:
+            frame = _by_position(frame, names, schema.target)
+    absent = [name for name in names if name not in frame.columns]
+    if absent:
+        raise SchemaError(f"the data has no column {quoted(absent)}; it has {quoted(list(frame.columns))}")
+    target = _target(schema, frame, y)
+    if target is None and weights is not None:
+        raise SchemaError("weights multiply the class indicators, but the rows have no target: give y=")
+    return Rows(frame[names], target, None if weights is None else as_weights(weights, len(frame)))
+
+
+def _by_position(frame: pd.DataFrame, names: Sequence[str], target: str | None) -> pd.DataFrame:
+    """The columns of a one-hot frame carry any names, so they count by position; the target is found by name."""
+    others = [name for name in frame.columns if name != target]
+    if len(others) != len(names):
+        raise SchemaError(f"the table has {len(others)} one-hot columns, the schema {len(names)}")
+    return frame.rename(columns=dict(zip(others, names, strict=True)))
+
+
+def _target(schema: Schema, frame: pd.DataFrame, y: object) -> pd.Series[Any] | None:
+    if y is None:
+        return None if schema.target not in frame.columns else unboxed(frame[str(schema.target)])
+    if schema.target is None:
+        raise SchemaError("y was given, but the schema has no classes: infer it with target=, y= or classes=")
+    return as_target(y, schema.target, frame.index)
+
+
+def as_target(y: object, name: str, index: pd.Index[Any]) -> pd.Series[Any]:
+    """Labels given beside the rows, matched to them by position."""
+    if is_polars(y):
+        y = polars_series(y)
+    values = np.asarray(y)
+    if values.ndim != 1:
+        if values.ndim != 2 or values.shape[1] != 1:
+            raise SchemaError(f"y has shape {values.shape}: one label a row is needed")
+        y = values[:, 0]
+    series = pd.Series(y)
+    if len(series) != len(index):
+        raise SchemaError(f"y has {len(series)} labels for {len(index)} rows")
+    return unboxed(series.set_axis(index).rename(name))
+
+
+def as_weights(weights: ArrayLike, n_rows: int) -> Integers:
+    """Integer weights, at least 0, one a row."""
+    values = np.asarray(weights)
+    if values.shape != (n_rows,):
+        raise SchemaError(f"weights have shape {values.shape}: one weight for each of the {n_rows} rows is needed")
+    if values.dtype.kind not in "biuf":
+        raise SchemaError(f"weights are {values.dtype}: integers are needed")
+    bad = ~((values >= 0) & (values <= LARGEST_INTEGER) & (values == np.floor(values)))
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        raise SchemaError(f"weights[{row}] is {values[row]}: weights are integers, at least 0 and at most 2**62")
+    return values.astype(np.int64)
+
+
+def _weight_bound(weights: Integers | None, bound: int | None) -> int:
+    largest = 1 if weights is None else max(1, int(weights.max()))
+    if bound is None:
+        return 1 << (largest - 1).bit_length()
+    if bound < largest:
+        raise SchemaError(f"weight_bound={bound}, but the largest weight is {largest}")
+    return int(bound)
+
+
+def _without_missing(schema: Schema, rows: Rows) -> Rows:
+    index = rows.predictors.index
+    masks = missing_masks(rows.predictors, [v.name for v in schema.variables if not v.missing_bin])
+    if not masks:
+        return rows
+    if schema.missing != "drop":
+        refuse_missing(masks, index)
+    kept = ~np.logical_or.reduce(list(masks.values()))
+    if not kept.any():
+        raise SchemaError(f"no rows are left: values are missing in {describe_missing(masks, index)}")
+    return rows.keep(kept)
+
+
+def encode_variable(variable: Variable, series: pd.Series[Any]) -> NDArray[Any]:
+    """Bin numbers of a column, as the smallest unsigned integers, or the fixed-point integers of a number."""
+    if variable.kind == "number":
+        return _number_values(variable, series)
+    if variable.levels:
+        reason = f"is not a level of the schema (levels: {quoted(variable.levels)})"
+        codes = _level_codes(series, variable.levels, "column", reason)
+    else:
+        codes = np.full(len(series), -1, dtype=np.int64)
+        codes[series.notna().to_numpy(dtype=bool)] = assign_bins(numeric_values(series), variable.edges)
+    codes[codes < 0] = variable.n_bins - 1  # what is missing; refused before where there is no bin for it
+    return codes.astype(np.min_scalar_type(variable.n_bins - 1))
+
+
+def _number_values(variable: Variable, series: pd.Series[Any]) -> Integers:
+    digits, low, high = variable.digits or 0, variable.low or 0, variable.high or 0
+    values = numeric_values(series)
+    outside = ~fits_fixed_point(values, digits)
+    if not outside.any():
+        numbers = fixed_point(values, digits)
+        outside = (numbers < low) | (numbers > high)
+    if outside.any():
+        allowed = f"{low / 10**digits:.{digits}f} to {high / 10**digits:.{digits}f}"
+        refuse(variable.name, series, outside, f"is out of bounds ({allowed}); with_kind(..., low=, high=) widens them")
+    return numbers
+
+
+def _level_codes(series: pd.Series[Any], levels: Sequence[Level], what: str, reason: str) -> Integers:
+    """Position of each value among the levels, -1 where it is missing."""
+    positions = {level: position for position, level in enumerate(levels)}
+    try:
+        codes, distinct = pd.factorize(series)
+    except TypeError as error:
+        raise SchemaError(f"{what} {series.name!r}: {error}") from None
+    found = np.array([_position(value, positions) for value in distinct] + [-1], dtype=np.int64)
+    unseen = (found[codes] < 0) & (codes >= 0)
+    if unseen.any():
+        refuse(series.name, series, unseen, reason, what=what)
+    return found[codes]  # the code -1 of a missing value picks the last entry, -1
+
+
+def _position(value: object, positions: dict[Level, int]) -> int:
+    try:
+        return positions.get(as_level(value), -1)
+    except SchemaError:
+        return -1
+
+
+def _class_codes(schema: Schema, target: pd.Series[Any]) -> NDArray[Any]:
+    missing = target.isna().to_numpy(dtype=bool)
+    if missing.any():
+        where = describe_missing({str(schema.target): missing}, target.index)
+        raise SchemaError(f"the class is missing in {where}: leave those rows out, or leave the target out to predict")
+    reason = f"is not a class of the schema (classes: {quoted(schema.classes)})"
+    codes = _level_codes(target, schema.classes, "target", reason)
+    return codes.astype(np.min_scalar_type(len(schema.classes) - 1))
+
+
+def _from_onehot(schema: Schema, onehot: Sequence[str], frame: pd.DataFrame) -> tuple[NDArray[Any], ...]:
+    masks = missing_masks(frame, list(frame.columns))
+    if masks:
+        raise SchemaError(f"missing values in {describe_missing(masks, frame.index)}: a one-hot table has none")
+    matrix = np.column_stack([_indicator(unboxed(frame[name])) for name in frame.columns])
+    return tuple(_onehot_codes(v.name, matrix[:, [name == v.name for name in onehot]], frame) for v in schema.variables)
+
+
+def _indicator(series: pd.Series[Any]) -> NDArray[np.bool_]:
+    values = numeric_values(series)
+    foreign = (values != 0) & (values != 1)
+    if foreign.any():
+        refuse(series.name, series, foreign, "is neither 0 nor 1")
+    return values.astype(bool)
+
+
+def _onehot_codes(name: str, indicators: NDArray[Any], frame: pd.DataFrame) -> NDArray[Any]:
+    ones = pd.Series(indicators.sum(axis=1).astype(np.int64), index=frame.index)
+    wrong = (ones != 1).to_numpy(dtype=bool)
+    if wrong.any():
+        refuse(name, ones, wrong, "ones in its columns: exactly one is needed", what="variable")
+    return np.asarray(indicators.argmax(axis=1)).astype(np.min_scalar_type(indicators.shape[1] - 1))
+
+
+def assign_folds(class_codes: NDArray[Any] | None, folds: int, seed: int) -> NDArray[Any]:
+    """Fold of each row: rows of a class are dealt out in random order, so sizes differ by one at most, also by class.
+
+    The order comes from the raw bits of PCG64, whose stream is fixed by its definition.
+    """
+    if class_codes is None:
+        raise SchemaError("folds are made of the class indicators, but the rows have no target: give y=")
+    if isinstance(folds, bool) or not isinstance(folds, (int, np.integer)) or not 2 <= folds <= len(class_codes):
+        raise SchemaError(f"folds={folds!r}: from 2 to the number of rows, {len(class_codes)}")
+    keys = np.random.PCG64(seed).random_raw(len(class_codes))
+    dealt = np.lexsort((keys, class_codes))  # by class, at random within a class
+    codes = np.empty(len(dealt), dtype=np.min_scalar_type(folds - 1))
+    codes[dealt] = np.arange(len(dealt)) % folds
+    return codes

@@ -1,0 +1,162 @@
+"""Data as people hold it (pandas, polars, NumPy) turned into one pandas DataFrame, and its columns into values.
+
+The only place that knows polars, and it does not import it: a frame is recognised by the module of its class.
+Errors name the column, the row by its label, and the value.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from pandas.api.types import infer_dtype, is_bool_dtype, is_integer_dtype, is_numeric_dtype
+
+from encryptedstats.errors import SchemaError
+
+Mask = NDArray[np.bool_]
+
+
+def as_frame(data: object, names: Sequence[str] | None = None) -> pd.DataFrame:
+    """`data` as a DataFrame with different text names; a NumPy array gets `names`, or x0, x1, ..."""
+    if isinstance(data, pd.DataFrame):
+        frame = data.copy(deep=False)
+        frame.columns = pd.Index([str(name) for name in frame.columns], dtype=object)
+    elif is_polars(data):
+        frame = _from_polars(data)
+    elif isinstance(data, np.ndarray):
+        frame = _from_numpy(data, names)
+    else:
+        raise SchemaError(f"a pandas or polars DataFrame or a 2-D NumPy array is needed, not {type(data).__name__}")
+    twice = [name for name, count in Counter(frame.columns).items() if count > 1]
+    if twice:
+        raise SchemaError(f"column name {twice[0]!r} is given twice")
+    return frame
+
+
+def is_polars(data: object) -> bool:
+    """Whether `data` is a polars object."""
+    return type(data).__module__.partition(".")[0] == "polars"
+
+
+def _from_numpy(data: NDArray[Any], names: Sequence[str] | None) -> pd.DataFrame:
+    if data.ndim != 2:
+        raise SchemaError(f"a 2-D array is needed, not one of shape {data.shape}")
+    names = [f"x{j}" for j in range(data.shape[1])] if names is None else names
+    if len(names) != data.shape[1]:
+        raise SchemaError(f"the array has {data.shape[1]} columns, the schema {len(names)}")
+    return pd.DataFrame({name: data[:, j] for j, name in enumerate(names)}, index=range(len(data)))
+
+
+def _from_polars(data: Any) -> pd.DataFrame:
+    if type(data).__name__ == "LazyFrame":
+        raise SchemaError("a polars LazyFrame holds no rows yet: call .collect() first")
+    columns = {name: polars_series(data.get_column(name)) for name in data.columns}
+    return pd.DataFrame(columns, index=range(data.height))
+
+
+def polars_series(series: Any) -> pd.Series[Any]:
+    """A polars column as a pandas one, without pyarrow; integers stay exact and an Enum keeps its order."""
+    dtype = series.dtype
+    if type(dtype).__name__ == "Enum":
+        categories = dtype.categories.to_list()
+        return pd.Series(pd.Categorical(series.to_list(), categories=categories, ordered=True))
+    if dtype.is_integer() and series.null_count():
+        return pd.Series(series.to_list(), dtype="Int64")
+    if dtype.is_decimal():
+        return pd.Series([None if x is None else float(x) for x in series.to_list()], dtype=float)
+    if dtype.is_numeric():
+        return pd.Series(series.to_numpy())
+    return pd.Series(series.to_list(), dtype=object)
+
+
+def unboxed(series: pd.Series[Any]) -> pd.Series[Any]:
+    """The column itself, but objects that are all numbers or all booleans become a column of such."""
+    if series.dtype != object:
+        return series
+    content = infer_dtype(series.dropna(), skipna=False)
+    try:
+        if content == "integer":
+            return series.astype("Int64")
+        if content == "boolean":
+            return series.astype("boolean")
+        if content in ("floating", "mixed-integer-float", "decimal"):
+            return series.where(series.notna(), np.nan).astype("float64")
+    except OverflowError:
+        raise SchemaError(f"column {series.name!r} holds integers beyond 64 bits") from None
+    return series
+
+
+def numeric_values(series: pd.Series[Any]) -> NDArray[Any]:
+    """The present (not missing) values as int64 or float64; text that spells a number is read as that number."""
+    present = series[series.notna()]
+    if isinstance(present.dtype, pd.CategoricalDtype):
+        present = present.astype(object)
+    if is_bool_dtype(present.dtype):
+        return present.to_numpy(dtype=np.int64)
+    if not is_numeric_dtype(present.dtype):
+        present = _parsed(present)
+    if present.dtype.kind == "c":
+        refuse(series.name, present, np.ones(len(present), bool), "is a complex number")
+    if is_integer_dtype(present.dtype):
+        too_large = np.asarray(present > np.iinfo(np.int64).max, dtype=bool)
+        if too_large.any():
+            refuse(series.name, present, too_large, "is beyond 64 bits")
+        return present.to_numpy(dtype=np.int64)
+    values = present.to_numpy(dtype=np.float64)
+    infinite = ~np.isfinite(values)
+    if infinite.any():
+        refuse(series.name, present, infinite, "is not finite")
+    return values
+
+
+def _parsed(present: pd.Series[Any]) -> pd.Series[Any]:
+    if present.dtype.kind in "mM":
+        refuse(present.name, present, np.ones(len(present), bool), "is not a number")
+    readable = present.map(lambda value: isinstance(value, (str, int, float, np.number))).to_numpy(dtype=bool)
+    numbers = pd.to_numeric(present.where(readable), errors="coerce")
+    unread = numbers.isna().to_numpy(dtype=bool)
+    if unread.any():
+        refuse(present.name, present, unread, "is not a number")
+    return numbers
+
+
+def refuse(name: object, series: pd.Series[Any], bad: Mask, reason: str, *, what: str = "column") -> NoReturn:
+    """Raise the error for the first bad row: column, row label, value, reason, and how many more there are."""
+    rows = np.flatnonzero(bad)
+    place = f"{what} {name!r}, row {show(series.index[rows[0]])}"
+    more = f" (and {len(rows) - 1} more rows)" if len(rows) > 1 else ""
+    raise SchemaError(f"{place}: {show(series.iloc[rows[0]])} {reason}{more}")
+
+
+def show(value: object) -> str:
+    """A value for an error message, NumPy scalars as plain numbers."""
+    return repr(value.item() if isinstance(value, np.generic) else value)
+
+
+def missing_masks(frame: pd.DataFrame, names: Sequence[str]) -> dict[str, Mask]:
+    """Which rows are missing, for those of the columns where any is."""
+    masks = {name: frame[name].isna().to_numpy(dtype=bool) for name in names}
+    return {name: mask for name, mask in masks.items() if mask.any()}
+
+
+def refuse_missing(masks: dict[str, Mask], index: pd.Index[Any]) -> NoReturn:
+    """Raise the error for missing values that nobody said what to do with."""
+    raise SchemaError(
+        f"missing values in {describe_missing(masks, index)}: fill them in, or infer the schema with missing='bin' or "
+        "missing='drop', or give a variable a bin for them by with_missing_bin(name)"
+    )
+
+
+def describe_missing(masks: dict[str, Mask], index: pd.Index[Any], most: int = 5) -> str:
+    """Which columns miss values in which rows, for an error message."""
+    parts = []
+    for name, mask in masks.items():
+        rows = np.flatnonzero(mask)
+        shown = ", ".join(show(index[row]) for row in rows[:most])
+        more = f", ... ({len(rows)} in all)" if len(rows) > most else ""
+        parts.append(f"column {name!r} (row{'s' if len(rows) > 1 else ''} {shown}{more})")
+    return "; ".join(parts)

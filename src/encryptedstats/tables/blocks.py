@@ -1,0 +1,263 @@
+"""Blocks: the ciphertexts of all columns over one chunk of rows, stored so that any part can be read without the rest.
+
+Residues are packed to the bits of their prime and laid out as ``[prime][run of coefficients][column][component]``: an evaluator
+that works through one prime and one range of coefficients of all columns reads one contiguous piece, and a single column is a few
+pieces. Every (prime, run, column) piece has its own digest, so that a partial read is checked as well as a whole one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from encryptedstats.crypto import Parameters
+from encryptedstats.errors import FileFormatError
+from encryptedstats.storage import container
+from encryptedstats.storage.bitpack import pack, unpack
+from encryptedstats.storage.container import Container
+from encryptedstats.storage.objects import Store
+
+Residues = NDArray[np.uint64]
+
+BLOCK_KIND: Final = "table block"
+RUN: Final = 1024
+_DIGEST_BYTES: Final = 16
+_COMPONENTS: Final = 2
+_HASH_BYTES: Final = 32
+_NAME: Final = re.compile(r"blocks/[0-9]{6,12}-([0-9a-f]{32})")
+
+
+def block_name(index: int, block_id: str) -> str:
+    """The name of a block's object: in order, and never the same for other contents."""
+    return f"blocks/{index:06d}-{block_id}"
+
+
+def block_id_of(name: str) -> str | None:
+    """The id in the name of a block's object; None for names that no block has, such as those that leave the folder."""
+    match = _NAME.fullmatch(name)
+    return match[1] if match else None
+
+
+@dataclass(frozen=True)
+class BlockShape:
+    """The arithmetic of where things lie in the blocks of a table."""
+
+    parameters: Parameters
+    n_columns: int
+
+    @property
+    def run(self) -> int:
+        """Coefficients in a run."""
+        return min(RUN, self.parameters.ring_degree)
+
+    @property
+    def n_runs(self) -> int:
+        """Runs in a polynomial."""
+        return self.parameters.ring_degree // self.run
+
+    @property
+    def n_primes(self) -> int:
+        """Primes a residue is kept for."""
+        return len(self.parameters.data_moduli)
+
+    def bits(self, prime: int) -> int:
+        """Bits of a packed residue."""
+        return self.parameters.data_moduli[prime].bit_length()
+
+    def piece_bytes(self, prime: int) -> int:
+        """Bytes of one column in one run of one prime."""
+        return _COMPONENTS * self.run * self.bits(prime) // 8
+
+    def prime_start(self, prime: int) -> int:
+        """Where the residues of a prime begin."""
+        return sum(self.n_runs * self.n_columns * self.piece_bytes(p) for p in range(prime))
+
+    def piece_start(self, prime: int, run: int, column: int) -> int:
+        """Where one column in one run of one prime begins."""
+        return self.prime_start(prime) + (run * self.n_columns + column) * self.piece_bytes(prime)
+
+    @property
+    def residue_bytes(self) -> int:
+        """Bytes of all residues."""
+        return self.prime_start(self.n_primes)
+
+    def digest_start(self, prime: int, run: int, column: int) -> int:
+        """Where the digest of a piece begins in the digests."""
+        return _DIGEST_BYTES * ((prime * self.n_runs + run) * self.n_columns + column)
+
+    @property
+    def digest_bytes(self) -> int:
+        """Bytes of all digests."""
+        return self.digest_start(self.n_primes, 0, 0)
+
+
+@dataclass(frozen=True)
+class BlockEntry:
+    """What the manifest says of a block: enough to find it, to read any part of it, and to know that it is the right one."""
+
+    id: str
+    rows: int
+    name: str
+    bytes: int
+    start: int
+    sha256: str
+    digests_sha256: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Any, shape: BlockShape) -> BlockEntry:
+        """The inverse, with every check."""
+        kinds = {f.name: int if f.type == "int" else str for f in fields(cls)}
+        if not isinstance(values, Mapping) or {k: type(v) for k, v in values.items()} != kinds:
+            raise FileFormatError("the manifest has a malformed entry of a block")
+        entry = cls(**values)
+        before, after = entry.start, shape.digest_bytes + shape.residue_bytes + _HASH_BYTES
+        fits = 0 < before < 2 * container.MAX_HEADER_BYTES and entry.bytes == before + after
+        if not (fits and 0 < entry.rows <= shape.parameters.slots and block_id_of(entry.name) == entry.id):
+            raise FileFormatError(f"the manifest has an impossible entry of block {entry.id!r}")
+        return entry
+
+
+def block_bytes(residues: Residues, shape: BlockShape, *, block_id: str, rows: int, key_id: str) -> bytes:
+    """The object for residues of shape (columns, 2, primes, N)."""
+    packed = pack_residues(residues, shape)
+    fields = {"id": block_id, "rows": rows, "columns": shape.n_columns}
+    sections = {"digests": _digests(packed, shape), "residues": packed}
+    return container.to_bytes(Container(BLOCK_KIND, shape.parameters.fingerprint, key_id, fields, sections))
+
+
+def block_entry(data: bytes, name: str, shape: BlockShape, key_id: str, where: str) -> BlockEntry:
+    """What the manifest will say of an object, after checking the object."""
+    block = _checked_block(data, where, shape, key_id)
+    start = len(data) - _HASH_BYTES - shape.residue_bytes - shape.digest_bytes
+    digests = hashlib.sha256(block.section("digests")).hexdigest()
+    return BlockEntry(
+        block.fields["id"], block.fields["rows"], name, len(data), start, data[-_HASH_BYTES:].hex(), digests
+    )
+
+
+def read_block(store: Store, entry: BlockEntry, shape: BlockShape, key_id: str) -> Residues:
+    """All residues of a block."""
+    data = store.read(entry.name)
+    where = store.where(entry.name)
+    if data[-_HASH_BYTES:].hex() != entry.sha256:
+        raise FileFormatError(f"{where} is not the block that the manifest lists: cut short, altered or exchanged")
+    block = _checked_block(data, where, shape, key_id)
+    if (block.fields["id"], block.fields["rows"]) != (entry.id, entry.rows):
+        raise FileFormatError(f"{where} is block {block.fields['id']!r}, and the manifest lists {entry.id!r} there")
+    return unpack_residues(block.section("residues"), shape, where)
+
+
+def read_pieces(
+    store: Store, entry: BlockEntry, shape: BlockShape, *, prime: int, run: int, columns: Sequence[int] | None = None
+) -> Residues:
+    """The residues of one prime and one run of coefficients, of some or all columns; shape (columns, 2, run)."""
+    return _read_pieces(store, entry, shape, _read_digests(store, entry, shape), prime, run, columns)
+
+
+def read_column(store: Store, entry: BlockEntry, shape: BlockShape, column: int) -> Residues:
+    """The ciphertext of one column, shape (2, primes, N), without reading the others."""
+    residues = np.empty((_COMPONENTS, shape.n_primes, shape.parameters.ring_degree), dtype=np.uint64)
+    digests = _read_digests(store, entry, shape)
+    for prime in range(shape.n_primes):
+        for run in range(shape.n_runs):
+            piece = _read_pieces(store, entry, shape, digests, prime, run, [column])
+            residues[:, prime, run * shape.run : (run + 1) * shape.run] = piece[0]
+    return residues
+
+
+def _read_pieces(
+    store: Store,
+    entry: BlockEntry,
+    shape: BlockShape,
+    digests: bytes,
+    prime: int,
+    run: int,
+    columns: Sequence[int] | None,
+) -> Residues:
+    chosen = range(shape.n_columns) if columns is None else columns
+    size, origin = shape.piece_bytes(prime), entry.start + shape.digest_bytes
+    if columns is None:
+        whole = store.read(entry.name, origin + shape.piece_start(prime, run, 0), size * shape.n_columns)
+        pieces = [whole[c * size : (c + 1) * size] for c in chosen]
+    else:
+        pieces = [store.read(entry.name, origin + shape.piece_start(prime, run, c), size) for c in chosen]
+    for column, piece in zip(chosen, pieces, strict=True):
+        at = shape.digest_start(prime, run, column)
+        if hashlib.sha256(piece).digest()[:_DIGEST_BYTES] != digests[at : at + _DIGEST_BYTES]:
+            raise FileFormatError(
+                f"{store.where(entry.name)} is damaged in column {column}, prime {prime}, run {run}: its digest does not fit"
+            )
+    words = np.frombuffer(b"".join(pieces), dtype="<u8").reshape(len(pieces), _COMPONENTS, -1)
+    return _unpacked(words, shape, prime, store.where(entry.name))
+
+
+def pack_residues(residues: Residues, shape: BlockShape) -> bytes:
+    """Residues of shape (columns, 2, primes, N) as they are stored."""
+    parts = []
+    for prime in range(shape.n_primes):
+        one = residues[:, :, prime].reshape(shape.n_columns, _COMPONENTS, shape.n_runs, shape.run)
+        by_run = np.ascontiguousarray(one.transpose(2, 0, 1, 3), dtype=np.uint64)
+        parts.append(pack(by_run, shape.bits(prime)).astype("<u8", copy=False).tobytes())
+    return b"".join(parts)
+
+
+def unpack_residues(packed: bytes, shape: BlockShape, where: str = "these bytes") -> Residues:
+    """The inverse of :func:`pack_residues`; ``where`` names the bytes in errors."""
+    ring = shape.parameters.ring_degree
+    residues = np.empty((shape.n_columns, _COMPONENTS, shape.n_primes, ring), dtype=np.uint64)
+    for prime in range(shape.n_primes):
+        start, stop = shape.prime_start(prime), shape.prime_start(prime + 1)
+        words = np.frombuffer(packed, dtype="<u8", offset=start, count=(stop - start) // 8)
+        by_run = _unpacked(words.reshape(shape.n_runs, shape.n_columns, _COMPONENTS, -1), shape, prime, where)
+        residues[:, :, prime] = by_run.transpose(1, 2, 0, 3).reshape(shape.n_columns, _COMPONENTS, ring)
+    return residues
+
+
+def _unpacked(words: Residues, shape: BlockShape, prime: int, where: str) -> Residues:
+    """Residues that evaluators may compute on without looking: each is below its prime."""
+    residues = unpack(words, shape.bits(prime))
+    if residues.max() >= shape.parameters.data_moduli[prime]:
+        raise FileFormatError(f"{where} holds residues that are not below prime {prime}: no ciphertext has such")
+    return residues
+
+
+def _digests(packed: bytes, shape: BlockShape) -> bytes:
+    view, digests, at = memoryview(packed), [], 0
+    for prime in range(shape.n_primes):
+        size = shape.piece_bytes(prime)
+        for _ in range(shape.n_runs * shape.n_columns):
+            digests.append(hashlib.sha256(view[at : at + size]).digest()[:_DIGEST_BYTES])
+            at += size
+    return b"".join(digests)
+
+
+def _read_digests(store: Store, entry: BlockEntry, shape: BlockShape) -> bytes:
+    digests = store.read(entry.name, entry.start, shape.digest_bytes)
+    if hashlib.sha256(digests).hexdigest() != entry.digests_sha256:
+        raise FileFormatError(f"{store.where(entry.name)} is not the block that the manifest lists, or is damaged")
+    return digests
+
+
+def _checked_block(data: bytes, where: str, shape: BlockShape, key_id: str) -> Container:
+    block = container.from_bytes(data, kind=BLOCK_KIND, name=where)
+    if block.fingerprint != shape.parameters.fingerprint or block.key_id != key_id:
+        raise FileFormatError(f"{where} belongs to another key or other parameters than its table")
+    lengths = [(name, len(data)) for name, data in block.sections.items()]
+    kinds = {name: type(value) for name, value in block.fields.items()}
+    if (
+        lengths != [("digests", shape.digest_bytes), ("residues", shape.residue_bytes)]  # in this order: see `start`
+        or kinds != {"id": str, "rows": int, "columns": int}
+        or block.fields["columns"] != shape.n_columns
+    ):
+        raise FileFormatError(f"{where} has another shape than its table")
+    return block

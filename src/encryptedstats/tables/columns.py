@@ -1,0 +1,293 @@
+"""Names for the integer columns of a table, their layout in slots, and what can be made of them by adding and scaling.
+
+Clear and encrypted tables share this code: `ColumnAlgebra` derives range sums and ordinal codes from stored columns by
+additions and multiplications by integers alone, whatever the columns are made of. No pandas here.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Generic, Protocol, TypeVar
+
+from encryptedstats.circuits.bounds import ColumnRange
+from encryptedstats.circuits.layout import Layout
+from encryptedstats.errors import SchemaError
+from encryptedstats.tables.binning import code_values
+from encryptedstats.tables.variables import PublicSchema, PublicVariable
+
+E = TypeVar("E")
+E_co = TypeVar("E_co", covariant=True)
+
+ENCODINGS = ("onehot", "ordinal", "centred", "number", "class")
+#: How the encodings without an index are spelt in keys.
+_SUFFIXES = {"ordinal": "code", "centred": "centred", "number": "number"}
+_KEY = re.compile(
+    r"v(?P<variable>{n})\.(?:bin(?P<bin>{n})|(?P<suffix>code|centred|number))"
+    r"|class(?P<class>{n})(?:\.fold(?P<fold>{n}))?".replace("{n}", "0|[1-9][0-9]*")
+)
+
+
+@dataclass(frozen=True)
+class Column:
+    """Which integer column of a table: an encoding of a variable, or the indicator of a class.
+
+    Parameters
+    ----------
+    encoding
+        ``"onehot"`` (indicator of bin `index`), ``"ordinal"`` (codes 1..m), ``"centred"`` (codes symmetric about 0),
+        ``"number"`` (fixed point) or ``"class"`` (indicator of class `index`, times the weight of the row).
+    variable
+        Position of the variable; -1 for a class.
+    index
+        Bin or class, from 0; 0 for the other encodings.
+    fold
+        For a class: only the rows of this cross-validation fold.
+
+    Examples
+    --------
+    >>> str(Column("onehot", 3, 2)), str(Column("class", -1, 1, fold=0))
+    ('v3.bin2', 'class1.fold0')
+    >>> Column.parse("v7.number")
+    Column(encoding='number', variable=7, index=0, fold=None)
+    """
+
+    encoding: str
+    variable: int
+    index: int = 0
+    fold: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.encoding not in ENCODINGS:
+            raise SchemaError(f"encoding {self.encoding!r} does not exist; the encodings are {', '.join(ENCODINGS)}")
+        is_class = self.encoding == "class"
+        if (self.variable != -1) if is_class else (self.variable < 0 or self.fold is not None):
+            raise SchemaError(f"{self!r}: a class has variable -1, any other column has a variable and no fold")
+        if self.index < 0 or (self.fold or 0) < 0 or (self.index and self.encoding in _SUFFIXES):
+            raise SchemaError(f"{self!r}: index and fold count from 0, and only bins and classes have an index")
+
+    def __str__(self) -> str:
+        if self.encoding == "class":
+            return f"class{self.index}" + ("" if self.fold is None else f".fold{self.fold}")
+        return f"v{self.variable}." + _SUFFIXES.get(self.encoding, f"bin{self.index}")
+
+    @classmethod
+    def parse(cls, key: str) -> Column:
+        """The column of a key: strict inverse of ``str``."""
+        match = _KEY.fullmatch(key)
+        if match is None:
+            raise SchemaError(f"{key!r} is not the key of a column, such as 'v3.bin2', 'v3.code' or 'class1.fold0'")
+        part = match.groupdict()
+        if part["class"] is not None:
+            return cls("class", -1, int(part["class"]), None if part["fold"] is None else int(part["fold"]))
+        if part["bin"] is not None:
+            return cls("onehot", int(part["variable"]), int(part["bin"]))
+        encoding = next(name for name, suffix in _SUFFIXES.items() if suffix == part["suffix"])
+        return cls(encoding, int(part["variable"]))
+
+
+def table_columns(
+    schema: PublicSchema, encodings: Sequence[str] = ("onehot",), *, classes: bool = False, n_folds: int = 0
+) -> list[Column]:
+    """All columns that a table stores with these encodings, in their canonical order.
+
+    Numbers are always among them. Ordinal and centred codes exist for ordered variables without a bin for missing
+    values only.
+    """
+    unknown = set(encodings) - {"onehot", "ordinal", "centred"}
+    if isinstance(encodings, str) or unknown:
+        raise SchemaError(f"encodings={encodings!r}: a sequence of 'onehot', 'ordinal' and 'centred' is needed")
+    columns: list[Column] = []
+    for j, variable in enumerate(schema.variables):
+        if variable.kind == "number":
+            columns.append(Column("number", j))
+        if "onehot" in encodings:
+            columns += [Column("onehot", j, k) for k in range(variable.n_bins)]
+        if variable.has_codes:
+            columns += [Column(name, j) for name in ("ordinal", "centred") if name in encodings]
+    if classes:
+        folds = [None, *range(n_folds)]
+        columns += [Column("class", -1, c, fold) for fold in folds for c in range(schema.n_classes)]
+    return columns
+
+
+def check_column(schema: PublicSchema, column: Column) -> None:
+    """Refuse a column that no table of this schema can have, and say why."""
+    if column.encoding == "class":
+        if column.index >= schema.n_classes:
+            raise SchemaError(f"no column {column}: the schema has {schema.n_classes} classes")
+        return
+    variable = schema.variables[schema.index(column.variable)]
+    if column.encoding in ("ordinal", "centred"):
+        variable.check_codes()
+    elif column.encoding == "number" and variable.kind != "number":
+        raise SchemaError(f"no column {column}: variable {variable.id!r} is {variable.kind}, not a number")
+    elif column.encoding == "onehot" and column.index >= variable.n_bins:
+        raise SchemaError(f"no column {column}: variable {variable.id!r} has {variable.n_bins} bins")
+
+
+def column_bound(schema: PublicSchema, column: Column, weight_bound: int = 1) -> int:
+    """The largest absolute value that the column can hold, from public knowledge alone."""
+    check_column(schema, column)
+    if column.encoding == "class":
+        return weight_bound
+    if column.encoding == "onehot":
+        return 1
+    variable = schema.variables[column.variable]
+    if column.encoding == "number":
+        return max(abs(bound) for bound in (variable.low, variable.high) if bound is not None)
+    return max(map(abs, code_values(variable.n_bins, centred=column.encoding == "centred")))
+
+
+def column_ranges(
+    schema: PublicSchema, columns: Iterable[Column], weight_bound: int = 1
+) -> dict[str, ColumnRange]:
+    """What is publicly known of each column, for the bounds reader: its values, and which indicators exclude each other."""
+    return {str(column): _column_range(schema, column, weight_bound) for column in columns}
+
+
+def _column_range(schema: PublicSchema, column: Column, weight_bound: int) -> ColumnRange:
+    bound = column_bound(schema, column, weight_bound)
+    if column.encoding == "onehot":
+        return ColumnRange(0, 1, group=f"v{column.variable}")
+    if column.encoding == "class":
+        exclusive = weight_bound == 1 and column.fold is None
+        return ColumnRange(0, bound, group="class" if exclusive else None)
+    if column.encoding == "number":
+        variable = schema.variables[column.variable]
+        return ColumnRange(variable.low or 0, variable.high or 0)
+    return ColumnRange(-bound if column.encoding == "centred" else 0, bound)
+
+
+class SchemaLike(Protocol):
+    """What tables need of a schema, be it the owner's or the public one."""
+
+    def index(self, variable: str | int) -> int:
+        """Position of a variable."""
+
+    def public(self) -> PublicSchema:
+        """What everybody may know."""
+
+
+class TableLike(Protocol[E_co]):
+    """The one interface of clear and encrypted tables, over whatever their columns are made of."""
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+
+    @property
+    def layout(self) -> Layout:
+        """Where the rows lie in slots and chunks."""
+
+    @property
+    def schema(self) -> SchemaLike:
+        """The schema: the owner's for a clear table, the public one for an encrypted table."""
+
+    def columns(self) -> list[Column]:
+        """The stored columns."""
+
+    def values(self, column: Column) -> E_co:
+        """One stored column."""
+
+    def bins(self, variable: str | int) -> Sequence[E_co]:
+        """The indicators of all bins of a variable."""
+
+    def range_sum(self, variable: str | int, bins: Iterable[int]) -> E_co:
+        """Indicator of the rows whose bin is among `bins` (paper, eq. range)."""
+
+    def codes(self, variable: str | int, *, centred: bool = False) -> E_co:
+        """Ordinal codes 1..m of a variable, or centred ones."""
+
+    def numbers(self, variable: str | int) -> E_co:
+        """The fixed-point integers of a variable of kind number."""
+
+    def classes(self, fold: int | None = None) -> Sequence[E_co]:
+        """The indicators of all classes, of one fold if given."""
+
+
+class ColumnAlgebra(ABC, Generic[E]):
+    """Everything of `TableLike` that follows from the stored columns by ``+`` and ``* int``.
+
+    A subclass has a `schema` and says which columns it `holds` and what their `values` are.
+    """
+
+    schema: SchemaLike
+
+    @abstractmethod
+    def values(self, column: Column) -> E:
+        """One stored column."""
+
+    @abstractmethod
+    def holds(self, column: Column) -> bool:
+        """Whether the column is stored."""
+
+    def _variable(self, variable: str | int) -> tuple[int, PublicVariable]:
+        position = self.schema.index(variable)
+        return position, self.schema.public().variables[position]
+
+    def _binned(self, variable: str | int) -> tuple[int, PublicVariable]:
+        position, known = self._variable(variable)
+        if known.kind == "number":
+            raise SchemaError(f"variable {variable!r} is a number: it has no bins, ask for numbers({variable!r})")
+        return position, known
+
+    def bins(self, variable: str | int) -> list[E]:
+        """The indicators of all bins of a variable (paper, section 2.2, method 1)."""
+        position, known = self._binned(variable)
+        return [self.values(Column("onehot", position, k)) for k in range(known.n_bins)]
+
+    def range_sum(self, variable: str | int, bins: Iterable[int]) -> E:
+        r"""Indicator of the rows whose bin is in the set K = `bins`.
+
+        .. math:: \sum_{k \in K} \tilde x_{ijk}
+
+        (paper, eq. range). The set must not be empty: an encryption of nothing but zeros would not be one.
+        """
+        position, known = self._binned(variable)
+        chosen = sorted(set(bins))
+        if not chosen or chosen[0] < 0 or chosen[-1] >= known.n_bins:
+            raise SchemaError(f"variable {variable!r}: bins {chosen} are no range of its bins 0..{known.n_bins - 1}")
+        return _sum(self.values(Column("onehot", position, k)) for k in chosen)
+
+    def codes(self, variable: str | int, *, centred: bool = False) -> E:
+        """Ordinal codes 1..m of a variable (method 2), or centred ones; derived from the bins when not stored."""
+        position, known = self._variable(variable)
+        known.check_codes(variable)
+        column = Column("centred" if centred else "ordinal", position)
+        if self.holds(column):
+            return self.values(column)
+        weights = dict(enumerate(code_values(known.n_bins, centred=centred)))
+        if not any(weights.values()):
+            raise SchemaError(f"variable {variable!r} has one bin: its centred code is 0 in every row")
+        return _sum(_times(self.values(Column("onehot", position, k)), w) for k, w in weights.items() if w)
+
+    def numbers(self, variable: str | int) -> E:
+        """The fixed-point integers of a variable of kind number."""
+        position, known = self._variable(variable)
+        if known.kind != "number":
+            raise SchemaError(
+                f"variable {variable!r} is {known.kind}: with_kind(..., 'number', digits=...) keeps numbers"
+            )
+        return self.values(Column("number", position))
+
+    def classes(self, fold: int | None = None) -> list[E]:
+        """The indicators of all classes, times the weights; of one fold if given."""
+        if not self.schema.public().n_classes:
+            raise SchemaError("the schema has no classes: infer it with target=, or give classes=")
+        return [self.values(Column("class", -1, c, fold)) for c in range(self.schema.public().n_classes)]
+
+
+def _sum(terms: Iterable[E]) -> E:
+    # Not sum(): that starts from 0, and an encrypted column cannot be added to an int without a copy.
+    total: E = reduce(operator.add, terms)
+    return total
+
+
+def _times(term: E, weight: int) -> E:
+    scaled: E = term if weight == 1 else operator.mul(term, weight)
+    return scaled

@@ -1,0 +1,562 @@
+"""The encrypted table: the same columns and layout as its clear twin, readable by nobody but the owner.
+
+It is a list of blocks (one for each chunk of rows) that lie in memory or in a store, and what a worker may know: the public
+schema, which columns there are, how many rows each block has. Whatever is asked of it beyond stored columns follows by
+additions, from the code it shares with the clear table.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Final, NoReturn, Protocol
+
+from encryptedstats.circuits.bounds import ColumnRange
+from encryptedstats.circuits.expressions import Expression, column_names
+from encryptedstats.circuits.layout import Layout
+from encryptedstats.circuits.results import EncryptedTotals
+from encryptedstats.circuits.seal import evaluate
+from encryptedstats.crypto import Parameters, PublicKeys
+from encryptedstats.crypto.engine import engine_for
+from encryptedstats.crypto.keys import PUBLIC_KIND, read_parameters
+from encryptedstats.crypto.residues import ciphertext_of
+from encryptedstats.crypto.vectors import EncryptedVector
+from encryptedstats.errors import FileFormatError, KeyMismatchError, SchemaError
+from encryptedstats.storage import container
+from encryptedstats.storage.container import Container
+from encryptedstats.storage.objects import Store, open_store
+from encryptedstats.tables.blocks import (
+    BlockEntry,
+    BlockShape,
+    Residues,
+    block_bytes,
+    block_entry,
+    block_id_of,
+    block_name,
+    read_block,
+    read_column,
+)
+from encryptedstats.tables.columns import (
+    Column,
+    ColumnAlgebra,
+    check_column,
+    column_bound,
+    column_ranges,
+    table_columns,
+)
+from encryptedstats.tables.variables import PublicSchema
+
+TABLE_KIND: Final = "encrypted table"
+MANIFEST: Final = "table.manifest"
+KEYS: Final = "public.keys"
+MAX_BINS: Final = 1 << 20
+
+
+@dataclass(frozen=True)
+class TableFacts:
+    """What is publicly known of an encrypted table, apart from its blocks."""
+
+    parameters: Parameters
+    key_id: str
+    schema: PublicSchema
+    columns: tuple[Column, ...]
+    weight_bound: int
+    n_folds: int
+    with_secret_key: bool
+
+    @property
+    def shape(self) -> BlockShape:
+        """Where things lie in a block."""
+        return BlockShape(self.parameters, len(self.columns))
+
+
+class Blocks(Protocol):
+    """Where the blocks of a table are: in memory or in a store."""
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The owner's id of each block."""
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """How many rows each block has."""
+
+    def block(self, index: int) -> Residues:
+        """All columns of a block, shape (columns, 2, primes, N)."""
+
+    def column(self, index: int, column: int) -> Residues:
+        """One column of a block, shape (2, primes, N)."""
+
+    def stored_bytes(self) -> int:
+        """Bytes that the blocks take where they are."""
+
+
+@dataclass(frozen=True)
+class MemoryBlocks:
+    """Blocks held as arrays."""
+
+    ids: tuple[str, ...]
+    rows: tuple[int, ...]
+    residues: tuple[Residues, ...]
+
+    def block(self, index: int) -> Residues:
+        """All columns of a block."""
+        return self.residues[index]
+
+    def column(self, index: int, column: int) -> Residues:
+        """One column of a block."""
+        one: Residues = self.residues[index][column]
+        return one
+
+    def stored_bytes(self) -> int:
+        """Bytes of memory."""
+        return sum(r.nbytes for r in self.residues)
+
+
+@dataclass(frozen=True)
+class StoredBlocks:
+    """Blocks that are read from a store when they are needed, and checked then."""
+
+    store: Store
+    entries: tuple[BlockEntry, ...]
+    shape: BlockShape
+    key_id: str
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The owner's id of each block."""
+        return tuple(entry.id for entry in self.entries)
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """How many rows each block has."""
+        return tuple(entry.rows for entry in self.entries)
+
+    def block(self, index: int) -> Residues:
+        """All columns of a block."""
+        return read_block(self.store, self.entries[index], self.shape, self.key_id)
+
+    def column(self, index: int, column: int) -> Residues:
+        """One column of a block, without reading the others."""
+        return read_column(self.store, self.entries[index], self.shape, column)
+
+    def stored_bytes(self) -> int:
+        """Bytes of the stored objects."""
+        return sum(entry.bytes for entry in self.entries)
+
+
+class EncryptedTable(ColumnAlgebra[EncryptedVector]):
+    """A table under encryption: what the owner hands to anybody who may compute on it.
+
+    Made by ``owner.encrypt(table)``, ``owner.encrypt_file(...)`` or :func:`encryptedstats.load`. Variables are known by position
+    or by the ids ``"v0"``, ``"v1"``, ... of the public schema.
+
+    Attributes
+    ----------
+    schema : PublicSchema
+    layout : Layout
+        Rows, slots and chunks, as of its clear twin.
+    """
+
+    def __init__(self, facts: TableFacts, blocks: Blocks, keys: PublicKeys | Callable[[], PublicKeys] | None) -> None:
+        self.facts = facts
+        self.blocks = blocks
+        self._keys = keys
+        self.schema: PublicSchema = facts.schema
+        self._positions = {column: position for position, column in enumerate(facts.columns)}
+
+    # -- facts ---------------------------------------------------------------------------------------------------
+
+    @property
+    def parameters(self) -> Parameters:
+        """The parameters it is encrypted with."""
+        return self.facts.parameters
+
+    @property
+    def key_id(self) -> str:
+        """Whose it is."""
+        return self.facts.key_id
+
+    @property
+    def keys(self) -> PublicKeys:
+        """The public keys to compute with."""
+        if self._keys is None:
+            raise KeyMismatchError(
+                f"this table came without public keys: es.load(url, keys=...) with those of key {self.key_id}"
+            )
+        if not isinstance(self._keys, PublicKeys):
+            self._keys = _checked_keys(self._keys(), self.facts)
+        return self._keys
+
+    @property
+    def layout(self) -> Layout:
+        """Where the rows lie: slots and chunks, public."""
+        return Layout(self.n_rows, self.parameters.slots, self.blocks.rows)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return sum(self.blocks.rows)
+
+    def __len__(self) -> int:
+        return self.n_rows
+
+    @property
+    def n_folds(self) -> int:
+        """Number of cross-validation folds that were declared at encryption."""
+        return self.facts.n_folds
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether the class of every row is inside."""
+        return any(column.encoding == "class" for column in self.facts.columns)
+
+    def columns(self) -> list[Column]:
+        """The stored columns."""
+        return list(self.facts.columns)
+
+    def holds(self, column: Column) -> bool:
+        """Whether the column is stored."""
+        return column in self._positions
+
+    def bound(self, column: Column) -> int:
+        """The largest absolute value the column can hold."""
+        return column_bound(self.schema, column, self.facts.weight_bound)
+
+    # -- columns -------------------------------------------------------------------------------------------------
+
+    def values(self, column: Column) -> EncryptedVector:
+        """One stored column."""
+        self._check_stored(column)
+        chunks = [self._ciphertext(i, self._positions[column]) for i in range(len(self.blocks.rows))]
+        noise = self.parameters.noise.fresh(with_secret_key=self.facts.with_secret_key)
+        return EncryptedVector(self.keys, chunks, noise, self.bound(column), 0, self.blocks.rows)
+
+    def _ciphertext(self, block: int, position: int) -> Any:
+        residues = self.blocks.column(block, position)
+        try:
+            return ciphertext_of(engine_for(self.parameters), residues)
+        except FileFormatError as error:
+            raise FileFormatError(f"block {self.blocks.ids[block]}: {error}") from error
+
+    def _check_stored(self, column: Column) -> None:
+        check_column(self.schema, column)
+        if column not in self._positions:
+            raise SchemaError(
+                f"column {column} was not stored when this table was encrypted: it has {self._described_columns()}"
+            )
+
+    # -- circuits ------------------------------------------------------------------------------------------------
+
+    @property
+    def with_secret_key(self) -> bool:
+        """Whether all rows were encrypted with the secret key, hence with less noise."""
+        return self.facts.with_secret_key
+
+    def ranges(self) -> dict[str, ColumnRange]:
+        """What is publicly known of every stored column."""
+        return column_ranges(self.schema, self.facts.columns, self.facts.weight_bound)
+
+    def residues(self, name: str, chunk: int) -> Residues:
+        """A stored column, by its key, over one chunk of rows."""
+        return self.blocks.column(chunk, self._positions[Column.parse(name)])
+
+    def evaluate(self, outputs: Sequence[Expression], **options: Any) -> EncryptedTotals:
+        """The encrypted totals of a circuit; checked, before anything is computed, to fit the parameters.
+
+        Options are those of :func:`encryptedstats.circuits.seal.evaluate`.
+        """
+        for name in column_names(outputs):
+            self._check_stored(Column.parse(name))
+        return evaluate(outputs, self, **options)
+
+    def _described_columns(self) -> str:
+        encodings = sorted({column.encoding for column in self.facts.columns})
+        return f"{len(self.facts.columns)} columns of the encodings {', '.join(encodings)}"
+
+    # -- joining and storing ---------------------------------------------------------------------------------------
+
+    def append(self, more: EncryptedTable) -> EncryptedTable:
+        """This table with the rows of another behind its own. A stored table grows where it is stored, at once or not at all.
+
+        Refused unless keys, parameters, schema and columns are the same, for a block of rows that is in it already, and for
+        a stored table that has been appended to or replaced since it was opened: what came in between would be lost.
+        """
+        if not isinstance(more, EncryptedTable):
+            raise TypeError(
+                f"only an EncryptedTable can be appended, not {type(more).__name__}: encrypt the rows first"
+            )
+        self._check_appendable(more)
+        ids = (*self.blocks.ids, *more.blocks.ids)
+        rows = (*self.blocks.rows, *more.blocks.rows)
+        facts = replace(self.facts, with_secret_key=self.facts.with_secret_key and more.facts.with_secret_key)
+        if isinstance(self.blocks, StoredBlocks):
+            _check_current(self.blocks)
+            entries = self.blocks.entries + _store_blocks(self.blocks.store, more, first=len(self.blocks.entries))
+            write_manifest(self.blocks.store, facts, entries)
+            blocks: Blocks = replace(self.blocks, entries=entries)
+        else:
+            parts = (self, more)
+            blocks = MemoryBlocks(ids, rows, tuple(t.blocks.block(i) for t in parts for i in range(len(t.blocks.rows))))
+        return EncryptedTable(facts, blocks, self._keys)
+
+    def _check_appendable(self, more: EncryptedTable) -> None:
+        if more.key_id != self.key_id or more.parameters != self.parameters:
+            raise KeyMismatchError(f"rows of key {more.key_id} cannot be appended to a table of key {self.key_id}")
+        if more.schema != self.schema or more.facts.columns != self.facts.columns:
+            raise SchemaError("only rows of the same schema, with the same columns stored, can be appended")
+        if (more.n_folds, more.facts.weight_bound) != (self.n_folds, self.facts.weight_bound):
+            raise SchemaError("only rows with the same number of folds and the same bound of weights can be appended")
+        twice = set(self.blocks.ids) & set(more.blocks.ids)
+        if twice:
+            raise SchemaError(f"block {sorted(twice)[0]} is in this table already: its rows would count twice")
+
+    def save(self, url: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Store the table, and the public keys to compute with, under a path or fsspec URL. The manifest is written last."""
+        store = open_store(url)
+        if store.exists(MANIFEST) and not overwrite:
+            raise FileExistsError(
+                f"there is a table at {store.url} already; it was not touched (overwrite=True replaces it)"
+            )
+        entries = _store_blocks(store, self)
+        if self._keys is None:
+            store.delete(KEYS)  # those of the table that is replaced
+        else:
+            store.write(KEYS, [container.to_bytes(self.keys.to_container())])
+        write_manifest(store, self.facts, entries)
+        remove_unlisted(store, entries)
+
+    @classmethod
+    def load(cls, url: str | os.PathLike[str], keys: PublicKeys | None = None) -> EncryptedTable:
+        """Open a stored table. Blocks are read, and checked, when they are needed."""
+        store = open_store(url)
+        facts, entries = _read_manifest(store)
+        blocks = StoredBlocks(store, entries, facts.shape, facts.key_id)
+        if keys is not None:
+            return cls(facts, blocks, _checked_keys(keys, facts))
+        return cls(facts, blocks, (lambda: _stored_keys(store)) if store.exists(KEYS) else None)
+
+    # -- showing -------------------------------------------------------------------------------------------------
+
+    def info(self) -> TableInfo:
+        """Rows, columns, bytes, parameters, and that no secret key is inside."""
+        return TableInfo(self)
+
+    def __repr__(self) -> str:
+        return (
+            f"EncryptedTable({self.n_rows:,} rows, {len(self.schema.variables)} variables, {len(self.facts.columns)} columns, "
+            f"{len(self.blocks.rows)} blocks, {_megabytes(self.blocks.stored_bytes())}, key {self.key_id})"
+        )
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an EncryptedTable is not pickled: save() it and es.load() it where it is needed")
+
+
+class TableInfo:
+    """What can be said of an encrypted table without a key; prints as a small table, ``to_dict`` for programs."""
+
+    def __init__(self, table: EncryptedTable) -> None:
+        self._table = table
+
+    def to_dict(self) -> dict[str, Any]:
+        """The facts, ready for JSON."""
+        table = self._table
+        kinds: dict[str, int] = {}
+        for variable in table.schema.variables:
+            kinds[variable.kind] = kinds.get(variable.kind, 0) + 1
+        size = table.blocks.stored_bytes()
+        return {
+            "rows": table.n_rows,
+            "variables": kinds,
+            "classes": table.schema.n_classes if table.has_classes else 0,
+            "folds": table.n_folds,
+            "columns": len(table.facts.columns),
+            "blocks": len(table.blocks.rows),
+            "slots": table.parameters.slots,
+            "bytes": size,
+            "bytes_per_value": round(size / max(1, table.n_rows * len(table.facts.columns)), 2),
+            "stored": isinstance(table.blocks, StoredBlocks),
+            "key_id": table.key_id,
+            "encrypted_with": "secret key" if table.facts.with_secret_key else "public key",
+            "secret_key_inside": False,
+            "parameters": table.parameters.to_dict(),
+            "security": table.parameters.security,
+        }
+
+    def __str__(self) -> str:
+        facts = self.to_dict()
+        kinds = ", ".join(f"{count} {kind}" for kind, count in facts["variables"].items())
+        lines = [
+            f"rows        {facts['rows']:,} in {facts['blocks']} blocks of up to {facts['slots']:,}",
+            f"variables   {kinds}",
+            f"classes     {facts['classes'] or 'none (rows to predict)'}",
+            f"columns     {facts['columns']}",
+            f"size        {_megabytes(facts['bytes'])}, {facts['bytes_per_value']} bytes a value"
+            f" {'stored' if facts['stored'] else 'in memory'}",
+            f"key         {facts['key_id']}, encrypted with the {facts['encrypted_with']}; no secret key is inside",
+            str(self._table.parameters),
+        ]
+        if facts["folds"]:
+            lines.insert(3, f"folds       {facts['folds']}")
+        return "Encrypted table\n" + "\n".join("  " + line for line in "\n".join(lines).split("\n"))
+
+    __repr__ = __str__
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB"
+
+
+# -- stored form -----------------------------------------------------------------------------------------------------
+
+
+def _store_blocks(store: Store, table: EncryptedTable, first: int = 0) -> tuple[BlockEntry, ...]:
+    shape, entries = table.facts.shape, []
+    for index, (block_id, rows) in enumerate(zip(table.blocks.ids, table.blocks.rows, strict=True)):
+        data = block_bytes(table.blocks.block(index), shape, block_id=block_id, rows=rows, key_id=table.key_id)
+        name = block_name(first + index, block_id)
+        store.write(name, [data])
+        entries.append(block_entry(data, name, shape, table.key_id, store.where(name)))
+    return tuple(entries)
+
+
+def facts_to_container(facts: TableFacts, kind: str, extra: dict[str, Any], sections: dict[str, bytes]) -> Container:
+    """The facts of a table as a checked envelope: the manifest of a whole table, or the draft of one under way."""
+    fields = {
+        "parameters": facts.parameters.to_dict(),
+        "weight_bound": facts.weight_bound,
+        "n_folds": facts.n_folds,
+        "with_secret_key": facts.with_secret_key,
+        **extra,
+    }
+    own = {
+        "schema": facts.schema.to_json().encode(),
+        "columns": json.dumps([str(column) for column in facts.columns]).encode(),
+    }
+    return Container(kind, facts.parameters.fingerprint, facts.key_id, fields, {**own, **sections})
+
+
+def facts_from_container(file: Container) -> TableFacts:
+    """The inverse, with every check: the file may come from anybody."""
+    parameters = read_parameters(file)
+    weight_bound, n_folds = file.expect("weight_bound", int), file.expect("n_folds", int)
+    if weight_bound < 1 or n_folds < 0:
+        raise FileFormatError("an impossible bound of weights or number of folds")
+    try:
+        schema = PublicSchema.from_json(file.section("schema").decode())
+        keys = json.loads(file.section("columns"))
+        if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
+            raise FileFormatError("a malformed list of columns")
+        columns = tuple(Column.parse(key) for key in keys)
+    except FileFormatError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError(f"a malformed schema or list of columns: {error}") from error
+    _check_columns(schema, columns, n_folds)
+    if any(column_bound(schema, column, weight_bound) > parameters.max_value for column in columns):
+        raise FileFormatError(
+            f"a column with values beyond ±{parameters.max_value:,}, which its parameters cannot hold"
+        )
+    with_secret_key = file.expect("with_secret_key", bool)
+    return TableFacts(parameters, file.key_id, schema, columns, weight_bound, n_folds, with_secret_key)
+
+
+def _check_columns(schema: PublicSchema, columns: Sequence[Column], n_folds: int) -> None:
+    """Refuse a list of columns that encryption would not have made."""
+    encodings = {column.encoding for column in columns}
+    chosen, classes = sorted(encodings - {"number", "class"}), "class" in encodings
+    n_bins = [variable.n_bins for variable in schema.variables]
+    # Counted before it is written out: a file can claim more bins or folds than there is memory.
+    least = (sum(n_bins) if "onehot" in encodings else 0) + classes * schema.n_classes * (1 + n_folds)
+    if max(n_bins) > MAX_BINS or least > len(columns) or (n_folds and not classes):
+        raise FileFormatError("more bins, classes or folds than columns for them")
+    if not columns or list(columns) != table_columns(schema, chosen, classes=classes, n_folds=n_folds):
+        raise FileFormatError("a list of columns that does not fit the schema and the folds")
+
+
+def write_manifest(store: Store, facts: TableFacts, entries: Sequence[BlockEntry]) -> None:
+    """The last thing that is written of a table: with it, the table exists."""
+    blocks = json.dumps([entry.to_dict() for entry in entries]).encode()
+    manifest = facts_to_container(facts, TABLE_KIND, {}, {"blocks": blocks})
+    store.write(MANIFEST, [container.to_bytes(manifest)])
+
+
+def _read_manifest(store: Store) -> tuple[TableFacts, tuple[BlockEntry, ...]]:
+    file = _manifest_file(store)
+    with _named(store.where(MANIFEST)):
+        facts = facts_from_container(file)
+        return facts, _listed_blocks(file, facts.shape)
+
+
+def _manifest_file(store: Store) -> Container:
+    where = store.where(MANIFEST)
+    try:
+        data = store.read(MANIFEST)
+    except FileNotFoundError:
+        raise FileNotFoundError(
+            f"{where} is not there: no encrypted table lies at {store.url}, or it was not finished"
+        ) from None
+    return container.from_bytes(data, kind=TABLE_KIND, name=where)
+
+
+def _listed_blocks(file: Container, shape: BlockShape) -> tuple[BlockEntry, ...]:
+    try:
+        listed = json.loads(file.section("blocks"))
+    except FileFormatError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError("a malformed list of blocks") from error
+    if not isinstance(listed, list) or not listed:
+        raise FileFormatError("no blocks are listed")
+    entries = tuple(BlockEntry.from_dict(values, shape) for values in listed)
+    if len({entry.id for entry in entries}) != len(entries):
+        raise FileFormatError("a block is listed twice")
+    return entries
+
+
+def _check_current(blocks: StoredBlocks) -> None:
+    """Refuse to write a manifest over one that is not the one we read."""
+    store = blocks.store
+    file = _manifest_file(store)
+    with _named(store.where(MANIFEST)):
+        current = _listed_blocks(file, blocks.shape)
+    if current != blocks.entries:
+        raise FileFormatError(
+            f"the table at {store.url} is no longer the one that was opened, it was appended to or replaced: "
+            "go on from what append() returned, or es.load() it again"
+        )
+
+
+@contextmanager
+def _named(where: str) -> Iterator[None]:
+    """Errors about what a file says, with the name of the file."""
+    try:
+        yield
+    except FileFormatError as error:
+        raise FileFormatError(f"{where}: {error}") from error
+
+
+def remove_unlisted(store: Store, entries: Sequence[BlockEntry]) -> None:
+    """Blocks of a table that was replaced, or of an attempt that was given up; nothing else that may lie there."""
+    listed = {entry.name for entry in entries}
+    for name in store.names():
+        if block_id_of(name) is not None and name not in listed:
+            store.delete(name)
+
+
+def _stored_keys(store: Store) -> PublicKeys:
+    where = store.where(KEYS)
+    file = container.from_bytes(store.read(KEYS), kind=PUBLIC_KIND, name=where)
+    with _named(where):
+        return PublicKeys.from_container(file)
+
+
+def _checked_keys(keys: PublicKeys, facts: TableFacts) -> PublicKeys:
+    if not isinstance(keys, PublicKeys):
+        raise TypeError("a table is computed on with PublicKeys, nothing more: owner.public_keys()")
+    if (keys.key_id, keys.parameters) != (facts.key_id, facts.parameters):
+        raise KeyMismatchError(f"this table belongs to key {facts.key_id}, and these are the keys {keys.key_id}")
+    return keys

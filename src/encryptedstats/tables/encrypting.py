@@ -1,0 +1,350 @@
+"""From rows to an encrypted table: a chunk of rows at a time, over all cores, and resumable when it goes to a store.
+
+A block is named by a keyed hash of its plain rows, so that a second run recognises what a first one has finished; without the
+owner's secret nobody can make such a hash, or learn anything from it. The manifest is written last: until then there is a draft,
+and no table.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from encryptedstats.crypto.dispatch import encrypt_file_value, encrypt_value
+from encryptedstats.crypto.keys import Encryptor
+from encryptedstats.crypto.residues import residues_of
+from encryptedstats.crypto.vectors import encrypt_slots
+from encryptedstats.errors import FileFormatError, SchemaError
+from encryptedstats.parallel import ordered_map
+from encryptedstats.progress import progress_bar
+from encryptedstats.storage import container
+from encryptedstats.storage.objects import Store, open_store
+from encryptedstats.tables._frames import refuse
+from encryptedstats.tables.binning import LARGEST_INTEGER
+from encryptedstats.tables.blocks import BlockEntry, Residues, block_bytes, block_entry, block_id_of, block_name
+from encryptedstats.tables.columns import Column, column_bound
+from encryptedstats.tables.encrypted import (
+    KEYS,
+    MANIFEST,
+    EncryptedTable,
+    MemoryBlocks,
+    StoredBlocks,
+    TableFacts,
+    facts_from_container,
+    facts_to_container,
+    remove_unlisted,
+    write_manifest,
+)
+from encryptedstats.tables.reading import read_frames
+from encryptedstats.tables.schema import Schema
+from encryptedstats.tables.table import Table
+
+DRAFT: Final = "table.draft"
+DRAFT_KIND: Final = "unfinished table"
+# Starting processes pays from a few seconds of work on: that is so many ciphertexts.
+_WORTH_PROCESSES: Final = 400
+
+
+@encrypt_value.register(Table)
+def encrypt_table(
+    table: Table,
+    encryptor: Encryptor,
+    *,
+    out: str | os.PathLike[str] | None = None,
+    encodings: Sequence[str] = ("onehot",),
+    overwrite: bool = False,
+    workers: int | None = None,
+    progress: bool | None = None,
+) -> EncryptedTable:
+    """Encrypt a clear table, into memory or (``out``) into a store.
+
+    Parameters
+    ----------
+    out : path or fsspec URL, optional
+        Write blocks there as they are made, instead of holding them all in memory. Running again resumes.
+    encodings : sequence of "onehot", "ordinal", "centred"
+        What is stored of binned variables; numbers and classes always are. Codes can also be derived from the bins.
+    overwrite : bool
+        Replace a table that lies at ``out``.
+    workers : int, optional
+        Processes; all cores by default, none for a small table.
+    progress : bool, optional
+        A progress bar; by default on a terminal.
+    """
+    table = table.with_layout(encryptor.keys.parameters.slots)
+    facts = _facts(table, encryptor, encodings)
+    if workers is None and table.layout.n_chunks * len(facts.columns) < _WORTH_PROCESSES:
+        workers = 1
+    chunks = (table[start:stop] for start, stop in map(table.layout.rows_of, range(table.layout.n_chunks)))
+    job = _Job(facts, encryptor, workers, progress, total=len(table))
+    return job.to_memory(chunks) if out is None else job.to_store(chunks, open_store(out), overwrite)
+
+
+@encrypt_file_value.register(Schema)
+def encrypt_file(
+    schema: Schema,
+    encryptor: Encryptor,
+    path: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    encodings: Sequence[str] = ("onehot",),
+    weights: str | None = None,
+    weight_bound: int | None = None,
+    folds: int | None = None,
+    fold_seed: int = 0,
+    overwrite: bool = False,
+    workers: int | None = None,
+    progress: bool | None = None,
+) -> EncryptedTable:
+    """Encrypt a CSV or Parquet file into a store, in bounded memory. Running again resumes.
+
+    As :func:`encrypt_table`, and:
+
+    weights : str, optional
+        Name of a column of integer weights; needs their public ``weight_bound``.
+    folds, fold_seed
+        Cross-validation folds, stratified within every piece of the file that is read at once (a chunk of rows).
+    """
+    if weights is not None and weight_bound is None:
+        raise SchemaError("weights from a file need weight_bound=: a public bound, since no row has been read yet")
+    slots = encryptor.keys.parameters.slots
+
+    def tables() -> Iterator[Table]:
+        frames = (_complete(frame, schema) for frame in read_frames(path, schema, slots))
+        for number, frame in enumerate(_at_least(folds or 1, frames)):
+            try:
+                weight = None if weights is None else _weights(frame, weights)
+                # The columns of a one-hot table count by position, so the weights must not stand among them.
+                rows = frame if weights is None or schema.onehot is None else frame.drop(columns=weights)
+                table = schema.table(
+                    rows,
+                    weights=weight,
+                    weight_bound=weight_bound,
+                    folds=folds,
+                    fold_seed=fold_seed + number,
+                    slots=slots,
+                )
+            except SchemaError as error:
+                raise SchemaError(f"{path}: {error}") from error
+            yield table
+
+    chunks = _full_chunks(tables(), slots)
+    first = next(chunks, None)
+    if first is None:
+        raise SchemaError(f"{path} has no rows" + (" without missing values" if schema.missing == "drop" else ""))
+    job = _Job(_facts(first, encryptor, encodings), encryptor, workers, progress, total=None)
+    return job.to_store(_chained(first, chunks), open_store(out), overwrite)
+
+
+def _complete(frame: pd.DataFrame, schema: Schema) -> pd.DataFrame:
+    """The rows to keep. Left to `Schema.table`, a piece of the file that loses all its rows would be an error."""
+    if schema.missing != "drop" or schema.onehot is not None:
+        return frame
+    needed = [v.name for v in schema.variables if not v.missing_bin and v.name in frame.columns]
+    return frame[frame[needed].notna().all(axis=1)]
+
+
+def _at_least(rows: int, frames: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    """The same rows in frames of at least so many: a few left over at the end could not be dealt into folds."""
+    waiting: pd.DataFrame | None = None
+    for frame in frames:
+        if waiting is None or not len(waiting):
+            waiting = frame
+        elif len(frame) < rows or len(waiting) < rows:
+            waiting = pd.concat([waiting, frame]) if len(frame) else waiting
+        else:
+            yield waiting
+            waiting = frame
+    if waiting is not None and len(waiting):
+        yield waiting
+
+
+def _weights(frame: pd.DataFrame, name: str) -> NDArray[Any]:
+    """The column of weights, or an error that names the row of the file."""
+    if name not in frame.columns:
+        raise SchemaError(f"there is no column {name!r} for the weights")
+    weights = pd.to_numeric(frame[name], errors="coerce")
+    numbers = weights.to_numpy(dtype=np.float64, na_value=np.nan)
+    bad = ~((numbers >= 0) & (numbers <= LARGEST_INTEGER) & (numbers == np.floor(numbers)))
+    if bad.any():
+        refuse(name, frame[name], bad, "is no weight: these are integers, at least 0 and at most 2**62")
+    return weights.to_numpy()
+
+
+def _chained(first: Table, rest: Iterator[Table]) -> Iterator[Table]:
+    yield first
+    yield from rest
+
+
+def _full_chunks(tables: Iterable[Table], slots: int) -> Iterator[Table]:
+    """Tables of any length dealt out as chunks of exactly ``slots`` rows, but for the last."""
+    waiting: list[Table] = []
+    for table in tables:
+        waiting.append(table)
+        while sum(map(len, waiting)) >= slots:
+            joined = Table.concat(waiting)
+            yield joined[:slots]
+            waiting = [joined[slots:]] if len(joined) > slots else []
+    if waiting:
+        yield Table.concat(waiting)
+
+
+def _facts(table: Table, encryptor: Encryptor, encodings: Sequence[str]) -> TableFacts:
+    keys, schema = encryptor.keys, table.public_schema
+    columns = tuple(table.columns(encodings))
+    if not columns:
+        raise SchemaError(f"encodings={encodings!r} leave no column to encrypt")
+    for column in columns:
+        bound = column_bound(schema, column, table.weight_bound)
+        if bound > keys.parameters.max_value:
+            raise OverflowError(
+                f"{_described(column, table.schema)} holds values up to {bound:,}, and the parameters are exact up to "
+                f"±{keys.parameters.max_value:,}: choose a larger max_value"
+            )
+    return TableFacts(
+        keys.parameters, keys.key_id, schema, columns, table.weight_bound, table.n_folds, encryptor.with_secret_key
+    )
+
+
+def _described(column: Column, schema: Schema) -> str:
+    """A column by the name that the owner knows it by."""
+    if column.encoding == "class":
+        return f"the class indicator {column}, times the weights,"
+    return f"column {schema.variables[column.variable].name!r} ({column})"
+
+
+@dataclass(frozen=True)
+class _Job:
+    """One run of encryption: what is to be stored, by whom, and how it is shown."""
+
+    facts: TableFacts
+    encryptor: Encryptor
+    workers: int | None
+    progress: bool | None
+    total: int | None
+
+    def to_memory(self, chunks: Iterable[Table]) -> EncryptedTable:
+        table_id = secrets.token_bytes(16)
+        ids, rows, residues = [], [], []
+        with progress_bar("encrypting", self.total, "rows", self.progress) as advance:
+            items = ((chunk, self._block_id(table_id, i, chunk)) for i, chunk in enumerate(chunks))
+            with closing(ordered_map(self._residues_with_id, items, self.workers)) as made:
+                for (block_id, n), block in made:
+                    ids.append(block_id)
+                    rows.append(n)
+                    residues.append(block)
+                    advance(n)
+        blocks = MemoryBlocks(tuple(ids), tuple(rows), tuple(residues))
+        return EncryptedTable(self.facts, blocks, self.encryptor.keys)
+
+    def to_store(self, chunks: Iterable[Table], store: Store, overwrite: bool) -> EncryptedTable:
+        table_id = self._draft(store, overwrite)
+        entries: list[BlockEntry] = []
+        with progress_bar("encrypting", self.total, "rows", self.progress) as advance:
+            items = self._unless_stored(chunks, table_id, store)
+            with closing(ordered_map(self._object, items, self.workers)) as made:
+                for entry, data in made:
+                    if data is not None:
+                        store.write(entry.name, [data])
+                    entries.append(entry)
+                    advance(entry.rows)
+        store.write(KEYS, [container.to_bytes(self.encryptor.keys.to_container())])
+        write_manifest(store, self.facts, entries)
+        store.delete(DRAFT)
+        remove_unlisted(store, entries)
+        blocks = StoredBlocks(store, tuple(entries), self.facts.shape, self.facts.key_id)
+        return EncryptedTable(self.facts, blocks, self.encryptor.keys)
+
+    # -- a block ---------------------------------------------------------------------------------------------------
+
+    def _residues(self, chunk: Table) -> Residues:
+        """All columns of a chunk, encrypted: shape (columns, 2, primes, N)."""
+        parameters, engine = self.facts.parameters, self.encryptor.keys.engine
+        shape = (len(self.facts.columns), 2, len(parameters.data_moduli), parameters.ring_degree)
+        residues = np.empty(shape, dtype=np.uint64)
+        for position, column in enumerate(self.facts.columns):
+            ciphertext, _ = encrypt_slots(chunk.values(column), self.encryptor)
+            residues[position] = residues_of(engine, ciphertext)
+        return residues
+
+    def _residues_with_id(self, item: tuple[Table, str]) -> tuple[tuple[str, int], Residues]:
+        chunk, block_id = item
+        return (block_id, len(chunk)), self._residues(chunk)
+
+    def _object(self, item: tuple[str, Table] | BlockEntry) -> tuple[BlockEntry, bytes | None]:
+        """A new object and its entry in the manifest, or the entry alone of one that is stored already."""
+        if isinstance(item, BlockEntry):
+            return item, None
+        (name, chunk), shape, key_id = item, self.facts.shape, self.facts.key_id
+        block_id = block_id_of(name) or ""
+        data = block_bytes(self._residues(chunk), shape, block_id=block_id, rows=len(chunk), key_id=key_id)
+        return block_entry(data, name, shape, key_id, name), data
+
+    def _block_id(self, table_id: bytes, index: int, chunk: Table) -> str:
+        """A keyed hash of the plain rows, unlike that of the same rows in any other table."""
+        digest = hmac.new(self.encryptor.token_key, table_id + index.to_bytes(8, "big"), hashlib.sha256)
+        for column in self.facts.columns:
+            digest.update(chunk.values(column).tobytes())
+        return digest.hexdigest()[:32]
+
+    def _unless_stored(
+        self, chunks: Iterable[Table], table_id: bytes, store: Store
+    ) -> Iterator[tuple[str, Table] | BlockEntry]:
+        have = set(store.names())
+        for index, chunk in enumerate(chunks):
+            name = block_name(index, self._block_id(table_id, index, chunk))
+            stored = _stored_entry(store, name, self.facts) if name in have else None
+            yield stored or (name, chunk)
+
+    # -- the draft: what a second run finds of the first -----------------------------------------------------------
+
+    def _draft(self, store: Store, overwrite: bool) -> bytes:
+        """The id of the table under way at this place: a new one, or the one to resume."""
+        if store.exists(MANIFEST) and not overwrite:
+            raise FileExistsError(
+                f"there is a table at {store.url} already; it was not touched (overwrite=True replaces it)"
+            )
+        if store.exists(DRAFT):
+            table_id = self._resumable(store)
+            if table_id is not None:
+                return table_id
+            if not overwrite:
+                raise FileFormatError(
+                    f"an unfinished table of another schema, key or encoding lies at {store.url}, or a damaged one: "
+                    "choose another place, or overwrite=True to give it up"
+                )
+        table_id = secrets.token_bytes(16)
+        extra = {"table_id": table_id.hex(), "token": self._token(table_id)}
+        store.write(DRAFT, [container.to_bytes(facts_to_container(self.facts, DRAFT_KIND, extra, {}))])
+        return table_id
+
+    def _resumable(self, store: Store) -> bytes | None:
+        try:
+            draft = container.from_bytes(store.read(DRAFT), kind=DRAFT_KIND)
+            table_id = bytes.fromhex(draft.expect("table_id", str))
+            same = hmac.compare_digest(draft.expect("token", str).encode(), self._token(table_id).encode())
+            return table_id if same and facts_from_container(draft) == self.facts else None
+        except ValueError:  # a FileFormatError among them
+            return None
+
+    def _token(self, table_id: bytes) -> str:
+        return hmac.new(self.encryptor.token_key, b"draft" + table_id, hashlib.sha256).hexdigest()
+
+
+def _stored_entry(store: Store, name: str, facts: TableFacts) -> BlockEntry | None:
+    """The entry of an object that an earlier run has finished; None if it is damaged or another block."""
+    try:
+        entry = block_entry(store.read(name), name, facts.shape, facts.key_id, store.where(name))
+    except FileFormatError:
+        return None
+    return entry if entry.id == block_id_of(name) else None

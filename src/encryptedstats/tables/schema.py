@@ -1,0 +1,506 @@
+"""The owner's schema: what each column is, how it is cut into bins, and what the classes are.
+
+Inferred from data, edited by ``with_...`` methods that return new schemas, kept as JSON, and applied to rows by
+`Schema.table`. It stays with the owner; `Schema.public` is all that a worker gets.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from encryptedstats.errors import SchemaError
+from encryptedstats.tables._documents import LEVEL, OPTIONAL_TEXT, Document, Types, check_items, quoted
+from encryptedstats.tables._encoding import as_target, encode_table
+from encryptedstats.tables._frames import as_frame, missing_masks, refuse_missing, unboxed
+from encryptedstats.tables._inference import Summary, column_levels, make_number, make_variable, summarise
+from encryptedstats.tables.binning import check_bins
+from encryptedstats.tables.table import Table
+from encryptedstats.tables.variables import (
+    Level,
+    PublicSchema,
+    PublicVariable,
+    Variable,
+    as_levels,
+    check_kind,
+    find_variable,
+)
+
+__all__ = ["PublicSchema", "PublicVariable", "Schema", "Variable"]
+
+MISSING_POLICIES = ("error", "bin", "drop")
+_ONEHOT_KINDS = {"ord": "ordinal", "ordinal": "ordinal", "cat": "categorical", "categorical": "categorical"}
+
+
+@dataclass(frozen=True, repr=False)
+class Schema(Document):
+    """How the columns of a table become integers, and what the classes are.
+
+    Usually made by `Schema.infer` or `Schema.from_onehot`.
+
+    Parameters
+    ----------
+    variables
+        The predictors, in order.
+    target
+        Name of the column that holds the class, or None.
+    classes
+        Labels of the classes, at least two; none without a target.
+    missing
+        What becomes of missing values in variables without a bin for them: ``"error"``, ``"drop"`` (the row is left
+        out), or ``"bin"``, which at inference gave a bin to every variable where a value was missing, and is
+        an error for the others.
+    onehot
+        For tables that are one-hot already: the name of the variable of each column.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> df = pd.DataFrame({"age": [31, 45, 27, 62], "smoker": ["no", "yes", "no", "yes"], "ill": [0, 1, 0, 1]})
+    >>> schema = Schema.infer(df, target="ill", bins=2, kinds={"age": "continuous"})
+    >>> schema
+    Schema: 2 variables, 4 bins; target 'ill', classes 0, 1; missing values: error
+      v0  age     continuous   2 bins: (-inf, 38.0] (38.0, inf)
+      v1  smoker  categorical  2 bins: no yes
+    >>> schema.table(df).codes("age")
+    array([1, 2, 1, 2])
+    """
+
+    variables: tuple[Variable, ...]
+    target: str | None = None
+    classes: tuple[Level, ...] = ()
+    missing: str = "error"
+    onehot: tuple[str, ...] | None = None
+    # What inference saw, so that with_kind needs no data. Never written anywhere: JSON and pickle leave it out.
+    _summaries: Mapping[str, Summary] = field(default_factory=dict, compare=False)
+
+    _FORMAT: ClassVar[str] = "encryptedstats.schema"
+    _FIELDS: ClassVar[Mapping[str, Types]] = {
+        "variables": (list,),
+        "target": OPTIONAL_TEXT,
+        "classes": (list,),
+        "missing": (str,),
+        "onehot": (list, type(None)),
+    }
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "variables", tuple(self.variables))
+        object.__setattr__(self, "classes", as_levels(self.classes, "classes"))
+        self._check_names()
+        if self.target is not None and len(self.classes) < 2:
+            raise SchemaError(
+                f"target {self.target!r} has {len(self.classes)} classes ({quoted(self.classes)}): at least 2 are needed; "
+                "give classes= when the data does not show all of them"
+            )
+        if self.target is None and self.classes:
+            raise SchemaError(f"classes {quoted(self.classes)} without a target")
+        _check_missing(self.missing)
+        if self.onehot is not None:
+            self._check_onehot(self.onehot)
+
+    def _check_names(self) -> None:
+        if not self.variables:
+            raise SchemaError("a schema needs at least one variable: there is no column beside the target")
+        names = [variable.name for variable in self.variables]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise SchemaError(f"variable {twice[0]!r} is given twice")
+        if self.target is not None and self.target in names:
+            raise SchemaError(f"{self.target!r} is both the target and a variable")
+
+    def _check_onehot(self, onehot: Sequence[str]) -> None:
+        for variable in self.variables:
+            n_columns = list(onehot).count(variable.name)
+            if not variable.levels or variable.missing_bin or n_columns != len(variable.levels):
+                raise SchemaError(
+                    f"variable {variable.name!r} of a one-hot table has {n_columns} columns, which are its bins; "
+                    "it can be ordinal or categorical and nothing else"
+                )
+        foreign = set(onehot) - {variable.name for variable in self.variables}
+        if foreign:
+            raise SchemaError(f"one-hot columns of unknown variables {quoted(sorted(foreign))}")
+
+    # ---------------------------------------------------------------------------------------------- making one
+
+    @classmethod
+    def infer(
+        cls,
+        data: object,
+        target: str | int | None = None,
+        bins: int = 5,
+        kinds: Mapping[str, str] | None = None,
+        missing: str = "error",
+        classes: Iterable[object] | None = None,
+        y: object = None,
+    ) -> Schema:
+        """Decide kind and bins of every column from data.
+
+        Text, booleans and Categoricals are categorical; an ordered Categorical (or polars Enum) is ordinal. Numbers
+        are continuous, except whole numbers: with at most 2 different values they are categorical, with at most 10
+        ordinal. Continuous variables are cut at quantiles, and so are ordinal numbers with more than `bins`
+        different values; anything else has one bin a level, a Categorical one for each declared category. Every
+        present value counts, also in rows where another column is missing.
+
+        Parameters
+        ----------
+        data
+            pandas or polars DataFrame, or a 2-D NumPy array (columns are then called x0, x1, ...).
+        target
+            Name of the column with the class (its position for an array); None for no target.
+        bins
+            Bins of a variable that is cut at quantiles.
+        kinds
+            Kinds that override the rule, by column name.
+        missing
+            ``"error"``, ``"bin"`` or ``"drop"``, see `Schema`.
+        classes
+            Labels of the classes in their order, when the data may not show all of them. Without `target`, the
+            target is called ``"target"`` and is given to `table` as ``y``.
+        y
+            Labels beside the data, instead of a target column.
+        """
+        frame = as_frame(data)
+        if not len(frame):
+            raise SchemaError("the data has no rows to infer a schema from")
+        check_bins(bins)
+        _check_missing(missing)
+        name = _target_name(frame, target, array=isinstance(data, np.ndarray))
+        if name is None and (y is not None or classes is not None):
+            name = str(getattr(y, "name", None) or "target")
+        names = [label for label in frame.columns if label != name or target is None]
+        labels = _labels(frame, name, y, given=target is not None)
+        wanted = _wanted_kinds(kinds, names)
+        summaries = {label: summarise(unboxed(frame[label]), bins) for label in names}
+        masks = missing_masks(frame, names)
+        if masks and missing == "error":
+            refuse_missing(masks, frame.index)
+        return cls(
+            variables=tuple(_inferred(summaries[label], wanted.get(label), missing) for label in names),
+            target=name,
+            classes=_classes(labels, classes),
+            missing=missing,
+            _summaries=summaries,
+        )
+
+    @classmethod
+    def from_onehot(
+        cls,
+        names: Sequence[str],
+        kinds: Mapping[str, str],
+        classes: Iterable[object] = (0, 1),
+        target: str = "target",
+    ) -> Schema:
+        """Schema of a table that is one-hot already.
+
+        Parameters
+        ----------
+        names
+            Name of the variable that each column belongs to (R's ``Xvars``); its columns are its bins, in order.
+        kinds
+            ``"ord"`` (``"ordinal"``) or ``"cat"`` (``"categorical"``) for each variable (R's ``Xtype``).
+        classes, target
+            Labels and name of the class; `table` takes them as ``y`` or as a column of that name.
+
+        Examples
+        --------
+        >>> schema = Schema.from_onehot(["age", "age", "sex", "sex"], {"age": "ord", "sex": "cat"})
+        >>> schema.table(np.array([[1, 0, 0, 1], [0, 1, 1, 0]]), y=[0, 1]).codes("age")
+        array([1, 2])
+        """
+        columns = tuple(str(name) for name in names)
+        order = list(dict.fromkeys(columns))
+        if set(order) != set(kinds):
+            raise SchemaError(
+                f"kinds are given for {quoted(sorted(kinds))}, the columns are of {quoted(sorted(order))}"
+            )
+        wrong = [name for name in order if kinds[name] not in _ONEHOT_KINDS]
+        if wrong:
+            raise SchemaError(f"variable {wrong[0]!r}: kind {kinds[wrong[0]]!r} is not one of {quoted(_ONEHOT_KINDS)}")
+        variables = [
+            Variable(name, _ONEHOT_KINDS[kinds[name]], levels=tuple(range(1, columns.count(name) + 1)))
+            for name in order
+        ]
+        return cls(tuple(variables), target, as_levels(classes, "classes"), onehot=columns)
+
+    # ------------------------------------------------------------------------------------------------ editing
+
+    def with_kind(
+        self,
+        name: str | int,
+        kind: str,
+        *,
+        digits: int | None = None,
+        low: float | None = None,
+        high: float | None = None,
+        levels: Iterable[object] | None = None,
+    ) -> Schema:
+        """The schema with another kind for one variable.
+
+        Right after `infer` every change works, from what inference saw. A schema that was loaded has seen no
+        data: give `levels`, or `digits`, `low` and `high`, where the present bins do not do for the new kind. Bins that
+        were chosen by hand (`with_bins`, `levels`) are kept by a new kind that can have them.
+
+        Parameters
+        ----------
+        name
+            The variable.
+        kind
+            ``"continuous"``, ``"ordinal"``, ``"categorical"`` or ``"number"``.
+        digits
+            For a number: decimal digits to keep; by default 0 for whole numbers and 2 otherwise.
+        low, high
+            For a number: bounds in real units; by default the least and greatest value seen. They are public: round
+            ones tell a worker less.
+        levels
+            For ordinal and categorical: one bin for each, in this order.
+        """
+        old = self[name]
+        check_kind(kind, f"variable {old.name!r}")
+        summary = self._summaries.get(old.name)
+        if kind == "number":
+            if levels is not None:
+                raise SchemaError(f"variable {old.name!r}: a number has no levels")
+            return self._with(make_number(old.name, summary, digits, low, high))
+        if not (digits is None and low is None and high is None):
+            raise SchemaError(f"variable {old.name!r}: digits, low and high are for kind 'number', not {kind!r}")
+        if levels is not None:
+            chosen = as_levels(levels, f"variable {old.name!r}")
+            return self._with_own(Variable(old.name, kind, levels=chosen, missing_bin=old.missing_bin))
+        if summary is not None:
+            return self._with(make_variable(summary, kind, missing_bin=old.missing_bin))
+        return self._with(_same_bins(old, kind))
+
+    def with_bins(
+        self, name: str | int, *, edges: Sequence[float] | None = None, levels: Iterable[object] | None = None
+    ) -> Schema:
+        """The schema with explicit cut points or levels for one variable, for instance to share with other owners.
+
+        The kind stays where it can: edges make a categorical variable or a number continuous, levels make a
+        continuous variable or a number ordinal.
+        """
+        old = self[name]
+        if (edges is None) == (levels is None):
+            raise SchemaError(f"variable {old.name!r}: give either edges= or levels=")
+        if edges is not None:
+            kind = "ordinal" if old.kind == "ordinal" else "continuous"
+            return self._with_own(Variable(old.name, kind, edges=tuple(edges), missing_bin=old.missing_bin))
+        return self.with_kind(name, "categorical" if old.kind == "categorical" else "ordinal", levels=levels)
+
+    def with_missing_bin(self, name: str | int, present: bool = True) -> Schema:
+        """The schema with, or without, a bin for missing values in one variable."""
+        return self._with(replace(self[name], missing_bin=present))
+
+    def _with(self, variable: Variable) -> Schema:
+        variables = tuple(variable if old.name == variable.name else old for old in self.variables)
+        return replace(self, variables=variables)
+
+    def _with_own(self, variable: Variable) -> Schema:
+        """With bins that the owner chose: what inference saw is forgotten, so that a new kind keeps these bins."""
+        others = {name: summary for name, summary in self._summaries.items() if name != variable.name}
+        return replace(self._with(variable), _summaries=others)
+
+    # ------------------------------------------------------------------------------------------------- asking
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the variables, in order."""
+        return tuple(variable.name for variable in self.variables)
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """Names of the predictor columns that `table` needs: a variable each, or the bins of a one-hot table."""
+        if self.onehot is None:
+            return self.names
+        seen: dict[str, int] = {}
+        columns = []
+        for name in self.onehot:
+            seen[name] = seen.get(name, 0) + 1
+            columns.append(f"{name}.{seen[name]}")
+        return tuple(columns)
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes; 0 without a target."""
+        return len(self.classes)
+
+    def index(self, variable: str | int) -> int:
+        """Position of a variable, given by its name, its opaque id or its position."""
+        return find_variable(variable, self.names, len(self.variables))
+
+    def __getitem__(self, variable: str | int) -> Variable:
+        return self.variables[self.index(variable)]
+
+    def public(self) -> PublicSchema:
+        """What a worker may know: opaque ids, kinds, bin counts, integer bounds and the number of classes."""
+        return self._public
+
+    @cached_property
+    def _public(self) -> PublicSchema:
+        return PublicSchema(tuple(v.public(j) for j, v in enumerate(self.variables)), self.n_classes)
+
+    # --------------------------------------------------------------------------------------------- applying it
+
+    def table(
+        self,
+        data: object,
+        y: object = None,
+        *,
+        weights: ArrayLike | None = None,
+        weight_bound: int | None = None,
+        folds: int | None = None,
+        fold_seed: int = 0,
+        slots: int = 8192,
+    ) -> Table:
+        """The rows of `data` as integer columns.
+
+        Parameters
+        ----------
+        data
+            pandas or polars DataFrame; columns are found by name and columns that the schema does not know are ignored.
+            Or a 2-D NumPy array with the columns in the order of the schema, and the target last or in `y`. For a
+            schema from `from_onehot`: the 0/1 matrix, columns by position.
+        y
+            Class of each row, matched by position; takes precedence over a target column. Rows to predict have neither.
+        weights
+            Integer weight, at least 0, of each row; multiplies its class indicator.
+        weight_bound
+            Public bound of the weights; by default the least power of two that is not below any weight.
+        folds
+            Number of cross-validation folds to deal the rows into, stratified by class.
+        fold_seed
+            Seed of the folds: the same rows and seed give the same folds everywhere.
+        slots
+            Slots of a chunk, a power of two: see `Layout`.
+
+        Raises
+        ------
+        SchemaError
+            Naming the column, the row label and the value: for a column that is absent, a level or class that is not in
+            the schema, text where a number belongs, infinite values, numbers out of bounds, missing values.
+        """
+        return encode_table(self, data, y, weights, weight_bound, folds, fold_seed, slots)
+
+    # ------------------------------------------------------------------------------------- showing and storing
+
+    def __repr__(self) -> str:
+        width = max(map(len, self.names))
+        lines = [f"Schema: {self._headline()}"]
+        for position, variable in enumerate(self.variables):
+            note = f"  [{variable.note}]" if variable.note else ""
+            head = f"  v{position:<{len(str(len(self.variables) - 1))}}  {variable.name:<{width}}"
+            lines.append(f"{head}  {variable.kind:<11}  {variable.describe()}{note}")
+        return "\n".join(lines)
+
+    def _headline(self) -> str:
+        n_bins = sum(variable.n_bins for variable in self.variables)
+        target = f"target {self.target!r}, classes {quoted(self.classes)}" if self.target is not None else "no target"
+        plural = "s" if len(self.variables) > 1 else ""
+        return f"{len(self.variables)} variable{plural}, {n_bins} bins; {target}; missing values: {self.missing}"
+
+    def _repr_html_(self) -> str:
+        rows = [("", "variable", "kind", "bins", "note")]
+        rows += [(f"v{j}", v.name, v.kind, v.describe(), v.note) for j, v in enumerate(self.variables)]
+        cells = ["".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in rows]
+        body = "".join(f"<tr>{row}</tr>" for row in cells)
+        return f"<table><caption>{html.escape(self._headline())}</caption>{body}</table>"
+
+    def __reduce__(self) -> tuple[Callable[[str], Schema], tuple[str]]:
+        return Schema.from_json, (self.to_json(),)
+
+    def _fields(self) -> dict[str, Any]:
+        return {
+            "variables": [variable._fields() for variable in self.variables],
+            "target": self.target,
+            "classes": list(self.classes),
+            "missing": self.missing,
+            "onehot": None if self.onehot is None else list(self.onehot),
+        }
+
+    @classmethod
+    def _from_fields(cls, fields: dict[str, Any]) -> Schema:
+        items = enumerate(fields["variables"])
+        return cls(
+            variables=tuple(Variable._from_fields(item, f"variables[{position}]") for position, item in items),
+            target=fields["target"],
+            classes=check_items(fields["classes"], LEVEL, "classes"),
+            missing=fields["missing"],
+            onehot=None if fields["onehot"] is None else check_items(fields["onehot"], (str,), "onehot"),
+        )
+
+
+def _check_missing(missing: str) -> None:
+    if missing not in MISSING_POLICIES:
+        raise SchemaError(f"missing={missing!r}: one of {quoted(MISSING_POLICIES)} is needed")
+
+
+def _target_name(frame: pd.DataFrame, target: str | int | None, *, array: bool) -> str | None:
+    if target is None:
+        return None
+    if array and isinstance(target, (int, np.integer)):
+        if not -len(frame.columns) <= target < len(frame.columns):
+            raise SchemaError(f"target={target}: the array has {len(frame.columns)} columns")
+        return str(frame.columns[int(target)])
+    return str(target)
+
+
+def _labels(frame: pd.DataFrame, name: str | None, y: object, *, given: bool) -> pd.Series[Any] | None:
+    """The labels that classes are read from: `y`, or the target column."""
+    if name is None:
+        return None
+    if y is not None:
+        return as_target(y, name, frame.index)
+    if not given:
+        return None
+    if name not in frame.columns:
+        raise SchemaError(f"the data has no target column {name!r}; it has {quoted(list(frame.columns))}")
+    return unboxed(frame[name])
+
+
+def _classes(labels: pd.Series[Any] | None, classes: Iterable[object] | None) -> tuple[Level, ...]:
+    if classes is not None:
+        return as_levels(classes, "classes")
+    if labels is None:
+        return ()
+    n_distinct, levels = column_levels(labels, f"target {labels.name!r}")
+    if n_distinct and not levels:
+        raise SchemaError(f"target {labels.name!r} has {n_distinct} different values: these are not classes")
+    return levels
+
+
+def _wanted_kinds(kinds: Mapping[str, str] | None, names: Sequence[str]) -> dict[str, str]:
+    wanted = {str(name): kind for name, kind in (kinds or {}).items()}
+    unknown = [name for name in wanted if name not in names]
+    if unknown:
+        raise SchemaError(f"kinds names column {unknown[0]!r}; the columns are {quoted(names)}")
+    for name, kind in wanted.items():
+        check_kind(kind, f"column {name!r}")
+    return wanted
+
+
+def _inferred(summary: Summary, wanted: str | None, missing: str) -> Variable:
+    kind = wanted or summary.default_kind
+    if kind != "number":
+        return make_variable(summary, kind, missing_bin=missing == "bin" and summary.has_missing)
+    if missing == "bin" and summary.has_missing:
+        raise SchemaError(
+            f"column {summary.name!r} misses values, and a number has no bin for them: use missing='drop'"
+        )
+    return make_number(summary.name, summary, None, None, None)
+
+
+def _same_bins(old: Variable, kind: str) -> Variable:
+    """Another kind with the same bins, where the kind can have them."""
+    try:
+        return replace(old, kind=kind)
+    except SchemaError:
+        raise SchemaError(
+            f"variable {old.name!r} cannot turn from {old.kind} to {kind} without data, and a schema that was not just "
+            "inferred has none: infer it again, or give levels= or with_bins(...)"
+        ) from None

@@ -1,0 +1,240 @@
+"""The clear table: bin numbers, integers, classes, weights and folds of the rows, seen as integer columns.
+
+It is the plain twin of the encrypted table: the same columns, the same layout, the same derived sums. Built by
+`Schema.table`, which knows about names and frames; here are only small integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from encryptedstats.circuits.bounds import largest_value, read_bounds
+from encryptedstats.circuits.clear import read_clear
+from encryptedstats.circuits.expressions import Expression, column_names
+from encryptedstats.circuits.layout import Layout
+from encryptedstats.errors import SchemaError
+from encryptedstats.tables.binning import centred_codes, ordinal_codes
+from encryptedstats.tables.columns import (
+    Column,
+    ColumnAlgebra,
+    check_column,
+    column_bound,
+    column_ranges,
+    table_columns,
+)
+from encryptedstats.tables.variables import ORDERED_KINDS, PublicSchema
+
+if TYPE_CHECKING:
+    from encryptedstats.tables.schema import Schema
+
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Table(ColumnAlgebra[Integers]):
+    """Rows in the clear, as integer columns. Made by `Schema.table`.
+
+    Attributes
+    ----------
+    schema
+        The owner's schema.
+    data
+        One array a variable: bin numbers (small unsigned integers), or the fixed-point integers of a number.
+    class_codes
+        Class of each row, or None for rows to predict.
+    weights
+        Weight of each row, or None when all are 1.
+    fold_codes, n_folds
+        Cross-validation fold of each row, or None and 0.
+    weight_bound
+        Public bound of the weights: a power of two.
+    slots, counts
+        Slots of a chunk, and rows in each if not all are full: see `layout`.
+    n_dropped
+        How many rows were left out because a value was missing.
+    """
+
+    schema: Schema
+    data: tuple[NDArray[Any], ...]
+    class_codes: NDArray[Any] | None = None
+    weights: Integers | None = None
+    fold_codes: NDArray[Any] | None = None
+    n_folds: int = 0
+    weight_bound: int = 1
+    slots: int = 8192
+    counts: tuple[int, ...] = ()
+    n_dropped: int = 0
+
+    def __post_init__(self) -> None:
+        if not len(self):
+            raise SchemaError("the table has no rows")
+        _ = self.layout  # refuses slots that are not a power of two
+
+    def __len__(self) -> int:
+        return len(self.data[0])
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(self)
+
+    @property
+    def layout(self) -> Layout:
+        """Where the rows lie in slots and chunks."""
+        return Layout(len(self), self.slots, self.counts)
+
+    @property
+    def public_schema(self) -> PublicSchema:
+        """What a worker may know of the schema."""
+        return self.schema.public()
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether the class of every row is known."""
+        return self.class_codes is not None
+
+    def columns(self, encodings: Sequence[str] = ("onehot",)) -> list[Column]:
+        """The columns for these encodings: bins, codes, numbers, classes, and classes by fold."""
+        return table_columns(self.public_schema, encodings, classes=self.has_classes, n_folds=self.n_folds)
+
+    def holds(self, column: Column) -> bool:
+        """Whether `values` can give the column: a clear table makes any encoding on demand."""
+        try:
+            self._check(column)
+        except SchemaError:
+            return False
+        return True
+
+    def bound(self, column: Column) -> int:
+        """The largest absolute value the column can hold, from public knowledge alone."""
+        self._check(column)
+        return column_bound(self.public_schema, column, self.weight_bound)
+
+    def values(self, column: Column) -> Integers:
+        """One column as integers, a value a row."""
+        self._check(column)
+        if column.encoding == "class":
+            return self._class_values(column)
+        data = self.data[column.variable]
+        if column.encoding == "number":
+            return data.astype(np.int64)
+        if column.encoding == "onehot":
+            return np.asarray(data == column.index, dtype=np.int64)
+        if column.encoding == "ordinal":
+            return ordinal_codes(data)
+        return centred_codes(data, self.public_schema.variables[column.variable].n_bins)
+
+    def _class_values(self, column: Column) -> Integers:
+        inside = self.class_codes == column.index
+        if column.fold is not None:
+            inside = inside & (self.fold_codes == column.fold)
+        indicator = np.asarray(inside, dtype=np.int64)
+        return indicator if self.weights is None else indicator * self.weights
+
+    def _check(self, column: Column) -> None:
+        check_column(self.public_schema, column)
+        if column.encoding == "class" and not self.has_classes:
+            raise SchemaError(f"no column {column}: the table has no target; give the target column or y=")
+        if column.fold is not None and column.fold >= self.n_folds:
+            raise SchemaError(f"no column {column}: the table has {self.n_folds} folds; declare them with folds=")
+
+    def evaluate(self, outputs: Sequence[Expression]) -> list[Any]:
+        """What a circuit gives on this table: an integer for a total, an array over the rows otherwise."""
+        outputs = list(outputs)
+        columns = [Column.parse(name) for name in column_names(outputs)]
+        ranges = column_ranges(self.public_schema, columns, self.weight_bound)
+        layout = self.layout
+        bounds = read_bounds(outputs, ranges, layout.n_rows, layout.n_chunks * layout.slots)
+        values = {str(column): self.values(column) for column in columns}
+        return read_clear(outputs, values, layout, largest=largest_value(bounds))
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The rows with bins by their labels, numbers in real units and classes by name."""
+        frame = {}
+        for variable, data in zip(self.schema.variables, self.data, strict=True):
+            if variable.kind == "number":
+                frame[variable.name] = pd.Series(data / 10.0 ** (variable.digits or 0))
+            else:
+                ordered = variable.kind in ORDERED_KINDS
+                labels = pd.Categorical.from_codes(data.astype(np.int64), pd.Index(variable.labels), ordered=ordered)
+                frame[variable.name] = pd.Series(labels)
+        if self.class_codes is not None:
+            names = np.array(self.schema.classes, dtype=object)[self.class_codes]
+            frame[str(self.schema.target)] = pd.Series(names).infer_objects()
+        return pd.DataFrame(frame)
+
+    def with_layout(self, layout: Layout | int) -> Table:
+        """The same rows in another layout, or in full chunks of so many slots."""
+        if isinstance(layout, Layout):
+            return replace(self, slots=layout.slots, counts=layout.counts)
+        return replace(self, slots=layout, counts=())
+
+    def __getitem__(self, rows: slice) -> Table:
+        """A range of rows, ``table[a:b]``; bounds, folds and weights stay those of the whole."""
+        if not isinstance(rows, slice) or rows.step not in (None, 1):
+            raise SchemaError("a table is cut by a range of rows: table[a:b]")
+        data = tuple(values[rows] for values in self.data)
+        class_codes, weights = _cut(self.class_codes, rows), _cut(self.weights, rows)
+        fold_codes = _cut(self.fold_codes, rows)
+        return replace(
+            self, counts=(), n_dropped=0, data=data, class_codes=class_codes, weights=weights, fold_codes=fold_codes
+        )
+
+    @staticmethod
+    def concat(tables: Sequence[Table]) -> Table:
+        """All rows of several tables of one schema, one after the other, in the layout of the first."""
+        if not tables:
+            raise SchemaError("concat needs at least one table")
+        first = tables[0]
+        for table in tables[1:]:
+            _check_same(first, table)
+        weighted = any(table.weights is not None for table in tables)
+        return replace(
+            first,
+            data=tuple(np.concatenate(parts) for parts in zip(*(table.data for table in tables), strict=True)),
+            class_codes=_joined([table.class_codes for table in tables]),
+            weights=_joined([table._weights_or_ones() for table in tables]) if weighted else None,
+            fold_codes=_joined([table.fold_codes for table in tables]),
+            weight_bound=max(table.weight_bound for table in tables),
+            counts=(),
+            n_dropped=sum(table.n_dropped for table in tables),
+        )
+
+    def _weights_or_ones(self) -> Integers:
+        return np.ones(len(self), dtype=np.int64) if self.weights is None else self.weights
+
+    def __repr__(self) -> str:
+        parts = [f"{len(self)} rows", f"{len(self.data)} variables"]
+        parts.append(f"{self.public_schema.n_classes} classes" if self.has_classes else "no target")
+        if self.weights is not None:
+            parts.append(f"weights up to {self.weight_bound}")
+        if self.n_folds:
+            parts.append(f"{self.n_folds} folds")
+        if self.n_dropped:
+            parts.append(f"{self.n_dropped} rows with missing values left out")
+        layout = self.layout
+        return f"Table({', '.join(parts)}; {layout.n_chunks} x {layout.slots} slots)"
+
+
+def _cut(values: NDArray[Any] | None, rows: slice) -> NDArray[Any] | None:
+    return None if values is None else values[rows]
+
+
+def _joined(parts: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
+    present = [part for part in parts if part is not None]
+    return np.concatenate(present) if present else None
+
+
+def _check_same(first: Table, other: Table) -> None:
+    if other.schema != first.schema:
+        raise SchemaError("the tables have different schemas: make all of them with one schema")
+    if other.has_classes != first.has_classes:
+        raise SchemaError("some of the tables have a target and some have not")
+    if other.n_folds != first.n_folds:
+        raise SchemaError(f"the tables have {first.n_folds} and {other.n_folds} folds: declare the same number")

@@ -1,0 +1,342 @@
+"""What is known of one variable: `Variable` for the owner, `PublicVariable` and `PublicSchema` for everybody else.
+
+The one idea: bins are numbered, and everything that gives those numbers a meaning (names, cut points, levels, classes)
+stays with the owner. `PublicSchema` is all that a worker gets.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import isfinite
+from typing import Any, ClassVar
+
+import numpy as np
+
+from encryptedstats.errors import SchemaError
+from encryptedstats.tables._documents import LEVEL, NUMBER, OPTIONAL_INT, Document, Types, check_fields, check_items
+from encryptedstats.tables.binning import LARGEST_INTEGER, check_digits
+
+Level = str | int | float | bool
+KINDS = ("continuous", "ordinal", "categorical", "number")
+#: Kinds whose bins have an order, and hence ordinal codes.
+ORDERED_KINDS = ("continuous", "ordinal")
+
+
+def as_level(value: object) -> Level:
+    """A level or class label as a plain Python value; whole floats become integers (1.0 is the label 1).
+
+    Columns of integers turn into floats when a value is missing, so 1 and 1.0 must be one label.
+    """
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float):
+        if not isfinite(value):
+            raise SchemaError(f"{value} cannot be a level")
+        return int(value) if value.is_integer() else value
+    if isinstance(value, str):
+        return str(value)  # also unwraps subclasses of str
+    if isinstance(value, (bool, int)):
+        return value
+    raise SchemaError(f"levels are text, numbers or booleans, not {type(value).__name__} ({value!r}): convert it first")
+
+
+def as_levels(values: Iterable[object], where: str) -> tuple[Level, ...]:
+    """All levels of `where` as plain Python values, in the order given, each once."""
+    try:
+        levels = tuple(as_level(value) for value in values)
+    except SchemaError as error:
+        raise SchemaError(f"{where}: {error}") from None
+    twice = [level for level, count in Counter(levels).items() if count > 1]
+    if twice:
+        raise SchemaError(f"{where}: level {twice[0]!r} is given twice")
+    return levels
+
+
+def check_kind(kind: str, where: str) -> None:
+    """Refuse kinds that do not exist."""
+    if kind not in KINDS:
+        raise SchemaError(f"{where}: kind {kind!r} does not exist; the kinds are {', '.join(KINDS)}")
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One predictor: its name, its kind, and how its values become bins or an integer.
+
+    Parameters
+    ----------
+    name
+        Name of the column.
+    kind
+        ``"continuous"`` (cut at `edges`), ``"ordinal"`` (cut at `edges`, or one bin for each of the ordered `levels`),
+        ``"categorical"`` (one bin for each of the `levels`) or ``"number"`` (a fixed-point integer, no bins).
+    edges
+        Inner cut points, increasing: m cut points make m + 1 bins. Bin k holds ``edges[k-1] < x <= edges[k]``, the
+        outermost bins are unbounded.
+    levels
+        Values that have a bin each.
+    digits, low, high
+        For a number: x is kept as ``round(10**digits * x)``, an integer that must lie in ``low..high``.
+    missing_bin
+        Whether a last bin holds the rows where the value is missing.
+    asked_bins
+        How many bins were asked for when `edges` were inferred; ties can leave fewer, see `note`.
+
+    Examples
+    --------
+    >>> age = Variable("age", "continuous", edges=(18, 65), missing_bin=True)
+    >>> age.n_bins, age.labels
+    (4, ('(-inf, 18.0]', '(18.0, 65.0]', '(65.0, inf)', 'missing'))
+    """
+
+    name: str
+    kind: str
+    edges: tuple[float, ...] = ()
+    levels: tuple[Level, ...] = ()
+    digits: int | None = None
+    low: int | None = None
+    high: int | None = None
+    missing_bin: bool = False
+    asked_bins: int | None = None
+
+    _FIELDS: ClassVar[Mapping[str, Types]] = {
+        "name": (str,),
+        "kind": (str,),
+        "edges": (list,),
+        "levels": (list,),
+        "digits": OPTIONAL_INT,
+        "low": OPTIONAL_INT,
+        "high": OPTIONAL_INT,
+        "missing_bin": (bool,),
+        "asked_bins": OPTIONAL_INT,
+    }
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise SchemaError(f"variable name {self.name!r}: text is needed")
+        check_kind(self.kind, self._where)
+        object.__setattr__(self, "edges", _as_edges(self.edges, self._where))
+        object.__setattr__(self, "levels", as_levels(self.levels, self._where))
+        if self.kind == "number":
+            self._check_number()
+        else:
+            self._check_bins()
+
+    @property
+    def _where(self) -> str:
+        return f"variable {self.name!r}"
+
+    def _check_number(self) -> None:
+        if self.edges or self.levels or self.missing_bin or self.asked_bins is not None:
+            raise SchemaError(f"{self._where}: a number has no bins (no edges, levels, missing_bin or asked_bins)")
+        if self.low is None or self.high is None or self.digits is None:
+            raise SchemaError(f"{self._where}: a number needs digits, low and high")
+        object.__setattr__(self, "digits", check_digits(self.digits))
+        try:
+            for side in ("low", "high"):
+                object.__setattr__(self, side, operator.index(getattr(self, side)))
+        except TypeError:
+            raise SchemaError(f"{self._where}: low={self.low!r}, high={self.high!r} are not integers") from None
+        if not -LARGEST_INTEGER <= self.low <= self.high <= LARGEST_INTEGER:
+            raise SchemaError(f"{self._where}: low={self.low}, high={self.high} is no range within -2**62..2**62")
+
+    def _check_bins(self) -> None:
+        if (self.digits, self.low, self.high) != (None, None, None):
+            raise SchemaError(f"{self._where}: digits, low and high are for kind 'number', not {self.kind!r}")
+        if self.edges and self.levels:
+            raise SchemaError(f"{self._where}: either edges or levels, not both")
+        if self.kind == "continuous" and self.levels:
+            raise SchemaError(f"{self._where}: a continuous variable has edges, not levels")
+        if self.kind == "categorical" and not self.levels:
+            raise SchemaError(f"{self._where}: a categorical variable needs levels")
+        if self.asked_bins is not None and (self.levels or self.asked_bins < len(self.edges) + 1):
+            raise SchemaError(f"{self._where}: asked_bins={self.asked_bins} does not go with its edges and levels")
+
+    @property
+    def n_bins(self) -> int:
+        """Number of bins, the one for missing values included; 0 for a number."""
+        if self.kind == "number":
+            return 0
+        return (len(self.levels) or len(self.edges) + 1) + self.missing_bin
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The bins for display, all different: ``(1.5, 3.0]`` (to six digits), the level, or ``missing``."""
+        if self.kind == "number":
+            return ()
+        labels = self._level_labels() if self.levels else self._edge_labels()
+        return (*labels, "missing") if self.missing_bin else labels
+
+    def _level_labels(self) -> tuple[str, ...]:
+        labels = tuple(map(str, self.levels))
+        # 1 and "1" are two levels, and "missing" may be a level of its own: then quotes tell them apart.
+        ambiguous = len(set(labels)) < len(labels) or (self.missing_bin and "missing" in labels)
+        return tuple(map(repr, self.levels)) if ambiguous else labels
+
+    def _edge_labels(self) -> tuple[str, ...]:
+        shown = [edge if edge.is_integer() else float(f"{edge:.6g}") for edge in self.edges]
+        exact = len(set(shown)) < len(shown)  # six digits are for the eye, but must tell the cut points apart
+        bounds = ["-inf", *map(repr, self.edges if exact else shown)]
+        return (*(f"({low}, {high}]" for low, high in pairwise(bounds)), f"({bounds[-1]}, inf)")
+
+    @property
+    def note(self) -> str:
+        """What became of the bins asked for, when something did; otherwise empty."""
+        n_values = self.n_bins - self.missing_bin
+        if self.asked_bins is not None and n_values < self.asked_bins:
+            cause = "constant" if n_values == 1 else "ties"
+            return f"{self.asked_bins} bins asked, {n_values} left: {cause}"
+        return "constant: one bin" if n_values == 1 else ""
+
+    def describe(self) -> str:
+        """The bins or bounds in one line."""
+        if self.kind == "number":
+            return f"round(10**{self.digits} * x) in {self.low}..{self.high}"
+        labels = self.labels
+        shown = " ".join(labels) if len(labels) <= 6 else " ".join((*labels[:3], "...", *labels[-2:]))
+        return f"{self.n_bins} bin{'s' if self.n_bins > 1 else ''}: {shown}"
+
+    def public(self, position: int) -> PublicVariable:
+        """What a worker may know of the variable: an opaque id instead of all that has a meaning."""
+        return PublicVariable(f"v{position}", self.kind, self.n_bins, self.missing_bin, self.low, self.high)
+
+    def _fields(self) -> dict[str, Any]:
+        return {name: _plain(getattr(self, name)) for name in self._FIELDS}
+
+    @classmethod
+    def _from_fields(cls, value: object, where: str) -> Variable:
+        fields = check_fields(value, cls._FIELDS, where)
+        edges = check_items(fields["edges"], NUMBER, f"{where}, field 'edges'")
+        levels = check_items(fields["levels"], LEVEL, f"{where}, field 'levels'")
+        try:
+            return cls(**{**fields, "edges": edges, "levels": levels})
+        except SchemaError as error:
+            raise SchemaError(f"{where}: {error}") from None
+
+
+def _plain(value: object) -> object:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _as_edges(edges: Sequence[float], where: str) -> tuple[float, ...]:
+    try:
+        # + 0.0 turns -0.0 into 0.0: one spelling in files and fingerprints.
+        numbers = tuple(float(edge) + 0.0 for edge in edges)
+    except (TypeError, ValueError, OverflowError):
+        raise SchemaError(f"{where}: edges {edges!r} are not all numbers") from None
+    if not all(map(isfinite, numbers)):
+        raise SchemaError(f"{where}: edges {numbers} are not all finite; the outermost bins are unbounded anyway")
+    if any(left >= right for left, right in pairwise(numbers)):
+        raise SchemaError(f"{where}: edges {numbers} do not increase")
+    return numbers
+
+
+@dataclass(frozen=True)
+class PublicVariable:
+    """What a worker may know of a variable: an opaque id, its kind, how many bins, or the bounds of its integer.
+
+    `missing_bin` is public because the last bin then has no place in the order of the others.
+    """
+
+    id: str
+    kind: str
+    n_bins: int
+    missing_bin: bool = False
+    low: int | None = None
+    high: int | None = None
+
+    _FIELDS: ClassVar[Mapping[str, Types]] = {
+        "id": (str,),
+        "kind": (str,),
+        "n_bins": (int,),
+        "missing_bin": (bool,),
+        "low": OPTIONAL_INT,
+        "high": OPTIONAL_INT,
+    }
+
+    def __post_init__(self) -> None:
+        check_kind(self.kind, f"variable {self.id!r}")
+        bounded = self.low is not None and self.high is not None
+        bounded = bounded and -LARGEST_INTEGER <= self.low <= self.high <= LARGEST_INTEGER  # type: ignore[operator]  # not None
+        if self.kind == "number" and (self.n_bins or self.missing_bin or not bounded):
+            raise SchemaError(f"variable {self.id!r}: a number has bounds low <= high within 2**62 and no bins")
+        if self.kind != "number" and (self.n_bins < 1 + self.missing_bin or (self.low, self.high) != (None, None)):
+            raise SchemaError(f"variable {self.id!r}: a binned variable has bins and no bounds")
+
+    @property
+    def has_codes(self) -> bool:
+        """Whether ordinal codes exist: the bins are ordered and all of them have a place in the order."""
+        return self.kind in ORDERED_KINDS and not self.missing_bin
+
+    def check_codes(self, name: str | int | None = None) -> None:
+        """Refuse to give codes to a variable that has none, and say why; `name` is what the caller calls it."""
+        name = self.id if name is None else name
+        if self.kind not in ORDERED_KINDS:
+            raise SchemaError(f"variable {name!r} is {self.kind}: ordinal codes need an ordered kind")
+        if self.missing_bin:
+            raise SchemaError(
+                f"variable {name!r} has a bin for missing values, which has no ordinal code: "
+                "fill the values in, or infer the schema with missing='drop'"
+            )
+
+
+@dataclass(frozen=True)
+class PublicSchema(Document):
+    """All that a worker learns about a table: opaque ids, kinds, bin counts, integer bounds, the number of classes.
+
+    Made by `Schema.public`. Holds no names, cut points, levels or classes. `n_classes` is 0 without a target.
+    """
+
+    variables: tuple[PublicVariable, ...]
+    n_classes: int = 0
+
+    _FORMAT: ClassVar[str] = "encryptedstats.public-schema"
+    _FIELDS: ClassVar[Mapping[str, Types]] = {"variables": (list,), "n_classes": (int,)}
+
+    def __post_init__(self) -> None:
+        if not self.variables:
+            raise SchemaError("a schema needs at least one variable")
+        for position, variable in enumerate(self.variables):
+            if variable.id != f"v{position}":
+                raise SchemaError(f"variables[{position}]: its id is 'v{position}', not {variable.id!r}")
+        if self.n_classes < 0 or self.n_classes == 1:
+            raise SchemaError(f"n_classes={self.n_classes}: 0 (no target) or at least 2")
+
+    def public(self) -> PublicSchema:
+        """Itself: nothing here is private."""
+        return self
+
+    def index(self, variable: str | int) -> int:
+        """Position of a variable, given by its opaque id or its position."""
+        return find_variable(variable, (), len(self.variables))
+
+    def _fields(self) -> dict[str, Any]:
+        variables = [{name: getattr(v, name) for name in v._FIELDS} for v in self.variables]
+        return {"variables": variables, "n_classes": self.n_classes}
+
+    @classmethod
+    def _from_fields(cls, fields: dict[str, Any]) -> PublicSchema:
+        variables = []
+        for position, item in enumerate(fields["variables"]):
+            variables.append(PublicVariable(**check_fields(item, PublicVariable._FIELDS, f"variables[{position}]")))
+        return cls(tuple(variables), fields["n_classes"])
+
+
+def find_variable(variable: str | int, names: Sequence[str], n_variables: int) -> int:
+    """Position of a variable given by name, opaque id (where no variable has that name) or position."""
+    if isinstance(variable, str):
+        if variable in names:
+            return names.index(variable)
+        ids = [f"v{position}" for position in range(n_variables)]
+        if variable in ids:
+            return ids.index(variable)
+        known = ", ".join(map(repr, (names or ids)[:8])) + (", ..." if n_variables > 8 else "")
+        raise SchemaError(f"no variable {variable!r}; the variables are {known}")
+    if isinstance(variable, bool) or not isinstance(variable, (int, np.integer)):
+        raise SchemaError(f"a variable is given by name, id or position, not by {variable!r}")
+    if not 0 <= variable < n_variables:
+        raise SchemaError(f"no variable at position {variable}: positions run from 0 to {n_variables - 1}")
+    return int(variable)
