@@ -1,0 +1,1 @@
+"""Benchmarks, run by ``python -m benchmarks``. One module for each part; a new module that registers itself is found."""

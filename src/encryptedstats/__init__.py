@@ -6,6 +6,7 @@ Somebody encrypts a table, a computer that is never trusted with it computes, an
 from __future__ import annotations
 
 from encryptedstats import datasets
+from encryptedstats.circuits.plan import Plan
 from encryptedstats.crypto import EncryptedArray, EncryptedInteger, Owner, Parameters, PublicKeys
 from encryptedstats.errors import (
     EncryptedStatsError,
@@ -20,6 +21,7 @@ from encryptedstats.errors import (
 )
 from encryptedstats.loading import load
 from encryptedstats.tables import (
+    EncryptedStatistic,
     EncryptedTable,
     FixedPoint,
     PublicSchema,
@@ -27,6 +29,7 @@ from encryptedstats.tables import (
     QuantileOrdinal,
     Schema,
     Table,
+    plan,
 )
 
 __version__ = "0.1.0"
@@ -34,6 +37,7 @@ __version__ = "0.1.0"
 __all__ = [
     "EncryptedArray",
     "EncryptedInteger",
+    "EncryptedStatistic",
     "EncryptedStatsError",
     "EncryptedTable",
     "FileFormatError",
@@ -46,6 +50,7 @@ __all__ = [
     "ParameterError",
     "Parameters",
     "PassphraseError",
+    "Plan",
     "PublicKeys",
     "PublicSchema",
     "QuantileOneHot",
@@ -56,4 +61,5 @@ __all__ = [
     "__version__",
     "datasets",
     "load",
+    "plan",
 ]

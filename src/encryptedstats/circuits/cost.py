@@ -109,6 +109,7 @@ def read_cost(
     *,
     with_secret_key: bool = True,
     form: str = PACKED,
+    width: int = 1,
 ) -> Cost:
     """Count the operations of a walk over all chunks, and of bringing the totals into their form."""
     machine = CostMachine(parameters, with_secret_key=with_secret_key, chunks=layout.n_chunks)
@@ -117,23 +118,25 @@ def read_cost(
     totals = [result.value for result in results if isinstance(result, Total)]
     counts["add", 3, len(parameters.data_moduli)] += len(totals) * (layout.n_chunks - 1)
     if form == PACKED and totals:
-        counts += _packing_counts(parameters, totals)
+        counts += _packing_counts(parameters, totals, width)
     return Cost(parameters, counts)
 
 
-def _packing_counts(parameters: Parameters, totals: Sequence[Noise]) -> Counter[Kind]:
+def _packing_counts(parameters: Parameters, totals: Sequence[Noise], width: int) -> Counter[Kind]:
     machine = CostMachine(parameters, with_secret_key=True, chunks=1)
     for noise in totals:
-        finish = plan_finish(parameters, noise, len(totals))
+        finish = plan_finish(parameters, noise, width)
         if finish is not None:
             low = machine.relinearise(machine.switch(noise, finish.relinearise_at))
             machine.switch(low, finish.level)
-    primes, left = packing_primes(parameters), len(totals)
-    for level in range(1, packing_levels(min(left, parameters.ring_degree)) + 1):
-        left = (left + 1) // 2
-        machine.counts["key switch", 2, primes] += left * len(packing_elements(parameters.ring_degree)[level])
-        machine.counts["scale", 2, primes] += left
-        machine.counts["add", 2, primes] += 3 * left
+    primes = packing_primes(parameters)
+    for start in range(0, len(totals), width):
+        left = min(width, len(totals) - start)
+        for level in range(1, packing_levels(left) + 1):
+            pairs, left = left // 2, (left + 1) // 2
+            machine.counts["key switch", 2, primes] += left * len(packing_elements(parameters.ring_degree)[level])
+            machine.counts["scale", 2, primes] += pairs
+            machine.counts["add", 2, primes] += left + 2 * pairs
     return machine.counts
 
 

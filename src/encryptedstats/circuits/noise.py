@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from encryptedstats.circuits.expressions import PRODUCT, Expression, depth_of, in_order
+from encryptedstats.circuits.expressions import COLUMN, LINEAR, PRODUCT, Expression, depth_of, fold, in_order
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.walk import FLAT, LEVELLED, Machine, Strategy, Total, Walk, plan_finish
 from encryptedstats.crypto.noise import Noise
+from encryptedstats.crypto.packing import packing_levels
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.errors import NoiseError
 
@@ -65,11 +66,14 @@ class NoiseMachine(Machine[Noise]):
 
 @dataclass(frozen=True)
 class NoiseReport:
-    """A proof that a circuit decrypts: the strategy it holds for, and the bits to spare of its worst output."""
+    """A proof that a circuit decrypts: the strategy it holds for, and the bits to spare of its worst output.
+
+    ``width`` is how many totals one ciphertext can be packed with: merging costs noise, so less can be all there is.
+    """
 
     strategy: Strategy
     budget: float
-    packed: Noise | None
+    width: int
 
 
 def read_noise(
@@ -87,12 +91,12 @@ def read_noise(
     NoiseError
         Where there is none; it names the node that binds and what it would take.
     """
-    reports = [
-        _try(outputs, parameters, layout, strategy, with_secret_key, form) for strategy in strategies(parameters)
-    ]
-    for report in reports:
-        if report.budget >= 1.0:
-            return report
+    n_outputs, outputs = len(outputs), representatives(outputs)
+    reports = []
+    for strategy in strategies(parameters):
+        reports.append(_try(outputs, n_outputs, parameters, layout, strategy, with_secret_key, form))
+        if reports[-1].budget >= 1.0:
+            return reports[-1]
     best = max(reports, key=lambda report: report.budget)
     raise NoiseError(_refusal(outputs, parameters, layout, best, with_secret_key, form))
 
@@ -102,8 +106,31 @@ def strategies(parameters: Parameters) -> tuple[Strategy, ...]:
     return (FLAT, LEVELLED) if parameters.scheme == "bgv" else (LEVELLED,)
 
 
+def representatives(outputs: Sequence[Expression]) -> list[Expression]:
+    """One output of every shape: noise does not depend on which columns are computed with, only on how."""
+    shapes: dict[object, int] = {}
+
+    def rule(node: Expression, args: list[int]) -> int:
+        data: object = None
+        if node.op == LINEAR:
+            coefficients, constant = node.data
+            data = (tuple(sorted(zip(map(abs, coefficients), args, strict=True))), bool(constant))
+        elif node.op == PRODUCT:
+            data = (*sorted(args), node.args[0] is node.args[1])
+        elif node.op != COLUMN:
+            data = (*args, node.data)
+        return shapes.setdefault((node.op, data, node.is_total), len(shapes))
+
+    found = fold(outputs, rule)
+    kept: dict[int, Expression] = {}
+    for output in outputs:
+        kept.setdefault(found[output], output)
+    return list(kept.values())
+
+
 def _try(
     outputs: Sequence[Expression],
+    n_outputs: int,
     parameters: Parameters,
     layout: Layout,
     strategy: Strategy,
@@ -111,18 +138,21 @@ def _try(
     form: str,
 ) -> NoiseReport:
     machine = NoiseMachine(parameters, with_secret_key=with_secret_key, chunks=layout.n_chunks)
-    worst, packed = float("inf"), None
-    for value in walked(machine, outputs, strategy, layout, form):
-        noise = value.value if isinstance(value, Total) else value[0]
-        if isinstance(value, Total) and form == PACKED:
-            finish = plan_finish(parameters, noise, len(outputs))
-            budget = -1.0 if finish is None else 1.0 + parameters.noise.budget(noise)
-            if finish is not None and (packed is None or finish.noise.flat > packed.flat):
-                packed = finish.noise
-        else:
-            budget = parameters.noise.budget(machine.relinearise(noise))
-        worst = min(worst, budget)
-    return NoiseReport(strategy, worst, packed)
+    results = walked(machine, outputs, strategy, layout, form)
+    noises = [result.value if isinstance(result, Total) else result[0] for result in results]
+    budget = min(parameters.noise.budget(machine.relinearise(noise)) for noise in noises)
+    if form != PACKED:
+        return NoiseReport(strategy, budget, 1)
+    width = _pack_width(parameters, set(noises), n_outputs)
+    return NoiseReport(strategy, budget if width else min(budget, 0.0), width)
+
+
+def _pack_width(parameters: Parameters, noises: set[Noise], n_outputs: int) -> int:
+    """The most totals (a power of two) that one ciphertext can be packed with; 0 where not even one can be lowered."""
+    width = 1 << packing_levels(min(n_outputs, parameters.ring_degree))
+    while width and not all(plan_finish(parameters, noise, width) for noise in noises):
+        width //= 2
+    return width
 
 
 def walked(

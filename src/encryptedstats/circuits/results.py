@@ -56,9 +56,12 @@ class EncryptedTotals:
     Results of the same computation on different rows can be added and subtracted.
     """
 
-    def __init__(self, keys: PublicKeys, form: str, facts: Sequence[TotalFacts], parts: Sequence[Part]) -> None:
+    def __init__(
+        self, keys: PublicKeys, form: str, facts: Sequence[TotalFacts], parts: Sequence[Part], width: int = 1
+    ) -> None:
         self.keys = keys
         self.form = form
+        self.width = width  # totals in a ciphertext
         self.facts = tuple(facts)
         self.parts = tuple(parts)
 
@@ -89,7 +92,9 @@ class EncryptedTotals:
 
     def _combined(self, other: EncryptedTotals, sign: int) -> EncryptedTotals:
         self.keys.check_same(other.keys)
-        if self.form != other.form or [f.each for f in self.facts] != [f.each for f in other.facts]:
+        if (self.form, self.width) != (other.form, other.width) or [f.each for f in self.facts] != [
+            f.each for f in other.facts
+        ]:
             raise ValueError("results of different circuits or forms cannot be added")
         facts = [_added(a, b, sign) for a, b in zip(self.facts, other.facts, strict=True)]
         largest = max(max(abs(f.low), abs(f.high)) for f in facts)
@@ -107,7 +112,7 @@ class EncryptedTotals:
                     "so many results added up could not be proven to decrypt any more: decrypt some of them"
                 )
             parts.append(Part(self._combine_ciphertexts(a, b, level, sign), noise))
-        return EncryptedTotals(self.keys, self.form, facts, parts)
+        return EncryptedTotals(self.keys, self.form, facts, parts, self.width)
 
     def _combine_ciphertexts(self, a: Part, b: Part, level: int, sign: int) -> Residues:
         engine = self._engine
@@ -136,7 +141,7 @@ class EncryptedTotals:
             "noise": json.dumps(noises).encode(),
             "residues": b"".join(_packed_residues(part.residues, self._engine) for part in self.parts),
         }
-        own = {"parameters": parameters.to_dict(), "form": self.form, **(fields or {})}
+        own = {"parameters": parameters.to_dict(), "form": self.form, "width": self.width, **(fields or {})}
         return Container(kind, parameters.fingerprint, self.keys.key_id, own, sections)
 
     @classmethod
@@ -147,10 +152,13 @@ class EncryptedTotals:
         form = file.expect("form", str)
         if form not in _FORMS:
             raise FileFormatError(f"results in an unknown form {form!r}")
-        empty = cls(keys, form, (), ())
+        width = file.expect("width", int)
+        if not 1 <= width <= keys.parameters.ring_degree or width & (width - 1):
+            raise FileFormatError(f"results with {width} totals in a ciphertext cannot be")
+        empty = cls(keys, form, (), (), width)
         facts = [_read_facts(entry) for entry in _json_list(file, "totals")]
         noises = [_read_noise(entry, empty) for entry in _json_list(file, "noise")]
-        expected = math.ceil(len(facts) / keys.parameters.ring_degree) if form == PACKED else len(facts)
+        expected = math.ceil(len(facts) / width) if form == PACKED else len(facts)
         if not 0 < len(facts) <= MAX_TOTALS or len(noises) != expected:
             raise FileFormatError("the number of ciphertexts does not fit the number of totals")
         data, start, parts = file.section("residues"), 0, []
@@ -160,7 +168,7 @@ class EncryptedTotals:
             start += length
         if start != len(data):
             raise FileFormatError("the residues of the results are cut short or too many")
-        return cls(keys, form, facts, parts)
+        return cls(keys, form, facts, parts, width)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the results; the file holds no key."""
@@ -198,8 +206,8 @@ def _packed_sums(totals: EncryptedTotals, decryptor: Decryptor) -> list[int]:
     parameters, left, sums = totals.keys.parameters, len(totals), []
     for part in totals.parts:
         plain = decryptor.decrypt_packed(ciphertext_of(totals._engine, part.residues))
-        sums += unpack(parameters, plain, min(left, parameters.ring_degree))
-        left -= parameters.ring_degree
+        sums += unpack(parameters, plain, min(left, totals.width))
+        left -= totals.width
     return sums
 
 

@@ -188,17 +188,15 @@ def evaluate(
     if not outputs or not all(output.is_total for output in outputs):
         raise TypeError("a circuit is evaluated to totals: write .total() for the sum over rows")
     facts = total_facts(outputs, source)
-    strategy = read_noise(
-        outputs, source.parameters, source.layout, with_secret_key=source.with_secret_key, form=form
-    ).strategy
     if form == PACKED and not source.keys.packs:
         form = SLOTS
-    found = _Job(outputs, source, strategy, form).run(workers, progress)
+    report = read_noise(outputs, source.parameters, source.layout, with_secret_key=source.with_secret_key, form=form)
+    found = _Job(outputs, source, report.strategy, form, report.width).run(workers, progress)
     facts = [replace(f, offset=one.offset, each=one.each) for f, one in zip(facts, found, strict=True)]
     parts = [one.part for one in found]
     if form == PACKED:
-        parts = pack_totals(source.keys, parts, workers)
-    return EncryptedTotals(source.keys, form, facts, parts)
+        parts = pack_totals(source.keys, parts, report.width, workers)
+    return EncryptedTotals(source.keys, form, facts, parts, report.width)
 
 
 def evaluate_rows(outputs: Sequence[Expression], source: Source) -> list[EncryptedVector]:
@@ -259,6 +257,7 @@ class _Job:
     source: Source
     strategy: Strategy
     form: str
+    width: int
 
     def run(self, workers: int | None, progress: bool | None) -> list[_Found]:
         batches = [list(range(i, min(i + _BATCH, len(self.outputs)))) for i in range(0, len(self.outputs), _BATCH)]
@@ -293,17 +292,16 @@ class _Job:
         return found
 
     def _lowered(self, machine: SealMachine, value: Sealed) -> Sealed:
-        finish = plan_finish(self.source.parameters, value.bound, len(self.outputs))
+        finish = plan_finish(self.source.parameters, value.bound, self.width)
         if finish is None:
             raise AssertionError("the noise reader has accepted what cannot be packed")
         low = machine.relinearise(machine.switch(value, finish.relinearise_at))
         return machine.switch(low, finish.level)
 
 
-def pack_totals(keys: PublicKeys, totals: Sequence[Part], workers: int | None = None) -> list[Part]:
-    """Lowered totals merged, up to N into one ciphertext of the packing context."""
-    ring = keys.parameters.ring_degree
-    return [_packed(keys, totals[start : start + ring], workers) for start in range(0, len(totals), ring)]
+def pack_totals(keys: PublicKeys, totals: Sequence[Part], width: int, workers: int | None = None) -> list[Part]:
+    """Lowered totals merged, up to ``width`` into one ciphertext of the packing context."""
+    return [_packed(keys, totals[start : start + width], workers) for start in range(0, len(totals), width)]
 
 
 def _packed(keys: PublicKeys, totals: Sequence[Part], workers: int | None) -> Part:

@@ -268,15 +268,15 @@ class Finish:
 
 
 @lru_cache(maxsize=4096)
-def plan_finish(parameters: Parameters, noise: Noise, count: int) -> Finish | None:
-    """The cheapest way to pack ``count`` sums of this noise: the lowest level to relinearise at that is proven to decrypt."""
+def plan_finish(parameters: Parameters, noise: Noise, width: int) -> Finish | None:
+    """The cheapest way to pack ``width`` sums of this noise: the lowest level to relinearise at that is proven to decrypt."""
     level = len(parameters.data_moduli) - packing_primes(parameters)
     small = packing_model(parameters, packing_primes(parameters))
     model = parameters.noise
     for relinearise_at in range(level, noise.level - 1, -1):
         low = model.switch(model.relinearise(model.switch(noise, relinearise_at)), level)
         start = Noise(low.flat, low.peak)
-        packed = packed_noise(small, start, min(count, parameters.ring_degree))
+        packed = packed_noise(small, start, width)
         if small.decrypts(packed):
             return Finish(relinearise_at, level, packed)
     return None

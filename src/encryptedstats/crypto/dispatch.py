@@ -26,7 +26,7 @@ def encrypt_file_value(schema: object, encryptor: Encryptor, path: Any, out: Any
 
 
 @singledispatch
-def decrypt_value(value: object, decryptor: Decryptor) -> Any:
+def decrypt_value(value: object, decryptor: Decryptor, **options: Any) -> Any:
     """Decrypt a value with ``decryptor``. Register a type with ``@decrypt_value.register``."""
     raise TypeError(f"{_describe(value)} is nothing encrypted: there is nothing to decrypt")
 

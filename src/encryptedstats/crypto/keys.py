@@ -314,9 +314,12 @@ class Owner:
         """
         return encrypt_file_value(schema, self._encryptor, path, out, **options)
 
-    def decrypt(self, value: Any) -> Any:
-        """Decrypt what belongs to this key: Python integers and NumPy arrays come back."""
-        return decrypt_value(value, self._decryptor)
+    def decrypt(self, value: Any, **options: Any) -> Any:
+        """Decrypt what belongs to this key: integers and NumPy arrays, statistics as DataFrames, models ready to predict.
+
+        Options go with the type of ``value``; statistics and models take the owner's ``schema=``, to speak by names.
+        """
+        return decrypt_value(value, self._decryptor, **options)
 
     # -- files -----------------------------------------------------------------------------------------------------
 

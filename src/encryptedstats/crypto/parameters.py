@@ -113,7 +113,7 @@ class Parameters:
         """
         _check_wish(security, max_value, depth, scheme, terms)
         for ring_degree in RINGS:
-            plain_modulus = _plain_modulus(ring_degree, max_value)
+            plain_modulus = plain_modulus_for(ring_degree, max_value)
             bits = _smallest_chain(scheme, ring_degree, plain_modulus, security, depth, terms)
             if bits is not None:
                 return cls(
@@ -148,7 +148,7 @@ class Parameters:
             raise ParameterError(f"scheme={scheme!r}: there are 'bgv' and 'bfv'")
         if ring_degree not in RINGS:
             raise ParameterError(f"ring_degree={ring_degree}: it must be one of {', '.join(map(str, RINGS))}")
-        plain_modulus = _plain_modulus(ring_degree, max_value)
+        plain_modulus = plain_modulus_for(ring_degree, max_value)
         primes = _primes(scheme, ring_degree, plain_modulus, tuple(modulus_bits))
         return cls(scheme, ring_degree, plain_modulus, primes, terms, allow_insecure=allow_insecure)
 
@@ -316,9 +316,16 @@ def _check_wish(security: int, max_value: int, depth: int, scheme: str, terms: i
             raise ParameterError(f"{name}={value!r}: it must be an integer of at least {least}")
 
 
-def _plain_modulus(ring_degree: int, max_value: int) -> int:
+def plain_modulus_for(ring_degree: int, max_value: int) -> int:
     """The smallest t that is prime, 1 modulo 2N (so that N values share a ciphertext) and above 2 max_value."""
     return next_prime(2 * max_value, 2 * ring_degree)
+
+
+def parameters_from_sizes(
+    scheme: Scheme, ring_degree: int, plain_modulus: int, sizes: tuple[int, ...], terms: int = DEFAULT_TERMS
+) -> Parameters:
+    """Parameters with primes of these sizes, the key-switching prime last."""
+    return Parameters(scheme, ring_degree, plain_modulus, _primes(scheme, ring_degree, plain_modulus, sizes), terms)
 
 
 def _step(scheme: Scheme, ring_degree: int, plain_modulus: int) -> int:
@@ -348,23 +355,41 @@ def _smallest_chain(
 ) -> tuple[int, ...] | None:
     """Sizes of the fewest, then smallest, primes that carry the wish in this ring; None where there are none."""
 
-    def carries(total: int) -> bool:
-        try:
-            primes = _primes(scheme, ring_degree, plain_modulus, _even_split(total, count))
-        except ParameterError:
-            return False
+    def carries(primes: tuple[int, ...]) -> bool:
         model = NoiseModel(scheme, ring_degree, plain_modulus, primes[:-1], primes[-1])
         return model.proven_depth(terms, at_most=depth) == depth
+
+    return smallest_chain(scheme, ring_degree, plain_modulus, security, carries)
+
+
+def smallest_chain(
+    scheme: Scheme,
+    ring_degree: int,
+    plain_modulus: int,
+    security: int,
+    carries: Callable[[tuple[int, ...]], bool],
+    largest_prime: int = MAX_PRIME_BITS,
+) -> tuple[int, ...] | None:
+    """Sizes of the fewest, then smallest, primes for which ``carries(primes)``; None where the ring allows none.
+
+    ``carries`` must hold for larger primes where it holds for smaller ones.
+    """
+
+    def good(total: int) -> bool:
+        try:
+            return carries(_primes(scheme, ring_degree, plain_modulus, _even_split(total, count)))
+        except ParameterError:
+            return False
 
     smallest = max(plain_modulus.bit_length() + 2, _step(scheme, ring_degree, plain_modulus).bit_length() + 2)
     allowed = MAX_MODULUS_BITS[security][ring_degree]
     for count in range(2, allowed // smallest + 1):
-        low, high = count * smallest, min(allowed, count * MAX_PRIME_BITS)
-        if low > high or not carries(high):
+        low, high = count * smallest, min(allowed, count * largest_prime)
+        if low > high or not good(high):
             continue
         while low < high:  # more bits carry more, so halve
             middle = (low + high) // 2
-            low, high = (low, middle) if carries(middle) else (middle + 1, high)
+            low, high = (low, middle) if good(middle) else (middle + 1, high)
         return _even_split(high, count)
     return None
 
@@ -392,7 +417,7 @@ def _what_is_possible(security: int, max_value: int, depth: int, scheme: Scheme,
 def _feasible(security: int, max_value: int, depth: int, scheme: Scheme, terms: int) -> bool:
     ring = RINGS[-1]
     return max_value < 1 << MAX_PRIME_BITS and (
-        _smallest_chain(scheme, ring, _plain_modulus(ring, max_value), security, depth, terms) is not None
+        _smallest_chain(scheme, ring, plain_modulus_for(ring, max_value), security, depth, terms) is not None
     )
 
 

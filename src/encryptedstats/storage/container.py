@@ -71,21 +71,30 @@ def write(container: Container, path: str | os.PathLike[str], *, mode: int = PUB
 
 
 def _parts(container: Container) -> Iterator[bytes]:
+    lengths = {name: len(data) for name, data in container.sections.items()}
+    header = header_bytes(container.kind, container.fingerprint, container.key_id, container.fields, lengths)
+    digest = hashlib.sha256()
+    for part in (header, *container.sections.values()):
+        digest.update(part)
+        yield part
+    yield digest.digest()
+
+
+def header_bytes(
+    kind: str, fingerprint: str, key_id: str, fields: Mapping[str, Any], lengths: Mapping[str, int]
+) -> bytes:
+    """Everything of a file before its sections, from their names and lengths."""
     header = {
-        "kind": container.kind,
-        "fingerprint": container.fingerprint,
-        "key_id": container.key_id,
-        "fields": dict(container.fields),
-        "sections": [[name, len(data)] for name, data in container.sections.items()],
+        "kind": kind,
+        "fingerprint": fingerprint,
+        "key_id": key_id,
+        "fields": dict(fields),
+        "sections": [[name, length] for name, length in lengths.items()],
     }
     encoded = json.dumps(header, separators=(",", ":"), sort_keys=True, allow_nan=False).encode()
     if len(encoded) > MAX_HEADER_BYTES:
         raise FileFormatError(f"a header of {len(encoded)} bytes is over the limit of {MAX_HEADER_BYTES}")
-    digest = hashlib.sha256()
-    for part in (_PREFIX.pack(MAGIC, VERSION, len(encoded)), encoded, *container.sections.values()):
-        digest.update(part)
-        yield part
-    yield digest.digest()
+    return _PREFIX.pack(MAGIC, VERSION, len(encoded)) + encoded
 
 
 def read(path: str | os.PathLike[str], *, kind: str | None = None) -> Container:

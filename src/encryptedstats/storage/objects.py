@@ -14,6 +14,8 @@ from typing import Any, Protocol
 from encryptedstats.errors import FileFormatError
 from encryptedstats.storage.files import write_atomic
 
+_ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+
 
 class Store(Protocol):
     """Named objects under one address."""
@@ -66,7 +68,7 @@ class FolderStore:
             with open(self._root / name, "rb") as file:
                 file.seek(start)
                 return file.read() if length is None else file.read(length)
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+        except _ABSENT as error:
             raise FileNotFoundError(f"{self.where(name)} is not there") from error
 
     def write(self, name: str, parts: Iterable[bytes]) -> None:
@@ -115,7 +117,7 @@ class FsspecStore:
         end = None if length is None else start + length
         try:
             data: bytes = self._files.cat_file(self._path(name), start=start or None, end=end)
-        except FileNotFoundError as error:
+        except _ABSENT as error:
             raise FileNotFoundError(f"{self.where(name)} is not there") from error
         return data
 

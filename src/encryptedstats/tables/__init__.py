@@ -10,12 +10,15 @@ from encryptedstats.circuits.layout import Layout
 from encryptedstats.tables.columns import Column, TableLike
 from encryptedstats.tables.encrypted import EncryptedTable
 from encryptedstats.tables.encrypting import encrypt_file, encrypt_table
+from encryptedstats.tables.planning import plan
 from encryptedstats.tables.schema import PublicSchema, Schema, Variable
+from encryptedstats.tables.statistics import EncryptedStatistic
 from encryptedstats.tables.table import Table
 from encryptedstats.tables.transformers import FixedPoint, QuantileOneHot, QuantileOrdinal
 
 __all__ = [
     "Column",
+    "EncryptedStatistic",
     "EncryptedTable",
     "FixedPoint",
     "Layout",
@@ -28,4 +31,5 @@ __all__ = [
     "Variable",
     "encrypt_file",
     "encrypt_table",
+    "plan",
 ]

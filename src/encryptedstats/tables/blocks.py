@@ -135,6 +135,14 @@ def block_bytes(residues: Residues, shape: BlockShape, *, block_id: str, rows: i
     return container.to_bytes(Container(BLOCK_KIND, shape.parameters.fingerprint, key_id, fields, sections))
 
 
+def block_size(shape: BlockShape, rows: int) -> int:
+    """Bytes of the object for a block of so many rows, known before it is made."""
+    fields = {"id": "0" * 32, "rows": rows, "columns": shape.n_columns}
+    lengths = {"digests": shape.digest_bytes, "residues": shape.residue_bytes}
+    header = container.header_bytes(BLOCK_KIND, shape.parameters.fingerprint, "0" * 16, fields, lengths)
+    return len(header) + sum(lengths.values()) + _HASH_BYTES
+
+
 def block_entry(data: bytes, name: str, shape: BlockShape, key_id: str, where: str) -> BlockEntry:
     """What the manifest will say of an object, after checking the object."""
     block = _checked_block(data, where, shape, key_id)
@@ -161,7 +169,8 @@ def read_pieces(
     store: Store, entry: BlockEntry, shape: BlockShape, *, prime: int, run: int, columns: Sequence[int] | None = None
 ) -> Residues:
     """The residues of one prime and one run of coefficients, of some or all columns; shape (columns, 2, run)."""
-    return _read_pieces(store, entry, shape, _read_digests(store, entry, shape), prime, run, columns)
+    pieces = _checked_pieces(store, entry, shape, _read_digests(store, entry, shape), prime, run, columns)
+    return _unpacked(_as_words(pieces), shape, prime, store.where(entry.name))
 
 
 def read_column(store: Store, entry: BlockEntry, shape: BlockShape, column: int) -> Residues:
@@ -169,13 +178,15 @@ def read_column(store: Store, entry: BlockEntry, shape: BlockShape, column: int)
     residues = np.empty((_COMPONENTS, shape.n_primes, shape.parameters.ring_degree), dtype=np.uint64)
     digests = _read_digests(store, entry, shape)
     for prime in range(shape.n_primes):
+        pieces: list[bytes] = []
         for run in range(shape.n_runs):
-            piece = _read_pieces(store, entry, shape, digests, prime, run, [column])
-            residues[:, prime, run * shape.run : (run + 1) * shape.run] = piece[0]
+            pieces += _checked_pieces(store, entry, shape, digests, prime, run, [column])
+        by_run = _unpacked(_as_words(pieces), shape, prime, store.where(entry.name))
+        residues[:, prime] = by_run.transpose(1, 0, 2).reshape(_COMPONENTS, -1)
     return residues
 
 
-def _read_pieces(
+def _checked_pieces(
     store: Store,
     entry: BlockEntry,
     shape: BlockShape,
@@ -183,7 +194,7 @@ def _read_pieces(
     prime: int,
     run: int,
     columns: Sequence[int] | None,
-) -> Residues:
+) -> list[bytes]:
     chosen = range(shape.n_columns) if columns is None else columns
     size, origin = shape.piece_bytes(prime), entry.start + shape.digest_bytes
     if columns is None:
@@ -197,8 +208,11 @@ def _read_pieces(
             raise FileFormatError(
                 f"{store.where(entry.name)} is damaged in column {column}, prime {prime}, run {run}: its digest does not fit"
             )
-    words = np.frombuffer(b"".join(pieces), dtype="<u8").reshape(len(pieces), _COMPONENTS, -1)
-    return _unpacked(words, shape, prime, store.where(entry.name))
+    return pieces
+
+
+def _as_words(pieces: Sequence[bytes]) -> Residues:
+    return np.frombuffer(b"".join(pieces), dtype="<u8").reshape(len(pieces), _COMPONENTS, -1)
 
 
 def pack_residues(residues: Residues, shape: BlockShape) -> bytes:

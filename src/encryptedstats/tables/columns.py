@@ -143,9 +143,7 @@ def column_bound(schema: PublicSchema, column: Column, weight_bound: int = 1) ->
     return max(map(abs, code_values(variable.n_bins, centred=column.encoding == "centred")))
 
 
-def column_ranges(
-    schema: PublicSchema, columns: Iterable[Column], weight_bound: int = 1
-) -> dict[str, ColumnRange]:
+def column_ranges(schema: PublicSchema, columns: Iterable[Column], weight_bound: int = 1) -> dict[str, ColumnRange]:
     """What is publicly known of each column, for the bounds reader: its values, and which indicators exclude each other."""
     return {str(column): _column_range(schema, column, weight_bound) for column in columns}
 

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Final, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 
 from encryptedstats.circuits.bounds import ColumnRange
 from encryptedstats.circuits.expressions import Expression, column_names
@@ -47,7 +47,11 @@ from encryptedstats.tables.columns import (
     column_ranges,
     table_columns,
 )
-from encryptedstats.tables.variables import PublicSchema
+from encryptedstats.tables.statistics import CLASS, EncryptedStatistic, Statistic, Statistics, check_variables
+from encryptedstats.tables.variables import PublicSchema, PublicVariable
+
+if TYPE_CHECKING:
+    from encryptedstats.tables.schema import Schema
 
 TABLE_KIND: Final = "encrypted table"
 MANIFEST: Final = "table.manifest"
@@ -148,7 +152,7 @@ class StoredBlocks:
         return sum(entry.bytes for entry in self.entries)
 
 
-class EncryptedTable(ColumnAlgebra[EncryptedVector]):
+class EncryptedTable(ColumnAlgebra[EncryptedVector], Statistics):
     """A table under encryption: what the owner hands to anybody who may compute on it.
 
     Made by ``owner.encrypt(table)``, ``owner.encrypt_file(...)`` or :func:`encryptedstats.load`. Variables are known by position
@@ -161,10 +165,18 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector]):
         Rows, slots and chunks, as of its clear twin.
     """
 
-    def __init__(self, facts: TableFacts, blocks: Blocks, keys: PublicKeys | Callable[[], PublicKeys] | None) -> None:
+    def __init__(
+        self,
+        facts: TableFacts,
+        blocks: Blocks,
+        keys: PublicKeys | Callable[[], PublicKeys] | None,
+        private_schema: Schema | None = None,
+    ) -> None:
         self.facts = facts
         self.blocks = blocks
+        self.private_schema = private_schema  # of who encrypted it here, to speak by names; never stored
         self._keys = keys
+        self._block: tuple[int, Residues] | None = None
         self.schema: PublicSchema = facts.schema
         self._positions = {column: position for position, column in enumerate(facts.columns)}
 
@@ -261,8 +273,11 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector]):
         return column_ranges(self.schema, self.facts.columns, self.facts.weight_bound)
 
     def residues(self, name: str, chunk: int) -> Residues:
-        """A stored column, by its key, over one chunk of rows."""
-        return self.blocks.column(chunk, self._positions[Column.parse(name)])
+        """A stored column, by its key, over one chunk of rows. The block is kept: the next column will be of it too."""
+        if self._block is None or self._block[0] != chunk:
+            self._block = (chunk, self.blocks.block(chunk))
+        residues: Residues = self._block[1][self._positions[Column.parse(name)]]
+        return residues
 
     def evaluate(self, outputs: Sequence[Expression], **options: Any) -> EncryptedTotals:
         """The encrypted totals of a circuit; checked, before anything is computed, to fit the parameters.
@@ -272,6 +287,19 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector]):
         for name in column_names(outputs):
             self._check_stored(Column.parse(name))
         return evaluate(outputs, self, **options)
+
+    def _variable(self, variable: str | int) -> tuple[int, PublicVariable]:
+        position = (self.private_schema or self.schema).index(variable)
+        return position, self.schema.variables[position]
+
+    def _position(self, variable: str | int) -> int:
+        named = self.private_schema is not None and CLASS in self.private_schema.names
+        return -1 if variable == CLASS and not named else self._variable(variable)[0]
+
+    def _ask(self, statistic: Statistic, options: dict[str, Any]) -> EncryptedStatistic:
+        check_variables(statistic, self.schema)
+        totals = self.evaluate(statistic.circuit(self.schema), **options)
+        return EncryptedStatistic(statistic, totals, self.schema, self.private_schema)
 
     def _described_columns(self) -> str:
         encodings = sorted({column.encoding for column in self.facts.columns})
@@ -301,7 +329,7 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector]):
         else:
             parts = (self, more)
             blocks = MemoryBlocks(ids, rows, tuple(t.blocks.block(i) for t in parts for i in range(len(t.blocks.rows))))
-        return EncryptedTable(facts, blocks, self._keys)
+        return EncryptedTable(facts, blocks, self._keys, self.private_schema)
 
     def _check_appendable(self, more: EncryptedTable) -> None:
         if more.key_id != self.key_id or more.parameters != self.parameters:

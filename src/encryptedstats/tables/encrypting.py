@@ -86,7 +86,7 @@ def encrypt_table(
     if workers is None and table.layout.n_chunks * len(facts.columns) < _WORTH_PROCESSES:
         workers = 1
     chunks = (table[start:stop] for start, stop in map(table.layout.rows_of, range(table.layout.n_chunks)))
-    job = _Job(facts, encryptor, workers, progress, total=len(table))
+    job = _Job(facts, table.schema, encryptor, workers, progress, total=len(table))
     return job.to_memory(chunks) if out is None else job.to_store(chunks, open_store(out), overwrite)
 
 
@@ -142,7 +142,7 @@ def encrypt_file(
     first = next(chunks, None)
     if first is None:
         raise SchemaError(f"{path} has no rows" + (" without missing values" if schema.missing == "drop" else ""))
-    job = _Job(_facts(first, encryptor, encodings), encryptor, workers, progress, total=None)
+    job = _Job(_facts(first, encryptor, encodings), schema, encryptor, workers, progress, total=None)
     return job.to_store(_chained(first, chunks), open_store(out), overwrite)
 
 
@@ -228,6 +228,7 @@ class _Job:
     """One run of encryption: what is to be stored, by whom, and how it is shown."""
 
     facts: TableFacts
+    schema: Schema
     encryptor: Encryptor
     workers: int | None
     progress: bool | None
@@ -245,7 +246,7 @@ class _Job:
                     residues.append(block)
                     advance(n)
         blocks = MemoryBlocks(tuple(ids), tuple(rows), tuple(residues))
-        return EncryptedTable(self.facts, blocks, self.encryptor.keys)
+        return EncryptedTable(self.facts, blocks, self.encryptor.keys, self.schema)
 
     def to_store(self, chunks: Iterable[Table], store: Store, overwrite: bool) -> EncryptedTable:
         table_id = self._draft(store, overwrite)
@@ -263,7 +264,7 @@ class _Job:
         store.delete(DRAFT)
         remove_unlisted(store, entries)
         blocks = StoredBlocks(store, tuple(entries), self.facts.shape, self.facts.key_id)
-        return EncryptedTable(self.facts, blocks, self.encryptor.keys)
+        return EncryptedTable(self.facts, blocks, self.encryptor.keys, self.schema)
 
     # -- a block ---------------------------------------------------------------------------------------------------
 

@@ -28,6 +28,7 @@ from encryptedstats.tables.columns import (
     column_ranges,
     table_columns,
 )
+from encryptedstats.tables.statistics import CLASS, Statistic, Statistics, check_variables
 from encryptedstats.tables.variables import ORDERED_KINDS, PublicSchema
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Table(ColumnAlgebra[Integers]):
+class Table(ColumnAlgebra[Integers], Statistics):
     """Rows in the clear, as integer columns. Made by `Schema.table`.
 
     Attributes
@@ -54,7 +55,7 @@ class Table(ColumnAlgebra[Integers]):
         Cross-validation fold of each row, or None and 0.
     weight_bound
         Public bound of the weights: a power of two.
-    slots, counts
+    slots, chunk_rows
         Slots of a chunk, and rows in each if not all are full: see `layout`.
     n_dropped
         How many rows were left out because a value was missing.
@@ -68,7 +69,7 @@ class Table(ColumnAlgebra[Integers]):
     n_folds: int = 0
     weight_bound: int = 1
     slots: int = 8192
-    counts: tuple[int, ...] = ()
+    chunk_rows: tuple[int, ...] = ()
     n_dropped: int = 0
 
     def __post_init__(self) -> None:
@@ -87,7 +88,7 @@ class Table(ColumnAlgebra[Integers]):
     @property
     def layout(self) -> Layout:
         """Where the rows lie in slots and chunks."""
-        return Layout(len(self), self.slots, self.counts)
+        return Layout(len(self), self.slots, self.chunk_rows)
 
     @property
     def public_schema(self) -> PublicSchema:
@@ -154,6 +155,13 @@ class Table(ColumnAlgebra[Integers]):
         values = {str(column): self.values(column) for column in columns}
         return read_clear(outputs, values, layout, largest=largest_value(bounds))
 
+    def _position(self, variable: str | int) -> int:
+        return -1 if variable == CLASS and CLASS not in self.schema.names else self.schema.index(variable)
+
+    def _ask(self, statistic: Statistic, options: dict[str, Any]) -> pd.DataFrame:
+        check_variables(statistic, self.public_schema)
+        return statistic.read(self.evaluate(statistic.circuit(self.public_schema)), self.schema)
+
     def to_pandas(self) -> pd.DataFrame:
         """The rows with bins by their labels, numbers in real units and classes by name."""
         frame = {}
@@ -172,8 +180,8 @@ class Table(ColumnAlgebra[Integers]):
     def with_layout(self, layout: Layout | int) -> Table:
         """The same rows in another layout, or in full chunks of so many slots."""
         if isinstance(layout, Layout):
-            return replace(self, slots=layout.slots, counts=layout.counts)
-        return replace(self, slots=layout, counts=())
+            return replace(self, slots=layout.slots, chunk_rows=layout.counts)
+        return replace(self, slots=layout, chunk_rows=())
 
     def __getitem__(self, rows: slice) -> Table:
         """A range of rows, ``table[a:b]``; bounds, folds and weights stay those of the whole."""
@@ -183,7 +191,7 @@ class Table(ColumnAlgebra[Integers]):
         class_codes, weights = _cut(self.class_codes, rows), _cut(self.weights, rows)
         fold_codes = _cut(self.fold_codes, rows)
         return replace(
-            self, counts=(), n_dropped=0, data=data, class_codes=class_codes, weights=weights, fold_codes=fold_codes
+            self, chunk_rows=(), n_dropped=0, data=data, class_codes=class_codes, weights=weights, fold_codes=fold_codes
         )
 
     @staticmethod
@@ -202,7 +210,7 @@ class Table(ColumnAlgebra[Integers]):
             weights=_joined([table._weights_or_ones() for table in tables]) if weighted else None,
             fold_codes=_joined([table.fold_codes for table in tables]),
             weight_bound=max(table.weight_bound for table in tables),
-            counts=(),
+            chunk_rows=(),
             n_dropped=sum(table.n_dropped for table in tables),
         )
 

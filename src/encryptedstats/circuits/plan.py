@@ -1,0 +1,296 @@
+"""The plan: parameters for a circuit and what it will cost, known and printed before anybody pays.
+
+Reads the circuit with the bounds, noise and cost readers, for one ring after the other, until one carries it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any, Final
+
+from encryptedstats.circuits.bounds import ColumnRange, read_bounds
+from encryptedstats.circuits.cost import Cost, Times, measured_times, read_cost
+from encryptedstats.circuits.expressions import Expression, depth_of
+from encryptedstats.circuits.layout import Layout
+from encryptedstats.circuits.noise import PACKED, NoiseReport, read_noise
+from encryptedstats.circuits.walk import rotations_needed
+from encryptedstats.crypto.noise import FAILURE_BITS, Scheme
+from encryptedstats.crypto.packing import packing_parameters
+from encryptedstats.crypto.parameters import (
+    MAX_PRIME_BITS,
+    Parameters,
+    parameters_from_sizes,
+    plain_modulus_for,
+    smallest_chain,
+)
+from encryptedstats.crypto.security import LEVELS, RINGS, TABLE_NAME
+from encryptedstats.errors import NoiseError, ParameterError
+from encryptedstats.parallel import cores
+
+# Below 2^50 a modular product can be computed in doubles, several at a time; tried first.
+FAST_PRIME_BITS: Final = 49
+# How many totals a ciphertext should at least be packed with: a ring is left for a larger one when it cannot give the last.
+PACK_WIDTHS: Final = (512, 32)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Parameters for a computation and its cost. Print it; ``Owner(plan)`` makes keys for it.
+
+    Attributes
+    ----------
+    parameters : Parameters
+    layout : Layout
+        Rows, slots and chunks.
+    depth : int
+        Products in a row.
+    largest : int
+        Bound on every result.
+    n_columns : int
+        Columns that are encrypted.
+    n_totals : int
+        Results.
+    bytes_up, bytes_down : int
+        Bytes of ciphertexts to store and to download.
+    products, key_switches : int
+        The operations that count.
+    memory : int
+        Bytes of memory the evaluation holds at once, beside the table.
+    encrypt_seconds, seconds : float
+        Estimated time to encrypt and to compute, on the cores of this machine.
+    rotations : tuple of int
+        Rotation keys that the worker needs: ``owner.public_keys(rotations=plan.rotations)``.
+    """
+
+    parameters: Parameters
+    layout: Layout
+    depth: int
+    largest: int
+    n_columns: int
+    n_totals: int
+    bytes_up: int
+    bytes_down: int
+    products: int
+    key_switches: int
+    memory: int
+    encrypt_seconds: float
+    seconds: float
+    rotations: tuple[int, ...]
+    report: NoiseReport
+
+    @property
+    def security(self) -> int:
+        """Bits of security."""
+        return self.parameters.security
+
+    @property
+    def failure_bound(self) -> str:
+        """The proven bound on the probability that decryption fails, with its model."""
+        return f"2^-{FAILURE_BITS} (canonical norm, docs/noise.md), {self.report.budget:.0f} bits to spare"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures, ready for JSON."""
+        return {
+            "parameters": self.parameters.to_dict(),
+            "security": self.security,
+            "rows": self.layout.n_rows,
+            "chunks": self.layout.n_chunks,
+            "slots": self.layout.slots,
+            "depth": self.depth,
+            "largest_value": self.largest,
+            "failure_bound": self.failure_bound,
+            "columns": self.n_columns,
+            "ciphertexts_up": self.n_columns * self.layout.n_chunks,
+            "bytes_up": self.bytes_up,
+            "totals": self.n_totals,
+            "bytes_down": self.bytes_down,
+            "products": self.products,
+            "key_switches": self.key_switches,
+            "memory": self.memory,
+            "encrypt_seconds": self.encrypt_seconds,
+            "seconds": self.seconds,
+            "rotations": list(self.rotations),
+        }
+
+    def rows(self) -> list[tuple[str, str]]:
+        """What is printed: name and value."""
+        p, layout = self.parameters, self.layout
+        primes = "+".join(str(q.bit_length()) for q in p.coefficient_moduli)
+        return [
+            ("scheme", f"{p.scheme.upper()}, ring {p.ring_degree}, moduli {primes} bits, t = {p.plain_modulus}"),
+            ("security", f"{p.security} bits, {TABLE_NAME}"),
+            ("rows", f"{layout.n_rows:,} in {layout.n_chunks:,} chunks of {layout.slots:,}"),
+            ("depth", f"{self.depth} products in a row"),
+            ("largest value", f"±{self.largest:,} (exact up to ±{p.max_value:,})"),
+            ("failure bound", self.failure_bound),
+            ("upload", f"{self.n_columns * layout.n_chunks:,} ciphertexts, {_size(self.bytes_up)}"),
+            ("download", f"{self.n_totals:,} totals, {_size(self.bytes_down)}"),
+            ("work", f"{self.products:,} products, {self.key_switches:,} key switches"),
+            ("memory", f"{_size(self.memory)} beside the table"),
+            (
+                "time here",
+                f"{_time(self.encrypt_seconds)} to encrypt, {_time(self.seconds)} to compute, {cores()} cores",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return "Plan\n" + "\n".join(f"  {name:<14}{value}" for name, value in self.rows())
+
+    def _repr_html_(self) -> str:
+        cells = "".join(
+            f"<tr><th style='text-align:left'>{name}</th><td>{value}</td></tr>" for name, value in self.rows()
+        )
+        return f"<table>{cells}</table>"
+
+
+def plan_circuit(
+    outputs: Sequence[Expression],
+    ranges: Mapping[str, ColumnRange],
+    n_rows: int,
+    *,
+    n_columns: int | None = None,
+    security: int = 128,
+    scheme: Scheme | None = None,
+    with_secret_key: bool = True,
+    form: str = PACKED,
+    times: Times | None = None,
+) -> Plan:
+    """Plan the evaluation of some totals over so many rows.
+
+    Raises
+    ------
+    ParameterError
+        If no parameters carry it; names the binding limit and the nearest wish that can be granted.
+    """
+    outputs = list(outputs)
+    if security not in LEVELS:
+        raise ParameterError(f"security={security!r}: it can be {', '.join(map(str, LEVELS))} bits")
+    wish = _Wish(outputs, dict(ranges), security, scheme or "bgv", with_secret_key, form)
+    try:
+        parameters, report = wish.parameters(n_rows)
+    except ParameterError:
+        if scheme is not None:
+            raise
+        # BGV wants primes that are 1 modulo t; for a very large t there are none, and BFV has to do.
+        parameters, report = replace(wish, scheme="bfv").parameters(n_rows)
+    layout = Layout(n_rows, parameters.slots)
+    columns = len(ranges) if n_columns is None else n_columns
+    cost = read_cost(
+        outputs, parameters, layout, report.strategy, with_secret_key=with_secret_key, form=form, width=report.width
+    )
+    times = measured_times(parameters) if times is None else times
+    return Plan(
+        parameters=parameters,
+        layout=layout,
+        depth=depth_of(outputs),
+        largest=wish.largest(n_rows, parameters.slots),
+        n_columns=columns,
+        n_totals=len(outputs),
+        bytes_up=columns * layout.n_chunks * packed_bytes(parameters),
+        bytes_down=_download(parameters, len(outputs), form, report.width),
+        products=cost.number("multiply"),
+        key_switches=cost.number("key switch"),
+        memory=_memory(parameters, cost),
+        encrypt_seconds=columns * layout.n_chunks * times.encrypt / cores(),
+        seconds=cost.seconds(times),
+        rotations=rotations_needed(outputs, layout, replicated=form == "replicated"),
+        report=report,
+    )
+
+
+@dataclass(frozen=True)
+class _Wish:
+    """What is to be computed, under which conditions."""
+
+    outputs: list[Expression]
+    ranges: dict[str, ColumnRange]
+    security: int
+    scheme: Scheme
+    with_secret_key: bool
+    form: str
+
+    def largest(self, n_rows: int, slots: int) -> int:
+        """The largest absolute value of a result."""
+        layout = Layout(n_rows, slots)
+        bounds = read_bounds(self.outputs, self.ranges, n_rows, layout.n_chunks * slots)
+        return max(bounds[output].largest for output in self.outputs)
+
+    def parameters(self, n_rows: int) -> tuple[Parameters, NoiseReport]:
+        """The smallest ring and modulus that carry the circuit over so many rows."""
+        for ring in RINGS:
+            found = self._in_ring(ring, n_rows)
+            if found is not None:
+                return found
+        raise ParameterError(self._what_is_possible(n_rows))
+
+    def _in_ring(self, ring: int, n_rows: int) -> tuple[Parameters, NoiseReport] | None:
+        largest = self.largest(n_rows, ring)
+        if largest >= 1 << (MAX_PRIME_BITS - 2):
+            return None
+        t, layout = plain_modulus_for(ring, max(1, largest)), Layout(n_rows, ring)
+
+        def report(primes: tuple[int, ...]) -> NoiseReport:
+            parameters = Parameters(self.scheme, ring, t, primes)
+            return read_noise(self.outputs, parameters, layout, with_secret_key=self.with_secret_key, form=self.form)
+
+        for width, largest_prime in product(PACK_WIDTHS, (FAST_PRIME_BITS, MAX_PRIME_BITS)):
+
+            def carries(primes: tuple[int, ...], width: int = min(width, len(self.outputs))) -> bool:
+                try:
+                    found = report(primes)
+                except (NoiseError, ParameterError):
+                    return False
+                return self.form != PACKED or found.width >= width
+
+            sizes = smallest_chain(self.scheme, ring, t, self.security, carries, largest_prime)
+            if sizes is not None:
+                parameters = parameters_from_sizes(self.scheme, ring, t, sizes)
+                return parameters, report(parameters.coefficient_moduli)
+        return None
+
+    def _what_is_possible(self, n_rows: int) -> str:
+        """Why there are no parameters: values, or depth; and the most rows that would do."""
+        depth, largest = depth_of(self.outputs), self.largest(n_rows, RINGS[-1])
+        text = (
+            f"no {self.scheme} parameters of {self.security}-bit security carry this circuit over {n_rows:,} rows: it is "
+            f"{depth} products deep with values up to {largest:,}, and the largest ring is {RINGS[-1]}"
+        )
+        low, high = 0, n_rows
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if self._in_ring(RINGS[-1], middle) else (low, middle - 1)
+        if low:
+            return text + f". Nearest: up to {low:,} rows at once (results of parts can be added by the owner)"
+        return text + ". Nearest: fewer products in a row (a smaller depth)"
+
+
+def packed_bytes(parameters: Parameters) -> int:
+    """Bytes of the residues of one fresh ciphertext as they are stored, packed to their bits."""
+    return sum(2 * parameters.ring_degree * q.bit_length() // 8 for q in parameters.data_moduli)
+
+
+def _download(parameters: Parameters, n_totals: int, form: str, width: int) -> int:
+    if form != PACKED:
+        return n_totals * packed_bytes(parameters)
+    return -(-n_totals // width) * packed_bytes(packing_parameters(parameters))
+
+
+def _memory(parameters: Parameters, cost: Cost) -> int:
+    largest_size = max((size for name, size, _ in cost.counts if name == "add"), default=2)
+    batch = 56  # totals side by side in a process, and about as many intermediate values
+    return 2 * batch * cores() * parameters.ciphertext_bytes(largest_size)
+
+
+def _size(n: int) -> str:
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if n >= scale:
+            return f"{n / scale:.1f} {unit}"
+    return f"{n} bytes"
+
+
+def _time(seconds: float) -> str:
+    if seconds < 1:
+        return f"{1000 * seconds:.0f} ms"
+    return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

@@ -1,0 +1,22 @@
+"""The command line ``encryptedstats``: a thin layer over the library, one module for each family of commands.
+
+This module itself imports neither Typer nor Rich, which are the optional extra ``cli``, so that it can say so when they are
+missing. ``_app`` puts the commands together.
+"""
+
+from __future__ import annotations
+
+import sys
+
+_EXTRA = {"typer", "rich", "click"}
+
+
+def main() -> None:
+    """Run the command line; the entry point of the program ``encryptedstats``."""
+    try:
+        from encryptedstats.cli._app import app
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in _EXTRA:
+            raise
+        sys.exit("error: the command line needs Typer and Rich: pip install 'encryptedstats[cli]'")
+    app(prog_name="encryptedstats")

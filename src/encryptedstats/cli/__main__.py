@@ -1,0 +1,5 @@
+"""``python -m encryptedstats.cli``: the command line where the program itself is not on the path."""
+
+from encryptedstats.cli import main
+
+main()

@@ -1,0 +1,176 @@
+"""``keygen``: a secret key that stays, and public keys to give away; both files are made, or neither."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import stat
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+import encryptedstats as es
+from encryptedstats.cli._console import (
+    fact_table,
+    parameter_facts,
+    parameter_rows,
+    print_json,
+    progress,
+    size_text,
+    time_text,
+)
+from encryptedstats.cli._options import AsJson, Scheme, SchemeName
+
+
+def keygen(
+    secret: Annotated[Path, typer.Argument(help="File for the secret key: it stays with you.")],
+    public: Annotated[Path, typer.Argument(help="File for the public keys: give it to whoever encrypts or computes.")],
+    security: Annotated[int, typer.Option(help="Bits of security: 128, 192 or 256.")] = 128,
+    max_value: Annotated[int, typer.Option(help="Largest absolute value of any (intermediate) result.")] = 65_536,
+    depth: Annotated[int, typer.Option(help="Largest number of multiplications in a row.")] = 4,
+    terms: Annotated[int, typer.Option(help="How many products may be added up at every level.")] = 64,
+    scheme: Scheme = SchemeName.bgv,
+    passphrase: Annotated[
+        bool, typer.Option("--passphrase/--no-passphrase", help="Lock the secret key: asks for a passphrase twice.")
+    ] = False,
+    passphrase_file: Annotated[
+        Path | None, typer.Option(help="Lock the secret key with the first line of this file.")
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace existing files. What an old key locks is lost.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make a secret key and its public keys."""
+    _check_targets(secret, public, force=force)
+    parameters = es.Parameters.choose(security, max_value, depth, scheme.value, terms=terms)
+    words = _passphrase(passphrase, passphrase_file)
+    started = time.perf_counter()
+    with progress("making keys"):
+        owner = es.Owner(parameters)
+        seconds = time.perf_counter() - started
+        save_pair(owner, secret, public, words)
+    if as_json:
+        print_json(
+            {
+                "key_id": owner.key_id,
+                "secret": {"file": str(secret), "bytes": secret.stat().st_size, "locked": words is not None},
+                "public": {"file": str(public), "bytes": public.stat().st_size},
+                "seconds": seconds,
+                "parameters": parameter_facts(parameters),
+            }
+        )
+    else:
+        _show(owner, secret, public, locked=words is not None, seconds=seconds)
+
+
+def _check_targets(secret: Path, public: Path, *, force: bool) -> None:
+    """Refuse before any work is done what would fail, or destroy something, after it."""
+    if secret.resolve() == public.resolve():
+        raise typer.BadParameter("the secret key and the public keys need two different files")
+    for path in (secret, public):
+        if not path.parent.is_dir():
+            raise FileNotFoundError(f"the folder {path.parent} does not exist: make it first")
+        if not os.access(path.parent, os.W_OK):
+            raise PermissionError(
+                f"you may not write in the folder {path.parent}: give another, or check its permissions"
+            )
+        if path.exists() and not path.is_file():
+            raise FileExistsError(f"{path} is no ordinary file: give the name of a file to write")
+        if path.exists() and not force:
+            raise FileExistsError(
+                f"{path} exists already and was not touched: give another name, or --force to replace both files "
+                "(without its secret key, what was encrypted under it is lost)"
+            )
+
+
+def _passphrase(ask: bool, file: Path | None) -> str | None:
+    if file is not None and ask:
+        raise typer.BadParameter("give either --passphrase, to be asked, or --passphrase-file")
+    if file is not None:
+        return _first_line(file)
+    if not ask:
+        return None
+    words: str = typer.prompt(
+        "Passphrase for the secret key", hide_input=True, confirmation_prompt="The same again", err=True
+    )
+    return words
+
+
+def _first_line(file: Path) -> str:
+    try:
+        line = file.read_bytes().partition(b"\n")[0].decode().removesuffix("\r")
+    except UnicodeDecodeError:  # whose message would show a byte of the passphrase
+        raise es.PassphraseError(f"the first line of {file} is no UTF-8 text: write the passphrase there") from None
+    if not line:
+        raise es.PassphraseError(f"the first line of {file} is empty: write the passphrase there")
+    return line
+
+
+def save_pair(owner: es.Owner, secret: Path, public: Path, passphrase: str | None) -> None:
+    """Write both files or neither: a new secret key beside the public keys of an old one would mislead.
+
+    Both are written under temporary names first; old files are set aside, and come back if anything fails.
+    """
+    token = secrets.token_hex(8)
+    fresh = {path: path.with_name(f".{path.name}.{token}.new") for path in (secret, public)}
+    aside = {path: path.with_name(f".{path.name}.{token}.old") for path in (secret, public)}
+    placed: list[Path] = []
+    try:
+        owner.save(fresh[secret], passphrase)
+        owner.public_keys().save(fresh[public])
+        for path, old in aside.items():
+            with contextlib.suppress(FileNotFoundError):
+                os.replace(path, old)
+        for path, new in fresh.items():
+            placed.append(path)
+            os.replace(new, path)
+    except BaseException:
+        for path in placed:
+            path.unlink(missing_ok=True)
+        for path, old in aside.items():
+            if old.exists():
+                os.replace(old, path)
+        raise
+    else:
+        for old in aside.values():
+            old.unlink(missing_ok=True)
+    finally:
+        for new in fresh.values():
+            new.unlink(missing_ok=True)
+
+
+def _show(owner: es.Owner, secret: Path, public: Path, *, locked: bool, seconds: float) -> None:
+    console = Console()
+    console.print(Text.assemble(("Keys made", "bold"), f" in {time_text(seconds)}: ", (owner.key_id, "cyan")))
+    console.print(fact_table(parameter_rows(owner.parameters)))
+    console.print()
+    mode = stat.S_IMODE(secret.stat().st_mode)
+    lock = "locked by your passphrase: without it nobody can open it, you neither" if locked else "no passphrase on it"
+    console.print(
+        fact_table(
+            [
+                (
+                    "keep",
+                    Text.assemble(
+                        (str(secret), "bold red"),
+                        f"  {size_text(secret.stat().st_size)}, mode {mode:04o}, {lock}.\n"
+                        "It alone opens results. Keep a copy, and never give it to anybody.",
+                    ),
+                ),
+                (
+                    "give away",
+                    Text.assemble(
+                        (str(public), "bold green"),
+                        f"  {size_text(public.stat().st_size)}.\n"
+                        "Whoever has it can encrypt and compute for you, and can open nothing.",
+                    ),
+                ),
+            ]
+        )
+    )

@@ -1,0 +1,80 @@
+"""What the machine is: CPU, cores, memory, versions. Plain facts for ``doctor`` and the benchmarks; no Typer, no Rich."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Final
+
+from encryptedstats import __version__
+
+FEATURES: Final = ("avx2", "fma", "avx512f", "avx512ifma")  # those that speed up modular arithmetic
+REQUIRED: Final = ("numpy", "pandas", "scikit-learn", "seal-python")
+OPTIONAL: Final = {
+    "typer": "cli",
+    "rich": "cli",
+    "cryptography": "passphrase",
+    "fsspec": "storage",
+    "pyarrow": "parquet",
+}
+
+
+def describe_machine() -> dict[str, Any]:
+    """The machine in words and numbers, ready for JSON; what cannot be found out is None."""
+    model, features = read_cpuinfo(_text("/proc/cpuinfo"))
+    total, available = _memory(_text("/proc/meminfo"))
+    return {
+        "platform": platform.platform(),
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "cpu": model or platform.processor() or platform.machine() or None,
+        "cpu_features": features,
+        "cores": os.cpu_count(),
+        "usable_cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "memory_bytes": total,
+        "memory_available_bytes": available,
+    }
+
+
+def package_versions() -> dict[str, str | None]:
+    """The packages in use and their versions; None for an optional one that is not installed."""
+    return {"encryptedstats": __version__} | {name: _version(name) for name in (*REQUIRED, *OPTIONAL)}
+
+
+def read_cpuinfo(text: str) -> tuple[str | None, dict[str, bool] | None]:
+    """The CPU's model and which of the features it has, from Linux's own description; None where that does not say."""
+    entries: dict[str, str] = {}
+    for line in text.splitlines():
+        name, _, value = line.partition(":")
+        entries.setdefault(name.strip(), value.strip())
+    flags = entries["flags"].split() if "flags" in entries else None
+    return entries.get("model name"), None if flags is None else {name: name in flags for name in FEATURES}
+
+
+def _memory(meminfo: str) -> tuple[int | None, int | None]:
+    sizes = {}
+    for line in meminfo.splitlines():
+        name, _, value = line.partition(":")
+        if value.endswith("kB"):
+            sizes[name] = int(value.split()[0]) * 1024
+    if "MemTotal" in sizes:
+        return sizes["MemTotal"], sizes.get("MemAvailable")
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), None
+    except (AttributeError, OSError, ValueError):
+        return None, None
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,39 @@
+"""The benchmarks run, print tables, and write JSON that can be read again."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def bench(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "benchmarks", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=ROOT)
+
+
+def test_integers(tmp_path: Path) -> None:
+    done = bench("integers", "--quick", "--out", tmp_path / "new" / "folder")
+    assert done.returncode == 0, done.stderr
+    assert "measured elsewhere" in done.stdout
+    content = json.loads((tmp_path / "new" / "folder" / "integers.json").read_text())
+    assert content["quick"] is True
+    assert content["machine"]["packages"]["seal-python"]
+    rows = content["results"]["rows"]
+    assert [(row["scheme"], row["wished_depth"]) for row in rows] == [("bgv", 2), ("bfv", 2)]
+    for row in rows:
+        assert row["security"] >= 128
+        assert row["proven_depth"] >= row["wished_depth"]
+        assert row["memory_bytes_per_ciphertext"] <= row["file_bytes_per_ciphertext"]
+        for timing in row["timings"].values():
+            assert 0 < timing["lower_quartile_s"] <= timing["median_s"] <= timing["upper_quartile_s"]
+            assert timing["runs"] >= 2
+
+
+def test_an_unknown_part_is_a_usage_error() -> None:
+    done = bench("nonsense")
+    assert done.returncode == 2
+    assert "there are integers" in done.stderr

@@ -1,0 +1,103 @@
+"""The program as a whole: entry points, versions, and errors as one line; in real processes where that matters."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_helpers import Run, the_error
+
+import encryptedstats as es
+from encryptedstats.cli import _app
+
+
+def program(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "encryptedstats.cli", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, **options)
+
+
+def test_version_and_help(run: Run) -> None:
+    assert run("--version").stdout == f"encryptedstats {es.__version__}\n"
+    shown = run("--help").stdout
+    assert all(command in shown for command in ("doctor", "keygen", "info", "demo"))
+
+
+def test_a_real_process_keeps_errors_to_one_line(tmp_path: Path) -> None:
+    done = program("info", "missing.enc", cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr == "error: missing.enc: no such file or directory; check the path\n"
+
+
+def test_a_real_process_shows_the_traceback_with_debug(tmp_path: Path) -> None:
+    done = program("--debug", "info", "missing.enc", cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.startswith("Traceback")
+    assert "FileNotFoundError" in done.stderr
+
+
+def test_usage_errors_are_2(run: Run) -> None:
+    assert run("nonsense").exit_code == 2
+    assert run("info").exit_code == 2
+
+
+@pytest.mark.parametrize("missing", ["typer", "rich"])
+def test_without_the_extra_it_says_what_to_install(missing: str) -> None:
+    code = f"import sys; sys.modules[{missing!r}] = None; from encryptedstats.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "pip install 'encryptedstats[cli]'" in done.stderr
+
+
+def test_a_reader_that_goes_away_is_no_error(files: Path) -> None:
+    command = f"{sys.executable} -m encryptedstats.cli info {files / 'public.keys'} --json | true"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (ValueError("several\n  lines"), "several lines"),
+        (es.NoiseError("too deep"), "too deep"),
+        (OverflowError("too large"), "too large"),
+        (OSError("no details"), "no details"),
+        (OSError(5, "Input/output error"), "input/output error"),
+        (PermissionError(13, "Permission denied", "k"), "k: permission denied; check who may read and write it"),
+        (ValueError("\x1b[2J"), "\\x1b[2J"),
+        (MemoryError(), "not enough memory: free some, or choose smaller parameters"),
+        (ValueError(), "ValueError"),
+    ],
+)
+def test_every_error_is_one_line(
+    run: Run, files: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, line: str
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("encryptedstats.cli.info.describe", fail)
+    assert the_error(run("info", files / "public.keys")) == f"error: {line}"
+
+
+def test_mistakes_of_the_library_are_not_hidden(run: Run, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("encryptedstats.cli.info.describe", None)
+    assert isinstance(run("info", files / "public.keys").exception, TypeError)
+
+
+def test_warnings_are_one_line_too(run: Run, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def warn(*_: object, **__: object) -> dict[str, Any]:
+        warnings.warn("heavy\nindeed", es.HeavyArrayWarning, stacklevel=1)
+        return {}
+
+    shown, monkeypatched = warnings.showwarning, _app._show_warning
+    monkeypatch.setattr("encryptedstats.cli.info.describe", warn)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        result = run("info", files / "public.keys", "--json")
+    assert result.stderr == "warning: heavy indeed\n"
+    assert warnings.showwarning is shown is not monkeypatched
