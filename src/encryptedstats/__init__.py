@@ -20,6 +20,15 @@ from encryptedstats.errors import (
     SchemaError,
 )
 from encryptedstats.loading import load
+from encryptedstats.models import (
+    CompletelyRandomForest,
+    EncryptedFolds,
+    FisherDiscriminant,
+    LinearMeans,
+    MultinomialNB,
+    OneStepLogisticRegression,
+    SemiparametricNB,
+)
 from encryptedstats.tables import (
     EncryptedStatistic,
     EncryptedTable,
@@ -35,17 +44,23 @@ from encryptedstats.tables import (
 __version__ = "0.1.0"
 
 __all__ = [
+    "CompletelyRandomForest",
     "EncryptedArray",
+    "EncryptedFolds",
     "EncryptedInteger",
     "EncryptedStatistic",
     "EncryptedStatsError",
     "EncryptedTable",
     "FileFormatError",
+    "FisherDiscriminant",
     "FixedPoint",
     "HeavyArrayWarning",
     "InsecureParametersWarning",
     "KeyMismatchError",
+    "LinearMeans",
+    "MultinomialNB",
     "NoiseError",
+    "OneStepLogisticRegression",
     "Owner",
     "ParameterError",
     "Parameters",
@@ -57,6 +72,7 @@ __all__ = [
     "QuantileOrdinal",
     "Schema",
     "SchemaError",
+    "SemiparametricNB",
     "Table",
     "__version__",
     "datasets",

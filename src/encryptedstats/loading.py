@@ -11,22 +11,25 @@ from encryptedstats.crypto.arrays import ARRAY_KIND
 from encryptedstats.crypto.keys import OWNER_KIND, PUBLIC_KIND
 from encryptedstats.errors import FileFormatError
 from encryptedstats.storage import container
+from encryptedstats.storage.objects import open_store
 from encryptedstats.tables import EncryptedTable
+from encryptedstats.tables.encrypted import MANIFEST
 
 
 def load(url: str | os.PathLike[str], keys: PublicKeys | None = None) -> Any:
-    """Open a stored table, encrypted array or public keys.
+    """Open a stored table, model, statistic, encrypted array or public keys.
 
     Parameters
     ----------
     url : path or fsspec URL
         A table's folder, or a local file.
     keys : PublicKeys, optional
-        Keys to compute with. Encrypted arrays need them; a table brings its own, unless others are wanted (with rotations, say).
+        Keys to compute with. Encrypted arrays, statistics and models need them; a table brings its own, unless others
+        are wanted (with rotations, say).
 
     Returns
     -------
-    EncryptedTable, EncryptedArray, EncryptedInteger or PublicKeys
+    EncryptedTable, a model, EncryptedStatistic, EncryptedArray, EncryptedInteger or PublicKeys
     """
     file = Path(os.fspath(url).removeprefix("file://"))
     if not file.is_file():
@@ -41,3 +44,10 @@ def load(url: str | os.PathLike[str], keys: PublicKeys | None = None) -> Any:
     if kind == OWNER_KIND:
         raise FileFormatError(f"{url} holds a secret key: open it with Owner.load, on the owner's own machine")
     raise FileFormatError(f"{url} holds {kind!r}: open the folder of the table it belongs to")
+
+
+def _is_object(address: str) -> bool:
+    """Whether a single object lies there, rather than the folder of a table."""
+    if "://" not in address:
+        return Path(address).is_file()
+    return not open_store(address).exists(MANIFEST)

@@ -321,6 +321,14 @@ class Owner:
         """
         return decrypt_value(value, self._decryptor, **options)
 
+    def cross_validate(self, folds: Any, table: Any, *, schema: Any = None, **options: Any) -> Any:
+        """Open what ``model.fit_folds(sealed)`` gave and score every fold on the clear rows it has not seen.
+
+        Options (``scoring``) are those of the models.
+        """
+        opened = self.decrypt(folds, schema=schema if schema is not None else getattr(table, "schema", None))
+        return folds.cross_validate(opened, table, **options)
+
     # -- files -----------------------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str], passphrase: str | None = None, *, overwrite: bool = False) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from encryptedstats.errors import FileFormatError
-from encryptedstats.storage.files import write_atomic
+from encryptedstats.storage.files import PRIVATE, PUBLIC, write_atomic
 
 _ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
@@ -162,3 +162,22 @@ class FsspecStore:
         """Remove the object."""
         if self.exists(name):
             self._files.rm_file(self._path(name))
+
+
+def write_object(url: str | os.PathLike[str], data: bytes, *, private: bool = False) -> None:
+    """Write a single object to a path or fsspec URL; ``private`` makes a local file readable to its user only."""
+    address = os.fspath(url)
+    if "://" not in address:
+        write_atomic(address, [data], mode=PRIVATE if private else PUBLIC)
+        return
+    folder, _, name = address.rstrip("/").rpartition("/")
+    open_store(folder).write(name, [data])
+
+
+def read_object(url: str | os.PathLike[str]) -> bytes:
+    """Read a single object from a path or fsspec URL."""
+    address = os.fspath(url)
+    if "://" not in address:
+        return Path(address).read_bytes()
+    folder, _, name = address.rstrip("/").rpartition("/")
+    return open_store(folder).read(name)

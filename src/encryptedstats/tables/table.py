@@ -194,6 +194,18 @@ class Table(ColumnAlgebra[Integers], Statistics):
             self, chunk_rows=(), n_dropped=0, data=data, class_codes=class_codes, weights=weights, fold_codes=fold_codes
         )
 
+    def take(self, rows: NDArray[np.intp]) -> Table:
+        """Some rows, by their numbers."""
+        return replace(
+            self,
+            data=tuple(values[rows] for values in self.data),
+            class_codes=None if self.class_codes is None else self.class_codes[rows],
+            weights=None if self.weights is None else self.weights[rows],
+            fold_codes=None if self.fold_codes is None else self.fold_codes[rows],
+            chunk_rows=(),
+            n_dropped=0,
+        )
+
     @staticmethod
     def concat(tables: Sequence[Table]) -> Table:
         """All rows of several tables of one schema, one after the other, in the layout of the first."""

@@ -1,0 +1,23 @@
+"""Models: classifiers that are fitted on clear or encrypted tables by the same circuit. Imports tables and what is below.
+
+A model writes a circuit of totals; what the owner does with the opened totals (dividing, taking logarithms, solving) is plain
+statistics, in the clear.
+"""
+
+from __future__ import annotations
+
+from encryptedstats.models.discriminants import FisherDiscriminant, LinearMeans
+from encryptedstats.models.folds import EncryptedFolds
+from encryptedstats.models.forest import CompletelyRandomForest
+from encryptedstats.models.logistic import OneStepLogisticRegression
+from encryptedstats.models.naive_bayes import MultinomialNB, SemiparametricNB
+
+__all__ = [
+    "CompletelyRandomForest",
+    "EncryptedFolds",
+    "FisherDiscriminant",
+    "LinearMeans",
+    "MultinomialNB",
+    "OneStepLogisticRegression",
+    "SemiparametricNB",
+]

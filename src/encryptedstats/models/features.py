@@ -1,0 +1,75 @@
+"""Predictors of the linear models: how each variable of a schema becomes one or several integers (paper, section 2.2).
+
+Ordered variables are their ordinal codes, centred or not; numbers are what they are; a category is one 0/1 predictor a level, as in
+the paper's table of data sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from encryptedstats.circuits.expressions import Expression, column, linear
+from encryptedstats.models.base import stored_columns
+from encryptedstats.tables import PublicSchema, Table
+from encryptedstats.tables.binning import code_values
+from encryptedstats.tables.columns import Column
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One predictor: of which variable, which level of a category, and what it is in circuits (with its square)."""
+
+    variable: int
+    level: int | None
+    value: Expression
+    square: Expression
+
+
+def features(schema: PublicSchema, columns: Sequence[Column] | None, *, centred: bool) -> list[Feature]:
+    """All predictors of a schema, in the order of its variables."""
+    stored = stored_columns(schema, columns)
+    found: list[Feature] = []
+    for j, variable in enumerate(schema.variables):
+        bins = [column(str(Column("onehot", j, k))) for k in range(variable.n_bins)]
+        if variable.kind == "number":
+            x = column(str(Column("number", j)))
+            found.append(Feature(j, None, x, x * x))
+        elif variable.has_codes and not _constant(variable.n_bins):
+            found.append(_coded(j, variable.n_bins, bins, stored, centred))
+        elif not variable.has_codes:
+            found += [Feature(j, k, x, x) for k, x in enumerate(bins)]
+    if not found:
+        raise ValueError("no variable of this schema varies: there is nothing to fit")
+    return found
+
+
+def _constant(n_bins: int) -> bool:
+    return n_bins < 2
+
+
+def _coded(j: int, n_bins: int, bins: list[Expression], stored: set[Column], centred: bool) -> Feature:
+    """Ordinal codes. From the bins, the square is a sum of bins too and costs no product."""
+    if Column("onehot", j, 0) in stored:
+        codes = code_values(n_bins, centred=centred)
+        value = linear([(code, x) for code, x in zip(codes, bins, strict=True) if code])
+        square = linear([(code * code, x) for code, x in zip(codes, bins, strict=True) if code])
+        return Feature(j, None, value, square)
+    x = column(str(Column("centred" if centred else "ordinal", j)))
+    return Feature(j, None, x, x * x)
+
+
+def feature_matrix(found: Iterable[Feature], table: Table, *, centred: bool) -> NDArray[np.int64]:
+    """The predictors of clear rows, shape (rows, predictors)."""
+    columns = []
+    for feature in found:
+        if feature.level is not None:
+            columns.append(table.values(Column("onehot", feature.variable, feature.level)))
+        elif table.public_schema.variables[feature.variable].kind == "number":
+            columns.append(table.values(Column("number", feature.variable)))
+        else:
+            columns.append(table.values(Column("centred" if centred else "ordinal", feature.variable)))
+    return np.column_stack(columns)

@@ -1,0 +1,109 @@
+"""Logistic regression by one step of iteratively reweighted least squares (paper, section 4.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations_with_replacement
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from encryptedstats.circuits.expressions import Expression, sum_of
+from encryptedstats.models.base import TotalsClassifier, class_columns, refuse_impossible
+from encryptedstats.models.features import Feature, feature_matrix, features
+from encryptedstats.tables import PublicSchema, Table
+from encryptedstats.tables.columns import Column
+
+
+class OneStepLogisticRegression(TotalsClassifier):
+    r"""The first step of Newton's method for logistic regression, from coefficients 0.
+
+    There all weights are 1/4 and the working response is z = 4y - 2, so that the step is least squares,
+    :math:`\beta = (X'X)^{-1} X'z`. The worker computes the integer matrices X'X and X'z, the owner solves. With one predictor
+    this is the paper's paired estimator; with ``fit_intercept=False`` its unpaired one, whose expectation for a binary predictor is
+    -2 + 4 / (1 + exp(-beta)): shrunk, and never beyond 2.
+
+    Parameters
+    ----------
+    fit_intercept : bool
+    centred : bool
+        Ordinal codes around 0 instead of 1..m.
+    bins : int
+        Bins of a continuous variable when fitting arrays and DataFrames.
+
+    Attributes
+    ----------
+    coef_ : array of shape (1, n_predictors)
+    intercept_ : array of shape (1,)
+    gram_, moment_ : arrays of int
+        X'X (with a first row and column for the intercept) and X'z.
+    """
+
+    _binary_only: ClassVar[bool] = True
+
+    def __init__(self, fit_intercept: bool = True, centred: bool = True, bins: int = 5) -> None:
+        self.fit_intercept = fit_intercept
+        self.centred = centred
+        self.bins = bins
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+    def _features(self, schema: PublicSchema, columns: Sequence[Column] | None = None) -> list[Feature]:
+        return features(schema, columns, centred=self.centred)
+
+    def circuit(
+        self, schema: PublicSchema, columns: Sequence[Column] | None = None, fold: int | None = None
+    ) -> list[Expression]:
+        """Class counts, sums of every predictor by class, and all sums of products of two predictors."""
+        classes = class_columns(schema, fold)
+        found = self._features(schema, columns)
+        outputs = [y.total() for y in classes]
+        for feature in found:
+            outputs += [(feature.value * y).total() for y in classes]
+        everyone = sum_of(classes)  # 1, or the weight, in every row that counts
+        for a, b in combinations_with_replacement(found, 2):
+            outputs.append((a.square * everyone if a is b else a.value * b.value * everyone).total())
+        return outputs
+
+    def _open(self, totals: Sequence[int], schema: PublicSchema) -> None:
+        k = len(self._features(schema))
+        n0, n1 = totals[:2]
+        refuse_impossible(n0 >= 0 and n1 >= 0, "a class would have fewer than no rows")
+        self.class_counts_ = np.array([n0, n1], dtype=np.int64)
+        sums = np.array(totals[2 : 2 + 2 * k], dtype=object).reshape(k, 2)
+        gram = np.empty((k + 1, k + 1), dtype=object)
+        gram[0, 0], gram[0, 1:], gram[1:, 0] = n0 + n1, sums.sum(axis=1), sums.sum(axis=1)
+        for (a, b), value in zip(combinations_with_replacement(range(k), 2), totals[2 + 2 * k :], strict=True):
+            gram[a + 1, b + 1] = gram[b + 1, a + 1] = value
+        self.gram_ = gram
+        self.moment_ = np.array([2 * (n1 - n0), *(2 * (s1 - s0) for s0, s1 in sums)], dtype=object)
+        refuse_impossible(all(gram[j, j] >= 0 for j in range(k + 1)), "a sum of squares would be negative")
+        first = 0 if self.fit_intercept else 1
+        # Least squares rather than an inverse: a constant or repeated predictor makes X'X singular.
+        solution = np.linalg.lstsq(gram[first:, first:].astype(float), self.moment_[first:].astype(float), rcond=None)[
+            0
+        ]
+        self.intercept_ = solution[:1] if self.fit_intercept else np.zeros(1)
+        self.coef_ = solution[1 if self.fit_intercept else 0 :][None, :]
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Estimated log-odds of the second class."""
+        return self._log_odds(self._rows(X))
+
+    def _log_odds(self, table: Table) -> NDArray[np.float64]:
+        matrix = feature_matrix(self._features(table.public_schema), table, centred=self.centred)
+        log_odds: NDArray[np.float64] = matrix @ self.coef_[0] + self.intercept_[0]
+        return log_odds
+
+    def _scores(self, table: Table) -> NDArray[np.float64]:
+        p = expit(self._log_odds(table))
+        return np.column_stack([1 - p, p])
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Probability of each class."""
+        return self._scores(self._rows(X))

@@ -1,0 +1,234 @@
+"""Naive Bayes: semi-parametric (paper, section 4) and multinomial (appendix C)."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, logsumexp
+
+from encryptedstats.circuits.expressions import Expression, column
+from encryptedstats.models.base import TotalsClassifier, class_columns, refuse_impossible
+from encryptedstats.models.features import Feature, feature_matrix, features
+from encryptedstats.tables import PublicSchema, Schema, Table
+from encryptedstats.tables.columns import Column
+
+
+class SemiparametricNB(TotalsClassifier):
+    r"""Naive Bayes with a logistic decision boundary in every predictor, fitted by one step of reweighted least squares.
+
+    With z = 4y - 2, the paired estimates of intercept and slope of predictor j are a/d and b/d,
+
+    .. math::
+
+        a = \sum x^2 \sum z - \sum x \sum xz, \quad b = N \sum xz - \sum x \sum z, \quad d = N \sum x^2 - (\sum x)^2
+
+    and the log-odds of a new row are :math:`(P-1) \log\theta + \sum_j (a_j + b_j x_j) / d_j` with theta = n0/n1. (The paper
+    prints the inverse of theta; its own example settles it.) Unpaired, the intercept is the mean of z and the slope is
+    sum xz / sum x^2.
+
+    Parameters
+    ----------
+    paired : bool
+        Intercept and slope together, or each by itself: equal where the mean of a predictor is exactly 0.
+    centred : bool
+        Ordinal codes around 0 (-2..2 for quintiles) instead of 1..m.
+    bins : int
+        Bins of a continuous column when fitting arrays and DataFrames of real numbers. Integer arrays are taken as they are.
+
+    Attributes
+    ----------
+    class_counts_ : array of shape (2,)
+    a_, b_, d_ : list of int
+        One for every predictor; exact.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from encryptedstats import SemiparametricNB
+    >>> X = np.array([[1, 5], [5, 5], [3, 3], [1, 2], [2, 3], [5, 4], [2, 4], [4, 4], [1, 3], [3, 2]])
+    >>> y = np.array([0, 0, 1, 1, 1, 1, 1, 0, 0, 1])
+    >>> model = SemiparametricNB().fit(X, y)
+    >>> model.a_, model.b_, model.d_
+    ([110, 462], [-8, -120], [221, 105])
+    """
+
+    _binary_only: ClassVar[bool] = True
+
+    def __init__(self, paired: bool = True, centred: bool = False, bins: int = 5) -> None:
+        self.paired = paired
+        self.centred = centred
+        self.bins = bins
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+    def _infer(self, frame: Any, labels: Any, classes: Any) -> Schema:
+        schema = super()._infer(frame, labels, classes)
+        if isinstance(frame, np.ndarray) and frame.dtype.kind in "iu":
+            limit = int(np.abs(frame).max(initial=1))
+            for name in schema.names:
+                schema = schema.with_kind(name, "number", digits=0, low=-limit, high=limit)
+        return schema
+
+    # -- the circuit: class counts, then for every predictor and class the sums of x and of x squared ------------------
+
+    def circuit(
+        self, schema: PublicSchema, columns: Sequence[Column] | None = None, fold: int | None = None
+    ) -> list[Expression]:
+        """n_c, then sum x y_c and sum x^2 y_c for every predictor: everything in a, b and d follows from them."""
+        classes = class_columns(schema, fold)
+        outputs = [y.total() for y in classes]
+        for feature in self._features(schema, columns):
+            outputs += [(feature.value * y).total() for y in classes]
+            outputs += [(feature.square * y).total() for y in classes]
+        return outputs
+
+    def _features(self, schema: PublicSchema, columns: Sequence[Column] | None = None) -> list[Feature]:
+        return features(schema, columns, centred=self.centred)
+
+    def _open(self, totals: Sequence[int], schema: PublicSchema) -> None:
+        n0, n1 = totals[:2]
+        self.class_counts_ = np.array([n0, n1], dtype=np.int64)
+        refuse_impossible(n0 >= 0 and n1 >= 0, "a class would have fewer than no rows")
+        n, sum_z = n0 + n1, 2 * (n1 - n0)
+        self.a_, self.b_, self.d_ = [], [], []
+        for x0, x1, xx0, xx1 in np.array(totals[2:], dtype=object).reshape(-1, 4):
+            sum_x, sum_xx, sum_xz = int(x0 + x1), int(xx0 + xx1), 2 * int(x1 - x0)
+            refuse_impossible(xx0 >= 0 and xx1 >= 0, "a sum of squares would be negative")
+            if self.paired:
+                self.a_.append(sum_xx * sum_z - sum_x * sum_xz)
+                self.b_.append(n * sum_xz - sum_x * sum_z)
+                self.d_.append(n * sum_xx - sum_x**2)
+            else:
+                self.a_.append(sum_z)
+                self.b_.append(sum_xz)
+                self.d_.append(sum_xx)
+        if self.paired and any(d == 0 for d in self.d_):
+            constant = [j for j, d in enumerate(self.d_) if d == 0]
+            warnings.warn(
+                f"predictors {constant} are constant (d = 0): they contribute nothing", UserWarning, stacklevel=4
+            )
+
+    # -- predicting ------------------------------------------------------------------------------------------------------
+
+    def _matrix(self, table: Table) -> NDArray[np.int64]:
+        return feature_matrix(self._features(table.public_schema), table, centred=self.centred)
+
+    def predict_raw(self, X: Any) -> tuple[NDArray[Any], list[int]]:
+        """The integers (e, d) of every row and predictor: the log-odds of predictor j are e_j / d_j."""
+        return self._raw(self._rows(X))
+
+    def _raw(self, table: Table) -> tuple[NDArray[Any], list[int]]:
+        x = self._matrix(table).astype(object)
+        a, b, d = (np.array(values, dtype=object) for values in (self.a_, self.b_, self.d_))
+        if self.paired:
+            return a + b * x, list(self.d_)
+        n = int(self.class_counts_.sum())
+        return a * d + b * n * x, [n * value for value in self.d_]
+
+    def predict_log_odds(self, X: Any) -> NDArray[np.float64]:
+        """Log-odds of the second class for every row."""
+        return self._log_odds(self._rows(X))
+
+    def _log_odds(self, table: Table) -> NDArray[np.float64]:
+        n0, n1 = (int(count) for count in self.class_counts_)
+        if not n0 or not n1:
+            return np.full(len(table), np.inf if n1 else -np.inf)
+        e, d = self._raw(table)
+        used = [j for j, value in enumerate(d) if value]
+        terms = np.array([[e[i, j] / d[j] for j in used] for i in range(len(table))], dtype=float).reshape(
+            len(table), -1
+        )
+        log_odds: NDArray[np.float64] = (len(used) - 1) * np.log(n0 / n1) + terms.sum(axis=1)
+        return log_odds
+
+    def _scores(self, table: Table) -> NDArray[np.float64]:
+        p = expit(self._log_odds(table))
+        return np.column_stack([1 - p, p])
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Probability of each class."""
+        return self._scores(self._rows(X))
+
+
+class MultinomialNB(TotalsClassifier):
+    r"""Naive Bayes on binned variables, from the counts of every bin in every class.
+
+    .. math:: P(x_j = k \mid c) = (n_{jkc} + \alpha) / (n_c + \alpha m_j)
+
+    Parameters
+    ----------
+    alpha : float
+        Laplace smoothing.
+    bins : int
+        Bins of a continuous variable when fitting arrays and DataFrames.
+
+    Attributes
+    ----------
+    class_counts_ : array of shape (n_classes,)
+    bin_counts_ : list of arrays of shape (n_bins, n_classes)
+        One for every variable.
+
+    References
+    ----------
+    Aslett, Esperança and Holmes (2015), appendix C.
+    """
+
+    def __init__(self, alpha: float = 1.0, bins: int = 5) -> None:
+        self.alpha = alpha
+        self.bins = bins
+
+    def circuit(
+        self, schema: PublicSchema, columns: Sequence[Column] | None = None, fold: int | None = None
+    ) -> list[Expression]:
+        """Class totals, then the rows of every class in every bin of every variable."""
+        if not isinstance(self.alpha, (int, float)) or self.alpha < 0:
+            raise ValueError(f"alpha={self.alpha!r}: a number of at least 0 is needed")
+        classes = class_columns(schema, fold)
+        outputs = [y.total() for y in classes]
+        for j, variable in enumerate(schema.variables):
+            if variable.kind == "number":
+                raise ValueError(
+                    f"variable {variable.id!r} is a number: MultinomialNB counts bins, with_kind('continuous')"
+                )
+            for k in range(variable.n_bins):
+                x = column(str(Column("onehot", j, k)))
+                outputs += [(x * y).total() for y in classes]
+        return outputs
+
+    def _open(self, totals: Sequence[int], schema: PublicSchema) -> None:
+        n_classes = schema.n_classes
+        self.class_counts_ = np.array(totals[:n_classes], dtype=np.int64)
+        counts = np.array(totals[n_classes:], dtype=np.int64).reshape(-1, n_classes)
+        ends = np.cumsum([variable.n_bins for variable in schema.variables])
+        self.bin_counts_ = np.split(counts, ends[:-1])
+        for j, bins in enumerate(self.bin_counts_):
+            good = bool((bins >= 0).all() and (bins.sum(axis=0) == self.class_counts_).all())
+            refuse_impossible(good, f"the bins of variable {j} do not add up to the classes")
+
+    def _log_joint(self, table: Table) -> NDArray[np.float64]:
+        with np.errstate(divide="ignore"):
+            scores = np.tile(np.log(self.class_counts_ / max(1, self.class_counts_.sum())), (len(table), 1))
+            for j, bins in enumerate(self.bin_counts_):
+                smoothed = (bins + self.alpha) / np.maximum(self.class_counts_ + self.alpha * len(bins), 1e-300)
+                scores += np.log(smoothed)[table.data[j]]
+        return scores
+
+    def _scores(self, table: Table) -> NDArray[np.float64]:
+        scores = self._log_joint(table)
+        # Without smoothing a row can be impossible in every class: then only the classes' frequencies speak.
+        impossible = ~np.isfinite(scores).any(axis=1)
+        with np.errstate(divide="ignore"):
+            scores[impossible] = np.log(self.class_counts_ / max(1, self.class_counts_.sum()))
+        probabilities: NDArray[np.float64] = np.exp(scores - logsumexp(scores, axis=1, keepdims=True))
+        return probabilities
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Probability of each class."""
+        return self._scores(self._rows(X))
