@@ -5,6 +5,9 @@ Somebody encrypts a table, a computer that is never trusted with it computes, an
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from encryptedstats import datasets
 from encryptedstats.circuits.plan import Plan
 from encryptedstats.crypto import EncryptedArray, EncryptedInteger, Owner, Parameters, PublicKeys
@@ -20,28 +23,49 @@ from encryptedstats.errors import (
     SchemaError,
 )
 from encryptedstats.loading import load
-from encryptedstats.models import (
-    CompletelyRandomForest,
-    EncryptedFolds,
-    FisherDiscriminant,
-    LinearMeans,
-    MultinomialNB,
-    OneStepLogisticRegression,
-    SemiparametricNB,
-)
-from encryptedstats.tables import (
-    EncryptedStatistic,
-    EncryptedTable,
-    FixedPoint,
-    PublicSchema,
-    QuantileOneHot,
-    QuantileOrdinal,
-    Schema,
-    Table,
-    plan,
-)
+from encryptedstats.tables import EncryptedStatistic, EncryptedTable, PublicSchema, Schema, Table, plan
+
+if TYPE_CHECKING:
+    from encryptedstats.models import (
+        CompletelyRandomForest,
+        EncryptedFolds,
+        FisherDiscriminant,
+        LinearMeans,
+        MultinomialNB,
+        OneStepLogisticRegression,
+        SemiparametricNB,
+    )
+    from encryptedstats.tables.transformers import FixedPoint, QuantileOneHot, QuantileOrdinal
 
 __version__ = "0.1.0"
+
+# What needs scikit-learn, which takes a second to import, is imported when it is first asked for.
+_LATE = {
+    **dict.fromkeys(
+        (
+            "CompletelyRandomForest",
+            "EncryptedFolds",
+            "FisherDiscriminant",
+            "LinearMeans",
+            "MultinomialNB",
+            "OneStepLogisticRegression",
+            "SemiparametricNB",
+        ),
+        "encryptedstats.models",
+    ),
+    **dict.fromkeys(("FixedPoint", "QuantileOneHot", "QuantileOrdinal"), "encryptedstats.tables.transformers"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATE:
+        raise AttributeError(f"module 'encryptedstats' has no attribute {name!r}")
+    return getattr(import_module(_LATE[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
 
 __all__ = [
     "CompletelyRandomForest",

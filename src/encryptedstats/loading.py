@@ -6,14 +6,22 @@ import os
 from pathlib import Path
 from typing import Any
 
+from encryptedstats.circuits.results import TOTALS_KIND, EncryptedTotals
 from encryptedstats.crypto import EncryptedArray, PublicKeys
 from encryptedstats.crypto.arrays import ARRAY_KIND
 from encryptedstats.crypto.keys import OWNER_KIND, PUBLIC_KIND
 from encryptedstats.errors import FileFormatError
 from encryptedstats.storage import container
-from encryptedstats.storage.objects import open_store
-from encryptedstats.tables import EncryptedTable
+from encryptedstats.storage.objects import open_store, read_object
+from encryptedstats.tables import EncryptedStatistic, EncryptedTable
 from encryptedstats.tables.encrypted import MANIFEST
+from encryptedstats.tables.statistics import STATISTIC_KIND
+
+_NEED_KEYS: dict[str, Any] = {
+    ARRAY_KIND: EncryptedArray,
+    STATISTIC_KIND: EncryptedStatistic,
+    TOTALS_KIND: EncryptedTotals,
+}
 
 
 def load(url: str | os.PathLike[str], keys: PublicKeys | None = None) -> Any:
@@ -22,7 +30,7 @@ def load(url: str | os.PathLike[str], keys: PublicKeys | None = None) -> Any:
     Parameters
     ----------
     url : path or fsspec URL
-        A table's folder, or a local file.
+        A table's folder, or a file.
     keys : PublicKeys, optional
         Keys to compute with. Encrypted arrays, statistics and models need them; a table brings its own, unless others
         are wanted (with rotations, say).
@@ -31,23 +39,28 @@ def load(url: str | os.PathLike[str], keys: PublicKeys | None = None) -> Any:
     -------
     EncryptedTable, a model, EncryptedStatistic, EncryptedArray, EncryptedInteger or PublicKeys
     """
-    file = Path(os.fspath(url).removeprefix("file://"))
-    if not file.is_file():
+    address = os.fspath(url).removeprefix("file://")
+    if not _is_object(address):
         return EncryptedTable.load(url, keys)
-    kind = container.read(file).kind
-    if kind == PUBLIC_KIND:
-        return PublicKeys.load(file)
-    if kind == ARRAY_KIND:
+    file = container.from_bytes(read_object(address), name=str(url))
+    if file.kind == PUBLIC_KIND:
+        return PublicKeys.from_container(file)
+    if file.kind.endswith("model"):
+        from encryptedstats.models.base import read_model  # scikit-learn takes a second to import: only for models
+
+        return read_model(file, keys)
+    if file.kind in _NEED_KEYS:
         if keys is None:
-            raise TypeError(f"{url} holds an encrypted array: give the keys= it is to be computed with")
-        return EncryptedArray.load(file, keys)
-    if kind == OWNER_KIND:
+            raise TypeError(f"{url} holds an {file.kind}: give the public keys= it belongs to")
+        return _NEED_KEYS[file.kind].load(address, keys)
+    if file.kind == OWNER_KIND:
         raise FileFormatError(f"{url} holds a secret key: open it with Owner.load, on the owner's own machine")
-    raise FileFormatError(f"{url} holds {kind!r}: open the folder of the table it belongs to")
+    raise FileFormatError(f"{url} holds {file.kind!r}: open the folder of the table it belongs to")
 
 
 def _is_object(address: str) -> bool:
     """Whether a single object lies there, rather than the folder of a table."""
     if "://" not in address:
         return Path(address).is_file()
-    return not open_store(address).exists(MANIFEST)
+    folder, _, name = address.rstrip("/").rpartition("/")
+    return not open_store(address).exists(MANIFEST) and open_store(folder).exists(name)

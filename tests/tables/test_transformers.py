@@ -10,7 +10,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from encryptedstats.errors import SchemaError
-from encryptedstats.tables import FixedPoint, QuantileOneHot, QuantileOrdinal, Schema
+from encryptedstats.tables import Schema
+from encryptedstats.tables.transformers import FixedPoint, QuantileOneHot, QuantileOrdinal
 
 # No expected failures. One declared deviation, by tag: the output is int64 whatever the input (preserves_dtype is empty),
 # because integers are what can be encrypted.

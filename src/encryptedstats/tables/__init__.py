@@ -14,17 +14,13 @@ from encryptedstats.tables.planning import plan
 from encryptedstats.tables.schema import PublicSchema, Schema, Variable
 from encryptedstats.tables.statistics import EncryptedStatistic
 from encryptedstats.tables.table import Table
-from encryptedstats.tables.transformers import FixedPoint, QuantileOneHot, QuantileOrdinal
 
 __all__ = [
     "Column",
     "EncryptedStatistic",
     "EncryptedTable",
-    "FixedPoint",
     "Layout",
     "PublicSchema",
-    "QuantileOneHot",
-    "QuantileOrdinal",
     "Schema",
     "Table",
     "TableLike",
