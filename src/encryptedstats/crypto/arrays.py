@@ -18,6 +18,7 @@ from typing import Any, Final, NoReturn
 import numpy as np
 
 from encryptedstats.crypto.dispatch import decrypt_value, encrypt_value
+from encryptedstats.crypto.engine import HEADER_BYTES
 from encryptedstats.crypto.integers import (
     EncryptedInteger,
     decrypt_integer,
@@ -97,14 +98,50 @@ class EncryptedArray(np.ndarray[Any, np.dtype[np.object_]]):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if not isinstance(value, (EncryptedArray, EncryptedInteger)):
-            value = self.keys.encrypt(value if np.ndim(value) else plain_integer(value, "assignment"))
-        self.keys.check_same(value.keys)
-        super().__setitem__(key, value)
+            value = self._encrypted(value)
+        if self.size and np.size(value):
+            self.keys.check_same(value.keys)
+        super().__setitem__(key, _unboxed(value))
+
+    def _encrypted(self, value: Any) -> EncryptedArray | EncryptedInteger:
+        """What is assigned, under the key of this array; what is encrypted in it already stays as it is."""
+        if np.ndim(value) == 0:
+            value = value.item() if isinstance(value, np.ndarray) else value
+            one: EncryptedInteger = self.keys.encrypt(plain_integer(value, "assignment"))
+            return one
+        array = np.array(value, dtype=object)
+        if any(isinstance(item, EncryptedInteger) for item in array.flat):
+            return EncryptedArray(array)
+        many: EncryptedArray = self.keys.encrypt(value)
+        return many
+
+    @property  # writing through NumPy's would bypass the checks above
+    def flat(self) -> Any:
+        """An iterator over all values, for reading."""
+        view = np.asarray(self).view()
+        view.flags.writeable = False
+        return view.flat
+
+    def fill(self, value: Any) -> None:
+        """Assign one value to every place."""
+        self[...] = value
 
     def __array_function__(self, func: Callable[..., Any], types: Any, args: Any, kwargs: Any) -> Any:
         """NumPy functions as they are, but plain integers that end up beside encrypted ones are encrypted."""
         if func in _UNKNOWABLE:
             _refuse(func.__name__)
+        if func in _WRITERS:
+            raise TypeError(
+                f"{func.__name__} would write past the checks of encrypted arrays: assign with a[...] = value"
+            )
+        if func is np.copyto and isinstance(args[0], EncryptedArray):
+            shape = args[0].shape
+            where = np.broadcast_to(kwargs.get("where", args[3] if len(args) > 3 else True), shape)
+            args[0][where] = np.broadcast_to(_boxed_plain(args[1]), shape)[where]
+            return None
+        if func is np.empty_like and args and args[0] is self and self.size:
+            shape = kwargs.get("shape") or self.shape
+            return EncryptedArray(np.full(shape, self._values[0]._zero(), dtype=object))
         return _sealed(super().__array_function__(func, (np.ndarray,), args, kwargs), self)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
@@ -115,9 +152,16 @@ class EncryptedArray(np.ndarray[Any, np.dtype[np.object_]]):
             raise TypeError(
                 f"{ufunc.__name__} with real numbers: only integers are exact here, scale to integers first"
             )
-        if "out" in kwargs:
-            kwargs["out"] = tuple(np.asarray(o) if isinstance(o, EncryptedArray) else o for o in kwargs["out"])
-        return _sealed(getattr(ufunc, method)(*plain, **kwargs), self)
+        if ufunc in _UNKNOWABLE:
+            _refuse(ufunc.__name__)
+        outputs = kwargs.pop("out", ())
+        if not outputs:
+            return _sealed(getattr(ufunc, method)(*plain, **kwargs), self)
+        # Into a copy first: what is refused half way leaves the output as it was.
+        scratch = np.array(outputs[0], dtype=object)
+        result = _sealed(np.asarray(getattr(ufunc, method)(*plain, out=scratch, **kwargs)), self)
+        outputs[0][...] = result
+        return outputs[0]
 
     def prod(self, axis: Any = None, *args: Any, **kwargs: Any) -> Any:
         """Product over an axis, multiplied pairwise so that n values are only log2(n) products deep."""
@@ -127,7 +171,8 @@ class EncryptedArray(np.ndarray[Any, np.dtype[np.object_]]):
         factors = [_sealed(_boxed(v)) for v in values]
         if not factors:
             raise ValueError("the product of no values: there is nothing to multiply")
-        return _unboxed(balanced(operator.mul, factors))
+        product = balanced(operator.mul, factors)
+        return _unboxed(product.copy() if product is factors[0] else product)
 
     def diag(self, k: int = 0) -> Any:
         """The k-th diagonal of a matrix, or a matrix with this vector on it (zeros elsewhere are encrypted too)."""
@@ -162,6 +207,7 @@ class EncryptedArray(np.ndarray[Any, np.dtype[np.object_]]):
     sort, argsort, searchsorted = _refused("sort"), _refused("argsort"), _refused("searchsorted")
     round, clip, nonzero = _refused("round"), _refused("clip"), _refused("nonzero")
     any, all, astype = _refused("any"), _refused("all"), _refused("astype")
+    put, resize, partition = _refused("put"), _refused("resize"), _refused("partition")
     del _refused
 
     def tolist(self) -> Any:
@@ -185,8 +231,10 @@ class EncryptedArray(np.ndarray[Any, np.dtype[np.object_]]):
 
 _UNKNOWABLE: Final = frozenset(
     {np.median, np.percentile, np.quantile, np.unique, np.histogram, np.bincount, np.isin, np.argwhere,
-     np.count_nonzero, np.allclose, np.isclose, np.array_equal, np.linalg.inv, np.linalg.solve, np.linalg.det}
+     np.count_nonzero, np.allclose, np.isclose, np.array_equal, np.linalg.inv, np.linalg.solve, np.linalg.det,
+     np.round, np.argmax, np.argmin, np.argsort, np.clip, np.nonzero, np.searchsorted, np.divmod}
 )  # fmt: skip
+_WRITERS: Final = frozenset({np.put, np.place, np.putmask, np.fill_diagonal})
 
 
 def _refuse(name: str) -> NoReturn:
@@ -203,6 +251,10 @@ def _boxed(value: Any) -> np.ndarray[Any, Any]:
     box = np.empty((), dtype=object)
     box[()] = value
     return box
+
+
+def _boxed_plain(value: Any) -> Any:
+    return np.asarray(_boxed(value) if isinstance(value, EncryptedInteger) else value)
 
 
 def _unboxed(value: Any) -> Any:
@@ -222,6 +274,8 @@ def _sealed(result: Any, like: EncryptedArray | None = None) -> Any:
             raise TypeError("an encrypted array needs at least one encrypted integer to take its key from")
         return result
     base = np.asarray(result)
+    if not base.size:
+        return base.view(EncryptedArray)
     keys = _common_keys(base.flat, like)
     for index, value in enumerate(base.flat):
         if not isinstance(value, EncryptedInteger):
@@ -320,6 +374,8 @@ def load_encrypted(path: str | os.PathLike[str], keys: PublicKeys) -> Any:
     if not isinstance(keys, PublicKeys):
         raise TypeError("loading encrypted values needs PublicKeys, nothing more: owner.public_keys()")
     file = container.read(path, kind=ARRAY_KIND)
+    if not file.key_id.isprintable():  # it is shown in messages, where a forged one must not command the terminal
+        raise FileFormatError(f"{path} states a key id that is none")
     if read_parameters(file) != keys.parameters or file.key_id != keys.key_id:
         raise KeyMismatchError(f"{path} belongs to key {file.key_id}, and these are keys {keys.key_id}")
     shape = file.expect("shape", list)
@@ -327,7 +383,7 @@ def load_encrypted(path: str | os.PathLike[str], keys: PublicKeys) -> Any:
     data, start = file.section("ciphertexts"), 0
     array = np.empty(tuple(shape), dtype=object)
     for index, (noise, bound, depth) in enumerate(facts):
-        length = keys.parameters.ciphertext_bytes(2, noise.level) + keys.engine.ciphertext_overhead
+        length = keys.parameters.ciphertext_bytes(2, noise.level) + HEADER_BYTES
         ciphertext = keys.engine.ciphertext_from_bytes(data[start : start + length], size=2, level=noise.level)
         array.flat[index] = EncryptedInteger(keys, [ciphertext], noise, bound, depth)
         start += length
@@ -353,7 +409,7 @@ def _read_fact(entry: Any, keys: PublicKeys) -> tuple[Noise, int, int]:
         raise FileFormatError("the list of values is malformed")
     level, flat, peak, bound, depth = entry
     parameters = keys.parameters
-    numbers_fit = 0 <= level < len(parameters.data_moduli) and 0 <= bound <= parameters.max_value and depth >= 0
+    numbers_fit = 0 <= level < len(parameters.data_moduli) and 0 <= bound <= parameters.max_value and 0 <= depth <= 64
     noise = Noise(flat, peak, level)
     if not numbers_fit or not (flat > 0 and peak >= 0) or not parameters.noise.decrypts(noise):
         raise FileFormatError("the list of values states a level, bound or noise that cannot be")

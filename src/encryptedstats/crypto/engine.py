@@ -18,6 +18,7 @@ from encryptedstats.errors import FileFormatError, ParameterError
 _SEAL_HEADER: Final = struct.Struct("<HBBBBHQ")
 _SEAL_MAGIC: Final = 0xA15E
 _UNCOMPRESSED: Final = 0
+HEADER_BYTES: Final = 113  # of an uncompressed ciphertext, before its residues
 
 
 class Engine:
@@ -37,6 +38,7 @@ class Engine:
         self.evaluator = seal.Evaluator(self.context)
         self.encoder = seal.BatchEncoder(self.context)
         self.level_ids = self._level_ids()
+        self._headers: dict[tuple[int, int], bytes] = {}
 
     def _level_ids(self) -> list[Any]:
         """SEAL's identifier of each level of the modulus chain, from all data primes down to one."""
@@ -68,10 +70,12 @@ class Engine:
 
     def ciphertext_from_bytes(self, data: bytes, *, size: int, level: int) -> Any:
         """A ciphertext of exactly this size and level, or an error: nothing else is ever wanted."""
-        expected = self.parameters.ciphertext_bytes(size, level) + self.ciphertext_overhead
+        expected = self.parameters.ciphertext_bytes(size, level) + HEADER_BYTES
         if len(data) != expected:
             raise FileFormatError(f"a ciphertext of {len(data)} bytes stands where one of {expected} is expected")
         check_seal_bytes(data)
+        if data[:HEADER_BYTES] != self.ciphertext_header(size, level):
+            raise FileFormatError("a ciphertext has another form than ours (scale, correction factor, level or size)")
         ciphertext = seal.Ciphertext()
         try:
             ciphertext.load_bytes(self.context, data)
@@ -83,10 +87,17 @@ class Engine:
             raise FileFormatError("a ciphertext is transparent: it hides nothing and was not made by encryption")
         return ciphertext
 
-    @property
-    def ciphertext_overhead(self) -> int:
-        """Bytes of SEAL's header before the residues."""
-        return 113
+    def ciphertext_header(self, size: int, level: int) -> bytes:
+        """SEAL's header for this size and level, taken from a ciphertext that SEAL made. Any key will do."""
+        if (size, level) not in self._headers:
+            generator = seal.KeyGenerator(self.context)
+            base = seal.Encryptor(self.context, generator.create_public_key()).encrypt_zero()
+            grown = base
+            while grown.size() < size:
+                grown = self.evaluator.multiply(grown, base)
+            lowered = self.evaluator.mod_switch_to(grown, self.level_ids[level])
+            self._headers[size, level] = self.ciphertext_to_bytes(lowered)[:HEADER_BYTES]
+        return self._headers[size, level]
 
 
 @lru_cache(maxsize=16)

@@ -35,15 +35,21 @@ class EncryptedInteger(Sealed):
     __slots__ = ()
     _constant: ClassVar[bool] = True
 
-    def _linear(self, other: Any, operation: str, sign: int) -> Any:
-        if isinstance(other, np.ndarray):
-            return _broadcast(self) + sign * other
-        return super()._linear(other, operation, sign)
+    # NumPy's functions, not operators: they box single integers, and they never compute with the plain array itself, whose type
+    # may be too narrow to hold its own negative.
+    def __add__(self, other: Any) -> Any:
+        return np.add(_broadcast(self), other) if _is_many(other) else super().__add__(other)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Any:
+        return np.subtract(_broadcast(self), other) if _is_many(other) else super().__sub__(other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return np.subtract(other, _broadcast(self)) if _is_many(other) else super().__rsub__(other)
 
     def __mul__(self, other: Any) -> Any:
-        if isinstance(other, np.ndarray):
-            return _broadcast(self) * other
-        return super().__mul__(other)
+        return np.multiply(_broadcast(self), other) if _is_many(other) else super().__mul__(other)
 
     __rmul__ = __mul__
 
@@ -71,9 +77,9 @@ def public_bound(values: Any, bound: int | None, limit: int) -> int:
             f"a value of {largest:,} in absolute terms is beyond the bound={bound} it is declared to keep"
         )
     if bound > limit:
+        cure = f"choose parameters with max_value={bound} or more" if bound < 1 << 59 else "no parameters hold that"
         raise OverflowError(
-            f"values up to ±{bound:,} do not fit these parameters, which are exact up to ±{limit:,}: "
-            f"choose parameters with max_value={bound} or more"
+            f"values up to ±{bound:,} do not fit these parameters, which are exact up to ±{limit:,}: {cure}"
         )
     return int(bound)
 
@@ -109,6 +115,10 @@ def decrypt_integer(value: EncryptedInteger, decryptor: Decryptor) -> int:
             "this does not decrypt to an integer within its bound: the ciphertext was altered, or does not belong to this key"
         )
     return number
+
+
+def _is_many(value: Any) -> bool:
+    return isinstance(value, (np.ndarray, list, tuple))
 
 
 def _broadcast(value: EncryptedInteger) -> Any:

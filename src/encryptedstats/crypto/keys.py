@@ -6,6 +6,7 @@ Key generation, encryption and decryption are SEAL's own; this module decides wh
 from __future__ import annotations
 
 import hashlib
+import operator
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ import seal
 from encryptedstats.crypto import packing
 from encryptedstats.crypto.dispatch import decrypt_value, encrypt_file_value, encrypt_value
 from encryptedstats.crypto.engine import Engine, check_seal_bytes, engine_for
+from encryptedstats.crypto.kernels import Kernels, make_kernels
 from encryptedstats.crypto.noise import Noise
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.errors import FileFormatError, KeyMismatchError, ParameterError, PassphraseError
@@ -92,7 +94,7 @@ class PublicKeys:
     @cached_property
     def key_id(self) -> str:
         """A name for the key pair, the same in every file that belongs to it; it reveals nothing."""
-        return _key_id(self.parameters, self._public_key.to_string())
+        return _key_id(self.parameters, self._public_key.to_string(), self._relinearisation.to_string())
 
     def encrypt(self, value: Any, **options: Any) -> Any:
         """Encrypt integers, nested lists or integer arrays with the public key: anybody can, only the owner can decrypt.
@@ -115,6 +117,11 @@ class PublicKeys:
     def relinearise(self, ciphertext: Any) -> Any:
         """A ciphertext of size 3 brought back to size 2."""
         return self._engine.evaluator.relinearize(ciphertext, self._relinearisation)
+
+    @cached_property
+    def kernels(self) -> Kernels | None:
+        """What brings totals down much faster than SEAL, to the same residues; None where there is only SEAL."""
+        return make_kernels(self.parameters, self._relinearisation, self._packing)
 
     @property
     def packs(self) -> bool:
@@ -179,7 +186,9 @@ class PublicKeys:
 
     @classmethod
     def _from_sections(cls, file: Container, steps: list[Any]) -> PublicKeys:
-        engine = engine_for(read_parameters(file))
+        parameters = read_parameters(file)
+        _check_lengths(file, parameters)  # before SEAL prepares anything for parameters that may be made up
+        engine = engine_for(parameters)
         if not all(type(step) is int and abs(step) < engine.parameters.ring_degree for step in steps):
             raise FileFormatError("the rotations of the key file are malformed")
         if bool(steps) != ("rotation" in file.sections):
@@ -267,7 +276,7 @@ class Owner:
         packing : bool
             Include the keys that let a worker pack many totals into one ciphertext (a few megabytes).
         """
-        steps = tuple(sorted({int(step) for step in rotations}))
+        steps = tuple(sorted({operator.index(step) for step in rotations}))
         if not steps and packing:
             return self._keys
         half = self.parameters.ring_degree // 2
@@ -354,16 +363,13 @@ class Owner:
         keys = PublicKeys._from_sections(file, [])
         secret = _load_seal(keys.engine.context.from_secret_str, _unlocked_secret(file, passphrase))
         owner = cls.__new__(cls)
-        generator = seal.KeyGenerator(keys.engine.context, secret)
-        owner._install(generator, keys._public_key, keys._relinearisation, keys.engine)
-        owner._check_pair()
+        try:
+            generator = seal.KeyGenerator(keys.engine.context, secret)
+            _check_pair(keys, generator)
+            owner._install(generator, keys._public_key, keys._relinearisation, keys.engine)
+        except (RuntimeError, IndexError) as error:
+            raise FileFormatError(f"the secret key of the file is malformed: {error}") from error
         return owner
-
-    def _check_pair(self) -> None:
-        """A secret key of another pair would decrypt to garbage; find out now."""
-        plain = self._decryptor.decrypt(self._keys.encryptor.seal_encrypt(self._keys.engine.encode_integer(1)))
-        if self._keys.engine.decode_integer(plain) != 1:
-            raise FileFormatError("the secret key of the file does not fit the public key in it")
 
     def __repr__(self) -> str:
         return f"Owner(key {self.key_id}, {self.parameters!r})"
@@ -372,8 +378,35 @@ class Owner:
         raise TypeError("an Owner is not pickled, it holds the secret key: save() it to a file that stays with you")
 
 
-def _key_id(parameters: Parameters, public_key: bytes) -> str:
-    return hashlib.sha256(parameters.fingerprint.encode() + public_key).hexdigest()[:16]
+def _check_pair(keys: PublicKeys, generator: Any) -> None:
+    """A secret key of another pair would decrypt to garbage; find out now.
+
+    The second check is a key switch: it needs the residues for the key-switching prime, which decryption never looks at.
+    """
+    engine = keys.engine
+    decrypt = seal.Decryptor(engine.context, generator.secret_key()).decrypt
+    encrypted = keys.encryptor.seal_encrypt(engine.encode_integer(1))
+    switched = engine.evaluator.relinearize(engine.evaluator.square(encrypted), generator.create_relin_keys())
+    own = keys.relinearise(engine.evaluator.square(encrypted))
+    fits = engine.decode_integer(decrypt(encrypted)) == 1
+    if fits and keys.parameters.depth > 0:
+        fits = engine.decode_integer(decrypt(switched)) == 1 and engine.decode_integer(decrypt(own)) == 1
+    if not fits:
+        raise FileFormatError("the secret key of the file does not fit the public key in it")
+
+
+def _key_id(parameters: Parameters, public_key: bytes, relinearisation: bytes) -> str:
+    return hashlib.sha256(parameters.fingerprint.encode() + public_key + relinearisation).hexdigest()[:16]
+
+
+def _check_lengths(file: Container, parameters: Parameters) -> None:
+    """Keys have the length that their parameters say: a small file cannot ask for the memory of large ones."""
+    primes = len(parameters.coefficient_moduli)
+    one = 16 * primes * parameters.ring_degree
+    least = {"public_key": one, "relinearisation": (primes - 1) * one}
+    for name, length in least.items():
+        if not length <= len(file.section(name)) <= length + 1024 * primes:
+            raise FileFormatError(f"the section {name!r} of the file has not the length that its parameters say")
 
 
 def _public_sections(public_key: Any, relinearisation: Any) -> dict[str, bytes]:

@@ -7,14 +7,15 @@ limit is 1/2. What v is after an operation follows from what it was before; ``do
 The bound is one on the canonical embedding: |v(z)| for each of the N complex roots z of X^N + 1, so that a product of
 polynomials is bounded by the product of the bounds. SEAL rounds *down* in several places, which leaves a mean: that is
 the polynomial 1 + X + ... + X^(N-1), large (2N/pi) at the root nearest to 1 and quickly falling away from it. Bounds
-therefore have two parts: ``flat``, for every root, and ``peak`` times the weight 1/(2k+1) at the k-th pair of roots.
-Weights are at most 1, so (f1 + p1 w)(f2 + p2 w) <= f1 f2 + (f1 p2 + f2 p1 + p1 p2) w stays in the same form, and a
-coefficient, being an average over the roots, sees next to nothing of the peak.
+therefore have two parts: ``flat``, for every root, and ``peak`` times weights 1, 1/3, 1/5, ... on the pairs of roots, in
+an order that automorphisms change. Weights are at most 1 and w w' <= (w + w')/2, so that a product
+(f1 + p1 w)(f2 + p2 w') stays in the same form with peak f1 p2 + f2 p1 + p1 p2, and a coefficient, being an average over
+the roots, sees next to nothing of the peak, wherever it lies.
 
 Random polynomials (secret, errors, rounding, key-switching digits) have independent, symmetric, strictly sub-Gaussian
 coefficients, around the mean treated above. ``tail`` standard deviations are exceeded at some root of some of 2^32 such
-polynomials with probability below 2^-128. That is the failure bound, and its only assumption is that ciphertexts look
-uniform, which is the assumption their security rests on.
+polynomials with probability below 2^-128. That is the failure bound. It assumes that ciphertexts look uniform, which is the
+assumption their security rests on, and that the digits and remainders of products do too.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Noise:
     Attributes
     ----------
     flat, peak : float
-        The bound at the k-th pair of roots is ``flat + peak / (2k + 1)``.
+        The bound is ``flat`` plus ``peak`` times weights 1, 1/3, 1/5, ... on the pairs of roots, in some order.
     level : int
         How many data primes have been dropped by modulus switching.
     size : int
@@ -270,12 +271,23 @@ class NoiseModel:
 
     # -- the promise ----------------------------------------------------------------------------------------------
 
+    def promised(self, depth: int, terms: int) -> Noise:
+        """The noise of the promised circuit at this depth: what a sum of ``terms`` may have."""
+        noise = self.fresh(with_secret_key=False)
+        if depth == 0:
+            return self.sum(noise, terms)
+        for _ in range(depth):
+            noise = self.relinearise(self.sum(self.product(noise, noise), terms))
+        return noise
+
     def proven_depth(self, terms: int, at_most: int = 64) -> int:
         """The largest depth (up to ``at_most``) that is proven to decrypt, or -1 where not even encryption is.
 
         The promised circuit: public-key encryption with all slots in use, then at each level a sum of ``terms`` products.
         """
         noise = self.fresh(with_secret_key=False)
+        if not self.decrypts(self.sum(noise, terms)):
+            return 0 if at_most > 0 and self.decrypts(noise) else -1
         for depth in range(at_most + 1):
             if not self.decrypts(noise):
                 return depth - 1

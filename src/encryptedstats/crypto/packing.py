@@ -13,7 +13,7 @@ a fraction of the size, and every step of the work too.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -118,6 +118,14 @@ def packing_levels(count: int) -> int:
     return max(0, count - 1).bit_length()
 
 
+def merges_of(count: int) -> Iterator[tuple[int, int, int]]:
+    """How ``count`` totals are merged: for each level, the pairs, and the ones that are left without a partner."""
+    levels = packing_levels(count)
+    for depth in range(levels):
+        pairs = min(1 << depth, count - (1 << depth))
+        yield levels - depth, pairs, (1 << depth) - pairs
+
+
 def packed_noise(model: NoiseModel, start: Noise, count: int) -> Noise:
     """The noise of a pack of ``count`` ciphertexts that are all bounded by ``start``."""
     noise = start
@@ -161,13 +169,13 @@ def _merged(engine: Engine, keys: Any, items: list[Any], level: int, lowest: int
 
 
 def merge(engine: Engine, keys: Any, even: Any, odd: Any | None, level: int) -> Any:
-    """One step of packing. Without a partner, what is there doubles all the same, to keep step with the others."""
+    """One step of packing. Without a partner, what is there is doubled, to keep step with the others: what the automorphism
+    would remove lies where the partner's totals would, and nobody reads it there."""
     evaluator = engine.evaluator
-    plus = minus = even
-    if odd is not None:
-        shift = engine.parameters.ring_degree >> level
-        shifted = evaluator.multiply_plain(odd, seal.Plaintext(f"1x^{shift}"))
-        plus, minus = evaluator.add(even, shifted), evaluator.sub(even, shifted)
+    if odd is None:
+        return evaluator.add(even, even)
+    shifted = evaluator.multiply_plain(odd, seal.Plaintext(f"1x^{engine.parameters.ring_degree >> level}"))
+    plus, minus = evaluator.add(even, shifted), evaluator.sub(even, shifted)
     for element in packing_elements(engine.parameters.ring_degree)[level]:
         minus = evaluator.apply_galois(minus, element, keys)
     return evaluator.add(plus, minus)

@@ -26,6 +26,7 @@ from encryptedstats.errors import InsecureParametersWarning, ParameterError
 MAX_PRIME_BITS: Final = 60  # SEAL's limit
 MAX_PRIMES: Final = 64
 DEFAULT_TERMS: Final = 64
+MAX_TERMS: Final = 1 << 64
 SCHEMES: Final[tuple[Scheme, ...]] = ("bgv", "bfv")
 
 
@@ -162,8 +163,8 @@ class Parameters:
         numbers = (self.ring_degree, self.plain_modulus, self.terms, *self.coefficient_moduli)
         if not all(type(n) is int for n in numbers):
             raise ParameterError("ring degree, moduli and terms must be Python integers")
-        if self.terms < 1:
-            raise ParameterError(f"terms={self.terms}: a sum has at least one term")
+        if not 1 <= self.terms <= MAX_TERMS:
+            raise ParameterError("terms: a sum has between 1 and 2**64")
         if type(self.allow_insecure) is not bool:
             raise ParameterError("allow_insecure must be True or False")
 

@@ -6,19 +6,16 @@ on the parameters, the size and the level alone (for BGV because our correction 
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
-import seal
 from numpy.typing import NDArray
 
-from encryptedstats.crypto.engine import Engine, engine_for
-from encryptedstats.crypto.parameters import Parameters
+from encryptedstats.crypto.engine import HEADER_BYTES, Engine
 from encryptedstats.errors import FileFormatError
 
 Residues = NDArray[np.uint64]
-HEADER_BYTES: Final = 113
+__all__ = ["HEADER_BYTES", "Residues", "ciphertext_of", "residues_of"]
 
 
 def residues_of(engine: Engine, ciphertext: Any) -> Residues:
@@ -26,7 +23,7 @@ def residues_of(engine: Engine, ciphertext: Any) -> Residues:
     data = engine.ciphertext_to_bytes(ciphertext)
     size, ring = ciphertext.size(), engine.parameters.ring_degree
     level = len(engine.parameters.data_moduli) - ciphertext.coeff_modulus_size()
-    if data[:HEADER_BYTES] != _header(engine.parameters, size, level):
+    if data[:HEADER_BYTES] != engine.ciphertext_header(size, level):
         raise ValueError("a ciphertext of another form than the evaluators know (correction factor, level or form)")
     return np.frombuffer(data, dtype="<u8", offset=HEADER_BYTES).reshape(size, -1, ring)
 
@@ -38,19 +35,5 @@ def ciphertext_of(engine: Engine, residues: Residues) -> Any:
     level = len(parameters.data_moduli) - primes
     if ring != parameters.ring_degree or not 0 <= level < len(parameters.data_moduli) or size < 2:
         raise FileFormatError(f"residues of shape {residues.shape} are no ciphertext of {parameters!r}")
-    data = _header(parameters, size, level) + np.ascontiguousarray(residues, dtype="<u8").tobytes()
+    data = engine.ciphertext_header(size, level) + np.ascontiguousarray(residues, dtype="<u8").tobytes()
     return engine.ciphertext_from_bytes(data, size=size, level=level)
-
-
-@lru_cache(maxsize=64)
-def _header(parameters: Parameters, size: int, level: int) -> bytes:
-    """SEAL's header for this size and level, taken from a ciphertext that SEAL made."""
-    engine = engine_for(parameters)
-    # Any key will do: the header does not depend on it. Squaring gives the larger sizes.
-    generator = seal.KeyGenerator(engine.context)
-    base = seal.Encryptor(engine.context, generator.create_public_key()).encrypt_zero()
-    grown = base
-    while grown.size() < size:
-        grown = engine.evaluator.multiply(grown, base)
-    lowered = engine.evaluator.mod_switch_to(grown, engine.level_ids[level])
-    return engine.ciphertext_to_bytes(lowered)[:HEADER_BYTES]

@@ -71,7 +71,11 @@ class Sealed:
         return self._linear(other, "subtraction", sign=-1)
 
     def __rsub__(self, other: Any) -> Any:
-        return (-self)._linear(other, "subtraction", sign=1)
+        if isinstance(other, type(self)):
+            return other._add_sealed(self, "subtraction", sign=-1)
+        plain = plain_integer(other, "subtraction")
+        self._checked_bound(self.bound + abs(plain), "subtraction")
+        return (-self)._add_plain(plain, "subtraction")
 
     def __neg__(self: S) -> S:
         negated = [self._evaluator.negate(c) for c in self._ciphertexts]
@@ -99,13 +103,15 @@ class Sealed:
         self._check_noise(noise, operation, depth)
         combine = self._evaluator.add if sign > 0 else self._evaluator.sub
         pairs = zip(self._at_level(level), other._at_level(level), strict=True)
-        try:
-            result = [combine(a, b) for a, b in pairs]
-        except RuntimeError as error:
-            # SEAL refuses a result without randomness, as of x - x: it is 0 and everybody can see it.
-            if "transparent" not in str(error):
-                raise
+        result = [_unless_transparent(combine, a, b) for a, b in pairs]
+        if all(part is None for part in result):
             return self._zero()
+        if any(part is None for part in result):  # some chunks of a vector are zero for all to see, others are not
+            zero, fresh = self.keys.encryptor.encrypt(self.keys.engine.encode_integer(0), constant=True)
+            zero = self._evaluator.mod_switch_to(zero, self.keys.engine.level_ids[level])
+            result = [zero if part is None else part for part in result]
+            noise = model.add(noise, model.switch(fresh, level))
+            self._check_noise(noise, operation, depth)
         return self._like(result, noise, bound, depth)
 
     def _add_plain(self: S, value: int, operation: str) -> S:
@@ -218,7 +224,8 @@ class Sealed:
         if depth > parameters.depth:
             cure = f"depth={depth} or more (they have {parameters.depth})"
         else:
-            missing = math.ceil(1.0 - budget) if math.isfinite(budget) else 64
+            promised = parameters.noise.budget(parameters.noise.promised(depth, parameters.terms))
+            missing = max(1, math.ceil(promised - budget)) if math.isfinite(budget) else 64
             cure = f"terms={parameters.terms << missing} or more (they have {parameters.terms})"
         raise NoiseError(
             f"this {operation}, {depth} products deep, could not be proven to decrypt with these parameters. Choose "
@@ -251,8 +258,24 @@ class Sealed:
 
     __float__ = __index__ = __abs__ = __int__
 
+    def __copy__(self: S) -> S:
+        return self  # its value never changes and it holds no secret, so it is its own copy, as an int is
+
+    def __deepcopy__(self: S, memo: Any) -> S:
+        return self
+
     def __reduce__(self) -> NoReturn:
         raise TypeError(f"{type(self).__name__} is not pickled: use save() and load()")
+
+
+def _unless_transparent(combine: Callable[[Any, Any], Any], a: Any, b: Any) -> Any | None:
+    """The sum or difference, or None where SEAL refuses it because it hides nothing, as x - x: everybody sees that it is 0."""
+    try:
+        return combine(a, b)
+    except RuntimeError as error:
+        if "transparent" not in str(error):
+            raise
+        return None
 
 
 def plain_integer(value: Any, operation: str) -> int:

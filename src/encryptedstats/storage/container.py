@@ -21,7 +21,6 @@ import os
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 from encryptedstats.errors import FileFormatError
@@ -92,6 +91,8 @@ def header_bytes(
         "sections": [[name, length] for name, length in lengths.items()],
     }
     encoded = json.dumps(header, separators=(",", ":"), sort_keys=True, allow_nan=False).encode()
+    if len(lengths) > MAX_SECTIONS:
+        raise FileFormatError(f"{len(lengths)} sections are over the limit of {MAX_SECTIONS}")
     if len(encoded) > MAX_HEADER_BYTES:
         raise FileFormatError(f"a header of {len(encoded)} bytes is over the limit of {MAX_HEADER_BYTES}")
     return _PREFIX.pack(MAGIC, VERSION, len(encoded)) + encoded
@@ -99,16 +100,29 @@ def header_bytes(
 
 def read(path: str | os.PathLike[str], *, kind: str | None = None) -> Container:
     """Read and check a file. Every error names it and says what is wrong."""
-    return from_bytes(Path(path).read_bytes(), kind=kind, name=str(path))
+    with open(path, "rb") as file:
+        data = file.read(_PREFIX.size)
+        if len(data) == _PREFIX.size and data[: len(MAGIC)] == MAGIC:
+            # Compare lengths before reading on, so that a huge file is not read only to be refused.
+            data += file.read(min(_PREFIX.unpack(data)[2], MAX_HEADER_BYTES))
+            header, start = _header(data + bytes(_DIGEST_BYTES), str(path))
+            _check_length(start, header, os.fstat(file.fileno()).st_size, str(path))
+            data += file.read()
+    return from_bytes(data, kind=kind, name=str(path))
+
+
+def _check_length(start: int, header: dict[str, Any], size: int, name: str) -> dict[str, int]:
+    lengths = _section_lengths(header["sections"], name)
+    if start + sum(lengths.values()) + _DIGEST_BYTES != size:
+        raise FileFormatError(f"{name} is truncated or has bytes too many: its length is not what its header says")
+    return lengths
 
 
 def from_bytes(data: bytes, *, kind: str | None = None, name: str = "these bytes") -> Container:
     """Check and take apart a whole file; ``kind`` refuses every other kind."""
     header, start = _header(data, name)
     content_end = len(data) - _DIGEST_BYTES
-    lengths = _section_lengths(header["sections"], name)
-    if start + sum(lengths.values()) != content_end:
-        raise FileFormatError(f"{name} is truncated or has bytes too many: its length is not what its header says")
+    lengths = _check_length(start, header, len(data), name)
     if hashlib.sha256(memoryview(data)[:content_end]).digest() != data[content_end:]:
         raise FileFormatError(f"{name} was altered or damaged: its SHA-256 does not fit")
     if kind is not None and header["kind"] != kind:

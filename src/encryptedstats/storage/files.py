@@ -30,7 +30,14 @@ def write_atomic(
                 file.write(part)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, target)
+        if overwrite:
+            os.replace(temporary, target)
+        else:
+            os.link(temporary, target)  # fails where a file appeared meanwhile, unlike a rename
+            os.unlink(temporary)
+    except FileExistsError:
+        os.unlink(temporary)
+        raise FileExistsError(f"{target} exists already; it was not touched") from None
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)

@@ -166,7 +166,7 @@ class FsspecStore:
 
 def write_object(url: str | os.PathLike[str], data: bytes, *, private: bool = False) -> None:
     """Write a single object to a path or fsspec URL; ``private`` makes a local file readable to its user only."""
-    address = os.fspath(url)
+    address = os.fspath(url).removeprefix("file://")
     if "://" not in address:
         write_atomic(address, [data], mode=PRIVATE if private else PUBLIC)
         return
@@ -176,7 +176,7 @@ def write_object(url: str | os.PathLike[str], data: bytes, *, private: bool = Fa
 
 def read_object(url: str | os.PathLike[str]) -> bytes:
     """Read a single object from a path or fsspec URL."""
-    address = os.fspath(url)
+    address = os.fspath(url).removeprefix("file://")
     if "://" not in address:
         return Path(address).read_bytes()
     folder, _, name = address.rstrip("/").rpartition("/")

@@ -33,7 +33,8 @@ def unlock(lock: Mapping[str, Any], sealed: bytes, passphrase: str, *, bind_to: 
     cost = {name: lock[name] for name in ("n", "r", "p")}
     if not all(type(value) is int and value > 0 for value in cost.values()) or cost["n"] & (cost["n"] - 1):
         raise FileFormatError("the key file has a malformed passphrase cost")
-    if 128 * cost["n"] * cost["r"] * cost["p"] > MAX_SCRYPT_BYTES or cost["n"] < 2:
+    # r and p as they are written, and n within reach: odd mixtures take seconds, or are refused by OpenSSL as lack of memory.
+    if 128 * cost["n"] * cost["r"] * cost["p"] > MAX_SCRYPT_BYTES or cost["n"] < 2 or cost["r"] != 8 or cost["p"] > 16:
         raise FileFormatError(
             f"the key file asks for more than {MAX_SCRYPT_BYTES >> 20} MiB to check a passphrase: refused"
         )
@@ -64,4 +65,7 @@ def _cipher(passphrase: str, salt: bytes, cost: Mapping[str, int]) -> Any:
         ) from error
     if not isinstance(passphrase, str) or not passphrase:
         raise PassphraseError("the passphrase must be text and not empty")
-    return AESGCM(Scrypt(salt=salt, length=32, **cost).derive(passphrase.encode()))
+    try:
+        return AESGCM(Scrypt(salt=salt, length=32, **cost).derive(passphrase.encode()))
+    except MemoryError as error:
+        raise PassphraseError("there is not enough memory to check the passphrase of this key file") from error

@@ -15,8 +15,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 
 from encryptedstats.circuits.bounds import ColumnRange
+from encryptedstats.circuits.cost import Times
 from encryptedstats.circuits.expressions import Expression, column_names
 from encryptedstats.circuits.layout import Layout
+from encryptedstats.circuits.plan import plan_circuit
 from encryptedstats.circuits.results import EncryptedTotals
 from encryptedstats.circuits.seal import evaluate
 from encryptedstats.crypto import Parameters, PublicKeys
@@ -24,7 +26,7 @@ from encryptedstats.crypto.engine import engine_for
 from encryptedstats.crypto.keys import PUBLIC_KIND, read_parameters
 from encryptedstats.crypto.residues import ciphertext_of
 from encryptedstats.crypto.vectors import EncryptedVector
-from encryptedstats.errors import FileFormatError, KeyMismatchError, SchemaError
+from encryptedstats.errors import FileFormatError, KeyMismatchError, NoiseError, ParameterError, SchemaError
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import Store, open_store
@@ -286,7 +288,20 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Statistics):
         """
         for name in column_names(outputs):
             self._check_stored(Column.parse(name))
-        return evaluate(outputs, self, **options)
+        try:
+            return evaluate(outputs, self, **options)
+        except (NoiseError, OverflowError) as error:
+            raise type(error)(f"{error}. {self._cure(outputs)}") from None
+
+    def _cure(self, outputs: Sequence[Expression]) -> str:
+        """Which parameters a circuit would take, for who has to encrypt again."""
+        try:
+            made = plan_circuit(
+                outputs, self.ranges(), self.n_rows, with_secret_key=self.with_secret_key, times=Times.unknown()
+            )
+        except ParameterError as error:
+            return str(error)
+        return f"It would take {made.parameters!r}"
 
     def _variable(self, variable: str | int) -> tuple[int, PublicVariable]:
         position = (self.private_schema or self.schema).index(variable)

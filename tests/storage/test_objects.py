@@ -1,0 +1,130 @@
+"""Stores: a folder, file:// and what fsspec opens behave alike; objects are there whole or not at all."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from pathlib import Path
+
+import pytest
+
+from encryptedstats.errors import FileFormatError
+from encryptedstats.storage import objects
+from encryptedstats.storage.objects import FolderStore, FsspecStore, open_store
+
+fsspec = pytest.importorskip("fsspec")
+_numbers = itertools.count()
+
+
+@pytest.fixture(params=["folder", "relative", "file", "memory", "local", "odd names", "odd memory"])
+def store(request, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    fresh = f"store{next(_numbers)}"
+    url = {
+        "folder": tmp_path / "a" / "b",
+        "relative": "a/b",
+        "file": f"file://{tmp_path}/a",
+        "memory": f"memory://{fresh}/a",
+        "local": f"local://{tmp_path}/a",  # a folder again, by the way of fsspec
+        "odd names": tmp_path / "ä [1] * ?",
+        "odd memory": f"memory://{fresh}/ä [1] *",
+    }[request.param]
+    return open_store(url)
+
+
+def test_which_store(tmp_path):
+    assert isinstance(open_store(tmp_path), FolderStore)
+    assert isinstance(open_store("some/folder"), FolderStore)
+    assert isinstance(open_store(f"file://{tmp_path}"), FolderStore)
+    assert isinstance(open_store("memory://x"), FsspecStore)
+
+
+def test_write_read_list_delete(store):
+    assert store.names() == []
+    assert not store.exists("x")
+    store.write("x", [b"abc", b"", b"defgh"])
+    store.write("deep/er/y", [b"1"])
+    store.write("empty", [])
+    assert store.names() == ["deep/er/y", "empty", "x"]
+    assert store.exists("x")
+    assert not store.exists("deep")
+    assert store.read("x") == b"abcdefgh"
+    assert store.read("empty") == b""
+    store.write("x", [b"new"])
+    assert store.read("x") == b"new"
+    store.delete("x")
+    store.delete("x")
+    assert store.names() == ["deep/er/y", "empty"]
+
+
+@pytest.mark.parametrize(
+    ("start", "length", "part"),
+    [(0, 3, b"abc"), (2, 3, b"cde"), (5, None, b"fgh"), (6, 9, b"gh"), (0, 0, b""), (3, 0, b"")],
+)
+def test_parts_of_an_object(store, start, length, part):
+    store.write("x", [b"abcdefgh"])
+    assert store.read("x", start, length) == part
+
+
+def test_what_is_not_there_is_named(store):
+    store.write("x", [b"1"])
+    for name in ("y", "x/y", "no/such"):
+        with pytest.raises(FileNotFoundError) as caught:
+            store.read(name)
+        assert f"{store.where(name)} is not there" in str(caught.value)
+
+
+def test_a_folder_is_no_object(tmp_path):
+    store = open_store(tmp_path)
+    store.write("a/b", [b"1"])
+    with pytest.raises(FileNotFoundError, match="a is not there"):
+        store.read("a")
+
+
+def test_a_write_that_fails_leaves_what_was_there(store):
+    def parts():
+        yield b"half"
+        raise OSError(28, "No space left on device")
+
+    for before in (None, b"old"):
+        if before is not None:
+            store.write("x", [before])
+        with pytest.raises(OSError, match="No space left"):
+            store.write("x", parts())
+        assert store.names() == ([] if before is None else ["x"])
+        if before is not None:
+            assert store.read("x") == before
+
+
+def test_no_temporary_files_stay(tmp_path):
+    store = open_store(tmp_path)
+    store.write("a/x", [b"1"])
+    with pytest.raises(ZeroDivisionError):
+        store.write("a/x", (b"1" * (1 // n) for n in (1, 0)))
+    assert [p.name for p in tmp_path.rglob("*") if p.is_file()] == ["x"]
+
+
+def test_leftovers_of_a_crash_are_not_objects(tmp_path):
+    store = open_store(tmp_path)
+    store.write("a/x", [b"1"])
+    (tmp_path / "a" / ".x.0123456789abcdef.tmp").write_bytes(b"half")
+    assert store.names() == ["a/x"]
+
+
+def test_a_relative_folder_stays_where_it_was(tmp_path, monkeypatch):
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    store = open_store("folder")
+    store.write("x", [b"1"])
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert store.read("x") == b"1"
+    assert Path(store.where("x")) == tmp_path / "folder" / "x"
+    assert os.listdir() == []
+
+
+def test_without_fsspec_the_cure_is_named(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "fsspec", None)
+    with pytest.raises(
+        FileFormatError, match=r"s3://x is not a local path: .* pip install 'encryptedstats\[storage\]'"
+    ):
+        objects.open_store("s3://x")

@@ -1,0 +1,299 @@
+"""Blocks: any part is read without the rest, and a damaged part is found, named, and does not spoil the others."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from encrypted_samples import rewritten_manifest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import encryptedstats as es
+from encryptedstats.errors import FileFormatError
+from encryptedstats.storage.container import MAX_HEADER_BYTES
+from encryptedstats.tables.blocks import (
+    BlockEntry,
+    BlockShape,
+    block_bytes,
+    block_entry,
+    block_id_of,
+    block_name,
+    pack_residues,
+    read_block,
+    read_column,
+    read_pieces,
+    unpack_residues,
+)
+
+ID = "0123456789abcdef" * 2
+KEY = "00112233445566ff"
+NAME = block_name(7, ID)
+
+
+def parameters(ring: int = 2048, bits: tuple[int, ...] = (40, 41, 43, 44)) -> es.Parameters:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", es.InsecureParametersWarning)
+        return es.Parameters.from_bits("bgv", ring, 4000, bits, allow_insecure=True)
+
+
+def random_residues(shape: BlockShape, seed: int = 0) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    ring, moduli = shape.parameters.ring_degree, shape.parameters.data_moduli
+    return np.stack([rng.integers(0, p, (shape.n_columns, 2, ring), dtype=np.uint64) for p in moduli], axis=2)
+
+
+class RecordingStore:
+    """Objects in a dictionary that knows how much was read of them."""
+
+    url = "recording"
+
+    def __init__(self, objects: dict[str, bytes]) -> None:
+        self.objects = objects
+        self.reads: list[tuple[int, int]] = []
+
+    def where(self, name: str) -> str:
+        return f"recording/{name}"
+
+    def read(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+        data = self.objects[name][start:] if length is None else self.objects[name][start : start + length]
+        self.reads.append((start, len(data)))
+        return data
+
+
+SHAPE = BlockShape(parameters(), 3)
+RESIDUES = random_residues(SHAPE)
+DATA = block_bytes(RESIDUES, SHAPE, block_id=ID, rows=1500, key_id=KEY)
+ENTRY = block_entry(DATA, NAME, SHAPE, KEY, "made")
+
+
+@pytest.fixture
+def store():
+    return RecordingStore({NAME: DATA})
+
+
+def test_shape():
+    assert (SHAPE.run, SHAPE.n_runs, SHAPE.n_primes) == (1024, 2, 3)
+    assert [SHAPE.bits(p) for p in range(3)] == [40, 41, 43]
+    assert SHAPE.piece_bytes(1) == 2 * 1024 * 41 // 8
+    starts = [SHAPE.piece_start(p, r, c) for p in range(3) for r in range(2) for c in range(3)]
+    sizes = [SHAPE.piece_bytes(p) for p in range(3) for _ in range(6)]
+    assert starts == [sum(sizes[:i]) for i in range(18)]
+    assert SHAPE.residue_bytes == sum(sizes) == 2048 * 2 * 3 * (40 + 41 + 43) // 8
+    assert SHAPE.digest_bytes == 16 * 18
+    assert len(DATA) - ENTRY.start == SHAPE.residue_bytes + SHAPE.digest_bytes + 32
+
+
+@pytest.mark.parametrize(("ring", "columns"), [(1024, 1), (1024, 4), (4096, 2)])
+def test_packing_is_undone(ring, columns):
+    shape = BlockShape(parameters(ring), columns)
+    residues = random_residues(shape, ring + columns)
+    packed = pack_residues(residues, shape)
+    assert len(packed) == shape.residue_bytes
+    np.testing.assert_array_equal(unpack_residues(packed, shape), residues)
+
+
+def test_whole_block(store):
+    np.testing.assert_array_equal(read_block(store, ENTRY, SHAPE, KEY), RESIDUES)
+    assert len(store.reads) == 1
+
+
+def test_pieces_are_slices(store):
+    for prime in range(3):
+        for run in range(2):
+            expected = RESIDUES[:, :, prime, run * 1024 : (run + 1) * 1024]
+            np.testing.assert_array_equal(read_pieces(store, ENTRY, SHAPE, prime=prime, run=run), expected)
+            for columns in ([1], [2, 0], [0, 1, 2]):
+                some = read_pieces(store, ENTRY, SHAPE, prime=prime, run=run, columns=columns)
+                np.testing.assert_array_equal(some, expected[columns])
+
+
+def test_a_piece_is_read_without_the_rest(store):
+    read_pieces(store, ENTRY, SHAPE, prime=1, run=1)
+    assert len(store.reads) == 2  # the digests, and one contiguous range for all columns
+    assert sum(length for _, length in store.reads) == SHAPE.digest_bytes + 3 * SHAPE.piece_bytes(1)
+    store.reads.clear()
+    for column in range(3):
+        np.testing.assert_array_equal(read_column(store, ENTRY, SHAPE, column), RESIDUES[column])
+        assert sum(length for _, length in store.reads) == SHAPE.digest_bytes + SHAPE.residue_bytes // 3
+        assert len(store.reads) == 1 + 6  # the digests once
+        store.reads.clear()
+
+
+@settings(deadline=None)
+@given(place=st.integers(0, SHAPE.residue_bytes - 1), flip=st.integers(1, 255))
+def test_a_flipped_byte_is_found_in_the_very_piece(place, flip):
+    data = bytearray(DATA)
+    data[ENTRY.start + SHAPE.digest_bytes + place] ^= flip
+    store = RecordingStore({NAME: bytes(data)})
+    for prime in range(3):
+        for run in range(2):
+            for column in range(3):
+                start = SHAPE.piece_start(prime, run, column)
+                if start <= place < start + SHAPE.piece_bytes(prime):
+                    text = rf"recording/{NAME} is damaged in column {column}, prime {prime}, run {run}: its digest"
+                    for columns in ([column], None):
+                        with pytest.raises(FileFormatError, match=text):
+                            read_pieces(store, ENTRY, SHAPE, prime=prime, run=run, columns=columns)
+                    with pytest.raises(FileFormatError, match=text):
+                        read_column(store, ENTRY, SHAPE, column)
+                else:
+                    good = read_pieces(store, ENTRY, SHAPE, prime=prime, run=run, columns=[column])
+                    np.testing.assert_array_equal(good[0], RESIDUES[column, :, prime, run * 1024 : (run + 1) * 1024])
+    with pytest.raises(FileFormatError, match=f"recording/{NAME} was altered or damaged"):
+        read_block(store, ENTRY, SHAPE, KEY)
+
+
+@settings(deadline=None)
+@given(place=st.integers(0, SHAPE.digest_bytes - 1), flip=st.integers(1, 255))
+def test_a_flipped_digest_is_found(place, flip):
+    data = bytearray(DATA)
+    data[ENTRY.start + place] ^= flip
+    store = RecordingStore({NAME: bytes(data)})
+    for read in (lambda: read_pieces(store, ENTRY, SHAPE, prime=0, run=0), lambda: read_column(store, ENTRY, SHAPE, 1)):
+        with pytest.raises(
+            FileFormatError, match=f"recording/{NAME} is not the block that the manifest lists, or is damaged"
+        ):
+            read()
+
+
+@settings(deadline=None)
+@given(length=st.integers(0, len(DATA) - 1))
+def test_a_block_cut_short_is_found(length):
+    store = RecordingStore({NAME: DATA[:length]})
+    with pytest.raises(FileFormatError, match=f"recording/{NAME}"):
+        read_block(store, ENTRY, SHAPE, KEY)
+    last = {"prime": 2, "run": 1, "columns": [2]}
+    if length < ENTRY.start + SHAPE.digest_bytes + SHAPE.residue_bytes:
+        with pytest.raises(FileFormatError, match=f"recording/{NAME}"):
+            read_pieces(store, ENTRY, SHAPE, **last)
+    else:
+        np.testing.assert_array_equal(read_pieces(store, ENTRY, SHAPE, **last)[0], RESIDUES[2, :, 2, 1024:])
+
+
+def test_other_blocks_are_refused():
+    others = {
+        "its id": block_bytes(RESIDUES, SHAPE, block_id=ID[::-1], rows=1500, key_id=KEY),
+        "its rows": block_bytes(RESIDUES, SHAPE, block_id=ID, rows=1499, key_id=KEY),
+        "its residues": block_bytes(random_residues(SHAPE, 5), SHAPE, block_id=ID, rows=1500, key_id=KEY),
+    }
+    for data in others.values():
+        store = RecordingStore({NAME: data})
+        with pytest.raises(FileFormatError, match=f"recording/{NAME} is not the block that the manifest lists"):
+            read_block(store, ENTRY, SHAPE, KEY)
+    # And when the manifest was made to fit as well:
+    for what, data in others.items():
+        if what != "its residues":
+            forged = replace(ENTRY, sha256=data[-32:].hex())
+            with pytest.raises(FileFormatError, match=f"is block .* and the manifest lists '{ID}' there"):
+                read_block(RecordingStore({NAME: data}), forged, SHAPE, KEY)
+
+
+def test_a_block_of_another_key_or_shape_is_refused():
+    for key, shape, message in (
+        ("ffff", SHAPE, "belongs to another key or other parameters"),
+        (KEY, BlockShape(parameters(bits=(40, 41, 43, 45)), 3), "belongs to another key or other parameters"),
+        (KEY, BlockShape(SHAPE.parameters, 2), "has another shape than its table"),
+    ):
+        with pytest.raises(FileFormatError, match=f"here {message}"):
+            block_entry(DATA, NAME, shape, key, "here")
+
+
+@pytest.mark.parametrize("prime", range(3))
+def test_residues_that_are_no_residues_are_refused(prime):
+    """Evaluators compute on what is read without looking: a residue is below its prime, whatever the hashes say."""
+    residues = RESIDUES.copy()
+    residues[1, 1, prime, 5] = SHAPE.parameters.data_moduli[prime]
+    data = block_bytes(residues, SHAPE, block_id=ID, rows=1500, key_id=KEY)
+    entry, store = block_entry(data, NAME, SHAPE, KEY, "made"), RecordingStore({NAME: data})
+    message = f"recording/{NAME} holds residues that are not below prime {prime}"
+    for read in (
+        lambda: read_block(store, entry, SHAPE, KEY),
+        lambda: read_column(store, entry, SHAPE, 1),
+        lambda: read_pieces(store, entry, SHAPE, prime=prime, run=0),
+    ):
+        with pytest.raises(FileFormatError, match=message):
+            read()
+    np.testing.assert_array_equal(read_column(store, entry, SHAPE, 0), RESIDUES[0])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda c: replace(c, sections={"residues": c.sections["residues"], "digests": c.sections["digests"]}),
+        lambda c: replace(c, sections={"residues": c.sections["residues"]}),
+        lambda c: replace(c, sections={**c.sections, "more": b""}),
+        lambda c: replace(c, fields={k: v for k, v in c.fields.items() if k != "id"}),
+        lambda c: replace(c, fields={**c.fields, "rows": True}),
+        lambda c: replace(c, fields={**c.fields, "id": 5}),
+        lambda c: replace(c, fields={**c.fields, "columns": 4}),
+    ],
+)
+def test_forged_blocks_are_refused_by_name(change):
+    with pytest.raises(FileFormatError, match="here has another shape than its table"):
+        block_entry(rewritten_manifest(DATA, change), NAME, SHAPE, KEY, "here")
+    with pytest.raises(FileFormatError, match="here holds 'something', and 'table block' is wanted"):
+        block_entry(rewritten_manifest(DATA, lambda c: replace(c, kind="something")), NAME, SHAPE, KEY, "here")
+
+
+# ---------------------------------------------------------------------------------------- entries of the manifest
+
+
+def test_entries_travel_as_json():
+    assert BlockEntry.from_dict(json.loads(json.dumps(ENTRY.to_dict())), SHAPE) == ENTRY
+    assert (ENTRY.id, ENTRY.rows, ENTRY.name, ENTRY.bytes) == (ID, 1500, NAME, len(DATA))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../x", "/etc/passwd", "blocks/../../x", "blocks/..", "blocks", "", ".", "blocks\\x", "\0", "x" * 5000, "\ud800",
+        "table.manifest", "public.keys", f"blocks/000007-{ID[::-1]}", f"blocks/7-{ID}", f"blocks/000007-{ID}/x",
+        f"blocks/000007-{ID}\n", f"./blocks/000007-{ID}", f"blocks/0000000000007-{ID}", f"file:///blocks/000007-{ID}",
+        f"blocks/٠٠٠٠٠٧-{ID}",
+    ],
+)  # fmt: skip
+def test_names_that_no_block_has(name):
+    assert block_id_of(name) != ID
+    with pytest.raises(FileFormatError, match="impossible entry"):
+        BlockEntry.from_dict({**ENTRY.to_dict(), "name": name}, SHAPE)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"rows": 0}, {"rows": -1}, {"rows": 2049}, {"rows": 10**30}, {"start": 0}, {"start": -5}, {"start": ENTRY.start + 1},
+        {"bytes": ENTRY.bytes + 1}, {"bytes": 10**30}, {"start": 2**70, "bytes": 2**70 + len(DATA) - ENTRY.start},
+        {"start": 4 * MAX_HEADER_BYTES, "bytes": 4 * MAX_HEADER_BYTES + len(DATA) - ENTRY.start}, {"id": "x"}, {"id": ID.upper()},
+    ],
+)  # fmt: skip
+def test_numbers_that_cannot_be(change):
+    with pytest.raises(FileFormatError, match="impossible entry"):
+        BlockEntry.from_dict({**ENTRY.to_dict(), **change}, SHAPE)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**80), 2**80) | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(st.sampled_from([*ENTRY.to_dict(), "another"]), json_values)
+def test_entries_with_anything_in_them(field, value):
+    values = {**ENTRY.to_dict(), field: value}
+    try:
+        entry = BlockEntry.from_dict(values, SHAPE)
+    except FileFormatError:
+        return
+    assert entry.to_dict() == values
+    assert 0 < entry.rows <= 2048
+
+
+@given(json_values)
+def test_entries_that_are_none(value):
+    with pytest.raises(FileFormatError, match="malformed entry of a block"):
+        BlockEntry.from_dict(value, SHAPE)

@@ -1,0 +1,344 @@
+"""Interrupted encryption: no half table, nothing done twice, nothing mixed up when it goes on."""
+
+from __future__ import annotations
+
+import errno
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from encrypted_samples import ALL, SLOTS, assert_twins, clear, mixed_frame, objects, plain
+
+import encryptedstats as es
+from encryptedstats.storage.objects import FolderStore, open_store
+from encryptedstats.tables.encrypted import KEYS, MANIFEST
+from encryptedstats.tables.encrypting import DRAFT
+
+pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
+
+ENCRYPT = """
+import sys, time, warnings
+warnings.simplefilter("ignore")
+import encryptedstats as es
+from encryptedstats.storage.objects import FolderStore
+folder, workers, pause = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+write = FolderStore.write
+def slow_write(self, name, parts):  # a slow disk, so that there is a half-way
+    write(self, name, parts)
+    time.sleep(pause)
+FolderStore.write = slow_write
+owner = es.Owner.load(folder + "/owner.key")
+schema = es.Schema.load(folder + "/schema.json")
+owner.encrypt_file(folder + "/rows.csv", schema, folder + "/t", workers=workers)
+"""
+
+
+def blocks_of(folder: Path) -> dict[str, tuple[int, int]]:
+    """The finished blocks: name, and which file it is and when it was written."""
+    found = [p for p in (folder / "blocks").glob("*") if not p.name.endswith(".tmp")]
+    return {p.name: (p.stat().st_ino, p.stat().st_mtime_ns) for p in found}
+
+
+class Full(Exception):
+    """A disk that is full, as an OSError would say it."""
+
+
+@pytest.fixture
+def stops_at(monkeypatch):
+    """Make the store fail at the k-th block."""
+
+    def patch(k: int, error: BaseException) -> None:
+        real, seen = FolderStore.write, []
+
+        def write(self, name, parts):
+            if name.startswith("blocks/"):
+                seen.append(name)
+                if len(seen) == k:
+                    raise error
+            real(self, name, parts)
+
+        monkeypatch.setattr(FolderStore, "write", write)
+
+    return patch
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_killed_half_way(keeper, schema, tmp_path, workers):
+    frame = mixed_frame(20 * SLOTS + 11)[["before", "after", "dose", "sick"]]
+    narrow = es.Schema(tuple(schema[name] for name in ("before", "after", "dose")), "sick", schema.classes)
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    narrow.save(tmp_path / "schema.json")
+    keeper.save(tmp_path / "owner.key")
+    command = [sys.executable, "-c", ENCRYPT, str(tmp_path), str(workers), "0.1"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE)
+    try:
+        deadline = time.monotonic() + 60
+        while len(blocks_of(tmp_path / "t")) < 3:
+            assert process.poll() is None, process.stderr.read().decode()
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stderr.close()
+    before = blocks_of(tmp_path / "t")
+    assert 3 <= len(before) < 21
+    with pytest.raises(FileNotFoundError, match=r"no encrypted table lies at .*, or it was not finished"):
+        es.load(tmp_path / "t")
+    (tmp_path / "t" / "blocks" / ".000099-x.0123.tmp").write_bytes(b"left over")  # as of a write under way
+
+    sealed = keeper.encrypt_file(tmp_path / "rows.csv", narrow, tmp_path / "t", workers=workers)
+    after = blocks_of(tmp_path / "t")
+    assert len(after) == 21
+    assert {name: after[name] for name in before} == before  # the very same files
+    assert not (tmp_path / "t" / DRAFT).exists()
+    assert plain(keeper, es.load(tmp_path / "t")) == clear(narrow.table(frame))
+    assert sealed.layout.counts == (SLOTS,) * 20 + (11,)
+
+
+@pytest.mark.parametrize("k", [1, 2, 4])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_full_disk(keeper, schema, tmp_path, monkeypatch, stops_at, k, workers):
+    table = schema.table(mixed_frame(3 * SLOTS + 5))
+    stops_at(k, OSError(errno.ENOSPC, "No space left on device"))
+    with pytest.raises(OSError, match="No space left on device"):
+        keeper.encrypt(table, out=tmp_path, workers=workers)
+    monkeypatch.undo()
+    assert not (tmp_path / MANIFEST).exists()
+    assert (tmp_path / DRAFT).exists()
+    before = blocks_of(tmp_path)
+    assert len(before) == k - 1
+    assert not list(tmp_path.rglob("*.tmp"))
+    sealed = keeper.encrypt(table, out=tmp_path, workers=workers)
+    after = blocks_of(tmp_path)
+    assert {name: after[name] for name in before} == before
+    assert plain(keeper, sealed) == plain(keeper, es.load(tmp_path)) == clear(table)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["blocks", KEYS, MANIFEST]
+
+
+@pytest.mark.parametrize("name", [DRAFT, KEYS, MANIFEST])
+def test_a_full_disk_at_the_other_objects(keeper, schema, tmp_path, monkeypatch, name):
+    table = schema.table(mixed_frame(SLOTS + 5))
+    real = FolderStore.write
+
+    def write(self, written, parts):
+        if written == name:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(self, written, parts)
+
+    monkeypatch.setattr(FolderStore, "write", write)
+    with pytest.raises(OSError, match="No space left on device"):
+        keeper.encrypt(table, out=tmp_path)
+    monkeypatch.undo()
+    with pytest.raises(FileNotFoundError, match="was not finished"):
+        es.load(tmp_path)
+    before = blocks_of(tmp_path)
+    assert len(before) == (0 if name == DRAFT else 2)
+    assert plain(keeper, keeper.encrypt(table, out=tmp_path)) == clear(table)
+    if before:
+        assert blocks_of(tmp_path) == before
+
+
+def test_ctrl_c(keeper, schema, tmp_path, monkeypatch, stops_at):
+    table = schema.table(mixed_frame(2 * SLOTS))
+    stops_at(2, KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        keeper.encrypt(table, out=tmp_path, workers=2)
+    monkeypatch.undo()
+    before = blocks_of(tmp_path)
+    assert len(before) == 1
+    assert plain(keeper, keeper.encrypt(table, out=tmp_path)) == clear(table)
+    assert before.items() <= blocks_of(tmp_path).items()
+
+
+@pytest.fixture
+def unfinished(keeper, schema, tmp_path, monkeypatch, stops_at):
+    """A folder where two of three blocks of this table were finished."""
+    table = schema.table(mixed_frame(2 * SLOTS + 9))
+    stops_at(3, Full())
+    with pytest.raises(Full):
+        keeper.encrypt(table, out=tmp_path / "t")
+    monkeypatch.undo()
+    assert len(blocks_of(tmp_path / "t")) == 2
+    return tmp_path / "t", table
+
+
+def test_going_on_with_something_else_is_refused(keeper, stranger_keeper, schema, unfinished):
+    folder, table = unfinished
+    before = objects(folder)
+    cure = (
+        r"unfinished table of another schema, key or encoding .*: choose another place, or overwrite=True to give it up"
+    )
+    others = [
+        (stranger_keeper, table, {}),
+        (keeper.public_keys(), table, {}),  # whoever encrypts with the public key cannot know what the owner has done
+        (keeper, table, {"encodings": ALL}),
+        (keeper, schema.with_bins("age", edges=(1, 2, 3, 4)).table(mixed_frame(9)), {}),
+        (keeper, schema.table(mixed_frame(9), folds=2), {}),
+        (keeper, schema.table(mixed_frame(9), weights=[2] * 9), {}),
+        (keeper, schema.table(mixed_frame(9).drop(columns="sick")), {}),
+    ]
+    for owner, other, options in others:
+        with pytest.raises(es.FileFormatError, match=cure):
+            owner.encrypt(other, out=folder, **options)
+    assert objects(folder) == before
+    for owner, other, options in others:
+        sealed = owner.encrypt(other, out=folder, overwrite=True, **options)
+        who = keeper if owner is not stranger_keeper else stranger_keeper
+        assert plain(who, es.load(folder)) == clear(other, options.get("encodings", ("onehot",)))
+        assert len(blocks_of(folder)) == len(sealed.blocks.ids)
+
+
+def test_other_cut_points_cannot_be_mixed_in(keeper, schema, unfinished):
+    """As many bins, so the public facts are the same; blocks are recognised by what is in them, so only equal ones stay."""
+    folder, table = unfinished
+    before = blocks_of(folder)
+    moved = schema.with_bins("age", edges=[edge + 1 for edge in schema["age"].edges])
+    assert moved.public() == schema.public()
+    other = moved.table(mixed_frame(2 * SLOTS + 9))
+    assert clear(other) != clear(table)
+    sealed = keeper.encrypt(other, out=folder)
+    assert_twins(keeper, sealed, other)
+    assert not before.keys() & blocks_of(folder).keys()
+
+
+def test_other_rows_cannot_be_mixed_in(keeper, schema, unfinished):
+    """A file that was mended in its second chunk: the first block stays, the second is made anew."""
+    folder, _ = unfinished
+    before = blocks_of(folder)
+    frame = mixed_frame(2 * SLOTS + 9)
+    frame.loc[SLOTS + 5, "before"] = 4 - frame.loc[SLOTS + 5, "before"] if frame.loc[SLOTS + 5, "before"] != 2 else 1
+    table = schema.table(frame)
+    assert plain(keeper, keeper.encrypt(table, out=folder)) == clear(table)
+    assert len(before.items() & blocks_of(folder).items()) == 1
+    assert len(blocks_of(folder)) == 3
+
+
+def test_the_same_rows_at_another_place_are_other_blocks(keeper, schema, unfinished):
+    """Rows that moved by a chunk keep neither their names nor their ids."""
+    folder, _ = unfinished
+    before = blocks_of(folder)
+    table = schema.table(mixed_frame(2 * SLOTS + 9))[SLOTS:]
+    assert plain(keeper, keeper.encrypt(table, out=folder)) == clear(table)
+    assert not before.items() & blocks_of(folder).items()
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "empty", "swap", "missing"])
+def test_damaged_blocks_are_made_again(keeper, unfinished, damage):
+    folder, table = unfinished
+    first, second = sorted(blocks_of(folder))
+    path, other = folder / "blocks" / first, folder / "blocks" / second
+    data = path.read_bytes()
+    if damage == "missing":
+        path.unlink()
+    elif damage == "swap":
+        path.write_bytes(other.read_bytes())
+        other.write_bytes(data)
+    else:
+        path.write_bytes(
+            {"flip": data[:5000] + bytes([data[5000] ^ 1]) + data[5001:], "cut": data[:-9], "empty": b""}[damage]
+        )
+    keeper.encrypt(table, out=folder)
+    assert plain(keeper, es.load(folder)) == clear(table)
+
+
+@pytest.mark.parametrize("content", [b"", b"nonsense", None])
+def test_a_damaged_draft(keeper, unfinished, content):
+    folder, table = unfinished
+    draft = (folder / DRAFT).read_bytes()
+    (folder / DRAFT).write_bytes(draft[:-1] + bytes([draft[-1] ^ 1]) if content is None else content)
+    with pytest.raises(
+        es.FileFormatError, match=r"or a damaged one: choose another place, or overwrite=True to give it up"
+    ):
+        keeper.encrypt(table, out=folder)
+    assert plain(keeper, keeper.encrypt(table, out=folder, overwrite=True)) == clear(table)
+    assert len(blocks_of(folder)) == 3
+
+
+def test_overwriting_keeps_the_old_table_until_the_new_one_is_whole(keeper, schema, tmp_path, monkeypatch, stops_at):
+    old, new = schema.table(mixed_frame(SLOTS + 1, 1)), schema.table(mixed_frame(2 * SLOTS + 1, 2))
+    keeper.encrypt(old, out=tmp_path)
+    stops_at(3, Full())
+    with pytest.raises(Full):
+        keeper.encrypt(new, out=tmp_path, overwrite=True)
+    monkeypatch.undo()
+    assert plain(keeper, es.load(tmp_path)) == clear(old)
+    with pytest.raises(FileExistsError, match="it was not touched"):
+        keeper.encrypt(new, out=tmp_path)
+    before = blocks_of(tmp_path)
+    assert len(before) == 4  # two of the old table, two of the new one
+    assert plain(keeper, keeper.encrypt(new, out=tmp_path, overwrite=True)) == clear(new)
+    after = blocks_of(tmp_path)
+    assert len(after) == 3
+    assert len(before.items() & after.items()) == 2  # it went on where it had stopped
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["blocks", KEYS, MANIFEST]
+
+
+def test_stopped_after_the_manifest(keeper, schema, tmp_path, monkeypatch):
+    """The last steps only clean up: without them the table is there all the same."""
+    table = schema.table(mixed_frame(9))
+    real = FolderStore.delete
+
+    def delete(self, name):
+        if name == DRAFT:
+            raise Full
+        real(self, name)
+
+    monkeypatch.setattr(FolderStore, "delete", delete)
+    with pytest.raises(Full):
+        keeper.encrypt(table, out=tmp_path)
+    monkeypatch.undo()
+    assert plain(keeper, es.load(tmp_path)) == clear(table)
+    other = schema.table(mixed_frame(SLOTS + 9, 5))
+    assert plain(keeper, keeper.encrypt(other, out=tmp_path, overwrite=True)) == clear(other)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["blocks", KEYS, MANIFEST]
+
+
+def test_leftovers_do_no_harm(keeper, schema, tmp_path):
+    table = schema.table(mixed_frame(SLOTS + 9))
+    (tmp_path / "blocks").mkdir()
+    for name in (".table.manifest.00ff.tmp", "table.manifest.tmp", "blocks/.000000-x.00ff.tmp", "blocks/stray"):
+        (tmp_path / name).write_bytes(b"left over")
+    keeper.encrypt(table, out=tmp_path)
+    assert plain(keeper, es.load(tmp_path)) == clear(table)
+    keeper.encrypt(table).save(tmp_path, overwrite=True)
+    assert plain(keeper, es.load(tmp_path)) == clear(table)
+
+
+def test_resuming_on_fsspec(keeper, schema, monkeypatch):
+    pytest.importorskip("fsspec")
+    url = f"memory://resume-{keeper.key_id}/t"
+    table = schema.table(mixed_frame(2 * SLOTS + 1))
+    store_type = type(open_store(url))
+    real, written = store_type.write, []
+
+    def write(self, name, parts):
+        if len(written) == 2:
+            raise Full
+        real(self, name, parts)
+        if name.startswith("blocks/"):
+            written.append(name)
+
+    monkeypatch.setattr(store_type, "write", write)
+    with pytest.raises(Full):
+        keeper.encrypt(table, out=url)
+    monkeypatch.undo()
+    before = objects(url)
+    assert MANIFEST not in before
+    assert plain(keeper, keeper.encrypt(table, out=url)) == clear(table)
+    after = objects(url)
+    assert all(after[name] == before[name] for name in written)
+    assert np.all([name in after for name in written])
+
+
+def test_a_new_run_of_the_owner_from_a_key_file_goes_on(keeper, schema, unfinished, tmp_path):
+    folder, table = unfinished
+    keeper.save(tmp_path / "owner.key")
+    before = blocks_of(folder)
+    again = es.Owner.load(tmp_path / "owner.key")
+    assert plain(keeper, again.encrypt(table, out=folder)) == clear(table)
+    assert before.items() <= blocks_of(folder).items()

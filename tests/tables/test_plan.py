@@ -1,0 +1,127 @@
+"""Plans: parameters that carry the circuit, figures that are true, and refusals that help."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import encryptedstats as es
+from encryptedstats.circuits import column
+from encryptedstats.circuits.cost import Times
+
+
+@pytest.fixture(scope="module")
+def frame() -> pd.DataFrame:
+    rng = np.random.default_rng(2)
+    columns = {f"x{j}": rng.normal(size=500) for j in range(4)}
+    return pd.DataFrame({**columns, "y": rng.integers(0, 2, 500)})
+
+
+@pytest.fixture(scope="module")
+def schema(frame: pd.DataFrame) -> es.Schema:
+    return es.Schema.infer(frame, target="y")
+
+
+@pytest.mark.parametrize("scheme", ["bgv", "bfv"])
+@pytest.mark.parametrize("depth", [1, 2, 3, 4])
+def test_planned_forests_are_exact(frame: pd.DataFrame, schema: es.Schema, scheme: str, depth: int) -> None:
+    forest = es.CompletelyRandomForest(n_trees=2, depth=depth, random_state=depth)
+    plan = es.plan(forest, schema, n_rows=len(frame), scheme=scheme)
+    assert (plan.depth, plan.security >= 128, plan.largest) == (depth, True, len(frame))
+    owner = es.Owner(plan)
+    table = schema.table(frame)
+    fitted = forest.fit(owner.encrypt(table), workers=1)
+    assert np.array_equal(owner.decrypt(fitted).leaf_counts_, forest.fit(table).leaf_counts_)
+
+
+def test_bytes_are_exact(frame: pd.DataFrame, schema: es.Schema, tmp_path: Path) -> None:
+    model = es.MultinomialNB()
+    plan = es.plan(model, schema, n_rows=len(frame))
+    sealed = es.Owner(plan).encrypt(schema.table(frame))
+    sealed.save(tmp_path / "table")
+    blocks = list((tmp_path / "table" / "blocks").iterdir())
+    assert sum(block.stat().st_size for block in blocks) == plan.bytes_up
+    assert len(sealed.columns()) == plan.n_columns
+    model.fit(sealed)
+    assert len(model.totals_) == plan.n_totals
+    assert len(model.totals_.to_container().section("residues")) == plan.bytes_down
+
+
+def test_plan_prints_and_goes_through_json(schema: es.Schema) -> None:
+    plan = es.plan(es.SemiparametricNB(), schema, n_rows=10_000)
+    text = str(plan)
+    for part in (
+        "security",
+        "HomomorphicEncryption.org",
+        "failure bound",
+        "2^-128",
+        "upload",
+        "download",
+        "key switches",
+        "memory",
+    ):
+        assert part in text
+    assert "<table>" in plan._repr_html_()
+    again = json.loads(json.dumps(plan.to_dict()))
+    assert es.Parameters.from_dict(again["parameters"]) == plan.parameters
+
+
+def test_more_rows_take_larger_plaintexts(schema: es.Schema) -> None:
+    small, large = (es.plan(es.MultinomialNB(), schema, n_rows=n) for n in (1000, 10_000_000))
+    assert large.parameters.max_value >= 10_000_000
+    assert large.parameters.plain_modulus > small.parameters.plain_modulus
+    assert large.bytes_up > 2000 * small.bytes_up
+
+
+@pytest.mark.parametrize("security", [128, 192, 256])
+def test_security_levels(schema: es.Schema, security: int) -> None:
+    assert es.plan(es.LinearMeans(), schema, n_rows=1000, security=security).security >= security
+
+
+def test_infeasible_circuits_name_the_limit_and_the_nearest_wish(schema: es.Schema) -> None:
+    x = column("v0.bin0")
+    with pytest.raises(es.ParameterError, match=r"\d+ products deep.*Nearest"):
+        es.plan([((((x**64) ** 64) ** 64) ** 64).total()], schema, n_rows=10)
+    with pytest.raises(
+        es.ParameterError, match=r"values up to 1,000,000,000,000,000,000,000.*Nearest: up to [\d,]+ rows"
+    ):
+        es.plan([(x * 10**15).total()], schema, n_rows=10**6)
+    with pytest.raises(es.ParameterError, match="security=100"):
+        es.plan([x.total()], schema, n_rows=10, security=100)
+
+
+def test_wrong_arguments(schema: es.Schema) -> None:
+    with pytest.raises(ValueError, match="n_rows=0"):
+        es.plan([column("v0.bin0").total()], schema, n_rows=0)
+    with pytest.raises(TypeError, match="model, or expressions"):
+        es.plan([column("v0.bin0")], schema, n_rows=10)
+    with pytest.raises(ValueError, match="no way to predict without being opened"):
+        es.plan([column("v0.bin0").total()], schema, n_rows=10, encrypted_prediction=True)
+
+
+def test_a_fit_that_parameters_cannot_carry_fails_before_any_work(
+    frame: pd.DataFrame, schema: es.Schema, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = es.Owner(es.plan(es.MultinomialNB(), schema, n_rows=len(frame)))
+    sealed = owner.encrypt(schema.table(frame))
+    forest = es.CompletelyRandomForest(n_trees=3, depth=4)
+    monkeypatch.setattr("encryptedstats.circuits.seal.SealMachine.multiply", lambda *_: pytest.fail("it computed"))
+    with pytest.raises(
+        es.NoiseError, match=r"could not be proven to decrypt.*binding step.*It would take Parameters\(bgv"
+    ):
+        forest.fit(sealed)
+    small = es.Owner(es.Parameters.from_bits("bgv", 8192, 100, (40, 40, 41, 41)))
+    big = schema.table(pd.concat([frame] * 100))
+    with pytest.raises(OverflowError, match=r"could reach ±50,000.*It would take Parameters"):
+        es.MultinomialNB().fit(small.encrypt(big))
+
+
+def test_estimated_time_is_of_the_measured_order(schema: es.Schema) -> None:
+    """No timed test: the estimate is the counted operations times the given times, nothing else."""
+    plan = es.plan(es.MultinomialNB(), schema, n_rows=1000)
+    assert plan.seconds > 0
+    assert np.isnan(Times.unknown().multiply)

@@ -1,0 +1,132 @@
+"""Counts, cross tables and moments: encrypted == clear == pandas, and results that cannot be are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import encryptedstats as es
+from encryptedstats.tables.statistics import Statistic
+
+
+@pytest.fixture(scope="module")
+def frame() -> pd.DataFrame:
+    rng = np.random.default_rng(5)
+    n = 3000
+    return pd.DataFrame(
+        {
+            "age": rng.integers(20, 90, n),
+            "sex": rng.choice(["f", "m"], n),
+            "dose": rng.normal(3, 1, n).round(1),
+            "change": rng.normal(-0.4, 2, n).round(1),
+            "diagnosis": rng.choice(["ill", "well", "unsure"], n),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def schema(frame: pd.DataFrame) -> es.Schema:
+    inferred = es.Schema.infer(frame, target="diagnosis")
+    return inferred.with_kind("dose", "number", digits=1).with_kind("change", "number", digits=1)
+
+
+@pytest.fixture(scope="module", params=["bgv", "bfv"])
+def world(request: pytest.FixtureRequest, frame: pd.DataFrame, schema: es.Schema) -> tuple:
+    public = schema.public()
+    questions = [Statistic("moments", (2, 3), len(frame)), Statistic("counts", (0, -1), len(frame))]
+    plan = es.plan([x for q in questions for x in q.circuit(public)], schema, n_rows=len(frame), scheme=request.param)
+    owner = es.Owner(plan)
+    table = schema.table(frame)
+    return owner, table, owner.encrypt(table)
+
+
+def test_counts_by_class_equal_pandas(world: tuple, frame: pd.DataFrame, schema: es.Schema) -> None:
+    owner, table, sealed = world
+    found = owner.decrypt(sealed.counts("age", by="class"))
+    pd.testing.assert_frame_equal(found, table.counts("age", by="class"))
+    labels = table.to_pandas()["age"]
+    expected = pd.crosstab(labels, frame["diagnosis"])[list(schema.classes)]
+    assert (found.to_numpy() == expected.to_numpy()).all()
+    assert list(found.columns) == list(schema.classes)
+
+
+def test_counts_alone_and_crosstab_equal_pandas(world: tuple, frame: pd.DataFrame) -> None:
+    owner, table, sealed = world
+    assert owner.decrypt(sealed.counts("sex"))["count"].to_dict() == frame["sex"].value_counts().to_dict()
+    found = owner.decrypt(sealed.crosstab("age", "sex"))
+    expected = pd.crosstab(table.to_pandas()["age"], frame["sex"])
+    assert (found.to_numpy() == expected.to_numpy()).all()
+
+
+def test_moments_equal_pandas(world: tuple, frame: pd.DataFrame) -> None:
+    owner, _, sealed = world
+    numbers = frame[["dose", "change"]]
+    found = owner.decrypt(sealed.moments(["dose", "change"]))
+    np.testing.assert_allclose(found.loc["mean"], numbers.mean(), rtol=1e-12)
+    np.testing.assert_allclose(found.loc["sum"], numbers.sum(), rtol=1e-12)
+    np.testing.assert_allclose(found.loc["var"], numbers.var(), rtol=1e-12)
+    np.testing.assert_allclose(found.loc["std"], numbers.std(), rtol=1e-12)
+    np.testing.assert_allclose(found.loc[["cov(dose)", "cov(change)"]], numbers.cov(), rtol=1e-9)
+    assert (found.loc["count"] == len(frame)).all()
+
+
+def test_a_worker_has_no_names_and_the_owner_gives_them_back(world: tuple, schema: es.Schema, tmp_path: Path) -> None:
+    owner, table, sealed = world
+    sealed.save(tmp_path / "table")
+    there = es.load(tmp_path / "table")
+    there.counts("v0", by="class").save(tmp_path / "answer")
+    data = (tmp_path / "answer").read_bytes()
+    assert b"age" not in data
+    assert b"ill" not in data
+    answer = es.load(tmp_path / "answer", keys=there.keys)
+    opaque = owner.decrypt(answer)
+    assert list(opaque.columns) == [0, 1, 2]
+    pd.testing.assert_frame_equal(owner.decrypt(answer, schema=schema), table.counts("age", by="class"))
+    with pytest.raises(es.SchemaError, match="no variable 'age'"):
+        there.counts("age")
+
+
+def test_wrong_questions_are_explained(world: tuple) -> None:
+    _, table, sealed = world
+    for asked in (table, sealed):
+        with pytest.raises(es.SchemaError, match="is a number and has no bins"):
+            asked.counts("dose")
+        with pytest.raises(es.SchemaError, match="moments are for numbers"):
+            asked.moments(["age"])
+        with pytest.raises(es.SchemaError, match="different variables"):
+            asked.moments(["dose", "dose"])
+        with pytest.raises(es.SchemaError, match="the class has no moments"):
+            asked.moments(["class"])
+
+
+def test_another_schema_is_refused(world: tuple, frame: pd.DataFrame) -> None:
+    owner, _, sealed = world
+    other = es.Schema.infer(frame[["age", "diagnosis"]], target="diagnosis")
+    with pytest.raises(es.SchemaError, match="not the one of the table"):
+        owner.decrypt(sealed.counts("age"), schema=other)
+
+
+def test_counts_that_do_not_add_up_are_refused(schema: es.Schema) -> None:
+    question = Statistic("counts", (1,), 10)
+    assert question.read([4, 6], schema)["count"].tolist() == [4, 6]
+    with pytest.raises(ValueError, match=r"add up to 11 over 10 rows.*refused"):
+        question.read([4, 7], schema)
+    with pytest.raises(ValueError, match="refused"):
+        question.read([-1, 11], schema)
+
+
+def test_weighted_class_counts(frame: pd.DataFrame, schema: es.Schema) -> None:
+    weights = np.arange(len(frame)) % 3
+    found = schema.table(frame, weights=weights).counts("sex", by="class")
+    expected = frame.assign(w=weights).pivot_table(index="sex", columns="diagnosis", values="w", aggfunc="sum")
+    assert (found.to_numpy() == expected[list(schema.classes)].to_numpy()).all()
+
+
+def test_one_row(schema: es.Schema, frame: pd.DataFrame) -> None:
+    table = schema.table(frame.head(1))
+    assert table.counts("age", by="class").to_numpy().sum() == 1
+    assert table.moments(["dose"]).loc["mean", "dose"] == frame["dose"][0]
+    assert np.isnan(table.moments(["dose"]).loc["var", "dose"])

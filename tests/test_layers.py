@@ -1,0 +1,159 @@
+"""The layer rule: imports point downwards only, SEAL is spoken to in one package, and nothing can unpickle."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import encryptedstats
+
+ROOT = Path(encryptedstats.__file__).parent
+NATIVE = ROOT / "_native"
+# Top to bottom: each may import itself and what comes after it. The package itself imports them all, so it stands on top
+# of everything but the command line, which is its user.
+# `loading` opens all that can be stored; `parallel` and `progress` are tools that know nothing of this library; the last two are
+# extensions in C.
+ORDER = (
+    "cli", "", "loading", "plots", "service", "cluster", "models", "datasets", "tables", "circuits", "crypto", "storage",
+    "parallel", "progress", "errors", "_fused", "_residues",
+)  # fmt: skip
+UNSAFE = {"pickle", "_pickle", "cPickle", "marshal", "shelve", "joblib", "dill", "cloudpickle"}
+UNSAFE_CALLS = {"read_pickle", "to_pickle"}
+
+
+def imported_modules(tree: ast.AST, module: str, *, is_package: bool) -> Iterator[tuple[int, str]]:
+    """Line and dotted name of everything imported, at any depth, however spelled; ``from a import b`` gives a.b."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parts = module.split(".")
+                kept = parts[: len(parts) - node.level + (1 if is_package else 0)]
+                base = ".".join([*kept, *([node.module] if node.module else [])])
+            yield from ((node.lineno, f"{base}.{alias.name}") for alias in node.names)
+        elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+            name = ast.unparse(node.func)
+            if name.split(".")[-1] in {"import_module", "__import__"} and isinstance(node.args[0].value, str):
+                yield node.lineno, node.args[0].value
+
+
+def unsafe_calls(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr in UNSAFE_CALLS:
+            yield node.lineno, node.attr
+        if isinstance(node, ast.keyword) and node.arg == "allow_pickle" and ast.unparse(node.value) != "False":
+            yield node.value.lineno, "allow_pickle"
+
+
+def layer_of(dotted: str) -> str | None:
+    """The layer that a dotted name of this package belongs to; None for other packages, and for kernels in C, which import none."""
+    parts = dotted.split(".")
+    below = parts[1] if len(parts) > 1 else ""
+    if parts[0] != "encryptedstats" or (below.startswith("_") and (NATIVE / f"{below[1:]}.c").is_file()):
+        return None
+    return below if below in ORDER or (ROOT / below).is_dir() or (ROOT / f"{below}.py").is_file() else ""
+
+
+def violations(source: str, module: str, *, is_package: bool = False) -> list[str]:
+    """What in this source breaks the rule, were it the module of that name."""
+    own = layer_of(module)
+    tree = ast.parse(source)
+    found = [f"{module}:{line}: {name}: pickle is forbidden" for line, name in unsafe_calls(tree)]
+    if own not in ORDER:
+        return [f"{module}: {own!r} is no known layer: give it a place in the order"]
+    for line, name in imported_modules(tree, module, is_package=is_package):
+        where, top, layer = f"{module}:{line}: imports {name}", name.split(".")[0], layer_of(name)
+        if top in UNSAFE:
+            found.append(f"{where}: a module that can execute what it reads is forbidden")
+        if top == "seal" and own != "crypto":
+            found.append(f"{where}: only crypto speaks to SEAL")
+        if layer is not None and layer not in ORDER:
+            found.append(f"{where}: no known layer")
+        elif layer is not None and own and ORDER.index(layer) < ORDER.index(own):
+            found.append(f"{where}: {layer or 'the package itself'} lies above {own}")
+    return found
+
+
+def modules() -> list[tuple[Path, str]]:
+    named = []
+    for path in sorted(ROOT.rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        named.append((path, ".".join(("encryptedstats", *(p for p in parts if p != "__init__")))))
+    return named
+
+
+@pytest.mark.parametrize(("path", "module"), modules(), ids=lambda value: value if isinstance(value, str) else "")
+def test_imports_point_downwards_and_pickle_is_nowhere(path: Path, module: str) -> None:
+    assert violations(path.read_text(), module, is_package=path.name == "__init__.py") == []
+
+
+def test_every_layer_is_seen() -> None:
+    seen = {layer_of(module) for _, module in modules()}
+    assert seen >= {"", "cli", "tables", "crypto", "storage", "errors"}
+    assert seen <= set(ORDER)
+
+
+def test_only_crypto_speaks_to_seal_and_it_does() -> None:
+    users = {
+        layer_of(module)
+        for path, module in modules()
+        for _, name in imported_modules(ast.parse(path.read_text()), module, is_package=path.name == "__init__.py")
+        if name.split(".")[0] == "seal"
+    }
+    assert users == {"crypto"}
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "complaint"),
+    [
+        ("encryptedstats.storage.container", "from encryptedstats.crypto import Owner", "crypto lies above storage"),
+        ("encryptedstats.storage.container", "import encryptedstats.crypto.keys", "crypto lies above storage"),
+        ("encryptedstats.storage.container", "from encryptedstats import crypto", "crypto lies above storage"),
+        ("encryptedstats.storage.container", "from encryptedstats import Owner", "the package itself lies above"),
+        ("encryptedstats.storage.container", "import encryptedstats as es", "the package itself lies above storage"),
+        ("encryptedstats.storage.container", "from ..crypto import Owner", "crypto lies above storage"),
+        ("encryptedstats.storage.container", "from .. import crypto", "crypto lies above storage"),
+        ("encryptedstats.errors", "from encryptedstats.storage import files", "storage lies above errors"),
+        ("encryptedstats.crypto.keys", "def f():\n    from encryptedstats.tables import schema", "tables lies above"),
+        ("encryptedstats.crypto.keys", "if TYPE_CHECKING:\n    from encryptedstats.models import x", "models lies above"),
+        ("encryptedstats.tables.schema", "import seal", "only crypto speaks to SEAL"),
+        ("encryptedstats.cli.main", "def f():\n    from seal import Ciphertext", "only crypto speaks to SEAL"),
+        ("encryptedstats", "import seal", "only crypto speaks to SEAL"),
+        ("encryptedstats.models.forest", "import importlib\nimportlib.import_module('seal')", "only crypto speaks"),
+        ("encryptedstats.models.forest", "__import__('encryptedstats.cluster')", "cluster lies above models"),
+        ("encryptedstats.cluster.pool", "def f():\n    import pickle", "is forbidden"),
+        ("encryptedstats.cluster.pool", "from joblib import Parallel", "is forbidden"),
+        ("encryptedstats.cluster.pool", "import marshal, shelve", "is forbidden"),
+        ("encryptedstats", "import pickle", "is forbidden"),
+        ("encryptedstats.tables.table", "pandas.read_pickle(path)", "pickle is forbidden"),
+        ("encryptedstats.tables.table", "np.load(path, allow_pickle=True)", "pickle is forbidden"),
+        ("encryptedstats.gadgets.new", "import numpy", "no known layer"),
+    ],
+)  # fmt: skip
+def test_the_checker_sees_a_violation(
+    module: str, source: str, complaint: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "gadgets").mkdir()
+    monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
+    assert any(complaint in found for found in violations(source, module)), violations(source, module)
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "is_package"),
+    [
+        ("encryptedstats.crypto.keys", "from encryptedstats.storage import container\nimport seal", False),
+        ("encryptedstats.crypto", "from .keys import Owner\nfrom encryptedstats.errors import NoiseError", True),
+        ("encryptedstats.crypto.keys", "from . import engine\nfrom ..storage import files", False),
+        ("encryptedstats.cli.main", "import encryptedstats as es\nfrom encryptedstats.models import x", False),
+        ("encryptedstats", "from encryptedstats.cli import main", True),
+        ("encryptedstats.tables.table", "np.load(path, allow_pickle=False)\nimport numpy, json", False),
+    ],
+)
+def test_the_checker_lets_good_imports_pass(module: str, source: str, is_package: bool) -> None:
+    assert violations(source, module, is_package=is_package) == []
