@@ -2,10 +2,35 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
+from dataclasses import dataclass
+from inspect import signature
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
+from typer.testing import CliRunner
+
+from encryptedstats.cli._app import app
+
 Run = Callable[..., Any]
+
+# Runners of older versions mix stdout and stderr unless told not to; later ones have no such option.
+_RUNNER = CliRunner(**({"mix_stderr": False} if "mix_stderr" in signature(CliRunner).parameters else {}))
+
+
+def invoke(*arguments: object, **options: Any) -> Any:
+    """Run the program in this process, on a screen so wide that Rich folds nothing the tests look for."""
+    return _RUNNER.invoke(app, [str(a) for a in arguments], env={"COLUMNS": "200"}, **options)
+
+
+def done(*arguments: object, **options: Any) -> Any:
+    """Run the program, which has to succeed."""
+    result = invoke(*arguments, **options)
+    assert result.exit_code == 0, result.output
+    return result
 
 
 def the_error(result: Any) -> str:
@@ -17,3 +42,66 @@ def the_error(result: Any) -> str:
     assert lines[0].startswith("error: ")
     assert isinstance(result.exception, SystemExit)
     return lines[0]
+
+
+def names(folder: Path) -> list[str]:
+    """What lies in a folder, temporary files included."""
+    return sorted(path.name for path in folder.iterdir())
+
+
+def disk_full(*_: Any, **__: Any) -> None:
+    """What a write says when there is no room; it does not say whose write it was."""
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def patients(n: int = 60) -> pd.DataFrame:
+    """A small hospital: every kind of column, ties, and an identifier."""
+    rng = np.random.default_rng(7)
+    return pd.DataFrame(
+        {
+            "patient": [f"P{i:04d}" for i in range(n)],
+            "age": rng.normal(55, 14, n).round(1),
+            "grade": rng.integers(1, 5, n),
+            "visits": rng.poisson(0.4, n),
+            "sex, at birth": rng.choice(["female", "male"], n),
+            "dose": rng.integers(0, 500, n) / 10,
+            "kilos": rng.normal(75, 12, n).round(1),
+            "ill": np.where(rng.random(n) < 0.4, "yes", "no"),
+        }
+    )
+
+
+@dataclass(frozen=True)
+class Hospital:
+    """The story so far: rows, the owner's folder, and a folder with what the worker gets, which is the table."""
+
+    frame: pd.DataFrame
+    home: Path
+    work: Path
+
+    @property
+    def key(self) -> Path:
+        return self.home / "secret.key"
+
+    @property
+    def public(self) -> Path:
+        return self.home / "public.keys"
+
+    @property
+    def schema(self) -> Path:
+        return self.home / "schema.json"
+
+    @property
+    def csv(self) -> Path:
+        return self.home / "patients.csv"
+
+    @property
+    def table(self) -> Path:
+        return self.work / "table.enc"
+
+    def ask(self, name: str, *question: object) -> Path:
+        """A result of the worker."""
+        out = self.work / f"{name}.result"
+        if not out.exists():
+            done(*question[:1], self.table, *question[1:], "-o", out)
+        return out

@@ -1,31 +1,33 @@
-"""Files of every kind, made once, and a way to run the program inside the test's process."""
+"""Files of every kind, a hospital with its worker, made once, and a way to run the program inside the test's process."""
 
 from __future__ import annotations
 
+import os
 import warnings
-from inspect import signature
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from cli_helpers import Run
-from typer.testing import CliRunner
+from cli_helpers import Hospital, Run, done, invoke, patients
 
 import encryptedstats as es
-from encryptedstats.cli._app import app
 
 
 @pytest.fixture
 def run() -> Run:
-    # Runners of older versions mix stdout and stderr unless told not to; later ones have no such option.
-    separate = {"mix_stderr": False} if "mix_stderr" in signature(CliRunner).parameters else {}
-    runner = CliRunner(**separate)
-
-    def invoke(*arguments: object, **options: Any) -> Any:
-        # Wide enough that Rich folds nothing the tests look for.
-        return runner.invoke(app, [str(a) for a in arguments], env={"COLUMNS": "200"}, **options)
-
     return invoke
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Nothing of this machine's cache is read or written, and UCI is a closed port."""
+    place, before = tmp_path_factory.mktemp("cache"), dict(os.environ)
+    os.environ["ENCRYPTEDSTATS_CACHE"] = str(place)
+    os.environ["ENCRYPTEDSTATS_UCI"] = "http://127.0.0.1:9"
+    os.environ["no_proxy"] = "127.0.0.1"
+    yield place
+    os.environ.clear()
+    os.environ.update(before)
 
 
 @pytest.fixture(scope="session")
@@ -53,3 +55,18 @@ def files(owner: es.Owner, tmp_path_factory: pytest.TempPathFactory) -> Path:
         weak = es.Parameters.from_bits("bgv", 4096, 1000, (50, 50, 51), allow_insecure=True)
         es.Owner(weak).public_keys().save(folder / "weak.keys")
     return folder
+
+
+@pytest.fixture(scope="session")
+def hospital(tmp_path_factory: pytest.TempPathFactory) -> Hospital:
+    """The owner's part, by the program itself: schema, plan, keys, table. Read only, but for new results."""
+    story = Hospital(patients(), tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("work"))
+    story.frame.to_csv(story.csv, index=False)
+    numbers = ("--digits", "dose=1", "--range", "dose=0:50", "--digits", "kilos=1")
+    columns = ("--leave-out", "patient", "--kind", "visits=continuous", *numbers)
+    done("schema", story.csv, "--target", "ill", *columns, "-o", story.schema)
+    questions = ("--counts", "age,class", "--crosstab", 'grade,"sex, at birth"', "--moments", "dose,kilos")
+    done("plan", "--schema", story.schema, "--rows", 60, *questions, "-o", story.home / "plan.json")
+    done("keygen", story.key, story.public, "--plan", story.home / "plan.json")
+    done("encrypt", story.csv, story.table, "--schema", story.schema, "--key", story.key, "--workers", 1)
+    return story

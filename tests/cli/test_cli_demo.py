@@ -19,22 +19,30 @@ from encryptedstats.crypto.keys import OWNER_KIND
 from encryptedstats.storage import container
 
 
-@pytest.mark.parametrize("scheme", ["bgv", "bfv"])
-def test_it_runs_and_is_exact(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    started = time.perf_counter()
-    result = run("demo", "--scheme", scheme)
+def assert_exact(result: Any) -> None:
     assert result.exit_code == 0, result.output
-    assert time.perf_counter() - started < 20
     assert result.stdout.count("230 554 878") == 2
     assert result.stdout.count(" exact") == 1 + len(demo.FORMULAS) + result.stdout.count("exact up to")
     assert "DIFFERS" not in result.stdout
+
+
+def test_it_runs_and_is_exact(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    started = time.perf_counter()
+    assert_exact(run("demo", "--scheme", "bfv"))
+    assert time.perf_counter() - started < 20
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory) -> demo.Story:
+    """Played once, with BGV: starting the parties is what takes the time."""
     return demo.play(tmp_path_factory.mktemp("story"))
+
+
+def test_the_story_is_told_and_is_exact(run: Run, story: demo.Story, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "play", lambda *_: story)
+    assert_exact(run("demo"))
 
 
 @pytest.mark.parametrize("party", ["clinic", "worker"])

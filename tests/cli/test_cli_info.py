@@ -143,7 +143,7 @@ def test_public_keys_are_checked_beyond_the_hash(run: Run, files: Path, tmp_path
 
 def test_missing_files_and_folders(run: Run, tmp_path: Path) -> None:
     assert the_error(run("info", tmp_path / "none")).endswith("none: no such file or directory; check the path")
-    assert "is a directory" in the_error(run("info", tmp_path))
+    assert "is a directory without an encrypted table in it" in the_error(run("info", tmp_path))
     assert "no ordinary file" in the_error(run("info", "/dev/zero"))
 
 

@@ -13,6 +13,7 @@ from cli_helpers import Run, the_error
 
 import encryptedstats as es
 from encryptedstats.cli import _app
+from encryptedstats.cli._errors import one_line
 
 
 def program(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
@@ -82,6 +83,44 @@ def test_every_error_is_one_line(
 
     monkeypatch.setattr("encryptedstats.cli.info.describe", fail)
     assert the_error(run("info", files / "public.keys")) == f"error: {line}"
+
+
+def test_an_interrupt_is_one_line(run: Run, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("encryptedstats.cli.info.describe", interrupt)
+    result = run("info", files / "public.keys")
+    assert result.exit_code == 130
+    assert result.stderr == "interrupted: nothing was left half-written\n"
+
+
+def test_a_file_that_may_not_be_read(run: Run, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied", "secret.key")
+
+    monkeypatch.setattr("os.access", lambda *_: False)  # what Typer would look at, and answer in a box of its own
+    monkeypatch.setattr("encryptedstats.storage.container.read", refuse)
+    error = the_error(run("decrypt", files / "array.enc", "--key", files / "secret.key"))
+    assert error == "error: secret.key: permission denied; check who may read and write it"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("fill them in, or infer the schema with missing='bin' or missing='drop'", "--missing bin or --missing drop"),
+        ("no rows are left (overwrite=True replaces it)", "(--overwrite replaces it)"),
+        (
+            "v0 has 2000 values: leave the column out, give it another kind, or give levels=",
+            "leave the column out (--leave-out)",
+        ),
+        ("could reach ±9: choose max_value=9 or more, es.plan(...) does", "it takes keys for --max-value 9 (see plan)"),
+    ],
+)
+def test_cures_are_options(given: str, said: str) -> None:
+    line = one_line(ValueError(given))
+    assert said in line
+    assert "=" not in line
 
 
 def test_mistakes_of_the_library_are_not_hidden(run: Run, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,27 +1,47 @@
 """The program: its global options, its commands, and how an error reaches the person.
 
-A new family of commands is a module of its own with functions; it is added to the list at the end.
+A new family of commands is a module of its own with functions; they are added to the list of a role at the end.
 """
 
 from __future__ import annotations
 
-import errno
 import warnings
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 import encryptedstats as es
-from encryptedstats.cli import demo, doctor, info, keygen
+from encryptedstats.cli import datasets, decrypt, demo, doctor, encrypt, info, keygen, plan, schema, statistics
 from encryptedstats.cli._console import printable
+from encryptedstats.cli._errors import INTERRUPTED, one_line
+from encryptedstats.cli._help import Group, register, unwrapped
 
 # What a person can mend. Everything else is a mistake of the library, and shows where.
 _MENDABLE = (es.EncryptedStatsError, OSError, ValueError, OverflowError, MemoryError)
 
 
-class _Program(TyperGroup):
+_HELP = """Statistics on encrypted data: encrypt, let somebody else compute, and open the result yourself.
+
+The owner has the data and makes the keys. A worker gets the encrypted table, computes, and learns nothing but sizes. Others may
+encrypt rows for the owner, with the public keys, and cannot open even their own again.
+"""
+
+_STORY = """\
+# the owner
+encryptedstats schema patients.csv --target ill -o schema.json
+encryptedstats plan --schema schema.json --rows 683 --counts age,ill -o plan.json
+encryptedstats keygen secret.key public.keys --plan plan.json
+encryptedstats encrypt patients.csv patients.enc --schema schema.json --key secret.key
+# the worker, who has patients.enc and nothing else
+encryptedstats counts patients.enc v0 --by class -o age.enc
+# the owner, who gets age.enc back
+encryptedstats decrypt age.enc --key secret.key --schema schema.json -o age.csv"""
+
+
+class _Program(Group):
     """Turns errors into one line on stderr and exit code 1, unless ``--debug`` asks for the traceback."""
+
+    story = _STORY
 
     def invoke(self, ctx: Any) -> Any:
         with warnings.catch_warnings():
@@ -30,36 +50,16 @@ class _Program(TyperGroup):
                 return super().invoke(ctx)
             except BrokenPipeError:  # as in `encryptedstats info x | head`: Typer ends quietly
                 raise
+            except KeyboardInterrupt as interrupt:
+                if ctx.params.get("debug"):
+                    raise
+                typer.echo("interrupted: nothing was left half-written", err=True)
+                raise typer.Exit(INTERRUPTED) from interrupt
             except _MENDABLE as error:
                 if ctx.params.get("debug"):
                     raise
                 typer.echo(f"error: {one_line(error)}", err=True)
                 raise typer.Exit(1) from error
-
-
-def one_line(error: BaseException) -> str:
-    """What went wrong and how to mend it, in one line without control characters."""
-    if isinstance(error, MemoryError):
-        text = "not enough memory: free some, or choose smaller parameters"
-    elif isinstance(error, OSError) and error.strerror:  # the system's; without it, the message is the library's own
-        place = f"{error.filename}: " if error.filename is not None else ""
-        text = f"{place}{error.strerror.lower()}{_cure(error)}"
-    else:
-        text = str(error) or type(error).__name__
-    return printable(" ".join(text.split()))
-
-
-def _cure(error: OSError) -> str:
-    cures: dict[type[OSError], str] = {
-        FileNotFoundError: "; check the path",
-        PermissionError: "; check who may read and write it",
-        IsADirectoryError: "; give a file in it",
-        NotADirectoryError: "; check the path",
-        FileExistsError: "; move it away or give another name",
-    }
-    if error.errno == errno.ENOSPC:
-        return "; free some space, or write elsewhere"
-    return cures.get(type(error), "")
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
@@ -68,7 +68,7 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 
 app = typer.Typer(
     cls=_Program,
-    help="Statistics on encrypted data: encrypt, let somebody else compute, and open the result yourself.",
+    help=unwrapped(_HELP),
     no_args_is_help=True,
     add_completion=False,
     # Rich's tracebacks can show local variables, and one of them may be a passphrase.
@@ -92,5 +92,22 @@ def _options(
     pass
 
 
-for command in (doctor.doctor, keygen.keygen, info.info, demo.demo):
-    app.command()(command)
+_ROLES = {
+    "Owner: has the data, and alone the secret key": (
+        schema.schema,
+        plan.plan,
+        keygen.keygen,
+        encrypt.encrypt,
+        decrypt.decrypt,
+    ),
+    "Worker: computes on what it cannot read": (
+        info.info,
+        statistics.counts,
+        statistics.crosstab,
+        statistics.moments,
+    ),
+    "To look around": (datasets.datasets, demo.demo, doctor.doctor),
+}
+for role, commands in _ROLES.items():
+    for command in commands:
+        register(app, command, role)

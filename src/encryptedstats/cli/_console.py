@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -30,6 +31,20 @@ def progress(message: str) -> Any:
 def printable(text: str) -> str:
     """Text that may come from a file of unknown origin, with everything escaped that a terminal would obey."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def plural(count: int, thing: str) -> str:
+    """A number of things, with thousands told apart.
+
+    >>> plural(1, "block"), plural(1024, "row")
+    ('1 block', '1,024 rows')
+    """
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
+def command_line(*words: object) -> Text:
+    """A command to type next; words with spaces and the like in quotes."""
+    return Text(printable(f"encryptedstats {shlex.join(map(str, words))}"), style="cyan")
 
 
 def size_text(count: int) -> str:
@@ -90,7 +105,7 @@ def parameter_rows(parameters: es.Parameters) -> list[tuple[str, RenderableType]
         ("scheme", parameters.scheme.upper()),
         ("security", _security(parameters)),
         ("exact up to", f"±{parameters.max_value:,} (t = {parameters.plain_modulus})"),
-        ("depth", f"{products} in a row, each level a sum of up to {parameters.terms}"),
+        ("depth", f"{products} in a row with sums of up to {parameters.terms} at each level; a plan may go deeper"),
         ("failure bound", f"{parameters.failure_bound} that a decryption within these limits goes wrong"),
         ("ring degree", f"{parameters.ring_degree}"),
         ("moduli", f"{' + '.join(map(str, bits[:-1]))} bits, {bits[-1]} for key switching"),

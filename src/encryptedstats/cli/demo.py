@@ -25,6 +25,7 @@ import encryptedstats as es
 from encryptedstats.cli._console import fact_table, parameter_rows, progress, size_text, time_text
 from encryptedstats.cli._options import Scheme, SchemeName
 from encryptedstats.cli.demo_parties import PUBLIC_KEYS, READINGS
+from encryptedstats.crypto.engine import HEADER_BYTES
 from encryptedstats.storage import container
 
 _PARTIES: Final = "encryptedstats.cli.demo_parties"
@@ -63,7 +64,15 @@ class Story:
 
 
 def demo(scheme: Scheme = SchemeName.bgv) -> None:
-    """Play it through: an owner encrypts, a worker in another process computes blindly, the owner opens the results."""
+    """Play it through: an owner encrypts, a worker computes blindly, the owner opens.
+
+    Takes a few seconds. Clinic and worker are processes of their own, which never hold the secret key; every result is compared
+    with NumPy's.
+
+    Examples:
+      encryptedstats demo
+      encryptedstats demo --scheme bfv
+    """
     console = Console()
     console = Console(width=min(console.width, _WIDTH))
     started = time.perf_counter()
@@ -297,9 +306,8 @@ def _seen(party: str, folder: Path) -> list[tuple[str, int, Text]]:
 def _ciphertext_bytes(story: Story, index: int) -> str:
     """The first residues, in hexadecimal, of the ``index``-th patient with a 1, as the worker sees them."""
     data = container.read(story.folders["worker"] / "treated.enc").section("ciphertexts")
-    header = story.owner.public_keys().engine.ciphertext_overhead
     patient = [i for i, value in enumerate(TREATED) if value][index]
-    start = patient * (len(data) // len(TREATED)) + header
+    start = patient * (len(data) // len(TREATED)) + HEADER_BYTES
     return data[start : start + _BYTES_SHOWN].hex(" ", 2) + " ..."
 
 

@@ -32,7 +32,14 @@ class SelfTest:
 
 
 def doctor(as_json: AsJson = False) -> None:
-    """Check the installation: versions, CPU, memory, and a self-test of both schemes."""
+    """Check the installation: versions, CPU, memory, and a self-test of both schemes.
+
+    Examples:
+      encryptedstats doctor
+
+      # what to send along with a question
+      encryptedstats doctor --json
+    """
     machine, packages = describe_machine(), package_versions()
     with progress("self-test"):
         tests = [self_test(scheme) for scheme in SCHEMES]

@@ -1,9 +1,12 @@
-"""``info``: what is inside a file, whose it is, and whether a secret is in it, without showing any of that secret."""
+"""``info``: what is inside a file or a table, whose it is, and whether a secret is in it, without showing any of that secret."""
 
 from __future__ import annotations
 
+import json
 import stat
 import warnings
+from collections.abc import Callable
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -13,35 +16,84 @@ from rich.panel import Panel
 from rich.text import Text
 
 import encryptedstats as es
+from encryptedstats.circuits.results import TOTALS_KIND
 from encryptedstats.cli._console import (
     fact_table,
     parameter_facts,
     parameter_rows,
+    plural,
     print_json,
     printable,
     size_text,
 )
+from encryptedstats.cli._files import is_secret_key
 from encryptedstats.cli._options import AsJson
+from encryptedstats.cli._questions import question_text, variable_name
+from encryptedstats.cli.schema import schema_view
 from encryptedstats.crypto.arrays import ARRAY_KIND
 from encryptedstats.crypto.keys import OWNER_KIND, PUBLIC_KIND, read_parameters
+from encryptedstats.progress import progress_bar
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
+from encryptedstats.storage.objects import Store, open_store
+from encryptedstats.tables import PublicSchema
+from encryptedstats.tables.blocks import BLOCK_KIND, block_id_of
+from encryptedstats.tables.encrypted import KEYS, MANIFEST, TABLE_KIND
+from encryptedstats.tables.encrypting import DRAFT, DRAFT_KIND
+from encryptedstats.tables.statistics import STATISTIC_KIND
 
 _SECRET_SECTION: Final = "secret_key"
+_TOTALS: Final = {"totals", "noise", "residues"}
 # Kinds that hold no secret by their making, and the sections they consist of.
 _HARMLESS: Final = {
-    PUBLIC_KIND: {"public_key", "relinearisation", "rotation"},
+    PUBLIC_KIND: {"public_key", "relinearisation", "packing", "rotation"},
     ARRAY_KIND: {"values", "ciphertexts"},
+    BLOCK_KIND: {"digests", "residues"},
+    DRAFT_KIND: {"schema", "columns"},
+    TABLE_KIND: {"schema", "columns", "blocks"},
+    TOTALS_KIND: _TOTALS,
+    STATISTIC_KIND: _TOTALS,
 }
 
 
 def info(
-    file: Annotated[Path, typer.Argument(help="A file of keys or encrypted data.")],
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE",
+            help="A file of this program, or folder or URL of a table.",
+            show_default=False,
+        ),
+    ],
+    check: Annotated[bool, typer.Option("--check", help="Of a table: read and check every block.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what is inside a file, whose key it belongs to, and whether a secret is in it."""
-    if file.exists() and not (file.is_file() or file.is_dir()):
+    """Show what a file or a table holds, whose it is, and if a secret is in it.
+
+    Examples:
+      encryptedstats info patients.enc
+      encryptedstats info secret.key
+
+      # is all of it there, as the owner wrote it?
+      encryptedstats info s3://bucket/patients.enc --check
+    """
+    path = Path(file.removeprefix("file://"))
+    if "://" in file.removeprefix("file://"):
+        _info_of_folder(file, check, as_json)
+    elif path.is_dir():
+        _info_of_folder(str(path), check, as_json)
+    elif path.exists() and not path.is_file():
         raise ValueError(f"{file} is no ordinary file: give one that was written by this library")
+    elif _is_json(path):
+        _info_of_schema(path, as_json)
+    else:
+        _info_of_file(path, as_json)
+
+
+# -- files ---------------------------------------------------------------------------------------------------------------
+
+
+def _info_of_file(file: Path, as_json: bool) -> None:
     with warnings.catch_warnings():
         # Insecure parameters are shown in red below; once is enough.
         warnings.simplefilter("ignore", es.InsecureParametersWarning)
@@ -53,7 +105,7 @@ def info(
     if as_json:
         print_json(facts)
     else:
-        _show(facts, parameters)
+        _show(facts, parameters, _rows(facts))
 
 
 def describe(file: Path, content: Container, parameters: es.Parameters | None) -> dict[str, Any]:
@@ -75,11 +127,8 @@ def describe(file: Path, content: Container, parameters: es.Parameters | None) -
         facts["locked"] = bool(lock)
         facts["mode"] = f"{mode:04o}"
         facts["others_may_read"] = bool(mode & 0o077)
-    if content.kind == PUBLIC_KIND:
-        facts["rotations"] = content.fields["rotations"]
-    if content.kind == ARRAY_KIND:
-        facts["shape"] = content.expect("shape", list)
-    return facts
+    more = _OF_KIND.get(content.kind)
+    return facts | more(content) if more else facts
 
 
 def _holds_secret_key(content: Container) -> bool | None:
@@ -90,29 +139,44 @@ def _holds_secret_key(content: Container) -> bool | None:
     return False if known else None
 
 
-def _show(facts: dict[str, Any], parameters: es.Parameters | None) -> None:
-    console = Console()
-    if facts["holds_secret_key"]:
-        console.print(_secret_warning(facts))
-    if facts["insecure"]:
-        console.print(
-            Panel("INSECURE parameters: less than 128 bits of security. Never for real data.", style="bold red")
-        )
-    console.print(fact_table(_rows(facts, parameters)))
+def _totals_facts(content: Container) -> dict[str, Any]:
+    try:
+        totals, noises = (json.loads(content.section(name)) for name in ("totals", "noise"))
+        return {"totals": len(totals), "ciphertexts": len(noises), "form": content.expect("form", str)}
+    except (ValueError, TypeError, RecursionError) as error:
+        raise es.FileFormatError(f"the {content.kind} has a malformed list of totals") from error
 
 
-def _secret_warning(facts: dict[str, Any]) -> Panel:
-    lines = ["This file holds a SECRET KEY: whoever has it can open everything encrypted under it. Never give it away."]
-    if facts["locked"]:
-        lines.append("It is locked by a passphrase.")
-    else:
-        lines.append("No passphrase locks it: reading the file is enough.")
-    if facts["others_may_read"]:
-        lines.append(f"Other users of this machine may read it (mode {facts['mode']}): chmod 600 it.")
-    return Panel("\n".join(lines), style="bold red")
+def _statistic_facts(content: Container) -> dict[str, Any]:
+    variables = content.expect("variables", list)
+    if not all(type(position) is int for position in variables):
+        raise es.FileFormatError("the statistic has a malformed list of variables")
+    return {
+        "statistic": content.expect("statistic", str),
+        "variables": [variable_name(position) for position in variables],
+        "rows": content.expect("n_rows", int),
+        **_totals_facts(content),
+    }
 
 
-def _rows(facts: dict[str, Any], parameters: es.Parameters | None) -> list[tuple[str, RenderableType]]:
+def _draft_facts(content: Container) -> dict[str, Any]:
+    public = PublicSchema.from_json(content.section("schema").decode(errors="replace"))
+    return {"variables": len(public.variables), "classes": public.n_classes}
+
+
+#: What more there is to say of files of some kinds.
+_OF_KIND: Final[dict[str, Callable[[Container], dict[str, Any]]]] = {
+    PUBLIC_KIND: lambda content: {"rotations": content.fields["rotations"], "packing": "packing" in content.sections},
+    ARRAY_KIND: lambda content: {"shape": content.expect("shape", list)},
+    BLOCK_KIND: lambda content: {name: content.expect(name, int) for name in ("rows", "columns")},
+    DRAFT_KIND: _draft_facts,
+    TABLE_KIND: _draft_facts,
+    TOTALS_KIND: _totals_facts,
+    STATISTIC_KIND: _statistic_facts,
+}
+
+
+def _rows(facts: dict[str, Any]) -> list[tuple[str, RenderableType]]:
     rows: list[tuple[str, RenderableType]] = [
         ("file", Text(f"{printable(facts['file'])}  {size_text(facts['bytes'])}, SHA-256 fits")),
         ("holds", Text(_kind_text(facts), style="bold")),
@@ -122,15 +186,204 @@ def _rows(facts: dict[str, Any], parameters: es.Parameters | None) -> list[tuple
     ]
     if facts.get("rotations"):
         rows.append(("rotations", ", ".join(map(str, facts["rotations"]))))
-    return rows + (parameter_rows(parameters) if parameters is not None else [])
+    return rows
 
 
 def _kind_text(facts: dict[str, Any]) -> str:
-    kind = printable(facts["kind"])
-    if "shape" not in facts:
-        return kind
-    shape = " x ".join(printable(str(n)) for n in facts["shape"])
-    return f"{kind}, {shape} values" if shape else "encrypted integer (one value)"
+    """What a file is, for people."""
+    kind = facts["kind"]
+    if kind == ARRAY_KIND:
+        shape = " x ".join(printable(str(n)) for n in facts["shape"])
+        return f"{kind}, {shape} values" if shape else "encrypted integer (one value)"
+    if kind == BLOCK_KIND:
+        return f"block of an encrypted table: {plural(facts['rows'], 'row')}, {plural(facts['columns'], 'column')}"
+    if kind == DRAFT_KIND:
+        return "draft of a table that is not finished: run the same encrypt again"
+    if kind == TABLE_KIND:
+        return "manifest of an encrypted table: give its folder to see the table"
+    if kind == STATISTIC_KIND:
+        question = printable(question_text(facts["statistic"], facts["variables"]))
+        return f"encrypted result: {question} over {plural(facts['rows'], 'row')}, {_ciphertexts(facts)}"
+    if kind == TOTALS_KIND:
+        return f"encrypted result: {_ciphertexts(facts)}"
+    return printable(kind)
+
+
+def _ciphertexts(facts: dict[str, Any]) -> str:
+    return f"{plural(facts['totals'], 'total')} in {plural(facts['ciphertexts'], 'ciphertext')}"
+
+
+# -- a schema ------------------------------------------------------------------------------------------------------------
+
+
+def _is_json(file: Path) -> bool:
+    with open(file, "rb") as opened:
+        return opened.read(64).lstrip().startswith(b"{")
+
+
+def _info_of_schema(file: Path, as_json: bool) -> None:
+    found = es.Schema.load(file)
+    if as_json:
+        typer.echo(found.to_json())
+        return
+    console = Console()
+    private = "yours: names, cut points and levels are in it; a worker never gets it"
+    console.print(
+        fact_table([("file", Text(printable(str(file)))), ("holds", Text("schema", "bold")), ("private", private)])
+    )
+    console.print()
+    console.print(schema_view(found))
+
+
+# -- tables --------------------------------------------------------------------------------------------------------------
+
+
+def _info_of_folder(url: str, check: bool, as_json: bool) -> None:
+    store = open_store(url)
+    if not store.exists(MANIFEST) and store.exists(DRAFT):
+        _info_of_draft(store, as_json)
+        return
+    if not store.exists(MANIFEST):
+        what = "holds no encrypted table" if "://" in url else "is a directory without an encrypted table in it"
+        raise FileNotFoundError(f"{url} {what}; give the folder of a table, or a file")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", es.InsecureParametersWarning)
+        table = es.EncryptedTable.load(url)
+        if check:
+            _check_blocks(table)
+    facts = _table_facts(url, store, table) | {"checked": check}
+    if as_json:
+        print_json(facts)
+    else:
+        _show(facts, table.parameters, _table_rows(facts, table))
+
+
+def _check_blocks(table: es.EncryptedTable) -> None:
+    with progress_bar("checking", len(table.blocks.rows), "blocks") as advance:
+        for index in range(len(table.blocks.rows)):
+            table.blocks.block(index)
+            advance(1)
+    _ = table.keys
+
+
+def _table_facts(url: str, store: Store, table: es.EncryptedTable) -> dict[str, Any]:
+    strays = _strays(store)
+    known = table.info().to_dict()
+    return {
+        "file": url,
+        "kind": TABLE_KIND,
+        **{name: value for name, value in known.items() if name not in ("secret_key_inside", "stored", "security")},
+        "holds_secret_key": "secret key" in strays.values(),
+        "insecure": not table.parameters.security,
+        "public_keys": store.exists(KEYS),
+        "encodings": sorted({column.encoding for column in table.facts.columns}),
+        "schema": json.loads(table.schema.to_json())["variables"],
+        "other_files": strays,
+        "parameters": parameter_facts(table.parameters),
+    }
+
+
+def _strays(store: Store) -> dict[str, str]:
+    """Objects that do not belong to a table, and what they are: somebody may have put a key among them."""
+    own = {MANIFEST, KEYS, DRAFT}
+    names = [name for name in store.names() if name not in own and block_id_of(name) is None]
+    return {name: _nature(store.read(name, 0, container.MAX_HEADER_BYTES)) for name in names}
+
+
+def _nature(head: bytes) -> str:
+    if is_secret_key(head):
+        return "secret key"
+    if b'"encryptedstats.schema"' in head[:200]:
+        return "schema"
+    return "no part of a table"
+
+
+def _table_rows(facts: dict[str, Any], table: es.EncryptedTable) -> list[tuple[str, RenderableType]]:
+    blocks = f"{plural(facts['blocks'], 'block')}, {facts['bytes_per_value']:,} bytes a value"
+    keys = "those to compute with are inside" if facts["public_keys"] else "not inside: give them with --keys"
+    rows: list[tuple[str, RenderableType]] = [
+        ("table", Text(f"{printable(facts['file'])}  {size_text(facts['bytes'])} in {blocks}")),
+        ("holds", Text(f"encrypted table of {plural(facts['rows'], 'row')}", style="bold")),
+        ("variables", Text("\n".join(_variables(table.schema)))),
+        ("class", f"{facts['classes']} classes" if facts["classes"] else "none: rows to predict"),
+        ("columns", f"{facts['columns']:,}: {', '.join(facts['encodings'])}"),
+        ("key", Text.assemble((printable(facts["key_id"]), "cyan"), f", encrypted with the {facts['encrypted_with']}")),
+        ("public keys", keys),
+        ("secret", _secret_text(facts["holds_secret_key"])),
+    ]
+    if facts["folds"]:
+        rows.insert(4, ("folds", str(facts["folds"])))
+    for name, nature in facts["other_files"].items():
+        style = "bold red" if nature in ("secret key", "schema") else "yellow"
+        rows.append(
+            ("beside it", Text(f"{printable(name)}: {nature}; take it out before giving the table away", style))
+        )
+    if facts["checked"]:
+        rows.append(("checked", Text("every block is there and as the owner wrote it", style="green")))
+    return rows
+
+
+def _variables(schema: PublicSchema) -> list[str]:
+    """Ids and what is known of them, those that are alike together: ``v0 to v8  ordinal, 5 bins``."""
+    lines = []
+    for text, group in groupby(schema.variables, key=_variable_text):
+        ids = [variable.id for variable in group]
+        lines.append(f"{ids[0] if len(ids) == 1 else f'{ids[0]} to {ids[-1]}'}  {text}")
+    return lines if len(lines) <= 40 else [*lines[:20], "...", *lines[-19:]]
+
+
+def _variable_text(variable: Any) -> str:
+    if variable.kind == "number":
+        return f"number, {variable.low:,} to {variable.high:,}"
+    return f"{variable.kind}, {plural(variable.n_bins, 'bin')}{', the last for missing values' * variable.missing_bin}"
+
+
+def _info_of_draft(store: Store, as_json: bool) -> None:
+    draft = container.from_bytes(store.read(DRAFT), kind=DRAFT_KIND, name=store.where(DRAFT))
+    blocks = sum(block_id_of(name) is not None for name in store.names())
+    facts = {"file": store.url, "kind": DRAFT_KIND, "key_id": draft.key_id, "blocks": blocks, **_draft_facts(draft)}
+    if as_json:
+        print_json(facts)
+        return
+    Console().print(
+        fact_table(
+            [
+                ("folder", Text(printable(store.url))),
+                ("holds", Text(f"unfinished table, {plural(blocks, 'block')} so far", style="bold yellow")),
+                ("key", Text(printable(draft.key_id), style="cyan")),
+                ("to finish", "run the same encrypt again; until then nobody can compute on it"),
+            ]
+        )
+    )
+
+
+# -- showing -------------------------------------------------------------------------------------------------------------
+
+
+def _show(facts: dict[str, Any], parameters: es.Parameters | None, rows: list[tuple[str, RenderableType]]) -> None:
+    console = Console()
+    if facts["holds_secret_key"]:
+        console.print(_secret_warning(facts))
+    if facts["insecure"]:
+        console.print(
+            Panel("INSECURE parameters: less than 128 bits of security. Never for real data.", style="bold red")
+        )
+    console.print(fact_table(rows + (parameter_rows(parameters) if parameters is not None else [])))
+
+
+def _secret_warning(facts: dict[str, Any]) -> Panel:
+    if facts["kind"] == TABLE_KIND:
+        return Panel(
+            "A SECRET KEY lies in the folder of this table. Take it out before anybody gets it.", style="bold red"
+        )
+    lines = ["This file holds a SECRET KEY: whoever has it can open everything encrypted under it. Never give it away."]
+    if facts["locked"]:
+        lines.append("It is locked by a passphrase.")
+    else:
+        lines.append("No passphrase locks it: reading the file is enough.")
+    if facts["others_may_read"]:
+        lines.append(f"Other users of this machine may read it (mode {facts['mode']}): chmod 600 it.")
+    return Panel("\n".join(lines), style="bold red")
 
 
 def _secret_text(holds: bool | None) -> Text:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.text import Text
 
 import encryptedstats as es
@@ -19,17 +19,48 @@ from encryptedstats.cli._console import (
     fact_table,
     parameter_facts,
     parameter_rows,
+    plural,
     print_json,
+    printable,
     progress,
     size_text,
     time_text,
 )
+from encryptedstats.cli._files import check_target
+from encryptedstats.cli._keys import first_line
 from encryptedstats.cli._options import AsJson, Scheme, SchemeName
+from encryptedstats.cli._questions import shortened
+from encryptedstats.cli.plan import SavedPlan, read_plan
+
+_WISHES = ("security", "max_value", "depth", "terms", "scheme")
 
 
 def keygen(
-    secret: Annotated[Path, typer.Argument(help="File for the secret key: it stays with you.")],
-    public: Annotated[Path, typer.Argument(help="File for the public keys: give it to whoever encrypts or computes.")],
+    ctx: typer.Context,
+    secret: Annotated[
+        Path,
+        typer.Argument(
+            metavar="SECRET", readable=False, help="File for the secret key: it stays with you.", show_default=False
+        ),
+    ],
+    public: Annotated[
+        Path,
+        typer.Argument(
+            metavar="PUBLIC",
+            readable=False,
+            help="File for the public keys: give it to whoever encrypts or computes.",
+            show_default=False,
+        ),
+    ],
+    plan: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            readable=False,
+            help="Parameters from a plan, as encryptedstats plan -o wrote it, instead of the next five options.",
+            show_default=False,
+        ),
+    ] = None,
     security: Annotated[int, typer.Option(help="Bits of security: 128, 192 or 256.")] = 128,
     max_value: Annotated[int, typer.Option(help="Largest absolute value of any (intermediate) result.")] = 65_536,
     depth: Annotated[int, typer.Option(help="Largest number of multiplications in a row.")] = 4,
@@ -39,22 +70,42 @@ def keygen(
         bool, typer.Option("--passphrase/--no-passphrase", help="Lock the secret key: asks for a passphrase twice.")
     ] = False,
     passphrase_file: Annotated[
-        Path | None, typer.Option(help="Lock the secret key with the first line of this file.")
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            readable=False,
+            help="Lock the secret key with the first line of this file.",
+            show_default=False,
+        ),
     ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Replace existing files. What an old key locks is lost.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make a secret key and its public keys."""
+    """Make a secret key, and public keys for whoever encrypts or computes.
+
+    Examples:
+      # keys for what was planned
+      encryptedstats keygen secret.key public.keys --plan plan.json
+
+      # keys for integers and arrays: results up to a million, two multiplications in a row
+      encryptedstats keygen secret.key public.keys --max-value 1000000 --depth 2 --passphrase
+    """
     _check_targets(secret, public, force=force)
-    parameters = es.Parameters.choose(security, max_value, depth, scheme.value, terms=terms)
+    planned = None
+    if plan is None:
+        parameters = es.Parameters.choose(security, max_value, depth, scheme.value, terms=terms)
+    else:
+        _refuse_beside_plan(ctx)
+        planned = read_plan(plan)
+        parameters = planned.parameters
     words = _passphrase(passphrase, passphrase_file)
     started = time.perf_counter()
     with progress("making keys"):
         owner = es.Owner(parameters)
         seconds = time.perf_counter() - started
-        save_pair(owner, secret, public, words)
+        save_pair(owner, secret, public, words, planned.rotations if planned else ())
     if as_json:
         print_json(
             {
@@ -66,7 +117,7 @@ def keygen(
             }
         )
     else:
-        _show(owner, secret, public, locked=words is not None, seconds=seconds)
+        _show(owner, secret, public, locked=words is not None, seconds=seconds, planned=planned)
 
 
 def _check_targets(secret: Path, public: Path, *, force: bool) -> None:
@@ -74,14 +125,7 @@ def _check_targets(secret: Path, public: Path, *, force: bool) -> None:
     if secret.resolve() == public.resolve():
         raise typer.BadParameter("the secret key and the public keys need two different files")
     for path in (secret, public):
-        if not path.parent.is_dir():
-            raise FileNotFoundError(f"the folder {path.parent} does not exist: make it first")
-        if not os.access(path.parent, os.W_OK):
-            raise PermissionError(
-                f"you may not write in the folder {path.parent}: give another, or check its permissions"
-            )
-        if path.exists() and not path.is_file():
-            raise FileExistsError(f"{path} is no ordinary file: give the name of a file to write")
+        check_target(path, over_keys=True)
         if path.exists() and not force:
             raise FileExistsError(
                 f"{path} exists already and was not touched: give another name, or --force to replace both files "
@@ -89,11 +133,17 @@ def _check_targets(secret: Path, public: Path, *, force: bool) -> None:
             )
 
 
+def _refuse_beside_plan(ctx: typer.Context) -> None:
+    given = [name for name in _WISHES if getattr(ctx.get_parameter_source(name), "name", "") == "COMMANDLINE"]
+    if given:
+        raise typer.BadParameter(f"--plan has chosen the parameters: leave out --{given[0].replace('_', '-')}")
+
+
 def _passphrase(ask: bool, file: Path | None) -> str | None:
     if file is not None and ask:
         raise typer.BadParameter("give either --passphrase, to be asked, or --passphrase-file")
     if file is not None:
-        return _first_line(file)
+        return first_line(file)
     if not ask:
         return None
     words: str = typer.prompt(
@@ -102,17 +152,9 @@ def _passphrase(ask: bool, file: Path | None) -> str | None:
     return words
 
 
-def _first_line(file: Path) -> str:
-    try:
-        line = file.read_bytes().partition(b"\n")[0].decode().removesuffix("\r")
-    except UnicodeDecodeError:  # whose message would show a byte of the passphrase
-        raise es.PassphraseError(f"the first line of {file} is no UTF-8 text: write the passphrase there") from None
-    if not line:
-        raise es.PassphraseError(f"the first line of {file} is empty: write the passphrase there")
-    return line
-
-
-def save_pair(owner: es.Owner, secret: Path, public: Path, passphrase: str | None) -> None:
+def save_pair(
+    owner: es.Owner, secret: Path, public: Path, passphrase: str | None, rotations: tuple[int, ...] = ()
+) -> None:
     """Write both files or neither: a new secret key beside the public keys of an old one would mislead.
 
     Both are written under temporary names first; old files are set aside, and come back if anything fails.
@@ -123,7 +165,7 @@ def save_pair(owner: es.Owner, secret: Path, public: Path, passphrase: str | Non
     placed: list[Path] = []
     try:
         owner.save(fresh[secret], passphrase)
-        owner.public_keys().save(fresh[public])
+        owner.public_keys(rotations).save(fresh[public])
         for path, old in aside.items():
             with contextlib.suppress(FileNotFoundError):
                 os.replace(path, old)
@@ -145,10 +187,17 @@ def save_pair(owner: es.Owner, secret: Path, public: Path, passphrase: str | Non
             new.unlink(missing_ok=True)
 
 
-def _show(owner: es.Owner, secret: Path, public: Path, *, locked: bool, seconds: float) -> None:
+def _show(
+    owner: es.Owner, secret: Path, public: Path, *, locked: bool, seconds: float, planned: SavedPlan | None
+) -> None:
     console = Console()
     console.print(Text.assemble(("Keys made", "bold"), f" in {time_text(seconds)}: ", (owner.key_id, "cyan")))
-    console.print(fact_table(parameter_rows(owner.parameters)))
+    rows = parameter_rows(owner.parameters)
+    if planned is not None:  # how deep any computation may be says little where one is known to fit
+        lines = [*shortened(planned.questions), f"on up to {plural(planned.rows, 'row')}"]
+        made_for: RenderableType = Text("\n".join(map(printable, lines)), style="bold")
+        rows = [("made for", made_for), *(row for row in rows if row[0] != "depth")]
+    console.print(fact_table(rows))
     console.print()
     mode = stat.S_IMODE(secret.stat().st_mode)
     lock = "locked by your passphrase: without it nobody can open it, you neither" if locked else "no passphrase on it"

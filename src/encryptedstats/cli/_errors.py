@@ -1,0 +1,72 @@
+"""An error as one line: what went wrong, and how to mend it, in the words of the command line."""
+
+from __future__ import annotations
+
+import errno
+import re
+from typing import Final
+
+from encryptedstats.cli._console import printable
+
+# The library speaks Python to its callers; here the same cure is an option.
+_SPELLINGS: Final = tuple(
+    (re.compile(pattern), words)
+    for pattern, words in (
+        (r"overwrite=True", "--overwrite"),
+        (r", or give a variable a bin for them by with_missing_bin\(name\)", ""),
+        (r"infer the schema with missing=", "make the schema with missing="),
+        (r"missing='(\w+)'", r"--missing \1"),
+        (r"schema\.with_kind\(name, 'number', digits=\.\.\.\)", "see schema --digits"),
+        (r"with_kind\(\.\.\., low=, high=\) widens them", "schema --range COLUMN=LOW:HIGH widens them"),
+        (r"choose max_value=(\d+) or more, es\.plan\(\.\.\.\) does", r"it takes keys for --max-value \1 (see plan)"),
+        (r"choose a larger max_value", "it takes keys for a larger --max-value (see plan)"),
+        (r"es\.load\(url, keys=\.\.\.\) with those of key", "give --keys, those of key"),
+        (r"weight_bound=", "--weight-bound "),
+        (r": leave (it|the column) out", r": leave \1 out (--leave-out)"),
+        (r", or give levels=", ""),
+        (r"give classes= when the data does not show all of them", "take rows that show all of them"),
+        (r"the rows have no target: give y=", "the rows have no column of the target"),
+        (r"^kinds names column", "--kind or --digits names column"),
+        (r"\(or data_home\)", "(or --data-home)"),
+    )
+)
+_CURES: Final[dict[type[OSError], str]] = {
+    FileNotFoundError: "; check the path",
+    PermissionError: "; check who may read and write it",
+    IsADirectoryError: "; give a file in it",
+    NotADirectoryError: "; check the path",
+    FileExistsError: "; move it away or give another name",
+}
+#: Exit code of a program that was interrupted: 128 and the number of the signal, as shells do.
+INTERRUPTED: Final = 130
+#: Errors of a disk without room.
+FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+
+
+def one_line(error: BaseException) -> str:
+    """What went wrong and how to mend it, in one line without control characters."""
+    if isinstance(error, MemoryError):
+        text = "not enough memory: free some, or choose smaller parameters"
+    elif isinstance(error, OSError) and error.strerror:  # the system's; without it, the message is the library's own
+        place = f"{error.filename}: " if error.filename is not None else ""
+        text = f"{place}{error.strerror.lower()}{_cure(error)}"
+    else:
+        text = in_options(str(error) or type(error).__name__)
+    return printable(" ".join(text.split()))
+
+
+def in_options(text: str) -> str:
+    """A message of the library with the cure spelt as options of the program.
+
+    >>> in_options("there is a table already (overwrite=True replaces it)")
+    'there is a table already (--overwrite replaces it)'
+    """
+    for pattern, words in _SPELLINGS:
+        text = pattern.sub(words, text)
+    return text
+
+
+def _cure(error: OSError) -> str:
+    if error.errno in FULL:
+        return "; free some space, or write elsewhere"
+    return _CURES.get(type(error), "")

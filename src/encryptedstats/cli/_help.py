@@ -1,0 +1,66 @@
+"""Help that teaches: what stands behind ``Examples:`` in a command's docstring becomes a panel below its options."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, Final
+
+import typer
+from rich.console import Console
+from rich.panel import Panel
+from rich.text import Text
+from typer.core import TyperCommand, TyperGroup
+
+_MARK: Final = "Examples:"
+_examples: dict[str, str] = {}  # by name of the command; the program's own has none
+
+
+class Command(TyperCommand):
+    """A command whose help ends with examples."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Typer's help, then the examples."""
+        super().format_help(ctx, formatter)
+        show_examples(_examples.get(self.name or "", ""))
+
+
+class Group(TyperGroup):
+    """The program, whose help ends with the whole story."""
+
+    story = ""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Typer's help, then the story."""
+        super().format_help(ctx, formatter)
+        show_examples(self.story, title="The whole story")
+
+
+def register(app: typer.Typer, function: Callable[..., None], panel: str) -> None:
+    """Add a command under a heading, with help and examples from its docstring."""
+    text, _, examples = inspect.cleandoc(function.__doc__ or "").partition(_MARK)
+    _examples[function.__name__] = inspect.cleandoc(examples)
+    app.command(cls=Command, help=unwrapped(text), rich_help_panel=panel)(function)
+
+
+def unwrapped(text: str) -> str:
+    """Paragraphs of one line each, for Typer to fold; it would keep the line breaks of the source.
+
+    >>> unwrapped('''One
+    ... line.
+    ...
+    ... Another.''')
+    'One line.\\n\\nAnother.'
+    """
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.strip().split("\n\n"))
+
+
+def show_examples(examples: str, title: str = "Examples") -> None:
+    """Commands as they are typed, and dim remarks, in a panel like those that Typer draws."""
+    if not examples:
+        return
+    text = Text()
+    for number, line in enumerate(examples.splitlines()):
+        text.append("\n" if number else "")
+        text.append(line, style="dim" if line.lstrip().startswith("#") else "cyan")
+    Console().print(Panel(text, title=title, title_align="left", border_style="dim"))

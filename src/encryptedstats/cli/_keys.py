@@ -1,0 +1,50 @@
+"""Opening keys for a command: which file, whether it is locked, and how its passphrase is come by."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import typer
+
+import encryptedstats as es
+from encryptedstats.cli._console import progress
+from encryptedstats.crypto.keys import OWNER_KIND
+from encryptedstats.storage import container
+
+
+def load_owner(key: Path, passphrase_file: Path | None) -> es.Owner:
+    """The owner of a key file; a locked one is opened by the file given, or by asking where somebody can answer."""
+    locked = bool(container.read(key, kind=OWNER_KIND).fields.get("lock"))
+    words = first_line(passphrase_file) if passphrase_file is not None else None
+    if locked and words is None:
+        words = _asked(key)
+    try:
+        with progress("opening the key"):  # only now: a spinner would turn over the question
+            return es.Owner.load(key, words)
+    except es.PassphraseError as error:
+        raise es.PassphraseError(f"{key}: {error}") from error
+
+
+def _asked(key: Path) -> str:
+    if not _somebody_is_here():
+        raise es.PassphraseError(
+            f"{key} is locked by a passphrase, and nobody is here to ask: give --passphrase-file, its first line is the passphrase"
+        )
+    words: str = typer.prompt(f"Passphrase of {key}", hide_input=True, err=True)
+    return words
+
+
+def _somebody_is_here() -> bool:
+    return sys.stdin.isatty()
+
+
+def first_line(file: Path) -> str:
+    """The passphrase that a file keeps."""
+    try:
+        line = file.read_bytes().partition(b"\n")[0].decode().removesuffix("\r")
+    except UnicodeDecodeError:  # whose message would show a byte of the passphrase
+        raise es.PassphraseError(f"the first line of {file} is no UTF-8 text: write the passphrase there") from None
+    if not line:
+        raise es.PassphraseError(f"the first line of {file} is empty: write the passphrase there")
+    return line

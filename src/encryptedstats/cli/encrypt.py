@@ -1,0 +1,227 @@
+"""``encrypt``: a CSV or Parquet file becomes an encrypted table, by its owner or by others with the public keys."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+import encryptedstats as es
+from encryptedstats.cli._console import (
+    command_line,
+    fact_table,
+    plural,
+    print_json,
+    printable,
+    size_text,
+    time_text,
+)
+from encryptedstats.cli._errors import FULL, INTERRUPTED, one_line
+from encryptedstats.cli._files import naming
+from encryptedstats.cli._keys import load_owner
+from encryptedstats.cli._options import AsJson, Encoding, Encodings, KeyFile, PassphraseFile, SchemaFile, Workers
+from encryptedstats.storage.objects import Store, open_store
+from encryptedstats.tables import encrypt_file
+from encryptedstats.tables.blocks import block_id_of
+from encryptedstats.tables.encrypted import MANIFEST
+from encryptedstats.tables.encrypting import DRAFT
+
+
+def encrypt(
+    data: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DATA",
+            readable=False,
+            help="CSV or Parquet file with the rows.",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[
+        str,
+        typer.Argument(
+            metavar="OUT", help="Folder for the encrypted table, or a URL such as s3://...", show_default=False
+        ),
+    ],
+    schema: SchemaFile,
+    key: KeyFile = None,
+    public_keys: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            readable=False,
+            help="Instead of --key: encrypt for somebody whose public keys these are.",
+            show_default=False,
+        ),
+    ] = None,
+    encoding: Encodings = [Encoding.onehot],  # noqa: B006  Typer copies it
+    folds: Annotated[
+        int | None,
+        typer.Option(
+            min=2, metavar="K", help="Deal the rows into so many folds for cross-validation.", show_default=False
+        ),
+    ] = None,
+    fold_seed: Annotated[int, typer.Option(metavar="N", help="Seed of the folds.")] = 0,
+    weights: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Column of integer weights of the rows.",
+            show_default=False,
+        ),
+    ] = None,
+    weight_bound: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="A bound of the weights, which a worker learns.",
+            show_default=False,
+        ),
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a table that is there.")] = False,
+    workers: Workers = None,
+    passphrase_file: PassphraseFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Encrypt the rows of a file into a table that can be handed to anybody.
+
+    Rows are read and encrypted a piece at a time, so the file may be larger than memory. When it is interrupted, running
+    it again goes on where it stopped.
+
+    Examples:
+      encryptedstats encrypt patients.csv patients.enc --schema schema.json --key secret.key
+
+      # a clinic that may not see anybody else's rows, nor open its own again
+      encryptedstats encrypt more.csv more.enc --schema schema.json --public-keys public.keys
+    """
+    if (key is None) == (public_keys is None):
+        raise ValueError("one key is needed: --key, your secret key, or --public-keys, those of whom you encrypt for")
+    if weights is not None and weight_bound is None:
+        raise ValueError("--weights needs --weight-bound, the largest weight there may be: a worker has to know one")
+    store = open_store(out)
+    _check_place(out, store, overwrite, [path for path in (data, schema, key) if path is not None])
+    private = es.Schema.load(schema)
+    run = _encryption(key, public_keys, passphrase_file)
+    before = set(store.names()) if store.exists(DRAFT) else set()
+    started = time.perf_counter()
+    with _interruptible(store, resumable=key is not None), naming(out):
+        table = run(
+            data,
+            private,
+            out,
+            encodings=[one.value for one in encoding],
+            weights=weights,
+            weight_bound=weight_bound,
+            folds=folds,
+            fold_seed=fold_seed,
+            overwrite=overwrite,
+            workers=workers,
+        )
+    seconds = time.perf_counter() - started
+    kept = sum(name in before for name in store.names() if block_id_of(name) is not None)
+    facts = {
+        "table": out,
+        **table.info().to_dict(),
+        "seconds": seconds,
+        "rows_per_second": table.n_rows / seconds,
+        "blocks_kept": kept,
+    }
+    if as_json:
+        print_json(facts)
+        return
+    console = Console()
+    speed = "" if kept else f", {facts['rows_per_second']:,.0f} rows/s"
+    console.print(Text.assemble(("Encrypted", "bold"), f" in {time_text(seconds)}{speed}"))
+    console.print(fact_table(_rows(facts, private)))
+    console.print()
+    console.print(fact_table(_who_gets_what(table, out, key, public_keys, schema)))
+
+
+def _check_place(out: str, store: Store, overwrite: bool, private: list[Path]) -> None:
+    """Refuse at once what would fail at the end, and a folder that must not be given away."""
+    if store.exists(MANIFEST) and not overwrite:
+        raise FileExistsError(
+            f"there is a table at {out} already; it was not touched: give another place, or --overwrite to replace it"
+        )
+    folder = Path(store.where("x")).parent.resolve()
+    inside = [path for path in private if "://" not in store.url and folder in path.resolve().parents]
+    if inside:
+        raise ValueError(
+            f"{out} is to be given away, and {inside[0]} lies in it: give the table a folder of its own, such as table.enc"
+        )
+
+
+def _encryption(
+    key: Path | None, public_keys: Path | None, passphrase_file: Path | None
+) -> Callable[..., es.EncryptedTable]:
+    """The function that encrypts a file, under the key that was given."""
+    if key is not None:
+        run: Callable[..., es.EncryptedTable] = load_owner(key, passphrase_file).encrypt_file
+        return run
+    encryptor = es.PublicKeys.load(cast(Path, public_keys)).encryptor
+    return lambda data, schema, out, **options: encrypt_file(schema, encryptor, data, out, **options)
+
+
+@contextmanager
+def _interruptible(store: Store, resumable: bool) -> Iterator[None]:
+    """Say what is left of an encryption that was interrupted, or for which there was no room."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo(f"interrupted: {_left(store, resumable)}", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        raise OSError(f"{one_line(error)}. {_left(store, resumable).capitalize()}") from error
+
+
+def _left(store: Store, resumable: bool) -> str:
+    if not store.exists(DRAFT):
+        return "nothing was written"
+    done = sum(block_id_of(name) is not None for name in store.names())
+    if resumable:
+        return f"{plural(done, 'block')} of a draft kept at {store.url}; run the same command again to go on"
+    return (
+        f"a draft is left at {store.url}; run again with --overwrite (only who has the secret key can go on with one)"
+    )
+
+
+def _rows(facts: dict[str, Any], schema: es.Schema) -> list[tuple[str, RenderableType]]:
+    kinds = ", ".join(f"{count} {kind}" for kind, count in facts["variables"].items())
+    classes = f", {facts['classes']} classes" if facts["classes"] else ""
+    rows: list[tuple[str, RenderableType]] = [
+        ("rows", f"{facts['rows']:,} in {plural(facts['blocks'], 'block')} of up to {facts['slots']:,}"),
+        ("columns", f"{facts['columns']:,}, of {kinds}{classes}"),
+        ("size", f"{size_text(facts['bytes'])}, {facts['bytes_per_value']:,} bytes a value"),
+        ("key", Text.assemble((facts["key_id"], "cyan"), f", encrypted with the {facts['encrypted_with']}")),
+    ]
+    if schema.target is not None and not facts["classes"]:
+        absent = f"no column {schema.target!r} in the file: these are rows to predict"
+        rows.append(("target", Text(printable(absent), style="yellow")))
+    if facts["folds"]:
+        rows.append(("folds", str(facts["folds"])))
+    if facts["blocks_kept"]:
+        rows.append(("resumed", f"{plural(facts['blocks_kept'], 'block')} of an earlier run kept"))
+    return rows
+
+
+def _who_gets_what(
+    table: es.EncryptedTable, out: str, key: Path | None, public_keys: Path | None, schema: Path
+) -> list[tuple[str, RenderableType]]:
+    give = Text.assemble((printable(out), "bold green"), "  whole, to whoever computes: no key in it opens anything")
+    if key is None:
+        owner = Text.assemble("only who made ", (printable(str(public_keys)), "bold"), " can open it; you cannot")
+        return [("give away", give), ("opens", owner)]
+    keep = Text.assemble((printable(str(key)), "bold red"), " and ", (printable(str(schema)), "bold red"))
+    keep.append("  they open results, and say which column is which")
+    binned = [variable.id for variable in table.schema.variables if variable.kind != "number"]
+    question = ("counts", out, binned[0]) if binned else ("moments", out, "v0")
+    return [("keep", keep), ("give away", give), ("worker", command_line(*question, "-o", "result.enc"))]

@@ -1,0 +1,146 @@
+"""``counts``, ``crosstab``, ``moments``: what a worker computes on a table that it cannot read, for the owner to open."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+import encryptedstats as es
+from encryptedstats.cli._console import command_line, fact_table, plural, print_json, printable, size_text, time_text
+from encryptedstats.cli._files import check_target, naming
+from encryptedstats.cli._options import AsJson, ResultFile, TableKeys, TableUrl, Workers
+from encryptedstats.cli._questions import question_text, variable_name
+
+_Variable = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID",
+        help="Id of a variable: v0, v1, ... as info shows them.",
+        show_default=False,
+    ),
+]
+
+
+def counts(
+    table: TableUrl,
+    variable: _Variable,
+    out: ResultFile,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="class|ID",
+            help="By class, or by another variable.",
+            show_default=False,
+        ),
+    ] = None,
+    keys: TableKeys = None,
+    workers: Workers = None,
+    as_json: AsJson = False,
+) -> None:
+    """Count the rows in each bin of a variable; by class, or by another variable.
+
+    Examples:
+      encryptedstats counts patients.enc v0 -o v0.enc
+      encryptedstats counts patients.enc v0 --by class -o v0-by-class.enc
+    """
+    _run(table, keys, out, as_json, lambda sealed: sealed.counts(variable, by, workers=workers))
+
+
+def crosstab(
+    table: TableUrl,
+    first: _Variable,
+    second: _Variable,
+    out: ResultFile,
+    keys: TableKeys = None,
+    workers: Workers = None,
+    as_json: AsJson = False,
+) -> None:
+    """Count the rows in each pair of bins of two variables.
+
+    Examples:
+      encryptedstats crosstab patients.enc v0 v1 -o v0-v1.enc
+    """
+    _run(table, keys, out, as_json, lambda sealed: sealed.crosstab(first, second, workers=workers))
+
+
+def moments(
+    table: TableUrl,
+    variables: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="ID...",
+            help="Ids of variables that were kept as numbers.",
+            show_default=False,
+        ),
+    ],
+    out: ResultFile,
+    keys: TableKeys = None,
+    workers: Workers = None,
+    as_json: AsJson = False,
+) -> None:
+    """Sums, means, variances and covariances of variables that were kept as numbers.
+
+    Examples:
+      encryptedstats moments patients.enc v3 v4 -o moments.enc
+    """
+    _run(table, keys, out, as_json, lambda sealed: sealed.moments(variables, workers=workers))
+
+
+def _run(
+    url: str, keys: Path | None, out: Path, as_json: bool, ask: Callable[[es.EncryptedTable], es.EncryptedStatistic]
+) -> None:
+    """Open the table, ask it, and write the encrypted answer."""
+    check_target(out)
+    public = None if keys is None else es.PublicKeys.load(keys)
+    sealed = es.EncryptedTable.load(url, public)
+    started = time.perf_counter()
+    answer = ask(sealed)
+    seconds = time.perf_counter() - started
+    with naming(out):
+        answer.save(out)
+    facts = _facts(answer, out, seconds)
+    if as_json:
+        print_json(facts)
+    else:
+        _show(facts)
+
+
+def _facts(answer: es.EncryptedStatistic, out: Path, seconds: float) -> dict[str, Any]:
+    asked = answer.statistic
+    return {
+        "file": str(out),
+        "bytes": out.stat().st_size,
+        "statistic": asked.name,
+        "variables": [variable_name(position) for position in asked.variables],
+        "rows": asked.n_rows,
+        "totals": len(answer.totals),
+        "ciphertexts": len(answer.totals.parts),
+        "seconds": seconds,
+        "key_id": answer.totals.keys.key_id,
+    }
+
+
+def _show(facts: dict[str, Any]) -> None:
+    file, console = printable(facts["file"]), Console()
+    question = question_text(facts["statistic"], facts["variables"])
+    work = f" over {plural(facts['rows'], 'row')}, in {time_text(facts['seconds'])}"
+    console.print(Text.assemble((question.capitalize(), "bold"), work))
+    content = f"{plural(facts['totals'], 'total')} in {plural(facts['ciphertexts'], 'ciphertext')}"
+    console.print(
+        fact_table(
+            [
+                (
+                    "result",
+                    Text.assemble((file, "bold green"), f"  {size_text(facts['bytes'])}, {content}, for the owner"),
+                ),
+                ("key", Text.assemble((facts["key_id"], "cyan"), ", whose owner alone can open it")),
+                ("owner", command_line("decrypt", file, "--key", "secret.key", "--schema", "schema.json")),
+            ]
+        )
+    )

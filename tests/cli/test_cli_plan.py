@@ -1,0 +1,130 @@
+"""``plan`` and ``keygen --plan``: the plan is the library's, its JSON makes keys, and nonsense is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_helpers import Hospital, Run, disk_full, done, names, the_error
+
+import encryptedstats as es
+from encryptedstats.circuits import column
+from encryptedstats.cli import plan as plan_module
+from encryptedstats.storage import files as storage_files
+from encryptedstats.tables.statistics import Statistic
+
+
+def test_it_is_the_plan_of_the_library(hospital: Hospital) -> None:
+    schema = es.Schema.load(hospital.schema)
+    options = ("--schema", hospital.schema, "--rows", 1000, "--security", 192, "--folds", 3)
+    facts = json.loads(done("plan", *options, "--counts", "age,ill", "--counts", "v1", "--json").stdout)
+    circuit = [o for v in ((0, -1), (1,)) for o in Statistic("counts", v, 1000).circuit(schema.public())]
+    expected = es.plan(circuit, schema, 1000, security=192, folds=3).to_dict()
+    assert facts.pop("questions") == ["counts of age by ill", "counts of grade"]
+    assert facts == json.loads(json.dumps(expected))
+
+
+def test_it_is_shown(hospital: Hospital) -> None:
+    options = ("--schema", hospital.schema, "--rows", 1000, "--counts", "age,class", "--by-others", "--scheme", "bfv")
+    shown = done("plan", *options, "--encoding", "onehot", "--encoding", "ordinal").stdout
+    for words in ("counts of age by ill", "BFV", "128 bits", "failure bound", "upload", "download", "keygen --plan"):
+        assert words in shown
+
+
+def test_several_questions_share_keys(hospital: Hospital) -> None:
+    """The fixture planned three at once, and the story asks all of them."""
+    facts = json.loads((hospital.home / "plan.json").read_text())
+    assert facts["questions"] == [
+        "counts of age by ill",
+        "cross table of grade and sex, at birth",
+        "moments of dose, kilos",
+    ]
+    assert es.PublicKeys.load(hospital.public).parameters.to_dict() == facts["parameters"]
+
+
+@pytest.mark.parametrize(
+    ("question", "words"),
+    [
+        (("--counts", "agee"), "no variable 'agee'; the variables are 'age', 'grade'"),
+        (("--counts", "dose"), "is a number and has no bins to count: see moments"),
+        (("--moments", "age"), "moments are for numbers, see schema --digits"),
+        (("--counts", "age", "--security", "100"), "128, 192, 256"),
+        (("--model", "forest", "--trees", "10"), "no model 'forest'"),
+    ],
+)
+def test_wishes_that_cannot_be(run: Run, hospital: Hospital, tmp_path: Path, question: Any, words: str) -> None:
+    options = ("--schema", hospital.schema, "--rows", 100, *question)
+    assert words in the_error(run("plan", *options, "-o", tmp_path / "p"))
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "question", [(), ("--counts", "a,b,c"), ("--crosstab", "age"), ("--counts", ""), ("--counts", "age", "--rows", "0")]
+)
+def test_usage_errors(run: Run, hospital: Hospital, question: Any) -> None:
+    assert run("plan", "--schema", hospital.schema, "--rows", 100, *question).exit_code == 2
+
+
+def test_a_schema_that_is_none(run: Run, files: Path, tmp_path: Path, hospital: Hospital) -> None:
+    (tmp_path / "s.json").write_text("{")
+    rest = ("--rows", 100, "--counts", "v0")
+    assert "not JSON" in the_error(run("plan", "--schema", tmp_path / "s.json", *rest))
+    assert "check the path" in the_error(run("plan", "--schema", tmp_path / "none", *rest))
+    assert "array.enc" in the_error(run("plan", "--schema", files / "array.enc", *rest))
+
+
+def test_a_model_is_added_in_one_place(hospital: Hospital, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stump:
+        def __init__(self, options: Mapping[str, int]) -> None:
+            self.options = options
+
+        def circuit(self, public: es.PublicSchema, columns: Any) -> list[Any]:
+            assert "class1" in map(str, columns)
+            return [(column("v0.bin0") * column("class1")).total()] * self.options["trees"]
+
+    monkeypatch.setitem(plan_module.MODELS, "stump", Stump)
+    options = ("--schema", hospital.schema, "--rows", 100, "--model", "stump", "--trees", 3, "--json")
+    facts = json.loads(done("plan", *options, "--counts", "v1").stdout)
+    assert facts["totals"] == 3 + 4
+    assert facts["questions"] == ["counts of grade", "fit of stump"]
+
+
+def test_keys_for_a_plan(run: Run, hospital: Hospital, tmp_path: Path) -> None:
+    plan = hospital.home / "plan.json"
+    shown = done("keygen", tmp_path / "s", tmp_path / "p", "--plan", plan).stdout
+    assert "moments of dose, kilos" in shown
+    assert "on up to 60 rows" in shown
+    assert "depth" not in shown
+    assert es.Owner.load(tmp_path / "s").parameters == es.PublicKeys.load(hospital.public).parameters
+    facts = json.loads(plan.read_text()) | {"rotations": [1, 2]}
+    (tmp_path / "r.json").write_text(json.dumps(facts))
+    done("keygen", tmp_path / "s2", tmp_path / "p2", "--plan", tmp_path / "r.json")
+    assert es.PublicKeys.load(tmp_path / "p2").rotations == (1, 2)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"parameters": {}, "rotations": [], "rows": 1, "questions": []}', "\xff"]
+)
+def test_what_is_no_plan(run: Run, tmp_path: Path, text: str) -> None:
+    (tmp_path / "plan.json").write_text(text, encoding="latin-1")
+    error = the_error(run("keygen", tmp_path / "s", tmp_path / "p", "--plan", tmp_path / "plan.json"))
+    assert "plan.json" in error
+    assert names(tmp_path) == ["plan.json"]
+
+
+def test_a_plan_and_wishes_beside_it(run: Run, hospital: Hospital, tmp_path: Path) -> None:
+    pair = (tmp_path / "s", tmp_path / "p", "--plan", hospital.home / "plan.json")
+    result = run("keygen", *pair, "--max-value", 5)
+    assert result.exit_code == 2
+    assert "leave out --max-value" in result.stderr
+
+
+def test_a_full_disk(run: Run, hospital: Hospital, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = ("--schema", hospital.schema, "--rows", 100, "--counts", "v0")
+    done("plan", *options)  # so that the machine has been measured, and nothing else is written
+    monkeypatch.setattr(storage_files.os, "fsync", disk_full)
+    assert "free some space" in the_error(run("plan", *options, "-o", tmp_path / "p"))
+    assert names(tmp_path) == []
