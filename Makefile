@@ -26,9 +26,14 @@ lint: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks
 
+# Every code block of the pages is run by `make test`; this makes the pages themselves, in site/.
+docs: $(STAMP)
+	$(BIN)/python -m pip install --quiet 'mkdocs-material>=9.5'
+	$(BIN)/mkdocs build --strict --quiet
+
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml $(wildcard setup.py src/encryptedstats/_native/*.c)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'

@@ -15,11 +15,10 @@ ROOT = Path(encryptedstats.__file__).parent
 NATIVE = ROOT / "_native"
 # Top to bottom: each may import itself and what comes after it. The package itself imports them all, so it stands on top
 # of everything but the command line, which is its user.
-# `loading` opens all that can be stored; `parallel` and `progress` are tools that know nothing of this library; the last two are
-# extensions in C.
+# `loading` opens all that can be stored; `parallel` and `progress` are tools that know nothing of this library.
 ORDER = (
     "cli", "", "loading", "plots", "service", "cluster", "models", "datasets", "tables", "circuits", "crypto", "storage",
-    "parallel", "progress", "errors", "_fused", "_residues",
+    "parallel", "progress", "errors",
 )  # fmt: skip
 UNSAFE = {"pickle", "_pickle", "cPickle", "marshal", "shelve", "joblib", "dill", "cloudpickle"}
 UNSAFE_CALLS = {"read_pickle", "to_pickle"}

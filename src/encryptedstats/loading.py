@@ -46,7 +46,7 @@ def load(url: str | os.PathLike[str], keys: PublicKeys | None = None) -> Any:
     if file.kind == PUBLIC_KIND:
         return PublicKeys.from_container(file)
     if file.kind.endswith("model"):
-        from encryptedstats.models.base import read_model  # scikit-learn takes a second to import: only for models
+        from encryptedstats.models.files import read_model  # scikit-learn takes a second to import: only for models
 
         return read_model(file, keys)
     if file.kind in _NEED_KEYS:

@@ -1,16 +1,27 @@
 """The bounds reader: between which numbers every node lies, whatever the table. The plaintext modulus comes from here.
 
 Intervals, with two facts that indicators allow and plain intervals would miss: of the bins of a variable at most one is 1 in a
-row, so a combination of them is one of its coefficients or 0; and ``x - x*s`` is ``x*(1 - s)``, so the right child of a tree's node
-is an indicator like the left one.
+row, so a combination of them (in one sum, or sums of sums as prefix sums are) is one of its coefficients or 0; and ``x - x*s`` is
+``x*(1 - s)``, so the right child of a tree's node is an indicator like the left one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from encryptedstats.circuits.expressions import COLUMN, LINEAR, PRODUCT, REPLICATE, RESAMPLE, TOTAL, Expression, fold
+from encryptedstats.circuits.expressions import (
+    COLUMN,
+    LINEAR,
+    PRODUCT,
+    REPLICATE,
+    RESAMPLE,
+    TOTAL,
+    Expression,
+    fold,
+    in_order,
+    padding_value,
+)
 
 
 @dataclass(frozen=True)
@@ -19,6 +30,11 @@ class Interval:
 
     low: int
     high: int
+
+    @classmethod
+    def of(cls, number: int) -> Interval:
+        """One number."""
+        return cls(number, number)
 
     @property
     def largest(self) -> int:
@@ -55,9 +71,10 @@ def read_bounds(
     """
     outputs = list(outputs)
     slots = n_rows if n_slots is None else n_slots
-    # Resampling moves rows into padding slots, replicating fills them: then more slots than rows can count.
-    moves = fold(outputs, lambda node, args: node.op in (RESAMPLE, REPLICATE) or any(args))
-    moved = {node for node, moves_rows in moves.items() if moves_rows}
+    padding = padding_value(outputs)
+    moved = _moved(outputs, padding)
+    values: dict[Expression, Interval] = {}
+    bins: dict[Expression, _Bins] = {}
 
     def rule(node: Expression, args: list[Interval]) -> Interval:
         if node.op == COLUMN:
@@ -66,18 +83,31 @@ def read_bounds(
         if node.op == PRODUCT:
             return _product(node, args)
         if node.op == LINEAR:
-            return _linear(node, args, ranges, values)
-        if node.op == TOTAL:
-            return args[0].times(slots if node.args[0] in moved else n_rows)
-        return args[0]
+            return _linear(node, values, bins)
+        if node.op == TOTAL and moved[node.args[0]]:  # all slots count, less what padding would have held
+            return args[0].times(slots) + Interval.of(-(padding[node.args[0]] or 0) * (slots - n_rows))
+        return args[0].times(n_rows) if node.op == TOTAL else args[0]
 
-    values: dict[Expression, Interval] = {}
+    for node in in_order(outputs):
+        exclusive = _bins_of(node, ranges, bins)
+        if exclusive is not None:
+            bins[node] = exclusive
+        values[node] = rule(node, [values[arg] for arg in node.args])
+    return values
 
-    def remember(node: Expression, args: list[Interval]) -> Interval:
-        values[node] = rule(node, args)
-        return values[node]
 
-    return fold(outputs, remember)
+def _moved(outputs: Iterable[Expression], padding: Mapping[Expression, int | None]) -> dict[Expression, bool]:
+    """Whether padding slots can hold something else than :func:`padding_value` says: resampling moves rows there, replicating
+    fills them, and a factor that is 0 there makes up for both."""
+
+    def rule(node: Expression, args: list[bool]) -> bool:
+        if node.op == PRODUCT and any(
+            padding[arg] == 0 and not moved for arg, moved in zip(node.args, args, strict=True)
+        ):
+            return False
+        return node.op in (RESAMPLE, REPLICATE) or (not node.is_total and any(args))
+
+    return fold(outputs, rule)
 
 
 def largest_value(bounds: Mapping[Expression, Interval]) -> int:
@@ -91,25 +121,62 @@ def _product(node: Expression, args: list[Interval]) -> Interval:
     return args[0] * args[1]
 
 
-def _linear(
-    node: Expression, args: list[Interval], ranges: Mapping[str, ColumnRange], values: Mapping[Expression, Interval]
-) -> Interval:
+@dataclass
+class _Bins:
+    """``constant + sum(coefficient * column)`` over columns of one exclusive group: one coefficient, or none, counts in a row."""
+
+    group: str
+    coefficients: dict[str, int] = field(default_factory=dict)
+    constant: int = 0
+
+    def interval(self) -> Interval:
+        found = self.coefficients.values()
+        return Interval(min(0, *found), max(0, *found)) + Interval.of(self.constant)
+
+    def add(self, other: _Bins, times: int) -> None:
+        for name, coefficient in other.coefficients.items():
+            self.coefficients[name] = self.coefficients.get(name, 0) + times * coefficient
+        self.constant += times * other.constant
+
+
+def _bins_of(node: Expression, ranges: Mapping[str, ColumnRange], bins: Mapping[Expression, _Bins]) -> _Bins | None:
+    """The node as a combination of bins of one variable, if it is one."""
+    if node.op == COLUMN:
+        known = ranges[node.data]
+        indicator = known.group is not None and (known.low, known.high) == (0, 1)
+        return _Bins(str(known.group), {node.data: 1}) if indicator else None
+    groups = {bins[arg].group if arg in bins else None for arg in node.args}
+    if node.op != LINEAR or len(groups) > 1 or None in groups:
+        return None
     coefficients, constant = node.data
-    shift = Interval(constant, constant)
-    groups = {ranges[arg.data].group if arg.op == COLUMN else None for arg in node.args}
-    if len(groups) == 1 and None not in groups:
-        return Interval(min(0, *coefficients), max(0, *coefficients)) + shift
-    result = shift
+    combined = _Bins(bins[node.args[0]].group, constant=constant)
+    for arg, coefficient in zip(node.args, coefficients, strict=True):
+        combined.add(bins[arg], coefficient)
+    return combined
+
+
+def _linear(node: Expression, values: Mapping[Expression, Interval], bins: Mapping[Expression, _Bins]) -> Interval:
+    if node in bins:
+        return bins[node].interval()
+    coefficients, constant = node.data
+    result = Interval.of(constant)
     rest = dict(zip(node.args, coefficients, strict=True))
-    for term in list(rest):
-        other = _complement(term, rest)
-        if other is not None:
-            inside, share = other
+    for term in node.args:
+        pair = _complement(term, rest)
+        if pair is not None:
+            inside, share = pair
             coefficient = rest.pop(inside)
             rest.pop(term)
-            result = result + (values[inside] * (Interval(1, 1) + values[share].times(-1))).times(coefficient)
+            result = result + (values[inside] * (Interval.of(1) + values[share].times(-1))).times(coefficient)
+    exclusive: dict[str, _Bins] = {}
     for term, coefficient in rest.items():
-        result = result + values[term].times(coefficient)
+        if term in bins:
+            group = bins[term].group
+            exclusive.setdefault(group, _Bins(group)).add(bins[term], coefficient)
+        else:
+            result = result + values[term].times(coefficient)
+    for combination in exclusive.values():
+        result = result + combination.interval()
     return result
 
 

@@ -20,6 +20,7 @@ from encryptedstats.circuits.expressions import (
     TOTAL,
     Expression,
     fold,
+    in_order,
     padding_value,
 )
 from encryptedstats.circuits.layout import Layout
@@ -42,9 +43,8 @@ def read_clear(
         A bound on every intermediate value; beyond 2**62, or unknown, Python's own integers are used.
     """
     outputs = list(outputs)
-    exact = np.int64 if largest is not None and largest < 1 << 62 else object
+    exact = np.int64 if largest is not None and max(largest, _largest_factor(outputs)) < 1 << 62 else object
     padding = padding_value(outputs)
-    n_padding = layout.padding
 
     def rule(node: Expression, args: list[Any]) -> Any:
         if node.op == COLUMN:
@@ -56,13 +56,21 @@ def read_clear(
             combined = sum((c * a for c, a in zip(coefficients, args, strict=True)), start=0)
             return combined + constant
         if node.op == TOTAL:
-            return int(args[0].sum()) - known_padding(node, padding) * n_padding
+            # Less padding before it is summed up: a sum that still counts it could pass what 64 bits hold.
+            pad = known_padding(node, padding)
+            return int((args[0] - pad if pad else args[0]).sum()) + pad * layout.n_rows
         if node.op == REPLICATE:
             return np.full((layout.n_chunks, layout.slots), args[0], dtype=exact)
         return permute_slots(args[0], drawn_shift(node.data, layout))
 
     values = fold(outputs, rule)
     return [values[output] if output.is_total else from_slots(values[output], layout) for output in outputs]
+
+
+def _largest_factor(outputs: Iterable[Expression]) -> int:
+    """The largest plain number that occurs."""
+    numbers = [node.data for node in in_order(outputs) if node.op == LINEAR]
+    return max((abs(n) for coefficients, constant in numbers for n in (*coefficients, constant)), default=0)
 
 
 def known_padding(total: Expression, padding: Mapping[Expression, int | None]) -> int:
@@ -90,7 +98,8 @@ def to_slots(rows: Values, layout: Layout, dtype: Any = np.int64) -> Values:
 
 def from_slots(slots: Values, layout: Layout) -> Values:
     """The rows of a table out of their slots."""
-    return np.concatenate([chunk[:count] for chunk, count in zip(slots, layout.counts, strict=True)])
+    rows = [chunk[:count] for chunk, count in zip(slots, layout.counts, strict=True)]
+    return np.concatenate(rows) if rows else slots.reshape(-1)
 
 
 def drawn_shift(seed: int, layout: Layout) -> tuple[int, int, bool]:
@@ -106,7 +115,7 @@ def drawn_shift(seed: int, layout: Layout) -> tuple[int, int, bool]:
 def permute_slots(slots: Values, shift: tuple[int, int, bool]) -> Values:
     """Slots moved as SEAL moves them: whole chunks around, half rows rotated to the left, half rows swapped."""
     chunks, rotation, swap = shift
-    halves = np.roll(slots, -chunks, axis=0).reshape(len(slots), 2, -1)
+    halves = np.roll(slots, -chunks, axis=0).reshape(len(slots), 2, slots.shape[1] // 2)
     halves = np.roll(halves, -rotation, axis=2)
     if swap:
         halves = halves[:, ::-1]

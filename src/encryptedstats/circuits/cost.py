@@ -6,12 +6,13 @@ The times of the primitive operations are measured on this machine, in about a s
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,10 +20,10 @@ import numpy as np
 from encryptedstats.circuits.expressions import Expression
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.noise import PACKED, NoiseMachine, walked
-from encryptedstats.circuits.walk import Strategy, Total, plan_finish
+from encryptedstats.circuits.walk import Strategy, Total, batches_of, plan_finish
 from encryptedstats.crypto.keys import Owner
 from encryptedstats.crypto.noise import Noise
-from encryptedstats.crypto.packing import packing_elements, packing_levels, packing_primes
+from encryptedstats.crypto.packing import merges_of, packing_elements, packing_primes
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.crypto.residues import ciphertext_of, residues_of
 from encryptedstats.crypto.vectors import encrypt_slots
@@ -36,14 +37,14 @@ Kind = tuple[str, int, int]
 class CostMachine(NoiseMachine):
     """Keeps account of operations beside the noise."""
 
-    def __init__(self, parameters: Parameters, *, with_secret_key: bool, chunks: int) -> None:
-        super().__init__(parameters, with_secret_key=with_secret_key, chunks=chunks)
+    def __init__(self, parameters: Parameters, *, with_secret_key: bool) -> None:
+        super().__init__(parameters, with_secret_key=with_secret_key)
         self.counts: Counter[Kind] = Counter()
-        self._columns: set[str] = set()
 
     def _count(self, name: str, noise: Noise, times: int = 1, size: int | None = None) -> None:
         primes = len(self.parameters.data_moduli) - noise.level
-        self.counts[name, size or noise.size, primes] += times
+        if times:
+            self.counts[name, size or noise.size, primes] += times * self.stands_for
 
     def column(self, name: str, chunk: int) -> Noise:
         """A column is loaded once a chunk."""
@@ -52,12 +53,12 @@ class CostMachine(NoiseMachine):
         return noise
 
     def add_up(self, terms: Sequence[tuple[int, Noise]], constant: int) -> Noise:
-        """An addition a term, and a scaling for every coefficient beyond 1."""
+        """An addition a term but the first (which is negated if all are negative), a scaling for every coefficient beyond 1."""
         total = super().add_up(terms, constant)
         for coefficient, noise in terms:
             if abs(coefficient) > 1:
                 self._count("scale", noise)
-        self._count("add", total, len(terms) - 1 + bool(constant))
+        self._count("add", total, len(terms) - any(c > 0 for c, _ in terms) + bool(constant))
         return total
 
     def multiply(self, a: Noise, b: Noise) -> Noise:
@@ -73,15 +74,19 @@ class CostMachine(NoiseMachine):
 
     def switch(self, value: Noise, level: int) -> Noise:
         """One division a prime."""
-        for step in range(level - value.level):
-            primes = len(self.parameters.data_moduli) - value.level - step
-            self.counts["switch", value.size, primes] += 1
+        for above in range(value.level, level):
+            self._count("switch", replace(value, level=above))
         return super().switch(value, level)
 
     def rotate(self, value: Noise, step: int) -> Noise:
         """One key switch."""
         self._count("key switch", value)
         return super().rotate(value, step)
+
+    def gather(self, value: Noise, chunks: int) -> Noise:
+        """An addition a chunk but the first."""
+        self._count("add", value, chunks - 1)
+        return super().gather(value, chunks)
 
 
 @dataclass(frozen=True)
@@ -112,32 +117,30 @@ def read_cost(
     width: int = 1,
 ) -> Cost:
     """Count the operations of a walk over all chunks, and of bringing the totals into their form."""
-    machine = CostMachine(parameters, with_secret_key=with_secret_key, chunks=layout.n_chunks)
-    results = walked(machine, outputs, strategy, layout, form)
-    counts = Counter({kind: count * layout.n_chunks for kind, count in machine.counts.items()})
+    machine = CostMachine(parameters, with_secret_key=with_secret_key)
+    results = [r for batch in batches_of(outputs) for r in walked(machine, batch, strategy, layout, form)]
     totals = [result.value for result in results if isinstance(result, Total)]
-    counts["add", 3, len(parameters.data_moduli)] += len(totals) * (layout.n_chunks - 1)
-    if form == PACKED and totals:
-        counts += _packing_counts(parameters, totals, width)
-    return Cost(parameters, counts)
+    if form == PACKED:
+        _count_packing(machine, totals, width)
+    else:
+        for total in totals:
+            machine.relinearise(total)
+    return Cost(parameters, machine.counts)
 
 
-def _packing_counts(parameters: Parameters, totals: Sequence[Noise], width: int) -> Counter[Kind]:
-    machine = CostMachine(parameters, with_secret_key=True, chunks=1)
+def _count_packing(machine: CostMachine, totals: Sequence[Noise], width: int) -> None:
+    parameters = machine.parameters
     for noise in totals:
         finish = plan_finish(parameters, noise, width)
         if finish is not None:
             low = machine.relinearise(machine.switch(noise, finish.relinearise_at))
             machine.switch(low, finish.level)
-    primes = packing_primes(parameters)
+    elements, primes = packing_elements(parameters.ring_degree), packing_primes(parameters)
     for start in range(0, len(totals), width):
-        left = min(width, len(totals) - start)
-        for level in range(1, packing_levels(left) + 1):
-            pairs, left = left // 2, (left + 1) // 2
-            machine.counts["key switch", 2, primes] += left * len(packing_elements(parameters.ring_degree)[level])
+        for level, pairs, alone in merges_of(min(width, len(totals) - start)):
+            machine.counts["key switch", 2, primes] += pairs * len(elements[level])
             machine.counts["scale", 2, primes] += pairs
-            machine.counts["add", 2, primes] += left + 2 * pairs
-    return machine.counts
+            machine.counts["add", 2, primes] += 3 * pairs + alone
 
 
 # -- measured times ---------------------------------------------------------------------------------------------------
@@ -154,6 +157,11 @@ class Times:
     switch: float
     key_switch: float
     encrypt: float
+
+    @classmethod
+    def unknown(cls) -> Times:
+        """For who wants parameters and not times."""
+        return cls(*(math.nan for _ in fields(cls)))
 
     def of(self, kind: Kind, parameters: Parameters) -> float:
         """Seconds of one operation of this kind."""
@@ -177,10 +185,12 @@ def measured_times(parameters: Parameters) -> Times:
         known = {}
     if not isinstance(known, dict):
         known = {}
-    if key not in known:
-        known[key] = vars(calibrate(parameters))
-        _keep(cache, known)
-    return Times(**known[key])
+    try:
+        return Times(**known[key])
+    except (KeyError, TypeError):  # not measured yet, or by a version that measured something else
+        times = calibrate(parameters)
+    _keep(cache, {**known, key: vars(times)})
+    return times
 
 
 def _cache_file() -> Path:

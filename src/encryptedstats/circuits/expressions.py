@@ -8,11 +8,13 @@ are 0 in padding slots, and a total is the sum over all slots less what padding 
 
 from __future__ import annotations
 
+import operator
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar, NoReturn
 
 COLUMN, LINEAR, PRODUCT, TOTAL, REPLICATE, RESAMPLE = "column", "linear", "product", "total", "replicate", "resample"
+_SHOWN_TERMS = 5  # of a sum, when it is printed
 
 
 class Expression:
@@ -40,7 +42,7 @@ class Expression:
 
     def __new__(cls, op: str, args: tuple[Expression, ...], data: Any, is_total: bool) -> Expression:
         """The one node with this content."""
-        key = (op, tuple(map(id, args)), data, is_total)
+        key = _content(op, args, data)
         known = cls._known.get(key)
         if known is not None:
             return known
@@ -72,8 +74,7 @@ class Expression:
     def __mul__(self, other: Expression | int) -> Expression:
         if isinstance(other, Expression):
             _check_same_kind(self, other, "multiply")
-            first, second = sorted((self, other), key=id)  # products commute: write them one way
-            return Expression(PRODUCT, (first, second), None, self.is_total)
+            return Expression(PRODUCT, (self, other), None, self.is_total)
         factor = _integer(other)
         if factor == 1:
             return self
@@ -82,12 +83,13 @@ class Expression:
     __rmul__ = __mul__
 
     def __pow__(self, exponent: int) -> Expression:
-        if not isinstance(exponent, int) or not 1 <= exponent <= 64:
-            raise ValueError(f"power {exponent!r}: a circuit has powers from 1 to 64")
-        half = self ** (exponent // 2) if exponent > 1 else None
-        if half is None:
+        exponent = _integer(exponent)
+        if not 1 <= exponent <= 64:
+            raise ValueError(f"power {exponent}: a circuit has powers from 1 to 64")
+        if exponent == 1:
             return self
-        return half * half if exponent % 2 == 0 else half * (half * self)
+        # Halves as equal as possible: the power 2^k is k products deep, and no other up to it is deeper.
+        return self ** (exponent // 2) * self ** (exponent - exponent // 2)
 
     def total(self) -> Expression:
         """The sum over all rows."""
@@ -134,7 +136,10 @@ def linear(terms: Iterable[tuple[int, Expression]], constant: int = 0) -> Expres
     """
     collected: dict[Expression, int] = {}
     for coefficient, term in terms:
-        collected[term] = collected.get(term, 0) + _integer(coefficient)
+        if not isinstance(term, Expression):
+            raise TypeError(f"a sum of columns or totals, not of {term!r}: a plain number goes into constant=")
+        factor, term = _scaled(term)
+        collected[term] = collected.get(term, 0) + factor * _integer(coefficient)
     kept = {term: coefficient for term, coefficient in collected.items() if coefficient}
     if not kept:
         raise ValueError("all terms cancel: this is a plain number, nothing to compute with")
@@ -162,15 +167,36 @@ def _combine(left: Expression, right: Expression | int, sign: int) -> Expression
     return linear([(1, left)], shift)
 
 
+def _scaled(term: Expression) -> tuple[int, Expression]:
+    """A term as a number times an expression that is not one itself: ``-(-x)`` is ``x``, ``2*a - 3*b`` is one sum."""
+    if term.op == LINEAR and len(term.args) == 1 and term.data[1] == 0:
+        return term.data[0][0], term.args[0]
+    return 1, term
+
+
+def _content(op: str, args: tuple[Expression, ...], data: Any) -> tuple[Any, ...]:
+    """What makes nodes equal. Sums and products commute: whichever order was written first stands for all of them."""
+    ids = tuple(map(id, args))
+    if op == PRODUCT:
+        return op, tuple(sorted(ids))
+    if op == LINEAR:
+        coefficients, constant = data
+        return op, frozenset(zip(ids, coefficients, strict=True)), constant
+    return op, ids, data
+
+
 def _check_same_kind(a: Expression, b: Expression, verb: str) -> None:
     if a.is_total != b.is_total:
         raise TypeError(f"cannot {verb} a total and a column: write total.replicate() to have the total in every row")
 
 
 def _integer(value: Any) -> int:
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"a circuit computes with integers, not with {value!r}")
-    return int(value.__index__())
+    try:
+        if not isinstance(value, bool):
+            return int(operator.index(value))
+    except TypeError:
+        pass
+    raise TypeError(f"a circuit computes with integers, not with {value!r}")
 
 
 # -- walking --------------------------------------------------------------------------------------------------------
@@ -235,7 +261,7 @@ def _shortened(node: Expression, depth: int) -> str:
         return str(node.data)
     if depth == 0:
         return "..."
-    inner = [_shortened(arg, depth - 1) for arg in node.args]
+    inner = [_shortened(arg, depth - 1) for arg in node.args[:_SHOWN_TERMS]]
     if node.op == PRODUCT:
         return " * ".join(_bracketed(text, arg) for text, arg in zip(inner, node.args, strict=True))
     if node.op == LINEAR:
@@ -251,10 +277,13 @@ def _bracketed(text: str, node: Expression) -> str:
 def _linear_text(inner: list[str], node: Expression) -> str:
     coefficients, constant = node.data
     text = ""
-    for coefficient, term in zip(coefficients, inner, strict=True):
+    for coefficient, term, arg in zip(coefficients, inner, node.args, strict=False):
+        term = _bracketed(term, arg)
         sign = "-" if coefficient < 0 else "+"
         factor = "" if abs(coefficient) == 1 else f"{abs(coefficient)}*"
         text += f" {sign} {factor}{term}" if text else f"{'-' if coefficient < 0 else ''}{factor}{term}"
+    if len(node.args) > len(inner):
+        text += f" + ... ({len(node.args) - len(inner)} more terms)"
     if constant:
         text += f" {'-' if constant < 0 else '+'} {abs(constant)}"
     return text

@@ -9,7 +9,7 @@ from encryptedstats.errors import SchemaError
 
 @dataclass(frozen=True)
 class Layout:
-    """Where rows lie: chunk after chunk, `counts` rows in each, from slot 0 on; what is left of a chunk is padding.
+    """Where rows lie: chunk after chunk, some rows in each, from slot 0 on; what is left of a chunk is padding.
 
     Usually all chunks but the last are full, and row i is in chunk ``i // slots``, slot ``i % slots``. A table that was
     appended to can have partly filled chunks in between. A chunk becomes one plaintext of `slots` slots. SEAL arranges them
@@ -24,23 +24,29 @@ class Layout:
 
     n_rows: int
     slots: int = 8192
-    counts: tuple[int, ...] = ()
+    uneven: tuple[int, ...] = ()  # rows of each chunk, where not all but the last are full
 
     def __post_init__(self) -> None:
         if self.n_rows < 0:
             raise SchemaError(f"n_rows={self.n_rows}: a table cannot have fewer than 0 rows")
         if self.slots < 2 or self.slots & (self.slots - 1):
             raise SchemaError(f"slots={self.slots}: a power of two, at least 2, is needed")
-        if not self.counts:
-            full, rest = divmod(self.n_rows, self.slots)
-            object.__setattr__(self, "counts", (self.slots,) * full + ((rest,) if rest else ()))
-        if sum(self.counts) != self.n_rows or not all(0 < count <= self.slots for count in self.counts):
-            raise SchemaError(f"chunks of {self.counts} rows do not hold {self.n_rows} rows in {self.slots} slots each")
+        given = self.uneven
+        if given and (sum(given) != self.n_rows or not all(0 < count <= self.slots for count in given)):
+            raise SchemaError(f"chunks of {given} rows do not hold {self.n_rows} rows in {self.slots} slots each")
+        if all(count == self.slots for count in given[:-1]):  # one way to say it, so that equal layouts are equal
+            object.__setattr__(self, "uneven", ())
 
     @property
     def n_chunks(self) -> int:
         """Number of chunks."""
-        return len(self.counts)
+        return len(self.uneven) or -(-self.n_rows // self.slots)
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Rows of each chunk."""
+        full, rest = divmod(self.n_rows, self.slots)
+        return self.uneven or (self.slots,) * full + ((rest,) if rest else ())
 
     @property
     def padding(self) -> int:
@@ -51,5 +57,7 @@ class Layout:
         """First row of a chunk and the row after its last."""
         if not 0 <= chunk < self.n_chunks:
             raise SchemaError(f"no chunk {chunk}: there are {self.n_chunks}")
-        start = sum(self.counts[:chunk])
-        return start, start + self.counts[chunk]
+        if not self.uneven:
+            return chunk * self.slots, min((chunk + 1) * self.slots, self.n_rows)
+        start = sum(self.uneven[:chunk])
+        return start, start + self.uneven[chunk]

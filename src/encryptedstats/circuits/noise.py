@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from encryptedstats.circuits.expressions import COLUMN, LINEAR, PRODUCT, Expression, depth_of, fold, in_order
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.walk import FLAT, LEVELLED, Machine, Strategy, Total, Walk, plan_finish
 from encryptedstats.crypto.noise import Noise
-from encryptedstats.crypto.packing import packing_levels
+from encryptedstats.crypto.packing import packing_levels, packing_model, packing_primes
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.errors import NoiseError
 
 PACKED, REPLICATED, SLOTS = "packed", "replicated", "slots"
+MAX_SIZE = 16  # SEAL has no ciphertexts of more polynomials
 
 
 class NoiseMachine(Machine[Noise]):
     """A machine whose values are noise bounds. Results are remembered: thousands of nodes share a few dozen bounds."""
 
-    def __init__(self, parameters: Parameters, *, with_secret_key: bool, chunks: int) -> None:
+    def __init__(self, parameters: Parameters, *, with_secret_key: bool) -> None:
         super().__init__(parameters)
         self._fresh = self.model.fresh(with_secret_key=with_secret_key)
         self._products: dict[tuple[Noise, Noise], Noise] = {}
         self._switched: dict[tuple[Noise, int], Noise] = {}
-        self.chunks = chunks
+        self.stands_for = 1  # how many operations one that is called stands for
 
     def noise(self, value: Noise) -> Noise:
         """Itself."""
@@ -43,6 +45,8 @@ class NoiseMachine(Machine[Noise]):
 
     def multiply(self, a: Noise, b: Noise) -> Noise:
         """The product rule of the scheme."""
+        if a.size + b.size - 1 > MAX_SIZE:
+            return Noise(math.inf, level=a.level)
         if (a, b) not in self._products:
             self._products[a, b] = self.model.multiply(a, b)
         return self._products[a, b]
@@ -62,6 +66,10 @@ class NoiseMachine(Machine[Noise]):
     def rotate(self, value: Noise, step: int) -> Noise:
         """What key switching adds."""
         return self.model.key_switch(value)
+
+    def gather(self, value: Noise, chunks: int) -> Noise:
+        """As many values like this one, added up."""
+        return self.model.sum(value, chunks)
 
 
 @dataclass(frozen=True)
@@ -114,7 +122,7 @@ def representatives(outputs: Sequence[Expression]) -> list[Expression]:
         data: object = None
         if node.op == LINEAR:
             coefficients, constant = node.data
-            data = (tuple(sorted(zip(map(abs, coefficients), args, strict=True))), bool(constant))
+            data = (tuple(sorted(zip(coefficients, args, strict=True))), constant)
         elif node.op == PRODUCT:
             data = (*sorted(args), node.args[0] is node.args[1])
         elif node.op != COLUMN:
@@ -137,43 +145,81 @@ def _try(
     with_secret_key: bool,
     form: str,
 ) -> NoiseReport:
-    machine = NoiseMachine(parameters, with_secret_key=with_secret_key, chunks=layout.n_chunks)
+    machine = NoiseMachine(parameters, with_secret_key=with_secret_key)
     results = walked(machine, outputs, strategy, layout, form)
     noises = [result.value if isinstance(result, Total) else result[0] for result in results]
     budget = min(parameters.noise.budget(machine.relinearise(noise)) for noise in noises)
     if form != PACKED:
         return NoiseReport(strategy, budget, 1)
-    width = _pack_width(parameters, set(noises), n_outputs)
-    return NoiseReport(strategy, budget if width else min(budget, 0.0), width)
+    packs = _widest_packs(parameters, set(noises), n_outputs)
+    if packs is None:
+        return NoiseReport(strategy, min(budget, 0.0), 0)
+    width, packed = packs
+    return NoiseReport(strategy, min(budget, packed), width)
 
 
-def _pack_width(parameters: Parameters, noises: set[Noise], n_outputs: int) -> int:
-    """The most totals (a power of two) that one ciphertext can be packed with; 0 where not even one can be lowered."""
+def _widest_packs(parameters: Parameters, noises: set[Noise], n_outputs: int) -> tuple[int, float] | None:
+    """The most totals (a power of two) that one ciphertext can be packed with, and its budget; None if not even one can be."""
+    model = packing_model(parameters, packing_primes(parameters))
+    worst = _worst_of_each_form(noises)
     width = 1 << packing_levels(min(n_outputs, parameters.ring_degree))
-    while width and not all(plan_finish(parameters, noise, width) for noise in noises):
+    while width:
+        finishes = [plan_finish(parameters, noise, width) for noise in worst]
+        budgets = [model.budget(finish.noise) for finish in finishes if finish is not None]
+        if len(budgets) == len(worst):
+            return width, min(budgets)
         width //= 2
-    return width
+    return None
+
+
+def _worst_of_each_form(noises: set[Noise]) -> list[Noise]:
+    """One bound above all that have the same size and level: what can be packed from it can be from any of them."""
+    worst: dict[tuple[int, int], Noise] = {}
+    for noise in noises:
+        known = worst.get((noise.size, noise.level), noise)
+        larger = replace(noise, flat=max(noise.flat, known.flat), peak=max(noise.peak, known.peak))
+        worst[noise.size, noise.level] = larger
+    return list(worst.values())
 
 
 def walked(
     machine: NoiseMachine, outputs: Sequence[Expression], strategy: Strategy, layout: Layout, form: str
 ) -> list[Total[Noise] | list[Noise]]:
     """The walk of a machine that only keeps account: one chunk stands for all, and totals add up as many as there are."""
-    walk = _OneForAll(machine, strategy, layout, chunks=1)
+    walk = _OneForAll(machine, strategy, layout)
     results = walk.outputs(outputs)
     if form == REPLICATED:
-        return [walk._replicated(r) if isinstance(r, Total) else r for r in results]
+        pairs = zip(outputs, results, strict=True)
+        return [Total(walk.replicated(o), each=True) if o.is_total else result for o, result in pairs]
     return results
 
 
+@dataclass
 class _OneForAll(Walk[Noise]):
-    """Visits one chunk, and multiplies what a total gathers by the number of chunks."""
+    """Visits one chunk, which stands for all; keeps what every node was found to be."""
+
+    machine: NoiseMachine
+    found: dict[Expression, Noise] = field(default_factory=dict)
+
+    def _chunks(self) -> Iterator[int]:
+        self.machine.stands_for = max(1, self.layout.n_chunks)
+        yield 0
+        self.machine.stands_for = 1
+
+    def _row(self, node: Expression, chunk: int, args: list[Noise]) -> Noise:
+        self.found[node] = super()._row(node, chunk, args)
+        return self.found[node]
 
     def _accumulate(self, totals: Sequence[Expression], padding: dict[Expression, int]) -> None:
         super()._accumulate(totals, padding)
-        for total in totals:
-            gathered = self._totals[total]
-            gathered.value = self.machine.model.sum(gathered.value, self.layout.n_chunks)
+        for node in totals:
+            gathered = self.machine.gather(self._totals[node].value, self.layout.n_chunks)
+            self._totals[node] = replace(self._totals[node], value=gathered)
+
+    def outputs(self, outputs: Sequence[Expression]) -> list[Total[Noise] | list[Noise]]:
+        results = super().outputs(outputs)
+        self.found.update({node: total.value for node, total in self._totals.items()})
+        return results
 
 
 def _refusal(
@@ -185,9 +231,9 @@ def _refusal(
     form: str,
 ) -> str:
     binding = _binding_node(outputs, parameters, layout, best.strategy, with_secret_key)
-    what = (
-        f"the binding step is {binding!r}" if binding is not None else f"its results cannot be brought into {form} form"
-    )
+    what = f"its results cannot be brought into {form} form" + (", form='slots' may do" if form == PACKED else "")
+    if binding is not None:
+        what = f"the binding step is {binding!r}"
     return (
         f"this circuit, {depth_of(outputs)} products deep over {layout.n_rows:,} rows, could not be proven to decrypt with "
         f"{parameters!r}: {what}. es.plan(...) finds parameters that carry it"
@@ -197,13 +243,11 @@ def _refusal(
 def _binding_node(
     outputs: Sequence[Expression], parameters: Parameters, layout: Layout, strategy: Strategy, with_secret_key: bool
 ) -> Expression | None:
-    """The first product (in order of computation) whose result is not proven to decrypt."""
+    """The first node (in order of computation) that is not proven to decrypt."""
+    machine = NoiseMachine(parameters, with_secret_key=with_secret_key)
+    walk = _OneForAll(machine, strategy, layout)
+    walk.outputs(outputs)
     for node in in_order(outputs):
-        if node.op != PRODUCT:
-            continue
-        machine = NoiseMachine(parameters, with_secret_key=with_secret_key, chunks=layout.n_chunks)
-        value = walked(machine, [node], strategy, layout, SLOTS)[0]
-        noise = value.value if isinstance(value, Total) else value[0]
-        if not parameters.noise.decrypts(machine.relinearise(noise)):
+        if node in walk.found and not parameters.noise.decrypts(machine.relinearise(walk.found[node])):
             return node
     return None

@@ -123,7 +123,14 @@ class EncryptedTotals:
             else ciphertext_of(engine, part.residues)
             for part in (a, b)
         )
-        return residues_of(engine, (engine.evaluator.add if sign > 0 else engine.evaluator.sub)(x, y))
+        try:
+            return residues_of(engine, (engine.evaluator.add if sign > 0 else engine.evaluator.sub)(x, y))
+        except RuntimeError as error:
+            if "transparent" not in str(error):
+                raise
+            raise ValueError(
+                "these results are made of the same ciphertexts: nothing is left of them but zeros"
+            ) from error
 
     def _model(self) -> Any:
         parameters = self.keys.parameters
@@ -156,7 +163,7 @@ class EncryptedTotals:
         if not 1 <= width <= keys.parameters.ring_degree or width & (width - 1):
             raise FileFormatError(f"results with {width} totals in a ciphertext cannot be")
         empty = cls(keys, form, (), (), width)
-        facts = [_read_facts(entry) for entry in _json_list(file, "totals")]
+        facts = [_read_facts(entry, keys.parameters.max_value) for entry in _json_list(file, "totals")]
         noises = [_read_noise(entry, empty) for entry in _json_list(file, "noise")]
         expected = math.ceil(len(facts) / width) if form == PACKED else len(facts)
         if not 0 < len(facts) <= MAX_TOTALS or len(noises) != expected:
@@ -164,7 +171,9 @@ class EncryptedTotals:
         data, start, parts = file.section("residues"), 0, []
         for noise in noises:
             length = _packed_length(empty._engine, noise.level)
-            parts.append(Part(_unpacked_residues(data[start : start + length], empty._engine, noise.level), noise))
+            residues = _unpacked_residues(data[start : start + length], empty._engine, noise.level)
+            ciphertext_of(empty._engine, residues)  # refuses what is no ciphertext, now and not when it is decrypted
+            parts.append(Part(residues, noise))
             start += length
         if start != len(data):
             raise FileFormatError("the residues of the results are cut short or too many")
@@ -259,10 +268,13 @@ def _json_list(file: Container, section: str) -> list[Any]:
     return entries
 
 
-def _read_facts(entry: Any) -> TotalFacts:
-    if not isinstance(entry, list) or [type(part) for part in entry] != [int, int, int, bool] or entry[0] > entry[1]:
+def _read_facts(entry: Any, max_value: int) -> TotalFacts:
+    if not isinstance(entry, list) or [type(part) for part in entry] != [int, int, int, bool]:
         raise FileFormatError("the list of totals is malformed")
-    return TotalFacts(*entry)
+    facts = TotalFacts(*entry)
+    if not -max_value <= facts.low <= facts.high <= max_value or (facts.each and facts.offset):
+        raise FileFormatError(f"the file claims a total between {facts.low} and {facts.high}: that cannot be")
+    return facts
 
 
 def _read_noise(entry: Any, like: EncryptedTotals) -> Noise:

@@ -7,7 +7,7 @@ machines under the same walk, so that what was proven and what was priced is wha
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Generic, TypeVar
@@ -83,7 +83,7 @@ class Machine(ABC, Generic[V]):
         """Half rows rotated to the left; step 0 swaps them. Needs two polynomials."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Total(Generic[V]):
     """A total on its way: the sum over the slots of ``value``, plus ``offset``; or, with ``each``, what every slot holds."""
 
@@ -94,35 +94,39 @@ class Total(Generic[V]):
 
 @dataclass
 class Walk(Generic[V]):
-    """One evaluation of some outputs on one machine."""
+    """One evaluation of some outputs on one machine. What is done for a node follows from the node alone, never from the others."""
 
     machine: Machine[V]
     strategy: Strategy
     layout: Layout
-    chunks: int | None = None  # how many to visit; the noise and cost readers look at one and know that all are alike
     _totals: dict[Expression, Total[V]] = field(default_factory=dict)
+    _spread: dict[Expression, V] = field(default_factory=dict)  # totals in every slot: dear, so remembered
 
     def outputs(self, outputs: Sequence[Expression]) -> list[Total[V] | list[V]]:
         """Every output: a total, or a value for each chunk of rows."""
-        stages = stages_of(outputs)
         padding = padding_value(outputs)
-        for stage in range(max(stages.values(), default=0) + 1):
-            wanted = [n for n in in_order(outputs) if n.op == TOTAL and stages[n.args[0]] == stage]
-            self._accumulate(wanted, {n: known_padding(n, padding) for n in wanted})
+        for stage in _totals_by_stage(outputs):
+            wanted = [node for node in stage if node.op == TOTAL]
+            self._accumulate(wanted, {node: known_padding(node, padding) for node in wanted})
+            for node in stage:
+                if node.op == REPLICATE:
+                    self.replicated(node.args[0])
+                elif node.op != TOTAL:
+                    self._totals[node] = self._total_product(node) if node.op == PRODUCT else self._total_sum(node)
         rows = [o for o in outputs if not o.is_total]
-        by_chunk = [self._rows(rows, chunk) for chunk in range(self._visited)] if rows else []
-        return [self._total(o) if o.is_total else [values[o] for values in by_chunk] for o in outputs]
-
-    @property
-    def _visited(self) -> int:
-        return self.layout.n_chunks if self.chunks is None else self.chunks
+        by_chunk = [self._rows(rows, chunk) for chunk in self._chunks()] if rows else []
+        return [self._totals[o] if o.is_total else [values[o] for values in by_chunk] for o in outputs]
 
     # -- over rows -----------------------------------------------------------------------------------------------
+
+    def _chunks(self) -> Iterable[int]:
+        """The chunks to visit."""
+        return range(self.layout.n_chunks)
 
     def _accumulate(self, totals: Sequence[Expression], padding: dict[Expression, int]) -> None:
         """Add up, chunk after chunk, what the totals sum."""
         sums: dict[Expression, V] = {}
-        for chunk in range(self._visited if totals else 0):
+        for chunk in self._chunks() if totals else ():
             values = self._rows([total.args[0] for total in totals], chunk)
             for total in totals:
                 value = values[total.args[0]]
@@ -130,20 +134,21 @@ class Walk(Generic[V]):
         for total, value in sums.items():
             self._totals[total] = Total(value, -padding[total] * self.layout.padding)
 
-    def _rows(self, nodes: Iterable[Expression], chunk: int) -> dict[Expression, V]:
-        values: dict[Expression, V] = {}
-        for node in in_order_of_rows(nodes):
-            values[node] = self._row(node, values, chunk)
-        return values
+    def _rows(self, nodes: Sequence[Expression], chunk: int) -> dict[Expression, V]:
+        values: dict[tuple[Expression, int], V] = {}
+        for node, where in _in_order_of_rows(nodes, chunk, self.layout):
+            args = [values[needed] for needed in _needed_rows(node, where, self.layout)]
+            values[node, where] = self._row(node, where, args)
+        return {node: values[node, chunk] for node in nodes}
 
-    def _row(self, node: Expression, values: dict[Expression, V], chunk: int) -> V:
+    def _row(self, node: Expression, chunk: int, args: list[V]) -> V:
         if node.op == COLUMN:
             return self.machine.column(node.data, chunk)
         if node.op == REPLICATE:
-            return self._replicated(self._total(node.args[0])).value
+            return self._spread[node.args[0]]
         if node.op == RESAMPLE:
-            return self._resampled(node, values, chunk)
-        return self._combined(node, [values[arg] for arg in node.args])
+            return self._resampled(node, args[0])
+        return self._combined(node, args)
 
     def _combined(self, node: Expression, args: list[V]) -> V:
         if node.op == PRODUCT:
@@ -166,12 +171,9 @@ class Walk(Generic[V]):
             return machine.multiply(a, a)
         return machine.multiply(machine.switch(a, level), machine.switch(b, level))
 
-    def _resampled(self, node: Expression, values: dict[Expression, V], chunk: int) -> V:
-        chunks, rotation, swap = drawn_shift(node.data, self.layout)
-        source = node.args[0]
-        value = values[source]
-        if chunks and self.chunks is None:
-            value = self._rows([source], (chunk + chunks) % self.layout.n_chunks)[source]
+    def _resampled(self, node: Expression, value: V) -> V:
+        """The source, which is that of another chunk already, with its slots moved."""
+        _, rotation, swap = drawn_shift(node.data, self.layout)
         value = self.machine.relinearise(value)
         if rotation:
             value = self.machine.rotate(value, rotation)
@@ -179,40 +181,34 @@ class Walk(Generic[V]):
 
     # -- totals --------------------------------------------------------------------------------------------------
 
-    def _total(self, node: Expression) -> Total[V]:
-        if node not in self._totals:
-            args = [self._total(arg) for arg in node.args]
-            self._totals[node] = self._total_product(args) if node.op == PRODUCT else self._total_sum(node, args)
-        return self._totals[node]
+    def _total_product(self, node: Expression) -> Total[V]:
+        a, b = (self.replicated(arg) for arg in node.args)
+        return Total(self._product(a, b), each=True)
 
-    def _total_product(self, args: list[Total[V]]) -> Total[V]:
-        a, b = (self._replicated(arg) for arg in args)
-        return Total(self._product(a.value, b.value), each=True)
-
-    def _total_sum(self, node: Expression, args: list[Total[V]]) -> Total[V]:
+    def _total_sum(self, node: Expression) -> Total[V]:
         coefficients, constant = node.data
-        each = any(arg.each for arg in args)
+        totals = [self._totals[arg] for arg in node.args]
+        each = any(total.each for total in totals)
+        values = [self.replicated(arg) for arg in node.args] if each else [total.value for total in totals]
+        level = max(self.machine.noise(value).level for value in values)
+        terms = [(c, self.machine.switch(value, level)) for c, value in zip(coefficients, values, strict=True)]
         if each:
-            args = [self._replicated(arg) for arg in args]
-        level = max(self.machine.noise(arg.value).level for arg in args)
-        values = [self.machine.switch(arg.value, level) for arg in args]
-        value = self.machine.add_up(list(zip(coefficients, values, strict=True)), constant if each else 0)
-        if each:
-            return Total(value, each=True)
-        offset = constant + sum(c * arg.offset for c, arg in zip(coefficients, args, strict=True))
-        return Total(value, offset)
+            return Total(self.machine.add_up(terms, constant), each=True)
+        offset = constant + sum(c * total.offset for c, total in zip(coefficients, totals, strict=True))
+        return Total(self.machine.add_up(terms, 0), offset)
 
-    def _replicated(self, total: Total[V]) -> Total[V]:
-        """The total in every slot, by rotating and adding: log2 N steps. Remembered, since it is dear."""
-        if total.each:
-            return total
+    def replicated(self, node: Expression) -> V:
+        """A total that was computed, in every slot: by rotating and adding, log2 N steps."""
+        if node not in self._spread:
+            total = self._totals[node]
+            self._spread[node] = total.value if total.each else self._rotated_and_added(total)
+        return self._spread[node]
+
+    def _rotated_and_added(self, total: Total[V]) -> V:
         value = self.machine.relinearise(total.value)
         for step in replication_steps(self.layout.slots):
             value = self.machine.add_up([(1, value), (1, self.machine.rotate(value, step))], 0)
-        if total.offset:
-            value = self.machine.add_up([(1, value)], total.offset)
-        total.value, total.offset, total.each = value, 0, True
-        return total
+        return self.machine.add_up([(1, value)], total.offset) if total.offset else value
 
 
 def replication_steps(slots: int) -> list[int]:
@@ -237,22 +233,58 @@ def stages_of(outputs: Iterable[Expression]) -> dict[Expression, int]:
     return fold(outputs, lambda node, args: max(args, default=0) + (node.op == REPLICATE))
 
 
-def in_order_of_rows(nodes: Iterable[Expression]) -> list[Expression]:
-    """The nodes over rows that are needed, each after its args; what lies below a replicated total is known already."""
-    seen: set[Expression] = set()
-    order: list[Expression] = []
-    stack = [(node, False) for node in reversed(list(nodes))]
+def _totals_by_stage(outputs: Iterable[Expression]) -> list[list[Expression]]:
+    """Totals, what is computed from totals, and where they go back into the rows: stage after stage, in order of computation."""
+    stages = stages_of(outputs)
+    by_stage: list[list[Expression]] = [[] for _ in range(max(stages.values(), default=0) + 1)]
+    for node in stages:
+        if node.is_total:
+            by_stage[stages[node]].append(node)
+        elif node.op == REPLICATE:
+            by_stage[stages[node] - 1].append(node)
+    return by_stage
+
+
+def _needed_rows(node: Expression, chunk: int, layout: Layout) -> list[tuple[Expression, int]]:
+    """What a node over a chunk of rows is computed from; what lies below a replicated total is known already."""
+    if node.op in (COLUMN, REPLICATE):
+        return []
+    if node.op == RESAMPLE:
+        chunk = (chunk + drawn_shift(node.data, layout)[0]) % max(1, layout.n_chunks)
+    return [(arg, chunk) for arg in node.args]
+
+
+def _in_order_of_rows(nodes: Sequence[Expression], chunk: int, layout: Layout) -> Iterator[tuple[Expression, int]]:
+    """All that some nodes over a chunk of rows need, with the chunk it is needed of, each after what it is computed from."""
+    seen: set[tuple[Expression, int]] = set()
+    stack = [(node, chunk, False) for node in reversed(nodes)]
     while stack:
-        node, ready = stack.pop()
-        if node in seen:
+        node, where, ready = stack.pop()
+        if (node, where) in seen:
             continue
-        if ready or node.op in (COLUMN, REPLICATE):
-            seen.add(node)
-            order.append(node)
+        needed = [] if ready else _needed_rows(node, where, layout)
+        if needed:
+            stack.append((node, where, True))
+            stack.extend((arg, there, False) for arg, there in reversed(needed))
         else:
-            stack.append((node, True))
-            stack.extend((arg, False) for arg in reversed(node.args))
-    return order
+            seen.add((node, where))
+            yield node, where
+
+
+# Totals that are accumulated side by side: bounds the memory, and is a batch of work for a process.
+BATCH = 56
+
+
+def batches_of(outputs: Sequence[Expression]) -> list[list[Expression]]:
+    """The outputs in groups that are walked one by one, each by a process of its own.
+
+    Every group computes what it needs, so outputs that share something dear (totals back in the rows) stay together.
+    """
+    shared = any(
+        node.op in (REPLICATE, RESAMPLE) or (node.op == PRODUCT and node.is_total) for node in in_order(outputs)
+    )
+    size = len(outputs) if shared else BATCH
+    return [list(outputs[start : start + size]) for start in range(0, len(outputs), size)]
 
 
 # -- from a sum to something small to download ---------------------------------------------------------------------------

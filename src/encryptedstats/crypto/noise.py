@@ -100,6 +100,9 @@ class NoiseModel:
         self.plain_modulus = float(plain_modulus)
         self.data_moduli = tuple(float(q) for q in data_moduli)
         self.special_modulus = float(special_modulus)
+        # What operations add whatever they are applied to: asked for again and again, so remembered.
+        self._key_switches: dict[int, Noise] = {}
+        self._divisions: dict[tuple[int, int], Noise] = {}
 
     # -- building blocks: what is known of a random polynomial at every root --------------------------------------
 
@@ -135,8 +138,10 @@ class NoiseModel:
 
     def _divided(self, level: int, size: int = 2) -> Noise:
         """What dividing the polynomials of a ciphertext by a prime adds. BGV's remainders are multiples of t in [0, t)."""
-        error = self._floored(self.plain_modulus) if self.scheme == "bgv" else self._centred(self._unit(level))
-        return error.times(self._powers_of_secret(size))
+        if (level, size) not in self._divisions:
+            error = self._floored(self.plain_modulus) if self.scheme == "bgv" else self._centred(self._unit(level))
+            self._divisions[level, size] = error.times(self._powers_of_secret(size))
+        return self._divisions[level, size]
 
     # -- limits ---------------------------------------------------------------------------------------------------
 
@@ -227,9 +232,11 @@ class NoiseModel:
 
     def key_switch(self, a: Noise) -> Noise:
         """Rotating, or relinearising away one component: digits times key errors, divided by the special prime."""
-        digits = self._floored(sum(self.data_moduli[: self.levels - a.level]))
-        switched = digits.times(self._error * self._unit(a.level) / self.special_modulus)
-        return a + switched + self._divided(a.level)
+        if a.level not in self._key_switches:
+            digits = self._floored(sum(self.data_moduli[: self.levels - a.level]))
+            switched = digits.times(self._error * self._unit(a.level) / self.special_modulus)
+            self._key_switches[a.level] = switched + self._divided(a.level)
+        return a + self._key_switches[a.level]
 
     def relinearise(self, a: Noise) -> Noise:
         """From any size down to 2. Each step's error meets one power of the secret less than the component it removed."""

@@ -42,6 +42,7 @@ def packing_primes(parameters: Parameters) -> int:
     return count
 
 
+@lru_cache(maxsize=64)
 def packing_model(parameters: Parameters, primes: int) -> NoiseModel:
     """The noise rules under the first primes alone."""
     data, special = parameters.data_moduli[:primes], parameters.coefficient_moduli[-1]

@@ -2,6 +2,16 @@
 
 The state of every model is a list of integer totals: encrypted after a fit on an encrypted table, plain otherwise. Totals of
 different rows add, so models do. Everything a subclass has to say is its circuit and what it makes of the opened totals.
+
+Deviations from scikit-learn, all deliberate; ``tests/models/test_estimator_checks.py`` runs ``check_estimator`` on every model:
+
+- Numbers are cut into ``bins`` before anything is counted, so that a model does not see small differences. Only
+  ``SemiparametricNB`` takes arrays of integers, not DataFrames, as they are: unpaired, where the origin matters, it fails
+  ``check_classifier_data_not_an_array``. Every other check passes for every model.
+- Text, booleans and Categoricals are categories: a level that was not there in training is an error that names it, and so
+  is a class, never a guess.
+- There is no ``sample_weight``: weights are integers and belong to the rows, ``schema.table(df, weights=...)``.
+- ``fit`` also takes tables, without ``y``. A model of a table finds the columns of a DataFrame by name and overlooks others.
 """
 
 from __future__ import annotations
@@ -15,6 +25,7 @@ from typing import Any, ClassVar, Final, TypeVar
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from pandas.api.types import is_bool_dtype, is_numeric_dtype
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.multiclass import check_classification_targets
@@ -34,18 +45,35 @@ from encryptedstats.tables.columns import Column, table_columns
 
 ENCRYPTED_MODEL_KIND: Final = "encrypted model"
 OPEN_MODEL_KIND: Final = "opened model"
+FOLDS_KIND: Final = "folds of an encrypted model"
+_NOT_INSIDE: Final = "only rows that are in a model can be forgotten, and these are not"
+_MIXED: Final = "one of the models is encrypted and the other is open: open both, or none"
 M = TypeVar("M", bound="TotalsClassifier")
 
 
 class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """A classifier whose fit is a list of totals over rows.
 
-    Subclasses define :meth:`circuit` and :meth:`_open`, and predict from what the latter stores.
+    Subclasses define :meth:`circuit`, :meth:`_n_totals`, :meth:`_open` and :meth:`_scores`.
+
+    Attributes
+    ----------
+    totals_ : list of int or EncryptedTotals
+    schema_ : Schema or PublicSchema
+        Of the rows; public where nobody here knows the names.
+    n_rows_ : int
+    block_ids_ : tuple of str
+        Encrypted blocks whose rows are in the model.
+    classes_ : array
     """
 
     _models: ClassVar[dict[str, type[TotalsClassifier]]] = {}
     _binary_only: ClassVar[bool] = False
+    # What a model made from this one keeps of its fit.
+    _carried: ClassVar[tuple[str, ...]] = ("n_features_in_", "feature_names_in_", "_fitted_on_frame")
     _fitted_on_frame = False
+    bins: int
+    class_counts_: NDArray[np.int64]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -58,6 +86,10 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         self, schema: PublicSchema, columns: Sequence[Column] | None = None, fold: int | None = None
     ) -> list[Expression]:
         """The totals that a fit computes, for a table of this public schema with these columns stored."""
+
+    @abstractmethod
+    def _n_totals(self, schema: PublicSchema) -> int:
+        """The length of the circuit, without writing it: a file can claim more than there is memory for."""
 
     @abstractmethod
     def _open(self, totals: Sequence[int], schema: PublicSchema) -> None:
@@ -75,33 +107,65 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         On an encrypted table the state stays encrypted: ``owner.decrypt(model)`` opens it. Options are then those of
         ``EncryptedTable.evaluate`` (``workers``, ``progress``).
         """
-        table = X if isinstance(X, (Table, EncryptedTable)) else self._table_of(X, y)
+        table = self._training_table(X, y)
+        self._draw()
+        return self._fit_table(table, **options)
+
+    def partial_fit(self: M, X: Any, y: Any = None, classes: Any = None, **options: Any) -> M:
+        """Add rows: those of another table (refused where they are in the model already), or more of ``X`` and ``y``.
+
+        The first call for ``X`` and ``y`` may name all ``classes``.
+        """
+        if not hasattr(self, "totals_"):
+            table = self._training_table(X, y, classes)
+            self._draw()
+            return self._fit_table(table, **options)
+        if not isinstance(X, (Table, EncryptedTable)):
+            X = self._known_private().table(self._checked_frame(X, reset=False), self._checked_y(y))
+        if isinstance(X, EncryptedTable) != self.is_encrypted:
+            raise TypeError(_MIXED)
+        self._refuse_twice(_block_ids(X))
+        joined = self + self._like()._fit_table(X, **options)
+        return self._set_state(joined.totals_, joined.schema_, joined.n_rows_, joined.block_ids_)
+
+    def _training_table(self, X: Any, y: Any, classes: Any = None) -> Table | EncryptedTable:
+        if not isinstance(X, (Table, EncryptedTable)):
+            return self._table_of(X, y, classes)
+        if y is not None:
+            raise ValueError("a table brings its own classes: fit(table), without y")
+        for name in set(vars(self)) & {"n_features_in_", "feature_names_in_", "_fitted_on_frame"}:
+            delattr(self, name)  # of an earlier fit to a frame
+        return X
+
+    def _draw(self) -> None:
+        """Draw what a fit leaves to chance, once: models of other rows are fitted alike."""
+
+    def _fit_table(self: M, table: Table | EncryptedTable, **options: Any) -> M:
         self._check_table(table)
         totals = table.evaluate(self.circuit(table.schema.public(), table.columns()), **options)
         return self._set_state(totals, _known_schema(table), table.n_rows, _block_ids(table))
 
-    def partial_fit(self: M, X: Any, y: Any = None, classes: Any = None, **options: Any) -> M:
-        """Add rows: those of another table (refused where they are in the model already), or more of ``X`` and ``y``."""
-        if not hasattr(self, "totals_"):
-            if isinstance(X, (Table, EncryptedTable)):
-                return self.fit(X, **options)
-            return self.fit(self._table_of(X, y, classes))
-        if not isinstance(X, (Table, EncryptedTable)):
-            X = self._known_private().table(self._checked_frame(X, reset=False), self._checked_y(y))
-        more = clone(self).fit(X, **options)
-        joined = self + more
-        return self._set_state(joined.totals_, joined.schema_, joined.n_rows_, joined.block_ids_)
+    def _like(self: M) -> M:
+        """An unfitted model that grows as this one did."""
+        model: M = clone(self)
+        for name in set(self._carried) & set(vars(self)):
+            setattr(model, name, getattr(self, name))
+        return model
+
+    def _growth(self) -> dict[str, Any]:
+        """The parameters that this fit used, as JSON knows them: what models must share to be combined."""
+        return {
+            name: value.item() if isinstance(value, np.generic) else value for name, value in self.get_params().items()
+        }
 
     def _set_state(self: M, totals: Any, schema: Schema | PublicSchema, n_rows: int, block_ids: tuple[str, ...]) -> M:
-        for name in [
-            name for name in vars(self) if name.endswith("_") and name not in ("n_features_in_", "feature_names_in_")
-        ]:
+        for name in [name for name in vars(self) if name.endswith("_") and name not in self._carried]:
             delattr(self, name)
         self.totals_ = totals
         self.schema_ = schema
         self.n_rows_ = n_rows
         self.block_ids_ = block_ids
-        self.classes_ = np.array(schema.classes if isinstance(schema, Schema) else range(schema.n_classes))
+        self.classes_ = _labels(schema)
         if not hasattr(self, "n_features_in_"):
             self.n_features_in_ = len(schema.public().variables)
         if not self.is_encrypted:
@@ -109,9 +173,11 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         return self
 
     def _check_table(self, table: Table | EncryptedTable) -> None:
-        schema = table.schema.public()
         if not table.has_classes:
             raise SchemaError("a model is fitted to rows whose class is known: this table has no target")
+        self._check_classes(table.schema.public())
+
+    def _check_classes(self, schema: PublicSchema) -> None:
         if self._binary_only and schema.n_classes != 2:
             raise ValueError(
                 f"Only binary classification is supported: {type(self).__name__} got {schema.n_classes} classes"
@@ -131,24 +197,35 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         found = np.unique(labels) if classes is None else np.asarray(classes)
         if len(found) < 2:
             raise ValueError(f"{type(self).__name__} needs two classes, and y has only one class: {found.tolist()}")
-        schema = self._infer(frame, labels, classes)
-        return schema.table(frame, labels)
+        columns = frame if isinstance(frame, pd.DataFrame) else pd.DataFrame(frame, columns=_array_names(frame))
+        target = pd.Series(labels, columns.index, name=_unused(getattr(y, "name", None) or "target", columns))
+        return self._infer(columns, target, classes, isinstance(frame, pd.DataFrame)).table(frame, labels)
 
-    def _infer(self, frame: Any, labels: Any, classes: Any) -> Schema:
-        """How columns become bins: kinds are inferred for a DataFrame, numbers of an array are continuous."""
-        kinds = None if isinstance(frame, pd.DataFrame) else dict.fromkeys(_array_names(frame), "continuous")
-        return Schema.infer(frame, y=labels, bins=getattr(self, "bins", 5), kinds=kinds, classes=classes)
+    def _infer(self, frame: pd.DataFrame, labels: pd.Series[Any], classes: Any, named: bool) -> Schema:
+        """How columns become bins. Numbers are ordered, in arrays and DataFrames alike, and no new number is unknown.
+
+        They are cut between any two values where these are few, else at quantiles. Of a DataFrame (``named``), columns of text,
+        booleans and Categoricals are categories.
+        """
+        numbers = [name for name in frame.columns if not named or _is_number(frame[name])]
+        kinds = {str(name): "continuous" for name in numbers}
+        schema = Schema.infer(frame, y=labels, bins=self.bins, kinds=kinds, classes=classes)
+        for name in numbers:
+            values = np.unique(frame[name].to_numpy(dtype=float))
+            if 1 < len(values) <= self.bins:
+                schema = schema.with_bins(str(name), edges=[float(value) for value in values[:-1]])
+        return schema
 
     def _checked_frame(self, X: Any, *, reset: bool) -> Any:
+        is_frame = isinstance(X, pd.DataFrame) or hasattr(X, "to_pandas")
+        checked = X if is_frame else check_array(X, dtype="numeric")
         # A model of a table finds its columns by name, whatever else a frame has; one of X and y is as strict as scikit-learn.
         if reset or self._fitted_on_frame:
             record_features(self, X, reset=reset)
             self._fitted_on_frame = True
-        if isinstance(X, pd.DataFrame) or hasattr(X, "to_pandas"):
-            if not len(X):
-                raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required")
-            return X if isinstance(X, pd.DataFrame) else X.to_pandas()
-        return check_array(X, dtype="numeric")
+        if not len(checked):
+            raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required")
+        return X.to_pandas() if is_frame and not isinstance(X, pd.DataFrame) else checked
 
     def _checked_y(self, y: Any) -> Any:
         labels = column_or_1d(y, warn=True)
@@ -179,14 +256,26 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
     def _rows(self, X: Any) -> Table:
         """Rows to predict as a table."""
         self._check_open()
-        if isinstance(X, Table):
-            if X.schema.public().variables != self.schema_.public().variables:
-                raise SchemaError("the rows are of another schema than the model")
-            return X
-        frame = self._checked_frame(X, reset=False)
-        return self._known_private().table(frame)
+        if isinstance(X, EncryptedTable):
+            raise TypeError(
+                "these rows are encrypted, and an opened model predicts clear ones: give a Table or DataFrame"
+            )
+        if not isinstance(X, Table):
+            return self._known_private().table(self._checked_frame(X, reset=False))
+        known = self.schema_ if isinstance(self.schema_, Schema) else self.schema_.public()
+        rows = X.schema if isinstance(self.schema_, Schema) else X.schema.public()
+        if rows.variables != known.variables:
+            raise SchemaError(
+                "the rows are of another schema than the model: make them with schema.table(...) of its own"
+            )
+        return X
 
     # -- predicting ------------------------------------------------------------------------------------------------
+
+    def _prior(self) -> NDArray[np.float64]:
+        """How frequent classes are; all alike where there are no rows."""
+        total = self.class_counts_.sum()
+        return self.class_counts_ / total if total else np.full(len(self.class_counts_), 1 / len(self.class_counts_))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The most probable class of each row."""
@@ -199,9 +288,7 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
     def __add__(self: M, other: M) -> M:
         """The model of the rows of both."""
         self._check_combines(other)
-        twice = set(self.block_ids_) & set(other.block_ids_)
-        if twice:
-            raise SchemaError(f"block {sorted(twice)[0]} is in both models: its rows would count twice")
+        self._refuse_twice(other.block_ids_)
         return self._combined(other, 1, self.block_ids_ + other.block_ids_)
 
     def __sub__(self: M, other: M) -> M:
@@ -209,9 +296,12 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         self._check_combines(other)
         missing = set(other.block_ids_) - set(self.block_ids_)
         if missing or other.n_rows_ > self.n_rows_:
-            raise SchemaError("only rows that are in a model can be forgotten, and these are not")
+            raise SchemaError(_NOT_INSIDE)
         kept = tuple(block for block in self.block_ids_ if block not in other.block_ids_)
-        return self._combined(other, -1, kept)
+        try:
+            return self._combined(other, -1, kept)
+        except ImpossibleTotalsError as error:
+            raise SchemaError(_NOT_INSIDE) from error
 
     def _combined(self: M, other: M, sign: int, block_ids: tuple[str, ...]) -> M:
         if self.is_encrypted:
@@ -219,8 +309,12 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         else:
             totals = [a + sign * b for a, b in zip(self.totals_, other.totals_, strict=True)]
         schema = self.schema_ if isinstance(self.schema_, Schema) else other.schema_
-        model: M = clone(self)
-        return model._set_state(totals, schema, self.n_rows_ + sign * other.n_rows_, block_ids)
+        return self._like()._set_state(totals, schema, self.n_rows_ + sign * other.n_rows_, block_ids)
+
+    def _refuse_twice(self, block_ids: tuple[str, ...]) -> None:
+        twice = set(self.block_ids_) & set(block_ids)
+        if twice:
+            raise SchemaError(f"block {sorted(twice)[0]} is in the model already: its rows would count twice")
 
     def _check_combines(self, other: Any) -> None:
         if type(other) is not type(self):
@@ -228,10 +322,12 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         check_is_fitted(self, "totals_")
         check_is_fitted(other, "totals_")
         if self.is_encrypted != other.is_encrypted:
-            raise TypeError("one of the models is encrypted and the other is open: open both, or none")
-        if _storable(self.get_params()) != _storable(other.get_params()):
-            raise ValueError("models that grew differently cannot be combined: their parameters differ")
-        if self.schema_.public() != other.schema_.public():
+            raise TypeError(_MIXED)
+        own, others = self._growth(), other._growth()
+        differ = [f"{name} is {own[name]!r} and {others[name]!r}" for name in own if own[name] != others[name]]
+        if differ:
+            raise ValueError(f"models that grew differently cannot be combined: {', '.join(differ)}")
+        if not same_schema(self.schema_, other.schema_):
             raise SchemaError("models of different schemas cannot be combined")
         if self.is_encrypted and self.totals_.keys.key_id != other.totals_.keys.key_id:
             raise KeyMismatchError("models under different keys cannot be combined")
@@ -252,77 +348,33 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         write_object(url, container.to_bytes(self._to_container()), private=not self.is_encrypted)
 
     def _to_container(self) -> Container:
-        fields = {
-            "model": type(self).__name__,
-            "params": _storable(self.get_params()),
-            "n_rows": self.n_rows_,
-            "blocks": list(self.block_ids_),
-        }
+        fields = self._stored_fields(self.schema_.public(), self.n_rows_, self.block_ids_)
         if isinstance(self.totals_, EncryptedTotals):
-            fields["schema"] = self.schema_.public().to_json()
             return self.totals_.to_container(ENCRYPTED_MODEL_KIND, fields)
         fields["private"] = isinstance(self.schema_, Schema)
         fields["schema"] = self.schema_.to_json()
         sections = {"totals": json.dumps([int(total) for total in self.totals_]).encode()}
         return Container(OPEN_MODEL_KIND, "", "", fields, sections)
 
+    def _stored_fields(self, schema: PublicSchema, n_rows: int, block_ids: Sequence[str]) -> dict[str, Any]:
+        """What :func:`encryptedstats.models.files.read_head` reads."""
+        return {
+            "model": type(self).__name__,
+            "params": self._growth(),
+            "n_rows": n_rows,
+            "blocks": list(block_ids),
+            "schema": schema.to_json(),
+        }
+
     @classmethod
     def load(cls, url: str | os.PathLike[str], keys: PublicKeys | None = None) -> TotalsClassifier:
         """Read a model: an encrypted one with the public keys it belongs to, an opened one as it is."""
-        return read_model(container.from_bytes(read_object(url), name=str(url)), keys)
+        from encryptedstats.models.files import read_model
 
-
-def read_model(file: Container, keys: PublicKeys | None) -> TotalsClassifier:
-    """The model in a file, with every check."""
-    if file.kind not in (ENCRYPTED_MODEL_KIND, OPEN_MODEL_KIND):
-        raise FileFormatError(f"the file holds {file.kind!r}, and a model is wanted here")
-    model = _empty_model(file.expect("model", str), file.expect("params", dict))
-    n_rows, blocks = file.expect("n_rows", int), file.expect("blocks", list)
-    if n_rows < 0 or not all(isinstance(block, str) for block in blocks):
-        raise FileFormatError("the file states an impossible number of rows or list of blocks")
-    schema_type = Schema if file.kind == OPEN_MODEL_KIND and file.expect("private", bool) else PublicSchema
-    try:
-        schema = schema_type.from_json(file.expect("schema", str))
-        expected = len(model.circuit(schema.public()))
-    except (SchemaError, ValueError, TypeError) as error:
-        raise FileFormatError(f"the file has a model or schema that cannot be: {error}") from error
-    totals: Any
-    if file.kind == OPEN_MODEL_KIND:
-        totals = _plain_totals(file)
-    elif keys is None:
-        raise TypeError("this model is encrypted: give the public keys= it belongs to")
-    else:
-        totals = EncryptedTotals.from_container(file, keys)
-    if len(totals) != expected:
-        raise FileFormatError(f"the file has {len(totals)} totals, and such a model has {expected}")
-    try:
-        return model._set_state(totals, schema, n_rows, tuple(blocks))
-    except (ValueError, ZeroDivisionError) as error:
-        raise FileFormatError(f"the file has totals that cannot be: {error}") from error
-
-
-def _empty_model(name: str, params: dict[str, Any]) -> TotalsClassifier:
-    if name not in TotalsClassifier._models:
-        raise FileFormatError(f"the file holds a model {name!r} that this library does not know")
-    try:
-        return TotalsClassifier._models[name](**params)
-    except TypeError as error:
-        raise FileFormatError(f"the file has parameters that {name} does not have: {error}") from error
-
-
-def _plain_totals(file: Container) -> list[int]:
-    try:
-        totals = json.loads(file.section("totals"))
-    except (ValueError, RecursionError) as error:
-        raise FileFormatError("the totals of the file are not valid JSON") from error
-    if not isinstance(totals, list) or not all(type(total) is int for total in totals):
-        raise FileFormatError("the totals of the file are no list of integers")
-    return totals
-
-
-def _storable(params: dict[str, Any]) -> dict[str, Any]:
-    """Parameters as JSON knows them: NumPy's numbers as Python's."""
-    return {name: value.item() if isinstance(value, np.generic) else value for name, value in params.items()}
+        model = read_model(container.from_bytes(read_object(url), name=str(url)), keys)
+        if not isinstance(model, cls):
+            raise FileFormatError(f"{url} holds a {type(model).__name__}, and a {cls.__name__} is wanted here")
+        return model
 
 
 @decrypt_value.register(TotalsClassifier)
@@ -331,11 +383,9 @@ def _decrypt_model(model: Any, decryptor: Decryptor, *, schema: Schema | None = 
     check_is_fitted(model, "totals_")
     if not model.is_encrypted:
         raise TypeError("this model is open already: there is nothing to decrypt")
-    known = schema or model.schema_
-    if known.public() != model.schema_.public():
-        raise SchemaError("this schema is not the one the model was fitted with")
+    known = checked_schema(schema, model.schema_)
     totals = decrypt_value(model.totals_, decryptor)
-    return clone(model)._set_state(totals, known, model.n_rows_, model.block_ids_)
+    return model._like()._set_state(totals, known, model.n_rows_, model.block_ids_)
 
 
 # -- pieces that circuits are made of ------------------------------------------------------------------------------------
@@ -353,10 +403,36 @@ def stored_columns(schema: PublicSchema, columns: Sequence[Column] | None) -> se
     return set(table_columns(schema, ("onehot",), classes=True) if columns is None else columns)
 
 
+class ImpossibleTotalsError(ValueError):
+    """Totals that no rows can have."""
+
+
 def refuse_impossible(good: bool, what: str) -> None:
     """Opened totals that break an invariant are no result of this computation."""
     if not good:
-        raise ValueError(f"{what}: the result was altered, or does not belong to this model. It is refused")
+        raise ImpossibleTotalsError(f"{what}: the result was altered, or does not belong to this model. It is refused")
+
+
+def same_schema(a: Schema | PublicSchema, b: Schema | PublicSchema) -> bool:
+    """Whether rows of both mean the same, as far as it is known here: bins, and also their names and edges."""
+    if isinstance(a, Schema) and isinstance(b, Schema):
+        return (a.variables, a.classes) == (b.variables, b.classes)
+    return a.public() == b.public()
+
+
+def checked_schema(given: Schema | None, fitted: Schema | PublicSchema) -> Schema | PublicSchema:
+    """The schema to open a model with."""
+    if given is not None and not same_schema(given, fitted):
+        raise SchemaError("this schema is not the one the model was fitted with")
+    return given if given is not None else fitted
+
+
+def _labels(schema: Schema | PublicSchema) -> NDArray[Any]:
+    if isinstance(schema, PublicSchema):
+        return np.arange(schema.n_classes)
+    # Numbers beside text would all turn into text.
+    mixed = len({isinstance(label, str) for label in schema.classes}) > 1
+    return np.array(schema.classes, dtype=object if mixed else None)
 
 
 def _known_schema(table: Table | EncryptedTable) -> Schema | PublicSchema:
@@ -367,6 +443,18 @@ def _known_schema(table: Table | EncryptedTable) -> Schema | PublicSchema:
 
 def _block_ids(table: Table | EncryptedTable) -> tuple[str, ...]:
     return table.blocks.ids if isinstance(table, EncryptedTable) else ()
+
+
+def _is_number(column: pd.Series[Any]) -> bool:
+    return is_numeric_dtype(column.dtype) and not is_bool_dtype(column.dtype)
+
+
+def _unused(name: str, frame: pd.DataFrame) -> str:
+    """The name, or one like it, for a target beside predictors that may be called so."""
+    taken = set(map(str, frame.columns))
+    while str(name) in taken:
+        name = f"{name}_"
+    return str(name)
 
 
 def _array_names(X: NDArray[Any]) -> list[str]:

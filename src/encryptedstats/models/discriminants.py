@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations_with_replacement
-from typing import Any
+from math import lcm
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from encryptedstats.circuits.expressions import Expression, sum_of
 from encryptedstats.models.base import TotalsClassifier, class_columns, refuse_impossible
-from encryptedstats.models.features import Feature, feature_matrix, features
+from encryptedstats.models.features import Feature, count_features, feature_matrix, features, solve, symmetric
 from encryptedstats.tables import PublicSchema, Table
 from encryptedstats.tables.columns import Column
 
@@ -34,6 +35,15 @@ class LinearMeans(TotalsClassifier):
     References
     ----------
     Graepel, Lauter and Naehrig (2012), ML Confidential.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from encryptedstats import LinearMeans
+    >>> X = np.array([[0], [1], [2], [3]])  # codes -3, -1, 1, 3
+    >>> LinearMeans().fit(X, ["low", "low", "high", "high"]).means_
+    array([[ 2.],
+           [-2.]])
     """
 
     def __init__(self, centred: bool = True, bins: int = 5) -> None:
@@ -53,13 +63,19 @@ class LinearMeans(TotalsClassifier):
             outputs += [(feature.value * y).total() for y in classes]
         return outputs
 
+    def _n_totals(self, schema: PublicSchema) -> int:
+        return schema.n_classes * (1 + count_features(schema))
+
     def _open(self, totals: Sequence[int], schema: PublicSchema) -> None:
-        n_classes, k = schema.n_classes, len(self._features(schema))
+        n_classes, k = schema.n_classes, count_features(schema)
         self.class_counts_ = np.array(totals[:n_classes], dtype=np.int64)
         refuse_impossible(bool((self.class_counts_ >= 0).all()), "a class would have fewer than no rows")
-        sums = np.array(totals[n_classes : n_classes * (k + 1)], dtype=float).reshape(k, n_classes).T
-        self.means_ = sums / np.maximum(self.class_counts_, 1)[:, None]
-        self._directions = self.means_
+        self.means_ = (self._sums(totals, n_classes, k).T / np.maximum(self.class_counts_, 1)).T.astype(float)
+        self.origin_ = np.zeros(k)
+        self.directions_ = self.means_
+
+    def _sums(self, totals: Sequence[int], n_classes: int, k: int) -> NDArray[Any]:
+        return np.array(totals[n_classes : n_classes * (k + 1)], dtype=object).reshape(k, n_classes).T
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Score of each class; with two classes, that of the second less that of the first."""
@@ -68,23 +84,38 @@ class LinearMeans(TotalsClassifier):
 
     def _scores(self, table: Table) -> NDArray[np.float64]:
         matrix = feature_matrix(self._features(table.public_schema), table, centred=self.centred)
-        scores: NDArray[np.float64] = matrix @ self._directions.T - (self._directions * self.means_).sum(axis=1) / 2
-        scores[:, self.class_counts_ == 0] = -np.inf  # a class without rows has no mean
+        half_way = (self.directions_ * (self.means_ - self.origin_)).sum(axis=1) / 2
+        scores: NDArray[np.float64] = (matrix - self.origin_) @ self.directions_.T - half_way
+        if self.class_counts_.any():
+            scores[:, self.class_counts_ == 0] = -np.inf  # a class without rows has no mean
         return scores
 
 
 class FisherDiscriminant(LinearMeans):
-    r"""Linear means in the metric of the scatter within classes: directions :math:`S^{-1} m_c`, threshold half-way.
+    r"""Linear means in the metric of the scatter within classes: directions :math:`S^{-1} (m_c - m)`, thresholds half-way.
 
     The worker computes class sums and all sums of products of two predictors; the owner forms
-    :math:`S = (\sum xx' - \sum_c n_c m_c m_c') / N` and inverts it (by pseudo-inverse where predictors are collinear, as
-    the levels of a category are).
+    :math:`S = (\sum xx' - \sum_c n_c m_c m_c') / N` exactly, and solves. Scores are those of :class:`LinearMeans` seen from the
+    mean m of all rows, which changes no decision. A billionth of every predictor's variance is added to the diagonal of S: so
+    predictors may be collinear, as the levels of a category are, and one that is constant within classes decides.
 
     Attributes
     ----------
     class_counts_, means_ : as of :class:`LinearMeans`
     scatter_ : array of shape (n_predictors, n_predictors)
+        S.
+    directions_ : array of shape (n_classes, n_predictors)
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from encryptedstats import FisherDiscriminant
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> bool(FisherDiscriminant().fit(X, y).score(X, y) > 0.95)
+    True
     """
+
+    _RIDGE: ClassVar[float] = 1e-9
 
     def circuit(
         self, schema: PublicSchema, columns: Sequence[Column] | None = None, fold: int | None = None
@@ -96,14 +127,22 @@ class FisherDiscriminant(LinearMeans):
             outputs.append((a.square * everyone if a is b else a.value * b.value * everyone).total())
         return outputs
 
+    def _n_totals(self, schema: PublicSchema) -> int:
+        k = count_features(schema)
+        return super()._n_totals(schema) + k * (k + 1) // 2
+
     def _open(self, totals: Sequence[int], schema: PublicSchema) -> None:
         super()._open(totals, schema)
-        k = self.means_.shape[1]
-        products = np.empty((k, k))
-        first = schema.n_classes * (k + 1)
-        for (a, b), value in zip(combinations_with_replacement(range(k), 2), totals[first:], strict=True):
-            products[a, b] = products[b, a] = value
-        refuse_impossible(bool((np.diag(products) >= 0).all()), "a sum of squares would be negative")
-        between = (self.means_.T * self.class_counts_) @ self.means_
-        self.scatter_ = (products - between) / max(1, int(self.class_counts_.sum()))
-        self._directions = self.means_ @ np.linalg.pinv(self.scatter_, hermitian=True)
+        n_classes, k = schema.n_classes, self.means_.shape[1]
+        products, sums = symmetric(totals[n_classes * (k + 1) :], k), self._sums(totals, n_classes, k)
+        counts = [max(1, int(count)) for count in self.class_counts_]
+        n = max(1, int(self.class_counts_.sum()))
+        # In integers, over a common denominator: a difference of large floats would not tell collinear from nearly so.
+        common = lcm(*counts)
+        within = common * products - sum(common // m * np.outer(s, s) for m, s in zip(counts, sums, strict=True))
+        total = n * np.diag(products) - sums.sum(axis=0) ** 2
+        refuse_impossible(bool((np.diag(within) >= 0).all()), "a variance would be negative")
+        self.scatter_ = (within / (common * n)).astype(float)
+        self.origin_ = (sums.sum(axis=0) / n).astype(float)
+        ridge = np.diag(self._RIDGE * (total / n**2).astype(float))
+        self.directions_ = solve(self.scatter_ + ridge, (self.means_ - self.origin_).T).T

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import combinations_with_replacement
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +19,7 @@ from encryptedstats.models.base import stored_columns
 from encryptedstats.tables import PublicSchema, Table
 from encryptedstats.tables.binning import code_values
 from encryptedstats.tables.columns import Column
+from encryptedstats.tables.variables import PublicVariable
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,8 @@ class Feature:
 
 def features(schema: PublicSchema, columns: Sequence[Column] | None, *, centred: bool) -> list[Feature]:
     """All predictors of a schema, in the order of its variables."""
+    if not count_features(schema):
+        raise ValueError("no variable of this schema varies: there is nothing to fit")
     stored = stored_columns(schema, columns)
     found: list[Feature] = []
     for j, variable in enumerate(schema.variables):
@@ -38,17 +43,42 @@ def features(schema: PublicSchema, columns: Sequence[Column] | None, *, centred:
         if variable.kind == "number":
             x = column(str(Column("number", j)))
             found.append(Feature(j, None, x, x * x))
-        elif variable.has_codes and not _constant(variable.n_bins):
-            found.append(_coded(j, variable.n_bins, bins, stored, centred))
         elif not variable.has_codes:
             found += [Feature(j, k, x, x) for k, x in enumerate(bins)]
-    if not found:
-        raise ValueError("no variable of this schema varies: there is nothing to fit")
+        elif not is_constant(variable):
+            found.append(_coded(j, variable.n_bins, bins, stored, centred))
     return found
 
 
-def _constant(n_bins: int) -> bool:
-    return n_bins < 2
+def count_features(schema: PublicSchema) -> int:
+    """How many predictors a schema has."""
+    one_each = [v.kind == "number" or v.has_codes for v in schema.variables]
+    return sum(not is_constant(v) if one else v.n_bins for v, one in zip(schema.variables, one_each, strict=True))
+
+
+def is_constant(variable: PublicVariable) -> bool:
+    """Whether an ordered variable has a single code, the same for every row: it is no predictor."""
+    return variable.has_codes and variable.n_bins < 2
+
+
+def symmetric(products: Sequence[int], k: int) -> NDArray[Any]:
+    """The symmetric matrix of exact integers whose upper triangle was computed, row by row."""
+    matrix = np.empty((k, k), dtype=object)
+    for (a, b), value in zip(combinations_with_replacement(range(k), 2), products, strict=True):
+        matrix[a, b] = matrix[b, a] = value
+    return matrix
+
+
+def solve(matrix: NDArray[Any], right: NDArray[Any]) -> NDArray[np.float64]:
+    """The solution of a system of (exact) moments, by least squares: a constant or repeated predictor makes it singular.
+
+    Predictors are brought to one scale first, so that small ones are not taken for none.
+    """
+    scale = np.sqrt([float(value) or 1.0 for value in np.diag(matrix)])
+    scaled = (matrix / np.outer(scale, scale)).astype(float)
+    solution = np.linalg.lstsq(scaled, (right.T / scale).T.astype(float), rcond=1e-10)[0]
+    result: NDArray[np.float64] = (solution.T / scale).T
+    return result
 
 
 def _coded(j: int, n_bins: int, bins: list[Expression], stored: set[Column], centred: bool) -> Feature:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import numpy as np
 import pandas as pd
@@ -12,34 +13,68 @@ from sklearn.metrics import get_scorer
 
 from encryptedstats.circuits.results import EncryptedTotals
 from encryptedstats.crypto.dispatch import decrypt_value
-from encryptedstats.crypto.keys import Decryptor
-from encryptedstats.errors import SchemaError
-from encryptedstats.models.base import TotalsClassifier, _block_ids, _known_schema
-from encryptedstats.tables import EncryptedTable, Schema, Table
+from encryptedstats.crypto.keys import Decryptor, PublicKeys
+from encryptedstats.errors import FileFormatError, SchemaError
+from encryptedstats.models.base import FOLDS_KIND, TotalsClassifier, _block_ids, _known_schema, checked_schema
+from encryptedstats.models.files import read_head, read_totals
+from encryptedstats.storage import container
+from encryptedstats.storage.container import Container
+from encryptedstats.storage.objects import read_object, write_object
+from encryptedstats.tables import EncryptedTable, PublicSchema, Schema, Table
+
+MAX_FOLDS: Final = 1 << 16
 
 
 class EncryptedFolds:
     """The totals of every fold, still encrypted. ``owner.cross_validate(folds, table)`` scores them."""
 
-    def __init__(self, model: TotalsClassifier, totals: EncryptedTotals, n_folds: int, table: EncryptedTable) -> None:
+    def __init__(
+        self,
+        model: TotalsClassifier,
+        totals: EncryptedTotals,
+        n_folds: int,
+        schema: Schema | PublicSchema,
+        n_rows: int,
+        block_ids: Sequence[str],
+    ) -> None:
         self.model = model
         self.totals = totals
         self.n_folds = n_folds
-        self._schema = _known_schema(table)
-        self._n_rows = table.n_rows
-        self._block_ids = _block_ids(table)
+        self.schema = schema
+        self.n_rows = n_rows
+        self.block_ids = tuple(block_ids)
 
     def __repr__(self) -> str:
         return f"EncryptedFolds({self.n_folds} folds of {self.model!r}, key {self.totals.keys.key_id})"
 
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("encrypted folds are not pickled")
-
     def cross_validate(
-        self, models: Sequence[TotalsClassifier], table: Table, scoring: str | Callable[..., float] = "roc_auc"
+        self, models: Sequence[TotalsClassifier], table: Table, scoring: str | Callable[..., float] | None = None
     ) -> pd.DataFrame:
         """Score the opened models, each on the rows of the fold that it has not seen."""
         return score_folds(models, table, scoring)
+
+    def save(self, url: str | os.PathLike[str]) -> None:
+        """Write the folds to a path or fsspec URL, for the owner to fetch; the file holds no key and no names."""
+        fields = self.model._stored_fields(self.schema.public(), self.n_rows, self.block_ids)
+        file = self.totals.to_container(FOLDS_KIND, {**fields, "n_folds": self.n_folds})
+        write_object(url, container.to_bytes(file))
+
+    @classmethod
+    def load(cls, url: str | os.PathLike[str], keys: PublicKeys) -> EncryptedFolds:
+        """Read folds that belong to ``keys``."""
+        return read_folds(container.from_bytes(read_object(url), kind=FOLDS_KIND, name=str(url)), keys)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("encrypted folds are not pickled: use save() and load()")
+
+
+def read_folds(file: Container, keys: PublicKeys | None) -> EncryptedFolds:
+    """The folds in a file, with every check."""
+    head, n_folds = read_head(file), file.expect("n_folds", int)
+    totals = read_totals(file, keys)
+    if not 2 <= n_folds <= MAX_FOLDS or len(totals) != n_folds * head.n_totals:
+        raise FileFormatError(f"the file has {len(totals)} totals: that is not {n_folds} folds of such a model")
+    return EncryptedFolds(head.model, totals, n_folds, head.schema, head.n_rows, head.block_ids)
 
 
 def fit_folds(model: TotalsClassifier, table: Table | EncryptedTable, **options: Any) -> Any:
@@ -47,40 +82,44 @@ def fit_folds(model: TotalsClassifier, table: Table | EncryptedTable, **options:
     if not table.n_folds:
         raise SchemaError("this table declares no folds: schema.table(df, folds=k) does, before it is encrypted")
     model._check_table(table)
+    model = clone(model)
+    model._draw()
     public, columns = table.schema.public(), table.columns()
     outputs = [x for fold in range(table.n_folds) for x in model.circuit(public, columns, fold)]
     if isinstance(table, EncryptedTable):
-        return EncryptedFolds(clone(model), table.evaluate(outputs, **options), table.n_folds, table)
-    return _without_each(model, table.evaluate(outputs), table.n_folds, table.schema, table.n_rows)
+        totals = table.evaluate(outputs, **options)
+        return EncryptedFolds(model, totals, table.n_folds, _known_schema(table), table.n_rows, _block_ids(table))
+    return _without_each(model, table.evaluate(outputs), table.n_folds, table.schema)
 
 
-def _without_each(
-    model: TotalsClassifier, totals: Sequence[int], n_folds: int, schema: Any, n_rows: int
-) -> list[TotalsClassifier]:
-    """For every fold the model of all other rows."""
+def _without_each(model: TotalsClassifier, totals: Sequence[int], n_folds: int, schema: Any) -> list[TotalsClassifier]:
+    """For every fold the model of all other rows. How many they are, the classes say (by weight, where rows have one)."""
     by_fold = np.array(totals, dtype=object).reshape(n_folds, -1)
-    everything = by_fold.sum(axis=0)
-    return [clone(model)._set_state(list(everything - part), schema, n_rows, ()) for part in by_fold]
+    n_classes = schema.public().n_classes
+    others = [list(by_fold.sum(axis=0) - part) for part in by_fold]
+    return [model._like()._set_state(rest, schema, int(sum(rest[:n_classes])), ()) for rest in others]
 
 
 @decrypt_value.register(EncryptedFolds)
 def _decrypt_folds(
     folds: EncryptedFolds, decryptor: Decryptor, *, schema: Schema | None = None
 ) -> list[TotalsClassifier]:
-    totals = decrypt_value(folds.totals, decryptor)
-    return _without_each(folds.model, totals, folds.n_folds, schema or folds._schema, folds._n_rows)
+    known = checked_schema(schema, folds.schema)
+    return _without_each(folds.model, decrypt_value(folds.totals, decryptor), folds.n_folds, known)
 
 
 def score_folds(
-    models: Sequence[TotalsClassifier], table: Table, scoring: str | Callable[..., float] = "roc_auc"
+    models: Sequence[TotalsClassifier], table: Table, scoring: str | Callable[..., float] | None = None
 ) -> pd.DataFrame:
-    """One row a fold: its number of rows and its score."""
+    """One row a fold: its number of rows and its score. By default the AUC, and accuracy for more than two classes."""
     if table.fold_codes is None or table.class_codes is None:
         raise SchemaError("scoring needs the clear table with its classes and folds, as it was before encryption")
-    labels = np.array(table.schema.classes)[table.class_codes]
+    if scoring is None:
+        scoring = "roc_auc" if table.public_schema.n_classes == 2 else "accuracy"
     scorer = get_scorer(scoring) if isinstance(scoring, str) else scoring
     rows = []
     for fold, model in enumerate(models):
         inside = np.flatnonzero(table.fold_codes == fold)
-        rows.append({"fold": fold, "rows": len(inside), "score": scorer(model, table.take(inside), labels[inside])})
+        labels = model.classes_[table.class_codes[inside]]
+        rows.append({"fold": fold, "rows": len(inside), "score": scorer(model, table.take(inside), labels)})
     return pd.DataFrame(rows).set_index("fold")

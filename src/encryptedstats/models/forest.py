@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -40,16 +40,20 @@ class CompletelyRandomForest(TotalsClassifier):
         How a leaf's counts are weighed by the size of the leaf, p of all rows. 0: not at all. M, a power of two from 2 to 64: by
         the expectation (1 - (1-p)^(M+1)) / p of the paper's stochastic fraction, exactly. "inverse": by 1/p.
     random_state : int, optional
-        Seed of the growth: trees are public, so it is no secret. None draws one.
+        Seed of the growth: trees are public, so it is no secret. None draws one at every fit.
     bins : int
         Bins of a continuous variable when fitting arrays and DataFrames.
 
     Attributes
     ----------
+    random_state_ : int
+        The seed that the trees grew from.
     trees_ : tuple
         The splits.
     leaf_counts_ : array of shape (n_trees, 2**depth, n_classes)
         Counts of an opened forest, never scaled.
+    node_counts_ : array of shape (n_trees, 2**(depth+1) - 1, n_classes)
+        The same for every node, root first, leaves last.
     class_counts_ : array of shape (n_classes,)
     feature_importances_ : array of shape (n_variables,)
         Decrease of Gini impurity at the splits of a variable, as a share of all.
@@ -61,14 +65,17 @@ class CompletelyRandomForest(TotalsClassifier):
     Examples
     --------
     >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.metrics import roc_auc_score
     >>> from encryptedstats import CompletelyRandomForest
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> forest = CompletelyRandomForest(n_trees=50, depth=3, random_state=1).fit(X, y)
     >>> forest.leaf_counts_.shape
     (50, 8, 2)
-    >>> bool(forest.score(X, y) > 0.9)
+    >>> bool(roc_auc_score(y, forest.predict_proba(X)[:, 1]) > 0.97)
     True
     """
+
+    _carried: ClassVar[tuple[str, ...]] = (*TotalsClassifier._carried, "random_state_")
 
     def __init__(
         self,
@@ -90,11 +97,20 @@ class CompletelyRandomForest(TotalsClassifier):
 
     def grow(self, schema: Schema | PublicSchema) -> tuple[Tree, ...]:
         """The trees for a schema: the same for the same seed, everywhere."""
-        self._check_parameters()
-        if self.random_state is None:
+        seed = getattr(self, "random_state_", None) if self.random_state is None else self.random_state
+        if seed is None:
             raise ValueError("random_state=None: growth on its own needs a seed, so that a fit can repeat it")
-        public = schema.public()
-        return grow(public, self.n_trees, self.depth, self._n_features(public), int(self.random_state))
+        return self._grown(schema.public(), seed)
+
+    def _grown(self, schema: PublicSchema, seed: int) -> tuple[Tree, ...]:
+        self._check_parameters()
+        return grow(schema, self.n_trees, self.depth, self._n_features(schema), int(seed))
+
+    def _draw(self) -> None:
+        self.random_state_ = secrets.randbelow(1 << 32) if self.random_state is None else self.random_state
+
+    def _growth(self) -> dict[str, Any]:
+        return {**super()._growth(), "random_state": int(self.random_state_)}
 
     def _n_features(self, schema: PublicSchema) -> int | None:
         n, wish = len(schema.variables), self.max_features
@@ -112,17 +128,13 @@ class CompletelyRandomForest(TotalsClassifier):
         for name, value, most in (("n_trees", self.n_trees, 1 << 20), ("depth", self.depth, MAX_DEPTH)):
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 1 <= value <= most:
                 raise ValueError(f"{name}={value!r}: an integer from 1 to {most} is needed")
-        fraction = self.fraction
+        seed, fraction = self.random_state, self.fraction
+        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, (int, np.integer))):
+            raise ValueError(f"random_state={seed!r}: an integer, or None to draw one")
         if fraction == 0 or fraction == "inverse":
             return
         if not isinstance(fraction, (int, np.integer)) or fraction not in (2, 4, 8, 16, 32, 64):
             raise ValueError(f"fraction={fraction!r}: 0, a power of two from 2 to 64, or 'inverse'")
-
-    def fit(self, X: Any, y: Any = None, **options: Any) -> CompletelyRandomForest:
-        """Fit to a DataFrame or array with ``y``, to a clear ``Table``, or to an ``EncryptedTable``."""
-        if self.random_state is None:
-            self.random_state = secrets.randbelow(1 << 32)
-        return super().fit(X, y, **options)
 
     # -- the circuit -----------------------------------------------------------------------------------------------
 
@@ -147,16 +159,23 @@ class CompletelyRandomForest(TotalsClassifier):
                 inside += [left, [x - part for x, part in zip(inside[node], left, strict=True)]]
         return outputs
 
+    def _n_totals(self, schema: PublicSchema) -> int:
+        self._check_parameters()
+        if self.random_state is None:
+            raise ValueError("a forest without its seed")
+        n_nodes: int = 2**self.depth - 1
+        return schema.n_classes * (1 + self.n_trees * n_nodes)
+
     # -- the opened forest -----------------------------------------------------------------------------------------
 
     def _open(self, totals: Sequence[int], schema: PublicSchema) -> None:
-        self.trees_ = self.grow(schema)
+        self.trees_ = self._grown(schema, self.random_state_)
         n_classes, n_nodes = schema.n_classes, 2**self.depth - 1
         self.class_counts_ = np.array(totals[:n_classes], dtype=np.int64)
         left = np.array(totals[n_classes:], dtype=np.int64).reshape(self.n_trees, n_nodes, n_classes)
-        self._node_counts = self._all_counts(left)
-        self.leaf_counts_ = self._node_counts[:, n_nodes:]
-        refuse_impossible(bool((self._node_counts >= 0).all()), "a node would hold fewer than no rows")
+        self.node_counts_ = self._all_counts(left)
+        self.leaf_counts_ = self.node_counts_[:, n_nodes:]
+        refuse_impossible(bool((self.node_counts_ >= 0).all()), "a node would hold fewer than no rows")
 
     def _all_counts(self, left: NDArray[np.int64]) -> NDArray[np.int64]:
         """Counts of every node, leaves last: a right child is its parent less the left one."""
@@ -209,9 +228,8 @@ class CompletelyRandomForest(TotalsClassifier):
     def _scores(self, table: Table) -> NDArray[np.float64]:
         votes = self._votes(table)
         total = votes.sum(axis=1, keepdims=True)
-        prior = self.class_counts_ / max(1, self.class_counts_.sum())
         # A row that falls into empty leaves only is nobody's neighbour: what is left is how frequent classes are.
-        return np.where(total > 0, votes / np.where(total > 0, total, 1), prior)
+        return np.where(total > 0, votes / np.where(total > 0, total, 1), self._prior())
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Share of the votes of each class."""
@@ -226,7 +244,7 @@ class CompletelyRandomForest(TotalsClassifier):
         """Decrease of Gini impurity at the splits of each variable, as a share of all decreases."""
         self._check_open()
         n_nodes = 2**self.depth - 1
-        impurity = _weighted_gini(self._node_counts)
+        impurity = _weighted_gini(self.node_counts_)
         decrease = impurity[:, :n_nodes] - impurity[:, 1::2] - impurity[:, 2::2]
         importances = np.zeros(len(self.schema_.public().variables))
         for t, tree in enumerate(self.trees_):

@@ -36,13 +36,19 @@ class Draws:
 
     def below(self, n: int) -> int:
         """A number from 0 to n-1, all equally likely."""
-        limit = (1 << 64) - (1 << 64) % n  # beyond it the remainders would not be
+        size = 8 * -(-n.bit_length() // 64)  # bytes: 8 for all but categories of 64 levels and more
+        limit = (1 << 8 * size) - (1 << 8 * size) % n  # beyond it the remainders would not be
         while True:
-            digest = hashlib.sha256(f"{self._key} {self._counter}".encode()).digest()
-            self._counter += 1
-            value = int.from_bytes(digest[:8], "big")
+            value = int.from_bytes(self._bytes(size), "big")
             if value < limit:
                 return value % n
+
+    def _bytes(self, size: int) -> bytes:
+        drawn = b""
+        while len(drawn) < size:
+            drawn += hashlib.sha256(f"{self._key} {self._counter}".encode()).digest()
+            self._counter += 1
+        return drawn[:size]
 
     def sample(self, items: Sequence[T], k: int) -> list[T]:
         """k different items, in their order."""

@@ -12,7 +12,7 @@ from scipy.special import expit
 
 from encryptedstats.circuits.expressions import Expression, sum_of
 from encryptedstats.models.base import TotalsClassifier, class_columns, refuse_impossible
-from encryptedstats.models.features import Feature, feature_matrix, features
+from encryptedstats.models.features import Feature, count_features, feature_matrix, features, solve, symmetric
 from encryptedstats.tables import PublicSchema, Table
 from encryptedstats.tables.columns import Column
 
@@ -22,8 +22,8 @@ class OneStepLogisticRegression(TotalsClassifier):
 
     There all weights are 1/4 and the working response is z = 4y - 2, so that the step is least squares,
     :math:`\beta = (X'X)^{-1} X'z`. The worker computes the integer matrices X'X and X'z, the owner solves. With one predictor
-    this is the paper's paired estimator; with ``fit_intercept=False`` its unpaired one, whose expectation for a binary predictor is
-    -2 + 4 / (1 + exp(-beta)): shrunk, and never beyond 2.
+    this is the paper's paired estimator; with ``fit_intercept=False`` its unpaired one, whose expectation for a binary predictor
+    is -2 + 4 / (1 + exp(-beta)) (eq. 1step_bias): shrunk, and never beyond 2.
 
     Parameters
     ----------
@@ -39,6 +39,19 @@ class OneStepLogisticRegression(TotalsClassifier):
     intercept_ : array of shape (1,)
     gram_, moment_ : arrays of int
         X'X (with a first row and column for the intercept) and X'z.
+
+    References
+    ----------
+    Aslett, Esperança and Holmes (2015), section 4.2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from encryptedstats import OneStepLogisticRegression
+    >>> X = np.array([[0], [0], [0], [1], [1], [1]])  # codes -1 and 1
+    >>> model = OneStepLogisticRegression().fit(X, [0, 0, 1, 0, 1, 1])
+    >>> model.coef_.round(3), model.intercept_.round(3)
+    (array([[0.667]]), array([0.]))
     """
 
     _binary_only: ClassVar[bool] = True
@@ -70,26 +83,26 @@ class OneStepLogisticRegression(TotalsClassifier):
             outputs.append((a.square * everyone if a is b else a.value * b.value * everyone).total())
         return outputs
 
+    def _n_totals(self, schema: PublicSchema) -> int:
+        k = count_features(schema)
+        return schema.n_classes * (1 + k) + k * (k + 1) // 2
+
     def _open(self, totals: Sequence[int], schema: PublicSchema) -> None:
-        k = len(self._features(schema))
+        k = count_features(schema)
         n0, n1 = totals[:2]
         refuse_impossible(n0 >= 0 and n1 >= 0, "a class would have fewer than no rows")
         self.class_counts_ = np.array([n0, n1], dtype=np.int64)
         sums = np.array(totals[2 : 2 + 2 * k], dtype=object).reshape(k, 2)
-        gram = np.empty((k + 1, k + 1), dtype=object)
-        gram[0, 0], gram[0, 1:], gram[1:, 0] = n0 + n1, sums.sum(axis=1), sums.sum(axis=1)
-        for (a, b), value in zip(combinations_with_replacement(range(k), 2), totals[2 + 2 * k :], strict=True):
-            gram[a + 1, b + 1] = gram[b + 1, a + 1] = value
-        self.gram_ = gram
-        self.moment_ = np.array([2 * (n1 - n0), *(2 * (s1 - s0) for s0, s1 in sums)], dtype=object)
-        refuse_impossible(all(gram[j, j] >= 0 for j in range(k + 1)), "a sum of squares would be negative")
-        first = 0 if self.fit_intercept else 1
-        # Least squares rather than an inverse: a constant or repeated predictor makes X'X singular.
-        solution = np.linalg.lstsq(gram[first:, first:].astype(float), self.moment_[first:].astype(float), rcond=None)[
-            0
-        ]
-        self.intercept_ = solution[:1] if self.fit_intercept else np.zeros(1)
-        self.coef_ = solution[1 if self.fit_intercept else 0 :][None, :]
+        n, sum_x, sum_xx = n0 + n1, sums.sum(axis=1), symmetric(totals[2 + 2 * k :], k)
+        sum_z, sum_xz = 2 * (n1 - n0), 2 * (sums[:, 1] - sums[:, 0])
+        self.gram_ = np.block([[np.array([[n]], dtype=object), sum_x[None, :]], [sum_x[:, None], sum_xx]])
+        self.moment_ = np.array([sum_z, *sum_xz], dtype=object)
+        # b and d of the paper for several predictors: the intercept is eliminated exactly, in integers.
+        d, b = n * sum_xx - np.outer(sum_x, sum_x), n * sum_xz - sum_x * sum_z
+        refuse_impossible(bool((np.diag(d) >= 0).all()), "a variance would be negative")
+        coefficients = solve(d, b) if self.fit_intercept else solve(sum_xx, sum_xz)
+        self.coef_ = coefficients[None, :]
+        self.intercept_ = np.array([(sum_z - sum_x @ coefficients) / max(1, n) if self.fit_intercept else 0.0])
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Estimated log-odds of the second class."""

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import expit, logsumexp
 
 from encryptedstats.circuits.expressions import Expression, column
 from encryptedstats.models.base import TotalsClassifier, class_columns, refuse_impossible
-from encryptedstats.models.features import Feature, feature_matrix, features
+from encryptedstats.models.features import Feature, count_features, feature_matrix, features, is_constant
 from encryptedstats.tables import PublicSchema, Schema, Table
 from encryptedstats.tables.columns import Column
 
@@ -37,13 +38,18 @@ class SemiparametricNB(TotalsClassifier):
     centred : bool
         Ordinal codes around 0 (-2..2 for quintiles) instead of 1..m.
     bins : int
-        Bins of a continuous column when fitting arrays and DataFrames of real numbers. Integer arrays are taken as they are.
+        Bins of a continuous column when fitting arrays and DataFrames of real numbers. Integer arrays are taken as they are:
+        new rows may then hold integers up to twice the largest seen, and up to a million in any case.
 
     Attributes
     ----------
     class_counts_ : array of shape (2,)
     a_, b_, d_ : list of int
-        One for every predictor; exact.
+        One for every predictor; exact. (Unpaired, the intercept is a / N.)
+
+    References
+    ----------
+    Aslett, Esperança and Holmes (2015), section 4.1 and appendix D.
 
     Examples
     --------
@@ -68,10 +74,12 @@ class SemiparametricNB(TotalsClassifier):
         tags.classifier_tags.multi_class = False
         return tags
 
-    def _infer(self, frame: Any, labels: Any, classes: Any) -> Schema:
-        schema = super()._infer(frame, labels, classes)
-        if isinstance(frame, np.ndarray) and frame.dtype.kind in "iu":
-            limit = int(np.abs(frame).max(initial=1))
+    def _infer(self, frame: pd.DataFrame, labels: pd.Series[Any], classes: Any, named: bool) -> Schema:
+        schema = super()._infer(frame, labels, classes, named)
+        values = frame.to_numpy()
+        if not named and values.dtype.kind in "iu":
+            # Nothing is encrypted here, so that wide bounds cost nothing, and new rows may lie beyond the old ones.
+            limit = max(1 << 20, 2 * max(abs(int(values.min())), int(values.max())))
             for name in schema.names:
                 schema = schema.with_kind(name, "number", digits=0, low=-limit, high=limit)
         return schema
@@ -89,18 +97,22 @@ class SemiparametricNB(TotalsClassifier):
             outputs += [(feature.square * y).total() for y in classes]
         return outputs
 
+    def _n_totals(self, schema: PublicSchema) -> int:
+        return schema.n_classes * (1 + 2 * count_features(schema))
+
     def _features(self, schema: PublicSchema, columns: Sequence[Column] | None = None) -> list[Feature]:
         return features(schema, columns, centred=self.centred)
 
     def _open(self, totals: Sequence[int], schema: PublicSchema) -> None:
         n0, n1 = totals[:2]
-        self.class_counts_ = np.array([n0, n1], dtype=np.int64)
         refuse_impossible(n0 >= 0 and n1 >= 0, "a class would have fewer than no rows")
+        self.class_counts_ = np.array([n0, n1], dtype=np.int64)
         n, sum_z = n0 + n1, 2 * (n1 - n0)
         self.a_, self.b_, self.d_ = [], [], []
         for x0, x1, xx0, xx1 in np.array(totals[2:], dtype=object).reshape(-1, 4):
             sum_x, sum_xx, sum_xz = int(x0 + x1), int(xx0 + xx1), 2 * int(x1 - x0)
-            refuse_impossible(xx0 >= 0 and xx1 >= 0, "a sum of squares would be negative")
+            possible = xx0 >= 0 and xx1 >= 0 and n * sum_xx >= sum_x**2
+            refuse_impossible(possible, "a sum of squares or a variance would be negative")
             if self.paired:
                 self.a_.append(sum_xx * sum_z - sum_x * sum_xz)
                 self.b_.append(n * sum_xz - sum_x * sum_z)
@@ -109,11 +121,23 @@ class SemiparametricNB(TotalsClassifier):
                 self.a_.append(sum_z)
                 self.b_.append(sum_xz)
                 self.d_.append(sum_xx)
-        if self.paired and any(d == 0 for d in self.d_):
-            constant = [j for j, d in enumerate(self.d_) if d == 0]
+        self._warn_of_constants(schema)
+
+    def _warn_of_constants(self, schema: PublicSchema) -> None:
+        constant = [self._label(j) for j, variable in enumerate(schema.variables) if is_constant(variable)]
+        for feature, d in zip(self._features(schema), self.d_, strict=True):
+            if d == 0:
+                constant.append(self._label(feature.variable, feature.level))
+        if constant:
             warnings.warn(
-                f"predictors {constant} are constant (d = 0): they contribute nothing", UserWarning, stacklevel=4
+                f"constant predictors contribute nothing (d = 0): {', '.join(constant)}", UserWarning, stacklevel=6
             )
+
+    def _label(self, variable: int, level: int | None = None) -> str:
+        if not isinstance(self.schema_, Schema):
+            return f"v{variable}" if level is None else f"v{variable}.bin{level}"
+        known = self.schema_.variables[variable]
+        return known.name if level is None else f"{known.name} = {known.labels[level]}"
 
     # -- predicting ------------------------------------------------------------------------------------------------------
 
@@ -139,13 +163,12 @@ class SemiparametricNB(TotalsClassifier):
     def _log_odds(self, table: Table) -> NDArray[np.float64]:
         n0, n1 = (int(count) for count in self.class_counts_)
         if not n0 or not n1:
-            return np.full(len(table), np.inf if n1 else -np.inf)
-        e, d = self._raw(table)
-        used = [j for j, value in enumerate(d) if value]
-        terms = np.array([[e[i, j] / d[j] for j in used] for i in range(len(table))], dtype=float).reshape(
-            len(table), -1
-        )
-        log_odds: NDArray[np.float64] = (len(used) - 1) * np.log(n0 / n1) + terms.sum(axis=1)
+            return np.full(len(table), np.inf if n1 else -np.inf if n0 else 0.0)
+        used = [j for j, d in enumerate(self.d_) if d]
+        slopes = np.array([self.b_[j] / self.d_[j] for j in used])
+        intercepts = [self.a_[j] / (self.d_[j] if self.paired else n0 + n1) for j in used]
+        log_theta = (len(used) - 1) * np.log(n0 / n1)
+        log_odds: NDArray[np.float64] = self._matrix(table)[:, used] @ slopes + sum(intercepts) + log_theta
         return log_odds
 
     def _scores(self, table: Table) -> NDArray[np.float64]:
@@ -178,6 +201,16 @@ class MultinomialNB(TotalsClassifier):
     References
     ----------
     Aslett, Esperança and Holmes (2015), appendix C.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from encryptedstats import MultinomialNB
+    >>> X = pd.DataFrame({"smoker": ["no", "no", "yes", "yes", "yes"], "sex": ["f", "m", "f", "m", "m"]})
+    >>> model = MultinomialNB().fit(X, ["well", "well", "ill", "ill", "well"])
+    >>> model.bin_counts_[0]  # of smoker: no and yes, each ill and well
+    array([[0, 2],
+           [2, 1]])
     """
 
     def __init__(self, alpha: float = 1.0, bins: int = 5) -> None:
@@ -188,19 +221,27 @@ class MultinomialNB(TotalsClassifier):
         self, schema: PublicSchema, columns: Sequence[Column] | None = None, fold: int | None = None
     ) -> list[Expression]:
         """Class totals, then the rows of every class in every bin of every variable."""
-        if not isinstance(self.alpha, (int, float)) or self.alpha < 0:
-            raise ValueError(f"alpha={self.alpha!r}: a number of at least 0 is needed")
+        self._check(schema)
         classes = class_columns(schema, fold)
         outputs = [y.total() for y in classes]
         for j, variable in enumerate(schema.variables):
-            if variable.kind == "number":
-                raise ValueError(
-                    f"variable {variable.id!r} is a number: MultinomialNB counts bins, with_kind('continuous')"
-                )
             for k in range(variable.n_bins):
                 x = column(str(Column("onehot", j, k)))
                 outputs += [(x * y).total() for y in classes]
         return outputs
+
+    def _n_totals(self, schema: PublicSchema) -> int:
+        self._check(schema)
+        return schema.n_classes * (1 + sum(variable.n_bins for variable in schema.variables))
+
+    def _check(self, schema: PublicSchema) -> None:
+        if not isinstance(self.alpha, (int, float)) or not 0 <= self.alpha < np.inf:
+            raise ValueError(f"alpha={self.alpha!r}: a number of at least 0 is needed")
+        numbers = [variable.id for variable in schema.variables if variable.kind == "number"]
+        if numbers:
+            raise ValueError(
+                f"variable {numbers[0]!r} is a number, and MultinomialNB counts bins: schema.with_kind(name, 'continuous')"
+            )
 
     def _open(self, totals: Sequence[int], schema: PublicSchema) -> None:
         n_classes = schema.n_classes
@@ -214,7 +255,7 @@ class MultinomialNB(TotalsClassifier):
 
     def _log_joint(self, table: Table) -> NDArray[np.float64]:
         with np.errstate(divide="ignore"):
-            scores = np.tile(np.log(self.class_counts_ / max(1, self.class_counts_.sum())), (len(table), 1))
+            scores = np.tile(np.log(self._prior()), (len(table), 1))
             for j, bins in enumerate(self.bin_counts_):
                 smoothed = (bins + self.alpha) / np.maximum(self.class_counts_ + self.alpha * len(bins), 1e-300)
                 scores += np.log(smoothed)[table.data[j]]
@@ -225,7 +266,7 @@ class MultinomialNB(TotalsClassifier):
         # Without smoothing a row can be impossible in every class: then only the classes' frequencies speak.
         impossible = ~np.isfinite(scores).any(axis=1)
         with np.errstate(divide="ignore"):
-            scores[impossible] = np.log(self.class_counts_ / max(1, self.class_counts_.sum()))
+            scores[impossible] = np.log(self._prior())
         probabilities: NDArray[np.float64] = np.exp(scores - logsumexp(scores, axis=1, keepdims=True))
         return probabilities
 

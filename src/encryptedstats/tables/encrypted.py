@@ -281,10 +281,15 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Statistics):
         residues: Residues = self._block[1][self._positions[Column.parse(name)]]
         return residues
 
+    def chunk_name(self, chunk: int) -> str:
+        """What errors call a chunk of rows."""
+        return f"block {self.blocks.ids[chunk]}"
+
     def evaluate(self, outputs: Sequence[Expression], **options: Any) -> EncryptedTotals:
         """The encrypted totals of a circuit; checked, before anything is computed, to fit the parameters.
 
-        Options are those of :func:`encryptedstats.circuits.seal.evaluate`.
+        Options are those of :func:`encryptedstats.circuits.seal.evaluate`: ``form``, ``workers``, ``progress``, ``engine``
+        ("auto", "fused" or "seal") and ``memory_limit``.
         """
         for name in column_names(outputs):
             self._check_stored(Column.parse(name))

@@ -86,8 +86,10 @@ def plan(
         scheme=scheme,
         with_secret_key=with_secret_key,
     )
-    shape = BlockShape(made.parameters, len(stored))
-    return replace(made, bytes_up=sum(block_size(shape, rows) for rows in made.layout.counts))
+    shape, layout = BlockShape(made.parameters, len(stored)), made.layout
+    first, last = layout.rows_of(layout.n_chunks - 1)
+    bytes_up = (layout.n_chunks - 1) * block_size(shape, layout.slots) + block_size(shape, last - first)
+    return replace(made, bytes_up=bytes_up)
 
 
 def _outputs(circuit: Any, public: PublicSchema, columns: Sequence[Column]) -> list[Expression]:

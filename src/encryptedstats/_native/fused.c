@@ -1,0 +1,906 @@
+/* The fused evaluator: sums over rows of polynomials in BGV ciphertexts, as streaming arithmetic modulo primes below 2^50.
+ *
+ * A ciphertext in NTT form is multiplied coefficient by coefficient, so a whole circuit can be computed for a short block of
+ * coefficients of one prime at a time, with everything between the columns and the sums in the first levels of cache. What is to
+ * be done is a tape of integers that circuits/fused.py writes; every kernel works on vectors of one block:
+ *
+ *     for each block:  prologue: load and check the columns of all chunks, and what many sums share
+ *                      for each segment of totals: for each chunk: the tape of the segment, into local accumulators;
+ *                                                  then the local accumulators into those in memory
+ *
+ * Three kinds of arithmetic give the same residues; the best that the processor has is chosen when the program runs:
+ *
+ *     ifma      unsigned integers in [0, p), products in 104 bits by vpmadd52, one Montgomery reduction (R = 2^52) for a whole sum
+ *               of products; the tape keeps one factor of every product multiplied by R
+ *     avx512,   doubles in about [-p/2, p/2]: h = a b and l = fma(a, b, -h) are the exact product, and with c = rint(h / p)
+ *     avx2      fma(-c, p, h) + l is an integer below 2^53, hence exact. Never to be compiled with -ffast-math
+ *     baseline  unsigned integers, sums of products in 128 bits, Barrett reduction: any processor
+ */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
+#define X86 1
+#include <immintrin.h>
+#else
+#define X86 0
+#endif
+
+#define INLINE static inline __attribute__((always_inline))
+
+typedef unsigned __int128 u128;
+
+enum { LOAD, LINEAR, PRODUCT, ADD };                     /* what the tape can say */
+enum { PLUS = -1, MINUS = -2 };                          /* coefficients that are no constants */
+enum { BASELINE, AVX2, AVX512, IFMA, LEVELS };           /* in order of speed */
+enum { MAX_SIZE = 16, MAX_TERMS_AT_ONCE = 8 };
+static const char *const LEVEL_NAMES[LEVELS] = {"baseline", "avx2", "avx512", "ifma"};
+
+/* One prime, and the block that is worked on. Scratch vectors are `stride` words apart and computed up to `n`, a multiple of 8:
+ * what lies behind the last coefficient of a short block is computed with the rest, and never written out. */
+typedef struct {
+    uint64_t p;
+    uint64_t inverse52;     /* of p modulo 2^52 */
+    uint64_t barrett;       /* floor(2^(63 + bits) / p) */
+    int bits;
+    double pd, inverse;     /* p and 1/p */
+    const uint64_t *constants;
+    long stride, n;
+} Field;
+
+typedef struct {
+    int32_t coefficient; /* PLUS, MINUS or an index of a constant */
+    int32_t size;
+    const void *from;
+} Term;
+
+typedef struct {
+    /* A column's block to a vector; 1 if a residue is not below p. Behind `count` come zeros. */
+    int (*load)(const Field *, void *to, const uint64_t *from, long count);
+    void (*linear)(const Field *, void *to, int size, const Term *, int n_terms, const uint64_t *constant);
+    /* to = a b; rest = a - a b; accumulator += a b, or = a b if first. Those that are NULL are not wanted. */
+    void (*product)(const Field *, void *to, void *rest, void *accumulator, int first, const void *a, int na, const void *b, int nb);
+    void (*add)(const Field *, void *accumulator, int first, const void *from, int size);
+    /* Local accumulator to residues in memory: stored if first, else added. Components are `apart` words apart there. */
+    void (*flush)(const Field *, uint64_t *to, long apart, int first, const void *accumulator, int size, long count);
+} Machine;
+
+INLINE int at_least(int a, int b) { return a > b ? a : b; }
+INLINE int at_most(int a, int b) { return a < b ? a : b; }
+
+/* -- integers without any help from the processor --------------------------------------------------------------------------- */
+
+INLINE uint64_t reduced128(const Field *f, u128 x)
+{
+    /* x < 2^(2 bits + 4): the quotient is too small by at most 2. */
+    uint64_t q = (uint64_t)(((u128)(uint64_t)(x >> (f->bits - 1)) * f->barrett) >> 64);
+    uint64_t r = (uint64_t)x - q * f->p;
+    r -= r >= f->p ? f->p : 0;
+    r -= r >= f->p ? f->p : 0;
+    return r - (r >= f->p ? f->p : 0);
+}
+
+INLINE uint64_t plus(uint64_t p, uint64_t a, uint64_t b) { return a + b >= p ? a + b - p : a + b; }
+INLINE uint64_t minus(uint64_t p, uint64_t a, uint64_t b) { return a >= b ? a - b : a + p - b; }
+
+static int baseline_load(const Field *f, void *to, const uint64_t *from, long count)
+{
+    uint64_t *out = to, worst = 0;
+    for (long i = 0; i < count; i++) {
+        worst |= from[i] >= f->p;
+        out[i] = from[i];
+    }
+    for (long i = count; i < f->n; i++) out[i] = 0;
+    return worst != 0;
+}
+
+static void baseline_linear(const Field *f, void *to, int size, const Term *terms, int n_terms, const uint64_t *constant)
+{
+    uint64_t p = f->p;
+    for (int k = 0; k < size; k++) {
+        uint64_t *out = (uint64_t *)to + k * f->stride;
+        uint64_t begin = k == 0 && constant ? *constant : 0;
+        for (long i = 0; i < f->n; i++) {
+            uint64_t sum = begin;
+            for (int t = 0; t < n_terms; t++) {
+                if (k >= terms[t].size) continue;
+                uint64_t x = ((const uint64_t *)terms[t].from)[k * f->stride + i];
+                if (terms[t].coefficient == PLUS) sum = plus(p, sum, x);
+                else if (terms[t].coefficient == MINUS) sum = minus(p, sum, x);
+                else sum = plus(p, sum, reduced128(f, (u128)x * f->constants[terms[t].coefficient]));
+            }
+            out[i] = sum;
+        }
+    }
+}
+
+static void baseline_product(const Field *f, void *to, void *rest, void *accumulator, int first, const void *a, int na, const void *b, int nb)
+{
+    const uint64_t *x = a, *y = b;
+    for (int k = 0; k < na + nb - 1; k++) {
+        uint64_t *out = to ? (uint64_t *)to + k * f->stride : NULL;
+        uint64_t *left = rest ? (uint64_t *)rest + k * f->stride : NULL;
+        uint64_t *sum = accumulator ? (uint64_t *)accumulator + k * f->stride : NULL;
+        int low = at_least(0, k - nb + 1), high = at_most(k, na - 1);
+        for (long i = 0; i < f->n; i++) {
+            u128 total = 0;
+            for (int j = low; j <= high; j++) total += (u128)x[j * f->stride + i] * y[(k - j) * f->stride + i];
+            uint64_t r = reduced128(f, total);
+            if (out) out[i] = r;
+            if (left) left[i] = minus(f->p, k < na ? x[k * f->stride + i] : 0, r);
+            if (sum) sum[i] = first ? r : plus(f->p, sum[i], r);
+        }
+    }
+}
+
+static void baseline_add(const Field *f, void *accumulator, int first, const void *from, int size)
+{
+    uint64_t *sum = accumulator;
+    const uint64_t *x = from;
+    for (int k = 0; k < size; k++)
+        for (long i = k * f->stride; i < k * f->stride + f->n; i++) sum[i] = first ? x[i] : plus(f->p, sum[i], x[i]);
+}
+
+static void baseline_flush(const Field *f, uint64_t *to, long apart, int first, const void *accumulator, int size, long count)
+{
+    for (int k = 0; k < size; k++) {
+        const uint64_t *sum = (const uint64_t *)accumulator + k * f->stride;
+        uint64_t *out = to + k * apart;
+        for (long i = 0; i < count; i++) out[i] = first ? sum[i] : plus(f->p, out[i], sum[i]);
+    }
+}
+
+static const Machine BASELINE_MACHINE = {baseline_load, baseline_linear, baseline_product, baseline_add, baseline_flush};
+
+#if X86
+
+/* -- doubles, several at a time: written so that compilers vectorise it ------------------------------------------------------- */
+
+/* Between -p/2 and p/2, but for rounding: exact, for integers |x| < 2^53. */
+INLINE double centred(double p, double inverse, double x) { return __builtin_fma(-__builtin_rint(x * inverse), p, x); }
+
+/* The product modulo p of integers |a|, |b| <= 0.51 p, as an integer below 0.62 p: the quotient c is at most p/4 and wrong by
+ * less than 0.57, |l| is at most p/32. Exact: h, c p and l are integers, and so is what is left of them, below 2^53. */
+INLINE double product_of(double p, double inverse, double a, double b)
+{
+    double h = a * b, l = __builtin_fma(a, b, -h);
+    return __builtin_fma(-__builtin_rint(h * inverse), p, h) + l;
+}
+
+#define MAGIC 4503599627370496.0 /* 2^52: below it, adding makes the last bits of a double those of an integer */
+typedef uint64_t __attribute__((may_alias)) Bits;
+
+INLINE double double_of(uint64_t x)
+{
+    union { uint64_t bits; double value; } u = {x | 0x4330000000000000u};
+    return u.value - MAGIC;
+}
+
+INLINE uint64_t integer_of(double x)
+{
+    union { double value; uint64_t bits; } u = {x + MAGIC};
+    return u.bits & 0x000fffffffffffffu;
+}
+
+INLINE double constant_of(const Field *f, int index) { return centred(f->pd, f->inverse, (double)f->constants[index]); }
+
+INLINE int doubles_load(const Field *f, void *to, const uint64_t *from, long count)
+{
+    double *restrict out = to;
+    double p = f->pd, inverse = f->inverse;
+    uint64_t limit = f->p, worst = 0;
+    for (long i = 0; i < count; i++) {
+        /* The sign bits tell: x >= 2^63, or x >= p. */
+        worst |= from[i] | (limit - 1 - from[i]);
+        double x = double_of(from[i] & 0x000fffffffffffffu);
+        out[i] = centred(p, inverse, x);
+    }
+    for (long i = count; i < f->n; i++) out[i] = 0;
+    return (worst >> 63) != 0;
+}
+
+INLINE void doubles_linear(const Field *f, void *to, int size, const Term *terms, int n_terms, const uint64_t *constant)
+{
+    double p = f->pd, inverse = f->inverse;
+    for (int k = 0; k < size; k++) {
+        double *restrict out = (double *)to + k * f->stride;
+        double begin = k == 0 && constant ? centred(p, inverse, (double)*constant) : 0;
+        int pending = 1; /* terms of up to 0.62 p since the last reduction */
+        for (long i = 0; i < f->n; i++) out[i] = begin;
+        for (int t = 0; t < n_terms; t++) {
+            if (k >= terms[t].size) continue;
+            const double *restrict x = (const double *)terms[t].from + k * f->stride;
+            if (pending++ == MAX_TERMS_AT_ONCE) {
+                for (long i = 0; i < f->n; i++) out[i] = centred(p, inverse, out[i]);
+                pending = 2;
+            }
+            if (terms[t].coefficient == PLUS)
+                for (long i = 0; i < f->n; i++) out[i] += x[i];
+            else if (terms[t].coefficient == MINUS)
+                for (long i = 0; i < f->n; i++) out[i] -= x[i];
+            else {
+                double c = constant_of(f, terms[t].coefficient);
+                for (long i = 0; i < f->n; i++) out[i] += product_of(p, inverse, x[i], c);
+            }
+        }
+        for (long i = 0; i < f->n; i++) out[i] = centred(p, inverse, out[i]);
+    }
+}
+
+/* One component of a product: out = sum of x[j] y[k - j] for low <= j <= high, at most 8 of them. */
+INLINE void doubles_component(
+    const Field *f, double *restrict out, const double *restrict x, const double *restrict y, int k, int low, int high)
+{
+    double p = f->pd, inverse = f->inverse;
+    long s = f->stride;
+    for (long i = 0; i < f->n; i++) {
+        double sum = product_of(p, inverse, x[low * s + i], y[(k - low) * s + i]);
+        for (int j = low + 1; j <= high; j++) sum += product_of(p, inverse, x[j * s + i], y[(k - j) * s + i]);
+        out[i] = centred(p, inverse, sum);
+    }
+}
+
+INLINE void doubles_spread(
+    const Field *f, double *restrict to, double *restrict rest, double *restrict sum, int first, const double *restrict x,
+    const double *restrict r)
+{
+    double p = f->pd, inverse = f->inverse;
+    if (to) memcpy(to, r, f->n * sizeof(double));
+    if (rest && x)
+        for (long i = 0; i < f->n; i++) rest[i] = centred(p, inverse, x[i] - r[i]);
+    else if (rest)
+        for (long i = 0; i < f->n; i++) rest[i] = -r[i];
+    if (sum && first) memcpy(sum, r, f->n * sizeof(double));
+    else if (sum)
+        for (long i = 0; i < f->n; i++) sum[i] += r[i];
+}
+
+INLINE void doubles_product(
+    const Field *f, double *to, double *rest, double *accumulator, int first, const double *a, int na, const double *b, int nb,
+    double *one)
+{
+    long s = f->stride;
+    for (int k = 0; k < na + nb - 1; k++) {
+        int low = at_least(0, k - nb + 1), high = at_most(k, na - 1);
+        double *direct = to ? to + k * s : one;
+        if (high == low) doubles_component(f, direct, a, b, k, low, low);
+        else if (high == low + 1) doubles_component(f, direct, a, b, k, low, low + 1);
+        else doubles_component(f, direct, a, b, k, low, high);
+        doubles_spread(
+            f, NULL, rest ? rest + k * s : NULL, accumulator ? accumulator + k * s : NULL, first, k < na ? a + k * s : NULL, direct);
+    }
+}
+
+/* At most 16 chunks are added up before they are flushed: sums stay below 16 * 0.51 p < 2^53. */
+INLINE void doubles_add(const Field *f, void *accumulator, int first, const void *from, int size)
+{
+    for (int k = 0; k < size; k++)
+        doubles_spread(
+            f, NULL, NULL, (double *)accumulator + k * f->stride, first, NULL, (const double *)from + k * f->stride);
+}
+
+INLINE void doubles_flush(const Field *f, uint64_t *to, long apart, int first, const void *accumulator, int size, long count)
+{
+    double p = f->pd, inverse = f->inverse;
+    uint64_t limit = f->p;
+    for (int k = 0; k < size; k++) {
+        const double *restrict sum = (const double *)accumulator + k * f->stride;
+        uint64_t *restrict out = to + k * apart;
+        for (long i = 0; i < count; i++) {
+            double x = centred(p, inverse, sum[i]);
+            uint64_t r = integer_of(x < 0 ? x + p : x);
+            uint64_t both = (first ? 0 : out[i]) + r;
+            out[i] = both - (limit & -(uint64_t)(both >= limit));
+        }
+    }
+}
+
+#define MAX_BLOCK 4096
+
+#define DOUBLES(NAME, FEATURES)                                                                                              \
+    __attribute__((target(FEATURES))) static int NAME##_load(const Field *f, void *to, const uint64_t *from, long count)      \
+    {                                                                                                                         \
+        return doubles_load(f, to, from, count);                                                                              \
+    }                                                                                                                         \
+    __attribute__((target(FEATURES))) static void NAME##_linear(                                                              \
+        const Field *f, void *to, int size, const Term *terms, int n_terms, const uint64_t *constant)                         \
+    {                                                                                                                         \
+        doubles_linear(f, to, size, terms, n_terms, constant);                                                                \
+    }                                                                                                                         \
+    __attribute__((target(FEATURES))) static void NAME##_product(                                                             \
+        const Field *f, void *to, void *rest, void *accumulator, int first, const void *a, int na, const void *b, int nb)     \
+    {                                                                                                                         \
+        double one[MAX_BLOCK] __attribute__((aligned(64)));                                                                   \
+        doubles_product(f, to, rest, accumulator, first, a, na, b, nb, one);                                                  \
+    }                                                                                                                         \
+    __attribute__((target(FEATURES))) static void NAME##_add(                                                                 \
+        const Field *f, void *accumulator, int first, const void *from, int size)                                             \
+    {                                                                                                                         \
+        doubles_add(f, accumulator, first, from, size);                                                                       \
+    }                                                                                                                         \
+    __attribute__((target(FEATURES))) static void NAME##_flush(                                                               \
+        const Field *f, uint64_t *to, long apart, int first, const void *accumulator, int size, long count)                   \
+    {                                                                                                                         \
+        doubles_flush(f, to, apart, first, accumulator, size, count);                                                         \
+    }                                                                                                                         \
+    static const Machine NAME##_machine = {NAME##_load, NAME##_linear, NAME##_product, NAME##_add, NAME##_flush};
+
+DOUBLES(avx2, "avx2,fma")
+DOUBLES(avx512, "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,prefer-vector-width=512")
+
+/* -- integers of 52 bits: AVX-512 IFMA --------------------------------------------------------------------------------------- */
+
+#define IFMA_TARGET __attribute__((target("avx512f,avx512dq,avx512vl,avx512ifma")))
+#define IFMA_INLINE static inline __attribute__((always_inline, target("avx512f,avx512dq,avx512vl,avx512ifma")))
+typedef __m512i Lanes;
+
+IFMA_INLINE Lanes all(uint64_t x) { return _mm512_set1_epi64((long long)x); }
+IFMA_INLINE Lanes at(const void *from, long i) { return _mm512_load_si512((const uint64_t *)from + i); }
+IFMA_INLINE void put(void *to, long i, Lanes x) { _mm512_store_si512((uint64_t *)to + i, x); }
+/* In [0, p) again, after a sum or a difference: what is negative is huge when read without sign. */
+IFMA_INLINE Lanes lanes_plus(Lanes p, Lanes a, Lanes b)
+{
+    Lanes sum = _mm512_add_epi64(a, b);
+    return _mm512_min_epu64(sum, _mm512_sub_epi64(sum, p));
+}
+IFMA_INLINE Lanes lanes_minus(Lanes p, Lanes a, Lanes b)
+{
+    Lanes difference = _mm512_sub_epi64(a, b);
+    return _mm512_min_epu64(difference, _mm512_add_epi64(difference, p));
+}
+
+/* (high 2^52 + low) / 2^52 modulo p, for a number below 2^52 p: up to 4 products, as p < 2^50. With m = low / p modulo 2^52, m p
+ * has the same last 52 bits as the number, so that the difference of what stands above them is exact. */
+IFMA_INLINE Lanes montgomery(Lanes p, Lanes inverse, Lanes high, Lanes low)
+{
+    Lanes zero = _mm512_setzero_si512();
+    Lanes m = _mm512_madd52lo_epu64(zero, low, inverse);
+    Lanes above = _mm512_add_epi64(high, _mm512_srli_epi64(low, 52));
+    return lanes_minus(p, above, _mm512_madd52hi_epu64(zero, m, p));
+}
+
+IFMA_TARGET static int ifma_load(const Field *f, void *to, const uint64_t *from, long count)
+{
+    Lanes p = all(f->p);
+    __mmask8 bad = 0;
+    for (long i = 0; i < f->n; i += 8) {
+        long left = count - i;
+        __mmask8 there = left >= 8 ? 0xff : left <= 0 ? 0 : (__mmask8)((1u << left) - 1);
+        _mm_prefetch((const char *)(from + i + f->stride), _MM_HINT_T1); /* of the next block: no stream that hardware would see */
+        Lanes x = _mm512_maskz_loadu_epi64(there, from + i);
+        bad |= _mm512_cmpge_epu64_mask(x, p);
+        put(to, i, x);
+    }
+    return bad != 0;
+}
+
+IFMA_INLINE Lanes ifma_term(const Field *f, Lanes p, Lanes inverse, Lanes sum, const Term *term, long where)
+{
+    Lanes x = at(term->from, where);
+    if (term->coefficient == PLUS) return lanes_plus(p, sum, x);
+    if (term->coefficient == MINUS) return lanes_minus(p, sum, x);
+    Lanes c = all(f->constants[term->coefficient]), zero = _mm512_setzero_si512();
+    Lanes scaled = montgomery(p, inverse, _mm512_madd52hi_epu64(zero, x, c), _mm512_madd52lo_epu64(zero, x, c));
+    return lanes_plus(p, sum, scaled);
+}
+
+IFMA_TARGET static void ifma_linear(const Field *f, void *to, int size, const Term *terms, int n_terms, const uint64_t *constant)
+{
+    Lanes p = all(f->p), inverse = all(f->inverse52);
+    for (int k = 0; k < size; k++) {
+        Lanes begin = k == 0 && constant ? all(*constant) : _mm512_setzero_si512();
+        for (long i = k * f->stride; i < k * f->stride + f->n; i += 8) {
+            Lanes sum = begin;
+            for (int t = 0; t < n_terms; t++)
+                if (k < terms[t].size) sum = ifma_term(f, p, inverse, sum, &terms[t], i);
+            put(to, i, sum);
+        }
+    }
+}
+
+/* What is done with a component of a product. */
+IFMA_INLINE void ifma_spread(Lanes p, void *to, void *rest, void *accumulator, int first, long where, Lanes whole, Lanes r)
+{
+    if (to) put(to, where, r);
+    if (rest) put(rest, where, lanes_minus(p, whole, r));
+    if (accumulator) put(accumulator, where, first ? r : lanes_plus(p, at(accumulator, where), r));
+}
+
+/* All components at once, for sizes that the compiler knows: factors are loaded once, and the components' chains of operations
+ * run beside each other. At most four products to a component. */
+IFMA_INLINE void ifma_product_of(
+    const Field *f, void *to, void *rest, void *accumulator, int first, const void *a, const int na, const void *b)
+{
+    Lanes p = all(f->p), inverse = all(f->inverse52), zero = _mm512_setzero_si512();
+    long s = f->stride;
+    for (long i = 0; i < f->n; i += 8) {
+        Lanes x[MAX_SIZE], y0 = at(b, i), y1 = at(b, s + i);
+#pragma GCC unroll 16
+        for (int j = 0; j < na; j++) x[j] = at(a, j * s + i);
+#pragma GCC unroll 16
+        for (int k = 0; k <= na; k++) {
+            Lanes high = zero, low = zero;
+            if (k < na) high = _mm512_madd52hi_epu64(high, x[k], y0), low = _mm512_madd52lo_epu64(low, x[k], y0);
+            if (k > 0) high = _mm512_madd52hi_epu64(high, x[k - 1], y1), low = _mm512_madd52lo_epu64(low, x[k - 1], y1);
+            Lanes r = montgomery(p, inverse, high, low);
+            ifma_spread(p, to, rest, accumulator, first, k * s + i, k < na ? x[k] : zero, r);
+        }
+    }
+}
+
+/* Any sizes, component by component. */
+IFMA_TARGET static void ifma_product_any(
+    const Field *f, void *to, void *rest, void *accumulator, int first, const void *a, int na, const void *b, int nb)
+{
+    Lanes p = all(f->p), inverse = all(f->inverse52), zero = _mm512_setzero_si512();
+    long s = f->stride;
+    for (int k = 0; k < na + nb - 1; k++) {
+        int from = at_least(0, k - nb + 1), last = at_most(k, na - 1);
+        for (long i = 0; i < f->n; i += 8) {
+            Lanes high = zero, low = zero, r = zero;
+            for (int j = from; j <= last; j++) {
+                Lanes x = at(a, j * s + i), y = at(b, (k - j) * s + i);
+                high = _mm512_madd52hi_epu64(high, x, y), low = _mm512_madd52lo_epu64(low, x, y);
+                if ((j - from) % 4 == 3 && j < last) {
+                    r = lanes_plus(p, r, montgomery(p, inverse, high, low));
+                    high = low = zero;
+                }
+            }
+            r = lanes_plus(p, r, montgomery(p, inverse, high, low));
+            ifma_spread(p, to, rest, accumulator, first, k * s + i, k < na ? at(a, k * s + i) : zero, r);
+        }
+    }
+}
+
+/* With what is wanted known to the compiler, no branches are left inside. */
+IFMA_INLINE void ifma_product_wanted(
+    const Field *f, void *to, void *rest, void *accumulator, int first, const void *a, const int na, const void *b)
+{
+    if (!to && !rest && accumulator && !first) ifma_product_of(f, NULL, NULL, accumulator, 0, a, na, b);
+    else if (!to && !rest && accumulator) ifma_product_of(f, NULL, NULL, accumulator, 1, a, na, b);
+    else if (to && rest && accumulator && !first) ifma_product_of(f, to, rest, accumulator, 0, a, na, b);
+    else ifma_product_of(f, to, rest, accumulator, first, a, na, b);
+}
+
+IFMA_TARGET static void ifma_product(
+    const Field *f, void *to, void *rest, void *accumulator, int first, const void *a, int na, const void *b, int nb)
+{
+    switch (nb == 2 ? na : 0) {
+    case 2: ifma_product_wanted(f, to, rest, accumulator, first, a, 2, b); return;
+    case 3: ifma_product_wanted(f, to, rest, accumulator, first, a, 3, b); return;
+    case 4: ifma_product_wanted(f, to, rest, accumulator, first, a, 4, b); return;
+    case 5: ifma_product_wanted(f, to, rest, accumulator, first, a, 5, b); return;
+    case 6: ifma_product_wanted(f, to, rest, accumulator, first, a, 6, b); return;
+    default: ifma_product_any(f, to, rest, accumulator, first, a, na, b, nb);
+    }
+}
+
+IFMA_TARGET static void ifma_add(const Field *f, void *accumulator, int first, const void *from, int size)
+{
+    Lanes p = all(f->p);
+    for (int k = 0; k < size; k++)
+        for (long i = k * f->stride; i < k * f->stride + f->n; i += 8)
+            put(accumulator, i, first ? at(from, i) : lanes_plus(p, at(accumulator, i), at(from, i)));
+}
+
+IFMA_TARGET static void ifma_flush(
+    const Field *f, uint64_t *to, long apart, int first, const void *accumulator, int size, long count)
+{
+    Lanes p = all(f->p);
+    for (int k = 0; k < size; k++) {
+        const uint64_t *sum = (const uint64_t *)accumulator + k * f->stride;
+        uint64_t *out = to + k * apart;
+        /* What is written for the first time need not be read, nor kept in the cache. */
+        if (first && count % 8 == 0 && (uintptr_t)out % 64 == 0) {
+            for (long i = 0; i < count; i += 8) _mm512_stream_si512((void *)(out + i), at(sum, i));
+            continue;
+        }
+        for (long i = 0; i < count; i += 8) {
+            __mmask8 there = count - i >= 8 ? 0xff : (__mmask8)((1u << (count - i)) - 1);
+            Lanes x = at(sum, i);
+            if (!first) x = lanes_plus(p, _mm512_maskz_loadu_epi64(there, out + i), x);
+            _mm512_mask_storeu_epi64(out + i, there, x);
+        }
+    }
+    if (first) _mm_sfence();
+}
+
+static const Machine ifma_machine = {ifma_load, ifma_linear, ifma_product, ifma_add, ifma_flush};
+#endif /* X86 */
+
+/* -- the tape ------------------------------------------------------------------------------------------------------------------ */
+
+/* LOAD to, column | LINEAR to, size, constant or -1, n, n times (coefficient, from, size) | ADD total, from, size
+ * PRODUCT to, rest, total (-1: not wanted), a, size of a, b, size of b
+ * Vectors are numbered: those of the prologue first, which each chunk has of its own, then temporary ones. */
+
+typedef struct {
+    const int32_t *tape;
+    const int32_t *segments; /* n_segments x 4: tape from, to; totals from, to. The first is the prologue. */
+    const int32_t *totals;   /* n_totals x 3: size; vector in the local accumulators; component in the accumulators in memory */
+    long n_tape, n_segments, n_totals;
+    long n_shared, n_temporary, n_local; /* vectors */
+    long n_constants;
+} Program;
+
+typedef struct {
+    const Program *program;
+    const Machine *machine;
+    Field field;
+    const uint64_t *const *columns; /* n_chunks x n_columns, each (2, n_primes, ring) */
+    long n_chunks, n_columns, prime, n_primes, ring, block;
+    uint64_t *accumulators;
+    int add;
+    uint64_t *shared, *temporary, *local;
+    Term *terms; /* of the linear combination at hand */
+} Job;
+
+INLINE void *vector_at(const Job *job, long chunk, int32_t number)
+{
+    const Program *program = job->program;
+    if (number < 0) return NULL;
+    if (number < program->n_shared) return job->shared + (chunk * program->n_shared + number) * job->field.stride;
+    return job->temporary + (number - program->n_shared) * job->field.stride;
+}
+
+INLINE void *local_of(const Job *job, int32_t total)
+{
+    return total < 0 ? NULL : job->local + job->program->totals[3 * total + 1] * job->field.stride;
+}
+
+static int run_load(const Job *job, const int32_t *word, long chunk, long start, long count)
+{
+    const uint64_t *column = job->columns[chunk * job->n_columns + word[2]] + job->prime * job->ring + start;
+    uint64_t *to = vector_at(job, chunk, word[1]);
+    int bad = 0;
+    for (int k = 0; k < 2; k++)
+        bad |= job->machine->load(&job->field, to + k * job->field.stride, column + k * job->n_primes * job->ring, count);
+    return bad;
+}
+
+static void run_linear(const Job *job, const int32_t *word, long chunk)
+{
+    int n_terms = word[4];
+    for (int t = 0; t < n_terms; t++) {
+        const int32_t *term = word + 5 + 3 * t;
+        job->terms[t] = (Term){term[0], term[2], vector_at(job, chunk, term[1])};
+    }
+    const uint64_t *constant = word[3] < 0 ? NULL : job->field.constants + word[3];
+    job->machine->linear(&job->field, vector_at(job, chunk, word[1]), word[2], job->terms, n_terms, constant);
+}
+
+/* The tape between two words, for one chunk; the index of a column that holds what is no residue, or -1. */
+static long run_tape(const Job *job, long from, long to, long chunk, long start, long count)
+{
+    const int32_t *word = job->program->tape + from, *end = job->program->tape + to;
+    const Machine *machine = job->machine;
+    while (word < end) {
+        switch (word[0]) {
+        case LOAD:
+            if (run_load(job, word, chunk, start, count)) return chunk * job->n_columns + word[2];
+            word += 3;
+            break;
+        case LINEAR:
+            run_linear(job, word, chunk);
+            word += 5 + 3 * word[4];
+            break;
+        case PRODUCT:
+            machine->product(
+                &job->field, vector_at(job, chunk, word[1]), vector_at(job, chunk, word[2]), local_of(job, word[3]), chunk == 0,
+                vector_at(job, chunk, word[4]), word[5], vector_at(job, chunk, word[6]), word[7]);
+            word += 8;
+            break;
+        default:
+            machine->add(&job->field, local_of(job, word[1]), chunk == 0, vector_at(job, chunk, word[2]), word[3]);
+            word += 4;
+        }
+    }
+    return -1;
+}
+
+static long run_block(Job *job, long start, long count)
+{
+    const Program *program = job->program;
+    job->field.n = (count + 7) & ~7L;
+    for (long chunk = 0; chunk < job->n_chunks; chunk++) {
+        long bad = run_tape(job, program->segments[0], program->segments[1], chunk, start, count);
+        if (bad >= 0) return bad;
+    }
+    for (long s = 1; s < program->n_segments; s++) {
+        const int32_t *segment = program->segments + 4 * s;
+        for (long chunk = 0; chunk < job->n_chunks; chunk++) run_tape(job, segment[0], segment[1], chunk, start, count);
+        for (long total = segment[2]; total < segment[3]; total++) {
+            const int32_t *facts = program->totals + 3 * total;
+            uint64_t *to = job->accumulators + ((long)facts[2] * job->n_primes + job->prime) * job->ring + start;
+            job->machine->flush(
+                &job->field, to, job->n_primes * job->ring, !job->add, local_of(job, (int32_t)total), facts[0], count);
+        }
+    }
+    return -1;
+}
+
+/* -- checks: a tape that is wrong is refused, it can neither read nor write where it should not --------------------------------- */
+
+static int fits(const Program *program, int in_prologue, int32_t number, int32_t size)
+{
+    long vectors = program->n_shared + program->n_temporary;
+    if (size < 1 || size > MAX_SIZE || number < 0 || number + size > vectors) return 0;
+    if (number < program->n_shared) return number + size <= program->n_shared;
+    return !in_prologue;
+}
+
+static int fits_total(const Program *program, const int32_t *segment, int32_t total, int32_t size)
+{
+    return segment[2] <= total && total < segment[3] && program->totals[3 * total] == size;
+}
+
+static int is_constant(const Program *program, int32_t index) { return 0 <= index && index < program->n_constants; }
+
+static int checked_instruction(const Program *program, const int32_t *segment, int prologue, const int32_t *word, long left, long n_columns)
+{
+    switch (word[0]) {
+    case LOAD:
+        return left >= 3 && prologue && fits(program, 1, word[1], 2) && 0 <= word[2] && word[2] < n_columns ? 3 : 0;
+    case LINEAR:
+        if (left < 5 || word[4] < 1 || (left - 5) / 3 < word[4] || !fits(program, prologue, word[1], word[2])) return 0;
+        if (word[3] != -1 && !is_constant(program, word[3])) return 0;
+        for (long t = 0; t < word[4]; t++) {
+            const int32_t *term = word + 5 + 3 * t;
+            if (term[0] != PLUS && term[0] != MINUS && !is_constant(program, term[0])) return 0;
+            if (!fits(program, prologue, term[1], term[2]) || term[2] > word[2]) return 0;
+        }
+        return 5 + 3 * word[4];
+    case PRODUCT: {
+        if (left < 8 || prologue || !fits(program, 0, word[4], word[5]) || !fits(program, 0, word[6], word[7])) return 0;
+        int32_t size = word[5] + word[7] - 1;
+        if (size > MAX_SIZE) return 0;
+        if (word[1] != -1 && !fits(program, 0, word[1], size)) return 0;
+        if (word[2] != -1 && !fits(program, 0, word[2], size)) return 0;
+        return word[3] == -1 || fits_total(program, segment, word[3], size) ? 8 : 0;
+    }
+    case ADD:
+        return left >= 4 && !prologue && fits(program, 0, word[2], word[3]) && fits_total(program, segment, word[1], word[3]) ? 4 : 0;
+    default: return 0;
+    }
+}
+
+static int checked_program(const Program *program, long n_columns, long n_components)
+{
+    for (long total = 0; total < program->n_totals; total++) {
+        const int32_t *facts = program->totals + 3 * total;
+        if (facts[0] < 1 || facts[0] > MAX_SIZE || facts[1] < 0 || facts[1] + (long)facts[0] > program->n_local) return 0;
+        if (facts[2] < 0 || facts[2] + (long)facts[0] > n_components) return 0;
+    }
+    for (long s = 0; s < program->n_segments; s++) {
+        const int32_t *segment = program->segments + 4 * s;
+        if (segment[0] < 0 || segment[0] > segment[1] || segment[1] > program->n_tape) return 0;
+        if (segment[2] < 0 || segment[2] > segment[3] || segment[3] > program->n_totals) return 0;
+        for (long at = segment[0]; at < segment[1];) {
+            int words = checked_instruction(program, segment, s == 0, program->tape + at, segment[1] - at, n_columns);
+            if (!words) return 0;
+            at += words;
+        }
+    }
+    return 1;
+}
+
+/* -- levels of processors -------------------------------------------------------------------------------------------------------- */
+
+static int best_level(void)
+{
+#if X86
+    __builtin_cpu_init();
+    int wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")
+               && __builtin_cpu_supports("avx512bw");
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return BASELINE;
+    if (!wide) return AVX2;
+    return __builtin_cpu_supports("avx512ifma") ? IFMA : AVX512;
+#else
+    return BASELINE;
+#endif
+}
+
+static const Machine *machine_of(int level)
+{
+#if X86
+    switch (level) {
+    case IFMA: return &ifma_machine;
+    case AVX512: return &avx512_machine;
+    case AVX2: return &avx2_machine;
+    default: break;
+    }
+#endif
+    (void)level;
+    return &BASELINE_MACHINE;
+}
+
+static Field field_of(uint64_t p, const uint64_t *constants, long stride)
+{
+    Field f = {.p = p, .pd = (double)p, .inverse = 1.0 / (double)p, .constants = constants, .stride = stride, .n = 0};
+    f.inverse52 = 1;
+    for (int i = 0; i < 6; i++) f.inverse52 *= 2 - p * f.inverse52; /* Newton: correct bits double, from one */
+    f.inverse52 &= ((uint64_t)1 << 52) - 1;
+    while (f.bits < 64 && p >> f.bits) f.bits++;
+    f.barrett = (uint64_t)(((u128)1 << (63 + f.bits)) / p);
+    return f;
+}
+
+/* -- Python ---------------------------------------------------------------------------------------------------------------------- */
+
+PyDoc_STRVAR(levels_doc, "levels() -> tuple of str\n\nThe kinds of arithmetic that this processor has, the slowest first.");
+
+static PyObject *levels(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    int n = best_level() + 1;
+    PyObject *names = PyTuple_New(n);
+    for (int i = 0; names && i < n; i++) {
+        PyObject *name = PyUnicode_FromString(LEVEL_NAMES[i]);
+        if (!name) {
+            Py_DECREF(names);
+            return NULL;
+        }
+        PyTuple_SET_ITEM(names, i, name);
+    }
+    return names;
+}
+
+enum { TAPE, SEGMENTS, TOTALS, CONSTANTS, ACCUMULATORS, SCRATCH, GIVEN };
+
+/* The columns of all chunks: as many views as could be taken, so that they can be given back. */
+typedef struct {
+    Py_buffer *views;
+    const uint64_t **from;
+    long taken;
+} Columns;
+
+static void release_columns(Columns *columns)
+{
+    for (long i = 0; i < columns->taken; i++) PyBuffer_Release(&columns->views[i]);
+    PyMem_Free(columns->views);
+    PyMem_Free(columns->from);
+}
+
+static int take_columns(Columns *columns, PyObject *given, long words)
+{
+    Py_ssize_t n = PyTuple_GET_SIZE(given);
+    columns->views = PyMem_Calloc((size_t)n + 1, sizeof(Py_buffer));
+    columns->from = PyMem_Calloc((size_t)n + 1, sizeof(uint64_t *));
+    if (!columns->views || !columns->from) {
+        PyErr_NoMemory();
+        return 0;
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        Py_buffer *view = &columns->views[i];
+        if (PyObject_GetBuffer(PyTuple_GET_ITEM(given, i), view, PyBUF_CONTIG_RO)) return 0;
+        columns->taken++;
+        if (view->itemsize != 8 || (uintptr_t)view->buf % 8 || view->len != 8 * words) {
+            PyErr_SetString(PyExc_ValueError, "a column is no array of residues of the shape (2, primes, ring)");
+            return 0;
+        }
+        columns->from[i] = view->buf;
+    }
+    return 1;
+}
+
+static int level_of(const char *name)
+{
+    for (int level = 0; level <= best_level(); level++)
+        if (!strcmp(name, LEVEL_NAMES[level])) return level;
+    PyErr_Format(PyExc_ValueError, "this processor has no level %s", name);
+    return -1;
+}
+
+enum { MAX_CHUNKS = 16 }; /* sums of so many products are exact in doubles */
+
+static int checked_shape(const Job *job, uint64_t modulus, long start, long stop, long n_given)
+{
+    long words = 2 * job->n_primes;
+    return modulus > 2 && modulus % 2 && modulus >> 50 == 0 && 0 <= job->prime && job->prime < job->n_primes && job->ring > 0
+           && job->ring <= 1 << 20 && job->n_primes <= 64 && words > 0 && 0 < job->block && job->block <= 4096 && 0 <= start && start <= stop
+           && stop <= job->ring && 0 < job->n_chunks && job->n_chunks <= MAX_CHUNKS && n_given % job->n_chunks == 0;
+}
+
+PyDoc_STRVAR(
+    run_doc,
+    "run(level, modulus, (prime, primes, ring, chunks, block, start, stop), (shared, temporary, local), add, columns,\n"
+    "    tape, segments, totals, constants, accumulators, scratch) -> int\n\n"
+    "Run a tape over the coefficients from start to stop of one prime, for all chunks: see circuits/fused.py, which writes it.\n"
+    "Returns -1, or the index of a column that holds something that is no residue. Other threads run meanwhile.");
+
+static PyObject *run(PyObject *self, PyObject *args)
+{
+    (void)self;
+    const char *level_name;
+    long long modulus;
+    long start, stop;
+    Program program;
+    Job job = {.program = &program};
+    PyObject *given_columns, *given[GIVEN];
+    if (!PyArg_ParseTuple(
+            args, "sL(lllllll)(lll)pO!OOOOOO:run", &level_name, &modulus, &job.prime, &job.n_primes, &job.ring, &job.n_chunks,
+            &job.block, &start, &stop, &program.n_shared, &program.n_temporary, &program.n_local, &job.add, &PyTuple_Type,
+            &given_columns, &given[TAPE], &given[SEGMENTS], &given[TOTALS], &given[CONSTANTS], &given[ACCUMULATORS],
+            &given[SCRATCH]))
+        return NULL;
+    int level = level_of(level_name);
+    if (level < 0) return NULL;
+    if (!checked_shape(&job, (uint64_t)modulus, start, stop, PyTuple_GET_SIZE(given_columns)))
+        return PyErr_Format(PyExc_ValueError, "a tape cannot be run in such a shape");
+    job.n_columns = PyTuple_GET_SIZE(given_columns) / job.n_chunks;
+    job.machine = machine_of(level);
+
+    static const char *const names[GIVEN] = {"tape", "segments", "totals", "constants", "accumulators", "scratch"};
+    static const long sizes[GIVEN] = {4, 4, 4, 8, 8, 8};
+    Py_buffer views[GIVEN];
+    int taken = 0;
+    Columns columns = {NULL, NULL, 0};
+    PyObject *result = NULL;
+    for (; taken < GIVEN; taken++) {
+        Py_buffer *view = &views[taken];
+        if (PyObject_GetBuffer(given[taken], view, taken >= ACCUMULATORS ? PyBUF_CONTIG : PyBUF_CONTIG_RO)) goto done;
+        if (view->itemsize != sizes[taken] || (uintptr_t)view->buf % sizes[taken]) {
+            PyErr_Format(PyExc_ValueError, "%s: items of %ld bytes are expected", names[taken], sizes[taken]);
+            taken++;
+            goto done;
+        }
+    }
+    if (!take_columns(&columns, given_columns, 2 * job.n_primes * job.ring)) goto done;
+    job.columns = columns.from;
+
+    program.tape = views[TAPE].buf, program.n_tape = views[TAPE].len / 4;
+    program.segments = views[SEGMENTS].buf, program.n_segments = views[SEGMENTS].len / 16;
+    program.totals = views[TOTALS].buf, program.n_totals = views[TOTALS].len / 12;
+    program.n_constants = views[CONSTANTS].len / 8;
+    job.accumulators = views[ACCUMULATORS].buf;
+    job.field = field_of((uint64_t)modulus, views[CONSTANTS].buf, (job.block + 7) & ~7L);
+    job.shared = (uint64_t *)(((uintptr_t)views[SCRATCH].buf + 63) & ~(uintptr_t)63);
+
+    long most = (long)1 << 31, vectors = 0;
+    int sensible = program.n_shared >= 0 && program.n_temporary >= 0 && program.n_local >= 0 && program.n_shared < most
+                   && program.n_temporary < most && program.n_local < most && program.n_segments > 0;
+    if (sensible) vectors = job.n_chunks * program.n_shared + program.n_temporary + program.n_local;
+    sensible = sensible && vectors < most && views[SCRATCH].len >= 8 * (vectors * job.field.stride + 8)
+               && checked_program(&program, job.n_columns, views[ACCUMULATORS].len / (8 * job.n_primes * job.ring));
+    for (long i = 0; sensible && i < program.n_constants; i++) sensible = job.field.constants[i] < job.field.p;
+    if (!sensible) {
+        PyErr_SetString(PyExc_ValueError, "a tape that reaches beyond its vectors, totals or constants is not run");
+        goto done;
+    }
+    job.terms = PyMem_Calloc((size_t)program.n_tape / 3 + 1, sizeof(Term)); /* no combination has more */
+    if (!job.terms) {
+        PyErr_NoMemory();
+        goto done;
+    }
+    job.temporary = job.shared + job.n_chunks * program.n_shared * job.field.stride;
+    job.local = job.temporary + program.n_temporary * job.field.stride;
+
+    long bad = -1;
+    Py_BEGIN_ALLOW_THREADS
+    for (long at = start; at < stop && bad < 0; at += job.block)
+        bad = run_block(&job, at, stop - at < job.block ? stop - at : job.block);
+    Py_END_ALLOW_THREADS
+    result = PyLong_FromLong(bad);
+done:
+    while (taken > 0) PyBuffer_Release(&views[--taken]);
+    release_columns(&columns);
+    PyMem_Free(job.terms);
+    return result;
+}
+
+static PyMethodDef methods[] = {
+    {"levels", levels, METH_NOARGS, levels_doc},
+    {"run", run, METH_VARARGS, run_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef module = {
+    PyModuleDef_HEAD_INIT, "encryptedstats._fused", "Sums over rows of polynomials in ciphertexts, modulo primes below 2^50.",
+    0, methods, NULL, NULL, NULL, NULL,
+};
+
+PyMODINIT_FUNC PyInit__fused(void) { return PyModule_Create(&module); }

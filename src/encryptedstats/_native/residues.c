@@ -1,0 +1,1314 @@
+/* Bringing totals down: modulus switching, relinearisation, automorphisms and packing of BGV ciphertexts, on their residues.
+ *
+ * Public data only: no secret is ever seen here. Everything equals what Microsoft SEAL's evaluator gives, residue for residue;
+ * tests/crypto/test_kernels.py compares. The Python side is encryptedstats/crypto/kernels.py.
+ *
+ * Two ways to compute modulo a prime p, behind one table of operations (struct Ops):
+ *   - integers of 64 bits, for p < 2^60, on any machine;
+ *   - doubles with fused multiply-add, for p < 2^50, 4 or 8 at a time: this file includes itself once for each width.
+ * Polynomials on their way ("work") are 64-bit words in the form of the chosen way, congruent but not always reduced;
+ * "canonical" ones are reduced to [0, p), as SEAL's representatives must be wherever another modulus comes in.
+ *
+ * One idea saves a third of the transforms: what dividing by a prime subtracts is known as coefficients ("pending"), and pending
+ * polynomials are added up before one transform takes them all to the form of the ciphertext.
+ */
+#ifndef LANES
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if (defined(__x86_64__) || defined(_M_X64)) && defined(__GNUC__)
+#define HAVE_X86 1
+#include <immintrin.h>
+#endif
+
+#define INLINE static inline __attribute__((always_inline))
+#define MAX_PRIMES 64
+#define MAX_LOG 17
+
+typedef unsigned __int128 u128;
+typedef union { /* a coefficient on its way */
+    uint64_t u;
+    double d;
+} word;
+
+typedef struct { /* a prime with the tables of its transforms; twiddles in bit-reversed order, as in SEAL */
+    uint64_t p;
+    int n, logn;
+    int bits;
+    uint64_t barrett;  /* floor(2^(2 bits) / p) */
+    uint64_t quotient; /* floor((2^64 - 1) / p) */
+    uint64_t n_inverse, n_inverse_q;
+    uint64_t *w, *wq, *iw, *iwq; /* integers, with Shoup's quotients */
+    double *dw, *diw;            /* doubles, between -p/2 and p/2 */
+    double dp, pinv, dn_inverse, dn_last;
+    int tight_forward, tight_inverse; /* too large for sums to grow over all stages: reduced on the way */
+} Prime;
+
+typedef enum { FIRST, DROPPED, SPECIAL } Fold;
+
+typedef struct {
+    const char *name;
+    /* dst = src * factor, from canonical 64-bit integers */
+    void (*load)(const Prime *, word *dst, const uint64_t *src, uint64_t factor);
+    void (*scale)(const Prime *, word *a, uint64_t factor);
+    void (*store)(const Prime *, uint64_t *dst, const word *a);
+    /* dst = canonical coefficients of what is in NTT form at src (64-bit integers if raw) */
+    void (*inverse)(const Prime *, word *dst, const void *src, int raw);
+    /* NTT of src, by way of buf: out = it, or out -= it. src may be coefficients reduced modulo another prime */
+    void (*forward)(const Prime *, word *buf, const word *src, word *out, int subtract);
+    /* a = canonical(a * factor - pending) */
+    void (*settle)(const Prime *, word *a, const word *pending, uint64_t factor);
+    /* k = canonical(x * factor) modulo this (plain) modulus */
+    void (*remainder)(const Prime *, word *k, const word *x, uint64_t factor);
+    /* FIRST: d = x f + k; DROPPED: d = (d + x) f + k; SPECIAL: d = d + x f + k */
+    void (*fold)(const Prime *, word *d, const word *x, const word *k, uint64_t factor, Fold how);
+    /* a0 (+)= sum y_j k0_j, a1 (+)= sum y_j k1_j */
+    void (*accumulate)(const Prime *, word *a0, word *a1, word *const *y, const word *keys, int count, int add);
+    /* even, minus = even + X^h odd, even - X^h odd with h = n >> level */
+    void (*butterfly)(const Prime *, word *even, word *minus, const word *odd, int level);
+    void (*twice)(const Prime *, word *a);
+    /* dst (+)= src permuted */
+    void (*permute)(const Prime *, word *dst, const word *src, const uint32_t *table, int add);
+} Ops;
+
+typedef struct {
+    int n, logn, primes; /* data primes; the special prime is number `primes` */
+    uint64_t t;
+    Prime p[MAX_PRIMES + 1];
+    Prime plain; /* t, without tables */
+    uint64_t inv[MAX_PRIMES + 1][MAX_PRIMES]; /* of prime r modulo data prime i */
+    uint64_t minus_inv_t[MAX_PRIMES + 1];     /* minus the inverse of prime r modulo t */
+    const Ops *ops;
+} Ring;
+
+typedef struct { /* a key-switching key: for each target prime and digit, two polynomials side by side */
+    int digits;
+    word *words;
+    uint32_t *table; /* of the automorphism that goes with it, or NULL */
+} Key;
+
+/* -- integers -------------------------------------------------------------------------------------------------------------- */
+
+INLINE uint64_t below(uint64_t x, uint64_t p) { return x >= p ? x - p : x; }
+INLINE uint64_t high(uint64_t a, uint64_t b) { return (uint64_t)(((u128)a * b) >> 64); }
+INLINE uint64_t shoup(uint64_t w, uint64_t p) { return (uint64_t)((((u128)w) << 64) / p); }
+INLINE uint64_t lazy_product(uint64_t x, uint64_t w, uint64_t wq, uint64_t p) { return x * w - high(x, wq) * p; } /* < 2p */
+INLINE uint64_t any_below(uint64_t x, const Prime *P) { return below(x - high(x, P->quotient) * P->p, P->p); }
+
+INLINE uint64_t product(uint64_t a, uint64_t b, const Prime *P) { /* Barrett: the quotient is at most 2 too small */
+    u128 ab = (u128)a * b;
+    uint64_t q = (uint64_t)(((u128)(uint64_t)(ab >> (P->bits - 1)) * P->barrett) >> (P->bits + 1));
+    uint64_t r = (uint64_t)ab - q * P->p;
+    return below(below(r, 2 * P->p), P->p);
+}
+
+static uint64_t power(uint64_t a, uint64_t e, const Prime *P) {
+    uint64_t r = 1;
+    for (a = any_below(a, P); e; e >>= 1, a = product(a, a, P))
+        if (e & 1) r = product(r, a, P);
+    return r;
+}
+
+static void int_load(const Prime *P, word *dst, const uint64_t *src, uint64_t f) {
+    uint64_t p = P->p, fq = shoup(f, p);
+    for (int i = 0; i < P->n; i++) dst[i].u = below(lazy_product(src[i], f, fq, p), p);
+}
+
+static void int_scale(const Prime *P, word *a, uint64_t f) {
+    uint64_t p = P->p, fq = shoup(f, p);
+    for (int i = 0; i < P->n; i++) a[i].u = below(lazy_product(a[i].u, f, fq, p), p);
+}
+
+static void int_store(const Prime *P, uint64_t *dst, const word *a) { memcpy(dst, a, 8 * (size_t)P->n); }
+
+static void int_inverse(const Prime *P, word *a, const void *src, int raw) {
+    uint64_t p = P->p, p2 = 2 * p;
+    const uint64_t *from = src;
+    (void)raw;
+    for (int i = 0, m = P->n / 4; i < m; i++) { /* the first two stages at once: loops over one or two are slow */
+        word *x = a + 4 * i;
+        uint64_t u = from[4 * i], v = from[4 * i + 1], y = from[4 * i + 2], z = from[4 * i + 3];
+        uint64_t s = below(u + v, p2), d = lazy_product(u + p2 - v, P->iw[2 * m + 2 * i], P->iwq[2 * m + 2 * i], p);
+        uint64_t t = below(y + z, p2), e = lazy_product(y + p2 - z, P->iw[2 * m + 2 * i + 1], P->iwq[2 * m + 2 * i + 1], p);
+        x[0].u = below(s + t, p2), x[2].u = lazy_product(s + p2 - t, P->iw[m + i], P->iwq[m + i], p);
+        x[1].u = below(d + e, p2), x[3].u = lazy_product(d + p2 - e, P->iw[m + i], P->iwq[m + i], p);
+    }
+    for (int m = P->n / 8, gap = 4; m >= 1; m >>= 1, gap <<= 1)
+        for (int i = 0; i < m; i++) {
+            uint64_t w = P->iw[m + i], wq = P->iwq[m + i];
+            word *x = a + 2 * (size_t)i * gap, *y = x + gap;
+            for (int j = 0; j < gap; j++) {
+                uint64_t u = x[j].u, v = y[j].u;
+                x[j].u = below(u + v, p2);
+                y[j].u = lazy_product(u + p2 - v, w, wq, p);
+            }
+        }
+    for (int i = 0; i < P->n; i++) a[i].u = below(lazy_product(a[i].u, P->n_inverse, P->n_inverse_q, p), p);
+}
+
+static void int_forward(const Prime *P, word *a, const word *src, word *out, int subtract) {
+    uint64_t p = P->p, p2 = 2 * p;
+    for (int i = 0; i < P->n; i++) a[i].u = any_below(src[i].u, P);
+    for (int m = 1, gap = P->n / 2; gap > 2; m <<= 1, gap >>= 1)
+        for (int i = 0; i < m; i++) {
+            uint64_t w = P->w[m + i], wq = P->wq[m + i];
+            word *x = a + 2 * (size_t)i * gap, *y = x + gap;
+            for (int j = 0; j < gap; j++) {
+                uint64_t u = below(x[j].u, p2), v = lazy_product(y[j].u, w, wq, p);
+                x[j].u = u + v;
+                y[j].u = u + p2 - v;
+            }
+        }
+    for (int i = 0, m = P->n / 4; i < m; i++) { /* the last two stages at once */
+        const word *x = a + 4 * i;
+        uint64_t w = P->w[m + i], wq = P->wq[m + i], r[4];
+        uint64_t u = below(x[0].u, p2), v = below(x[1].u, p2), y = lazy_product(x[2].u, w, wq, p), z = lazy_product(x[3].u, w, wq, p);
+        uint64_t s = below(u + y, p2), d = below(u + p2 - y, p2);
+        uint64_t t = lazy_product(v + z, P->w[2 * m + 2 * i], P->wq[2 * m + 2 * i], p);
+        uint64_t e = lazy_product(v + p2 - z, P->w[2 * m + 2 * i + 1], P->wq[2 * m + 2 * i + 1], p);
+        r[0] = s + t, r[1] = s + p2 - t, r[2] = d + e, r[3] = d + p2 - e;
+        for (int j = 0; j < 4; j++) {
+            uint64_t done = below(below(r[j], p2), p);
+            out[4 * i + j].u = subtract ? below(out[4 * i + j].u + p - done, p) : done;
+        }
+    }
+}
+
+static void int_settle(const Prime *P, word *a, const word *pending, uint64_t f) {
+    uint64_t p = P->p, fq = shoup(f, p);
+    for (int i = 0; i < P->n; i++)
+        a[i].u = below(below(lazy_product(a[i].u, f, fq, p), p) + p - pending[i].u, p);
+}
+
+static void int_remainder(const Prime *P, word *k, const word *x, uint64_t f) {
+    uint64_t p = P->p, fq = shoup(f, p);
+    for (int i = 0; i < P->n; i++) k[i].u = below(lazy_product(x[i].u, f, fq, p), p);
+}
+
+static void int_fold(const Prime *P, word *d, const word *x, const word *k, uint64_t f, Fold how) {
+    uint64_t p = P->p, fq = shoup(f, p);
+    for (int i = 0; i < P->n; i++) {
+        uint64_t v = x[i].u + (how == DROPPED ? d[i].u : 0); /* below 2^61 */
+        v = below(below(lazy_product(v, f, fq, p), p) + k[i].u, p);
+        d[i].u = how == SPECIAL ? below(d[i].u + v, p) : v;
+    }
+}
+
+static void int_accumulate(const Prime *P, word *a0, word *a1, word *const *y, const word *keys, int count, int add) {
+    size_t n = (size_t)P->n;
+    uint64_t carry = (uint64_t)((((u128)1) << 64) % P->p), carry_q = shoup(carry, P->p);
+    for (size_t i = 0; i < n; i++) {
+        u128 s0 = add ? a0[i].u : 0, s1 = add ? a1[i].u : 0; /* up to 64 products below 2^120 */
+        for (int j = 0; j < count; j++) {
+            const word *k = keys + 2 * n * (size_t)j;
+            s0 += (u128)y[j][i].u * k[i].u;
+            s1 += (u128)y[j][i].u * k[n + i].u;
+        }
+        a0[i].u = any_below(lazy_product((uint64_t)(s0 >> 64), carry, carry_q, P->p) + any_below((uint64_t)s0, P), P);
+        a1[i].u = any_below(lazy_product((uint64_t)(s1 >> 64), carry, carry_q, P->p) + any_below((uint64_t)s1, P), P);
+    }
+}
+
+/* In NTT form X^h, h = n >> level, is constant over runs of h: minus and plus the twiddles of one stage, in turns. */
+static void int_butterfly(const Prime *P, word *even, word *minus, const word *odd, int level) {
+    uint64_t p = P->p;
+    int h = P->n >> level;
+    for (int run = 0; run < 1 << level; run++) {
+        uint64_t w = P->w[(1 << (level - 1)) + run / 2], wq = P->wq[(1 << (level - 1)) + run / 2];
+        for (int i = run * h; i < (run + 1) * h; i++) {
+            uint64_t s = below(lazy_product(odd[i].u, w, wq, p), p), e = even[i].u;
+            uint64_t sum = below(e + s, p), difference = below(e + p - s, p);
+            even[i].u = run & 1 ? difference : sum;
+            minus[i].u = run & 1 ? sum : difference;
+        }
+    }
+}
+
+static void int_twice(const Prime *P, word *a) {
+    for (int i = 0; i < P->n; i++) a[i].u = below(2 * a[i].u, P->p);
+}
+
+static void int_permute(const Prime *P, word *dst, const word *src, const uint32_t *table, int add) {
+    for (int i = 0; i < P->n; i++) dst[i].u = add ? below(dst[i].u + src[table[i]].u, P->p) : src[table[i]].u;
+}
+
+static const Ops INTEGERS = {
+    "integers", int_load,      int_scale, int_store, int_inverse, int_forward,
+    int_settle, int_remainder, int_fold,  int_accumulate, int_butterfly, int_twice, int_permute,
+};
+
+/* -- doubles: the second half of this file, once for each width ----------------------------------------------------------- */
+
+INLINE double balanced(uint64_t x, uint64_t p) { return x > p / 2 ? -(double)(p - x) : (double)x; }
+
+#ifdef HAVE_X86
+
+#define LANES 4
+#define TARGET __attribute__((target("avx2,fma")))
+#define NAME(f) f##_avx2
+#define vec __m256d
+#define LOAD(a) _mm256_loadu_pd((const double *)(a))
+#define STORE(a, x) _mm256_storeu_pd((double *)(a), x)
+#define ALL(x) _mm256_set1_pd(x)
+#define ADD _mm256_add_pd
+#define SUB _mm256_sub_pd
+#define MUL _mm256_mul_pd
+#define FMSUB _mm256_fmsub_pd
+#define FNMADD _mm256_fnmadd_pd
+#define ROUND(x) _mm256_round_pd(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
+#define FLOOR(x) _mm256_round_pd(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC)
+#define ADD_IF_NEGATIVE(r, p) _mm256_add_pd(r, _mm256_and_pd(p, _mm256_cmp_pd(r, _mm256_setzero_pd(), _CMP_LT_OQ)))
+#define SUB_IF_AT_LEAST(r, p) _mm256_sub_pd(r, _mm256_and_pd(p, _mm256_cmp_pd(r, p, _CMP_GE_OQ)))
+#define FROM_BITS(a) _mm256_castsi256_pd(_mm256_or_si256(_mm256_loadu_si256((const __m256i *)(a)), _mm256_castpd_si256(ALL(0x1p52))))
+#define TO_BITS(a, x) _mm256_storeu_si256((__m256i *)(a), _mm256_xor_si256(_mm256_castpd_si256(x), _mm256_castpd_si256(ALL(0x1p52))))
+#include "residues.c"
+
+#define LANES 8
+#define TARGET __attribute__((target("avx512f,avx512dq,fma")))
+#define NAME(f) f##_avx512
+#define vec __m512d
+#define LOAD(a) _mm512_loadu_pd(a)
+#define STORE(a, x) _mm512_storeu_pd(a, x)
+#define ALL(x) _mm512_set1_pd(x)
+#define ADD _mm512_add_pd
+#define SUB _mm512_sub_pd
+#define MUL _mm512_mul_pd
+#define FMSUB _mm512_fmsub_pd
+#define FNMADD _mm512_fnmadd_pd
+#define ROUND(x) _mm512_roundscale_pd(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
+#define FLOOR(x) _mm512_roundscale_pd(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC)
+#define ADD_IF_NEGATIVE(r, p) _mm512_mask_add_pd(r, _mm512_cmp_pd_mask(r, _mm512_setzero_pd(), _CMP_LT_OQ), r, p)
+#define SUB_IF_AT_LEAST(r, p) _mm512_mask_sub_pd(r, _mm512_cmp_pd_mask(r, p, _CMP_GE_OQ), r, p)
+#define FROM_BITS(a) _mm512_castsi512_pd(_mm512_or_si512(_mm512_loadu_si512(a), _mm512_castpd_si512(ALL(0x1p52))))
+#define TO_BITS(a, x) _mm512_storeu_si512(a, _mm512_xor_si512(_mm512_castpd_si512(x), _mm512_castpd_si512(ALL(0x1p52))))
+#include "residues.c"
+
+#endif
+
+/* -- the ring ------------------------------------------------------------------------------------------------------------- */
+
+static void *aligned(size_t bytes) {
+    void *found = NULL;
+    return posix_memalign(&found, 64, bytes ? bytes : 64) ? NULL : found;
+}
+
+static void free_prime(Prime *P) {
+    free(P->w), free(P->wq), free(P->iw), free(P->iwq), free(P->dw), free(P->diw);
+}
+
+static uint32_t reversed(uint32_t x, int bits) {
+    uint32_t r = 0;
+    for (int i = 0; i < bits; i++) r |= ((x >> i) & 1u) << (bits - 1 - i);
+    return r;
+}
+
+static void set_modulus(Prime *P, uint64_t p, int n, int logn) {
+    P->p = p;
+    P->n = n;
+    P->logn = logn;
+    P->bits = 64 - __builtin_clzll(p);
+    P->barrett = (uint64_t)((((u128)1) << (2 * P->bits)) / p);
+    P->quotient = ~(uint64_t)0 / p;
+    P->dp = (double)p;
+    P->pinv = 1.0 / (double)p;
+}
+
+/* The errors of a product of doubles add 1.5 p 2^-53 of its factor to half of p: so sums may grow over all stages of a forward
+   transform, and over two stages of an inverse one, up to these sizes without reaching 2^53. */
+static int set_tables(Prime *P, uint64_t root, int doubles) {
+    int n = P->n;
+    uint64_t *w = aligned(8 * (size_t)n), *iw = aligned(8 * (size_t)n);
+    P->w = w, P->iw = iw;
+    if (!w || !iw) return -1;
+    uint64_t inverse = power(root, P->p - 2, P), a = 1, b = 1;
+    for (int i = 0; i < n; i++, a = product(a, root, P), b = product(b, inverse, P)) {
+        uint32_t at = reversed((uint32_t)i, P->logn);
+        w[at] = a, iw[at] = b;
+    }
+    P->n_inverse = power((uint64_t)n, P->p - 2, P);
+    P->n_inverse_q = shoup(P->n_inverse, P->p);
+    if (!doubles) {
+        P->wq = aligned(8 * (size_t)n), P->iwq = aligned(8 * (size_t)n);
+        if (!P->wq || !P->iwq) return -1;
+        for (int i = 0; i < n; i++) P->wq[i] = shoup(w[i], P->p), P->iwq[i] = shoup(iw[i], P->p);
+        return 0;
+    }
+    P->tight_forward = P->bits > (P->logn < 14 ? 49 : 48);
+    P->tight_inverse = P->bits > 49;
+    P->dw = aligned(8 * (size_t)n), P->diw = aligned(8 * (size_t)n);
+    if (!P->dw || !P->diw) return -1;
+    for (int i = 0; i < n; i++) P->dw[i] = balanced(w[i], P->p), P->diw[i] = balanced(iw[i], P->p);
+    P->dn_inverse = balanced(P->n_inverse, P->p);
+    P->dn_last = balanced(product(P->n_inverse, iw[1], P), P->p);
+    free(P->w), free(P->iw);
+    P->w = P->iw = NULL;
+    return 0;
+}
+
+static const Ops *ops_for(const char *cpu, int largest_bits) {
+#ifdef HAVE_X86
+    __builtin_cpu_init();
+    int avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq");
+    int avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    if (largest_bits <= 50 && strcmp(cpu, "baseline")) {
+        if (avx512 && strcmp(cpu, "avx2")) return &doubles_avx512;
+        if (avx2) return &doubles_avx2;
+    }
+#else
+    (void)cpu, (void)largest_bits;
+#endif
+    return &INTEGERS;
+}
+
+/* -- what is done with ciphertexts ---------------------------------------------------------------------------------------- */
+
+typedef struct { /* polynomials handed out one after the other from memory that the caller keeps */
+    word *next;
+    size_t n;
+} Scratch;
+
+INLINE word *take(Scratch *s) {
+    word *found = s->next;
+    s->next += s->n;
+    return found;
+}
+
+typedef struct { /* a component under `primes` primes: values in NTT form, and what is still to be subtracted, as coefficients */
+    word *value[MAX_PRIMES];
+    word *pending[MAX_PRIMES];
+    int has_pending;
+} Component;
+
+static void take_component(Scratch *s, Component *c, int primes, int pending) {
+    for (int i = 0; i < primes; i++) c->value[i] = take(s);
+    for (int i = 0; i < pending; i++) c->pending[i] = take(s);
+    c->has_pending = 0;
+}
+
+static void settle_pending(const Ring *R, Component *c, int primes) {
+    if (c->has_pending)
+        for (int i = 0; i < primes; i++) R->ops->forward(&R->p[i], c->pending[i], c->pending[i], c->value[i], 1);
+    c->has_pending = 0;
+}
+
+/* Divide by prime r, whose canonical coefficients are x, what lies under the primes before it: SEAL subtracts
+   delta = x + q_r [-x / q_r]_t and divides, so that (c - delta) / q_r is c / q_r - (x / q_r + k). */
+static void drop(const Ring *R, Component *c, int r, int primes, const word *x, word *k, Fold next) {
+    R->ops->remainder(&R->plain, k, x, R->minus_inv_t[r]);
+    for (int i = 0; i < primes; i++)
+        R->ops->fold(&R->p[i], c->pending[i], x, k, R->inv[r][i], c->has_pending ? next : FIRST);
+    c->has_pending = 1;
+}
+
+/* A component of a ciphertext under `from` primes, switched down to `to`. */
+static void load_component(const Ring *R, Component *c, const uint64_t *src, int from, int to, word *x, word *k) {
+    uint64_t factor[MAX_PRIMES];
+    size_t n = (size_t)R->n;
+    c->has_pending = 0;
+    for (int i = 0; i < from; i++) factor[i] = 1;
+    for (int r = from - 1; r >= to; r--) {
+        R->ops->inverse(&R->p[r], x, src + n * (size_t)r, 1);
+        if (c->has_pending) R->ops->settle(&R->p[r], x, c->pending[r], factor[r]);
+        drop(R, c, r, r, x, k, DROPPED);
+        for (int i = 0; i < r; i++) factor[i] = product(factor[i], R->inv[r][i], &R->p[i]);
+    }
+    for (int i = 0; i < to; i++) R->ops->load(&R->p[i], c->value[i], src + n * (size_t)i, factor[i]);
+}
+
+static void store_component(const Ring *R, Component *c, uint64_t *out, int from, int to, word *x, word *k) {
+    uint64_t factor[MAX_PRIMES];
+    for (int i = 0; i < from; i++) factor[i] = 1;
+    for (int r = from - 1; r >= to; r--) {
+        R->ops->inverse(&R->p[r], x, c->value[r], 0);
+        if (c->has_pending) R->ops->settle(&R->p[r], x, c->pending[r], factor[r]);
+        drop(R, c, r, r, x, k, DROPPED);
+        for (int i = 0; i < r; i++) factor[i] = product(factor[i], R->inv[r][i], &R->p[i]);
+    }
+    if (from > to)
+        for (int i = 0; i < to; i++) R->ops->scale(&R->p[i], c->value[i], factor[i]);
+    settle_pending(R, c, to);
+    for (int i = 0; i < to; i++) R->ops->store(&R->p[i], out + (size_t)R->n * (size_t)i, c->value[i]);
+}
+
+typedef struct { /* what a key switch works with */
+    word *digit[MAX_PRIMES], *lifted[MAX_PRIMES];
+    word *special[2], *k;
+} Switcher;
+
+static void take_switcher(Scratch *s, Switcher *w, int primes) {
+    for (int i = 0; i < primes; i++) w->digit[i] = take(s), w->lifted[i] = take(s);
+    w->special[0] = take(s), w->special[1] = take(s), w->k = take(s);
+}
+
+/* Add to (a, b) what the key makes of `top`, which is in NTT form: SEAL's key switching, digit by digit, divided by the special
+   prime. The key is divided by it already, under the data primes; the remainders become pending. */
+static void key_switch(const Ring *R, const Key *key, int primes, word *const *top, Component *a, Component *b, Switcher *w) {
+    const Ops *ops = R->ops;
+    word *y[MAX_PRIMES];
+    size_t row = 2 * (size_t)R->n;
+    for (int j = 0; j < primes; j++) ops->inverse(&R->p[j], w->digit[j], top[j], 0);
+    for (int target = 0; target <= primes; target++) {
+        int special = target == primes;
+        const Prime *P = &R->p[special ? R->primes : target];
+        for (int j = 0; j < primes; j++) {
+            y[j] = j == target ? top[j] : w->lifted[j];
+            if (j != target) ops->forward(P, y[j], w->digit[j], y[j], 0);
+        }
+        const word *keys = key->words + row * (size_t)key->digits * (size_t)(special ? key->digits : target);
+        if (special)
+            ops->accumulate(P, w->special[0], w->special[1], y, keys, primes, 0);
+        else
+            ops->accumulate(P, a->value[target], b->value[target], y, keys, primes, 1);
+    }
+    for (int part = 0; part < 2; part++) {
+        ops->inverse(&R->p[R->primes], w->special[part], w->special[part], 0);
+        drop(R, part ? b : a, R->primes, primes, w->special[part], w->k, SPECIAL);
+    }
+}
+
+static size_t lower_polynomials(int primes) { return 9 * (size_t)primes + 8; }
+
+/* Switched from `from` primes to `at`, relinearised there if there is a key, and switched to `to`. The top component c_k counts
+   for s^(k-2) (c_k s^2): the key for s^2 turns it into parts of the components k-2 and k-1, and so on downwards. */
+static void lower(const Ring *R, const Key *key, const uint64_t *src, int size, int from, int at, int to, uint64_t *out, word *memory) {
+    Scratch s = {memory, (size_t)R->n};
+    Component slot[3]; /* component c lives in slot c modulo 3 */
+    Switcher w;
+    size_t n = (size_t)R->n;
+    word *x = take(&s), *k = take(&s);
+    for (int i = 0; i < 3; i++) take_component(&s, &slot[i], at, from);
+    if (!key || size == 2) {
+        for (int c = 0; c < size; c++) {
+            load_component(R, &slot[0], src + n * (size_t)(c * from), from, at, x, k);
+            store_component(R, &slot[0], out + n * (size_t)(c * to), at, to, x, k);
+        }
+        return;
+    }
+    take_switcher(&s, &w, at);
+    int loaded = size; /* components from here on are loaded */
+    for (int c = size - 1; c >= 2; c--) {
+        for (; loaded > c - 2; loaded--)
+            load_component(R, &slot[(loaded - 1) % 3], src + n * (size_t)((loaded - 1) * from), from, at, x, k);
+        settle_pending(R, &slot[c % 3], at);
+        key_switch(R, key, at, slot[c % 3].value, &slot[(c - 2) % 3], &slot[(c - 1) % 3], &w);
+    }
+    for (int c = 0; c < 2; c++) store_component(R, &slot[c], out + n * (size_t)(c * to), at, to, x, k);
+}
+
+static int reduced(const Ring *R, const uint64_t *a, size_t polynomials, int primes) {
+    for (size_t c = 0; c < polynomials; c++)
+        for (int i = 0; i < primes; i++, a += R->n) {
+            uint64_t largest = R->p[i].p - 1, seen = 0;
+            for (int j = 0; j < R->n; j++) seen |= a[j] | (largest - a[j]); /* the top bit tells, and any compiler vectorises it */
+            if (seen >> 63) return 0;
+        }
+    return 1;
+}
+
+typedef struct {
+    const Ring *ring;
+    int primes;
+    int lowest;
+    int wrong; /* a residue was not below its prime */
+    Key *keys[MAX_LOG][2]; /* by level, from 1; the second one may be NULL */
+    const uint64_t **src;
+    Component minus[2], between[2];
+    Component odd[MAX_LOG][2];
+    Switcher switcher;
+} Packer;
+
+static size_t pack_polynomials(int primes, int levels) { return (size_t)primes * (2 * (size_t)levels + 2 + 4 + 4 + 3) + 8; }
+
+/* (a, b) += the automorphism of `from`, switched back to the secret key. from[1] is used up. */
+static void add_automorphism(Packer *K, const Key *key, Component *from, Component *a, Component *b) {
+    const Ring *R = K->ring;
+    word *moved[MAX_PRIMES];
+    for (int i = 0; i < K->primes; i++) {
+        R->ops->permute(&R->p[i], a->value[i], from[0].value[i], key->table, 1);
+        moved[i] = from[0].value[i]; /* free now */
+        R->ops->permute(&R->p[i], moved[i], from[1].value[i], key->table, 0);
+    }
+    key_switch(R, key, K->primes, moved, a, b, &K->switcher);
+    settle_pending(R, a, K->primes);
+    settle_pending(R, b, K->primes);
+}
+
+static void clear(const Ring *R, Component *c, int primes) {
+    for (int i = 0; i < primes; i++) memset(c->value[i], 0, 8 * (size_t)R->n); /* all bits zero is 0 as a double, too */
+}
+
+static void pack(Packer *K, size_t first, size_t step, size_t count, int level, Component *to) {
+    const Ring *R = K->ring;
+    size_t n = (size_t)R->n;
+    if (level == K->lowest) {
+        const uint64_t *src = K->src[first];
+        K->wrong |= !reduced(R, src, 2, K->primes);
+        for (int c = 0; c < 2; c++)
+            for (int i = 0; i < K->primes; i++, src += n) R->ops->load(&R->p[i], to[c].value[i], src, 1);
+        return;
+    }
+    pack(K, first, 2 * step, (count + 1) / 2, level - 1, to);
+    if (count == 1) {
+        for (int c = 0; c < 2; c++)
+            for (int i = 0; i < K->primes; i++) R->ops->twice(&R->p[i], to[c].value[i]);
+        return;
+    }
+    Component *odd = K->odd[level];
+    pack(K, first + step, 2 * step, count / 2, level - 1, odd);
+    for (int c = 0; c < 2; c++)
+        for (int i = 0; i < K->primes; i++)
+            R->ops->butterfly(&R->p[i], to[c].value[i], K->minus[c].value[i], odd[c].value[i], level);
+    Key **keys = K->keys[level];
+    if (!keys[1]) {
+        add_automorphism(K, keys[0], K->minus, &to[0], &to[1]);
+        return;
+    }
+    clear(R, &K->between[0], K->primes), clear(R, &K->between[1], K->primes);
+    add_automorphism(K, keys[0], K->minus, &K->between[0], &K->between[1]);
+    add_automorphism(K, keys[1], K->between, &to[0], &to[1]);
+}
+
+/* -- Python --------------------------------------------------------------------------------------------------------------- */
+
+static void free_ring(PyObject *capsule) {
+    Ring *R = PyCapsule_GetPointer(capsule, "ring");
+    if (!R) return;
+    for (int i = 0; i <= R->primes; i++) free_prime(&R->p[i]);
+    free(R);
+}
+
+static void free_key(PyObject *capsule) {
+    Key *key = PyCapsule_GetPointer(capsule, "key");
+    if (!key) return;
+    free(key->words), free(key->table), free(key);
+}
+
+static int needs(const Py_buffer *b, size_t words, const char *what) {
+    if ((size_t)b->len == 8 * words) return 0;
+    PyErr_Format(PyExc_ValueError, "%s has %zd bytes where %zu are needed", what, b->len, 8 * words);
+    return -1;
+}
+
+static PyObject *py_ring(PyObject *self, PyObject *args) {
+    int n;
+    Py_buffer moduli, roots;
+    unsigned long long t;
+    const char *cpu;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "iy*y*Ks", &n, &moduli, &roots, &t, &cpu)) return NULL;
+    PyObject *found = NULL;
+    Ring *R = calloc(1, sizeof(Ring));
+    int count = (int)(moduli.len / 8), logn = 0, largest = 0, failed = 0;
+    const uint64_t *p = moduli.buf, *root = roots.buf;
+    while (logn < MAX_LOG && 1 << logn < n) logn++;
+    if (!R) {
+        PyErr_NoMemory();
+        goto end;
+    }
+    if (n < 64 || 1 << logn != n || logn >= MAX_LOG || count < 2 || count > MAX_PRIMES || roots.len != moduli.len || t < 2) {
+        PyErr_SetString(PyExc_ValueError, "no such ring");
+        free(R);
+        goto end;
+    }
+    R->n = n, R->logn = logn, R->primes = count - 1, R->t = t;
+    for (int i = 0; i < count; i++) {
+        if (p[i] <= t || p[i] >> 60 || root[i] >= p[i]) {
+            PyErr_SetString(PyExc_ValueError, "primes must be larger than t and below 2**60");
+            free(R);
+            goto end;
+        }
+        set_modulus(&R->p[i], p[i], n, logn);
+        if (R->p[i].bits > largest) largest = R->p[i].bits;
+    }
+    set_modulus(&R->plain, t, n, logn);
+    R->ops = ops_for(cpu, largest);
+    for (int i = 0; i < count && !failed; i++) failed = set_tables(&R->p[i], root[i], R->ops != &INTEGERS);
+    for (int r = 0; r < count; r++) {
+        for (int i = 0; i < count - 1; i++) R->inv[r][i] = power(p[r], p[i] - 2, &R->p[i]);
+        R->minus_inv_t[r] = t - power(p[r], t - 2, &R->plain); /* t is prime, and no inverse is 0 */
+    }
+    found = failed ? PyErr_NoMemory() : PyCapsule_New(R, "ring", free_ring);
+    if (!found) {
+        for (int i = 0; i < count; i++) free_prime(&R->p[i]);
+        free(R);
+    }
+end:
+    PyBuffer_Release(&moduli), PyBuffer_Release(&roots);
+    return found;
+}
+
+static PyObject *py_key(PyObject *self, PyObject *args) {
+    PyObject *ring;
+    Py_buffer src;
+    int digits, element;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "Oy*ii", &ring, &src, &digits, &element)) return NULL;
+    Ring *R = PyCapsule_GetPointer(ring, "ring");
+    PyObject *found = NULL;
+    Key *key = NULL;
+    if (!R) goto end;
+    if (digits < 1 || digits > R->primes) {
+        PyErr_SetString(PyExc_ValueError, "no such number of digits");
+        goto end;
+    }
+    size_t n = (size_t)R->n, polynomials = 2 * (size_t)digits * (size_t)(digits + 1);
+    if (needs(&src, polynomials * n, "a key")) goto end;
+    key = calloc(1, sizeof(Key));
+    if (key) key->words = aligned(8 * polynomials * n);
+    if (key && element) key->table = aligned(4 * n);
+    if (!key || !key->words || (element && !key->table)) {
+        PyErr_NoMemory();
+        goto end;
+    }
+    key->digits = digits;
+    /* from SEAL's order (digit, part, prime) to (prime, digit, part); divided by the special prime under the others */
+    for (int target = 0; target <= digits; target++) {
+        int prime = target == digits ? R->primes : target;
+        for (int part = 0; part < 2 * digits; part++) {
+            const uint64_t *from = (const uint64_t *)src.buf + n * (size_t)(part * (digits + 1) + target);
+            word *to = key->words + n * (size_t)(target * 2 * digits + part);
+            for (size_t i = 0; i < n; i++)
+                if (from[i] >= R->p[prime].p) {
+                    PyErr_SetString(PyExc_ValueError, "a key has residues that are not below their prime");
+                    goto end;
+                }
+            R->ops->load(&R->p[prime], to, from, target == digits ? 1 : R->inv[R->primes][target]);
+        }
+    }
+    for (uint32_t i = 0; key->table && i < n; i++) { /* X -> X^element takes the value at one root to another */
+        uint64_t exponent = (uint64_t)element * (2 * (uint64_t)reversed(i, R->logn) + 1);
+        key->table[i] = reversed((uint32_t)((exponent & (2 * n - 1)) >> 1), R->logn);
+    }
+    found = PyCapsule_New(key, "key", free_key);
+end:
+    if (!found && key) free(key->words), free(key->table), free(key);
+    PyBuffer_Release(&src);
+    return found;
+}
+
+static PyObject *py_scratch(PyObject *self, PyObject *args) {
+    PyObject *ring;
+    int primes, levels;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "Oii", &ring, &primes, &levels)) return NULL;
+    Ring *R = PyCapsule_GetPointer(ring, "ring");
+    if (!R) return NULL;
+    if (primes < 1 || primes > R->primes || levels < 0 || levels > R->logn) {
+        PyErr_SetString(PyExc_ValueError, "no such number of primes or levels");
+        return NULL;
+    }
+    size_t a = lower_polynomials(primes), b = pack_polynomials(primes, levels);
+    return PyLong_FromSize_t((levels ? b : a) * (size_t)R->n);
+}
+
+static word *memory_of(const Py_buffer *scratch, size_t words) {
+    size_t misaligned = (size_t)(-(intptr_t)scratch->buf & 63);
+    if ((size_t)scratch->len < misaligned + 8 * words) {
+        PyErr_SetString(PyExc_ValueError, "not enough scratch memory");
+        return NULL;
+    }
+    return (word *)((char *)scratch->buf + misaligned);
+}
+
+static PyObject *py_lower(PyObject *self, PyObject *args) {
+    PyObject *ring, *key_or_none, *found = NULL;
+    Py_buffer src, out, scratch;
+    int size, from, at, to, good = 0;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OOy*iiiiw*w*", &ring, &key_or_none, &src, &size, &from, &at, &to, &out, &scratch)) return NULL;
+    Ring *R = PyCapsule_GetPointer(ring, "ring");
+    Key *key = key_or_none == Py_None ? NULL : PyCapsule_GetPointer(key_or_none, "key");
+    if (!R || (key_or_none != Py_None && !key)) goto end;
+    if (size < 2 || size > 4096 || to < 1 || to > at || at > from || from > R->primes || (key && key->digits < at)) {
+        PyErr_SetString(PyExc_ValueError, "no such size or level");
+        goto end;
+    }
+    size_t n = (size_t)R->n;
+    word *memory = memory_of(&scratch, lower_polynomials(from) * n);
+    if (!memory || needs(&src, n * (size_t)(size * from), "a ciphertext") ||
+        needs(&out, n * (size_t)((key ? 2 : size) * to), "the result"))
+        goto end;
+    Py_BEGIN_ALLOW_THREADS;
+    good = reduced(R, src.buf, (size_t)size, from);
+    if (good) lower(R, key, src.buf, size, from, at, to, out.buf, memory);
+    Py_END_ALLOW_THREADS;
+    if (!good) {
+        PyErr_SetString(PyExc_ValueError, "a ciphertext has residues that are not below their prime");
+        goto end;
+    }
+    found = Py_NewRef(Py_None);
+end:
+    PyBuffer_Release(&src), PyBuffer_Release(&out), PyBuffer_Release(&scratch);
+    return found;
+}
+
+/* Totals merged from level `lowest` up to `level`. */
+static PyObject *py_pack(PyObject *self, PyObject *args) {
+    PyObject *ring, *groups, *totals, *found = NULL;
+    Py_buffer out, scratch, *held = NULL;
+    int primes, level, lowest;
+    Py_ssize_t count, holding = 0;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OO!O!iiiw*w*", &ring, &PyTuple_Type, &groups, &PyTuple_Type, &totals, &primes, &level, &lowest,
+                          &out, &scratch))
+        return NULL;
+    Packer *K = calloc(1, sizeof(Packer));
+    Ring *R = PyCapsule_GetPointer(ring, "ring");
+    if (!R) goto end;
+    count = PyTuple_Size(totals);
+    if (primes < 1 || primes > R->primes || lowest < 0 || level < lowest || level > R->logn || PyTuple_Size(groups) < level ||
+        count < 1 || count > (Py_ssize_t)1 << (level - lowest)) {
+        PyErr_SetString(PyExc_ValueError, "no such pack");
+        goto end;
+    }
+    held = calloc((size_t)count, sizeof *held);
+    if (K) K->src = calloc((size_t)count, sizeof *K->src);
+    if (!K || !K->src || !held) {
+        PyErr_NoMemory();
+        goto end;
+    }
+    for (int l = 1; l <= level; l++) {
+        PyObject *group = PyTuple_GetItem(groups, l - 1);
+        Py_ssize_t members = PyTuple_Check(group) ? PyTuple_Size(group) : 0;
+        if (members < 1 || members > 2) {
+            PyErr_SetString(PyExc_ValueError, "each level needs one or two keys");
+            goto end;
+        }
+        for (Py_ssize_t i = 0; i < members; i++) {
+            Key *key = PyCapsule_GetPointer(PyTuple_GetItem(group, i), "key");
+            if (!key) goto end;
+            if (!key->table || key->digits < primes) {
+                PyErr_SetString(PyExc_ValueError, "a key that is not one of an automorphism under these primes");
+                goto end;
+            }
+            K->keys[l][i] = key;
+        }
+    }
+    size_t n = (size_t)R->n, each = 2 * n * (size_t)primes;
+    word *memory = memory_of(&scratch, pack_polynomials(primes, level - lowest) * n);
+    if (!memory || needs(&out, each, "the result")) goto end;
+    for (; holding < count; holding++) {
+        if (PyObject_GetBuffer(PyTuple_GetItem(totals, holding), &held[holding], PyBUF_C_CONTIGUOUS)) goto end;
+        K->src[holding] = held[holding].buf;
+        if (needs(&held[holding], each, "a total")) {
+            holding++;
+            goto end;
+        }
+    }
+    Py_BEGIN_ALLOW_THREADS;
+    Scratch s = {memory, n};
+    Component to[2];
+    K->ring = R, K->primes = primes, K->lowest = lowest;
+    for (int c = 0; c < 2; c++) {
+        take_component(&s, &to[c], primes, primes);
+        take_component(&s, &K->minus[c], primes, 0);
+        take_component(&s, &K->between[c], primes, 0);
+        memcpy(K->between[c].pending, to[c].pending, sizeof to[c].pending); /* never in use at the same time */
+        for (int l = lowest + 1; l <= level; l++) {
+            take_component(&s, &K->odd[l][c], primes, 0);
+            memcpy(K->odd[l][c].pending, to[c].pending, sizeof to[c].pending);
+        }
+    }
+    take_switcher(&s, &K->switcher, primes);
+    pack(K, 0, 1, (size_t)count, level, to);
+    for (int c = 0; c < 2; c++)
+        for (int i = 0; i < primes; i++)
+            R->ops->store(&R->p[i], (uint64_t *)out.buf + n * (size_t)(c * primes + i), to[c].value[i]);
+    Py_END_ALLOW_THREADS;
+    if (K->wrong) {
+        PyErr_SetString(PyExc_ValueError, "a ciphertext has residues that are not below their prime");
+        goto end;
+    }
+    found = Py_NewRef(Py_None);
+end:
+    while (holding > 0) PyBuffer_Release(&held[--holding]);
+    if (K) free(K->src);
+    free(held), free(K);
+    PyBuffer_Release(&out), PyBuffer_Release(&scratch);
+    return found;
+}
+
+/* SEAL's apply_galois: one automorphism of a ciphertext of size 2. */
+static PyObject *py_automorphism(PyObject *self, PyObject *args) {
+    PyObject *ring, *capsule, *found = NULL;
+    Py_buffer src, out, scratch;
+    int primes, good = 0;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OOy*iw*w*", &ring, &capsule, &src, &primes, &out, &scratch)) return NULL;
+    Packer *K = calloc(1, sizeof(Packer));
+    Ring *R = PyCapsule_GetPointer(ring, "ring");
+    Key *key = R ? PyCapsule_GetPointer(capsule, "key") : NULL;
+    if (!R || !key) goto end;
+    if (!K) {
+        PyErr_NoMemory();
+        goto end;
+    }
+    if (primes < 1 || primes > key->digits || !key->table) {
+        PyErr_SetString(PyExc_ValueError, "a key that is not one of an automorphism under these primes");
+        goto end;
+    }
+    size_t n = (size_t)R->n, each = 2 * n * (size_t)primes;
+    word *memory = memory_of(&scratch, pack_polynomials(primes, 1) * n);
+    if (!memory || needs(&src, each, "a ciphertext") || needs(&out, each, "the result")) goto end;
+    Py_BEGIN_ALLOW_THREADS;
+    Scratch s = {memory, n};
+    K->ring = R, K->primes = primes;
+    good = reduced(R, src.buf, 2, primes);
+    for (int c = 0; c < 2; c++) {
+        take_component(&s, &K->minus[c], primes, 0);
+        take_component(&s, &K->between[c], primes, primes);
+        clear(R, &K->between[c], primes);
+        for (int i = 0; i < primes; i++)
+            R->ops->load(&R->p[i], K->minus[c].value[i], (uint64_t *)src.buf + n * (size_t)(c * primes + i), 1);
+    }
+    take_switcher(&s, &K->switcher, primes);
+    if (good) {
+        add_automorphism(K, key, K->minus, &K->between[0], &K->between[1]);
+        for (int c = 0; c < 2; c++)
+            for (int i = 0; i < primes; i++)
+                R->ops->store(&R->p[i], (uint64_t *)out.buf + n * (size_t)(c * primes + i), K->between[c].value[i]);
+    }
+    Py_END_ALLOW_THREADS;
+    if (!good) {
+        PyErr_SetString(PyExc_ValueError, "a ciphertext has residues that are not below their prime");
+        goto end;
+    }
+    found = Py_NewRef(Py_None);
+end:
+    free(K);
+    PyBuffer_Release(&src), PyBuffer_Release(&out), PyBuffer_Release(&scratch);
+    return found;
+}
+
+/* One transform of one polynomial, for tests: to NTT form, or back. */
+static PyObject *py_transform(PyObject *self, PyObject *args) {
+    PyObject *ring, *found = NULL;
+    Py_buffer src, out, scratch;
+    int prime, inverse;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "Oiiy*w*w*", &ring, &prime, &inverse, &src, &out, &scratch)) return NULL;
+    Ring *R = PyCapsule_GetPointer(ring, "ring");
+    if (!R) goto end;
+    if (prime < 0 || prime > R->primes) {
+        PyErr_SetString(PyExc_ValueError, "no such prime");
+        goto end;
+    }
+    word *memory = memory_of(&scratch, (size_t)R->n);
+    if (!memory || needs(&src, (size_t)R->n, "a polynomial") || needs(&out, (size_t)R->n, "the result")) goto end;
+    const Prime *P = &R->p[prime];
+    Py_BEGIN_ALLOW_THREADS;
+    if (inverse) {
+        R->ops->inverse(P, memory, src.buf, 1);
+    } else {
+        R->ops->load(P, memory, src.buf, 1);
+        R->ops->forward(P, memory, memory, memory, 0);
+    }
+    R->ops->store(P, out.buf, memory);
+    Py_END_ALLOW_THREADS;
+    found = Py_NewRef(Py_None);
+end:
+    PyBuffer_Release(&src), PyBuffer_Release(&out), PyBuffer_Release(&scratch);
+    return found;
+}
+
+static PyObject *py_way(PyObject *self, PyObject *ring) {
+    (void)self;
+    Ring *R = PyCapsule_GetPointer(ring, "ring");
+    return R ? PyUnicode_FromString(R->ops->name) : NULL;
+}
+
+static PyMethodDef METHODS[] = {
+    {"ring", py_ring, METH_VARARGS, "ring(n, moduli, roots, t, cpu): tables for these primes, the key-switching prime last."},
+    {"key", py_key, METH_VARARGS, "key(ring, residues, digits, element): a key-switching key; element 0 without automorphism."},
+    {"scratch", py_scratch, METH_VARARGS, "scratch(ring, primes, levels): words of memory for lower (levels 0) or pack."},
+    {"lower", py_lower, METH_VARARGS, "lower(ring, key, src, size, from, at, to, out, scratch)"},
+    {"pack", py_pack, METH_VARARGS, "pack(ring, keys, totals, primes, level, lowest, out, scratch)"},
+    {"automorphism", py_automorphism, METH_VARARGS, "automorphism(ring, key, src, primes, out, scratch)"},
+    {"transform", py_transform, METH_VARARGS, "transform(ring, prime, inverse, src, out, scratch)"},
+    {"way", py_way, METH_O, "way(ring): how this ring computes: integers, avx2 or avx512."},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef MODULE = {PyModuleDef_HEAD_INIT, "_residues", "Kernels on the residues of BGV ciphertexts.", -1, METHODS,
+                                    NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__residues(void) { return PyModule_Create(&MODULE); }
+
+#else /* LANES: doubles, this many at a time ============================================================================== */
+
+/* A product modulo p: h + l is the exact product, q its quotient up to 1/2 and a small error, and what is left is exact. */
+TARGET INLINE vec NAME(product)(vec x, vec w, vec p, vec pinv) {
+    vec h = MUL(x, w), l = FMSUB(x, w, h), q = ROUND(MUL(h, pinv));
+    return ADD(FNMADD(q, p, h), l);
+}
+
+TARGET INLINE vec NAME(near)(vec x, vec p, vec pinv) { return FNMADD(ROUND(MUL(x, pinv)), p, x); }
+
+TARGET INLINE vec NAME(canonical)(vec x, vec p, vec pinv) {
+    vec r = FNMADD(FLOOR(MUL(x, pinv)), p, x);
+    r = ADD_IF_NEGATIVE(r, p);
+    return SUB_IF_AT_LEAST(r, p);
+}
+
+#define MODULUS(P) vec p = ALL((P)->dp), pinv = ALL((P)->pinv)
+#define EACH(P) for (int i = 0; i < (P)->n; i += LANES)
+
+TARGET static void NAME(load)(const Prime *P, word *dst, const uint64_t *src, uint64_t factor) {
+    MODULUS(P);
+    vec f = ALL(balanced(factor, P->p));
+    EACH(P) STORE(&dst[i], NAME(product)(SUB(FROM_BITS(&src[i]), ALL(0x1p52)), f, p, pinv));
+}
+
+TARGET static void NAME(scale)(const Prime *P, word *a, uint64_t factor) {
+    MODULUS(P);
+    vec f = ALL(balanced(factor, P->p));
+    EACH(P) STORE(&a[i], NAME(product)(LOAD(&a[i]), f, p, pinv));
+}
+
+TARGET static void NAME(store)(const Prime *P, uint64_t *dst, const word *a) {
+    MODULUS(P);
+    EACH(P) TO_BITS(&dst[i], ADD(NAME(canonical)(LOAD(&a[i]), p, pinv), ALL(0x1p52)));
+}
+
+TARGET static void NAME(settle)(const Prime *P, word *a, const word *pending, uint64_t factor) {
+    MODULUS(P);
+    vec f = ALL(balanced(factor, P->p));
+    EACH(P) STORE(&a[i], NAME(canonical)(SUB(NAME(product)(LOAD(&a[i]), f, p, pinv), LOAD(&pending[i])), p, pinv));
+}
+
+TARGET static void NAME(remainder)(const Prime *P, word *k, const word *x, uint64_t factor) {
+    MODULUS(P);
+    vec f = ALL(balanced(factor, P->p));
+    EACH(P) STORE(&k[i], NAME(canonical)(NAME(product)(LOAD(&x[i]), f, p, pinv), p, pinv));
+}
+
+TARGET static void NAME(fold)(const Prime *P, word *d, const word *x, const word *k, uint64_t factor, Fold how) {
+    MODULUS(P);
+    vec f = ALL(balanced(factor, P->p));
+#define FOLDED(v) NAME(near)(ADD(NAME(product)(v, f, p, pinv), LOAD(&k[i])), p, pinv)
+    if (how == FIRST)
+        EACH(P) STORE(&d[i], FOLDED(LOAD(&x[i])));
+    else if (how == DROPPED)
+        EACH(P) STORE(&d[i], FOLDED(ADD(LOAD(&d[i]), LOAD(&x[i]))));
+    else
+        EACH(P) STORE(&d[i], NAME(near)(ADD(LOAD(&d[i]), FOLDED(LOAD(&x[i]))), p, pinv));
+#undef FOLDED
+}
+
+TARGET INLINE void NAME(accumulate_some)(const Prime *P, word *a0, word *a1, word *const *y, const word *keys, const int count, int add) {
+    MODULUS(P);
+    size_t n = (size_t)P->n;
+    EACH(P) {
+        vec s0 = add ? LOAD(&a0[i]) : ALL(0.0), s1 = add ? LOAD(&a1[i]) : ALL(0.0);
+        for (int j = 0; j < count; j++) {
+            const word *k = keys + 2 * n * (size_t)j + i;
+            vec v = LOAD(&y[j][i]);
+            s0 = ADD(s0, NAME(product)(v, LOAD(k), p, pinv));
+            s1 = ADD(s1, NAME(product)(v, LOAD(k + n), p, pinv));
+        }
+        STORE(&a0[i], NAME(near)(s0, p, pinv));
+        STORE(&a1[i], NAME(near)(s1, p, pinv));
+    }
+}
+
+TARGET static void NAME(accumulate)(const Prime *P, word *a0, word *a1, word *const *y, const word *keys, int count, int add) {
+    if (count == 1)
+        NAME(accumulate_some)(P, a0, a1, y, keys, 1, add);
+    else if (count == 2)
+        NAME(accumulate_some)(P, a0, a1, y, keys, 2, add);
+    else
+        for (int j = 0; j < count; j += 4) /* a few at a time, lest the sum grows */
+            NAME(accumulate_some)(P, a0, a1, y + j, keys + 2 * (size_t)P->n * (size_t)j, count - j < 4 ? count - j : 4, add || j);
+}
+
+TARGET static void NAME(butterfly)(const Prime *P, word *even, word *minus, const word *odd, int level) {
+    MODULUS(P);
+    int h = P->n >> level;
+    const double *w = P->dw + (1 << (level - 1));
+    EACH(P) {
+        double factor[LANES];
+        vec f;
+        if (h >= LANES) {
+            int run = i / h;
+            f = ALL(run & 1 ? -w[run / 2] : w[run / 2]);
+        } else {
+            for (int lane = 0; lane < LANES; lane++) {
+                int run = (i + lane) / h;
+                factor[lane] = run & 1 ? -w[run / 2] : w[run / 2];
+            }
+            f = LOAD(factor);
+        }
+        vec s = NAME(product)(LOAD(&odd[i]), f, p, pinv), e = LOAD(&even[i]);
+        STORE(&even[i], NAME(near)(ADD(e, s), p, pinv));
+        STORE(&minus[i], NAME(near)(SUB(e, s), p, pinv));
+    }
+}
+
+TARGET static void NAME(twice)(const Prime *P, word *a) {
+    MODULUS(P);
+    EACH(P) STORE(&a[i], NAME(near)(ADD(LOAD(&a[i]), LOAD(&a[i])), p, pinv));
+}
+
+TARGET static void NAME(permute)(const Prime *P, word *dst, const word *src, const uint32_t *table, int add) {
+    MODULUS(P);
+    EACH(P) {
+        double moved[LANES];
+        for (int lane = 0; lane < LANES; lane++) moved[lane] = src[table[i + lane]].d;
+        vec v = LOAD(moved);
+        STORE(&dst[i], add ? NAME(near)(ADD(LOAD(&dst[i]), v), p, pinv) : v);
+    }
+}
+
+/* Shuffles for the stages inside a vector. A pair of vectors holds two blocks; each stage wants first halves in u, second halves
+   in v, and the order is chosen so that twiddles come in their natural order, each repeated. */
+#if LANES == 8
+#define SHUFFLE(a, b, ...) _mm512_permutex2var_pd(a, _mm512_setr_epi64(__VA_ARGS__), b)
+#define HALVES_U(a, b) _mm512_shuffle_f64x2(a, b, 0x44)
+#define HALVES_V(a, b) _mm512_shuffle_f64x2(a, b, 0xee)
+#define QUARTERS_U(a, b) SHUFFLE(a, b, 0, 1, 8, 9, 4, 5, 12, 13)
+#define QUARTERS_V(a, b) SHUFFLE(a, b, 2, 3, 10, 11, 6, 7, 14, 15)
+#define EVENS(a, b) _mm512_unpacklo_pd(a, b) /* of a pair that went through QUARTERS */
+#define ODDS(a, b) _mm512_unpackhi_pd(a, b)
+#define WOVEN_A(u, v) SHUFFLE(u, v, 0, 8, 1, 9, 2, 10, 3, 11)
+#define WOVEN_B(u, v) SHUFFLE(u, v, 4, 12, 5, 13, 6, 14, 7, 15)
+#define UNWOVEN_U(a, b) SHUFFLE(a, b, 0, 2, 4, 6, 8, 10, 12, 14)
+#define UNWOVEN_V(a, b) SHUFFLE(a, b, 1, 3, 5, 7, 9, 11, 13, 15)
+#define REPEAT_2(w) _mm512_permutexvar_pd(_mm512_setr_epi64(0, 0, 1, 1, 2, 2, 3, 3), _mm512_castpd256_pd512(_mm256_loadu_pd(w)))
+#define REPEAT_4(w) _mm512_permutexvar_pd(_mm512_setr_epi64(0, 0, 0, 0, 1, 1, 1, 1), _mm512_castpd128_pd512(_mm_loadu_pd(w)))
+#define TAIL 3
+#else
+#define HALVES_U(a, b) _mm256_permute2f128_pd(a, b, 0x20)
+#define HALVES_V(a, b) _mm256_permute2f128_pd(a, b, 0x31)
+#define EVENS(a, b) _mm256_unpacklo_pd(a, b)
+#define ODDS(a, b) _mm256_unpackhi_pd(a, b)
+#define REPEAT_2(w) _mm256_permute4x64_pd(_mm256_castpd128_pd256(_mm_loadu_pd(w)), 0x50)
+#define TAIL 2
+#endif
+
+#define FORWARD(x, y, w)                              \
+    do {                                              \
+        vec turned = NAME(product)(y, w, p, pinv);    \
+        y = SUB(x, turned);                           \
+        x = ADD(x, turned);                           \
+    } while (0)
+
+#define BACKWARD(x, y, w, reduce)                     \
+    do {                                              \
+        vec difference = SUB(x, y);                   \
+        x = ADD(x, y);                                \
+        if (reduce) x = NAME(near)(x, p, pinv);       \
+        y = NAME(product)(difference, w, p, pinv);    \
+    } while (0)
+
+TARGET INLINE void NAME(forward_four)(double *a, const double *src, int quarter, const double *w, size_t node, vec p, vec pinv, const int reduce, const int reduce_all) {
+    vec w1 = ALL(w[node]), w2 = ALL(w[2 * node]), w3 = ALL(w[2 * node + 1]);
+    for (int i = 0; i < quarter; i += LANES) {
+        vec x0 = LOAD(src + i), x1 = LOAD(src + i + quarter), x2 = LOAD(src + i + 2 * quarter), x3 = LOAD(src + i + 3 * quarter);
+        if (reduce || reduce_all) x0 = NAME(near)(x0, p, pinv), x1 = NAME(near)(x1, p, pinv);
+        if (reduce_all) x2 = NAME(near)(x2, p, pinv), x3 = NAME(near)(x3, p, pinv);
+        FORWARD(x0, x2, w1);
+        FORWARD(x1, x3, w1);
+        FORWARD(x0, x1, w2);
+        FORWARD(x2, x3, w3);
+        STORE(a + i, x0), STORE(a + i + quarter, x1), STORE(a + i + 2 * quarter, x2), STORE(a + i + 3 * quarter, x3);
+    }
+}
+
+/* The stages inside vectors, on blocks of LANES coefficients that begin at `node` in the order of the twiddles. */
+TARGET INLINE void NAME(forward_tail)(const double *a, double *out, int length, const double *w, size_t node, vec p, vec pinv, int subtract) {
+    for (int i = 0; i < length; i += 2 * LANES, node += 2) {
+        vec x = LOAD(a + i), y = LOAD(a + i + LANES);
+        vec u = HALVES_U(x, y), v = HALVES_V(x, y);
+#if LANES == 8
+        FORWARD(u, v, REPEAT_4(w + node));
+        x = QUARTERS_U(u, v), y = QUARTERS_V(u, v);
+        FORWARD(x, y, REPEAT_2(w + 2 * node));
+        u = EVENS(x, y), v = ODDS(x, y);
+        FORWARD(u, v, LOAD(w + 4 * node));
+        x = WOVEN_A(u, v), y = WOVEN_B(u, v);
+#else
+        FORWARD(u, v, REPEAT_2(w + node));
+        x = EVENS(u, v), y = ODDS(u, v);
+        FORWARD(x, y, LOAD(w + 2 * node));
+        u = EVENS(x, y), v = ODDS(x, y);
+        x = HALVES_U(u, v), y = HALVES_V(u, v);
+#endif
+        if (subtract) x = SUB(LOAD(out + i), x), y = SUB(LOAD(out + i + LANES), y);
+        STORE(out + i, NAME(near)(x, p, pinv));
+        STORE(out + i + LANES, NAME(near)(y, p, pinv));
+    }
+}
+
+TARGET INLINE void NAME(forward_with)(const Prime *P, double *a, const double *src, double *out, int subtract, const int tight) {
+    MODULUS(P);
+    const double *w = P->dw;
+    int quarter = P->n / 4;
+    NAME(forward_four)(a, src, quarter, w, 1, p, pinv, 0, 1);
+    for (size_t part = 0; part < 4; part++) { /* a quarter stays in the nearest cache for all that is left */
+        double *b = a + part * (size_t)quarter;
+        size_t node = 4 + part, blocks = 1;
+        int length = quarter, left = P->logn - 2 - TAIL;
+        if (left & 1) {
+            vec w1 = ALL(w[node]);
+            for (int i = 0; i < length / 2; i += LANES) {
+                vec x = LOAD(b + i), y = LOAD(b + i + length / 2);
+                if (tight) x = NAME(near)(x, p, pinv);
+                FORWARD(x, y, w1);
+                STORE(b + i, x), STORE(b + i + length / 2, y);
+            }
+            node *= 2, blocks *= 2, length /= 2, left--;
+        }
+        for (; left; left -= 2, node *= 4, blocks *= 4, length /= 4)
+            for (size_t block = 0; block < blocks; block++) {
+                double *c = b + block * (size_t)length;
+                NAME(forward_four)(c, c, length / 4, w, node + block, p, pinv, tight, 0);
+            }
+        NAME(forward_tail)(b, out + part * (size_t)quarter, quarter, w, node, p, pinv, subtract);
+    }
+}
+
+TARGET static void NAME(forward)(const Prime *P, word *buf, const word *src, word *out, int subtract) {
+    if (P->tight_forward)
+        NAME(forward_with)(P, &buf->d, &src->d, &out->d, subtract, 1);
+    else
+        NAME(forward_with)(P, &buf->d, &src->d, &out->d, subtract, 0);
+}
+
+TARGET INLINE void NAME(inverse_head)(double *a, const double *src, int raw, int length, const double *w, size_t node, vec p, vec pinv, const int tight) {
+    for (int i = 0; i < length; i += 2 * LANES, node += 2) {
+        vec x, y, u, v;
+        if (raw)
+            x = SUB(FROM_BITS(src + i), ALL(0x1p52)), y = SUB(FROM_BITS(src + i + LANES), ALL(0x1p52));
+        else
+            x = LOAD(src + i), y = LOAD(src + i + LANES);
+#if LANES == 8
+        u = UNWOVEN_U(x, y), v = UNWOVEN_V(x, y);
+        BACKWARD(u, v, LOAD(w + 4 * node), tight);
+        x = EVENS(u, v), y = ODDS(u, v);
+        BACKWARD(x, y, REPEAT_2(w + 2 * node), tight);
+        u = QUARTERS_U(x, y), v = QUARTERS_V(x, y);
+        BACKWARD(u, v, REPEAT_4(w + node), 1);
+        x = HALVES_U(u, v), y = HALVES_V(u, v);
+#else
+        u = HALVES_U(x, y), v = HALVES_V(x, y);
+        x = EVENS(u, v), y = ODDS(u, v);
+        BACKWARD(x, y, LOAD(w + 2 * node), tight);
+        u = EVENS(x, y), v = ODDS(x, y);
+        BACKWARD(u, v, REPEAT_2(w + node), 1);
+        x = HALVES_U(u, v), y = HALVES_V(u, v);
+#endif
+        STORE(a + i, x), STORE(a + i + LANES, y);
+    }
+}
+
+TARGET INLINE void NAME(inverse_four)(double *a, int quarter, const double *w, size_t node, vec p, vec pinv, const int tight) {
+    vec w1 = ALL(w[node]), w2 = ALL(w[2 * node]), w3 = ALL(w[2 * node + 1]);
+    for (int i = 0; i < quarter; i += LANES) {
+        vec x0 = LOAD(a + i), x1 = LOAD(a + i + quarter), x2 = LOAD(a + i + 2 * quarter), x3 = LOAD(a + i + 3 * quarter);
+        BACKWARD(x0, x1, w2, tight);
+        BACKWARD(x2, x3, w3, tight);
+        BACKWARD(x0, x2, w1, 1);
+        BACKWARD(x1, x3, w1, tight);
+        STORE(a + i, x0), STORE(a + i + quarter, x1), STORE(a + i + 2 * quarter, x2), STORE(a + i + 3 * quarter, x3);
+    }
+}
+
+/* The last two stages, divided by n and made canonical. */
+TARGET INLINE void NAME(inverse_last)(const Prime *P, double *a, vec p, vec pinv, const int tight) {
+    int quarter = P->n / 4;
+    vec w1 = ALL(P->dn_last), w2 = ALL(P->diw[2]), w3 = ALL(P->diw[3]), scale = ALL(P->dn_inverse);
+    for (int i = 0; i < quarter; i += LANES) {
+        vec x0 = LOAD(a + i), x1 = LOAD(a + i + quarter), x2 = LOAD(a + i + 2 * quarter), x3 = LOAD(a + i + 3 * quarter);
+        BACKWARD(x0, x1, w2, tight);
+        BACKWARD(x2, x3, w3, tight);
+        BACKWARD(x0, x2, w1, tight);
+        BACKWARD(x1, x3, w1, tight);
+        x0 = NAME(product)(x0, scale, p, pinv), x1 = NAME(product)(x1, scale, p, pinv);
+        STORE(a + i, NAME(canonical)(x0, p, pinv)), STORE(a + i + quarter, NAME(canonical)(x1, p, pinv));
+        STORE(a + i + 2 * quarter, NAME(canonical)(x2, p, pinv)), STORE(a + i + 3 * quarter, NAME(canonical)(x3, p, pinv));
+    }
+}
+
+TARGET INLINE void NAME(inverse_with)(const Prime *P, double *a, const double *src, int raw, const int tight) {
+    MODULUS(P);
+    const double *w = P->diw;
+    int quarter = P->n / 4;
+    for (size_t part = 0; part < 4; part++) {
+        double *b = a + part * (size_t)quarter;
+        int left = P->logn - 2 - TAIL, length = LANES, blocks = quarter / LANES;
+        size_t node = (size_t)(P->n / LANES) / 4 * (4 + part); /* of the first block */
+        NAME(inverse_head)(b, src + part * (size_t)quarter, raw, quarter, w, node, p, pinv, tight);
+        for (; left > 1; left -= 2) {
+            node /= 4, blocks /= 4, length *= 4;
+            for (int block = 0; block < blocks; block++)
+                NAME(inverse_four)(b + (size_t)block * (size_t)length, length / 4, w, node + (size_t)block, p, pinv, tight);
+        }
+        if (left) {
+            vec w1 = ALL(w[4 + part]);
+            for (int i = 0; i < quarter / 2; i += LANES) {
+                vec x = LOAD(b + i), y = LOAD(b + i + quarter / 2);
+                BACKWARD(x, y, w1, 1);
+                STORE(b + i, x), STORE(b + i + quarter / 2, y);
+            }
+        }
+    }
+    NAME(inverse_last)(P, a, p, pinv, tight);
+}
+
+TARGET static void NAME(inverse)(const Prime *P, word *dst, const void *src, int raw) {
+    if (P->tight_inverse)
+        NAME(inverse_with)(P, &dst->d, src, raw, 1);
+    else
+        NAME(inverse_with)(P, &dst->d, src, raw, 0);
+}
+
+#if LANES == 8
+static const Ops doubles_avx512 = {"avx512",
+#else
+static const Ops doubles_avx2 = {"avx2",
+#endif
+    NAME(load), NAME(scale), NAME(store), NAME(inverse), NAME(forward), NAME(settle), NAME(remainder), NAME(fold),
+    NAME(accumulate), NAME(butterfly), NAME(twice), NAME(permute),
+};
+
+#undef LANES
+#undef TARGET
+#undef NAME
+#undef vec
+#undef LOAD
+#undef STORE
+#undef ALL
+#undef ADD
+#undef SUB
+#undef MUL
+#undef FMSUB
+#undef FNMADD
+#undef ROUND
+#undef FLOOR
+#undef ADD_IF_NEGATIVE
+#undef SUB_IF_AT_LEAST
+#undef FROM_BITS
+#undef TO_BITS
+#undef MODULUS
+#undef EACH
+#undef SHUFFLE
+#undef HALVES_U
+#undef HALVES_V
+#undef QUARTERS_U
+#undef QUARTERS_V
+#undef EVENS
+#undef ODDS
+#undef WOVEN_A
+#undef WOVEN_B
+#undef UNWOVEN_U
+#undef UNWOVEN_V
+#undef REPEAT_2
+#undef REPEAT_4
+#undef TAIL
+#undef FORWARD
+#undef BACKWARD
+#endif

@@ -1,0 +1,392 @@
+"""From expressions to a tape: what the fused evaluator does for every block of coefficients, written out as integers.
+
+A tape works on *vectors*: one component of a ciphertext over one block. It has a prologue, which loads the columns of a chunk and
+computes range sums that many totals share, and segments: a few totals each, so few that their sums stay in the first level of
+cache while all chunks pass by. Inside a segment, products come depth first and vectors are reused as soon as nobody needs them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from encryptedstats.circuits.expressions import COLUMN, LINEAR, PRODUCT, Expression, fold, in_order
+
+# Words of the tape, as in _native/fused.c.
+LOAD_OP, LINEAR_OP, PRODUCT_OP, ADD_OP = range(4)
+PLUS, MINUS, NONE = -1, -2, -1
+WORD_BITS: Final = 52  # Montgomery's R is 2^52
+SEGMENT_VECTORS: Final = 48  # local sums of a segment, unless one tree has more: at 128 coefficients a block, 48 kB
+MOST_SEGMENT_VECTORS: Final = 128
+SHARED_VECTORS: Final = 512  # what the prologue may hold beside the columns
+
+# What a vector holds: a node, and how many times it is multiplied by R (0 or 1).
+Value = tuple[Expression, int]
+
+
+@dataclass(frozen=True)
+class Tape:
+    """A compiled circuit; the arrays are what ``_fused.run`` takes.
+
+    Attributes
+    ----------
+    totals : tuple of Expression
+        In the order in which their sums lie in memory.
+    sizes : tuple of int
+        Components of each.
+    columns : tuple of str
+        What is loaded, in the order of the column numbers.
+    constants : tuple of (value, power)
+        Stand for value * R^power modulo the prime.
+    vectors : (int, int, int)
+        Shared by a chunk, temporary, and of local sums.
+    """
+
+    totals: tuple[Expression, ...]
+    sizes: tuple[int, ...]
+    columns: tuple[str, ...]
+    constants: tuple[tuple[int, int], ...]
+    vectors: tuple[int, int, int]
+    words: NDArray[np.int32]
+    segments: NDArray[np.int32]
+    places: NDArray[np.int32]
+
+    def constants_modulo(self, prime: int) -> NDArray[np.uint64]:
+        """The constants for one prime."""
+        values = [value * pow(2, WORD_BITS * power, prime) % prime for value, power in self.constants]
+        return np.array(values, dtype=np.uint64)
+
+
+def sizes_of(rows: Iterable[Expression]) -> dict[Expression, int]:
+    """How many polynomials every node over rows has, when nothing is relinearised."""
+
+    def rule(node: Expression, args: list[int]) -> int:
+        if node.op == PRODUCT:
+            return args[0] + args[1] - 1
+        return max(args, default=2)
+
+    return fold(rows, rule)
+
+
+def write_tape(totals: Sequence[Expression], plain_modulus: int, *, montgomery: bool) -> Tape:
+    """The tape for some totals, each a sum over rows of products and sums of columns.
+
+    ``montgomery`` is how the ``ifma`` arithmetic multiplies: one factor of every product is kept multiplied by R.
+    """
+    return _Writer(list(dict.fromkeys(totals)), plain_modulus, montgomery).write()
+
+
+@dataclass
+class _Vectors:
+    """Hands out vectors, and takes them back: the last returned go first, they are in the nearest cache."""
+
+    first: int
+    top: int = 0
+    free: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
+
+    def take(self, size: int) -> int:
+        if self.free[size]:
+            return self.free[size].pop()
+        self.top += size
+        return self.first + self.top - size
+
+    def give_back(self, place: int, size: int) -> None:
+        self.free[size].append(place)
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One instruction before its vectors have places."""
+
+    op: int
+    to: Value | None
+    reads: tuple[Value, ...]
+    rest: Value | None = None
+    summed: bool = False
+    constant: int = NONE
+    coefficients: tuple[int, ...] = ()
+
+
+class _Writer:
+    def __init__(self, totals: list[Expression], plain_modulus: int, montgomery: bool) -> None:
+        self.totals, self.plain_modulus, self.montgomery = totals, plain_modulus, montgomery
+        rows = [total.args[0] for total in totals]
+        self.nodes = list(in_order(rows))
+        self.sizes = sizes_of(rows)
+        # Sums of columns are cheap: they are computed where they are needed, as often as that is.
+        self.cheap = {n for n in self.nodes if n.op == COLUMN or _is_sum_of_columns(n)}
+        self.scaled_factor = self._scaled_factors(rows)
+        self.rests = self._rests()
+        self.constants: dict[tuple[int, int], int] = {}
+        self.columns: dict[str, int] = {}
+        self.shared: dict[Value, int] = {}
+
+    def write(self) -> Tape:
+        order = self._depth_first()
+        segments = self._segments(order)
+        steps = [self._segment_steps(segment, order) for segment in segments]
+        prologue, steps, n_shared = self._prologue(steps)
+        ordered = [total for segment in segments for total in segment]
+        numbers = {total.args[0]: number for number, total in enumerate(ordered)}
+        words, bounds, most = [prologue], [[0, len(prologue), 0, 0]], 0
+        at, first = len(prologue), 0
+        for segment, its_steps in zip(segments, steps, strict=True):
+            code, n_temporary = self._placed(its_steps, numbers, n_shared)
+            words.append(code)
+            bounds.append([at, at + len(code), first, first + len(segment)])
+            at, first, most = at + len(code), first + len(segment), max(most, n_temporary)
+        places, n_local = self._places(segments)
+        return Tape(
+            totals=tuple(ordered),
+            sizes=tuple(self.sizes[total.args[0]] for total in ordered),
+            columns=tuple(self.columns),
+            constants=tuple(self.constants),
+            vectors=(n_shared, most, n_local),
+            words=np.array([word for code in words for word in code], dtype=np.int32),
+            segments=np.array(bounds, dtype=np.int32),
+            places=places,
+        )
+
+    # -- what is to be kept multiplied by R ------------------------------------------------------------------------
+
+    def _scaled_factors(self, rows: list[Expression]) -> dict[Expression, int]:
+        """For every product the factor (0 or 1) that is multiplied by R, so that its reduction, which divides by R, gives it plain.
+
+        Mostly range sums: a node that is needed both ways has to be converted.
+        """
+        plain, scaled, chosen = set(rows), set[Expression](), {}
+        for node in self.nodes:
+            if node.op == LINEAR and node not in self.cheap:
+                plain.update(node.args)
+        for node in self.nodes:
+            if node.op == PRODUCT:
+                preference = [(x in self.cheap, x in scaled, x not in plain, -self.sizes[x]) for x in node.args]
+                chosen[node] = 0 if preference[0] > preference[1] else 1
+                scaled.add(node.args[chosen[node]])
+                plain.add(node.args[1 - chosen[node]])
+        return chosen
+
+    def _rests(self) -> dict[Expression, Expression]:
+        """Products a * b with the node a - a * b, where there is one: it costs next to nothing beside the product."""
+        rests = {}
+        for node in self.nodes:
+            if node.op != LINEAR or len(node.args) != 2 or sorted(node.data[0]) != [-1, 1] or node.data[1]:
+                continue
+            whole, part = node.args if node.data[0][0] == 1 else node.args[::-1]
+            if part.op == PRODUCT and part.args[1 - self.scaled_factor[part]] is whole:
+                rests[part] = node
+        return rests
+
+    # -- the order of things -----------------------------------------------------------------------------------------
+
+    def _depth_first(self) -> dict[Expression, int]:
+        """All but the cheap nodes, each after what it is computed from, and followed as soon as can be by what uses it."""
+        waiting: dict[Expression, int] = {}
+        users: dict[Expression, list[Expression]] = defaultdict(list)
+        for node in self.nodes:
+            if node not in self.cheap:
+                needed = {arg for arg in node.args if arg not in self.cheap}
+                waiting[node] = len(needed)
+                for arg in needed:
+                    users[arg].append(node)
+        stack = [node for node in reversed(self.nodes) if node in waiting and not waiting[node]]
+        order: dict[Expression, int] = {}
+        while stack:
+            node = stack.pop()
+            order[node] = len(order)
+            for user in reversed(users[node]):
+                waiting[user] -= 1
+                if not waiting[user]:
+                    stack.append(user)
+        return order
+
+    def _segments(self, order: dict[Expression, int]) -> list[list[Expression]]:
+        """Totals in groups, cut where a new tree begins."""
+        totals = sorted(self.totals, key=lambda total: order.get(total.args[0], -1))
+        segments: list[list[Expression]] = [[]]
+        vectors = 0
+        for total in totals:
+            node = total.args[0]
+            begins = all(arg in self.cheap for arg in node.args)
+            size = self.sizes[node]
+            if vectors + size > MOST_SEGMENT_VECTORS or (begins and vectors + size > SEGMENT_VECTORS):
+                segments.append([])
+                vectors = 0
+            segments[-1].append(total)
+            vectors += size
+        return segments
+
+    # -- the steps of a segment --------------------------------------------------------------------------------------
+
+    def _segment_steps(self, totals: list[Expression], order: dict[Expression, int]) -> list[_Step]:
+        wanted = [total.args[0] for total in totals]
+        needed: set[Expression] = set()
+        stack = [node for node in wanted if node not in self.cheap]
+        while stack:
+            node = stack.pop()
+            if node not in needed:
+                needed.add(node)
+                stack.extend(arg for arg in node.args if arg not in self.cheap)
+        steps: list[_Step] = []
+        known: set[Value] = set()
+        for node in sorted(needed, key=order.__getitem__):
+            if (node, 0) not in known:
+                steps += self._computed(node, needed, known, set(wanted))
+        steps += [_sum_of(node) for node in wanted if node in self.cheap]
+        return self._with_cheap(steps)
+
+    def _computed(
+        self, node: Expression, needed: set[Expression], known: set[Value], wanted: set[Expression]
+    ) -> Iterator[_Step]:
+        """The steps that compute a node, for which all it needs is known but what is cheap."""
+        known.add((node, 0))
+        if node.op == LINEAR:
+            yield self._combination((node, 0))
+            if node in wanted:
+                yield _sum_of(node)
+            return
+        chosen = self.scaled_factor[node]
+        plain, factor = (node.args[1 - chosen], 0), (node.args[chosen], int(self.montgomery))
+        if factor[0] not in self.cheap and factor not in known:
+            yield self._converted(factor[0])
+            known.add(factor)
+        rest = self.rests.get(node)
+        if rest is None or rest not in needed:
+            yield _Step(PRODUCT_OP, (node, 0), (plain, factor), summed=node in wanted)
+            return
+        yield _Step(PRODUCT_OP, (node, 0), (plain, factor), rest=(rest, 0), summed=node in wanted)
+        known.add((rest, 0))
+        if rest in wanted:
+            yield _sum_of(rest)
+
+    def _combination(self, value: Value) -> _Step:
+        node, power = value
+        coefficients, constant = node.data
+        factors = tuple(self._coefficient(c) for c in coefficients)
+        added = self._constant(self._lifted(constant), power) if constant else NONE
+        return _Step(LINEAR_OP, value, tuple((arg, power) for arg in node.args), constant=added, coefficients=factors)
+
+    def _converted(self, node: Expression) -> _Step:
+        """A node multiplied by R."""
+        return _Step(LINEAR_OP, (node, 1), ((node, 0),), coefficients=(self._constant(1, 2),))
+
+    def _coefficient(self, value: int) -> int:
+        factor = self._lifted(abs(value)) * (1 if value > 0 else -1)
+        if abs(factor) == 1:
+            return PLUS if factor > 0 else MINUS
+        return self._constant(factor, int(self.montgomery))
+
+    def _lifted(self, value: int) -> int:
+        """A plaintext as SEAL lifts it to the coefficient primes: the integer nearest to 0 that is the same modulo t."""
+        rest = value % self.plain_modulus
+        return rest - self.plain_modulus if rest > self.plain_modulus // 2 else rest
+
+    def _constant(self, value: int, power: int) -> int:
+        return self.constants.setdefault((value, power), len(self.constants))
+
+    def _with_cheap(self, steps: list[_Step]) -> list[_Step]:
+        """The steps with the sums of columns they need before them, each once."""
+        known: set[Value] = set()
+        complete = []
+        for step in steps:
+            for value in step.reads:
+                if value not in known and value[0].op == LINEAR and value[0] in self.cheap:
+                    complete.append(self._combination(value))
+                    known.add(value)
+            complete.append(step)
+        return complete
+
+    # -- the prologue ------------------------------------------------------------------------------------------------
+
+    def _prologue(self, segments: list[list[_Step]]) -> tuple[list[int], list[list[_Step]], int]:
+        """Code that loads all columns and computes what several segments share; the segments without that; its vectors."""
+        uses = Counter(
+            step.to
+            for steps in segments
+            for step in steps
+            if step.op == LINEAR_OP and step.to is not None and step.to[0] in self.cheap
+        )
+        room = SHARED_VECTORS
+        kept: list[Value] = []
+        for value, count in uses.most_common():
+            if count > 1 and room >= self.sizes[value[0]]:
+                kept.append(value)
+                room -= self.sizes[value[0]]
+        shared = [self._combination(value) for value in kept]
+        known = set(kept)
+        remaining = [[step for step in steps if step.to not in known] for steps in segments]
+        columns = dict.fromkeys(
+            value for steps in [shared, *remaining] for step in steps for value in step.reads if value[0].op == COLUMN
+        )
+        self.columns = {name: number for number, name in enumerate(dict.fromkeys(node.data for node, _ in columns))}
+        vectors, code = _Vectors(0), list[int]()
+        for value in [*columns, *kept]:
+            self.shared[value] = vectors.take(self.sizes[value[0]])
+        for node in dict.fromkeys(node for node, _ in columns):
+            code += self._load(node)
+        for step in shared:
+            code += self._words(step, self.shared, {})
+        return code, remaining, vectors.top
+
+    def _load(self, node: Expression) -> list[int]:
+        plain, scaled = self.shared.get((node, 0)), self.shared.get((node, 1))
+        to = plain if plain is not None else scaled
+        assert to is not None
+        code = [LOAD_OP, to, self.columns[node.data]]
+        if scaled is not None:
+            code += [LINEAR_OP, scaled, 2, NONE, 1, self._constant(1, 2), to, 2]
+        return code
+
+    # -- places ------------------------------------------------------------------------------------------------------
+
+    def _placed(self, steps: list[_Step], numbers: dict[Expression, int], first: int) -> tuple[list[int], int]:
+        """A segment in words: every value gets a vector from when it is computed to when it is last read."""
+        last = {value: at for at, step in enumerate(steps) for value in step.reads}
+        vectors, places, code = _Vectors(first), dict(self.shared), list[int]()
+        for at, step in enumerate(steps):
+            for value in (step.to, step.rest):
+                if value is not None and value in last:
+                    places[value] = vectors.take(self.sizes[value[0]])
+            code += self._words(step, places, numbers)
+            for value in set(step.reads):
+                if last[value] == at and value not in self.shared:
+                    vectors.give_back(places.pop(value), self.sizes[value[0]])
+        return code, vectors.top
+
+    def _words(self, step: _Step, places: dict[Value, int], numbers: dict[Expression, int]) -> list[int]:
+        reads = [(places[value], self.sizes[value[0]]) for value in step.reads]
+        if step.op == ADD_OP:
+            return [ADD_OP, numbers[step.reads[0][0]], *reads[0]]
+        assert step.to is not None
+        if step.op == PRODUCT_OP:
+            total = numbers[step.to[0]] if step.summed else NONE
+            rest = NONE if step.rest is None else places.get(step.rest, NONE)
+            return [PRODUCT_OP, places.get(step.to, NONE), rest, total, *reads[0], *reads[1]]
+        size = self.sizes[step.to[0]]
+        terms = [word for c, read in zip(step.coefficients, reads, strict=True) for word in (c, *read)]
+        return [LINEAR_OP, places[step.to], size, step.constant, len(reads), *terms]
+
+    def _places(self, segments: list[list[Expression]]) -> tuple[NDArray[np.int32], int]:
+        """Size of every total, where its sum lies in the segment's local sums, and where in memory."""
+        places, most, component = [], 0, 0
+        for segment in segments:
+            local = 0
+            for total in segment:
+                size = self.sizes[total.args[0]]
+                places.append([size, local, component])
+                local, component = local + size, component + size
+            most = max(most, local)
+        return np.array(places, dtype=np.int32), most
+
+
+def _is_sum_of_columns(node: Expression) -> bool:
+    return node.op == LINEAR and all(arg.op == COLUMN for arg in node.args)
+
+
+def _sum_of(node: Expression) -> _Step:
+    return _Step(ADD_OP, None, ((node, 0),))

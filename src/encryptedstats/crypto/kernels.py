@@ -1,0 +1,290 @@
+"""Bringing totals down on their residues: modulus switching, relinearisation and packing, as SEAL does them but many times faster.
+
+The work is done by a compiled extension, ``_native/residues.c``; here keys are read out of SEAL's bytes and the work is shared
+among threads. Only public data is touched. Every result equals SEAL's, residue for residue, so that a caller may take either:
+:func:`make_kernels` says whether there are kernels at all (BGV, and the extension was built). ``ENCRYPTEDSTATS_CPU`` (baseline,
+avx2 or avx512) keeps them from using all that the processor can.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property, lru_cache
+from typing import Any, Final
+
+import numpy as np
+
+from encryptedstats.crypto.packing import packing_elements, packing_levels, packing_primes
+from encryptedstats.crypto.parameters import Parameters
+from encryptedstats.crypto.residues import Residues
+from encryptedstats.parallel import cores
+
+try:
+    from encryptedstats import _residues
+except ImportError:  # not built: SEAL does everything
+    _residues = None  # type: ignore[assignment]  # the one place that has to know
+
+CPU_VARIABLE: Final = "ENCRYPTEDSTATS_CPU"
+CPU_LEVELS: Final = ("baseline", "avx2", "avx512")
+_KEY_PREFIX_BYTES: Final = 16 + 32  # SEAL's header, and the identifier of the parameters
+_DIGIT_HEADER_BYTES: Final = 113  # of a ciphertext, which a digit of a key is
+
+
+def make_kernels(parameters: Parameters, relinearisation: Any, packing: Any) -> Kernels | None:
+    """Kernels for these keys, or None where SEAL has to do it: for BFV, and where the extension was not built."""
+    if _residues is None or parameters.scheme != "bgv":
+        return None
+    return Kernels(parameters, relinearisation, packing, cpu_level())
+
+
+def cpu_level() -> str:
+    """The most that kernels may use of the processor; whether it has it, they find out."""
+    level = os.environ.get(CPU_VARIABLE) or CPU_LEVELS[-1]
+    if level == "ifma":  # more than these kernels have a use for
+        return CPU_LEVELS[-1]
+    if level not in CPU_LEVELS:
+        raise ValueError(f"{CPU_VARIABLE}={level!r}: it can be {', '.join(CPU_LEVELS)}, ifma")
+    return level
+
+
+class Kernels:
+    """What is done with totals, for one set of public keys.
+
+    Parameters
+    ----------
+    parameters : Parameters
+        BGV.
+    relinearisation, packing : SEAL's keys
+        Read when they are needed for the first time, then kept in the order that the kernels want. ``packing`` may be None.
+    cpu : "baseline", "avx2" or "avx512"
+    """
+
+    def __init__(self, parameters: Parameters, relinearisation: Any, packing: Any, cpu: str = CPU_LEVELS[-1]) -> None:
+        self.parameters = parameters
+        self._ring = _ring(parameters, cpu)
+        self._seal_relinearisation = relinearisation
+        self._seal_packing = packing
+        self._memory = threading.local()
+
+    @property
+    def way(self) -> str:
+        """How it is computed here: "integers", or with doubles by "avx2" or "avx512" (all primes below 2^50)."""
+        return _residues.way(self._ring)
+
+    # -- keys ------------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _relinearisation(self) -> Any:
+        keys = switching_keys(self._seal_relinearisation.to_string(), self.parameters.ring_degree)
+        return _residues.key(self._ring, keys[0], len(keys[0]), 0)
+
+    @cached_property
+    def _packing(self) -> tuple[tuple[Any, ...], ...]:
+        """For every level of packing the keys of its automorphisms."""
+        if self._seal_packing is None:
+            raise ValueError("there are no packing keys")
+        ring = self.parameters.ring_degree
+        residues = switching_keys(self._seal_packing.to_string(), ring)
+        groups = packing_elements(ring)
+        elements = {g for group in groups.values() for g in group}
+        keys = {g: self._automorphism_key(residues[(g - 1) // 2], g) for g in elements}
+        return tuple(tuple(keys[g] for g in groups[level]) for level in sorted(groups))
+
+    def _automorphism_key(self, residues: Residues, element: int) -> Any:
+        return _residues.key(self._ring, residues, len(residues), element)
+
+    # -- one ciphertext ----------------------------------------------------------------------------------------------------
+
+    def switch(self, residues: Residues, level: int) -> Residues:
+        """Modulus switching of a ciphertext of any size: SEAL's ``mod_switch_to``."""
+        to = self._primes(level)
+        out = np.empty((len(residues), to, self.parameters.ring_degree), dtype=np.uint64)
+        self._lower(None, residues, to, to, out)
+        return out
+
+    def relinearise(self, residues: Residues) -> Residues:
+        """A ciphertext of any size back to two polynomials, at its level."""
+        primes = residues.shape[1]
+        out = np.empty((2, primes, self.parameters.ring_degree), dtype=np.uint64)
+        self._lower(self._relinearisation, residues, primes, primes, out)
+        return out
+
+    def apply_galois(self, residues: Residues, element: int) -> Residues:
+        """The automorphism X -> X^element of a ciphertext of the packing context."""
+        groups = packing_elements(self.parameters.ring_degree)
+        places = {g: (level, i) for level, group in groups.items() for i, g in enumerate(group)}
+        level, i = places[element]
+        out = np.empty_like(residues, dtype=np.uint64)
+        primes = residues.shape[1]
+        _residues.automorphism(
+            self._ring, self._packing[level - 1][i], _words(residues), primes, out, self._scratch(primes, 1)
+        )
+        return out
+
+    def transform(self, polynomial: Residues, prime: int, *, inverse: bool = False) -> Residues:
+        """The number-theoretic transform of one polynomial modulo one prime, in SEAL's order."""
+        out = np.empty(self.parameters.ring_degree, dtype=np.uint64)
+        _residues.transform(self._ring, prime, int(inverse), _words(polynomial), out, self._scratch(1))
+        return out
+
+    # -- totals -----------------------------------------------------------------------------------------------------------
+
+    def lower(
+        self, totals: Sequence[Residues], relinearise_at: int | Sequence[int], threads: int | None = None
+    ) -> Residues:
+        """Totals switched down, relinearised at a level and switched to the primes of the packing context: (totals, 2, primes, N).
+
+        Parameters
+        ----------
+        totals : ciphertexts of any sizes and levels
+        relinearise_at : level, or one for each
+        threads : int, optional
+            All cores by default.
+        """
+        to = packing_primes(self.parameters)
+        levels = [relinearise_at] * len(totals) if isinstance(relinearise_at, int) else list(relinearise_at)
+        if len(levels) != len(totals):
+            raise ValueError(f"{len(levels)} levels for {len(totals)} totals")
+        out = np.empty((len(totals), 2, to, self.parameters.ring_degree), dtype=np.uint64)
+        key = self._relinearisation if totals else None
+
+        def work(indices: Iterator[int]) -> None:
+            for i in indices:
+                self._lower(key, totals[i], self._primes(levels[i]), to, out[i])
+
+        _share(work, len(totals), threads)
+        return out
+
+    def pack(self, totals: Sequence[Residues], levels: int | None = None, threads: int | None = None) -> Residues:
+        """Lowered totals merged into one ciphertext of the packing context: see :mod:`encryptedstats.crypto.packing`.
+
+        ``levels`` merges so many times, for totals that are a share of more.
+        """
+        levels = packing_levels(len(totals)) if levels is None else levels
+        if not 1 <= len(totals) <= 1 << levels or 1 << levels > self.parameters.ring_degree:
+            raise ValueError(f"{len(totals)} totals: one ciphertext holds 1 to {self.parameters.ring_degree}")
+        threads = cores() if threads is None else threads
+        # A few subtrees for every thread, so that all end at about the same time; the last merges are done by one.
+        shares = 1 << (min(4 * threads, len(totals)).bit_length() - 1) if threads > 1 else 1
+        below = levels - packing_levels(shares)
+        packs: list[Any] = [None] * shares
+
+        def work(indices: Iterator[int]) -> None:
+            for first in indices:
+                packs[first] = self._pack(totals[first::shares], below, 0)
+
+        _share(work, shares, threads)
+        return packs[0] if shares == 1 else self.merge(packs, levels)
+
+    def merge(self, packs: Sequence[Residues], levels: int) -> Residues:
+        """The pack of all totals from packs of every so-manieth of them, in order; ``levels`` as for all of them."""
+        return self._pack(packs, levels, levels - packing_levels(len(packs)))
+
+    # -- calls ------------------------------------------------------------------------------------------------------------
+
+    def _lower(self, key: Any, residues: Residues, at: int, to: int, out: Residues) -> None:
+        size, primes, _ = residues.shape
+        _residues.lower(self._ring, key, _words(residues), size, primes, at, to, out, self._scratch(primes))
+
+    def _pack(self, totals: Sequence[Residues], level: int, lowest: int) -> Residues:
+        primes = packing_primes(self.parameters)
+        shape = (2, primes, self.parameters.ring_degree)
+        for total in totals:
+            if total.shape != shape:
+                raise ValueError(
+                    f"residues of shape {total.shape} are no ciphertext of the packing context: it has {shape}"
+                )
+        out = np.empty(shape, dtype=np.uint64)
+        scratch = self._scratch(primes, max(1, level - lowest))
+        words = tuple(_words(total) for total in totals)
+        _residues.pack(self._ring, self._packing, words, primes, level, lowest, out, scratch)
+        return out
+
+    def _scratch(self, primes: int, levels: int = 0) -> Any:
+        """Memory to work in, kept by each thread: touching fresh pages every time would take as long as the work."""
+        words = _residues.scratch(self._ring, primes, levels) + 8  # to begin with a cache line
+        kept = getattr(self._memory, "words", None)
+        if kept is None or len(kept) < words:
+            kept = self._memory.words = np.empty(words, dtype=np.uint64)
+        return kept
+
+    def _primes(self, level: int) -> int:
+        return len(self.parameters.data_moduli) - level
+
+
+def _share(work: Callable[[Iterator[int]], None], count: int, threads: int | None) -> None:
+    """Run ``work`` over 0..count-1 in threads, each taking the next number when it is done with one."""
+    threads = min(cores() if threads is None else threads, count)
+    indices = iter(range(count))
+    if threads < 2:
+        work(indices)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        for done in [pool.submit(work, indices) for _ in range(threads)]:
+            done.result()
+
+
+def _words(array: Residues) -> Residues:
+    """In one piece and at whole words, which views of SEAL's bytes are not."""
+    return np.require(array, np.uint64, ("C", "A"))
+
+
+# -- tables and keys --------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=16)
+def _ring(parameters: Parameters, cpu: str) -> Any:
+    roots = [minimal_root(q, 2 * parameters.ring_degree) for q in parameters.coefficient_moduli]
+    return _residues.ring(
+        parameters.ring_degree,
+        np.array(parameters.coefficient_moduli, dtype=np.uint64),
+        np.array(roots, dtype=np.uint64),
+        parameters.plain_modulus,
+        cpu,
+    )
+
+
+@lru_cache(maxsize=256)
+def minimal_root(prime: int, order: int) -> int:
+    """The smallest primitive root of unity of an order that is a power of two: the one that SEAL transforms with.
+
+    >>> minimal_root(17, 8)
+    2
+    """
+    root = next(
+        r for r in (pow(g, (prime - 1) // order, prime) for g in range(2, prime)) if pow(r, order // 2, prime) != 1
+    )
+    square, smallest = root * root % prime, root
+    for _ in range(order // 2):
+        root = root * square % prime
+        smallest = min(smallest, root)
+    return smallest
+
+
+def switching_keys(data: bytes, ring_degree: int) -> dict[int, Residues]:
+    """The key-switching keys in SEAL's bytes by their index, each of shape (digits, 2, primes, N).
+
+    SEAL writes a header, the identifier of the parameters, how many keys there could be, and for each of them how many digits it
+    has (0 for one that was not made), each digit as a ciphertext with a header of its own.
+    """
+    keys: dict[int, Residues] = {}
+    (count,), at = struct.unpack_from("<Q", data, _KEY_PREFIX_BYTES), _KEY_PREFIX_BYTES + 8
+    for index in range(count):
+        (digits,), at = struct.unpack_from("<Q", data, at), at + 8
+        parts = []
+        for _ in range(digits):
+            (length,) = struct.unpack_from("<Q", data, at + 8)
+            words = np.frombuffer(
+                data, dtype="<u8", offset=at + _DIGIT_HEADER_BYTES, count=(length - _DIGIT_HEADER_BYTES) // 8
+            )
+            parts.append(words.reshape(2, -1, ring_degree))
+            at += length
+        if parts:
+            keys[index] = np.ascontiguousarray(np.stack(parts), dtype=np.uint64)
+    if at != len(data):
+        raise ValueError("keys whose bytes are in another form than this library knows")
+    return keys

@@ -1,0 +1,290 @@
+"""What the tests of circuits share: a source of columns with its clear twin, random circuits, and SEAL's own measure of noise."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import seal
+from hypothesis import strategies as st
+
+import encryptedstats as es
+from encryptedstats.circuits import Expression, Layout, column, linear
+from encryptedstats.circuits import noise as noise_reader
+from encryptedstats.circuits.bounds import ColumnRange, largest_value, read_bounds
+from encryptedstats.circuits.clear import drawn_shift, read_clear
+from encryptedstats.circuits.expressions import depth_of, padding_value
+from encryptedstats.circuits.seal import Sealed, SealMachine, evaluate
+from encryptedstats.circuits.walk import Strategy, replication_steps
+from encryptedstats.crypto.engine import engine_for
+from encryptedstats.crypto.packing import packing_model, packing_parameters, packing_primes, packing_secret
+from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of
+from encryptedstats.crypto.vectors import encrypt_slots
+
+SLOTS = 1024
+SCHEMES = ("bgv", "bfv")
+FORMS = ("packed", "replicated", "slots")
+SEEDS = range(4)  # rotation keys are made for these
+RANGES = {
+    **{f"a{k}": ColumnRange(0, 1, "a") for k in range(3)},
+    **{f"b{k}": ColumnRange(0, 1, "b") for k in range(2)},
+    **{f"y{k}": ColumnRange(0, 1, "y") for k in range(2)},
+    "w": ColumnRange(0, 4),
+    "n": ColumnRange(-3, 5),
+}
+NAMES = tuple(RANGES)
+
+
+def insecure(scheme: str, max_value: int, bits: Sequence[int], ring_degree: int = SLOTS) -> es.Parameters:
+    """Parameters of a ring so small that an operation takes a fraction of a millisecond."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", es.InsecureParametersWarning)
+        return es.Parameters.from_bits(scheme, ring_degree, max_value, tuple(bits), allow_insecure=True)
+
+
+def random_columns(n_rows: int, seed: int = 0) -> dict[str, np.ndarray]:
+    """Exclusive indicators of three variables (in some rows none is set), weights and numbers."""
+    rng = np.random.default_rng(seed)
+    columns = {}
+    for group, size in (("a", 3), ("b", 2), ("y", 2)):
+        chosen = rng.integers(0, size + 1, n_rows)
+        columns |= {f"{group}{k}": (chosen == k).astype(np.int64) for k in range(size)}
+    return {**columns, "w": rng.integers(0, 5, n_rows), "n": rng.integers(-3, 6, n_rows)}
+
+
+@dataclass
+class Lab:
+    """An owner with keys for all that circuits do, and what only a test may ask of one."""
+
+    owner: es.Owner
+    rotations: Sequence[int] = ()
+
+    @cached_property
+    def keys(self) -> es.PublicKeys:
+        return self.owner.public_keys(rotations=self.rotations)
+
+    @property
+    def parameters(self) -> es.Parameters:
+        return self.owner.parameters
+
+    @cached_property
+    def _decryptors(self) -> dict[str, Any]:
+        secret, p = self.owner._generator.secret_key(), self.parameters
+        small = engine_for(packing_parameters(p))
+        return {
+            "packed": seal.Decryptor(small.context, packing_secret(p, secret)),
+            "slots": seal.Decryptor(engine_for(p).context, secret),
+        }
+
+    def slack(self, ciphertext: Any, bound: Any, *, packed: bool = False) -> float:
+        """By how many bits the bound was too careful; SEAL rounds what it measures down to whole bits."""
+        p = self.parameters
+        model = packing_model(p, packing_primes(p)) if packed else p.noise
+        measured = self._decryptors["packed" if packed else "slots"].invariant_noise_budget(ciphertext)
+        return float(measured - model.budget(bound))
+
+    def source(self, counts: Sequence[int], seed: int = 0, **options: Any) -> MemorySource:
+        layout = Layout(sum(counts), self.parameters.slots, tuple(counts))
+        return MemorySource(self, layout, random_columns(layout.n_rows, seed), **options)
+
+    def decrypt_slots(self, ciphertext: Any) -> np.ndarray:
+        engine = engine_for(self.parameters)
+        return np.asarray(engine.encoder.decode(self._decryptors["slots"].decrypt(ciphertext)))
+
+
+@dataclass
+class MemorySource:
+    """The smallest source a circuit can be evaluated on: encrypted columns in memory, and their clear twins."""
+
+    lab: Lab
+    layout: Layout
+    columns: Mapping[str, np.ndarray]
+    known: Mapping[str, ColumnRange] = field(default_factory=lambda: RANGES)
+    with_secret_key: bool = True
+    given_keys: es.PublicKeys | None = None
+    loads: int = 0
+
+    def __post_init__(self) -> None:
+        self._stored: dict[tuple[str, int], Residues] = {}
+
+    @property
+    def parameters(self) -> es.Parameters:
+        return self.lab.parameters
+
+    @property
+    def keys(self) -> es.PublicKeys:
+        return self.given_keys or self.lab.keys
+
+    def ranges(self) -> dict[str, ColumnRange]:
+        return dict(self.known)
+
+    def residues(self, name: str, chunk: int) -> Residues:
+        self.loads += 1
+        if (name, chunk) not in self._stored:
+            start, stop = self.layout.rows_of(chunk)
+            encryptor = self.lab.owner._encryptor if self.with_secret_key else self.lab.keys.encryptor
+            values = np.asarray(self.columns[name][start:stop], dtype=np.int64)
+            self._stored[name, chunk] = residues_of(self.lab.keys.engine, encrypt_slots(values, encryptor)[0])
+        return self._stored[name, chunk]
+
+    def bounds(self, outputs: Sequence[Expression]) -> dict[Expression, Any]:
+        return read_bounds(outputs, self.known, self.layout.n_rows, self.layout.n_chunks * self.layout.slots)
+
+    def clear(self, outputs: Sequence[Expression]) -> list[Any]:
+        return read_clear(outputs, self.columns, self.layout, largest=largest_value(self.bounds(outputs)))
+
+    def encrypted(self, outputs: Sequence[Expression], **options: Any) -> list[int]:
+        return self.lab.owner.decrypt(evaluate(outputs, self, **options))
+
+
+@cache
+def lab_of(scheme: str, key: int = 0, max_value: int = 1 << 29, bits: tuple[int, ...] = (56,) * 7) -> Lab:
+    """Small keys with all rotations, made once: exact up to half a milliard, four products deep."""
+    layout = Layout(1, SLOTS)
+    shifts = [drawn_shift(seed, layout) for seed in SEEDS]
+    steps = {*replication_steps(SLOTS), *(rotation for _, rotation, _ in shifts)}
+    return Lab(es.Owner(insecure(scheme, max_value, bits)), tuple(sorted(steps)))
+
+
+@cache
+def source_of(scheme: str, key: int, counts: tuple[int, ...], with_secret_key: bool = True) -> MemorySource:
+    """Encrypted columns, made once."""
+    return lab_of(scheme, key).source(counts, seed=key, with_secret_key=with_secret_key)
+
+
+class CheckedMachine(SealMachine):
+    """The SEAL machine, with a look at the noise of every ciphertext it makes: never more than was proven."""
+
+    def __init__(self, source: MemorySource) -> None:
+        super().__init__(source)
+        self._lab = source.lab
+        self.slacks: list[float] = []
+
+    def _checked(self, value: Sealed) -> Sealed:
+        assert value.ciphertext.size() == value.bound.size
+        assert len(self.parameters.data_moduli) - value.ciphertext.coeff_modulus_size() == value.bound.level
+        if self.model.decrypts(value.bound):
+            slack = self._lab.slack(value.ciphertext, value.bound)
+            assert slack > -1, f"SEAL measures {-slack:.1f} bits more noise than was proven possible"
+            self.slacks.append(slack)
+        return value
+
+    def column(self, name: str, chunk: int) -> Sealed:
+        return self._checked(super().column(name, chunk))
+
+    def add_up(self, terms: Sequence[tuple[int, Sealed]], constant: int) -> Sealed:
+        return self._checked(super().add_up(terms, constant))
+
+    def multiply(self, a: Sealed, b: Sealed) -> Sealed:
+        return self._checked(super().multiply(a, b))
+
+    def relinearise(self, value: Sealed) -> Sealed:
+        return self._checked(super().relinearise(value))
+
+    def switch(self, value: Sealed, level: int) -> Sealed:
+        return self._checked(super().switch(value, level))
+
+    def rotate(self, value: Sealed, step: int) -> Sealed:
+        return self._checked(super().rotate(value, step))
+
+
+@contextmanager
+def forced(*strategies: Strategy) -> Iterator[None]:
+    """Only these strategies are tried."""
+    with mock.patch.object(noise_reader, "strategies", return_value=strategies):
+        yield
+
+
+@contextmanager
+def seal_alone(keys: es.PublicKeys) -> Iterator[None]:
+    """SEAL does everything: none of the faster ways there may be."""
+    with mock.patch.dict(keys.__dict__, {"kernels": None}):
+        yield
+
+
+def unless_refused(act: Callable[[], Any]) -> Any:
+    """What comes of it, or None where a random circuit is rightly refused: too large, too deep, or always 0."""
+    try:
+        return act()
+    except (OverflowError, es.NoiseError):
+        return None
+    except ValueError as error:
+        if "is 0 whatever the table" not in str(error):
+            raise
+        return None
+
+
+def part_slacks(lab: Lab, totals: Any) -> list[float]:
+    """The slack of every ciphertext of a result."""
+    packed = totals.form == "packed"
+    engine = totals._engine
+    return [lab.slack(ciphertext_of(engine, part.residues), part.noise, packed=packed) for part in totals.parts]
+
+
+# -- random circuits ----------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def row_pools(draw: Any, max_depth: int = 2, *, resample: bool = True, steps: int = 6) -> list[Expression]:
+    """Columns and expressions over rows that are built from them, one step after the other."""
+    pool = [column(name) for name in draw(st.lists(st.sampled_from(NAMES), min_size=2, max_size=5, unique=True))]
+    for _ in range(draw(st.integers(0, steps))):
+        new = _step(draw, pool, resample)
+        if new is not None and depth_of([new]) <= max_depth:
+            pool.append(new)
+    return pool
+
+
+def _step(draw: Any, pool: list[Expression], resample: bool) -> Expression | None:
+    x, y = draw(st.sampled_from(pool)), draw(st.sampled_from(pool))
+    kinds = ["product", "product", "linear", "complement", "shift", "sum", "square"]
+    kind = draw(st.sampled_from([*kinds, "resample"] if resample else kinds))
+    if kind == "product":
+        return x * y
+    if kind == "square":
+        return x**2
+    if kind == "complement":
+        return x - x * y
+    if kind == "shift":
+        return x * draw(st.sampled_from([-2, -1, 1, 3])) + draw(st.integers(-3, 3))
+    if kind == "resample":
+        return x.resample(draw(st.sampled_from(SEEDS)))
+    chosen = draw(st.lists(st.sampled_from(pool), min_size=1, max_size=4)) if kind == "linear" else [x, y]
+    coefficients = [draw(st.integers(-3, 3)) for _ in chosen] if kind == "linear" else [1, 1]
+    try:
+        return linear(zip(coefficients, chosen, strict=True), draw(st.integers(-2, 2)))
+    except ValueError:  # all terms cancel
+        return None
+
+
+@st.composite
+def circuits(
+    draw: Any, max_depth: int = 2, *, resample: bool = True, stages: bool = True, outputs: int = 4
+) -> list[Expression]:
+    """Totals of random expressions; with stages, also products of totals, and totals back in the rows."""
+    pool = draw(row_pools(max_depth, resample=resample))
+    totals = [_total(draw(st.sampled_from(pool))) for _ in range(draw(st.integers(1, outputs)))]
+    for _ in range(draw(st.integers(0, 2))):
+        totals.append(_of_totals(draw, totals, pool, stages))
+    return [total for total in totals if depth_of([total]) <= max_depth + 1]
+
+
+def _total(rows: Expression) -> Expression:
+    known = padding_value([rows])[rows] is not None
+    return rows.total() if known else (rows * column("y0")).total()
+
+
+def _of_totals(draw: Any, totals: list[Expression], pool: list[Expression], stages: bool) -> Expression:
+    s, t = draw(st.sampled_from(totals)), draw(st.sampled_from(totals))
+    kind = draw(st.sampled_from(["linear", "product", "back"] if stages else ["linear"]))
+    if kind == "linear":
+        return linear([(2, s)] if s is t else [(1, s), (-3, t)], draw(st.integers(-9, 9)))
+    if kind == "product":
+        return s * t
+    return (s.replicate() * column(draw(st.sampled_from(NAMES)))).total()

@@ -1,0 +1,218 @@
+"""The cost reader: it counts the operations that SEAL is really called with, all of them and no others."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+from circuit_samples import FORMS, SCHEMES, MemorySource, circuits, forced, lab_of, seal_alone, unless_refused
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from encryptedstats.circuits import Layout, column, linear
+from encryptedstats.circuits import cost as cost_reader
+from encryptedstats.circuits.cost import Cost, Times, calibrate, measured_times, read_cost
+from encryptedstats.circuits.noise import read_noise
+from encryptedstats.circuits.seal import evaluate
+from encryptedstats.circuits.walk import BATCH, FLAT, LEVELLED, batches_of
+from encryptedstats.crypto.engine import engine_for
+from encryptedstats.crypto.packing import packing_parameters
+from encryptedstats.parallel import cores
+
+A, B, C, Y, W, N = (column(name) for name in ("a0", "b1", "a1", "y0", "w", "n"))
+NAMES = {
+    **dict.fromkeys(("add", "sub", "negate", "add_plain"), "add"),
+    **dict.fromkeys(("multiply", "square"), "multiply"),
+    "multiply_plain": "scale",
+    **dict.fromkeys(("relinearize", "rotate_rows", "rotate_columns", "apply_galois"), "key switch"),
+    "mod_switch_to": "switch",
+}
+
+
+class CountingEvaluator:
+    """SEAL's evaluator, with account of what is asked of it, in the words of the cost reader."""
+
+    def __init__(self, evaluator: Any, counts: Counter[tuple[str, int, int]]) -> None:
+        self._evaluator, self._counts = evaluator, counts
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._evaluator, name)
+
+        def call(first: Any, *rest: Any) -> Any:
+            result = method(first, *rest)
+            kind, size, primes = NAMES[name], first.size(), first.coeff_modulus_size()
+            if kind == "multiply":
+                size *= (rest[0] if rest else first).size()
+            if kind == "key switch":
+                assert size == (3 if name == "relinearize" else 2)
+                size = 2
+            if kind == "switch":
+                for left in range(result.coeff_modulus_size(), primes):
+                    self._counts[kind, size, left + 1] += 1
+            else:
+                self._counts[kind, size, primes] += 1
+            return result
+
+        return call
+
+
+def really_called(outputs, source: MemorySource, **options: Any) -> Counter[tuple[str, int, int]]:
+    """What SEAL is called with."""
+    with seal_alone(source.keys):
+        evaluate(
+            outputs, source, workers=1, **options
+        )  # once before: headers are made with an evaluator, and then kept
+    counts: Counter[tuple[str, int, int]] = Counter()
+    engines = {engine_for(source.parameters), engine_for(packing_parameters(source.parameters)), source.keys.engine}
+    with seal_alone(source.keys), pytest.MonkeyPatch.context() as patch:
+        for engine in engines:
+            patch.setattr(engine, "evaluator", CountingEvaluator(engine.evaluator, counts))
+        source.loads = 0
+        evaluate(outputs, source, workers=1, **options)
+    counts["load", 2, len(source.parameters.data_moduli)] = source.loads
+    return counts
+
+
+def counted(outputs, source: MemorySource, form: str) -> Counter[tuple[str, int, int]]:
+    """What the cost reader says."""
+    report = read_noise(outputs, source.parameters, source.layout, form=form)
+    return read_cost(outputs, source.parameters, source.layout, report.strategy, form=form, width=report.width).counts
+
+
+def by_name(counts: Counter[tuple[str, int, int]]) -> dict[str, int]:
+    named: Counter[str] = Counter()
+    for (name, _, _), count in counts.items():
+        named[name] += count
+    return {name: count for name, count in sorted(named.items()) if count}
+
+
+def assert_same(outputs, source: MemorySource, form: str) -> None:
+    found, expected = counted(outputs, source, form), really_called(outputs, source, form=form)
+    assert by_name(found) == by_name(expected)
+    # Sums are priced as large as their largest term; everything else is exact in size and primes too.
+    exact = {kind: n for kind, n in found.items() if kind[0] not in ("add", "scale") and n}
+    assert exact == {kind: n for kind, n in expected.items() if kind[0] not in ("add", "scale") and n}
+
+
+TREE = Y * (A + C)
+CIRCUITS = {
+    "sum": [N.total()],
+    "tree": [(TREE * B).total(), (TREE - TREE * B).total(), ((Y - TREE) * B).total()],
+    "powers": [(N**5).total(), (N**2).total()],
+    "linear": [linear([(-1, A), (-2, B)], 3).total(), (2 * A - 5 * W + 1).total(), (-N).total() * 3 - 1],
+    "totals": [A.total() * B.total() + 4, A.total() * Y.total(), A.total(), (A.total() - N.total()) ** 2],
+    "stages": [(A.total().replicate() * Y * B).total(), ((A.total() + 2).replicate() * N).total()],
+    "resample": [
+        (A.resample(1) * Y).total(),
+        ((A * B).resample(2).resample(3) * A.resample(1)).total(),
+        (A * B).total(),
+    ],
+    "five": [(A * Y).total(), (B * Y).total(), W.total(), N.total(), Y.total()],
+    "twice": [(A * Y).total(), (A * Y).total()],
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("counts", [(100,), (1024, 1024, 40)], ids=["one", "three"])
+@pytest.mark.parametrize("name", CIRCUITS)
+def test_counts_are_what_seal_is_called_with(lab, name, counts, form):
+    source = lab.source(counts)
+    for strategy in (FLAT, LEVELLED):
+        with forced(strategy):
+            assert_same(CIRCUITS[name], source, form)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(outputs=circuits(max_depth=2), counts=st.sampled_from([(7,), (1024, 100)]), form=st.sampled_from(FORMS))
+def test_random_circuits(scheme, outputs, counts, form):
+    source = lab_of(scheme).source(counts)
+    if unless_refused(lambda: evaluate(outputs, source, form=form, workers=1)) is not None:
+        assert_same(outputs, source, form)
+
+
+def test_more_outputs_than_a_batch(bgv):
+    """Every batch computes what it needs: what batches share is paid for in each, and counted so."""
+    shared = (A * B) * Y
+    outputs = [(shared * (k + 1) + N).total() for k in range(BATCH + 4)]
+    assert [len(batch) for batch in batches_of(outputs)] == [BATCH, 4]
+    source = bgv.source((30,))
+    assert_same(outputs, source, "packed")
+    assert by_name(counted(outputs, source, "packed"))["multiply"] == 4
+
+
+@pytest.mark.parametrize("tie", [A.resample(1).total(), A.total() * B.total(), (A.total().replicate() * B).total()])
+def test_outputs_that_share_what_is_dear_stay_together(tie):
+    outputs = [*[(A * k + B).total() for k in range(1, 100)], tie]
+    assert batches_of(outputs) == [outputs]
+
+
+def test_several_packs(bgv):
+    """As many packs as the width asks for, the last not full."""
+    outputs = [(A * (k + 1) + N).total() for k in range(11)]
+    source = bgv.source((30,))
+    machine = cost_reader.CostMachine(bgv.parameters, with_secret_key=True)
+    cost_reader._count_packing(machine, [bgv.parameters.noise.fresh(with_secret_key=True)] * 11, 4)
+    # Packs of 4, 4 and 3 totals: 3 + 3 + 2 merges; at the second level two automorphisms each.
+    assert by_name(machine.counts)["key switch"] == (2 * 1 + 1 * 2) + (2 * 1 + 1 * 2) + (1 * 1 + 1 * 2)
+    assert_same(outputs, source, "packed")
+
+
+def test_number_and_seconds(bgv):
+    layout, outputs = Layout(5000, 1024), [(A * B).total()]
+    cost = read_cost(outputs, bgv.parameters, layout, FLAT, form="slots")
+    assert (cost.number("multiply"), cost.number("load"), cost.number("key switch")) == (5, 10, 1)
+    assert (cost.number("add"), cost.number("nothing")) == (4, 0)
+    times = Times(load=1.0, add=10.0, scale=0.0, multiply=100.0, switch=0.0, key_switch=1000.0, encrypt=0.0)
+    assert cost.seconds(times, workers=1) == 10 * 1 + 4 * 10 * 1.5 + 5 * 100 + 1000
+    assert cost.seconds(times, workers=4) == cost.seconds(times, workers=1) / 4
+    assert cost.seconds(times) == cost.seconds(times, workers=cores())
+
+
+def test_times_scale_with_size_and_primes(bgv):
+    p = bgv.parameters
+    assert len(p.data_moduli) == 6
+    times = Times(load=6.0, add=6.0, scale=6.0, multiply=6.0, switch=6.0, key_switch=42.0, encrypt=1.0)
+    assert times.of(("add", 2, 6), p) == 6
+    assert times.of(("add", 5, 3), p) == 6 * 2.5 / 2
+    assert times.of(("multiply", 12, 6), p) == 18
+    assert times.of(("key switch", 2, 6), p) == 42
+    assert times.of(("key switch", 2, 2), p) == 6
+    assert Cost(p, Counter()).seconds(times) == 0
+
+
+def test_times_are_measured_once_and_kept(bgv, tmp_path, monkeypatch):
+    monkeypatch.setenv("ENCRYPTEDSTATS_CACHE", str(tmp_path))
+    runs = []
+    monkeypatch.setattr(cost_reader, "calibrate", lambda parameters: runs.append(parameters) or calibrate(parameters))
+    first = measured_times(bgv.parameters)
+    assert measured_times(bgv.parameters) == first
+    assert len(runs) == 1
+    assert all(value > 0 for value in vars(first).values())
+    (file,) = tmp_path.rglob("times.json")
+    other = lab_of("bfv").parameters
+    measured_times(other)
+    assert len(json.loads(file.read_text())) == 2
+
+
+@pytest.mark.parametrize("content", ["", "no json", "[1, 2]", "null", "damaged entry", "old entry"])
+def test_a_damaged_cache_of_times_is_measured_again(bgv, tmp_path, monkeypatch, content):
+    monkeypatch.setenv("ENCRYPTEDSTATS_CACHE", str(tmp_path))
+    monkeypatch.setattr(cost_reader, "calibrate", lambda parameters: Times(1, 2, 3, 4, 5, 6, 7))
+    measured_times(bgv.parameters)
+    (file,) = tmp_path.rglob("times.json")
+    if content.endswith("entry"):
+        (key,) = json.loads(file.read_text())
+        content = json.dumps({key: [1] if "damaged" in content else {"add": 1}})
+    file.write_text(content)
+    assert measured_times(bgv.parameters) == Times(1, 2, 3, 4, 5, 6, 7)
+    assert list(json.loads(file.read_text()).values()) == [vars(Times(1, 2, 3, 4, 5, 6, 7))]
+
+
+def test_a_cache_that_cannot_be_written_does_no_harm(bgv, tmp_path, monkeypatch):
+    (tmp_path / "encryptedstats").write_text("a file where a folder should be")
+    monkeypatch.setenv("ENCRYPTEDSTATS_CACHE", str(tmp_path))
+    monkeypatch.setattr(cost_reader, "calibrate", lambda parameters: Times(1, 2, 3, 4, 5, 6, 7))
+    assert measured_times(bgv.parameters).encrypt == 7

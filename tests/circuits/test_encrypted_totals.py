@@ -1,0 +1,446 @@
+"""Encrypted totals: stored and loaded, added and subtracted, and opened only if they are what they claim to be."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pickle
+import struct
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from circuit_samples import FORMS, SCHEMES, Lab, insecure, part_slacks
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import encryptedstats as es
+from encryptedstats.circuits import column
+from encryptedstats.circuits.results import EncryptedTotals, Part, TotalFacts
+from encryptedstats.circuits.seal import evaluate
+from encryptedstats.circuits.walk import replication_steps
+from encryptedstats.crypto.keys import PublicKeys
+from encryptedstats.crypto.residues import ciphertext_of, residues_of
+from encryptedstats.storage import container
+from encryptedstats.storage.container import Container
+
+pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
+A, B, Y, N = (column(name) for name in ("a0", "b0", "y0", "n"))
+OUTPUTS = [(A * Y).total(), (N + 1).total(), N.total() - 7, Y.total(), A.total()]
+REFUSALS = (es.FileFormatError, es.KeyMismatchError)
+MANY = settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@pytest.fixture(scope="module", params=SCHEMES)
+def small(request) -> Lab:
+    """The smallest keys: files of some kilobytes, loaded thousands of times."""
+    return Lab(es.Owner(insecure(request.param, 1 << 16, (40,) * 4)), tuple(replication_steps(1024)))
+
+
+def results(lab: Lab, form: str = "packed", seed: int = 0, rows: int = 50, outputs=OUTPUTS) -> tuple[Any, list[int]]:
+    source = lab.source((rows,), seed)
+    return evaluate(outputs, source, form=form, workers=1), source.clear(outputs)
+
+
+# -------------------------------------------------------------------------------------------------------------- files
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_save_and_load(small, form, tmp_path):
+    totals, expected = results(small, form)
+    totals.save(tmp_path / "results")
+    loaded = EncryptedTotals.load(tmp_path / "results", small.keys)
+    assert (loaded.form, loaded.width, loaded.facts) == (totals.form, totals.width, totals.facts)
+    for a, b in zip(totals.parts, loaded.parts, strict=True):
+        np.testing.assert_array_equal(a.residues, b.residues)
+        assert a.noise == b.noise
+    assert small.owner.decrypt(loaded) == small.owner.decrypt(totals) == expected
+    again = small.owner.decrypt(loaded + totals)
+    assert again == [2 * value for value in expected]
+    data = (tmp_path / "results").read_bytes()
+    assert small.owner._generator.secret_key().to_string()[-1000:] not in data
+    assert len(data) < totals.nbytes  # residues are packed to their bits
+
+
+def test_more_totals_than_fit_a_pack(small, tmp_path):
+    """Several packs in a file, the last not full."""
+    pieces = [results(small, outputs=[(A * (k + 1) + Y).total() for k in some]) for some in (range(4), range(4, 7))]
+    (first, x), (second, y) = pieces
+    totals = EncryptedTotals(small.keys, "packed", first.facts + second.facts, first.parts + second.parts, 4)
+    totals.save(tmp_path / "results")
+    loaded = EncryptedTotals.load(tmp_path / "results", small.keys)
+    assert (len(loaded), len(loaded.parts)) == (7, 2)
+    assert small.owner.decrypt(loaded) == x + y
+
+
+def test_what_is_said(small):
+    totals, _ = results(small)
+    assert len(totals) == 5
+    assert repr(totals).startswith("EncryptedTotals(5 totals in 1 ciphertexts, packed, 0.0 MB, key ")
+    assert small.owner.key_id in repr(totals)
+    assert totals.nbytes == totals.parts[0].residues.nbytes
+
+
+def test_totals_are_not_pickled(small):
+    with pytest.raises(TypeError, match=r"encrypted totals are not pickled: use save\(\) and load\(\)"):
+        pickle.dumps(results(small)[0])
+
+
+def test_files_of_other_keys_and_kinds(small, tmp_path):
+    totals, _ = results(small)
+    totals.save(tmp_path / "results")
+    same_parameters = es.Owner(small.parameters)
+    with pytest.raises(es.KeyMismatchError, match=f"belong to key {small.owner.key_id}, and these are keys"):
+        EncryptedTotals.load(tmp_path / "results", same_parameters.public_keys())
+    other = es.Owner(insecure(small.parameters.scheme, 4000, (40,) * 3))
+    with pytest.raises(es.KeyMismatchError, match="belong to key"):
+        EncryptedTotals.load(tmp_path / "results", other.public_keys())
+    small.keys.save(tmp_path / "keys")
+    with pytest.raises(es.FileFormatError, match="holds 'public keys', and 'encrypted totals' is wanted here"):
+        EncryptedTotals.load(tmp_path / "keys", small.keys)
+
+
+def test_fields_of_others_travel_along(small):
+    totals, expected = results(small)
+    file = totals.to_container("forest counts", {"trees": 3})
+    assert (file.kind, file.fields["trees"]) == ("forest counts", 3)
+    assert small.owner.decrypt(EncryptedTotals.from_container(file, small.keys)) == expected
+
+
+# ------------------------------------------------------------------------------------------------------------- adding
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_results_of_different_rows_add_and_subtract(small, form):
+    (first, x), (second, y) = results(small, form, 1), results(small, form, 2, rows=30)
+    both = first + second
+    assert small.owner.decrypt(both) == [a + b for a, b in zip(x, y, strict=True)]
+    assert small.owner.decrypt(both - second) == x
+    assert small.owner.decrypt(first - second) == [a - b for a, b in zip(x, y, strict=True)]
+    assert min(part_slacks(small, both)) > -1
+    assert both.facts[0] == replace(first.facts[0], high=first.facts[0].high + second.facts[0].high)
+    assert (first - second).facts[0].low == -second.facts[0].high
+
+
+def test_adding_shards_is_the_result_of_all_rows(small):
+    whole, expected = results(small, rows=90)
+    source = small.source((90,))
+    parts = []
+    for start, stop in ((0, 40), (40, 41), (41, 90)):
+        shard = small.source((stop - start,))
+        shard.columns = {name: values[start:stop] for name, values in source.columns.items()}
+        parts.append(evaluate(OUTPUTS, shard, workers=1))
+    total = parts[0] + parts[1] + parts[2]
+    # The constant of N.total() - 7 counts once in each shard.
+    assert small.owner.decrypt(total) == [*expected[:2], expected[2] - 14, *expected[3:]]
+    assert len(whole) == len(total)
+
+
+def test_what_cannot_be_added(small):
+    packed, _ = results(small)
+    message = "results of different circuits or forms cannot be added"
+    for other in (
+        results(small, "slots")[0],
+        results(small, outputs=OUTPUTS[:3])[0],
+        results(small, outputs=OUTPUTS[:4])[0],
+        results(small, outputs=[*OUTPUTS[:4], A.total() * Y.total()])[0],
+    ):
+        with pytest.raises(ValueError, match=message):
+            packed + other
+    stranger = Lab(es.Owner(small.parameters))
+    with pytest.raises(es.KeyMismatchError, match="nothing can be computed across keys"):
+        packed - results(stranger)[0]
+
+
+def test_nothing_left_is_refused(small):
+    """a - a is 0 for everybody to see: SEAL does not make such a ciphertext, and we say why."""
+    (first, _), (second, _) = results(small, seed=1), results(small, seed=2)
+    for act in (lambda: first - first, lambda: (first + second) - first - second):
+        with pytest.raises(ValueError, match="made of the same ciphertexts: nothing is left of them but zeros"):
+            act()
+
+
+def test_sums_that_could_overflow_are_refused(small):
+    limit = small.parameters.max_value
+    totals, expected = results(small)
+    doublings = int(np.log2(limit / 300))  # (N + 1).total() of 50 rows is within ±300
+    for _ in range(doublings):
+        totals = totals + totals
+    assert small.owner.decrypt(totals) == [2**doublings * value for value in expected]
+    with pytest.raises(
+        OverflowError, match=rf"the sum could reach ±[\d,]+, and the parameters are exact up to ±{limit:,}"
+    ):
+        totals + totals
+
+
+@pytest.mark.parametrize("form", ["packed", "slots"])
+def test_sums_that_could_drown_in_noise_are_refused(small, form):
+    source = small.source((50,))
+    source.columns = {**source.columns, "a0": np.zeros(50, dtype=int)}
+    totals = evaluate([A.total()], source, form=form, workers=1)
+    totals = EncryptedTotals(small.keys, form, [replace(totals.facts[0], low=0, high=0)], totals.parts, totals.width)
+    doublings = int(totals._model().budget(totals.parts[0].noise)) - 1  # one bit has to be left
+    assert doublings >= 1
+    for _ in range(doublings):
+        totals = totals + totals
+    assert small.owner.decrypt(totals) == [0]
+    with pytest.raises(es.NoiseError, match="so many results added up could not be proven to decrypt any more"):
+        totals + totals
+    assert min(part_slacks(small, totals)) > -1
+
+
+def test_results_at_different_levels_add(small):
+    """As after a levelled computation: the higher one is switched down first."""
+    totals, expected = results(small, "slots")
+    engine, model = small.keys.engine, small.parameters.noise
+    lower = []
+    for part in totals.parts:
+        low = engine.evaluator.mod_switch_to(ciphertext_of(engine, part.residues), engine.level_ids[1])
+        lower.append(Part(residues_of(engine, low), model.switch(part.noise, 1)))
+    lowered = EncryptedTotals(small.keys, "slots", totals.facts, lower)
+    for both in (totals + lowered, lowered + totals):
+        assert {part.noise.level for part in both.parts} == {1}
+        assert small.owner.decrypt(both) == [2 * value for value in expected]
+
+
+# --------------------------------------------------------------------------------------------------------- decrypting
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_values_out_of_their_bounds_are_refused(small, form):
+    """A result that claims to be another one: the bounds it is proven to keep do not fit what is inside."""
+    totals, expected = results(small, form)
+    for index, value in enumerate(expected):
+        for facts in (TotalFacts(value + 1, value + 5), TotalFacts(value - 5, value - 1)):
+            forged = [
+                replace(facts, offset=f.offset, each=f.each) if i == index else f for i, f in enumerate(totals.facts)
+            ]
+            relabelled = EncryptedTotals(small.keys, form, forged, totals.parts, totals.width)
+            with pytest.raises(
+                ValueError, match=rf"total {index} decrypts to {value}, outside the {facts.low} to {facts.high}"
+            ):
+                small.owner.decrypt(relabelled)
+
+
+def test_damaged_ciphertexts_are_refused(small):
+    totals, _ = results(small)
+    spoiled = totals.parts[0].residues.copy()
+    spoiled[1, 0, :10] = 1
+    damaged = EncryptedTotals(
+        small.keys, "packed", totals.facts, [replace(totals.parts[0], residues=spoiled)], totals.width
+    )
+    with pytest.raises(ValueError, match=r"was altered, or does not belong to this computation\. It is refused"):
+        small.owner.decrypt(damaged)
+
+
+def test_other_owners_do_not_decrypt(small):
+    totals, _ = results(small)
+    with pytest.raises(es.KeyMismatchError, match="belong to different keys"):
+        es.Owner(small.parameters).decrypt(totals)
+
+
+# --------------------------------------------------------------------------------------------------------------- fuzz
+
+
+class Target:
+    """A stored result, and the contract of its loader: a refusal of ours, or values that are right or refused when opened."""
+
+    def __init__(self, lab: Lab, path: Path, form: str) -> None:
+        self.lab, self.path = lab, path
+        totals, self.expected = results(lab, form)
+        totals.save(path)
+        self.data = path.read_bytes()
+        self.container = container.read(path)
+
+    def attempt(self, data: bytes, *, exact: bool = True) -> bool:
+        """Whether these bytes gave values: the right ones then, or at least such as they claim to be."""
+        path = self.path.with_suffix(".fuzz")
+        path.write_bytes(data)
+        start = time.perf_counter()
+        try:
+            loaded = EncryptedTotals.load(path, self.lab.keys)
+        except REFUSALS as error:
+            str(error).encode()
+            return False
+        finally:
+            assert time.perf_counter() - start < 5
+        try:
+            values = self.lab.owner.decrypt(loaded)
+        except ValueError as error:
+            if "It is refused" not in str(error):
+                raise
+            return False
+        assert values == self.expected or not exact
+        assert all(facts.low <= value <= facts.high for value, facts in zip(values, loaded.facts, strict=True))
+        return True
+
+
+def forged_header(file: Container, header: bytes) -> bytes:
+    """Any bytes for a header, with a hash that fits."""
+    prefix = struct.pack("<8sHI", container.MAGIC, container.VERSION, len(header))
+    data = prefix + header + b"".join(file.sections.values())
+    return data + hashlib.sha256(data).digest()
+
+
+@pytest.fixture(scope="module")
+def targets(small, tmp_path_factory) -> dict[str, Target]:
+    folder = tmp_path_factory.mktemp("totals")
+    return {form: Target(small, folder / form, form) for form in FORMS}
+
+
+def test_the_contract_accepts_what_is_untouched(targets):
+    assert all(target.attempt(target.data) for target in targets.values())
+    assert all(target.attempt(container.to_bytes(target.container)) for target in targets.values())
+
+
+@MANY
+@given(data=st.data(), form=st.sampled_from(FORMS))
+def test_damaged_bytes_are_refused(targets, data, form):
+    target = targets[form]
+    spoiled = bytearray(target.data)
+    kind = data.draw(st.sampled_from(["flip", "cut", "insert", "zero"]))
+    at = data.draw(st.integers(0, len(spoiled) - 1))
+    if kind == "flip":
+        spoiled[at] ^= 1 << data.draw(st.integers(0, 7))
+    elif kind == "cut":
+        del spoiled[at:]
+    elif kind == "insert":
+        spoiled[at:at] = data.draw(st.binary(min_size=1, max_size=9))
+    else:
+        spoiled[at : at + 64] = bytes(len(spoiled[at : at + 64]))
+        if bytes(spoiled) == target.data:
+            return
+    assert not target.attempt(bytes(spoiled))
+
+
+def _section(name: str, change: Callable[[bytes], bytes]) -> Callable[[Container], Container]:
+    return lambda file: replace(file, sections={**file.sections, name: change(file.sections[name])})
+
+
+def _json(name: str, change: Callable[[Any], Any]) -> Callable[[Container], Container]:
+    return _section(name, lambda data: json.dumps(change(json.loads(data))).encode())
+
+
+def _fields(**fields: Any) -> Callable[[Container], Container]:
+    return lambda file: replace(file, fields={**file.fields, **fields})
+
+
+def _first(*values: Any) -> Callable[[Any], Any]:
+    """The first entry of a list, with some of its parts replaced (None keeps one)."""
+    return lambda rows: [[new if new is not None else old for old, new in zip(rows[0], values, strict=True)], *rows[1:]]
+
+
+FORGERIES: dict[str, Callable[[Container], Container]] = {
+    "unknown form": _fields(form="bundled"),
+    "form that is no text": _fields(form=3),
+    "no form": lambda file: replace(file, fields={k: v for k, v in file.fields.items() if k != "form"}),
+    "no width": lambda file: replace(file, fields={k: v for k, v in file.fields.items() if k != "width"}),
+    "width 0": _fields(width=0),
+    "width 3": _fields(width=3),
+    "width beyond the ring": _fields(width=2048),
+    "width that is no number": _fields(width="8"),
+    "other key id": lambda file: replace(file, key_id="0" * 16),
+    "other fingerprint": lambda file: replace(file, fingerprint="0" * 32),
+    "no parameters": _fields(parameters={}),
+    "no totals": _json("totals", lambda rows: []),
+    "one total fewer": _json("totals", lambda rows: rows[:-1]),
+    "totals that are no list": _json("totals", lambda rows: {"a": 1}),
+    "totals that are no json": _section("totals", lambda data: data[:-1]),
+    "totals nested for ever": _section("totals", lambda data: b"[" * 100_000),
+    "total of another length": _json("totals", lambda rows: [[0, 1], *rows[1:]]),
+    "total that is no list": _json("totals", lambda rows: [7, *rows[1:]]),
+    "low above high": _json("totals", _first(9, 8, None, None)),
+    "bounds beyond t": _json("totals", _first(-(10**30), 10**30, None, None)),
+    "bounds of thousands of digits": _section("totals", lambda data: b"[[0," + b"9" * 5000 + b",0,false]" + data[9:]),
+    "bounds that are true": _json("totals", _first(True, None, None, None)),
+    "bounds that are no integers": _json("totals", _first(0.0, None, None, None)),
+    "each that is a number": _json("totals", _first(None, None, None, 1)),
+    "each with an offset": _json("totals", _first(None, None, 5, True)),
+    "narrower bounds": _json("totals", _first(0, 0, None, None)),
+    "no noise": _json("noise", lambda rows: []),
+    "more noise than ciphertexts": _json("noise", lambda rows: rows + rows[:1]),
+    "noise that is too much": _json("noise", _first(1e300, None, None)),
+    "noise that is infinite": _json("noise", _first(float("inf"), None, None)),
+    "noise that is no number": _json("noise", _first(float("nan"), None, None)),
+    "noise below zero": _json("noise", _first(-1.0, None, None)),
+    "peak below zero": _json("noise", _first(None, -1.0, None)),
+    "infinite peak": _json("noise", _first(None, float("inf"), None)),
+    "integer noise": _json("noise", _first(5, None, None)),
+    "level below zero": _json("noise", _first(None, None, -1)),
+    "level too low": _json("noise", _first(None, None, 50)),
+    "other level": _json("noise", _first(None, None, 1)),
+    "no residues": _section("residues", lambda data: b""),
+    "residues cut": _section("residues", lambda data: data[:-8]),
+    "residues too many": _section("residues", lambda data: data + bytes(8)),
+    "residues of ones": _section("residues", lambda data: b"\xff" * len(data)),
+    "residues of zeros": _section("residues", lambda data: bytes(len(data))),
+    "section missing": lambda file: replace(file, sections={k: v for k, v in file.sections.items() if k != "noise"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", FORGERIES)
+def test_forgeries_whose_hash_fits(targets, name, form):
+    target = targets[form]
+    assert not target.attempt(container.to_bytes(FORGERIES[name](target.container)))
+
+
+def test_residues_that_are_no_ciphertext_are_refused_when_loaded(targets, small):
+    """Not only when they are decrypted: whoever loads a file knows that it is whole."""
+    for name in ("residues of ones", "residues of zeros"):
+        forged = FORGERIES[name](targets["packed"].container)
+        with pytest.raises(es.FileFormatError):
+            EncryptedTotals.from_container(forged, small.keys)
+
+
+@MANY
+@given(data=st.data(), form=st.sampled_from(FORMS))
+def test_random_forgeries(targets, data, form):
+    """Random damage to the JSON and to the residues, hashed again: refused, or refused when opened, or harmless.
+
+    Other residues are another ciphertext, as a liar would send: it can happen to decrypt to something within the bounds.
+    """
+    target = targets[form]
+    name = data.draw(st.sampled_from(["totals", "noise", "residues"]))
+    section = bytearray(target.container.sections[name])
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(section) - 1))
+        section[at] = data.draw(st.integers(0, 255))
+    sections = {**target.container.sections, name: bytes(section)}
+    if name == "totals" and _offsets(sections[name]) != _offsets(target.container.sections[name]):
+        return  # another offset is a lie that nobody can see: hashes and bounds catch accidents, not forgers
+    target.attempt(container.to_bytes(replace(target.container, sections=sections)), exact=name != "residues")
+
+
+def _offsets(section: bytes) -> Any:
+    try:
+        return [entry[2:] for entry in json.loads(section)]
+    except (ValueError, TypeError, IndexError, RecursionError):
+        return None
+
+
+@settings(max_examples=40, deadline=None)
+@given(header=st.binary(max_size=80) | st.text(max_size=40).map(str.encode))
+def test_any_header(targets, header):
+    assert not targets["packed"].attempt(forged_header(targets["packed"].container, header))
+
+
+def test_forged_width_and_form_together(targets):
+    """Five totals in one ciphertext, claimed to be in five of width 1, or unsummed: the numbers do not fit."""
+    packed = targets["packed"]
+    for fields in ({"width": 1}, {"form": "slots", "width": 1}, {"form": "replicated", "width": 1}, {"width": 4}):
+        assert not packed.attempt(container.to_bytes(_fields(**fields)(packed.container)))
+    wider = container.to_bytes(_fields(width=1024)(packed.container))
+    assert packed.attempt(wider)  # the place of a total depends on how many there are, not on how many there could be
+
+
+def test_keys_are_compared_by_id_not_by_object(small, tmp_path):
+    totals, expected = results(small)
+    totals.save(tmp_path / "results")
+    small.keys.save(tmp_path / "keys")
+    keys = PublicKeys.load(tmp_path / "keys")
+    assert small.owner.decrypt(EncryptedTotals.load(tmp_path / "results", keys) + totals) == [2 * v for v in expected]

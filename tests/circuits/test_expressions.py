@@ -1,0 +1,287 @@
+"""The expression graph: equal expressions are one object, nothing changes, nothing leaks, and mistakes are explained."""
+
+from __future__ import annotations
+
+import gc
+import math
+import weakref
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from encryptedstats.circuits import Expression, column, linear, sum_of
+from encryptedstats.circuits.expressions import (
+    COLUMN,
+    PRODUCT,
+    column_names,
+    depth_of,
+    fold,
+    in_order,
+    padding_value,
+)
+
+A, B, C = column("a"), column("b"), column("c")
+
+# ------------------------------------------------------------------------------------------------------ one object
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (lambda: column("a"), lambda: column("a")),
+        (lambda: A * B, lambda: B * A),
+        (lambda: A + B, lambda: B + A),
+        (lambda: A - B, lambda: -B + A),
+        (lambda: A - B, lambda: linear([(-1, B), (1, A)])),
+        (lambda: A + B + 3, lambda: 3 + (B + A)),
+        (lambda: linear([(1, A), (2, B), (1, A)]), lambda: linear([(2, B), (2, A)])),
+        (lambda: linear([(1, A), (5, B), (-5, B)]), lambda: A),
+        (lambda: A + 0, lambda: A),
+        (lambda: A + 1 - 1, lambda: A),
+        (lambda: A * 1, lambda: A),
+        (lambda: 1 - A, lambda: -(A * 1) + 1),
+        (lambda: sum([A, B]), lambda: sum_of([A, B])),
+        (lambda: sum_of([A]), lambda: A),
+        (lambda: 2 * A, lambda: A + A),
+        (lambda: -(A * -1), lambda: A),
+        (lambda: (2 * A) * 3, lambda: 6 * A),
+        (lambda: 2 * A - 3 * B, lambda: linear([(2, A), (-3, B)])),
+        (lambda: A * np.int64(3), lambda: np.int64(3) * A),
+        (lambda: (A * B).total(), lambda: (B * A).total()),
+        (lambda: A.total().replicate(), lambda: column("a").total().replicate()),
+        (lambda: A.resample(4), lambda: A.resample(np.uint8(4))),
+        (lambda: A**2, lambda: A * A),
+        (lambda: A**6, lambda: A**3 * A**3),
+    ],
+)
+def test_equal_expressions_are_the_same_object(one, other):
+    assert one() is other()
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (lambda: A + B, lambda: A - B),
+        (lambda: A + B, lambda: A * B),
+        (lambda: A + 1, lambda: A + 2),
+        (lambda: linear([(1, A), (2, B)]), lambda: linear([(2, A), (1, B)])),
+        (lambda: A * A, lambda: A),
+        (lambda: A * A, lambda: A + A),
+        (lambda: A.total(), lambda: A.total().replicate()),
+        (lambda: A.resample(1), lambda: A.resample(2)),
+        (lambda: A.total() * B.total(), lambda: (A * B).total()),
+    ],
+)
+def test_different_expressions_are_different(one, other):
+    left, right = one(), other()
+    assert left is not right
+
+
+def test_what_was_written_first_is_how_it_reads():
+    first = column("p") * column("q")
+    assert repr(column("q") * column("p")) == repr(first) == "p * q"
+    total = column("q") + column("p")
+    assert repr(column("p") + column("q")) == repr(total) == "q + p"
+
+
+@given(st.lists(st.tuples(st.integers(-5, 5), st.sampled_from([A, B, C])), min_size=1, max_size=6), st.randoms())
+def test_sums_do_not_depend_on_their_order(terms, rng):
+    try:
+        first = linear(terms, 7)
+    except ValueError:
+        return
+    rng.shuffle(terms)
+    assert linear(terms, 7) is first
+
+
+# ------------------------------------------------------------------------------------------------------ immutable
+
+
+def test_expressions_are_never_changed():
+    for name in ("op", "args", "data", "is_total", "anything"):
+        with pytest.raises(AttributeError, match="expressions are never changed"):
+            setattr(A, name, 1)
+    assert A.op == COLUMN
+    assert isinstance((A + B).args, tuple)
+
+
+# ---------------------------------------------------------------------------------------------------------- repr
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: A, "a"),
+        (lambda: A * B, "a * b"),
+        (lambda: A - B, "a - b"),
+        (lambda: -A, "-a"),
+        (lambda: 1 - A, "-a + 1"),
+        (lambda: 2 * A - 3 * B - 4, "2*a - 3*b - 4"),
+        (lambda: C - (A + B), "c - (a + b)"),
+        (lambda: 2 * (A + B), "2*(a + b)"),
+        (lambda: -(A + B), "-(a + b)"),
+        (lambda: (A + B) * C, "(a + b) * c"),
+        (lambda: (A * B).total() - 1, "(a * b).total() - 1"),
+        (lambda: 3 * A.total(), "3*a.total()"),
+        (lambda: A.total().replicate() * B, "a.total().replicate() * b"),
+        (lambda: (A + B).resample(0), "(a + b).resample(0)"),
+        (lambda: A.resample(-5), "a.resample(-5)"),
+    ],
+)
+def test_repr(make, text):
+    written = make()  # nodes made elsewhere in another order would be shown in that order
+    assert repr(written) == text
+
+
+def test_repr_of_the_large_and_the_deep_is_short():
+    wide = sum_of([column(f"x{i}") for i in range(1000)])
+    assert repr(wide) == "x0 + x1 + x2 + x3 + x4 + ... (995 more terms)"
+    for _ in range(50):
+        wide = sum_of([wide * column(f"x{i}") for i in range(100)])
+    assert len(repr(wide)) < 3000
+    assert "..." in repr(wide)
+
+
+# -------------------------------------------------------------------------------------------------------- mistakes
+
+
+@pytest.mark.parametrize(
+    ("act", "error", "message"),
+    [
+        (lambda: A.total() * B, TypeError, r"cannot multiply a total and a column: write total\.replicate\(\)"),
+        (lambda: A * B.total(), TypeError, r"write total\.replicate\(\) to have the total in every row"),
+        (lambda: A.total() + B, TypeError, r"cannot add a total and a column: write total\.replicate\(\)"),
+        (lambda: linear([(1, A), (1, B.total())]), TypeError, "cannot add a total and a column"),
+        (lambda: A * 1.5, TypeError, r"a circuit computes with integers, not with 1\.5"),
+        (lambda: 2.0 + A, TypeError, r"a circuit computes with integers, not with 2\.0"),
+        (lambda: A - np.float64(1), TypeError, "a circuit computes with integers"),
+        (lambda: A * True, TypeError, "a circuit computes with integers, not with True"),
+        (lambda: A + "b", TypeError, "a circuit computes with integers, not with 'b'"),
+        (lambda: A + np.array([1, 2]), TypeError, "a circuit computes with integers, not with array"),
+        (lambda: A + None, TypeError, "a circuit computes with integers, not with None"),
+        (lambda: A.resample(0.5), TypeError, "a circuit computes with integers"),
+        (lambda: linear([(1, A)], constant=0.5), TypeError, "a circuit computes with integers"),
+        (
+            lambda: linear([(1, 3)]),
+            TypeError,
+            "a sum of columns or totals, not of 3: a plain number goes into constant=",
+        ),
+        (lambda: A - A, ValueError, "all terms cancel: this is a plain number, nothing to compute with"),
+        (lambda: A * 0, ValueError, "all terms cancel"),
+        (lambda: linear([(2, A), (1, B), (-2, A), (-1, B)], 3), ValueError, "all terms cancel"),
+        (lambda: sum_of([]), ValueError, "all terms cancel"),
+        (lambda: A.total().total(), TypeError, "this is a total already"),
+        (lambda: A.replicate(), TypeError, "only a total can be replicated into the rows"),
+        (lambda: A.total().resample(1), TypeError, "a total has no rows to draw from"),
+        (lambda: A**0, ValueError, "power 0: a circuit has powers from 1 to 64"),
+        (lambda: A**65, ValueError, "power 65: a circuit has powers from 1 to 64"),
+        (lambda: A**-1, ValueError, "powers from 1 to 64"),
+        (lambda: A**0.5, TypeError, r"a circuit computes with integers, not with 0\.5"),
+        (lambda: column(""), TypeError, "a column has a name, not ''"),
+        (lambda: column(3), TypeError, "a column has a name, not 3"),
+    ],
+)
+def test_mistakes_are_explained(act, error, message):
+    with pytest.raises(error, match=message):
+        act()
+
+
+# --------------------------------------------------------------------------------------------------------- walking
+
+
+def test_in_order_gives_every_node_once_after_its_args():
+    outputs = [((A + B) * C).total(), ((A + B) * (A + B)).total(), A.total().replicate() * B]
+    order = list(in_order(outputs))
+    assert len(order) == len(set(order))
+    at = {node: i for i, node in enumerate(order)}
+    for node in order:
+        assert all(at[arg] < at[node] for arg in node.args)
+    assert set(outputs) <= set(order)
+    assert list(in_order([])) == []
+    assert sorted(column_names(outputs)) == ["a", "b", "c"]
+
+
+def test_depth():
+    assert depth_of([]) == depth_of([A]) == depth_of([A + B - 3]) == 0
+    assert depth_of([A * B, A]) == 1
+    assert depth_of([A * B * C]) == 2
+    assert depth_of([(A * B) * (B * C)]) == 2
+    assert depth_of([((A * B).total() * C.total()).replicate() * A]) == 3
+    assert depth_of([sum_of([A * B, C]).resample(2).total()]) == 1
+
+
+@pytest.mark.parametrize("exponent", range(1, 65))
+def test_powers_are_balanced(exponent):
+    power = A**exponent
+    assert depth_of([power]) == math.ceil(math.log2(exponent))
+    value = fold([power], lambda node, args: 3 if node is A else args[0] * args[1])[power]
+    assert value == 3**exponent
+    products = sum(node.op == PRODUCT for node in in_order([power]))
+    assert products <= 2 * math.log2(exponent)
+
+
+def test_padding_values():
+    outputs = [A, A + 3, (A + 3) * (B - 2), (A + 3) * B, A.resample(1), (A + 1).resample(1), A.total().replicate()]
+    outputs += [A.total().replicate() * B, A.total().replicate() * (B + 1), (A + 1).resample(1) * B, A.resample(1) + 2]
+    found = padding_value(outputs)
+    assert [found[o] for o in outputs] == [0, 3, -6, 0, 0, None, None, 0, None, 0, 2]
+
+
+# --------------------------------------------------------------------------------------------------- deep and freed
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda x, i: x + column(f"x{i % 7}"),
+        lambda x, i: x * column(f"x{i % 7}"),
+        lambda x, i: (x + i).resample(i),
+    ],
+)
+def test_ten_thousand_steps_in_a_row_and_nothing_stays(step):
+    gc.collect()
+    before = len(Expression._known)
+    node = column("start")
+    for i in range(1, 10_001):
+        node = step(node, i)
+    assert sum(1 for _ in in_order([node])) >= 10_001
+    assert depth_of([node]) in (0, 10_000)
+    padding_value([node])
+    assert len(repr(node)) < 200
+    last = weakref.ref(node)
+    del node
+    gc.collect()
+    assert last() is None
+    assert len(Expression._known) <= before
+
+
+def test_what_nobody_holds_is_freed_at_once():
+    gc.disable()
+    try:
+        before = len(Expression._known)
+        product = column("only here") * column("and here")
+        total = (product + 1).total()
+        assert len(Expression._known) == before + 5
+        kept = weakref.ref(product)
+        del product
+        assert kept() is not None
+        del total
+        assert kept() is None
+        assert len(Expression._known) == before
+    finally:
+        gc.enable()
+
+
+@settings(max_examples=30)
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=30))
+def test_a_freed_node_is_never_mistaken_for_a_new_one(plan):
+    """Nodes are found by the addresses of their args: an address that is used again must not find the old node."""
+    kept = []
+    for i, choice in enumerate(plan):
+        node = (column(f"t{i}") + choice) * column(f"u{i}")
+        assert column_names([node]) == [f"t{i}", f"u{i}"]
+        if choice == 3:
+            kept.append(node)
+    assert len(set(map(id, kept))) == len(kept)

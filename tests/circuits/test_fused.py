@@ -1,0 +1,556 @@
+"""The fused reader gives SEAL's residues, bit for bit: any circuit, size and number of primes, every kind of arithmetic."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from circuit_samples import NAMES, SLOTS, Lab, MemorySource, circuits, forced, insecure, lab_of
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+import encryptedstats as es
+from encryptedstats.circuits import Expression, Layout, column, linear
+from encryptedstats.circuits import fused as reader
+from encryptedstats.circuits.expressions import COLUMN, PRODUCT, fold
+from encryptedstats.circuits.fused import Sum, _Evaluator, arithmetic, in_totals, obstacle, sums_in_batches
+from encryptedstats.circuits.seal import SealMachine, evaluate
+from encryptedstats.circuits.tape import write_tape
+from encryptedstats.circuits.walk import FLAT, LEVELLED, Walk
+from encryptedstats.crypto.residues import residues_of
+
+fused = pytest.importorskip("encryptedstats._fused")
+LEVELS = fused.levels()
+GIB = 1 << 30
+BLOCKS = (8, 100, 128, 129, 1000, 4096)  # with remainders of all kinds, for 1024 coefficients
+slow_examples = settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+
+
+@cache
+def fast_lab(bits: tuple[int, ...] = (49,) * 6, max_value: int = 4000) -> Lab:
+    return Lab(es.Owner(insecure("bgv", max_value, bits)))
+
+
+@cache
+def fast_source(counts: tuple[int, ...] = (1000,), bits: tuple[int, ...] = (49,) * 6) -> MemorySource:
+    return fast_lab(bits).source(counts)
+
+
+def seal_sums(totals: Sequence[Expression], source: Any) -> dict[Expression, Sum]:
+    """What SEAL adds up, before anything is relinearised."""
+    found = Walk(SealMachine(source), FLAT, source.layout).outputs(totals)
+    engine = source.keys.engine
+    return {
+        total: Sum(residues_of(engine, one.value.ciphertext), one.value.bound)
+        for total, one in zip(totals, found, strict=True)
+    }
+
+
+def fused_sums(totals: Sequence[Expression], source: Any, threads: int = 2, **options: Any) -> dict[Expression, Sum]:
+    return _Evaluator(source, threads, options.pop("memory_limit", GIB), **options).sums(totals)
+
+
+def assert_same(found: dict[Expression, Sum], expected: dict[Expression, Sum]) -> None:
+    assert set(found) == set(expected)
+    for total, one in expected.items():
+        np.testing.assert_array_equal(found[total].residues, one.residues, err_msg=repr(total))
+        assert found[total].noise == one.noise
+
+
+def tree(y: str = "y0") -> list[Expression]:
+    """A tree of depth 3 as the forest writes it, and its neighbour with the same root."""
+    outputs = []
+    for second in (column("b0"), column("b1") + column("a0")):
+        inside = [column(y)]
+        for node in range(7):
+            share = [column("a0") + column("a1"), second, column("b1"), column("a2")][node % 4]
+            left = inside[node] * share
+            inside += [left, inside[node] - left]
+            outputs.append(left.total())
+    return list(dict.fromkeys(outputs))
+
+
+# -- against SEAL -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@given(outputs=circuits(max_depth=2, resample=False, stages=False, outputs=6), block=st.sampled_from(BLOCKS))
+@slow_examples
+def test_random_circuits(level: str, outputs: list[Expression], block: int) -> None:
+    source = fast_source((1000, 24))
+    totals = list(dict.fromkeys(in_totals(outputs)))
+    assume(totals)
+    try:
+        expected = seal_sums(totals, source)
+    except ValueError:  # SEAL refuses a sum whose terms cancel wherever it meets one
+        assume(False)
+    assert_same(fused_sums(totals, source, level=level, block=block), expected)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("primes", range(1, 6))
+def test_every_number_of_primes(level: str, primes: int) -> None:
+    bits = (*(47, 45, 49, 43, 48)[:primes], 49)
+    source = fast_source((1024, 77), bits)
+    assert len(source.parameters.data_moduli) == primes
+    assert_same(fused_sums(tree(), source, level=level), seal_sums(tree(), source))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_every_size(level: str) -> None:
+    source, n, w = fast_source(), column("n"), column("w")
+    powers = {1: n, 2: n * w}
+    for k in range(3, 16):
+        powers[k] = powers[k - 2] * powers[2] if k % 2 else powers[k // 2] * powers[k - k // 2]
+    totals = [powers[k].total() for k in range(1, 16)]
+    totals += [((n * w) * (n * n)).total(), ((n * w * w) * (n * n * w)).total()]
+    found = fused_sums(totals, source, level=level)
+    assert [len(found[total].residues) for total in totals] == [*range(2, 17), 5, 7]
+    assert_same(found, seal_sums(totals, source))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_constants_and_coefficients(level: str) -> None:
+    source, (a, b, n) = fast_source((1000, 5)), map(column, ("a0", "b0", "n"))
+    t = source.parameters.plain_modulus
+    rows = [
+        a + 1,
+        3 * n - 2 * a + 5,
+        -n,
+        -n - a - 7,
+        (2 * n + 1) ** 3 - 7,
+        a - a * b,
+        2 * a - a * b,
+        a * b - a,
+        (t // 2) * a + t // 2,
+        (t // 2 + 1) * a - (t - 1) * n + (t - 1),
+        (t + 2) * a + 5 * t + 3,
+        linear([(k + 1, column(name)) for k, name in enumerate(NAMES)], -4) * (a + b),
+        (5 * a * n - 3) * (a * b + 4),
+    ]
+    totals = [row.total() for row in rows]
+    assert_same(fused_sums(totals, source, level=level), seal_sums(totals, source))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("threads", [1, 5])
+@pytest.mark.parametrize("block", BLOCKS)
+def test_blocks_and_threads(level: str, threads: int, block: int) -> None:
+    source = fast_source((1024, 77))
+    assert_same(fused_sums(tree(), source, threads, level=level, block=block), seal_sums(tree(), source))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("chunks_at_once", [1, 3, 16])
+def test_many_chunks(level: str, chunks_at_once: int) -> None:
+    source = fast_source((3,) * 20)
+    totals = tree()
+    one_chunk = len(write_tape(totals, 2, montgomery=False).columns) * source.parameters.ciphertext_bytes()
+    limit = 8 * chunks_at_once * one_chunk
+    found = fused_sums(totals, source, level=level, memory_limit=limit)
+    assert_same(found, seal_sums(totals, source))
+
+
+# -- against integers: residues that encryption would hardly ever give -----------------------------------------------------
+
+
+@dataclass
+class Crafted:
+    """Columns whose residues are given."""
+
+    parameters: es.Parameters
+    columns: dict[str, list[np.ndarray]]
+    with_secret_key: bool = True
+
+    @property
+    def layout(self) -> Layout:
+        chunks = len(next(iter(self.columns.values())))
+        return Layout(chunks, SLOTS, (1,) * chunks)
+
+    def residues(self, name: str, chunk: int) -> np.ndarray:
+        return self.columns[name][chunk]
+
+    def sums(self, totals: Sequence[Expression]) -> dict[Expression, np.ndarray]:
+        """In Python's integers."""
+        p = np.array(self.parameters.data_moduli, dtype=object)[:, None]
+
+        def rule(node: Expression, args: list[list[np.ndarray]]) -> list[np.ndarray]:
+            if node.op == COLUMN:
+                return list(self.columns[node.data][at[0]].astype(object))
+            if node.op == PRODUCT:
+                a, b = args
+                return [
+                    sum(a[j] * b[k - j] for j in range(len(a)) if 0 <= k - j < len(b)) % p
+                    for k in range(len(a) + len(b) - 1)
+                ]
+            coefficients, constant = node.data
+            size = max(map(len, args))
+            zero = np.zeros_like(args[0][0])
+            return [
+                (
+                    sum((c * x[k] for c, x in zip(coefficients, args, strict=True) if k < len(x)), zero)
+                    + constant * (k == 0)
+                )
+                % p
+                for k in range(size)
+            ]
+
+        sums: dict[Expression, Any] = dict.fromkeys(totals, 0)
+        at = [0]
+        for at[0] in range(self.layout.n_chunks):
+            values = fold([total.args[0] for total in totals], rule)
+            for total in totals:
+                sums[total] = (sums[total] + np.stack(values[total.args[0]])) % p
+        return {total: value.astype(np.uint64) for total, value in sums.items()}
+
+
+def crafted(parameters: es.Parameters, chunks: int, seed: int, extreme: Sequence[int]) -> Crafted:
+    """Residues that are mostly extreme: as many before p as the negative numbers say."""
+    rng = np.random.default_rng(seed)
+    columns = {}
+    for name in ("x", "y", "z"):
+        columns[name] = []
+        for _ in range(chunks):
+            residues = np.empty((2, len(parameters.data_moduli), SLOTS), dtype=np.uint64)
+            for prime, p in enumerate(parameters.data_moduli):
+                special = np.array([e % p for e in extreme] + [p // 2, p // 2 + 1], dtype=np.uint64)
+                uniform = rng.integers(0, p, (2, SLOTS), dtype=np.uint64)
+                residues[:, prime] = np.where(rng.random((2, SLOTS)) < 0.8, rng.choice(special, (2, SLOTS)), uniform)
+            columns[name].append(residues)
+    return Crafted(parameters, columns)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("bits", [(50, 50, 50), (32, 50, 34, 44)])
+@pytest.mark.parametrize("extreme", [(0, 1, -1), (-1,), (-1, -2)])
+def test_extreme_residues(level: str, bits: tuple[int, ...], extreme: tuple[int, ...]) -> None:
+    source = crafted(insecure("bgv", 4000, bits), chunks=17, seed=len(bits), extreme=extreme)
+    assert max(source.parameters.data_moduli) < 1 << 50
+    x, y, z = map(column, "xyz")
+    rows = [x, x * y, x - x * y, (x - x * y) * z, (x * y) * (y * z), (x + y + z) * (x - y - z), 7 * x * y - 3 * z - 1]
+    rows += [
+        linear([(1, x), (1, y), (1, z)] * 1, 1) ** 6,
+        sum((k * x * (y + k) for k in range(2, 14)), -x),
+        x**8 * y**7,
+    ]
+    totals = [row.total() for row in rows]
+    expected = source.sums(totals)
+    for block in (64, 1000):
+        found = fused_sums(totals, source, level=level, block=block)
+        for total in totals:
+            np.testing.assert_array_equal(found[total].residues, expected[total], err_msg=repr(total))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@given(data=st.data())
+@slow_examples
+def test_random_circuits_over_extreme_residues(level: str, data: st.DataObject) -> None:
+    source = crafted(insecure("bgv", 4000, (50, 50)), chunks=2, seed=data.draw(st.integers(0, 9)), extreme=(0, 1, -1))
+    pool = [column(name) for name in "xyz"]
+    for _ in range(data.draw(st.integers(1, 8))):
+        a, b = data.draw(st.sampled_from(pool)), data.draw(st.sampled_from(pool))
+        c, d = data.draw(st.integers(-3, 3)), data.draw(st.integers(1, 3))
+        new = data.draw(st.sampled_from(["product", "rest", "linear"]))
+        try:
+            pool.append({"product": a * b, "rest": a - a * b}[new] if new != "linear" else linear([(d, a), (c, b)], c))
+        except ValueError:
+            continue
+        if reader.sizes_of([pool[-1]])[pool[-1]] > 16:
+            pool.pop()
+    totals = list(dict.fromkeys(row.total() for row in pool))
+    try:
+        found = fused_sums(totals, source, level=level, block=data.draw(st.sampled_from(BLOCKS)))
+    except ValueError as error:
+        if "terms cancel" not in str(error):
+            raise
+        return
+    for total, expected in source.sums(totals).items():
+        np.testing.assert_array_equal(found[total].residues, expected, err_msg=repr(total))
+
+
+# -- what is refused --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("value", ["p", "2^50", "2^52", "2^63", "2^64-1"])
+@pytest.mark.parametrize("where", [(0, 0, 0), (1, 2, 1023)])
+def test_residues_that_are_none_are_refused(level: str, value: str, where: tuple[int, int, int]) -> None:
+    source = crafted(insecure("bgv", 4000, (50, 50, 50, 50)), chunks=3, seed=0, extreme=(0, 1, -1))
+    p = source.parameters.data_moduli[where[1]]
+    source.columns["y"][2][where] = {"p": p, "2^50": 1 << 50, "2^52": 1 << 52, "2^63": 1 << 63, "2^64-1": 2**64 - 1}[
+        value
+    ]
+    totals = [(column("x") * column("y")).total()]
+    with pytest.raises(
+        es.FileFormatError, match=f"chunk 2: column y holds residues that are not below prime {where[1]}"
+    ):
+        fused_sums(totals, source, level=level, block=100)
+    del source.columns["y"]
+    fused_sums([column("x").total()], source, level=level)  # what nobody reads does no harm
+
+
+def test_columns_of_another_shape_or_without_a_secret_are_refused() -> None:
+    source = crafted(insecure("bgv", 4000, (50, 50, 50)), chunks=2, seed=0, extreme=(0, 1))
+    totals = [column("x").total()]
+    whole, source.columns["x"][1] = source.columns["x"][1], source.columns["x"][1][:, :1]
+    with pytest.raises(es.FileFormatError, match="chunk 1: residues of shape"):
+        fused_sums(totals, source)
+    source.columns["x"][1] = whole
+    whole[1] = 0
+    with pytest.raises(es.FileFormatError, match="chunk 1: column x is transparent"):
+        fused_sums(totals, source)
+
+
+def test_a_sum_that_cancels_is_refused_as_by_seal() -> None:
+    source, (a, b, c) = fast_source(), map(column, ("a0", "b0", "y0"))
+    zero = ((a + b) * c - a * c - b * c).total()
+    for engine in ("fused", "seal"):
+        with pytest.raises(ValueError, match="0 whatever the table"):
+            evaluate([zero], source, engine=engine)
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda: (lab_of("bfv"), FLAT, column("a0").total()), "it computes BGV ciphertexts, and these are BFV"),
+        (
+            lambda: (lab_of("bgv"), FLAT, column("a0").total()),
+            r"primes below 2\^50, and one of these parameters has 56 bits",
+        ),
+        (lambda: (fast_lab(), LEVELLED, column("a0").total()), "only if products are relinearised on the way"),
+        (lambda: (fast_lab(), FLAT, (column("a0").total().replicate() * column("b0")).total()), "back into the rows"),
+        (lambda: (fast_lab(), FLAT, column("a0").total() * column("b0").total()), "back into the rows"),
+        (lambda: (fast_lab(), FLAT, (column("a0") * column("b0").resample(1)).total()), "back into the rows"),
+    ],
+)
+def test_what_it_cannot_do_it_says(make: Any, why: str) -> None:
+    lab, strategy, output = make()
+    assert why.split(",")[0].replace("\\", "") in str(obstacle([output], lab.parameters, strategy))
+    if "rows" in why:
+        return  # without rotation keys these are refused anyway
+    with forced(strategy), pytest.raises(ValueError, match=f"engine='fused' cannot do this: .*{why}"):
+        evaluate([output], lab.source((5,)), engine="fused", form="slots")
+
+
+def test_without_the_extension_seal_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    source, total = fast_source(), (column("a0") * column("b0")).total()
+    expected = source.clear([total])
+    monkeypatch.setattr(reader, "_fused", None)
+    assert arithmetic() is None
+    with pytest.raises(ValueError, match="installed without a C compiler"):
+        evaluate([total], source, engine="fused")
+    assert source.encrypted([total]) == expected
+
+
+def test_engines_are_named_rightly() -> None:
+    with pytest.raises(ValueError, match="engine='gpu': there are 'auto', 'fused' and 'seal'"):
+        evaluate([column("a0").total()], fast_source(), engine="gpu")
+
+
+# -- processors ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cap", ["baseline", "avx2", "avx512", "ifma"])
+def test_the_processor_can_be_capped(cap: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ENCRYPTEDSTATS_CPU", cap)
+    known = ["baseline", "avx2", "avx512", "ifma"]
+    assert arithmetic() == LEVELS[min(known.index(cap), len(LEVELS) - 1)]
+    source, outputs = fast_source((1024, 5)), tree()
+    assert source.encrypted(outputs, engine="fused") == source.clear(outputs)
+
+
+def test_an_unknown_cap_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ENCRYPTEDSTATS_CPU", "z80")
+    with pytest.raises(ValueError, match="ENCRYPTEDSTATS_CPU='z80': it can be baseline, avx2, avx512, ifma"):
+        arithmetic()
+
+
+def test_the_cap_reaches_a_fresh_process() -> None:
+    code = "from encryptedstats.circuits.fused import arithmetic; print(arithmetic())"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "ENCRYPTEDSTATS_CPU": "baseline"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == "baseline"
+
+
+def test_the_extension_knows_its_levels_only() -> None:
+    assert LEVELS[0] == "baseline"
+    with pytest.raises(ValueError, match="this processor has no level z80"):
+        fused_sums([column("a0").total()], fast_source(), level="z80")
+
+
+# -- whole evaluations ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["packed", "slots"])
+@pytest.mark.parametrize("memory_limit", [None, 1])
+def test_results_are_those_of_seal(form: str, memory_limit: int | None) -> None:
+    source = fast_source((1024, 77))
+    outputs = [*tree(), *tree("y1"), column("n").total(), tree()[0]]
+    outputs += [2 * outputs[0] - 3 * outputs[5] + 4, (column("a0") + 3).total()]
+    expected = evaluate(outputs, source, form=form, engine="seal", workers=1)
+    found = evaluate(outputs, source, form=form, engine="fused", memory_limit=memory_limit)
+    assert (found.form, found.width, found.facts) == (expected.form, expected.width, expected.facts)
+    assert [part.noise for part in found.parts] == [part.noise for part in expected.parts]
+    for one, other in zip(found.parts, expected.parts, strict=True):
+        np.testing.assert_array_equal(one.residues, other.residues)
+    assert source.lab.owner.decrypt(found) == source.clear(outputs)
+
+
+def test_totals_in_every_slot() -> None:
+    lab = lab_of("bgv", 0, 4000, (49,) * 6)
+    source, outputs = lab.source((1000,)), [column("n").total() + 2, (column("a0") * column("n")).total()]
+    for engine in ("fused", "seal"):
+        totals = evaluate(outputs, source, form="replicated", engine=engine)
+        assert lab.owner.decrypt(totals) == source.clear(outputs)
+
+
+@pytest.mark.parametrize("sums_at_once", [1, 4, 1000])
+def test_memory_bounds_what_is_summed_at_once(sums_at_once: int) -> None:
+    source, outputs = fast_source((50, 60)), tree()
+    largest = source.parameters.ciphertext_bytes(5)
+    limit = 4 * sums_at_once * largest // 3 + 1
+    rows: list[int] = []
+    seen, batches = {}, 0
+    for batch, sums in sums_in_batches(outputs, source, memory_limit=limit, advance=rows.append):
+        held = sum(one.residues.nbytes for one in sums.values())
+        assert held <= 3 * limit // 4 or len(batch) == 1
+        seen.update({total: Sum(one.residues.copy(), one.noise) for total, one in sums.items()})
+        batches += 1
+    assert (batches == 1) == (sums_at_once == 1000)
+    assert sum(rows) == len(outputs) * 110
+    assert_same(seen, seal_sums(outputs, source))
+
+
+def test_a_forest_of_several_chunks(tmp_path: Any) -> None:
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame(
+        {"u": rng.normal(size=2500), "v": rng.choice(list("abcd"), 2500), "y": rng.integers(0, 3, 2500)}
+    )
+    table = es.Schema.infer(frame, target="y", bins=4).table(frame)
+    owner = es.Owner(insecure("bgv", 4000, (49,) * 5))
+    sealed = owner.encrypt(table, out=tmp_path / "table")
+    forest = es.CompletelyRandomForest(n_trees=8, depth=3, random_state=1)
+    clear = es.CompletelyRandomForest(n_trees=8, depth=3, random_state=1).fit(table)
+    for options in ({"engine": "fused", "memory_limit": 1 << 22}, {"engine": "auto", "workers": 1}):
+        opened = owner.decrypt(forest.fit(sealed, **options))
+        np.testing.assert_array_equal(opened.leaf_counts_, clear.leaf_counts_)
+
+
+def test_a_damaged_block_is_named() -> None:
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame({"u": rng.normal(size=1500), "y": rng.integers(0, 2, 1500)})
+    owner = es.Owner(insecure("bgv", 4000, (49,) * 5))
+    sealed = owner.encrypt(es.Schema.infer(frame, target="y", bins=4).table(frame))
+    sealed.blocks.residues[1][2, 0, 3, 7] = 1 << 60
+    with pytest.raises(es.FileFormatError, match=f"block {sealed.blocks.ids[1]}: column .* not below prime 3"):
+        es.CompletelyRandomForest(n_trees=8, depth=2).fit(sealed, engine="fused")
+
+
+def test_the_case_study() -> None:
+    """bcw_o, at 128 bits of security."""
+    try:
+        data = es.datasets.load("bcw_o", download=False)
+    except es.EncryptedStatsError:
+        pytest.skip("the data set is not here")
+    frame = data.table_frame()
+    table = es.Schema.infer(frame, target="target", kinds=data.kinds).table(frame)
+    owner = es.Owner(es.Parameters.from_bits("bgv", 8192, 4000, (43, 43, 44, 44, 44)))
+    sealed = owner.encrypt(table)
+    clear = es.CompletelyRandomForest(n_trees=3, depth=3, random_state=7).fit(table)
+    forest = es.CompletelyRandomForest(n_trees=3, depth=3, random_state=7).fit(sealed, engine="fused")
+    np.testing.assert_array_equal(owner.decrypt(forest).leaf_counts_, clear.leaf_counts_)
+
+
+# -- the tape ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_trees_share_what_they_have_in_common() -> None:
+    tape = write_tape([*tree(), *tree("y1")], 12289, montgomery=True)
+    assert len(tape.totals) == len(set(tape.totals)) == len([*tree(), *tree("y1")])
+    assert set(tape.columns) == {"a0", "a1", "a2", "b0", "b1", "y0", "y1"}
+    _, temporary, local = tape.vectors
+    assert temporary <= 24  # of some forty products of 3 to 5 components
+    assert local <= sum(tape.sizes)
+    assert max(tape.sizes) == 5
+
+
+@given(data=st.data())
+@settings(deadline=None, max_examples=300)
+def test_a_spoilt_tape_is_refused_or_harmless(data: st.DataObject) -> None:
+    """Whatever is written on it, nothing outside of the given arrays is touched: the process would not survive it."""
+    source, totals = fast_source(bits=(49, 49)), tree()
+    tape = write_tape(totals, source.parameters.plain_modulus, montgomery=False)
+    arrays = [tape.words.copy(), tape.segments.copy(), tape.places.copy()]
+    for _ in range(data.draw(st.integers(1, 3))):
+        array = data.draw(st.sampled_from(arrays))
+        value = data.draw(st.one_of(st.integers(-3, 40), st.integers(-(2**31), 2**31 - 1)))
+        array.flat[data.draw(st.integers(0, array.size - 1))] = value
+    vectors = data.draw(st.one_of(st.just(tape.vectors), st.tuples(*[st.integers(-1, 60)] * 3)))
+    accumulators = np.zeros(sum(tape.sizes) * SLOTS, dtype=np.uint64)
+    words = (sum(tape.vectors)) * 64 + 16
+    columns = tuple(np.require(source.residues(name, 0), np.uint64, ("C", "A")) for name in tape.columns)
+    modulus = source.parameters.data_moduli[0]
+    level = data.draw(st.sampled_from(LEVELS))
+    shape = (0, 1, SLOTS, 1, 64, 0, data.draw(st.sampled_from([64, 100, SLOTS])))
+    try:
+        fused.run(
+            level, modulus, shape, vectors, False, columns, *arrays, tape.constants_modulo(modulus), accumulators,
+            np.zeros(words, dtype=np.uint64),
+        )  # fmt: skip
+    except ValueError as error:
+        if "is not run" not in str(error):
+            raise
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"modulus": (1 << 50) + 1},
+        {"modulus": 12288},
+        {"shape": (1, 1, SLOTS, 1, 64, 0, SLOTS)},
+        {"shape": (0, 1, SLOTS, 1, 64, 0, SLOTS + 1)},
+        {"shape": (0, 1, SLOTS, 17, 64, 0, SLOTS)},
+        {"shape": (0, 1, SLOTS, 1, 0, 0, SLOTS)},
+        {"shape": (0, 1, SLOTS, 1, 64, -1, SLOTS)},
+        {"shape": (0, 2, SLOTS, 1, 64, 0, SLOTS)},
+        {"columns": (np.zeros((2, 1, SLOTS), dtype=np.uint32),)},
+        {"columns": (np.zeros((2, 1, SLOTS - 1), dtype=np.uint64),)},
+        {"accumulators": np.zeros(1, dtype=np.uint64)},
+        {"scratch": np.zeros(1, dtype=np.uint64)},
+        {"tape": np.zeros(3, dtype=np.int64)},
+        {"constants": np.array([1 << 51], dtype=np.uint64)},
+    ],
+    ids=str,
+)
+def test_shapes_that_do_not_fit_are_refused(change: dict[str, Any]) -> None:
+    tape = write_tape([column("x").total()], 12289, montgomery=False)
+    given_ = {
+        "level": "baseline",
+        "modulus": 786433,
+        "shape": (0, 1, SLOTS, 1, 64, 0, SLOTS),
+        "vectors": tape.vectors,
+        "add": False,
+        "columns": (np.ones((2, 1, SLOTS), dtype=np.uint64),),
+        "tape": tape.words,
+        "segments": tape.segments,
+        "totals": tape.places,
+        "constants": np.zeros(0, dtype=np.uint64),
+        "accumulators": np.zeros(2 * SLOTS, dtype=np.uint64),
+        "scratch": np.zeros(1 << 12, dtype=np.uint64),
+    }
+    assert fused.run(*given_.values()) == -1
+    with pytest.raises(ValueError):
+        fused.run(*{**given_, **change}.values())

@@ -1,0 +1,483 @@
+"""The kernels on residues against SEAL: every residue, for all primes, sizes and levels, on every kind of processor there is."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import encryptedstats as es
+from encryptedstats.circuits import Layout, column
+from encryptedstats.circuits.bounds import ColumnRange
+from encryptedstats.circuits.results import Part
+from encryptedstats.circuits.seal import evaluate, pack_totals, relinearise_any
+from encryptedstats.crypto import kernels
+from encryptedstats.crypto.engine import Engine, engine_for
+from encryptedstats.crypto.kernels import CPU_LEVELS, Kernels, cpu_level, make_kernels, minimal_root, switching_keys
+from encryptedstats.crypto.packing import packing_elements, packing_levels, packing_parameters, packing_primes
+from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of
+from encryptedstats.crypto.vectors import encrypt_slots
+
+needs_extension = pytest.mark.skipif(kernels._residues is None, reason="the extension was not built")
+pytestmark = needs_extension
+
+# Ring, primes (the key-switching prime last), largest value: small and large t, primes on both sides of every border.
+RINGS: dict[str, tuple[int, tuple[int, ...], int]] = {
+    "small": (1024, (36, 36, 36), 4000),
+    "thin primes": (1024, (34, 34, 35, 34, 34), 500),
+    "50 bits": (1024, (50,) * 6, 1 << 20),
+    "49 bits": (4096, (49, 49, 49), 1 << 20),
+    "mixed": (2048, (50, 40, 49, 36, 48), 4000),
+    "60 bits": (1024, (60, 55, 50, 60), 100_000),
+    "many": (1024, (44,) * 10, 4000),
+    "odd stages": (2048, (45, 45, 46), 4000),
+    "fused": (8192, (48, 48, 48, 48), 4000),
+    "forest": (8192, (43, 43, 43, 43, 43), 4000),
+    "large t": (8192, (43, 43, 43, 43, 43), 1 << 20),
+}
+QUICK = ("small", "50 bits", "60 bits", "forest")
+
+
+@dataclass(frozen=True)
+class Lab:
+    owner: es.Owner
+
+    @property
+    def keys(self) -> es.PublicKeys:
+        return self.owner.public_keys()
+
+    @property
+    def parameters(self) -> es.Parameters:
+        return self.owner.parameters
+
+    @property
+    def engine(self) -> Engine:
+        return self.keys.engine
+
+    @property
+    def small(self) -> Engine:
+        return engine_for(packing_parameters(self.parameters))
+
+    @property
+    def primes(self) -> int:
+        return len(self.parameters.data_moduli)
+
+    @property
+    def packed_primes(self) -> int:
+        return packing_primes(self.parameters)
+
+    def kernels(self, cpu: str) -> Kernels:
+        return _kernels(self, cpu)
+
+    def residues(self, size: int, primes: int, fill: str = "random", seed: int = 0) -> Residues:
+        rng = np.random.default_rng([size, primes, seed])
+        found = np.empty((size, primes, self.parameters.ring_degree), dtype=np.uint64)
+        for i, q in enumerate(self.parameters.data_moduli[:primes]):
+            found[:, i] = FILLS[fill](rng, q, found[:, i].shape)
+        return found
+
+    def seal_switched(self, residues: Residues, level: int) -> Residues:
+        engine = self.engine
+        switched = engine.evaluator.mod_switch_to(ciphertext_of(engine, residues), engine.level_ids[level])
+        return residues_of(engine, switched)
+
+    def seal_relinearised(self, residues: Residues) -> Residues:
+        if len(residues) == 2:
+            return residues
+        return residues_of(self.engine, relinearise_any(self.keys, ciphertext_of(self.engine, residues)))
+
+    def seal_packed(self, totals: Any, levels: int | None = None) -> Residues:
+        return residues_of(self.small, self.keys.pack([ciphertext_of(self.small, r) for r in totals], levels))
+
+
+FILLS: dict[str, Callable[[np.random.Generator, int, tuple[int, ...]], Any]] = {
+    "random": lambda rng, q, shape: rng.integers(0, q, shape, dtype=np.uint64),
+    "ends": lambda rng, q, shape: rng.choice(np.array([0, 1, q - 1], dtype=np.uint64), shape),
+    "largest": lambda rng, q, shape: np.full(shape, q - 1, dtype=np.uint64),
+    "middle": lambda rng, q, shape: rng.choice(np.array([q // 2, q // 2 + 1], dtype=np.uint64), shape),
+    "ones": lambda rng, q, shape: np.ones(shape, dtype=np.uint64),
+}
+
+
+@cache
+def lab_of(name: str) -> Lab:
+    ring, bits, max_value = RINGS[name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", es.InsecureParametersWarning)
+        parameters = es.Parameters.from_bits("bgv", ring, max_value, bits, allow_insecure=True)
+        return Lab(es.Owner(parameters))
+
+
+@cache
+def _kernels(lab: Lab, cpu: str) -> Kernels:
+    return Kernels(lab.parameters, lab.keys._relinearisation, lab.keys._packing, cpu)
+
+
+@pytest.fixture(params=CPU_LEVELS)
+def cpu(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+# ------------------------------------------------------------------------------------------------------------ transforms
+
+
+@pytest.mark.parametrize("name", RINGS)
+@pytest.mark.parametrize("fill", FILLS)
+def test_transforms_are_seals(name, fill, cpu):
+    """A BGV ciphertext is in NTT form; SEAL can be asked for its coefficients."""
+    lab = lab_of(name)
+    values = lab.residues(2, lab.primes, fill)
+    data = lab.engine.evaluator.transform_from_ntt(ciphertext_of(lab.engine, values)).to_string()
+    coefficients = np.frombuffer(data[-values.nbytes :], dtype="<u8").reshape(values.shape)
+    for prime in range(lab.primes):
+        back = lab.kernels(cpu).transform(values[1, prime], prime, inverse=True)
+        np.testing.assert_array_equal(back, coefficients[1, prime])
+        np.testing.assert_array_equal(lab.kernels(cpu).transform(back, prime), values[1, prime])
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_transform_is_the_values_at_the_odd_powers_of_the_smallest_root(name, cpu):
+    lab = lab_of(name)
+    ring = lab.parameters.ring_degree
+    for prime, q in enumerate(lab.parameters.coefficient_moduli):
+        root = minimal_root(q, 2 * ring)
+        assert pow(root, ring, q) == q - 1
+        exponent = 3 * ring // 8 + 5
+        monomial = np.zeros(ring, dtype=np.uint64)
+        monomial[exponent] = q - 2
+        values = lab.kernels(cpu).transform(monomial, prime)
+        for i in (0, 1, 2, 5, ring // 2, ring - 1):
+            power = 2 * int(f"{i:0{ring.bit_length() - 1}b}"[::-1], 2) + 1
+            assert int(values[i]) == -2 * pow(root, exponent * power, q) % q
+
+
+def test_the_way_follows_from_primes_and_processor():
+    told = Path("/proc/cpuinfo")
+    flags = told.read_text() if told.exists() else ""
+    expected = {"baseline": "integers", "avx2": "avx2" if "avx2" in flags else "integers"}
+    expected["avx512"] = "avx512" if "avx512dq" in flags else expected["avx2"]
+    for cpu in CPU_LEVELS:
+        assert lab_of("forest").kernels(cpu).way == expected[cpu]
+        assert lab_of("60 bits").kernels(cpu).way == "integers"
+
+
+# ------------------------------------------------------------------------------------------- switching, relinearisation
+
+
+@pytest.mark.parametrize("name", RINGS)
+@pytest.mark.parametrize("size", [2, 3, 5])
+def test_modulus_switching(name, size, cpu):
+    lab = lab_of(name)
+    for fill in FILLS:
+        residues = lab.residues(size, lab.primes, fill)
+        for level in range(1, min(lab.primes, 4)):
+            np.testing.assert_array_equal(
+                lab.kernels(cpu).switch(residues, level), lab.seal_switched(residues, level), f"{fill}, {level}"
+            )
+
+
+@pytest.mark.parametrize("name", RINGS)
+@pytest.mark.parametrize("fill", FILLS)
+def test_relinearisation_at_every_level(name, fill, cpu):
+    lab = lab_of(name)
+    for primes in range(1, lab.primes + 1):
+        residues = lab.residues(3, primes, fill)
+        np.testing.assert_array_equal(lab.kernels(cpu).relinearise(residues), lab.seal_relinearised(residues))
+
+
+@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("size", [2, 3, 4, 5, 6, 7])
+def test_relinearisation_of_every_size(name, size, cpu):
+    lab = lab_of(name)
+    for fill in ("random", "ends"):
+        residues = lab.residues(size, lab.primes, fill)
+        np.testing.assert_array_equal(lab.kernels(cpu).relinearise(residues), lab.seal_relinearised(residues))
+
+
+def test_a_top_component_of_zeros(cpu):
+    lab = lab_of("small")
+    residues = lab.residues(4, lab.primes)
+    residues[2:] = 0
+    np.testing.assert_array_equal(lab.kernels(cpu).relinearise(residues), residues[:2])
+
+
+@pytest.mark.parametrize("name", RINGS)
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_lowering(name, threads, cpu):
+    """Sizes 2 to 6 in one batch, from the top and from below, relinearised at every level in turn."""
+    lab = lab_of(name)
+    last = lab.primes - lab.packed_primes
+    jobs = [
+        (size, start, at)
+        for i, size in enumerate((2, 3, 4, 5, 6))
+        for start in {0, min(i % 2, last)}
+        for at in {start, last, (start + last) // 2}
+    ]
+    totals = [lab.residues(size, lab.primes - start, ("random", "ends")[size % 2], seed=at) for size, start, at in jobs]
+    found = lab.kernels(cpu).lower(totals, [at for _, _, at in jobs], threads)
+    assert found.shape == (len(jobs), 2, lab.packed_primes, lab.parameters.ring_degree)
+    if threads == 1:
+        for residues, (_, start, at), ours in zip(totals, jobs, found, strict=True):
+            theirs = residues if at == start else lab.seal_switched(residues, at)
+            theirs = lab.seal_relinearised(theirs)
+            theirs = theirs if at == last else lab.seal_switched(theirs, last)
+            np.testing.assert_array_equal(ours, theirs)
+    else:
+        np.testing.assert_array_equal(found, lab.kernels(cpu).lower(totals, [at for _, _, at in jobs], 1))
+
+
+def test_one_level_for_all_and_no_totals(cpu):
+    lab = lab_of("small")
+    totals = [lab.residues(3, lab.primes, seed=i) for i in range(3)]
+    last = lab.primes - lab.packed_primes
+    ours = lab.kernels(cpu)
+    np.testing.assert_array_equal(ours.lower(totals, last), ours.lower(totals, [last] * 3))
+    assert len(ours.lower([], [])) == 0
+
+
+# ----------------------------------------------------------------------------------------------------------------- packing
+
+
+@pytest.mark.parametrize("name", RINGS)
+@pytest.mark.parametrize("fill", ["random", "ends", "largest"])
+def test_automorphisms(name, fill, cpu):
+    lab = lab_of(name)
+    residues = lab.residues(2, lab.packed_primes, fill)
+    ciphertext = ciphertext_of(lab.small, residues)
+    groups = packing_elements(lab.parameters.ring_degree)
+    for element in {g for group in groups.values() for g in group}:
+        theirs = lab.small.evaluator.apply_galois(ciphertext, element, lab.keys._packing)
+        np.testing.assert_array_equal(
+            lab.kernels(cpu).apply_galois(residues, element), residues_of(lab.small, theirs), f"{element}"
+        )
+
+
+@pytest.mark.parametrize("name", RINGS)
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 20])
+def test_packs(name, count, cpu):
+    lab = lab_of(name)
+    totals = [lab.residues(2, lab.packed_primes, ("random", "ends", "largest")[i % 3], seed=i) for i in range(count)]
+    theirs = lab.seal_packed(totals)
+    for threads in (1, 2, 7):
+        np.testing.assert_array_equal(lab.kernels(cpu).pack(totals, threads=threads), theirs)
+
+
+def test_all_levels_down_to_single_coefficients(cpu):
+    """A full pack: shifts shorter than a vector."""
+    lab = lab_of("small")
+    ring = lab.parameters.ring_degree
+    few = [lab.residues(2, lab.packed_primes, seed=i) for i in range(5)]
+    for count in (ring // 4 + 1, ring - 3):
+        totals = (few * ring)[:count]
+        np.testing.assert_array_equal(lab.kernels(cpu).pack(totals), lab.seal_packed(totals))
+
+
+def test_shares_of_more(cpu):
+    lab = lab_of("small")
+    ours = lab.kernels(cpu)
+    totals = [lab.residues(2, lab.packed_primes, seed=i) for i in range(11)]
+    levels = packing_levels(11)
+    for shares in (1, 2, 4, 8):
+        parts = [ours.pack(totals[i::shares], levels - packing_levels(shares)) for i in range(shares)]
+        np.testing.assert_array_equal(
+            parts[-1], lab.seal_packed(totals[shares - 1 :: shares], levels - packing_levels(shares))
+        )
+        np.testing.assert_array_equal(ours.merge(parts, levels), lab.seal_packed(totals))
+
+
+def test_views_are_as_good_as_arrays(cpu):
+    lab = lab_of("small")
+    totals = lab.residues(2 * 6, lab.packed_primes).reshape(6, 2, lab.packed_primes, -1)
+    apart = np.asfortranarray(totals)
+    np.testing.assert_array_equal(lab.kernels(cpu).pack(apart[::2]), lab.kernels(cpu).pack(list(totals[::2].copy())))
+
+
+# ------------------------------------------------------------------------------------------------------------ end to end
+
+
+@dataclass
+class Source:
+    """Columns of two chunks with their clear twin."""
+
+    lab: Lab
+    columns: dict[str, np.ndarray]
+    with_secret_key: bool = True
+
+    @property
+    def parameters(self) -> es.Parameters:
+        return self.lab.parameters
+
+    @property
+    def keys(self) -> es.PublicKeys:
+        return self.lab.keys
+
+    @property
+    def layout(self) -> Layout:
+        slots = self.parameters.slots
+        return Layout(len(next(iter(self.columns.values()))), slots)
+
+    def ranges(self) -> dict[str, ColumnRange]:
+        return {name: ColumnRange(0, 1) for name in self.columns}
+
+    def residues(self, name: str, chunk: int) -> Residues:
+        slots = self.parameters.slots
+        values = np.zeros(slots, dtype=np.int64)
+        part = self.columns[name][chunk * slots : (chunk + 1) * slots]
+        values[: len(part)] = part
+        return residues_of(self.lab.engine, encrypt_slots(values, self.lab.owner._encryptor)[0])
+
+
+@pytest.mark.parametrize("name", ["forest", "fused"])
+def test_totals_packed_by_kernels_are_the_bytes_that_seal_packs(name, monkeypatch):
+    lab = lab_of(name)
+    rng = np.random.default_rng(5)
+    n_rows = lab.parameters.slots + 321
+    columns = {f"x{i}": rng.integers(0, 2, n_rows) for i in range(4)}
+    source = Source(lab, columns)
+    a, b, c, d = (column(f"x{i}") for i in range(4))
+    outputs = [a.total(), (a * b).total(), (a * b * c).total(), (a - a * d).total(), (b * c + d).total()]
+    x = [columns[f"x{i}"] for i in range(4)]
+    clear = [
+        x[0].sum(),
+        (x[0] * x[1]).sum(),
+        (x[0] * x[1] * x[2]).sum(),
+        (x[0] - x[0] * x[3]).sum(),
+        (x[1] * x[2] + x[3]).sum(),
+    ]
+    cached: dict[tuple[str, int], Residues] = {}
+    fresh = source.residues
+    source.residues = lambda name, chunk: cached.setdefault((name, chunk), fresh(name, chunk))  # type: ignore[method-assign]
+
+    assert lab.keys.kernels is not None
+    ours = evaluate(outputs, source, workers=1, progress=False)
+    with monkeypatch.context() as patch:
+        patch.setitem(lab.keys.__dict__, "kernels", None)
+        theirs = evaluate(outputs, source, workers=1, progress=False)
+    assert lab.keys.kernels is not None
+    assert lab.owner.decrypt(ours) == [int(value) for value in clear]
+    assert [p.noise for p in ours.parts] == [p.noise for p in theirs.parts]
+    assert ours.to_container().sections == theirs.to_container().sections
+
+
+@pytest.mark.parametrize("count", [1, 5, 70])
+def test_pack_totals_with_and_without(count, monkeypatch):
+    lab = lab_of("small")
+    model = packing_parameters(lab.parameters).noise
+    parts = [Part(lab.residues(2, lab.packed_primes, seed=i), model.rounded(2)) for i in range(count)]
+    ours = pack_totals(lab.keys, parts, 64)
+    monkeypatch.setitem(lab.keys.__dict__, "kernels", None)
+    theirs = pack_totals(lab.keys, parts, 64)
+    for a, b in zip(ours, theirs, strict=True):
+        np.testing.assert_array_equal(a.residues, b.residues)
+        assert a.noise == b.noise
+
+
+# --------------------------------------------------------------------------------------------------- keys and refusals
+
+
+def test_keys_are_read_out_of_seals_bytes():
+    lab = lab_of("forest")
+    ring, p = lab.parameters.ring_degree, lab.parameters
+    relinearisation = switching_keys(lab.keys._relinearisation.to_string(), ring)
+    assert {i: key.shape for i, key in relinearisation.items()} == {0: (lab.primes, 2, lab.primes + 1, ring)}
+    assert all((relinearisation[0][:, :, i] < q).all() for i, q in enumerate(p.coefficient_moduli))
+    packing = switching_keys(lab.keys._packing.to_string(), ring)
+    elements = {g for group in packing_elements(ring).values() for g in group}
+    assert set(packing) == {(g - 1) // 2 for g in elements}
+    with pytest.raises(ValueError, match="another form than this library knows"):
+        switching_keys(lab.keys._relinearisation.to_string() + b"\0" * 8, ring)
+
+
+@pytest.mark.parametrize("wrong", [0, 1, 1 << 62, (1 << 64) - 1])
+def test_residues_that_are_not_reduced_are_refused(wrong, cpu):
+    lab = lab_of("small")
+    q = lab.parameters.data_moduli[1]
+    bad = q + wrong if wrong < 2 else wrong
+    total = lab.residues(3, lab.primes)
+    total[2, 1, 17] = bad
+    with pytest.raises(ValueError, match="residues that are not below their prime"):
+        lab.kernels(cpu).lower([total], 0)
+    low = lab.residues(2, lab.packed_primes)
+    low[1, 0, 1023] = max(bad, lab.parameters.data_moduli[0])
+    with pytest.raises(ValueError, match="residues that are not below their prime"):
+        lab.kernels(cpu).pack([low, low])
+    with pytest.raises(ValueError, match="residues that are not below their prime"):
+        lab.kernels(cpu).apply_galois(low, 3)
+
+
+def test_what_does_not_fit_is_refused(cpu):
+    lab = lab_of("small")
+    ours = lab.kernels(cpu)
+    ring = lab.parameters.ring_degree
+    low = lab.residues(2, lab.packed_primes)
+    for totals, levels in (([], None), ([low] * 3, 1), ([low] * (ring + 1), None), ([low], 11)):
+        with pytest.raises(ValueError, match=f"{len(totals)} totals: one ciphertext holds 1 to {ring}"):
+            ours.pack(totals, levels)
+    with pytest.raises(ValueError, match=r"residues of shape .* are no ciphertext of the packing context"):
+        ours.pack([low, lab.residues(3, lab.packed_primes)])
+    with pytest.raises(ValueError, match="2 levels for 1 totals"):
+        ours.lower([low], [0, 0])
+    for residues, level in (
+        (lab.residues(1, lab.primes), 1),
+        (low[:, :, :-1], 1),
+        (lab.residues(2, 1), 0),
+        (low, -1),
+        (low, 9),
+    ):
+        with pytest.raises(ValueError, match=r"no such size or level|bytes where|negative"):
+            ours.switch(residues, level)
+    with pytest.raises(ValueError, match="there are no packing keys"):
+        Kernels(lab.parameters, lab.keys._relinearisation, None, cpu).pack([low, low])
+
+
+def test_the_environment_caps_the_processor(monkeypatch):
+    lab = lab_of("forest")
+    for level in CPU_LEVELS:
+        monkeypatch.setenv("ENCRYPTEDSTATS_CPU", level)
+        made = make_kernels(lab.parameters, lab.keys._relinearisation, lab.keys._packing)
+        assert made is not None
+        assert made.way == lab.kernels(level).way
+    for most in ("ifma", ""):
+        monkeypatch.setenv("ENCRYPTEDSTATS_CPU", most)
+        assert cpu_level() == "avx512"
+    monkeypatch.setenv("ENCRYPTEDSTATS_CPU", "pentium")
+    with pytest.raises(ValueError, match="ENCRYPTEDSTATS_CPU='pentium': it can be baseline, avx2, avx512, ifma"):
+        cpu_level()
+
+
+def test_seal_does_what_there_are_no_kernels_for(monkeypatch):
+    lab = lab_of("small")
+    with pytest.warns(es.InsecureParametersWarning):
+        bfv = es.Parameters.from_bits("bfv", 1024, 4000, (36, 36, 36), allow_insecure=True)
+    assert make_kernels(bfv, None, None) is None
+    monkeypatch.setattr(kernels, "_residues", None)
+    assert make_kernels(lab.parameters, None, None) is None
+
+
+def test_the_library_works_where_the_extension_is_missing():
+    program = (
+        "import sys; sys.modules['encryptedstats._residues'] = None\n"
+        "import encryptedstats as es, encryptedstats.crypto.kernels as k\n"
+        "assert k._residues is None\n"
+        "owner = es.Owner(es.Parameters.choose(max_value=1000, depth=1))\n"
+        "assert owner.public_keys().kernels is None\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("prime", [65537, 147457, (1 << 43) - 0])
+def test_the_smallest_root(prime):
+    if prime == 1 << 43:
+        prime = lab_of("forest").parameters.data_moduli[0]
+    root = minimal_root(prime, 1024)
+    assert pow(root, 512, prime) == prime - 1
+    assert all(pow(root, k, prime) >= root for k in range(1, 1024, 2))

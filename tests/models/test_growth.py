@@ -1,0 +1,212 @@
+"""Blind growth: reproducible everywhere, uniform, and never a split that is none."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from model_samples import frame, schema, schemas, table
+from scipy.stats import chisquare
+
+import encryptedstats as es
+from encryptedstats.models.growth import Draws, grow
+from encryptedstats.tables import PublicSchema
+from encryptedstats.tables.variables import PublicVariable
+
+MIXED = PublicSchema(
+    (
+        PublicVariable("v0", "continuous", 5),
+        PublicVariable("v1", "categorical", 4),
+        PublicVariable("v2", "ordinal", 4, missing_bin=True),
+        PublicVariable("v3", "ordinal", 1),
+        PublicVariable("v4", "number", 0, low=0, high=9),
+        PublicVariable("v5", "categorical", 70),
+    ),
+    2,
+)
+
+GOLDEN = "208cd44415dd6fe90ad1629c27e11da1ece905192b460684f9bf37c011e517c8"
+GOLDEN_WITH_MAX_FEATURES = "1f72c6a64ad5c8bde22a82940ce50e01c1c03d9d85d68c567fb6e4e3fca8293e"
+GOLDEN_NUMBERS = [194, 880, 728, 795, 424, 867]
+
+
+def one(kind: str, n_bins: int, missing: bool = False) -> PublicSchema:
+    return PublicSchema((PublicVariable("v0", kind, n_bins, missing),), 2)
+
+
+def lefts(schema: PublicSchema, n: int, seed: int = 0) -> list[tuple[int, ...]]:
+    """The split of n trees of one node."""
+    return [tree[0].left for tree in grow(schema, n, 1, None, seed)]
+
+
+def digest(trees: Any) -> str:
+    plain = [[[split.variable, list(split.left)] for split in tree] for tree in trees]
+    return hashlib.sha256(json.dumps(plain).encode()).hexdigest()
+
+
+# -- the same everywhere -----------------------------------------------------------------------------------------------------
+
+
+def test_the_golden_forest() -> None:
+    """Encrypted shards may be fitted by any version on any machine: this forest must never change."""
+    assert digest(grow(MIXED, 20, 3, None, 7)) == GOLDEN
+    assert digest(grow(MIXED, 20, 3, 2, 7)) == GOLDEN_WITH_MAX_FEATURES
+
+
+def test_the_golden_numbers() -> None:
+    draws = Draws(7, 0)
+    assert [draws.below(1000) for _ in range(6)] == GOLDEN_NUMBERS
+    key = "encryptedstats growth 7 0"
+    assert [
+        int.from_bytes(hashlib.sha256(f"{key} {i}".encode()).digest()[:8], "big") % 1000 for i in range(6)
+    ] == GOLDEN_NUMBERS
+
+
+def test_the_same_seed_gives_the_same_trees_for_owner_and_worker() -> None:
+    forest = es.CompletelyRandomForest(n_trees=5, depth=3, random_state=11)
+    assert forest.grow(schema()) == forest.grow(schema().public()) == forest.fit(table()).trees_
+    assert forest.grow(schema()) == es.CompletelyRandomForest(n_trees=9, depth=3, random_state=11).grow(schema())[:5]
+
+
+def test_other_seeds_and_other_trees_differ() -> None:
+    forests = [grow(MIXED, 6, 3, None, seed) for seed in range(20)]
+    assert len(set(forests)) == 20
+    assert len({tree for trees in forests for tree in trees}) == 120
+
+
+@pytest.mark.parametrize("seed", [0, -1, 2**80, np.int64(5)])
+def test_any_integer_is_a_seed(seed: Any) -> None:
+    assert len(es.CompletelyRandomForest(n_trees=2, random_state=seed).grow(schema())) == 2
+
+
+# -- uniform -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_bins", [2, 3, 5])
+@pytest.mark.parametrize("kind", ["ordinal", "continuous"])
+def test_cuts_of_ordered_bins_are_uniform(kind: str, n_bins: int) -> None:
+    found = Counter(lefts(one(kind, n_bins), 3000))
+    assert set(found) == {tuple(range(cut)) for cut in range(1, n_bins)}
+    if n_bins > 2:
+        assert chisquare(list(found.values())).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("n_bins", [2, 3, 4])
+def test_sides_of_categories_are_uniform_over_proper_subsets(n_bins: int) -> None:
+    found = Counter(lefts(one("categorical", n_bins), 3000))
+    assert len(found) == 2**n_bins - 2
+    assert all(0 < len(left) < n_bins for left in found)
+    assert chisquare(list(found.values())).pvalue > 1e-3
+
+
+def test_a_bin_for_missing_values_goes_to_either_side() -> None:
+    found = Counter(lefts(one("ordinal", 4, missing=True), 3000))
+    assert set(found) == {(0,), (0, 1), (0, 3), (0, 1, 3)}
+    assert chisquare(list(found.values())).pvalue > 1e-3
+    assert set(lefts(one("ordinal", 2, missing=True), 20)) == {(0,)}
+
+
+def test_variables_are_uniform() -> None:
+    found = Counter(split.variable for tree in grow(MIXED, 400, 3, None, 1) for split in tree)
+    assert chisquare(list(found.values())).pvalue > 1e-3
+
+
+def test_numbers_of_any_size_are_uniform() -> None:
+    for n in (3, 2**64, 2**64 + 1, 2**70 - 2, 3 * 2**254, 2**1000 - 2):
+        draws = Draws("size", n)
+        values = [draws.below(n) for _ in range(600)]
+        assert all(0 <= value < n for value in values)
+        assert chisquare(np.bincount([3 * value // n for value in values], minlength=3)).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("n_bins", [64, 65, 300, 1000])
+def test_categories_of_many_levels_are_dealt_to_two_sides(n_bins: int) -> None:
+    sizes = [len(left) for left in lefts(one("categorical", n_bins), 50)]
+    assert all(0 < size < n_bins for size in sizes)
+    assert abs(np.mean(sizes) - n_bins / 2) < 5 * np.sqrt(n_bins / 4 / 50)
+
+
+# -- sound -------------------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(schemas(("continuous", "ordinal", "categorical", "number")), st.integers(1, 4), st.integers(0, 999))
+def test_both_sides_of_every_split_hold_bins(known: es.Schema, depth: int, seed: int) -> None:
+    for tree in grow(known.public(), 3, depth, None, seed):
+        assert len(tree) == 2**depth - 1
+        for split in tree:
+            variable = known.public().variables[split.variable]
+            assert variable.n_bins > 1
+            assert 0 < len(split.left) < variable.n_bins
+            assert list(split.left) == sorted(set(split.left))
+            assert split.left[-1] < variable.n_bins
+            if variable.kind != "categorical":
+                ordered = [k for k in split.left if not (variable.missing_bin and k == variable.n_bins - 1)]
+                assert ordered[0] == 0
+                assert all(b - a == 1 for a, b in pairwise(ordered))
+
+
+@pytest.mark.parametrize(
+    ("wish", "most"), [(1, 1), (2, 2), (0.34, 2), ("sqrt", 2), (99, 4), (None, 4), (1.0, 4), (0.01, 1)]
+)
+def test_max_features_holds_for_every_tree(wish: Any, most: int) -> None:
+    forest = es.CompletelyRandomForest(n_trees=60, depth=4, max_features=wish, random_state=0)
+    used = [{split.variable for split in tree} for tree in forest.grow(MIXED)]
+    assert max(map(len, used)) == most
+    assert set().union(*used) == {0, 1, 2, 5}
+
+
+def test_nothing_to_split() -> None:
+    flat = PublicSchema((PublicVariable("v0", "ordinal", 1), PublicVariable("v1", "number", 0, low=0, high=1)), 2)
+    with pytest.raises(ValueError, match="no variable has two bins or more: there is nothing to split"):
+        es.CompletelyRandomForest().grow(flat)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"n_trees": 0}, "n_trees=0: an integer from 1"),
+        ({"n_trees": 2.0}, "n_trees=2.0"),
+        ({"n_trees": True}, "n_trees=True"),
+        ({"depth": 7}, "depth=7: an integer from 1 to 6"),
+        ({"max_features": 0}, "max_features=0: a number of variables"),
+        ({"max_features": 1.5}, "max_features=1.5"),
+        ({"max_features": "all"}, "max_features='all'"),
+        ({"fraction": 3}, "fraction=3: 0, a power of two"),
+        ({"fraction": "all"}, "fraction='all'"),
+        ({"random_state": 1.5}, "random_state=1.5: an integer, or None"),
+        ({"random_state": "7"}, "random_state='7': an integer, or None"),
+    ],
+)
+def test_wrong_parameters_are_refused_by_fit_and_grow(wrong: dict[str, Any], message: str) -> None:
+    forest = es.CompletelyRandomForest(**wrong)
+    with pytest.raises(ValueError, match=message):
+        forest.grow(schema())
+    with pytest.raises(ValueError, match=message):
+        forest.fit(table())
+
+
+# -- seeds that are drawn ----------------------------------------------------------------------------------------------------
+
+
+def test_no_seed_draws_one_at_every_fit_and_keeps_the_parameter() -> None:
+    forest = es.CompletelyRandomForest(n_trees=3, random_state=None)
+    with pytest.raises(ValueError, match="random_state=None: growth on its own needs a seed"):
+        forest.grow(schema())
+    first = forest.fit(table()).random_state_
+    assert forest.random_state is None
+    assert forest.grow(schema()) == forest.trees_
+    assert forest.trees_ == es.CompletelyRandomForest(n_trees=3, random_state=first).grow(schema())
+    assert forest.fit(table()).random_state_ != first
+
+
+def test_a_given_seed_is_kept() -> None:
+    forest = es.CompletelyRandomForest(n_trees=3, random_state=5).fit(frame(50).drop(columns="ill"), frame(50)["ill"])
+    assert (forest.random_state, forest.random_state_) == (5, 5)

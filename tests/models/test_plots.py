@@ -1,0 +1,149 @@
+"""Pictures: they are drawn, say what they should, and refuse what cannot be shown."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from model_samples import frame, schema, table
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+
+import encryptedstats as es
+
+matplotlib = pytest.importorskip("matplotlib")
+matplotlib.use("Agg")
+plt = pytest.importorskip("matplotlib.pyplot")
+from encryptedstats import plots  # noqa: E402  # after the backend is chosen
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    yield
+    plt.close("all")
+
+
+def forest(depth: int = 2, rows: Any = None) -> es.CompletelyRandomForest:
+    model = es.CompletelyRandomForest(n_trees=3, depth=depth, random_state=1)
+    return model.fit(table(120) if rows is None else rows)
+
+
+def texts(ax: Any) -> list[str]:
+    return [text.get_text() for text in ax.texts]
+
+
+@pytest.mark.parametrize("depth", [1, 3, 6])
+def test_a_tree_shows_splits_and_counts(depth: int) -> None:
+    model = forest(depth)
+    ax = plots.plot_tree(model, 1)
+    ax.figure.canvas.draw()
+    shown = texts(ax)
+    assert len(shown) == (2**depth - 1) + 2 * 2**depth + 2
+    assert {"yes", "no"} <= set(shown)
+    counts = [f"{count:,}" for leaf in model.leaf_counts_[1] for count in leaf]
+    assert [text for text in shown if text.replace(",", "").isdigit()] == counts
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["no", "yes"]
+    assert "Tree 1 of 3: 120 rows" in ax.get_title(loc="left")
+    assert len(ax.patches) == 2 * 2**depth
+
+
+def test_splits_speak_the_owners_language(keeper: es.Owner) -> None:
+    data = frame(300)
+    data.loc[::9, "age"] = np.nan
+    data["dose"] = pd.Categorical(np.resize(["low", "mid", "high"], 300), ["low", "mid", "high"], ordered=True)
+    known = es.Schema.infer(data, target="ill", bins=3, missing="bin")
+    model = es.CompletelyRandomForest(n_trees=40, depth=2, random_state=0).fit(known.table(data))
+    rules = {plots._rule(split, known) for tree in model.trees_ for split in tree}
+    edges = [f"{edge:.4g}" for edge in known["age"].edges]
+    assert {
+        f"age\n≤ {edges[0]}",
+        f"age\n≤ {edges[1]} or missing",
+        "dose\n≤ low",
+        "dose\n≤ mid",
+        "sex\nis f or x",
+    } <= rules
+    assert all(len(line) <= 26 for rule in rules for line in rule.split("\n"))
+    public = {plots._rule(split, known.public()) for tree in model.trees_ for split in tree}
+    assert "v0\nin bins 0, 1" in public
+    assert plots._lines("x" * 40, "y").startswith("x" * 25 + "…")
+
+
+def test_a_tree_goes_where_it_is_told() -> None:
+    figure, (left, right) = plt.subplots(1, 2)
+    assert plots.plot_tree(forest(), 0, right) is right
+    assert not left.texts
+    assert plots.plot_votes(forest(), table(20), ax=left) is left
+    assert figure.axes == [left, right]
+
+
+@pytest.mark.parametrize("classes", [("no", "yes"), ("a", "b", "c")])
+def test_votes_are_grouped_by_true_class(classes: tuple[str, ...]) -> None:
+    rows = table(90, classes=classes)
+    model = forest(rows=rows)
+    ax = plots.plot_votes(model, rows)
+    ax.figure.canvas.draw()
+    labels = [tick.get_text().split("\n") for tick in ax.get_xticklabels()]
+    assert [label[0] for label in labels] == list(classes)
+    assert [int(label[1].split()[0]) for label in labels] == np.bincount(rows.class_codes).tolist()
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == list(classes)
+    data = frame(90, classes=classes)
+    again = plots.plot_votes(model, data.drop(columns="ill"), data["ill"])
+    assert len(again.patches) == len(ax.patches) == len(classes) ** 2
+
+
+def test_roc_and_calibration_of_several_models() -> None:
+    data = frame(300, seed=3)
+    X, y = data.drop(columns="ill"), data["ill"]
+    models = {"forest": forest(), "bayes": es.SemiparametricNB().fit(table(120))}
+    ax = plots.plot_roc({**models, "means": es.LinearMeans().fit(table(120))}, X, y)
+    shown = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert [text.split(" (")[0] for text in shown] == ["forest", "bayes", "means"]
+    assert all("AUC" in text for text in shown)
+    ax = plots.plot_calibration(models, X, y, n_bins=5)
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["forest", "bayes"]
+    rows = schema().table(data)
+    assert plots.plot_roc(forest(), rows).get_xlabel() == "false positive rate"
+    assert plots.plot_calibration([forest(), forest(1)], rows).get_ylabel() == "observed frequency"
+
+
+def test_other_classifiers_stand_beside_ours() -> None:
+    data = frame(100)
+    X, y = data[["age", "grade"]], data["ill"]
+    models = [es.MultinomialNB().fit(X, y), LogisticRegression().fit(X, y), LogisticRegression(C=9).fit(X, y)]
+    ax = plots.plot_roc(models, X, y)
+    shown = [text.get_text().split(" (")[0] for text in ax.get_legend().get_texts()]
+    assert shown == ["MultinomialNB", "LogisticRegression 2", "LogisticRegression 3"]
+
+
+def test_what_cannot_be_shown_is_refused(keeper: es.Owner) -> None:
+    with pytest.raises(ValueError, match="t=3: the forest has the trees 0 to 2"):
+        plots.plot_tree(forest(), 3)
+    with pytest.raises(NotFittedError, match=r"still encrypted: open it with owner.decrypt\(model\)"):
+        plots.plot_tree(es.CompletelyRandomForest(2, 1).fit(keeper.encrypt(table(), workers=1), workers=1))
+    three = table(60, classes=("a", "b", "c"))
+    with pytest.raises(ValueError, match="CompletelyRandomForest has 3 classes: this picture is for two"):
+        plots.plot_roc(forest(rows=three), three)
+    with pytest.raises(ValueError, match="scores and no probabilities"):
+        plots.plot_calibration(es.LinearMeans().fit(table()), table())
+    with pytest.raises(ValueError, match="true classes are needed: give y=, or a table that has them"):
+        plots.plot_votes(forest(), frame(9))
+    with pytest.raises(ValueError, match="classes beyond those of the model, no, yes"):
+        plots.plot_votes(forest(), frame(9), ["maybe"] * 9)
+
+
+def test_without_matplotlib_the_cure_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *args: Any, **options: Any) -> Any:
+        if name.startswith("matplotlib"):
+            raise ImportError(name)
+        return real(name, *args, **options)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    for draw in (lambda: plots.plot_tree(forest()), lambda: plots.plot_roc(forest(), table())):
+        with pytest.raises(ImportError, match=r"plots need matplotlib: pip install 'encryptedstats\[plots\]'"):
+            draw()
