@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from encryptedstats.circuits.results import TOTALS_KIND, EncryptedTotals
-from encryptedstats.crypto import EncryptedArray, PublicKeys
+from encryptedstats.crypto import PublicKeys, arrays
 from encryptedstats.crypto.arrays import ARRAY_KIND
 from encryptedstats.crypto.keys import OWNER_KIND, PUBLIC_KIND
 from encryptedstats.errors import FileFormatError
 from encryptedstats.storage import container
+from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import open_store, read_object
 from encryptedstats.tables import EncryptedStatistic, EncryptedTable
 from encryptedstats.tables.encrypted import MANIFEST
 from encryptedstats.tables.statistics import STATISTIC_KIND
 
-_NEED_KEYS: dict[str, Any] = {
-    ARRAY_KIND: EncryptedArray,
-    STATISTIC_KIND: EncryptedStatistic,
-    TOTALS_KIND: EncryptedTotals,
+_NEED_KEYS: dict[str, Callable[[Container, PublicKeys], Any]] = {
+    ARRAY_KIND: arrays.from_container,
+    STATISTIC_KIND: EncryptedStatistic.from_container,
+    TOTALS_KIND: EncryptedTotals.from_container,
 }
 
 
@@ -52,7 +54,7 @@ def load(url: str | os.PathLike[str], keys: PublicKeys | None = None) -> Any:
     if file.kind in _NEED_KEYS:
         if keys is None:
             raise TypeError(f"{url} holds an {file.kind}: give the public keys= it belongs to")
-        return _NEED_KEYS[file.kind].load(address, keys)
+        return _NEED_KEYS[file.kind](file, keys)
     if file.kind == OWNER_KIND:
         raise FileFormatError(f"{url} holds a secret key: open it with Owner.load, on the owner's own machine")
     raise FileFormatError(f"{url} holds {file.kind!r}: open the folder of the table it belongs to")

@@ -5,6 +5,7 @@ The times of the primitive operations are measured on this machine, in about a s
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -13,21 +14,26 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from encryptedstats.circuits.expressions import Expression
+from encryptedstats.circuits.bounds import ColumnRange
+from encryptedstats.circuits.expressions import Expression, column
 from encryptedstats.circuits.layout import Layout
-from encryptedstats.circuits.noise import PACKED, NoiseMachine, walked
+from encryptedstats.circuits.noise import PACKED, NoiseMachine, read_noise, walked
+from encryptedstats.circuits.seal import evaluate
 from encryptedstats.circuits.walk import Strategy, Total, batches_of, plan_finish
-from encryptedstats.crypto.keys import Owner
+from encryptedstats.crypto.keys import Owner, PublicKeys
 from encryptedstats.crypto.noise import Noise
 from encryptedstats.crypto.packing import merges_of, packing_elements, packing_primes
 from encryptedstats.crypto.parameters import Parameters
-from encryptedstats.crypto.residues import ciphertext_of, residues_of
+from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of
 from encryptedstats.crypto.vectors import encrypt_slots
+from encryptedstats.errors import NoiseError
 from encryptedstats.parallel import cores
+from encryptedstats.storage.bitpack import pack, unpack
 from encryptedstats.storage.files import write_atomic
 
 # Operation, polynomials, primes: enough to tell what one costs.
@@ -94,16 +100,30 @@ class Cost:
     """What a circuit takes: counts of operations over all chunks, and what can be said of time from them."""
 
     parameters: Parameters
-    counts: Counter[Kind]
+    rows: Counter[Kind]  # over rows, until the totals are summed
+    finish: Counter[Kind]  # bringing the totals into their form
+    batches: int
+
+    @property
+    def counts(self) -> Counter[Kind]:
+        """All operations."""
+        return self.rows + self.finish
 
     def number(self, name: str) -> int:
         """How many operations of this name."""
         return sum(count for (kind, _, _), count in self.counts.items() if kind == name)
 
     def seconds(self, times: Times, workers: int | None = None) -> float:
-        """Estimated time on so many processes (all cores)."""
-        work = sum(count * times.of(kind, self.parameters) for kind, count in self.counts.items())
-        return work / (workers or cores())
+        """Estimated time on so many processes (all cores), by the engine that will be taken."""
+        workers = workers or cores()
+        over_rows = times.rows_ratio * _work(self.rows, times, self.parameters)
+        unpacking = times.unpack * sum(n for (name, _, _), n in self.rows.items() if name == "load")
+        finishing = times.finish_ratio * _work(self.finish, times, self.parameters)
+        return (over_rows + unpacking) / min(workers, self.batches) + finishing / workers
+
+
+def _work(counts: Counter[Kind], times: Times, parameters: Parameters) -> float:
+    return sum(count * times.of(kind, parameters) for kind, count in counts.items())
 
 
 def read_cost(
@@ -120,12 +140,13 @@ def read_cost(
     machine = CostMachine(parameters, with_secret_key=with_secret_key)
     results = [r for batch in batches_of(outputs) for r in walked(machine, batch, strategy, layout, form)]
     totals = [result.value for result in results if isinstance(result, Total)]
+    rows, machine.counts = machine.counts, Counter()
     if form == PACKED:
         _count_packing(machine, totals, width)
     else:
         for total in totals:
             machine.relinearise(total)
-    return Cost(parameters, machine.counts)
+    return Cost(parameters, rows, machine.counts, len(batches_of(outputs)))
 
 
 def _count_packing(machine: CostMachine, totals: Sequence[Noise], width: int) -> None:
@@ -148,7 +169,11 @@ def _count_packing(machine: CostMachine, totals: Sequence[Noise], width: int) ->
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds of the primitive operations on two polynomials under all primes, on one core."""
+    """Seconds of SEAL's primitive operations on two polynomials under all primes, on one core, and what else it takes to tell.
+
+    ``rows_ratio`` and ``finish_ratio`` are what the engine that is taken by default needs of the time that SEAL would, for
+    computing over rows and for bringing totals down; ``encrypt`` and ``unpack`` are for a ciphertext of a stored table.
+    """
 
     load: float
     add: float
@@ -157,6 +182,9 @@ class Times:
     switch: float
     key_switch: float
     encrypt: float
+    unpack: float
+    rows_ratio: float = 1.0
+    finish_ratio: float = 1.0
 
     @classmethod
     def unknown(cls) -> Times:
@@ -217,16 +245,71 @@ def calibrate(parameters: Parameters) -> Times:
     residues, two = residues_of(engine, x), engine.encode_integer(2)
     product = evaluator.multiply(x, y)
     lowest = engine.level_ids[min(1, len(engine.level_ids) - 1)]
-    relinearise = _best(lambda: keys.relinearise(product))
-    return Times(
+    bits = [q.bit_length() for q in parameters.data_moduli]
+    stored = [pack(np.ascontiguousarray(residues[:, i]), bits[i]) for i in range(len(bits))]
+
+    def encrypt_and_store() -> None:
+        fresh = residues_of(engine, encrypt_slots(values, encryptor)[0])
+        for i, size in enumerate(bits):
+            hashlib.sha256(pack(np.ascontiguousarray(fresh[:, i]), size).tobytes())
+
+    def read_stored() -> None:
+        for words, size in zip(stored, bits, strict=True):
+            hashlib.sha256(words.tobytes())
+            unpack(words, size)
+
+    times = Times(
         load=_best(lambda: ciphertext_of(engine, residues)),
         add=_best(lambda: evaluator.add(x, y)),
         scale=_best(lambda: evaluator.multiply_plain(x, two)),
         multiply=_best(lambda: evaluator.multiply(x, y)),
         switch=_best(lambda: evaluator.mod_switch_to(x, lowest)),
-        key_switch=relinearise,
-        encrypt=_best(lambda: residues_of(engine, encrypt_slots(values, encryptor)[0])),
+        key_switch=_best(lambda: keys.relinearise(product)),
+        encrypt=_best(encrypt_and_store),
+        unpack=_best(read_stored),
     )
+    rows_ratio, finish_ratio = _engine_ratios(keys, residues, times)
+    return replace(times, rows_ratio=rows_ratio, finish_ratio=finish_ratio)
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """A small made-up table, to see how fast the engine is that circuits are evaluated with by default."""
+
+    keys: PublicKeys
+    values: Residues
+    chunks: int
+    with_secret_key: bool = True
+
+    @property
+    def parameters(self) -> Parameters:
+        return self.keys.parameters
+
+    @property
+    def layout(self) -> Layout:
+        return Layout(self.chunks, self.parameters.slots, (1,) * self.chunks)
+
+    def ranges(self) -> dict[str, ColumnRange]:
+        return {f"x{j}": ColumnRange(0, 1) for j in range(8)}
+
+    def residues(self, name: str, chunk: int) -> Residues:
+        return self.values
+
+
+def _engine_ratios(keys: PublicKeys, residues: Residues, times: Times) -> tuple[float, float]:
+    """Measured over predicted time, over rows and for the totals, from evaluations of one and of several chunks."""
+    x = [column(f"x{j}") for j in range(8)]
+    outputs = [(x[i] * (x[j] + x[(j + 1) % 8])).total() for i in range(8) for j in range(i + 1, 8)]
+    few, many = _Sample(keys, residues, 1), _Sample(keys, residues, 9)
+    try:
+        report = read_noise(outputs, keys.parameters, few.layout)
+        short, long = (_best(partial(evaluate, outputs, source, workers=1), 2) for source in (few, many))
+    except (NoiseError, OverflowError):
+        return 1.0, 1.0  # parameters that carry no product: then there is little to estimate
+    cost = read_cost(outputs, keys.parameters, few.layout, report.strategy, width=report.width)
+    over_rows = max((long - short) / (many.chunks - few.chunks), 1e-6)
+    rows_work, finish_work = (_work(counts, times, keys.parameters) for counts in (cost.rows, cost.finish))
+    return over_rows / rows_work, max(short - over_rows, 1e-6) / finish_work
 
 
 def _best(action: Callable[[], object], runs: int = 5) -> float:

@@ -373,7 +373,11 @@ def load_encrypted(path: str | os.PathLike[str], keys: PublicKeys) -> Any:
     """Read what :func:`save_encrypted` wrote, if it belongs to ``keys``."""
     if not isinstance(keys, PublicKeys):
         raise TypeError("loading encrypted values needs PublicKeys, nothing more: owner.public_keys()")
-    file = container.read(path, kind=ARRAY_KIND)
+    return from_container(container.read(path, kind=ARRAY_KIND), keys, str(path))
+
+
+def from_container(file: Container, keys: PublicKeys, path: str = "the file") -> Any:
+    """The array or integer in a file that was read already, if it belongs to ``keys``."""
     if not file.key_id.isprintable():  # it is shown in messages, where a forged one must not command the terminal
         raise FileFormatError(f"{path} states a key id that is none")
     if read_parameters(file) != keys.parameters or file.key_id != keys.key_id:

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, Protocol
 
 import seal
 
@@ -29,6 +29,14 @@ from encryptedstats.storage.files import PRIVATE
 
 PUBLIC_KIND: Final = "public keys"
 OWNER_KIND: Final = "secret key"
+
+
+class HasParameters(Protocol):
+    """What parameters were chosen for: a plan."""
+
+    @property
+    def parameters(self) -> Parameters:
+        """The parameters that carry it."""
 
 
 @dataclass(frozen=True)
@@ -233,8 +241,9 @@ class Owner:
     26
     """
 
-    def __init__(self, parameters: Parameters) -> None:
-        parameters = getattr(parameters, "parameters", parameters)
+    def __init__(self, parameters: Parameters | HasParameters) -> None:
+        if not isinstance(parameters, Parameters):
+            parameters = getattr(parameters, "parameters", parameters)
         if not isinstance(parameters, Parameters):
             raise TypeError(f"Owner needs Parameters, not {type(parameters).__name__}: see Parameters.choose")
         if parameters.depth < 0:

@@ -22,6 +22,7 @@ from encryptedstats.crypto.dispatch import decrypt_value
 from encryptedstats.crypto.keys import Decryptor, PublicKeys
 from encryptedstats.errors import FileFormatError, SchemaError
 from encryptedstats.storage import container
+from encryptedstats.storage.container import Container
 from encryptedstats.tables.columns import Column
 from encryptedstats.tables.variables import PublicSchema
 
@@ -155,7 +156,11 @@ class EncryptedStatistic:
     @classmethod
     def load(cls, path: str | os.PathLike[str], keys: PublicKeys) -> EncryptedStatistic:
         """Read an answer that belongs to ``keys``."""
-        file = container.read(path, kind=STATISTIC_KIND)
+        return cls.from_container(container.read(path, kind=STATISTIC_KIND), keys, str(path))
+
+    @classmethod
+    def from_container(cls, file: Container, keys: PublicKeys, path: str = "the file") -> EncryptedStatistic:
+        """The answer in a file that was read already."""
         totals = EncryptedTotals.from_container(file, keys)
         variables = file.expect("variables", list)
         try:

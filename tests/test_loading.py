@@ -1,0 +1,76 @@
+"""One call opens whatever was stored, on any storage, by what the file says it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import encryptedstats as es
+from encryptedstats.circuits.results import EncryptedTotals
+from encryptedstats.storage.objects import write_object
+
+FRAME = pd.DataFrame({"age": [30, 40, 50, 60], "sick": [0, 1, 1, 0]})
+
+
+@pytest.fixture(scope="module")
+def schema() -> es.Schema:
+    return es.Schema.infer(FRAME, target="sick")
+
+
+@pytest.fixture(scope="module")
+def owner(schema: es.Schema) -> es.Owner:
+    return es.Owner(es.plan(es.MultinomialNB(), schema, n_rows=100))
+
+
+@pytest.fixture(params=["folder", "file://", "memory://"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "memory://":
+        return f"memory://loading-{tmp_path.name}"
+    return str(tmp_path) if request.param == "folder" else f"file://{tmp_path}"
+
+
+def test_everything_that_is_stored_opens(owner: es.Owner, schema: es.Schema, place: str, tmp_path: Path) -> None:
+    table = schema.table(FRAME)
+    sealed = owner.encrypt(table)
+    sealed.save(f"{place}/table")
+    there = es.load(f"{place}/table")
+    assert isinstance(there, es.EncryptedTable)
+    keys = there.keys
+    model = es.MultinomialNB().fit(there)
+    model.save(f"{place}/model")
+    assert owner.decrypt(es.load(f"{place}/model", keys=keys), schema=schema).n_rows_ == 4
+    _copy(there.counts("v0"), tmp_path, f"{place}/counts")
+    pd.testing.assert_frame_equal(
+        owner.decrypt(es.load(f"{place}/counts", keys=keys), schema=schema), table.counts("age")
+    )
+    _copy(owner.encrypt([1, 2]), tmp_path, f"{place}/array")
+    assert owner.decrypt(es.load(f"{place}/array", keys=keys)).tolist() == [1, 2]
+    _copy(model.totals_, tmp_path, f"{place}/totals")
+    assert isinstance(es.load(f"{place}/totals", keys=keys), EncryptedTotals)
+    _copy(owner.public_keys(), tmp_path, f"{place}/keys")
+    assert es.load(f"{place}/keys").key_id == owner.key_id
+
+
+def _copy(value: Any, tmp_path: Path, url: str) -> None:
+    """Save to a file, then bring that to where it is wanted, as an upload would."""
+    value.save(tmp_path / "upload")
+    write_object(url, (tmp_path / "upload").read_bytes())
+
+
+def test_what_cannot_be_opened_says_why(owner: es.Owner, tmp_path: Path) -> None:
+    owner.save(tmp_path / "secret")
+    with pytest.raises(es.FileFormatError, match=r"holds a secret key: open it with Owner\.load"):
+        es.load(tmp_path / "secret")
+    owner.encrypt(3).save(tmp_path / "number")
+    with pytest.raises(TypeError, match="holds an encrypted array: give the public keys="):
+        es.load(tmp_path / "number")
+    (tmp_path / "text").write_text("hello")
+    with pytest.raises(es.FileFormatError, match="is not an encryptedstats file"):
+        es.load(tmp_path / "text")
+    with pytest.raises(FileNotFoundError, match="no encrypted table lies at"):
+        es.load(tmp_path / "nothing")
+    assert np.array_equal(owner.decrypt(es.load(tmp_path / "number", keys=owner.public_keys())), 3)
