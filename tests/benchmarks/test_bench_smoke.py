@@ -36,4 +36,5 @@ def test_integers(tmp_path: Path) -> None:
 def test_an_unknown_part_is_a_usage_error() -> None:
     done = bench("nonsense")
     assert done.returncode == 2
-    assert "there are integers" in done.stderr
+    assert "no part named nonsense: there are" in done.stderr
+    assert "integers" in done.stderr

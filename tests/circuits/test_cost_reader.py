@@ -165,22 +165,22 @@ def test_number_and_seconds(bgv):
     cost = read_cost(outputs, bgv.parameters, layout, FLAT, form="slots")
     assert (cost.number("multiply"), cost.number("load"), cost.number("key switch")) == (5, 10, 1)
     assert (cost.number("add"), cost.number("nothing")) == (4, 0)
-    times = Times(load=1.0, add=10.0, scale=0.0, multiply=100.0, switch=0.0, key_switch=1000.0, encrypt=0.0)
+    times = Times(load=1.0, add=10.0, scale=0.0, multiply=100.0, switch=0.0, key_switch=1000.0, encrypt=0.0, unpack=0.0)
     assert cost.seconds(times, workers=1) == 10 * 1 + 4 * 10 * 1.5 + 5 * 100 + 1000
-    assert cost.seconds(times, workers=4) == cost.seconds(times, workers=1) / 4
+    assert cost.seconds(times, workers=4) == 10 * 1 + 5 * 100 + 4 * 10 * 1.5 + 1000 / 4  # one batch: one process
     assert cost.seconds(times) == cost.seconds(times, workers=cores())
 
 
 def test_times_scale_with_size_and_primes(bgv):
     p = bgv.parameters
     assert len(p.data_moduli) == 6
-    times = Times(load=6.0, add=6.0, scale=6.0, multiply=6.0, switch=6.0, key_switch=42.0, encrypt=1.0)
+    times = Times(load=6.0, add=6.0, scale=6.0, multiply=6.0, switch=6.0, key_switch=42.0, encrypt=1.0, unpack=0.0)
     assert times.of(("add", 2, 6), p) == 6
     assert times.of(("add", 5, 3), p) == 6 * 2.5 / 2
     assert times.of(("multiply", 12, 6), p) == 18
     assert times.of(("key switch", 2, 6), p) == 42
     assert times.of(("key switch", 2, 2), p) == 6
-    assert Cost(p, Counter()).seconds(times) == 0
+    assert Cost(p, Counter(), Counter(), 1).seconds(times) == 0
 
 
 def test_times_are_measured_once_and_kept(bgv, tmp_path, monkeypatch):
@@ -200,19 +200,19 @@ def test_times_are_measured_once_and_kept(bgv, tmp_path, monkeypatch):
 @pytest.mark.parametrize("content", ["", "no json", "[1, 2]", "null", "damaged entry", "old entry"])
 def test_a_damaged_cache_of_times_is_measured_again(bgv, tmp_path, monkeypatch, content):
     monkeypatch.setenv("ENCRYPTEDSTATS_CACHE", str(tmp_path))
-    monkeypatch.setattr(cost_reader, "calibrate", lambda parameters: Times(1, 2, 3, 4, 5, 6, 7))
+    monkeypatch.setattr(cost_reader, "calibrate", lambda parameters: Times(1, 2, 3, 4, 5, 6, 7, 8))
     measured_times(bgv.parameters)
     (file,) = tmp_path.rglob("times.json")
     if content.endswith("entry"):
         (key,) = json.loads(file.read_text())
         content = json.dumps({key: [1] if "damaged" in content else {"add": 1}})
     file.write_text(content)
-    assert measured_times(bgv.parameters) == Times(1, 2, 3, 4, 5, 6, 7)
-    assert list(json.loads(file.read_text()).values()) == [vars(Times(1, 2, 3, 4, 5, 6, 7))]
+    assert measured_times(bgv.parameters) == Times(1, 2, 3, 4, 5, 6, 7, 8)
+    assert list(json.loads(file.read_text()).values()) == [vars(Times(1, 2, 3, 4, 5, 6, 7, 8))]
 
 
 def test_a_cache_that_cannot_be_written_does_no_harm(bgv, tmp_path, monkeypatch):
     (tmp_path / "encryptedstats").write_text("a file where a folder should be")
     monkeypatch.setenv("ENCRYPTEDSTATS_CACHE", str(tmp_path))
-    monkeypatch.setattr(cost_reader, "calibrate", lambda parameters: Times(1, 2, 3, 4, 5, 6, 7))
+    monkeypatch.setattr(cost_reader, "calibrate", lambda parameters: Times(1, 2, 3, 4, 5, 6, 7, 8))
     assert measured_times(bgv.parameters).encrypt == 7

@@ -1,4 +1,4 @@
-"""``demo``: exact under both schemes, in little time, and its clinic and worker never hold the secret key."""
+"""``demo integers``: exact under both schemes, in little time, and its clinic and worker never hold the secret key."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ import pytest
 from cli_helpers import Run, the_error
 
 import encryptedstats as es
-from encryptedstats.cli import demo, demo_parties
+from encryptedstats.cli import _stage, demo_parties
+from encryptedstats.cli import demo_integers as demo
 from encryptedstats.crypto.keys import OWNER_KIND
 from encryptedstats.storage import container
 
@@ -29,7 +30,7 @@ def assert_exact(result: Any) -> None:
 def test_it_runs_and_is_exact(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     started = time.perf_counter()
-    assert_exact(run("demo", "--scheme", "bfv"))
+    assert_exact(run("demo", "integers", "--scheme", "bfv"))
     assert time.perf_counter() - started < 20
     assert list(tmp_path.iterdir()) == []
 
@@ -42,7 +43,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> demo.Story:
 
 def test_the_story_is_told_and_is_exact(run: Run, story: demo.Story, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "play", lambda *_: story)
-    assert_exact(run("demo"))
+    assert_exact(run("demo", "integers"))
 
 
 @pytest.mark.parametrize("party", ["clinic", "worker"])
@@ -89,7 +90,7 @@ def test_the_worker_is_another_process_that_is_told_its_folder_only(
 def test_a_result_that_differs_is_exit_code_1(run: Run, story: demo.Story, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = {**story.results, "treated_count": 0, "appendix": np.array([230, 554, 879])}
     monkeypatch.setattr(demo, "play", lambda *_: replace(story, results=wrong))
-    result = run("demo")
+    result = run("demo", "integers")
     assert result.exit_code == 1
     assert result.stdout.count("DIFFERS") == 2
     assert "Every result is exact" not in result.stdout
@@ -100,11 +101,11 @@ def test_a_party_that_fails_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatc
         pass
 
     monkeypatch.setattr(demo, "_send", refuse)  # so that the clinic finds no keys
-    error = the_error(run("demo"))
+    error = the_error(run("demo", "integers"))
     assert "the clinic process failed" in error
     assert "public.keys" in error
 
 
 def test_a_party_that_never_ends_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo, "_TIMEOUT", 0.05)
-    assert "did not finish" in the_error(run("demo"))
+    monkeypatch.setattr(_stage, "TIMEOUT", 0.05)
+    assert "did not finish" in the_error(run("demo", "integers"))

@@ -14,8 +14,8 @@ from cli_helpers import done
 from encryptedstats.cli import _app, _help
 
 PROGRAM = typer.main.get_command(_app.app)
-OWNER = ("schema", "plan", "keygen", "encrypt", "decrypt")
-WORKER = ("info", "counts", "crosstab", "moments")
+OWNER = ("schema", "plan", "keygen", "encrypt", "decrypt", "predict")
+WORKER = ("info", "counts", "crosstab", "moments", "fit", "combine")
 
 
 def commands(text: str) -> list[list[str]]:
@@ -45,7 +45,11 @@ def test_every_command_has_examples_that_are_right(name: str) -> None:
 
 def test_the_story_is_right() -> None:
     story = commands(_app._STORY)
-    assert [words[1] for words in story] == ["schema", "plan", "keygen", "encrypt", "counts", "decrypt"]
+    assert [words[1] for words in story] == [
+        *("schema", "plan", "keygen", "encrypt"),
+        *("counts", "fit"),
+        *("decrypt", "decrypt", "predict"),
+    ]
     for words in story:
         check(words)
 
@@ -62,7 +66,7 @@ def test_help_has_no_leftovers_of_python() -> None:
         assert not re.search(r"\bes\.|None|<function", done(name, "--help").stdout)
 
 
-@pytest.mark.parametrize("module", ["_console", "_errors", "_help", "_questions"])
+@pytest.mark.parametrize("module", ["_console", "_errors", "_help", "_models", "_questions"])
 def test_doctests(module: str) -> None:
     result = doctest.testmod(importlib.import_module(f"encryptedstats.cli.{module}"))
     assert result.attempted

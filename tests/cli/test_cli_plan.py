@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,6 @@ import pytest
 from cli_helpers import Hospital, Run, disk_full, done, names, the_error
 
 import encryptedstats as es
-from encryptedstats.circuits import column
-from encryptedstats.cli import plan as plan_module
 from encryptedstats.storage import files as storage_files
 from encryptedstats.tables.statistics import Statistic
 
@@ -52,7 +49,7 @@ def test_several_questions_share_keys(hospital: Hospital) -> None:
         (("--counts", "dose"), "is a number and has no bins to count: see moments"),
         (("--moments", "age"), "moments are for numbers, see schema --digits"),
         (("--counts", "age", "--security", "100"), "128, 192, 256"),
-        (("--model", "forest", "--trees", "10"), "no model 'forest'"),
+        (("--model", "mnb"), "variable 'v4' is a number, and MultinomialNB counts bins"),
     ],
 )
 def test_wishes_that_cannot_be(run: Run, hospital: Hospital, tmp_path: Path, question: Any, words: str) -> None:
@@ -76,20 +73,21 @@ def test_a_schema_that_is_none(run: Run, files: Path, tmp_path: Path, hospital: 
     assert "array.enc" in the_error(run("plan", "--schema", files / "array.enc", *rest))
 
 
-def test_a_model_is_added_in_one_place(hospital: Hospital, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Stump:
-        def __init__(self, options: Mapping[str, int]) -> None:
-            self.options = options
+def test_the_plan_of_a_model_is_that_of_the_library(hospital: Hospital) -> None:
+    schema = es.Schema.load(hospital.schema)
+    options = ("--schema", hospital.schema, "--rows", 100, "--model", "forest", "--trees", 3, "--depth", 2, "--seed", 5)
+    facts = json.loads(done("plan", *options, "--json").stdout)
+    expected = es.plan(es.CompletelyRandomForest(n_trees=3, depth=2, random_state=5), schema, 100).to_dict()
+    assert facts.pop("questions") == ["fit of forest --trees 3 --depth 2 --fraction 0 --seed 5"]
+    assert facts == json.loads(json.dumps(expected))
 
-        def circuit(self, public: es.PublicSchema, columns: Any) -> list[Any]:
-            assert "class1" in map(str, columns)
-            return [(column("v0.bin0") * column("class1")).total()] * self.options["trees"]
 
-    monkeypatch.setitem(plan_module.MODELS, "stump", Stump)
-    options = ("--schema", hospital.schema, "--rows", 100, "--model", "stump", "--trees", 3, "--json")
+def test_a_model_beside_other_questions(hospital: Hospital) -> None:
+    options = ("--schema", hospital.schema, "--rows", 100, "--model", "means", "--uncentred", "--json")
     facts = json.loads(done("plan", *options, "--counts", "v1").stdout)
-    assert facts["totals"] == 3 + 4
-    assert facts["questions"] == ["counts of grade", "fit of stump"]
+    assert facts["questions"] == ["counts of grade", "fit of means --uncentred"]
+    alone = json.loads(done("plan", *options).stdout)
+    assert facts["totals"] == 4 + alone["totals"]
 
 
 def test_keys_for_a_plan(run: Run, hospital: Hospital, tmp_path: Path) -> None:

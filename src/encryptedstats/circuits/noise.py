@@ -15,6 +15,8 @@ from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.errors import NoiseError
 
 PACKED, REPLICATED, SLOTS = "packed", "replicated", "slots"
+# Bits that packs should leave, so that the results of so many parts of a table (2 to this power) can be added up encrypted.
+ROOM_FOR_ADDING = 4.0
 MAX_SIZE = 16  # SEAL has no ciphertexts of more polynomials
 
 
@@ -163,13 +165,16 @@ def _widest_packs(parameters: Parameters, noises: set[Noise], n_outputs: int) ->
     model = packing_model(parameters, packing_primes(parameters))
     worst = _worst_of_each_form(noises)
     width = 1 << packing_levels(min(n_outputs, parameters.ring_degree))
+    tight: tuple[int, float] | None = None
     while width:
         finishes = [plan_finish(parameters, noise, width) for noise in worst]
         budgets = [model.budget(finish.noise) for finish in finishes if finish is not None]
         if len(budgets) == len(worst):
-            return width, min(budgets)
+            tight = tight or (width, min(budgets))
+            if min(budgets) >= 1.0 + ROOM_FOR_ADDING:
+                return width, min(budgets)
         width //= 2
-    return None
+    return tight
 
 
 def _worst_of_each_form(noises: set[Noise]) -> list[Noise]:

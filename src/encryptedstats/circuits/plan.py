@@ -14,7 +14,7 @@ from encryptedstats.circuits.bounds import ColumnRange, read_bounds
 from encryptedstats.circuits.cost import Cost, Times, measured_times, read_cost
 from encryptedstats.circuits.expressions import Expression, depth_of
 from encryptedstats.circuits.layout import Layout
-from encryptedstats.circuits.noise import PACKED, NoiseReport, read_noise
+from encryptedstats.circuits.noise import PACKED, ROOM_FOR_ADDING, NoiseReport, read_noise
 from encryptedstats.circuits.walk import rotations_needed
 from encryptedstats.crypto.noise import FAILURE_BITS, Scheme
 from encryptedstats.crypto.packing import packing_parameters
@@ -242,7 +242,7 @@ class _Wish:
                     found = report(primes)
                 except (NoiseError, ParameterError):
                     return False
-                return self.form != PACKED or found.width >= width
+                return self.form != PACKED or (found.width >= width and found.budget >= 1.0 + ROOM_FOR_ADDING)
 
             sizes = smallest_chain(self.scheme, ring, t, self.security, carries, largest_prime)
             if sizes is not None:

@@ -6,12 +6,13 @@ A new family of commands is a module of its own with functions; they are added t
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 
 import encryptedstats as es
-from encryptedstats.cli import datasets, decrypt, demo, doctor, encrypt, info, keygen, plan, schema, statistics
+from encryptedstats.cli import datasets, decrypt, demo, doctor, encrypt, info, keygen, models, plan, schema, statistics
 from encryptedstats.cli._console import printable
 from encryptedstats.cli._errors import INTERRUPTED, one_line
 from encryptedstats.cli._help import Group, register, unwrapped
@@ -29,13 +30,16 @@ encrypt rows for the owner, with the public keys, and cannot open even their own
 _STORY = """\
 # the owner
 encryptedstats schema patients.csv --target ill -o schema.json
-encryptedstats plan --schema schema.json --rows 683 --counts age,ill -o plan.json
+encryptedstats plan --schema schema.json --rows 683 --model forest --trees 100 -o plan.json
 encryptedstats keygen secret.key public.keys --plan plan.json
 encryptedstats encrypt patients.csv patients.enc --schema schema.json --key secret.key
 # the worker, who has patients.enc and nothing else
 encryptedstats counts patients.enc v0 --by class -o age.enc
-# the owner, who gets age.enc back
-encryptedstats decrypt age.enc --key secret.key --schema schema.json -o age.csv"""
+encryptedstats fit patients.enc -o forest.enc --model forest --trees 100
+# the owner, who gets age.enc and forest.enc back
+encryptedstats decrypt age.enc --key secret.key --schema schema.json -o age.csv
+encryptedstats decrypt forest.enc --key secret.key --schema schema.json -o forest.opened
+encryptedstats predict forest.opened new.csv -o predicted.csv"""
 
 
 class _Program(Group):
@@ -92,19 +96,22 @@ def _options(
     pass
 
 
-_ROLES = {
+_ROLES: dict[str, tuple[Callable[..., None], ...]] = {
     "Owner: has the data, and alone the secret key": (
         schema.schema,
         plan.plan,
         keygen.keygen,
         encrypt.encrypt,
         decrypt.decrypt,
+        models.predict,
     ),
     "Worker: computes on what it cannot read": (
         info.info,
         statistics.counts,
         statistics.crosstab,
         statistics.moments,
+        models.fit,
+        models.combine,
     ),
     "To look around": (datasets.datasets, demo.demo, doctor.doctor),
 }

@@ -28,6 +28,19 @@ _SPELLINGS: Final = tuple(
         (r"the rows have no target: give y=", "the rows have no column of the target"),
         (r"^kinds names column", "--kind or --digits names column"),
         (r"\(or data_home\)", "(or --data-home)"),
+        (r"schema\.with_kind\(name, 'continuous'\)", "make a schema with --kind COLUMN=continuous"),
+        (r"schema\.table\(df, folds=k\) does, before it is encrypted", "encrypt --folds K does"),
+        (
+            r"the schema has no classes: infer it with target=",
+            "the schema has no classes: make it with schema --target",
+        ),
+        (r"open it with owner\.decrypt\(model, schema=schema\) to use names", "decrypt it again, with --schema"),
+        (
+            r"so many results added up could not be proven to decrypt any more: decrypt some of them",
+            "so many added up could not be proven to decrypt any more: let the owner decrypt them, and combine what is opened",
+        ),
+        (r"\bn_trees is ", "--trees is "),
+        (r"\brandom_state is ", "--seed is "),
     )
 )
 _CURES: Final[dict[type[OSError], str]] = {

@@ -1,4 +1,4 @@
-"""``decrypt``: results opened by the owner, on the screen or as CSV."""
+"""``decrypt``: results and models opened by the owner; results on the screen or as CSV, models as a file to predict with."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from rich.text import Text
 
 import encryptedstats as es
 from encryptedstats.circuits.results import TOTALS_KIND, EncryptedTotals
-from encryptedstats.cli._console import plural, print_json, printable, size_text
-from encryptedstats.cli._files import check_target, write_text
+from encryptedstats.cli._console import command_line, fact_table, plural, print_json, printable, size_text
+from encryptedstats.cli._files import check_target, naming, write_text
 from encryptedstats.cli._frames import counts_view, moments_view
 from encryptedstats.cli._keys import load_owner
+from encryptedstats.cli._models import ENCRYPTED_MODEL_KIND, FOLDS_KIND, load_model, model_text
 from encryptedstats.cli._options import AsJson, KeyFile, PassphraseFile
 from encryptedstats.cli._questions import question_text, variable_name
 from encryptedstats.crypto.arrays import ARRAY_KIND
@@ -33,9 +34,10 @@ class Opened:
 
     title: str
     view: Callable[[int], RenderableType]  # for a screen of this width
-    csv: str
+    csv: str | None
     facts: dict[str, Any]
     hint: str = ""
+    save: Callable[[Path], None] | None = None  # of what is no CSV
 
 
 def decrypt(
@@ -44,7 +46,7 @@ def decrypt(
         typer.Argument(
             metavar="FILE",
             readable=False,
-            help="A result, or an encrypted array.",
+            help="A result, a fitted model, or an encrypted array.",
             show_default=False,
         ),
     ],
@@ -62,18 +64,21 @@ def decrypt(
             "-o",
             metavar="FILE",
             readable=False,
-            help="Write CSV there; - for the screen.",
+            help="Write CSV there, or the opened model; - for CSV on the screen.",
             show_default=False,
         ),
     ] = None,
     passphrase_file: PassphraseFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Open a result with the secret key: on the screen, or as CSV.
+    """Open a result or a model with the secret key.
+
+    An opened model is not encrypted any more: its file is readable to you only, and predict reads it.
 
     Examples:
       encryptedstats decrypt v0-by-class.enc --key secret.key --schema schema.json
       encryptedstats decrypt v0-by-class.enc --key secret.key --schema schema.json -o counts.csv
+      encryptedstats decrypt forest.enc --key secret.key --schema schema.json -o forest.opened
     """
     if key is None:
         raise ValueError("the secret key is needed: --key secret.key, the file that keygen wrote first")
@@ -84,17 +89,37 @@ def decrypt(
     private = None if schema is None else es.Schema.load(schema)
     owner = load_owner(key, passphrase_file)
     opened = opener(file, owner, private)
+    if screen and out is not None and opened.csv is None:
+        raise ValueError("an opened model is no CSV: give -o FILE to keep it, or leave -o out to see it")
     if out is not None and not screen:
-        write_text(out, opened.csv)
+        _write(opened, out)
     if as_json:
         print_json(opened.facts)
     elif out is None:
         _show(opened)
     elif screen:
         typer.echo(opened.csv, nl=False)
+    elif opened.save is None:
+        Console().print(_wrote(opened, out))
     else:
-        written = (printable(str(out)), "bold"), f"  {size_text(out.stat().st_size)}: {printable(opened.title)}"
-        Console().print(Text.assemble("Wrote ", *written))
+        _show(opened)
+        kept = Text.assemble(_wrote(None, out), "  mode 0600: it is not encrypted, and yours to keep")
+        Console().print(Text(), kept, sep="\n")
+        if schema is not None:
+            Console().print(fact_table([("next", command_line("predict", out, "new.csv", "-o", "predicted.csv"))]))
+
+
+def _write(opened: Opened, out: Path) -> None:
+    if opened.save is None:
+        write_text(out, str(opened.csv))
+        return
+    with naming(out):
+        opened.save(out)
+
+
+def _wrote(opened: Opened | None, out: Path) -> Text:
+    what = "" if opened is None else f": {printable(opened.title)}"
+    return Text.assemble("Wrote ", (printable(str(out)), "bold"), f"  {size_text(out.stat().st_size)}{what}")
 
 
 def _opener(file: Path) -> Callable[[Path, es.Owner, es.Schema | None], Opened]:
@@ -102,9 +127,13 @@ def _opener(file: Path) -> Callable[[Path, es.Owner, es.Schema | None], Opened]:
     if file.is_dir():
         raise IsADirectoryError(f"{file} is a folder: give the file of a result; a whole table is not decrypted")
     kind = container.read(file).kind
+    if kind == FOLDS_KIND:
+        raise es.FileFormatError(
+            f"{file} holds the folds of a model, which are scored on clear rows: in Python, owner.cross_validate(folds, table)"
+        )
     if kind not in OPENERS:
         raise es.FileFormatError(
-            f"{file} holds {kind!r}, and there is nothing to decrypt in it: give the file of a result, or an encrypted array"
+            f"{file} holds {kind!r}, and there is nothing to decrypt in it: give the file of a result, a model or an array"
         )
     return OPENERS[kind]
 
@@ -162,6 +191,16 @@ def _open_array(file: Path, owner: es.Owner, _: es.Schema | None) -> Opened:
     return Opened(title, _numbers(values), _array_csv(values), facts)
 
 
+def _open_model(file: Path, owner: es.Owner, schema: es.Schema | None) -> Opened:
+    from encryptedstats.cli._summaries import model_facts, model_view  # which needs scikit-learn
+
+    model = owner.decrypt(load_model(container.read(file), owner.public_keys()), schema=schema)
+    title = f"Opened {model_text(type(model).__name__, model._growth())}, {plural(model.n_rows_, 'row')}"
+    facts = {"file": str(file), "kind": ENCRYPTED_MODEL_KIND, **model_facts(model)}
+    hint = "" if schema else "Give --schema: without it the model knows its variables by number, and cannot predict."
+    return Opened(title, lambda width: model_view(model, width), None, facts, hint, model.save)
+
+
 def _array_csv(values: Any) -> str:
     """Rows of a matrix, one value a line of a vector; more dimensions as a list of indices with the value."""
     text = io.StringIO()
@@ -181,9 +220,10 @@ def _numbers(values: Any) -> Callable[[int], RenderableType]:
     return view
 
 
-#: By the kind that a file says it is. What later layers store (a fitted model) is added here.
+#: By the kind that a file says it is.
 OPENERS: Final[dict[str, Callable[[Path, es.Owner, es.Schema | None], Opened]]] = {
     STATISTIC_KIND: _open_statistic,
     TOTALS_KIND: _open_totals,
     ARRAY_KIND: _open_array,
+    ENCRYPTED_MODEL_KIND: _open_model,
 }

@@ -27,6 +27,7 @@ from encryptedstats.cli._console import (
     size_text,
 )
 from encryptedstats.cli._files import is_secret_key
+from encryptedstats.cli._models import ENCRYPTED_MODEL_KIND, FOLDS_KIND, OPEN_MODEL_KIND, model_text
 from encryptedstats.cli._options import AsJson
 from encryptedstats.cli._questions import question_text, variable_name
 from encryptedstats.cli.schema import schema_view
@@ -53,6 +54,9 @@ _HARMLESS: Final = {
     TABLE_KIND: {"schema", "columns", "blocks"},
     TOTALS_KIND: _TOTALS,
     STATISTIC_KIND: _TOTALS,
+    ENCRYPTED_MODEL_KIND: _TOTALS,
+    FOLDS_KIND: _TOTALS,
+    OPEN_MODEL_KIND: {"totals"},
 }
 
 
@@ -122,9 +126,9 @@ def describe(file: Path, content: Container, parameters: es.Parameters | None) -
         "parameters": None if parameters is None else parameter_facts(parameters),
     }
     if facts["holds_secret_key"]:
-        lock = content.fields.get("lock")
+        facts["locked"] = bool(content.fields.get("lock"))
+    if facts["holds_secret_key"] or content.kind == OPEN_MODEL_KIND:
         mode = stat.S_IMODE(file.stat().st_mode)
-        facts["locked"] = bool(lock)
         facts["mode"] = f"{mode:04o}"
         facts["others_may_read"] = bool(mode & 0o077)
     more = _OF_KIND.get(content.kind)
@@ -159,6 +163,24 @@ def _statistic_facts(content: Container) -> dict[str, Any]:
     }
 
 
+def _model_facts(content: Container) -> dict[str, Any]:
+    """What a model says of itself, without making one; so scikit-learn is not imported."""
+    is_open = content.kind == OPEN_MODEL_KIND
+    private = is_open and content.expect("private", bool)
+    schema = (es.Schema if private else PublicSchema).from_json(content.expect("schema", str))
+    return {
+        "model": content.expect("model", str),
+        "params": content.expect("params", dict),
+        "rows": content.expect("n_rows", int),
+        "blocks": len(content.expect("blocks", list)),
+        **({"folds": content.expect("n_folds", int)} if content.kind == FOLDS_KIND else {}),
+        "variables": len(schema.variables),
+        "classes": schema.public().n_classes,
+        "encrypted": not is_open,
+        **({"names_inside": private} if is_open else _totals_facts(content)),
+    }
+
+
 def _draft_facts(content: Container) -> dict[str, Any]:
     public = PublicSchema.from_json(content.section("schema").decode(errors="replace"))
     return {"variables": len(public.variables), "classes": public.n_classes}
@@ -173,6 +195,9 @@ _OF_KIND: Final[dict[str, Callable[[Container], dict[str, Any]]]] = {
     TABLE_KIND: _draft_facts,
     TOTALS_KIND: _totals_facts,
     STATISTIC_KIND: _statistic_facts,
+    ENCRYPTED_MODEL_KIND: _model_facts,
+    OPEN_MODEL_KIND: _model_facts,
+    FOLDS_KIND: _model_facts,
 }
 
 
@@ -181,7 +206,7 @@ def _rows(facts: dict[str, Any]) -> list[tuple[str, RenderableType]]:
         ("file", Text(f"{printable(facts['file'])}  {size_text(facts['bytes'])}, SHA-256 fits")),
         ("holds", Text(_kind_text(facts), style="bold")),
         ("key", Text(printable(facts["key_id"]) or "none", style="cyan")),
-        ("secret", _secret_text(facts["holds_secret_key"])),
+        ("secret", _open_text(facts) if facts["kind"] == OPEN_MODEL_KIND else _secret_text(facts["holds_secret_key"])),
         ("sections", ", ".join(f"{printable(name)} {size_text(size)}" for name, size in facts["sections"].items())),
     ]
     if facts.get("rotations"):
@@ -204,6 +229,11 @@ def _kind_text(facts: dict[str, Any]) -> str:
     if kind == STATISTIC_KIND:
         question = printable(question_text(facts["statistic"], facts["variables"]))
         return f"encrypted result: {question} over {plural(facts['rows'], 'row')}, {_ciphertexts(facts)}"
+    if kind in (ENCRYPTED_MODEL_KIND, OPEN_MODEL_KIND, FOLDS_KIND):
+        what = f"{facts['folds']} folds of an encrypted model" if kind == FOLDS_KIND else kind
+        size = f"{plural(facts['rows'], 'row')}, {plural(facts['variables'], 'variable')}, {facts['classes']} classes"
+        inside = "" if kind == OPEN_MODEL_KIND else f"; {_ciphertexts(facts)}"
+        return f"{what}: {model_text(facts['model'], facts['params'])}\n{size}{inside}"
     if kind == TOTALS_KIND:
         return f"encrypted result: {_ciphertexts(facts)}"
     return printable(kind)
@@ -364,6 +394,8 @@ def _show(facts: dict[str, Any], parameters: es.Parameters | None, rows: list[tu
     console = Console()
     if facts["holds_secret_key"]:
         console.print(_secret_warning(facts))
+    if facts["kind"] == OPEN_MODEL_KIND:
+        console.print(_open_warning(facts))
     if facts["insecure"]:
         console.print(
             Panel("INSECURE parameters: less than 128 bits of security. Never for real data.", style="bold red")
@@ -384,6 +416,20 @@ def _secret_warning(facts: dict[str, Any]) -> Panel:
     if facts["others_may_read"]:
         lines.append(f"Other users of this machine may read it (mode {facts['mode']}): chmod 600 it.")
     return Panel("\n".join(lines), style="bold red")
+
+
+def _open_warning(facts: dict[str, Any]) -> Panel:
+    names = ", and the names, cut points and classes of the schema are in it" if facts["names_inside"] else " are in it"
+    lines = [f"This model is NOT ENCRYPTED: exact counts of your rows{names}. Never give it to a worker."]
+    if facts["others_may_read"]:
+        lines.append(f"Other users of this machine may read it (mode {facts['mode']}): chmod 600 it.")
+    return Panel("\n".join(lines), style="bold red")
+
+
+def _open_text(facts: dict[str, Any]) -> Text:
+    if facts["holds_secret_key"] is False:
+        return Text("no key is inside, and the model itself lies open", style="bold red")
+    return _secret_text(facts["holds_secret_key"])
 
 
 def _secret_text(holds: bool | None) -> Text:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console, RenderableType
@@ -17,17 +17,28 @@ import encryptedstats as es
 from encryptedstats.circuits.expressions import Expression
 from encryptedstats.cli._console import command_line, fact_table, print_json, printable, progress
 from encryptedstats.cli._files import check_target, write_text
+from encryptedstats.cli._models import (
+    Alpha,
+    Centred,
+    Depth,
+    Fraction,
+    Intercept,
+    MaxFeatures,
+    Paired,
+    PlannedModel,
+    Seed,
+    Trees,
+    make_model,
+    model_text,
+)
 from encryptedstats.cli._options import AsJson, Encoding, Encodings, SchemaFile, SchemeName
 from encryptedstats.cli._questions import question_text, shortened, variable_name
 from encryptedstats.tables import Column, PublicSchema
 from encryptedstats.tables.statistics import CLASS, Statistic, check_variables
 
-#: What ``--model`` may name, and how it is made of the options that are given (``trees``, ``depth``): an object with the method
-#: ``circuit(public_schema, columns)``. A model is added here and nowhere else.
-MODELS: Final[dict[str, Callable[[Mapping[str, int]], Any]]] = {}
-
 
 def plan(
+    ctx: typer.Context,
     schema: SchemaFile,
     rows: Annotated[
         int,
@@ -60,15 +71,16 @@ def plan(
             metavar="COLUMN,...", help="Means, variances, covariances of columns kept as numbers.", show_default=False
         ),
     ] = None,
-    model: Annotated[
-        str | None, typer.Option(metavar="NAME", help="A model to fit.", show_default=False, hidden=not MODELS)
-    ] = None,
-    trees: Annotated[
-        int | None, typer.Option(metavar="N", help="Trees of a forest.", show_default=False, hidden=not MODELS)
-    ] = None,
-    depth: Annotated[
-        int | None, typer.Option(metavar="N", help="Depth of its trees.", show_default=False, hidden=not MODELS)
-    ] = None,
+    model: PlannedModel = None,
+    trees: Trees = None,
+    depth: Depth = None,
+    max_features: MaxFeatures = None,
+    fraction: Fraction = None,
+    seed: Seed = None,
+    paired: Paired = None,
+    centred: Centred = None,
+    alpha: Alpha = None,
+    intercept: Intercept = None,
     security: Annotated[int, typer.Option(metavar="BITS", help="Bits of security: 128, 192 or 256.")] = 128,
     scheme: Annotated[
         SchemeName | None,
@@ -108,6 +120,9 @@ def plan(
       encryptedstats plan --schema schema.json --rows 683 --counts age,class -o plan.json
       encryptedstats keygen secret.key public.keys --plan plan.json
 
+      # a model, with the options that fit will be given
+      encryptedstats plan --schema schema.json --rows 683 --model forest --trees 100 --depth 3 -o plan.json
+
       # several questions, for one pair of keys
       encryptedstats plan --schema schema.json --rows 100000 \\
           --counts age,class --crosstab age,sex --moments dose,weight
@@ -120,12 +135,14 @@ def plan(
         *(_statistic("crosstab", text, private, rows) for text in crosstab or ()),
         *(_statistic("moments", text, private, rows) for text in moments or ()),
     ]
-    models = [] if model is None else [_model(model, {"trees": trees, "depth": depth})]
-    if not asked and not models:
-        raise typer.BadParameter("say what will be computed: --counts, --crosstab or --moments, as often as you like")
+    planned = None if model is None else make_model(model, ctx.params)
+    if not asked and planned is None:
+        raise typer.BadParameter(
+            "say what will be computed: --model, --counts, --crosstab, --moments, or several of them"
+        )
     with progress("choosing parameters"):
         made = es.plan(
-            _Everything(tuple(asked), tuple(models)),
+            _Everything(tuple(asked), planned),
             private,
             rows,
             security=security,
@@ -135,7 +152,7 @@ def plan(
             folds=folds,
             with_secret_key=not by_others,
         )
-    facts = {"questions": _questions(asked, private, model), **made.to_dict()}
+    facts = {"questions": _questions(asked, private, planned), **made.to_dict()}
     if out is not None:
         write_text(out, json.dumps(facts, indent=2) + "\n")
     if as_json:
@@ -149,11 +166,11 @@ class _Everything:
     """All questions as one computation: keys for it carry each of them."""
 
     statistics: tuple[Statistic, ...]
-    models: tuple[Any, ...]
+    model: Any
 
     def circuit(self, public: PublicSchema, columns: Sequence[Column]) -> list[Expression]:
         outputs = [output for statistic in self.statistics for output in statistic.circuit(public)]
-        return outputs + [output for model in self.models for output in model.circuit(public, columns)]
+        return outputs if self.model is None else [*outputs, *self.model.circuit(public, columns)]
 
 
 def _statistic(name: str, text: str, schema: es.Schema, rows: int) -> Statistic:
@@ -174,16 +191,9 @@ def _position(name: str, schema: es.Schema) -> int:
     return schema.index(name)
 
 
-def _model(name: str, options: Mapping[str, int | None]) -> Any:
-    if name not in MODELS:
-        known = ", ".join(MODELS) or "none yet"
-        raise ValueError(f"no model {name!r}; the models are: {known}")
-    return MODELS[name]({option: value for option, value in options.items() if value is not None})
-
-
-def _questions(asked: Sequence[Statistic], schema: es.Schema, model: str | None) -> list[str]:
+def _questions(asked: Sequence[Statistic], schema: es.Schema, model: Any) -> list[str]:
     texts = [question_text(one.name, [variable_name(j, schema) for j in one.variables]) for one in asked]
-    return texts if model is None else [*texts, f"fit of {model}"]
+    return texts if model is None else [*texts, f"fit of {model_text(type(model).__name__, model.get_params())}"]
 
 
 @dataclass(frozen=True)

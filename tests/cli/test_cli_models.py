@@ -1,0 +1,409 @@
+"""``fit``, ``combine``, ``decrypt`` and ``predict``: the whole story of a model by the program, equal to the fit in the clear."""
+
+from __future__ import annotations
+
+import io
+import json
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from cli_helpers import Run, disk_full, done, names, patients, the_error
+
+import encryptedstats as es
+from encryptedstats.cli import _models
+from encryptedstats.models import base
+from encryptedstats.storage import container
+from encryptedstats.storage import files as storage_files
+
+FOREST = ("--model", "forest", "--trees", 4, "--depth", 2, "--seed", 3)
+# Options of the program, and the same model in Python.
+MODELS: dict[str, tuple[tuple[Any, ...], Any]] = {
+    "forest": (FOREST, lambda: es.CompletelyRandomForest(n_trees=4, depth=2, random_state=3)),
+    "snb": (("--model", "snb", "--unpaired", "--centred"), lambda: es.SemiparametricNB(paired=False, centred=True)),
+    "mnb": (("--model", "mnb", "--alpha", 0.5), lambda: es.MultinomialNB(alpha=0.5)),
+    "logistic": (("--model", "logistic", "--no-intercept"), lambda: es.OneStepLogisticRegression(fit_intercept=False)),
+    "means": (("--model", "means", "--uncentred"), lambda: es.LinearMeans(centred=False)),
+    "fisher": (("--model", "fisher"), lambda: es.FisherDiscriminant()),
+}
+
+
+@dataclass(frozen=True)
+class Ward:
+    """Two halves of the rows of an owner, encrypted into two tables, and what a worker has: those tables."""
+
+    frame: pd.DataFrame
+    home: Path
+    work: Path
+
+    @property
+    def key(self) -> Path:
+        return self.home / "secret.key"
+
+    @property
+    def schema(self) -> Path:
+        return self.home / "schema.json"
+
+    @property
+    def csv(self) -> Path:
+        return self.home / "all.csv"
+
+    def table(self, half: int) -> Path:
+        return self.work / f"half{half}.enc"
+
+    def fitted(self, name: str, half: int) -> Path:
+        """A model of half of the rows, fitted by the worker."""
+        out = self.work / f"{name}{half}.model"
+        if not out.exists():
+            done("fit", self.table(half), "-o", out, *MODELS[name][0], "--workers", 1)
+        return out
+
+    def combined(self, name: str) -> Path:
+        """The model of all rows."""
+        out = self.work / f"{name}.model"
+        if not out.exists():
+            halves = (self.fitted(name, half) for half in (0, 1))
+            done("combine", out, *halves, "--keys", self.table(0))
+        return out
+
+    def opened(self, model: Path) -> Path:
+        """A model opened by the owner."""
+        out = self.home / f"{model.name}.opened"
+        if not out.exists():
+            done("decrypt", model, "--key", self.key, "--schema", self.schema, "-o", out)
+        return out
+
+    def clear(self, name: str, rows: slice = slice(None)) -> Any:
+        """The same model, fitted in the clear."""
+        return MODELS[name][1]().fit(es.Schema.load(self.schema).table(self.frame[rows]))
+
+
+@pytest.fixture(scope="module")
+def ward(tmp_path_factory: pytest.TempPathFactory) -> Ward:
+    """The owner's part, by the program itself."""
+    found = Ward(patients(70), tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("work"))
+    columns = ("--leave-out", "patient", "--kind", "visits=continuous")
+    found.frame.to_csv(found.csv, index=False)
+    done("schema", found.csv, "--target", "ill", *columns, "-o", found.schema)
+    # Products of three, and room to add results up.
+    done("keygen", found.key, found.home / "public.keys", "--max-value", 100_000, "--depth", 3)
+    for half, rows in enumerate((found.frame[:30], found.frame[30:])):
+        rows.to_csv(found.home / f"half{half}.csv", index=False)
+        options = ("--schema", found.schema, "--key", found.key, "--folds", 2, "--workers", 1)
+        done("encrypt", found.home / f"half{half}.csv", found.table(half), *options)
+    return found
+
+
+def test_the_whole_story_with_planned_keys(tmp_path: Path) -> None:
+    frame = patients(50)
+    home, work = tmp_path / "home", tmp_path / "work"
+    home.mkdir()
+    work.mkdir()
+    frame.to_csv(home / "all.csv", index=False)
+    done("schema", home / "all.csv", "--target", "ill", "--leave-out", "patient", "-o", home / "schema.json")
+    done("plan", "--schema", home / "schema.json", "--rows", 50, *FOREST, "-o", home / "plan.json")
+    shown = done("keygen", home / "secret.key", home / "public.keys", "--plan", home / "plan.json").stdout
+    assert "fit of forest --trees 4 --depth 2 --fraction 0 --seed 3" in shown
+    owner = ("--schema", home / "schema.json", "--key", home / "secret.key")
+    for half, rows in (("a", frame[:20]), ("b", frame[20:])):
+        rows.to_csv(home / f"{half}.csv", index=False)
+        done("encrypt", home / f"{half}.csv", work / f"{half}.enc", *owner, "--workers", 1)
+        done("fit", work / f"{half}.enc", "-o", work / f"{half}.model", *FOREST, "--workers", 1)
+    done("combine", work / "all.model", work / "a.model", work / "b.model", "--keys", work / "a.enc" / "public.keys")
+    done("decrypt", work / "all.model", *owner, "-o", home / "all.opened")
+    done("predict", home / "all.opened", home / "all.csv", "-o", home / "predicted.csv")
+
+    schema = es.Schema.load(home / "schema.json")
+    clear = MODELS["forest"][1]().fit(schema.table(frame))
+    opened = es.load(home / "all.opened")
+    assert (opened.leaf_counts_ == clear.leaf_counts_).all()
+    predicted = pd.read_csv(home / "predicted.csv", index_col="row")
+    assert predicted["predicted"].tolist() == clear.predict(frame).tolist()
+    np.testing.assert_allclose(predicted[["P(no)", "P(yes)"]], clear.predict_proba(frame))
+    # Nothing of the owner's is in what the worker has.
+    secret = container.read(home / "secret.key").section("secret_key")
+    fragment = secret[len(secret) // 2 :][:64]
+    for path in (path for path in work.rglob("*") if path.is_file()):
+        data = path.read_bytes()
+        assert not [word for word in (fragment, b"kilos", b"female", b"visits") if word in data]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_model_is_that_of_the_clear_fit(ward: Ward, name: str) -> None:
+    opened, clear = es.load(ward.opened(ward.combined(name))), ward.clear(name)
+    assert type(opened) is type(clear)
+    assert list(opened.totals_) == list(clear.totals_)
+    assert opened.n_rows_ == 70
+    assert opened.predict(ward.frame).tolist() == clear.predict(ward.frame).tolist()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_model_has_a_summary_and_predicts(ward: Ward, tmp_path: Path, name: str) -> None:
+    opened = ("decrypt", ward.combined(name), "--key", ward.key)
+    shown = done(*opened, "--schema", ward.schema).stdout
+    assert f"Opened {name} " in shown
+    assert "kilos" in shown
+    assert f"no {(ward.frame['ill'] == 'no').sum()}" in shown
+    assert "--schema" not in shown
+    opaque = done(*opened).stdout
+    assert "Give --schema" in opaque
+    assert "kilos" not in opaque
+    facts = json.loads(done(*opened, "--json").stdout)
+    assert facts["class_counts"] == ward.frame["ill"].value_counts()[["no", "yes"]].tolist()
+    assert np.shape(facts["values"]) == (len(facts["index"]), len(facts["columns"]))
+    done("predict", ward.opened(ward.combined(name)), ward.csv, "-o", tmp_path / "p.csv")
+    predicted = pd.read_csv(tmp_path / "p.csv", index_col="row")
+    model = ward.clear(name)
+    assert predicted["predicted"].tolist() == model.predict(ward.frame).tolist()
+    if hasattr(model, "predict_proba"):
+        np.testing.assert_allclose(predicted[["P(no)", "P(yes)"]], model.predict_proba(ward.frame))
+    else:
+        np.testing.assert_allclose(predicted["score(yes)"], model.decision_function(ward.frame))
+
+
+# -- fit -------------------------------------------------------------------------------------------------------------
+
+
+def test_what_the_worker_is_told(ward: Ward, tmp_path: Path) -> None:
+    shown = done("fit", ward.table(0), "-o", tmp_path / "m", *FOREST, "--workers", 1).stdout
+    for words in (
+        "Fitted forest --trees 4 --depth 2 --fraction 0 --seed 3 over 30 rows",
+        "26 totals",
+        "whose owner alone can open it",
+        "encryptedstats decrypt",
+    ):
+        assert words in shown
+    facts = json.loads(done("fit", ward.table(0), "-o", tmp_path / "m", *FOREST, "--json", "--workers", 1).stdout)
+    assert facts["model"] == "CompletelyRandomForest"
+    assert facts["params"]["random_state"] == 3
+    assert facts["bytes"] == (tmp_path / "m").stat().st_size
+    assert (facts["rows"], facts["totals"], facts["encrypted"]) == (30, 26, True)
+    assert facts["key_id"] == es.PublicKeys.load(ward.home / "public.keys").key_id
+
+
+def test_folds(run: Run, ward: Ward, tmp_path: Path) -> None:
+    out = tmp_path / "folds"
+    shown = done("fit", ward.table(0), "-o", out, "--model", "mnb", "--folds", "--workers", 1).stdout
+    assert "Fitted 2 folds of mnb --alpha 1.0 over 30 rows" in shown
+    owner = es.Owner.load(ward.key)
+    schema = es.Schema.load(ward.schema)
+    models = owner.decrypt(es.load(out, owner.public_keys()), schema=schema)
+    clear = es.MultinomialNB().fit_folds(schema.table(ward.frame[:30], folds=2))
+    assert [list(model.totals_) for model in models] == [list(model.totals_) for model in clear]
+    assert "2 folds of an encrypted model: mnb --alpha 1.0" in done("info", out).stdout
+    assert "scored on clear rows" in the_error(run("decrypt", out, "--key", ward.key))
+    assert "a model is wanted here" in the_error(run("predict", out, ward.csv, "-o", tmp_path / "p.csv"))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--model", "snb", "--trees", 3), "--trees is no option of snb, which has --paired, --centred"),
+        (("--model", "forest", "--unpaired"), "--unpaired is no option of forest"),
+        (("--model", "forest", "--max-features", "many"), "a share such as 0.5, or sqrt"),
+        (("--model", "forest", "--fraction", "3"), "a power of two from 2 to 64"),
+        (("--model", "forest", "--depth", 7), "--depth"),
+        (("--model", "tree"), "tree"),
+        ((), "--model"),
+    ],
+)
+def test_options_that_cannot_be(run: Run, ward: Ward, tmp_path: Path, options: Any, words: str) -> None:
+    result = run("fit", ward.table(0), "-o", tmp_path / "m", *options)
+    assert result.exit_code == 2
+    assert words in " ".join(result.stderr.replace("│", " ").split())
+    assert names(tmp_path) == []
+
+
+def test_options_become_parameters() -> None:
+    made = _models.make_model(_models.ModelName.forest, {"max_features": "0.5", "fraction": "inverse", "rows": 3})
+    assert (made.max_features, made.fraction, made.n_trees) == (0.5, "inverse", 100)
+    assert _models.make_model(_models.ModelName.forest, {"max_features": "3"}).max_features == 3
+    assert _models.make_model(_models.ModelName.forest, {"max_features": "sqrt"}).max_features == "sqrt"
+    for name, family in _models.MODELS.items():
+        assert set(family.parameters.values()) | {"bins"} == set(_models.make_model(name, {}).get_params())
+
+
+def test_fits_that_cannot_be(
+    run: Run, ward: Ward, files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fit = ("fit", ward.table(0), "-o", tmp_path / "m")
+    other = ("--model", "mnb", "--keys", files / "public.keys")
+    assert "belongs to key" in the_error(run(*fit, *other))
+    assert "holds a secret key and was not touched" in the_error(run("fit", ward.table(0), "-o", ward.key, *FOREST))
+    assert "no encrypted table" in the_error(run("fit", tmp_path / "none", "-o", tmp_path / "m", *FOREST))
+    rows = ward.frame.drop(columns="ill")
+    rows.to_csv(tmp_path / "new.csv", index=False)
+    done("encrypt", tmp_path / "new.csv", tmp_path / "new.enc", "--schema", ward.schema, "--key", ward.key)
+    without = ("fit", tmp_path / "new.enc", "-o", tmp_path / "m")
+    assert "has no target" in the_error(run(*without, *FOREST))
+    assert "encrypt --folds K does" in the_error(run(*without, *FOREST, "--folds"))
+    monkeypatch.setattr(storage_files.os, "fsync", disk_full)
+    assert "free some space" in the_error(run(*fit, "--model", "mnb", "--workers", 1))
+    assert names(tmp_path) == ["new.csv", "new.enc"]
+
+
+# -- combine -----------------------------------------------------------------------------------------------------------
+
+
+def test_forgetting(ward: Ward, tmp_path: Path) -> None:
+    less = (
+        "combine",
+        tmp_path / "less",
+        ward.combined("mnb"),
+        "--forget",
+        ward.fitted("mnb", 1),
+        "--keys",
+        ward.table(0),
+    )
+    assert "Combined mnb --alpha 0.5 over 30 rows" in done(*less).stdout
+    assert list(es.load(ward.opened(tmp_path / "less")).totals_) == list(ward.clear("mnb", slice(30)).totals_)
+
+
+def test_opened_models_combine_too(ward: Ward, tmp_path: Path) -> None:
+    a, b = (ward.opened(ward.fitted("mnb", half)) for half in (0, 1))
+    shown = done("combine", tmp_path / "all", a, b).stdout
+    assert "it is not encrypted" in shown
+    assert stat.S_IMODE((tmp_path / "all").stat().st_mode) == 0o600
+    assert list(es.load(tmp_path / "all").totals_) == list(ward.clear("mnb").totals_)
+    facts = json.loads(done("combine", tmp_path / "less", tmp_path / "all", "--forget", b, "--json").stdout)
+    assert (facts["rows"], facts["encrypted"]) == (30, False)
+
+
+def test_what_cannot_be_combined(run: Run, ward: Ward, files: Path, tmp_path: Path) -> None:
+    a, b = ward.fitted("mnb", 0), ward.fitted("mnb", 1)
+    keys = ("--keys", ward.table(0) / "public.keys")
+    both = ("combine", tmp_path / "m", a)
+    assert run(*both).exit_code == 2
+    assert "give --keys" in the_error(run(*both, b))
+    assert "belong to key" in the_error(run(*both, b, "--keys", files / "public.keys"))
+    assert "would count twice" in the_error(run(*both, a, *keys))
+    assert "and these are not" in the_error(run(*both, "--forget", b, *keys))
+    assert "combined encrypted or opened" in the_error(run(*both, ward.opened(b), *keys))
+    assert "only models of one kind" in the_error(run(*both, ward.fitted("means", 1), *keys))
+    assert "and a model is wanted here" in the_error(run(*both, files / "array.enc", *keys))
+    assert "check the path" in the_error(run(*both, tmp_path / "none", *keys))
+    other = tmp_path / "other.model"
+    done("fit", ward.table(1), "-o", other, "--model", "forest", "--trees", 4, "--depth", 2, "--seed", 4)
+    error = the_error(run("combine", tmp_path / "m", ward.fitted("forest", 0), other, *keys))
+    assert "--seed is 3 and 4" in error
+    assert names(tmp_path) == ["other.model"]
+
+
+# -- decrypt -----------------------------------------------------------------------------------------------------------
+
+
+def test_an_opened_model_is_private(run: Run, ward: Ward, tmp_path: Path) -> None:
+    out = tmp_path / "m.opened"
+    opened = ("decrypt", ward.combined("forest"), "--key", ward.key, "--schema", ward.schema, "-o")
+    shown = done(*opened, out).stdout
+    for words in (f"Wrote {out}", "mode 0600", "importance", "encryptedstats predict"):
+        assert words in shown
+    assert stat.S_IMODE(out.stat().st_mode) == 0o600
+    assert "is no CSV" in the_error(run(*opened, "-"))
+    assert "holds a secret key" in the_error(run(*opened, ward.key))
+    assert "there is nothing to decrypt in it" in the_error(run("decrypt", out, "--key", ward.key))
+
+
+def test_models_that_cannot_be_opened(run: Run, ward: Ward, files: Path, tmp_path: Path) -> None:
+    model, out = ward.combined("mnb"), tmp_path / "m"
+    assert "belong to key" in the_error(run("decrypt", model, "--key", files / "secret.key", "-o", out))
+    ward.frame[["age", "ill"]].to_csv(tmp_path / "d.csv", index=False)
+    done("schema", tmp_path / "d.csv", "--target", "ill", "-o", tmp_path / "s.json")
+    error = the_error(run("decrypt", model, "--key", ward.key, "--schema", tmp_path / "s.json", "-o", out))
+    assert "this schema is not the one the model was fitted with" in error
+    assert not out.exists()
+
+
+# -- predict -----------------------------------------------------------------------------------------------------------
+
+
+def test_rows_to_predict(ward: Ward, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = ward.opened(ward.combined("forest"))
+    monkeypatch.setattr("encryptedstats.cli.models._ROWS_AT_ONCE", 32)  # so that the file is read in pieces
+    shown = done("predict", opened, ward.csv, "-o", tmp_path / "p.csv").stdout
+    right = int((ward.clear("forest").predict(ward.frame) == ward.frame["ill"]).sum())
+    assert "Predicted 70 rows" in shown
+    assert f"{right} of 70" in shown
+    lines = (tmp_path / "p.csv").read_text().splitlines()
+    assert lines[0] == "row,predicted,P(no),P(yes)"
+    assert [int(line.split(",")[0]) for line in lines[1:]] == list(range(70))
+    ward.frame.drop(columns="ill").to_csv(tmp_path / "new.csv", index=False)
+    facts = json.loads(done("predict", opened, tmp_path / "new.csv", "-o", tmp_path / "q.csv", "--json").stdout)
+    assert facts["right"] is None
+    assert sum(facts["predicted"].values()) == facts["rows"] == 70
+    assert (tmp_path / "q.csv").read_text() == (tmp_path / "p.csv").read_text()
+    screen = done("predict", opened, tmp_path / "new.csv", "-o", "-").stdout
+    pd.testing.assert_frame_equal(pd.read_csv(io.StringIO(screen)), pd.read_csv(tmp_path / "p.csv"))
+
+
+def test_rows_with_missing_values_are_left_out_where_the_schema_says_so(ward: Ward, tmp_path: Path) -> None:
+    schema = es.Schema.infer(ward.frame.drop(columns="patient"), target="ill", missing="drop")
+    es.MultinomialNB().fit(schema.table(ward.frame)).save(tmp_path / "m")
+    rows = ward.frame[:5].copy()
+    rows.loc[2, "age"] = np.nan
+    rows.to_csv(tmp_path / "new.csv", index=False)
+    shown = done("predict", tmp_path / "m", tmp_path / "new.csv", "-o", tmp_path / "p.csv").stdout
+    assert "1 row with missing values" in shown
+    assert pd.read_csv(tmp_path / "p.csv")["row"].tolist() == [0, 1, 3, 4]
+
+
+def test_what_cannot_be_predicted(run: Run, ward: Ward, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened, out = ward.opened(ward.combined("mnb")), tmp_path / "p.csv"
+    rest = (ward.csv, "-o", out)
+    assert "still encrypted: its owner opens it with" in the_error(run("predict", ward.combined("mnb"), *rest))
+    assert "a model is wanted here" in the_error(run("predict", ward.key, *rest))
+    done("decrypt", ward.combined("mnb"), "--key", ward.key, "-o", tmp_path / "nameless")
+    assert "decrypt it again, with --schema" in the_error(run("predict", tmp_path / "nameless", *rest))
+    (tmp_path / "nameless").unlink()
+    assert "check the path" in the_error(run("predict", opened, tmp_path / "none", "-o", out))
+    ward.frame[["age"]].to_csv(tmp_path / "d.csv", index=False)
+    assert "d.csv: the data has no column" in the_error(run("predict", opened, tmp_path / "d.csv", "-o", out))
+    ward.frame[:0].to_csv(tmp_path / "d.csv", index=False)
+    assert "has no rows" in the_error(run("predict", opened, tmp_path / "d.csv", "-o", out))
+    assert run("predict", opened, ward.csv, "-o", "-", "--json").exit_code == 2
+    assert "holds a secret key" in the_error(run("predict", opened, ward.csv, "-o", ward.key))
+    monkeypatch.setattr(storage_files.os, "fsync", disk_full)
+    assert "free some space" in the_error(run("predict", opened, *rest))
+    assert names(tmp_path) == ["d.csv"]
+
+
+# -- info --------------------------------------------------------------------------------------------------------------
+
+
+def test_the_kinds_are_those_of_the_library() -> None:
+    for name in ("ENCRYPTED_MODEL_KIND", "OPEN_MODEL_KIND", "FOLDS_KIND"):
+        assert getattr(_models, name) == getattr(base, name)
+
+
+def test_info_of_models(ward: Ward, tmp_path: Path) -> None:
+    shown = done("info", ward.combined("forest")).stdout
+    assert "encrypted model: forest --trees 4 --depth 2 --fraction 0 --seed 3" in shown
+    assert "70 rows, 6 variables, 2 classes; 26 totals in" in shown
+    assert "nothing in it can decrypt" in shown
+    assert "NOT ENCRYPTED" not in shown
+    opened = ward.opened(ward.combined("forest"))
+    shown = done("info", opened).stdout
+    assert "NOT ENCRYPTED" in shown
+    assert "names, cut points and classes" in shown
+    assert "chmod" not in shown
+    facts = json.loads(done("info", opened, "--json").stdout)
+    assert (facts["encrypted"], facts["names_inside"], facts["holds_secret_key"]) == (False, True, False)
+    (tmp_path / "m").write_bytes(opened.read_bytes())
+    (tmp_path / "m").chmod(0o644)
+    assert "chmod 600" in done("info", tmp_path / "m").stdout
+
+
+def test_info_of_a_model_from_anybody(run: Run, ward: Ward, tmp_path: Path) -> None:
+    file = container.read(ward.opened(ward.combined("forest")))
+    fields = {**file.fields, "model": "\x1b[2J", "params": {"n_trees": "\x1b[2J"}}
+    container.write(container.Container(file.kind, "", "", fields, file.sections), tmp_path / "m")
+    assert "\x1b" not in done("info", tmp_path / "m").stdout
+    for name in ("model", "params", "n_rows", "schema", "private"):
+        container.write(
+            container.Container(file.kind, "", "", {**file.fields, name: []}, file.sections), tmp_path / "m"
+        )
+        the_error(run("info", tmp_path / "m"))
