@@ -79,6 +79,11 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         super().__init_subclass__(**kwargs)
         cls._models[cls.__name__] = cls
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = not self._binary_only
+        return tags
+
     # -- what a subclass says ------------------------------------------------------------------------------------
 
     @abstractmethod

@@ -61,11 +61,6 @@ class OneStepLogisticRegression(TotalsClassifier):
         self.centred = centred
         self.bins = bins
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        return tags
-
     def _features(self, schema: PublicSchema, columns: Sequence[Column] | None = None) -> list[Feature]:
         return features(schema, columns, centred=self.centred)
 

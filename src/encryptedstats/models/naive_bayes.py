@@ -69,11 +69,6 @@ class SemiparametricNB(TotalsClassifier):
         self.centred = centred
         self.bins = bins
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        return tags
-
     def _infer(self, frame: pd.DataFrame, labels: pd.Series[Any], classes: Any, named: bool) -> Schema:
         schema = super()._infer(frame, labels, classes, named)
         values = frame.to_numpy()
