@@ -6,8 +6,16 @@ from setuptools import Extension, setup
 
 NATIVE = Path("src/encryptedstats/_native")
 # No -march=native: kernels choose at run time what the processor has. Never -ffast-math: products in doubles rely on exact
-# rounding. Without the two flags below compilers do not vectorise rounding; contraction would merge steps that must stay apart.
-FLAGS = ["-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fvisibility=hidden"]
+# rounding. Compilers do not vectorise rounding unless errno and traps are out of the way, nor some loops where signed integers wrap
+# (-fwrapv, which Python passes on); contraction would merge steps that must stay apart.
+FLAGS = [
+    "-O3",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-ffp-contract=off",
+    "-fno-wrapv",
+    "-fvisibility=hidden",
+]
 
 setup(
     ext_modules=[

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 import encryptedstats as es
 from encryptedstats.circuits.results import EncryptedTotals
+from encryptedstats.storage import container
 from encryptedstats.storage.objects import write_object
 
 FRAME = pd.DataFrame({"age": [30, 40, 50, 60], "sick": [0, 1, 1, 0]})
@@ -74,3 +76,39 @@ def test_what_cannot_be_opened_says_why(owner: es.Owner, tmp_path: Path) -> None
     with pytest.raises(FileNotFoundError, match="no encrypted table lies at"):
         es.load(tmp_path / "nothing")
     assert np.array_equal(owner.decrypt(es.load(tmp_path / "number", keys=owner.public_keys())), 3)
+
+
+def test_no_loader_takes_an_owner_for_public_keys(owner: es.Owner, schema: es.Schema, tmp_path: Path) -> None:
+    """Whoever computes holds public keys and nothing more; an Owner would bring the secret key along."""
+    sealed = owner.encrypt(schema.table(FRAME))
+    sealed.save(tmp_path / "table")
+    model = es.MultinomialNB().fit(sealed)
+    model.save(tmp_path / "model")
+    sealed.counts("age").save(tmp_path / "counts")
+    model.totals_.save(tmp_path / "totals")
+    owner.encrypt([1]).save(tmp_path / "array")
+    for name in ("table", "model", "counts", "totals", "array"):
+        with pytest.raises(TypeError, match="PublicKeys, nothing more"):
+            es.load(tmp_path / name, keys=owner)
+
+
+def test_a_statistic_that_claims_endless_bins_is_refused_at_once(
+    owner: es.Owner, schema: es.Schema, tmp_path: Path
+) -> None:
+    sealed = owner.encrypt(schema.table(FRAME))
+    answer = sealed.counts("age")
+    answer.save(tmp_path / "counts")
+    data = container.read(tmp_path / "counts")
+    public = data.fields["schema"]
+    for changes in (
+        {"schema": public.replace('"n_bins": 4', '"n_bins": 1000000000').replace('"n_bins":4', '"n_bins":1000000000')},
+        {"variables": []},
+        {"variables": [0, 0, 0]},
+        {"statistic": "moments", "variables": [-1]},
+        {"statistic": "nonsense"},
+        {"n_rows": 0},
+    ):
+        forged = replace(data, fields={**data.fields, **changes})
+        container.write(forged, tmp_path / "forged")
+        with pytest.raises(es.FileFormatError, match=r"question|totals|schema"):
+            es.load(tmp_path / "forged", keys=owner.public_keys())

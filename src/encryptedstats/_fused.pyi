@@ -11,6 +11,7 @@ def run(
     shape: tuple[int, int, int, int, int, int, int],
     vectors: tuple[int, int, int],
     add: bool,
+    known: bool,
     columns: tuple[_Array, ...],
     tape: _Array,
     segments: _Array,
@@ -18,5 +19,6 @@ def run(
     constants: _Array,
     accumulators: _Array,
     scratch: _Array,
+    kept: _Array,
     /,
 ) -> int: ...

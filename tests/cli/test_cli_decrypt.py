@@ -57,7 +57,7 @@ def test_totals(hospital: Hospital, tmp_path: Path) -> None:
 def test_keys_that_do_not_fit(run: Run, hospital: Hospital, files: Path, tmp_path: Path) -> None:
     result, out = hospital.ask("age", "counts", "v0"), tmp_path / "x.csv"
     assert "--key secret.key" in the_error(run("decrypt", result, "-o", out))
-    assert "belong to key" in the_error(run("decrypt", result, "--key", files / "secret.key", "-o", out))
+    assert "belongs to key" in the_error(run("decrypt", result, "--key", files / "secret.key", "-o", out))
     assert "belongs to key" in the_error(run("decrypt", files / "array.enc", "--key", hospital.key, "-o", out))
     assert "'secret key' is wanted here" in the_error(run("decrypt", result, "--key", hospital.public, "-o", out))
     assert "check the path" in the_error(run("decrypt", result, "--key", tmp_path / "none", "-o", out))

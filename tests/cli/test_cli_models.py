@@ -279,7 +279,7 @@ def test_what_cannot_be_combined(run: Run, ward: Ward, files: Path, tmp_path: Pa
     both = ("combine", tmp_path / "m", a)
     assert run(*both).exit_code == 2
     assert "give --keys" in the_error(run(*both, b))
-    assert "belong to key" in the_error(run(*both, b, "--keys", files / "public.keys"))
+    assert "belongs to key" in the_error(run(*both, b, "--keys", files / "public.keys"))
     assert "would count twice" in the_error(run(*both, a, *keys))
     assert "and these are not" in the_error(run(*both, "--forget", b, *keys))
     assert "combined encrypted or opened" in the_error(run(*both, ward.opened(b), *keys))
@@ -310,7 +310,7 @@ def test_an_opened_model_is_private(run: Run, ward: Ward, tmp_path: Path) -> Non
 
 def test_models_that_cannot_be_opened(run: Run, ward: Ward, files: Path, tmp_path: Path) -> None:
     model, out = ward.combined("mnb"), tmp_path / "m"
-    assert "belong to key" in the_error(run("decrypt", model, "--key", files / "secret.key", "-o", out))
+    assert "belongs to key" in the_error(run("decrypt", model, "--key", files / "secret.key", "-o", out))
     ward.frame[["age", "ill"]].to_csv(tmp_path / "d.csv", index=False)
     done("schema", tmp_path / "d.csv", "--target", "ill", "-o", tmp_path / "s.json")
     error = the_error(run("decrypt", model, "--key", ward.key, "--schema", tmp_path / "s.json", "-o", out))

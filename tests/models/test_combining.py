@@ -322,13 +322,31 @@ def test_an_encrypted_model_predicts_nothing_and_says_how_to_open_it(model: Any,
         clone(model).predict(frame(5))
 
 
+def test_parameters_changed_after_the_fit_do_not_mix_in() -> None:
+    """Totals are of the trees they were counted in: rows counted in others must not be added."""
+    forest = clone(FOREST).fit(table())
+    forest.set_params(random_state=99)
+    for refused in (lambda: forest.partial_fit(table()), lambda: forest + clone(forest).fit(table())):
+        with pytest.raises(ValueError, match=r"changed after the fit \(random_state was .* and is 99\): set them back"):
+            refused()
+
+
 def test_an_encrypted_model_keeps_nothing_of_an_earlier_clear_fit(sealed_fit: Fit) -> None:
     model = es.CompletelyRandomForest(n_trees=2, depth=1).fit(X.assign(more=1.0), Y)
     assert model.n_features_in_ == 4
     sealed_fit(model, table())
     assert model.n_features_in_ == 3
     public = {key for key in vars(model) if key.endswith("_")}
-    assert public == {"totals_", "schema_", "n_rows_", "block_ids_", "classes_", "n_features_in_", "random_state_"}
+    assert public == {
+        "totals_",
+        "schema_",
+        "n_rows_",
+        "block_ids_",
+        "classes_",
+        "n_features_in_",
+        "random_state_",
+        "growth_",
+    }
 
 
 def test_rows_without_a_class_and_classes_beyond_two_are_refused() -> None:

@@ -149,7 +149,7 @@ def test_keys_are_asked_for_and_must_fit(
     sealed_fit(clone(FOREST), table()).save(tmp_path / "m")
     with pytest.raises(TypeError, match="this model is encrypted: give the public keys= it belongs to"):
         es.load(tmp_path / "m")
-    with pytest.raises(es.KeyMismatchError, match="belong to key"):
+    with pytest.raises(es.KeyMismatchError, match="belongs to key"):
         es.load(tmp_path / "m", other_keeper.public_keys())
     with pytest.raises(es.KeyMismatchError):
         es.load(tmp_path / "m", small_owner("bfv").public_keys())

@@ -97,7 +97,7 @@ def test_infeasible_circuits_name_the_limit_and_the_nearest_wish(schema: es.Sche
 def test_wrong_arguments(schema: es.Schema) -> None:
     with pytest.raises(ValueError, match="n_rows=0"):
         es.plan([column("v0.bin0").total()], schema, n_rows=0)
-    with pytest.raises(TypeError, match="model, or expressions"):
+    with pytest.raises(TypeError, match="plan needs a model"):
         es.plan([column("v0.bin0")], schema, n_rows=10)
     with pytest.raises(ValueError, match="no way to predict without being opened"):
         es.plan([column("v0.bin0").total()], schema, n_rows=10, encrypted_prediction=True)

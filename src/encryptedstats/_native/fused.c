@@ -37,7 +37,7 @@ typedef unsigned __int128 u128;
 enum { LOAD, LINEAR, PRODUCT, ADD };                     /* what the tape can say */
 enum { PLUS = -1, MINUS = -2 };                          /* coefficients that are no constants */
 enum { BASELINE, AVX2, AVX512, IFMA, LEVELS };           /* in order of speed */
-enum { MAX_SIZE = 16, MAX_TERMS_AT_ONCE = 8 };
+enum { MAX_SIZE = 16, MAX_BLOCK = 4096, MAX_TERMS_AT_ONCE = 8 };
 static const char *const LEVEL_NAMES[LEVELS] = {"baseline", "avx2", "avx512", "ifma"};
 
 /* One prime, and the block that is worked on. Scratch vectors are `stride` words apart and computed up to `n`, a multiple of 8:
@@ -58,15 +58,23 @@ typedef struct {
     const void *from;
 } Term;
 
+/* Where a sum lies, how far its components are apart, and what is done with what is there. */
+typedef struct {
+    void *at;
+    long apart;
+    enum { MORE, FIRST, STREAM } how; /* added to it; written over it; written over it in memory, past the cache */
+} Sum;
+
 typedef struct {
     /* A column's block to a vector; 1 if a residue is not below p. Behind `count` come zeros. */
     int (*load)(const Field *, void *to, const uint64_t *from, long count);
     void (*linear)(const Field *, void *to, int size, const Term *, int n_terms, const uint64_t *constant);
-    /* to = a b; rest = a - a b; accumulator += a b, or = a b if first. Those that are NULL are not wanted. */
-    void (*product)(const Field *, void *to, void *rest, void *accumulator, int first, const void *a, int na, const void *b, int nb);
-    void (*add)(const Field *, void *accumulator, int first, const void *from, int size);
-    /* Local accumulator to residues in memory: stored if first, else added. Components are `apart` words apart there. */
-    void (*flush)(const Field *, uint64_t *to, long apart, int first, const void *accumulator, int size, long count);
+    /* to = a b; rest = a - a b; sum += a b. Those that are NULL are not wanted. */
+    void (*product)(const Field *, void *to, void *rest, Sum, const void *a, int na, const void *b, int nb);
+    void (*add)(const Field *, Sum, const void *from, int size);
+    /* Local sums to residues in memory: stored if first, else added. Components are `apart` words apart there. */
+    void (*flush)(const Field *, uint64_t *to, long apart, int first, const void *sum, int size, long count);
+    int streams; /* whether sums can be written to memory straight away, if there is nothing to be added */
 } Machine;
 
 INLINE int at_least(int a, int b) { return a > b ? a : b; }
@@ -79,7 +87,6 @@ INLINE uint64_t reduced128(const Field *f, u128 x)
     /* x < 2^(2 bits + 4): the quotient is too small by at most 2. */
     uint64_t q = (uint64_t)(((u128)(uint64_t)(x >> (f->bits - 1)) * f->barrett) >> 64);
     uint64_t r = (uint64_t)x - q * f->p;
-    r -= r >= f->p ? f->p : 0;
     r -= r >= f->p ? f->p : 0;
     return r - (r >= f->p ? f->p : 0);
 }
@@ -118,43 +125,65 @@ static void baseline_linear(const Field *f, void *to, int size, const Term *term
     }
 }
 
-static void baseline_product(const Field *f, void *to, void *rest, void *accumulator, int first, const void *a, int na, const void *b, int nb)
+INLINE u128 wide(uint64_t a, uint64_t b) { return (u128)a * b; }
+
+/* One component of a product: out = sum of x[j] y[k - j] for low <= j <= high. Mostly there are one or two of them. */
+static void baseline_component(const Field *field, uint64_t *restrict out, const uint64_t *x, const uint64_t *y, int k, int low, int high)
 {
-    const uint64_t *x = a, *y = b;
+    const Field f = *field; /* a copy, which no write to a vector can change */
+    const uint64_t *restrict a = x + low * f.stride, *restrict b = y + (k - low) * f.stride;
+    const uint64_t *restrict c = a + f.stride, *restrict d = b - f.stride;
+    if (high == low)
+        for (long i = 0; i < f.n; i++) out[i] = reduced128(&f, wide(a[i], b[i]));
+    else if (high == low + 1)
+        for (long i = 0; i < f.n; i++) out[i] = reduced128(&f, wide(a[i], b[i]) + wide(c[i], d[i]));
+    else
+        for (long i = 0; i < f.n; i++) {
+            u128 total = wide(a[i], b[i]);
+            for (int j = low + 1; j <= high; j++) total += wide(x[j * f.stride + i], y[(k - j) * f.stride + i]);
+            out[i] = reduced128(&f, total);
+        }
+}
+
+static void baseline_product(const Field *f, void *to, void *rest, Sum sum, const void *a, int na, const void *b, int nb)
+{
+    uint64_t spare[MAX_BLOCK], p = f->p;
     for (int k = 0; k < na + nb - 1; k++) {
-        uint64_t *out = to ? (uint64_t *)to + k * f->stride : NULL;
-        uint64_t *left = rest ? (uint64_t *)rest + k * f->stride : NULL;
-        uint64_t *sum = accumulator ? (uint64_t *)accumulator + k * f->stride : NULL;
-        int low = at_least(0, k - nb + 1), high = at_most(k, na - 1);
-        for (long i = 0; i < f->n; i++) {
-            u128 total = 0;
-            for (int j = low; j <= high; j++) total += (u128)x[j * f->stride + i] * y[(k - j) * f->stride + i];
-            uint64_t r = reduced128(f, total);
-            if (out) out[i] = r;
-            if (left) left[i] = minus(f->p, k < na ? x[k * f->stride + i] : 0, r);
-            if (sum) sum[i] = first ? r : plus(f->p, sum[i], r);
+        uint64_t *restrict out = to ? (uint64_t *)to + k * f->stride : spare;
+        baseline_component(f, out, a, b, k, at_least(0, k - nb + 1), at_most(k, na - 1));
+        if (rest) {
+            uint64_t *restrict left = (uint64_t *)rest + k * f->stride;
+            const uint64_t *restrict whole = (const uint64_t *)a + k * f->stride;
+            for (long i = 0, n = f->n; i < n; i++) left[i] = minus(p, k < na ? whole[i] : 0, out[i]);
+        }
+        if (sum.at) {
+            uint64_t *restrict all = (uint64_t *)sum.at + k * sum.apart;
+            if (sum.how == MORE)
+                for (long i = 0, n = f->n; i < n; i++) all[i] = plus(p, all[i], out[i]);
+            else memcpy(all, out, f->n * sizeof(uint64_t));
         }
     }
 }
 
-static void baseline_add(const Field *f, void *accumulator, int first, const void *from, int size)
-{
-    uint64_t *sum = accumulator;
-    const uint64_t *x = from;
-    for (int k = 0; k < size; k++)
-        for (long i = k * f->stride; i < k * f->stride + f->n; i++) sum[i] = first ? x[i] : plus(f->p, sum[i], x[i]);
-}
-
-static void baseline_flush(const Field *f, uint64_t *to, long apart, int first, const void *accumulator, int size, long count)
+static void baseline_add(const Field *f, Sum sum, const void *from, int size)
 {
     for (int k = 0; k < size; k++) {
-        const uint64_t *sum = (const uint64_t *)accumulator + k * f->stride;
-        uint64_t *out = to + k * apart;
-        for (long i = 0; i < count; i++) out[i] = first ? sum[i] : plus(f->p, out[i], sum[i]);
+        uint64_t *all = (uint64_t *)sum.at + k * sum.apart;
+        const uint64_t *x = (const uint64_t *)from + k * f->stride;
+        for (long i = 0; i < f->n; i++) all[i] = sum.how == MORE ? plus(f->p, all[i], x[i]) : x[i];
     }
 }
 
-static const Machine BASELINE_MACHINE = {baseline_load, baseline_linear, baseline_product, baseline_add, baseline_flush};
+static void baseline_flush(const Field *f, uint64_t *to, long apart, int first, const void *sum, int size, long count)
+{
+    for (int k = 0; k < size; k++) {
+        const uint64_t *x = (const uint64_t *)sum + k * f->stride;
+        uint64_t *out = to + k * apart;
+        for (long i = 0; i < count; i++) out[i] = first ? x[i] : plus(f->p, out[i], x[i]);
+    }
+}
+
+static const Machine BASELINE_MACHINE = {baseline_load, baseline_linear, baseline_product, baseline_add, baseline_flush, 0};
 
 #if X86
 
@@ -231,56 +260,65 @@ INLINE void doubles_linear(const Field *f, void *to, int size, const Term *terms
     }
 }
 
-/* One component of a product: out = sum of x[j] y[k - j] for low <= j <= high, at most 8 of them. */
-INLINE void doubles_component(
-    const Field *f, double *restrict out, const double *restrict x, const double *restrict y, int k, int low, int high)
+/* Loops over plain pointers and one counter: with more in them, compilers do not see that they can be vectorised. */
+INLINE void doubles_one(const Field *f, double *restrict out, const double *restrict x, const double *restrict y)
 {
     double p = f->pd, inverse = f->inverse;
-    long s = f->stride;
-    for (long i = 0; i < f->n; i++) {
-        double sum = product_of(p, inverse, x[low * s + i], y[(k - low) * s + i]);
-        for (int j = low + 1; j <= high; j++) sum += product_of(p, inverse, x[j * s + i], y[(k - j) * s + i]);
-        out[i] = centred(p, inverse, sum);
-    }
+    for (long i = 0, n = f->n; i < n; i++) out[i] = centred(p, inverse, product_of(p, inverse, x[i], y[i]));
 }
 
-INLINE void doubles_spread(
-    const Field *f, double *restrict to, double *restrict rest, double *restrict sum, int first, const double *restrict x,
-    const double *restrict r)
+INLINE void doubles_two(
+    const Field *f, double *restrict out, const double *restrict x, const double *restrict y, const double *restrict v,
+    const double *restrict w)
 {
     double p = f->pd, inverse = f->inverse;
-    if (to) memcpy(to, r, f->n * sizeof(double));
-    if (rest && x)
-        for (long i = 0; i < f->n; i++) rest[i] = centred(p, inverse, x[i] - r[i]);
-    else if (rest)
-        for (long i = 0; i < f->n; i++) rest[i] = -r[i];
-    if (sum && first) memcpy(sum, r, f->n * sizeof(double));
-    else if (sum)
-        for (long i = 0; i < f->n; i++) sum[i] += r[i];
+    for (long i = 0, n = f->n; i < n; i++)
+        out[i] = centred(p, inverse, product_of(p, inverse, x[i], y[i]) + product_of(p, inverse, v[i], w[i]));
+}
+
+INLINE void doubles_more(const Field *f, double *restrict out, const double *restrict x, const double *restrict y)
+{
+    double p = f->pd, inverse = f->inverse;
+    for (long i = 0, n = f->n; i < n; i++) out[i] = centred(p, inverse, out[i] + product_of(p, inverse, x[i], y[i]));
+}
+
+INLINE void doubles_rest(const Field *f, double *restrict rest, const double *restrict whole, const double *restrict part)
+{
+    double p = f->pd, inverse = f->inverse;
+    if (whole)
+        for (long i = 0, n = f->n; i < n; i++) rest[i] = centred(p, inverse, whole[i] - part[i]);
+    else
+        for (long i = 0, n = f->n; i < n; i++) rest[i] = -part[i];
+}
+
+/* At most 16 chunks are added up before they are flushed: integers of up to (p + 1) / 2 give no more than 2^53. */
+INLINE void doubles_sum(const Field *f, Sum sum, int k, const double *restrict x)
+{
+    double *restrict all = (double *)sum.at + k * sum.apart;
+    if (sum.how == MORE)
+        for (long i = 0, n = f->n; i < n; i++) all[i] += x[i];
+    else memcpy(all, x, f->n * sizeof(double));
 }
 
 INLINE void doubles_product(
-    const Field *f, double *to, double *rest, double *accumulator, int first, const double *a, int na, const double *b, int nb,
-    double *one)
+    const Field *f, double *to, double *rest, Sum sum, const double *a, int na, const double *b, int nb, double *spare)
 {
     long s = f->stride;
     for (int k = 0; k < na + nb - 1; k++) {
         int low = at_least(0, k - nb + 1), high = at_most(k, na - 1);
-        double *direct = to ? to + k * s : one;
-        if (high == low) doubles_component(f, direct, a, b, k, low, low);
-        else if (high == low + 1) doubles_component(f, direct, a, b, k, low, low + 1);
-        else doubles_component(f, direct, a, b, k, low, high);
-        doubles_spread(
-            f, NULL, rest ? rest + k * s : NULL, accumulator ? accumulator + k * s : NULL, first, k < na ? a + k * s : NULL, direct);
+        double *out = to ? to + k * s : spare;
+        const double *x = a + low * s, *y = b + (k - low) * s;
+        if (low == high) doubles_one(f, out, x, y);
+        else doubles_two(f, out, x, y, x + s, y - s);
+        for (int j = low + 2; j <= high; j++) doubles_more(f, out, a + j * s, b + (k - j) * s);
+        if (rest) doubles_rest(f, rest + k * s, k < na ? a + k * s : NULL, out);
+        if (sum.at) doubles_sum(f, sum, k, out);
     }
 }
 
-/* At most 16 chunks are added up before they are flushed: sums stay below 16 * 0.51 p < 2^53. */
-INLINE void doubles_add(const Field *f, void *accumulator, int first, const void *from, int size)
+INLINE void doubles_add(const Field *f, Sum sum, const void *from, int size)
 {
-    for (int k = 0; k < size; k++)
-        doubles_spread(
-            f, NULL, NULL, (double *)accumulator + k * f->stride, first, NULL, (const double *)from + k * f->stride);
+    for (int k = 0; k < size; k++) doubles_sum(f, sum, k, (const double *)from + k * f->stride);
 }
 
 INLINE void doubles_flush(const Field *f, uint64_t *to, long apart, int first, const void *accumulator, int size, long count)
@@ -299,35 +337,33 @@ INLINE void doubles_flush(const Field *f, uint64_t *to, long apart, int first, c
     }
 }
 
-#define MAX_BLOCK 4096
-
-#define DOUBLES(NAME, FEATURES)                                                                                              \
-    __attribute__((target(FEATURES))) static int NAME##_load(const Field *f, void *to, const uint64_t *from, long count)      \
-    {                                                                                                                         \
-        return doubles_load(f, to, from, count);                                                                              \
-    }                                                                                                                         \
-    __attribute__((target(FEATURES))) static void NAME##_linear(                                                              \
-        const Field *f, void *to, int size, const Term *terms, int n_terms, const uint64_t *constant)                         \
-    {                                                                                                                         \
-        doubles_linear(f, to, size, terms, n_terms, constant);                                                                \
-    }                                                                                                                         \
-    __attribute__((target(FEATURES))) static void NAME##_product(                                                             \
-        const Field *f, void *to, void *rest, void *accumulator, int first, const void *a, int na, const void *b, int nb)     \
-    {                                                                                                                         \
-        double one[MAX_BLOCK] __attribute__((aligned(64)));                                                                   \
-        doubles_product(f, to, rest, accumulator, first, a, na, b, nb, one);                                                  \
-    }                                                                                                                         \
-    __attribute__((target(FEATURES))) static void NAME##_add(                                                                 \
-        const Field *f, void *accumulator, int first, const void *from, int size)                                             \
-    {                                                                                                                         \
-        doubles_add(f, accumulator, first, from, size);                                                                       \
-    }                                                                                                                         \
-    __attribute__((target(FEATURES))) static void NAME##_flush(                                                               \
-        const Field *f, uint64_t *to, long apart, int first, const void *accumulator, int size, long count)                   \
-    {                                                                                                                         \
-        doubles_flush(f, to, apart, first, accumulator, size, count);                                                         \
-    }                                                                                                                         \
-    static const Machine NAME##_machine = {NAME##_load, NAME##_linear, NAME##_product, NAME##_add, NAME##_flush};
+/* The same functions for one kind of processor. */
+#define DOUBLES(NAME, FEATURES)                                                                                             \
+    __attribute__((target(FEATURES))) static int NAME##_load(const Field *f, void *to, const uint64_t *from, long count)     \
+    {                                                                                                                        \
+        return doubles_load(f, to, from, count);                                                                             \
+    }                                                                                                                        \
+    __attribute__((target(FEATURES))) static void NAME##_linear(                                                             \
+        const Field *f, void *to, int size, const Term *terms, int n_terms, const uint64_t *constant)                        \
+    {                                                                                                                        \
+        doubles_linear(f, to, size, terms, n_terms, constant);                                                               \
+    }                                                                                                                        \
+    __attribute__((target(FEATURES))) static void NAME##_product(                                                            \
+        const Field *f, void *to, void *rest, Sum sum, const void *a, int na, const void *b, int nb)                         \
+    {                                                                                                                        \
+        double spare[MAX_BLOCK] __attribute__((aligned(64)));                                                                \
+        doubles_product(f, to, rest, sum, a, na, b, nb, spare);                                                              \
+    }                                                                                                                        \
+    __attribute__((target(FEATURES))) static void NAME##_add(const Field *f, Sum sum, const void *from, int size)            \
+    {                                                                                                                        \
+        doubles_add(f, sum, from, size);                                                                                     \
+    }                                                                                                                        \
+    __attribute__((target(FEATURES))) static void NAME##_flush(                                                              \
+        const Field *f, uint64_t *to, long apart, int first, const void *sum, int size, long count)                          \
+    {                                                                                                                        \
+        doubles_flush(f, to, apart, first, sum, size, count);                                                                \
+    }                                                                                                                        \
+    static const Machine NAME##_machine = {NAME##_load, NAME##_linear, NAME##_product, NAME##_add, NAME##_flush, 0};
 
 DOUBLES(avx2, "avx2,fma")
 DOUBLES(avx512, "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,prefer-vector-width=512")
@@ -338,7 +374,7 @@ DOUBLES(avx512, "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,prefer-vector-width
 #define IFMA_INLINE static inline __attribute__((always_inline, target("avx512f,avx512dq,avx512vl,avx512ifma")))
 typedef __m512i Lanes;
 
-IFMA_INLINE Lanes all(uint64_t x) { return _mm512_set1_epi64((long long)x); }
+IFMA_INLINE Lanes every(uint64_t x) { return _mm512_set1_epi64((long long)x); }
 IFMA_INLINE Lanes at(const void *from, long i) { return _mm512_load_si512((const uint64_t *)from + i); }
 IFMA_INLINE void put(void *to, long i, Lanes x) { _mm512_store_si512((uint64_t *)to + i, x); }
 /* In [0, p) again, after a sum or a difference: what is negative is huge when read without sign. */
@@ -365,7 +401,7 @@ IFMA_INLINE Lanes montgomery(Lanes p, Lanes inverse, Lanes high, Lanes low)
 
 IFMA_TARGET static int ifma_load(const Field *f, void *to, const uint64_t *from, long count)
 {
-    Lanes p = all(f->p);
+    Lanes p = every(f->p);
     __mmask8 bad = 0;
     for (long i = 0; i < f->n; i += 8) {
         long left = count - i;
@@ -383,16 +419,16 @@ IFMA_INLINE Lanes ifma_term(const Field *f, Lanes p, Lanes inverse, Lanes sum, c
     Lanes x = at(term->from, where);
     if (term->coefficient == PLUS) return lanes_plus(p, sum, x);
     if (term->coefficient == MINUS) return lanes_minus(p, sum, x);
-    Lanes c = all(f->constants[term->coefficient]), zero = _mm512_setzero_si512();
+    Lanes c = every(f->constants[term->coefficient]), zero = _mm512_setzero_si512();
     Lanes scaled = montgomery(p, inverse, _mm512_madd52hi_epu64(zero, x, c), _mm512_madd52lo_epu64(zero, x, c));
     return lanes_plus(p, sum, scaled);
 }
 
 IFMA_TARGET static void ifma_linear(const Field *f, void *to, int size, const Term *terms, int n_terms, const uint64_t *constant)
 {
-    Lanes p = all(f->p), inverse = all(f->inverse52);
+    Lanes p = every(f->p), inverse = every(f->inverse52);
     for (int k = 0; k < size; k++) {
-        Lanes begin = k == 0 && constant ? all(*constant) : _mm512_setzero_si512();
+        Lanes begin = k == 0 && constant ? every(*constant) : _mm512_setzero_si512();
         for (long i = k * f->stride; i < k * f->stride + f->n; i += 8) {
             Lanes sum = begin;
             for (int t = 0; t < n_terms; t++)
@@ -403,19 +439,21 @@ IFMA_TARGET static void ifma_linear(const Field *f, void *to, int size, const Te
 }
 
 /* What is done with a component of a product. */
-IFMA_INLINE void ifma_spread(Lanes p, void *to, void *rest, void *accumulator, int first, long where, Lanes whole, Lanes r)
+IFMA_INLINE void ifma_spread(Lanes p, void *to, void *rest, Sum sum, long k, long s, long i, Lanes whole, Lanes r)
 {
-    if (to) put(to, where, r);
-    if (rest) put(rest, where, lanes_minus(p, whole, r));
-    if (accumulator) put(accumulator, where, first ? r : lanes_plus(p, at(accumulator, where), r));
+    if (to) put(to, k * s + i, r);
+    if (rest) put(rest, k * s + i, lanes_minus(p, whole, r));
+    if (!sum.at) return;
+    uint64_t *all = (uint64_t *)sum.at + k * sum.apart + i;
+    if (sum.how == STREAM) _mm512_stream_si512((void *)all, r);
+    else put(all, 0, sum.how == FIRST ? r : lanes_plus(p, at(all, 0), r));
 }
 
 /* All components at once, for sizes that the compiler knows: factors are loaded once, and the components' chains of operations
- * run beside each other. At most four products to a component. */
-IFMA_INLINE void ifma_product_of(
-    const Field *f, void *to, void *rest, void *accumulator, int first, const void *a, const int na, const void *b)
+ * run beside each other. */
+IFMA_INLINE void ifma_product_of(const Field *f, void *to, void *rest, Sum sum, const void *a, const int na, const void *b)
 {
-    Lanes p = all(f->p), inverse = all(f->inverse52), zero = _mm512_setzero_si512();
+    Lanes p = every(f->p), inverse = every(f->inverse52), zero = _mm512_setzero_si512();
     long s = f->stride;
     for (long i = 0; i < f->n; i += 8) {
         Lanes x[MAX_SIZE], y0 = at(b, i), y1 = at(b, s + i);
@@ -427,16 +465,16 @@ IFMA_INLINE void ifma_product_of(
             if (k < na) high = _mm512_madd52hi_epu64(high, x[k], y0), low = _mm512_madd52lo_epu64(low, x[k], y0);
             if (k > 0) high = _mm512_madd52hi_epu64(high, x[k - 1], y1), low = _mm512_madd52lo_epu64(low, x[k - 1], y1);
             Lanes r = montgomery(p, inverse, high, low);
-            ifma_spread(p, to, rest, accumulator, first, k * s + i, k < na ? x[k] : zero, r);
+            ifma_spread(p, to, rest, sum, k, s, i, k < na ? x[k] : zero, r);
         }
     }
 }
 
 /* Any sizes, component by component. */
 IFMA_TARGET static void ifma_product_any(
-    const Field *f, void *to, void *rest, void *accumulator, int first, const void *a, int na, const void *b, int nb)
+    const Field *f, void *to, void *rest, Sum sum, const void *a, int na, const void *b, int nb)
 {
-    Lanes p = all(f->p), inverse = all(f->inverse52), zero = _mm512_setzero_si512();
+    Lanes p = every(f->p), inverse = every(f->inverse52), zero = _mm512_setzero_si512();
     long s = f->stride;
     for (int k = 0; k < na + nb - 1; k++) {
         int from = at_least(0, k - nb + 1), last = at_most(k, na - 1);
@@ -445,60 +483,57 @@ IFMA_TARGET static void ifma_product_any(
             for (int j = from; j <= last; j++) {
                 Lanes x = at(a, j * s + i), y = at(b, (k - j) * s + i);
                 high = _mm512_madd52hi_epu64(high, x, y), low = _mm512_madd52lo_epu64(low, x, y);
-                if ((j - from) % 4 == 3 && j < last) {
+                if ((j - from) % 4 == 3 && j < last) { /* no more than four products to a reduction */
                     r = lanes_plus(p, r, montgomery(p, inverse, high, low));
                     high = low = zero;
                 }
             }
             r = lanes_plus(p, r, montgomery(p, inverse, high, low));
-            ifma_spread(p, to, rest, accumulator, first, k * s + i, k < na ? at(a, k * s + i) : zero, r);
+            ifma_spread(p, to, rest, sum, k, s, i, k < na ? at(a, k * s + i) : zero, r);
         }
     }
 }
 
 /* With what is wanted known to the compiler, no branches are left inside. */
-IFMA_INLINE void ifma_product_wanted(
-    const Field *f, void *to, void *rest, void *accumulator, int first, const void *a, const int na, const void *b)
+IFMA_INLINE void ifma_product_wanted(const Field *f, void *to, void *rest, Sum sum, const void *a, const int na, const void *b)
 {
-    if (!to && !rest && accumulator && !first) ifma_product_of(f, NULL, NULL, accumulator, 0, a, na, b);
-    else if (!to && !rest && accumulator) ifma_product_of(f, NULL, NULL, accumulator, 1, a, na, b);
-    else if (to && rest && accumulator && !first) ifma_product_of(f, to, rest, accumulator, 0, a, na, b);
-    else ifma_product_of(f, to, rest, accumulator, first, a, na, b);
+    Sum more = {sum.at, sum.apart, MORE}, stream = {sum.at, sum.apart, STREAM};
+    int leaf = !to && !rest && sum.at, inner = to && rest && sum.at;
+    if (leaf && sum.how == MORE) ifma_product_of(f, NULL, NULL, more, a, na, b);
+    else if (leaf && sum.how == STREAM) ifma_product_of(f, NULL, NULL, stream, a, na, b);
+    else if (inner && sum.how == MORE) ifma_product_of(f, to, rest, more, a, na, b);
+    else if (inner && sum.how == STREAM) ifma_product_of(f, to, rest, stream, a, na, b);
+    else ifma_product_of(f, to, rest, sum, a, na, b);
 }
 
 IFMA_TARGET static void ifma_product(
-    const Field *f, void *to, void *rest, void *accumulator, int first, const void *a, int na, const void *b, int nb)
+    const Field *f, void *to, void *rest, Sum sum, const void *a, int na, const void *b, int nb)
 {
     switch (nb == 2 ? na : 0) {
-    case 2: ifma_product_wanted(f, to, rest, accumulator, first, a, 2, b); return;
-    case 3: ifma_product_wanted(f, to, rest, accumulator, first, a, 3, b); return;
-    case 4: ifma_product_wanted(f, to, rest, accumulator, first, a, 4, b); return;
-    case 5: ifma_product_wanted(f, to, rest, accumulator, first, a, 5, b); return;
-    case 6: ifma_product_wanted(f, to, rest, accumulator, first, a, 6, b); return;
-    default: ifma_product_any(f, to, rest, accumulator, first, a, na, b, nb);
+    case 2: ifma_product_wanted(f, to, rest, sum, a, 2, b); return;
+    case 3: ifma_product_wanted(f, to, rest, sum, a, 3, b); return;
+    case 4: ifma_product_wanted(f, to, rest, sum, a, 4, b); return;
+    case 5: ifma_product_wanted(f, to, rest, sum, a, 5, b); return;
+    case 6: ifma_product_wanted(f, to, rest, sum, a, 6, b); return;
+    default: ifma_product_any(f, to, rest, sum, a, na, b, nb);
     }
 }
 
-IFMA_TARGET static void ifma_add(const Field *f, void *accumulator, int first, const void *from, int size)
+IFMA_TARGET static void ifma_add(const Field *f, Sum sum, const void *from, int size)
 {
-    Lanes p = all(f->p);
+    Lanes p = every(f->p), zero = _mm512_setzero_si512();
     for (int k = 0; k < size; k++)
-        for (long i = k * f->stride; i < k * f->stride + f->n; i += 8)
-            put(accumulator, i, first ? at(from, i) : lanes_plus(p, at(accumulator, i), at(from, i)));
+        for (long i = 0; i < f->n; i += 8)
+            ifma_spread(p, NULL, NULL, sum, k, f->stride, i, zero, at(from, k * f->stride + i));
 }
 
 IFMA_TARGET static void ifma_flush(
     const Field *f, uint64_t *to, long apart, int first, const void *accumulator, int size, long count)
 {
-    Lanes p = all(f->p);
+    Lanes p = every(f->p);
     for (int k = 0; k < size; k++) {
         const uint64_t *sum = (const uint64_t *)accumulator + k * f->stride;
         uint64_t *out = to + k * apart;
-        /* What is written for the first time need not be read, nor kept in the cache. */
-        if (first && count % 8 == 0 && (uintptr_t)out % 64 == 0) {
-            for (long i = 0; i < count; i += 8) _mm512_stream_si512((void *)(out + i), at(sum, i));
-            continue;
-        }
         for (long i = 0; i < count; i += 8) {
             __mmask8 there = count - i >= 8 ? 0xff : (__mmask8)((1u << (count - i)) - 1);
             Lanes x = at(sum, i);
@@ -506,10 +541,9 @@ IFMA_TARGET static void ifma_flush(
             _mm512_mask_storeu_epi64(out + i, there, x);
         }
     }
-    if (first) _mm_sfence();
 }
 
-static const Machine ifma_machine = {ifma_load, ifma_linear, ifma_product, ifma_add, ifma_flush};
+static const Machine ifma_machine = {ifma_load, ifma_linear, ifma_product, ifma_add, ifma_flush, 1};
 #endif /* X86 */
 
 /* -- the tape ------------------------------------------------------------------------------------------------------------------ */
@@ -534,8 +568,9 @@ typedef struct {
     const uint64_t *const *columns; /* n_chunks x n_columns, each (2, n_primes, ring) */
     long n_chunks, n_columns, prime, n_primes, ring, block;
     uint64_t *accumulators;
-    int add;
+    int add, stream, known; /* known: the prologue has been run */
     uint64_t *shared, *temporary, *local;
+    uint64_t *kept; /* shared vectors of all blocks, for tapes with the same prologue; or NULL */
     Term *terms; /* of the linear combination at hand */
 } Job;
 
@@ -547,9 +582,17 @@ INLINE void *vector_at(const Job *job, long chunk, int32_t number)
     return job->temporary + (number - program->n_shared) * job->field.stride;
 }
 
-INLINE void *local_of(const Job *job, int32_t total)
+INLINE uint64_t *residues_of(const Job *job, long total, long start)
 {
-    return total < 0 ? NULL : job->local + job->program->totals[3 * total + 1] * job->field.stride;
+    return job->accumulators + ((long)job->program->totals[3 * total + 2] * job->n_primes + job->prime) * job->ring + start;
+}
+
+INLINE Sum sum_of(const Job *job, int32_t total, long chunk, long start)
+{
+    if (total < 0) return (Sum){NULL, 0, FIRST};
+    if (job->stream) return (Sum){residues_of(job, total, start), job->n_primes * job->ring, STREAM};
+    void *local = job->local + job->program->totals[3 * total + 1] * job->field.stride;
+    return (Sum){local, job->field.stride, chunk ? MORE : FIRST};
 }
 
 static int run_load(const Job *job, const int32_t *word, long chunk, long start, long count)
@@ -590,12 +633,12 @@ static long run_tape(const Job *job, long from, long to, long chunk, long start,
             break;
         case PRODUCT:
             machine->product(
-                &job->field, vector_at(job, chunk, word[1]), vector_at(job, chunk, word[2]), local_of(job, word[3]), chunk == 0,
+                &job->field, vector_at(job, chunk, word[1]), vector_at(job, chunk, word[2]), sum_of(job, word[3], chunk, start),
                 vector_at(job, chunk, word[4]), word[5], vector_at(job, chunk, word[6]), word[7]);
             word += 8;
             break;
         default:
-            machine->add(&job->field, local_of(job, word[1]), chunk == 0, vector_at(job, chunk, word[2]), word[3]);
+            machine->add(&job->field, sum_of(job, word[1], chunk, start), vector_at(job, chunk, word[2]), word[3]);
             word += 4;
         }
     }
@@ -606,20 +649,28 @@ static long run_block(Job *job, long start, long count)
 {
     const Program *program = job->program;
     job->field.n = (count + 7) & ~7L;
-    for (long chunk = 0; chunk < job->n_chunks; chunk++) {
+    /* Sums of one chunk that are the first, in whole and aligned vectors: nothing is gained by keeping them. */
+    job->stream = job->machine->streams && job->n_chunks == 1 && !job->add && count % 8 == 0 && job->ring % 8 == 0
+                  && (uintptr_t)(job->accumulators + start) % 64 == 0;
+    long n_blocks = (job->ring + job->block - 1) / job->block, words = job->n_chunks * program->n_shared * job->field.stride;
+    if (job->kept) job->shared = job->kept + (job->prime * n_blocks + start / job->block) * words;
+    for (long chunk = 0; chunk < job->n_chunks && !job->known; chunk++) {
         long bad = run_tape(job, program->segments[0], program->segments[1], chunk, start, count);
         if (bad >= 0) return bad;
     }
     for (long s = 1; s < program->n_segments; s++) {
         const int32_t *segment = program->segments + 4 * s;
         for (long chunk = 0; chunk < job->n_chunks; chunk++) run_tape(job, segment[0], segment[1], chunk, start, count);
-        for (long total = segment[2]; total < segment[3]; total++) {
+        for (long total = segment[2]; total < segment[3] && !job->stream; total++) {
             const int32_t *facts = program->totals + 3 * total;
-            uint64_t *to = job->accumulators + ((long)facts[2] * job->n_primes + job->prime) * job->ring + start;
             job->machine->flush(
-                &job->field, to, job->n_primes * job->ring, !job->add, local_of(job, (int32_t)total), facts[0], count);
+                &job->field, residues_of(job, total, start), job->n_primes * job->ring, !job->add,
+                job->local + facts[1] * job->field.stride, facts[0], count);
         }
     }
+#if X86
+    if (job->stream) _mm_sfence();
+#endif
     return -1;
 }
 
@@ -749,7 +800,7 @@ static PyObject *levels(PyObject *self, PyObject *unused)
     return names;
 }
 
-enum { TAPE, SEGMENTS, TOTALS, CONSTANTS, ACCUMULATORS, SCRATCH, GIVEN };
+enum { TAPE, SEGMENTS, TOTALS, CONSTANTS, ACCUMULATORS, SCRATCH, KEPT, GIVEN };
 
 /* The columns of all chunks: as many views as could be taken, so that they can be given back. */
 typedef struct {
@@ -801,15 +852,17 @@ static int checked_shape(const Job *job, uint64_t modulus, long start, long stop
 {
     long words = 2 * job->n_primes;
     return modulus > 2 && modulus % 2 && modulus >> 50 == 0 && 0 <= job->prime && job->prime < job->n_primes && job->ring > 0
-           && job->ring <= 1 << 20 && job->n_primes <= 64 && words > 0 && 0 < job->block && job->block <= 4096 && 0 <= start && start <= stop
+           && job->ring <= 1 << 20 && job->n_primes <= 64 && words > 0 && 0 < job->block && job->block <= MAX_BLOCK && 0 <= start && start <= stop
            && stop <= job->ring && 0 < job->n_chunks && job->n_chunks <= MAX_CHUNKS && n_given % job->n_chunks == 0;
 }
 
 PyDoc_STRVAR(
     run_doc,
-    "run(level, modulus, (prime, primes, ring, chunks, block, start, stop), (shared, temporary, local), add, columns,\n"
-    "    tape, segments, totals, constants, accumulators, scratch) -> int\n\n"
-    "Run a tape over the coefficients from start to stop of one prime, for all chunks: see circuits/fused.py, which writes it.\n"
+    "run(level, modulus, (prime, primes, ring, chunks, block, start, stop), (shared, temporary, local), add, known, columns,\n"
+    "    tape, segments, totals, constants, accumulators, scratch, kept) -> int\n\n"
+    "Run a tape over the coefficients from start to stop of one prime, for all chunks: see circuits/tape.py, which writes it.\n"
+    "Sums are added to the accumulators or (add false) written over them. What the prologue computes is kept for the next tape if\n"
+    "there is room in kept; with known true it is there already.\n"
     "Returns -1, or the index of a column that holds something that is no residue. Other threads run meanwhile.");
 
 static PyObject *run(PyObject *self, PyObject *args)
@@ -822,10 +875,10 @@ static PyObject *run(PyObject *self, PyObject *args)
     Job job = {.program = &program};
     PyObject *given_columns, *given[GIVEN];
     if (!PyArg_ParseTuple(
-            args, "sL(lllllll)(lll)pO!OOOOOO:run", &level_name, &modulus, &job.prime, &job.n_primes, &job.ring, &job.n_chunks,
-            &job.block, &start, &stop, &program.n_shared, &program.n_temporary, &program.n_local, &job.add, &PyTuple_Type,
-            &given_columns, &given[TAPE], &given[SEGMENTS], &given[TOTALS], &given[CONSTANTS], &given[ACCUMULATORS],
-            &given[SCRATCH]))
+            args, "sL(lllllll)(lll)ppO!OOOOOOO:run", &level_name, &modulus, &job.prime, &job.n_primes, &job.ring, &job.n_chunks,
+            &job.block, &start, &stop, &program.n_shared, &program.n_temporary, &program.n_local, &job.add, &job.known,
+            &PyTuple_Type, &given_columns, &given[TAPE], &given[SEGMENTS], &given[TOTALS], &given[CONSTANTS],
+            &given[ACCUMULATORS], &given[SCRATCH], &given[KEPT]))
         return NULL;
     int level = level_of(level_name);
     if (level < 0) return NULL;
@@ -834,8 +887,8 @@ static PyObject *run(PyObject *self, PyObject *args)
     job.n_columns = PyTuple_GET_SIZE(given_columns) / job.n_chunks;
     job.machine = machine_of(level);
 
-    static const char *const names[GIVEN] = {"tape", "segments", "totals", "constants", "accumulators", "scratch"};
-    static const long sizes[GIVEN] = {4, 4, 4, 8, 8, 8};
+    static const char *const names[GIVEN] = {"tape", "segments", "totals", "constants", "accumulators", "scratch", "kept"};
+    static const long sizes[GIVEN] = {4, 4, 4, 8, 8, 8, 8};
     Py_buffer views[GIVEN];
     int taken = 0;
     Columns columns = {NULL, NULL, 0};
@@ -866,6 +919,12 @@ static PyObject *run(PyObject *self, PyObject *args)
     if (sensible) vectors = job.n_chunks * program.n_shared + program.n_temporary + program.n_local;
     sensible = sensible && vectors < most && views[SCRATCH].len >= 8 * (vectors * job.field.stride + 8)
                && checked_program(&program, job.n_columns, views[ACCUMULATORS].len / (8 * job.n_primes * job.ring));
+    if (sensible && (views[KEPT].len || job.known)) {
+        long per_block = job.n_chunks * program.n_shared * job.field.stride, n_blocks = (job.ring + job.block - 1) / job.block;
+        job.kept = views[KEPT].buf;
+        sensible = (uintptr_t)job.kept % 64 == 0 && start % job.block == 0
+                   && views[KEPT].len / 8 >= job.n_primes * n_blocks * per_block;
+    }
     for (long i = 0; sensible && i < program.n_constants; i++) sensible = job.field.constants[i] < job.field.p;
     if (!sensible) {
         PyErr_SetString(PyExc_ValueError, "a tape that reaches beyond its vectors, totals or constants is not run");
@@ -876,7 +935,7 @@ static PyObject *run(PyObject *self, PyObject *args)
         PyErr_NoMemory();
         goto done;
     }
-    job.temporary = job.shared + job.n_chunks * program.n_shared * job.field.stride;
+    job.temporary = job.shared + (job.kept ? 0 : job.n_chunks * program.n_shared * job.field.stride);
     job.local = job.temporary + program.n_temporary * job.field.stride;
 
     long bad = -1;

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from encryptedstats.circuits.expressions import PRODUCT, REPLICATE, RESAMPLE, TOTAL, Expression, fold, in_order
 from encryptedstats.circuits.noise import NoiseMachine
-from encryptedstats.circuits.tape import Tape, sizes_of, write_tape
+from encryptedstats.circuits.tape import Tape, TapeWriter
 from encryptedstats.circuits.walk import Strategy
 from encryptedstats.crypto.noise import Noise
 from encryptedstats.crypto.parameters import Parameters
@@ -46,10 +46,9 @@ BLOCK: Final = 128
 BLOCK_OF_ONE: Final = 256
 _MAX_CHUNKS: Final = 16  # of one run of the tape; see MAX_CHUNKS in _native/fused.c
 _SCRATCH: Final = 2 << 20  # bytes of columns of one block, all chunks: what a core can have of the last level of cache
-_SMALL_BATCH: Final = (
-    128 << 20
-)  # bytes of sums at a time where the columns need not be read again: fresh memory is dear
-_SPANS: Final = 8  # pieces of work for a thread and prime
+# Bytes of sums at a time where the columns need not be read again: less of it is not worth the while, more is fresh memory.
+_SMALL_BATCH: Final = 128 << 20
+_PIECES: Final = 4  # of work for a thread: between them it waits for the interpreter's lock
 
 
 def arithmetic() -> str | None:
@@ -104,17 +103,26 @@ def sums_in_batches(
     the table is read several times. ``advance`` is called with the outputs times rows that are done.
     """
     limit = MEMORY_LIMIT if memory_limit is None else memory_limit
-    evaluator = _Evaluator(source, workers or cores(), limit)
-    for batch in evaluator.batches(outputs):
-        totals = list(dict.fromkeys(in_totals(batch)))
-        yield batch, evaluator.sums(totals, partial(_advance_times, advance, len(batch)))
+    evaluator = Evaluator(source, workers or cores(), limit)
+    totals = list(dict.fromkeys(in_totals(outputs)))
+    evaluator.prepare(totals)
+    batches = evaluator.batches(outputs)
+    with ThreadPoolExecutor(1) as writer:  # writes the next tape while one runs
+        ahead = writer.submit(evaluator.tape, list(in_totals(batches[0])))
+        noises = writer.submit(sum_noises, totals, source)
+        for number, batch in enumerate(batches):
+            tape = ahead.result()
+            if number + 1 < len(batches):
+                ahead = writer.submit(evaluator.tape, list(in_totals(batches[number + 1])))
+            residues = evaluator.run(tape, partial(_advance_times, advance, len(batch)))
+            yield batch, {total: Sum(value, noises.result()[total]) for total, value in residues.items()}
 
 
 def _advance_times(advance: Callable[[int], None], times: int, amount: int) -> None:
     advance(times * amount)
 
 
-class _Evaluator:
+class Evaluator:
     """One evaluation: memory that is used again and again, and the chunks of the table one group after the other."""
 
     def __init__(
@@ -126,71 +134,86 @@ class _Evaluator:
         self.parameters = source.parameters
         self.ring, self.n_primes = self.parameters.ring_degree, len(self.parameters.data_moduli)
         self.memory_limit = memory_limit
+        self.in_memory = bool(getattr(source, "in_memory", False))  # then chunks take no more memory than there is
+        self._words = 0  # that the largest batch takes
+        self._again = False  # whether there is more than one
         self._memory = np.empty(0, dtype=np.uint64)
+        self._kept = np.empty(0, dtype=np.uint64)
         self._scratch: list[NDArray[np.uint64]] = []
 
     # -- what is computed at a time ----------------------------------------------------------------------------------
 
-    def batches(self, outputs: Sequence[Expression]) -> Iterator[list[Expression]]:
-        """Outputs in groups whose sums take no more than three quarters of the memory; always at least one."""
-        sizes = sizes_of(node.args[0] for node in in_order(outputs) if node.op == TOTAL)
-        limit = 3 * self.memory_limit // 4
+    def prepare(self, totals: Sequence[Expression]) -> None:
+        """Look at all that will be computed."""
+        self.writer = TapeWriter(totals, self.parameters.plain_modulus, montgomery=self.level == "ifma")
+        self._kept = np.empty(0, dtype=np.uint64)
+
+    def batches(self, outputs: Sequence[Expression]) -> list[list[Expression]]:
+        """Outputs in groups whose sums take no more than half of the memory, the rest being for chunks; at least one in each."""
+        limit = self.memory_limit * (3 if self.in_memory else 2) // 4
         if self.source.layout.n_chunks <= 1:
             limit = min(limit, _SMALL_BATCH)
-        batch: list[Expression] = []
+        batches: list[list[Expression]] = []
         held: set[Expression] = set()
-        nbytes = 0
+        nbytes = limit + 1
         for output in outputs:
-            new = {node for node in in_totals([output]) if node not in held}
-            more = sum(self.parameters.ciphertext_bytes(sizes[total.args[0]]) for total in new)
-            if batch and nbytes + more > limit:
-                yield batch
-                batch, held, nbytes, new = [], set(), 0, set(in_totals([output]))
-                more = sum(self.parameters.ciphertext_bytes(sizes[total.args[0]]) for total in new)
-            batch.append(output)
-            held |= new
+            needed = set(in_totals([output]))
+            more = self._bytes(needed - held)
+            if nbytes + more > limit:
+                batches.append([])
+                held, nbytes, more = set(), 0, self._bytes(needed)
+            batches[-1].append(output)
+            held |= needed
             nbytes += more
-        if batch:
-            yield batch
+            self._words = max(self._words, nbytes // 8)
+        self._again = len(batches) > 1
+        return batches
 
-    def sums(
-        self, totals: Sequence[Expression], advance: Callable[[int], None] = lambda rows: None
-    ) -> dict[Expression, Sum]:
-        """The sums over rows that the totals are."""
-        tape = write_tape(totals, self.parameters.plain_modulus, montgomery=self.level == "ifma")
-        accumulators = self._aligned(sum(tape.sizes) * self.n_primes * self.ring)
+    def _bytes(self, totals: Iterable[Expression]) -> int:
+        return sum(self.parameters.ciphertext_bytes(self.writer.sizes[total.args[0]]) for total in totals)
+
+    def tape(self, totals: Sequence[Expression]) -> Tape:
+        """The tape of some of the totals."""
+        return self.writer.tape(totals)
+
+    def sums(self, totals: Sequence[Expression]) -> dict[Expression, Residues]:
+        """The sums over rows that the totals are, all at once."""
+        self.prepare(totals)
+        return self.run(self.tape(totals))
+
+    def run(self, tape: Tape, advance: Callable[[int], None] = lambda rows: None) -> dict[Expression, Residues]:
+        """The sums over rows that a tape computes."""
+        accumulators = self._accumulators(sum(tape.sizes) * self.n_primes * self.ring)
         self._run(tape, accumulators, advance)
-        noises = sum_noises(totals, self.source)
         sums, at = {}, 0
         for total, size in zip(tape.totals, tape.sizes, strict=True):
             words = size * self.n_primes * self.ring
-            residues = accumulators[at : at + words].reshape(size, self.n_primes, self.ring)
-            if not _hides(residues):
+            sums[total] = accumulators[at : at + words].reshape(size, self.n_primes, self.ring)
+            at += words
+            if not _hides(sums[total]):
                 raise ValueError(
                     "a sum in this circuit is 0 whatever the table, its terms cancel: leave it out. (Its ciphertext would hide "
                     "nothing, and is not made)"
                 )
-            sums[total] = Sum(residues, noises[total])
-            at += words
         return sums
 
-    def _aligned(self, words: int) -> NDArray[np.uint64]:
-        """Memory at the beginning of a cache line."""
-        if len(self._memory) < words + 8:
-            self._memory = np.empty(0, dtype=np.uint64)  # given back before more is taken
-            self._memory = np.empty(words + 8, dtype=np.uint64)
-        skipped = -self._memory.ctypes.data % 64 // 8
-        return self._memory[skipped : skipped + words]
+    def _accumulators(self, words: int) -> NDArray[np.uint64]:
+        if len(self._memory) < words:
+            self._memory = _aligned(max(words, self._words))
+        return self._memory[:words]
+
+    @property
+    def _stride(self) -> int:
+        """Words from one vector to the next."""
+        return -(-self.block // 8) * 8
 
     # -- chunks ------------------------------------------------------------------------------------------------------
 
     def _groups(self, tape: Tape) -> list[range]:
         """The chunks that are computed on at a time: more of them means less traffic of sums."""
-        chunk = len(tape.columns) * self.parameters.ciphertext_bytes()
-        stride = -(-self.block // 8) * 64
-        most = min(
-            _MAX_CHUNKS, _SCRATCH // max(1, tape.vectors[0] * stride), self.memory_limit // 4 // max(1, 2 * chunk)
-        )
+        most = min(_MAX_CHUNKS, _SCRATCH // (8 * tape.vectors[0] * self._stride))
+        if not self.in_memory:  # there are two groups at a time: one is computed on, one is read
+            most = min(most, self.memory_limit // 2 // (2 * len(tape.columns) * self.parameters.ciphertext_bytes()))
         n_chunks, size = self.source.layout.n_chunks, max(1, most)
         groups = -(-n_chunks // size)
         ends = [n_chunks * i // max(1, groups) for i in range(groups + 1)]
@@ -222,6 +245,7 @@ class _Evaluator:
         for buffer in self._scratch_for(tape, max(map(len, groups))):
             scratch.put(buffer)
         constants = [tape.constants_modulo(prime) for prime in self.parameters.data_moduli]
+        kept, known = self._kept_for(tape, groups)
 
         def work(piece: tuple[int, int, int], chunks: range, columns: tuple[Residues, ...]) -> int:
             prime, start, stop = piece
@@ -229,7 +253,8 @@ class _Evaluator:
             code = (tape.words, tape.segments, tape.places, constants[prime])
             modulus, add, buffer = self.parameters.data_moduli[prime], chunks[0] > 0, scratch.get()
             try:
-                return _fused.run(self.level, modulus, shape, tape.vectors, add, columns, *code, accumulators, buffer)
+                memory = (accumulators, buffer, kept)
+                return _fused.run(self.level, modulus, shape, tape.vectors, add, known, columns, *code, *memory)
             finally:
                 scratch.put(buffer)
 
@@ -250,7 +275,8 @@ class _Evaluator:
     def _pieces(self) -> list[tuple[int, int, int]]:
         """Primes and ranges of coefficients, whole blocks but for the last."""
         blocks = -(-self.ring // self.block)
-        span = -(-blocks // min(blocks, _SPANS * self.threads)) * self.block
+        spans = min(blocks, -(-_PIECES * self.threads // self.n_primes))
+        span = -(-blocks // spans) * self.block
         return [
             (prime, start, min(start + span, self.ring))
             for prime in range(self.n_primes)
@@ -259,10 +285,20 @@ class _Evaluator:
 
     def _scratch_for(self, tape: Tape, chunks: int) -> list[NDArray[np.uint64]]:
         shared, temporary, local = tape.vectors
-        words = (chunks * shared + temporary + local) * -(-self.block // 8) * 8 + 16
+        words = (chunks * shared + temporary + local) * self._stride + 16
         if not self._scratch or len(self._scratch[0]) < words:
             self._scratch = [np.empty(words, dtype=np.uint64) for _ in range(self.threads)]
         return self._scratch
+
+    def _kept_for(self, tape: Tape, groups: list[range]) -> tuple[NDArray[np.uint64], bool]:
+        """Memory for what the prologue computes of all blocks, where one group is all there is; whether that was done before."""
+        words = len(groups[0]) * tape.vectors[0] * self._stride * -(-self.ring // self.block) * self.n_primes
+        if not self._again or len(groups) > 1 or 8 * words > self.memory_limit // 4:
+            return self._kept[:0], False
+        known = len(self._kept) > 0
+        if not known:
+            self._kept = _aligned(words)
+        return self._kept, known
 
     def _refused(self, tape: Tape, chunks: range, index: int, prime: int) -> FileFormatError:
         chunk, column = divmod(index, len(tape.columns))
@@ -306,6 +342,13 @@ def sum_noises(totals: Sequence[Expression], source: Source) -> dict[Expression,
         for _ in range(1, source.layout.n_chunks):
             summed[noise] = machine.add_up([(1, summed[noise]), (1, noise)], 0)
     return {total: summed[rows[total.args[0]]] for total in totals}
+
+
+def _aligned(words: int) -> NDArray[np.uint64]:
+    """Memory that begins with a cache line."""
+    memory = np.empty(words + 8, dtype=np.uint64)
+    skipped = -memory.ctypes.data % 64 // 8
+    return memory[skipped : skipped + words]
 
 
 def _hides(residues: Residues) -> bool:

@@ -14,11 +14,11 @@ import numpy as np
 from encryptedstats.circuits.noise import PACKED, REPLICATED, SLOTS
 from encryptedstats.crypto.dispatch import decrypt_value
 from encryptedstats.crypto.engine import Engine, engine_for
-from encryptedstats.crypto.keys import Decryptor, PublicKeys, read_parameters
+from encryptedstats.crypto.keys import Decryptor, PublicKeys, check_belongs
 from encryptedstats.crypto.noise import Noise
 from encryptedstats.crypto.packing import centred, packing_model, packing_parameters, packing_primes, unpack
 from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of
-from encryptedstats.errors import FileFormatError, KeyMismatchError, NoiseError
+from encryptedstats.errors import FileFormatError, NoiseError
 from encryptedstats.storage import container
 from encryptedstats.storage.bitpack import pack as pack_bits
 from encryptedstats.storage.bitpack import unpack as unpack_bits
@@ -154,8 +154,7 @@ class EncryptedTotals:
     @classmethod
     def from_container(cls, file: Container, keys: PublicKeys) -> EncryptedTotals:
         """The inverse, with every check."""
-        if read_parameters(file) != keys.parameters or file.key_id != keys.key_id:
-            raise KeyMismatchError(f"these results belong to key {file.key_id}, and these are keys {keys.key_id}")
+        check_belongs(file, keys)
         form = file.expect("form", str)
         if form not in _FORMS:
             raise FileFormatError(f"results in an unknown form {form!r}")

@@ -30,6 +30,7 @@ from encryptedstats.crypto.packing import (
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of
 from encryptedstats.crypto.vectors import EncryptedVector
+from encryptedstats.errors import KeyMismatchError
 from encryptedstats.parallel import cores, ordered_map
 from encryptedstats.progress import progress_bar
 
@@ -210,7 +211,9 @@ def evaluate(
         raise ValueError(f"form={form!r}: totals come 'packed', 'replicated' or in 'slots'")
     facts = total_facts(outputs, source)
     if form == PACKED and not source.keys.packs:
-        form = SLOTS
+        raise KeyMismatchError(
+            "these public keys cannot pack totals: take owner.public_keys(packing=True), or form='slots' for one ciphertext a total"
+        )
     report = read_noise(outputs, source.parameters, source.layout, with_secret_key=source.with_secret_key, form=form)
     job = _Job(outputs, source, report.strategy, form, report.width)
     found = job.run_fused(workers, progress, memory_limit) if _is_fused(engine, job) else job.run(workers, progress)

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from encryptedstats.circuits.expressions import COLUMN, LINEAR, PRODUCT, Expression, fold, in_order
+from encryptedstats.circuits.expressions import COLUMN, LINEAR, PRODUCT, Expression, in_order
 
 # Words of the tape, as in _native/fused.c.
 LOAD_OP, LINEAR_OP, PRODUCT_OP, ADD_OP = range(4)
@@ -31,7 +31,7 @@ Value = tuple[Expression, int]
 
 @dataclass(frozen=True)
 class Tape:
-    """A compiled circuit; the arrays are what ``_fused.run`` takes.
+    """Some totals of a circuit, compiled; the arrays are what ``_fused.run`` takes.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class Tape:
     sizes : tuple of int
         Components of each.
     columns : tuple of str
-        What is loaded, in the order of the column numbers.
+        What the prologue loads, in the order of the column numbers: the same for all tapes of a circuit, as all of the prologue.
     constants : tuple of (value, power)
         Stand for value * R^power modulo the prime.
     vectors : (int, int, int)
@@ -62,23 +62,13 @@ class Tape:
         return np.array(values, dtype=np.uint64)
 
 
-def sizes_of(rows: Iterable[Expression]) -> dict[Expression, int]:
-    """How many polynomials every node over rows has, when nothing is relinearised."""
-
-    def rule(node: Expression, args: list[int]) -> int:
-        if node.op == PRODUCT:
-            return args[0] + args[1] - 1
-        return max(args, default=2)
-
-    return fold(rows, rule)
-
-
-def write_tape(totals: Sequence[Expression], plain_modulus: int, *, montgomery: bool) -> Tape:
-    """The tape for some totals, each a sum over rows of products and sums of columns.
-
-    ``montgomery`` is how the ``ifma`` arithmetic multiplies: one factor of every product is kept multiplied by R.
-    """
-    return _Writer(list(dict.fromkeys(totals)), plain_modulus, montgomery).write()
+def sizes_of(nodes: Iterable[Expression]) -> dict[Expression, int]:
+    """How many polynomials nodes over rows have when nothing is relinearised; each node comes after what it is computed from."""
+    sizes: dict[Expression, int] = {}
+    for node in nodes:
+        args = [sizes[arg] for arg in node.args]
+        sizes[node] = sum(args) - 1 if node.op == PRODUCT else max(args, default=2)
+    return sizes
 
 
 @dataclass
@@ -112,31 +102,43 @@ class _Step:
     coefficients: tuple[int, ...] = ()
 
 
-class _Writer:
-    def __init__(self, totals: list[Expression], plain_modulus: int, montgomery: bool) -> None:
-        self.totals, self.plain_modulus, self.montgomery = totals, plain_modulus, montgomery
+class TapeWriter:
+    """Writes the tapes of a circuit: some of its totals at a time, all with the same prologue.
+
+    Parameters
+    ----------
+    totals : expressions
+        Each a sum over rows of products and sums of columns.
+    plain_modulus : int
+        t: constants are lifted from it as SEAL lifts them.
+    montgomery : bool
+        How the ``ifma`` arithmetic multiplies: one factor of every product is kept multiplied by R.
+    """
+
+    def __init__(self, totals: Sequence[Expression], plain_modulus: int, *, montgomery: bool) -> None:
+        self.plain_modulus, self.montgomery = plain_modulus, montgomery
         rows = [total.args[0] for total in totals]
         self.nodes = list(in_order(rows))
-        self.sizes = sizes_of(rows)
+        self.sizes = sizes_of(self.nodes)
         # Sums of columns are cheap: they are computed where they are needed, as often as that is.
         self.cheap = {n for n in self.nodes if n.op == COLUMN or _is_sum_of_columns(n)}
         self.scaled_factor = self._scaled_factors(rows)
         self.rests = self._rests()
+        self.order = self._depth_first()
         self.constants: dict[tuple[int, int], int] = {}
         self.columns: dict[str, int] = {}
         self.shared: dict[Value, int] = {}
+        self.prologue, self.n_shared = self._prologue(rows)
 
-    def write(self) -> Tape:
-        order = self._depth_first()
-        segments = self._segments(order)
-        steps = [self._segment_steps(segment, order) for segment in segments]
-        prologue, steps, n_shared = self._prologue(steps)
+    def tape(self, totals: Sequence[Expression]) -> Tape:
+        """The tape of some of the totals."""
+        segments = self._segments(totals)
         ordered = [total for segment in segments for total in segment]
         numbers = {total.args[0]: number for number, total in enumerate(ordered)}
-        words, bounds, most = [prologue], [[0, len(prologue), 0, 0]], 0
-        at, first = len(prologue), 0
-        for segment, its_steps in zip(segments, steps, strict=True):
-            code, n_temporary = self._placed(its_steps, numbers, n_shared)
+        words, bounds, most = [self.prologue], [[0, len(self.prologue), 0, 0]], 0
+        at, first = len(self.prologue), 0
+        for segment in segments:
+            code, n_temporary = self._placed(self._segment_steps(segment), numbers)
             words.append(code)
             bounds.append([at, at + len(code), first, first + len(segment)])
             at, first, most = at + len(code), first + len(segment), max(most, n_temporary)
@@ -146,7 +148,7 @@ class _Writer:
             sizes=tuple(self.sizes[total.args[0]] for total in ordered),
             columns=tuple(self.columns),
             constants=tuple(self.constants),
-            vectors=(n_shared, most, n_local),
+            vectors=(self.n_shared, most, n_local),
             words=np.array([word for code in words for word in code], dtype=np.int32),
             segments=np.array(bounds, dtype=np.int32),
             places=places,
@@ -205,9 +207,9 @@ class _Writer:
                     stack.append(user)
         return order
 
-    def _segments(self, order: dict[Expression, int]) -> list[list[Expression]]:
-        """Totals in groups, cut where a new tree begins."""
-        totals = sorted(self.totals, key=lambda total: order.get(total.args[0], -1))
+    def _segments(self, totals: Sequence[Expression]) -> list[list[Expression]]:
+        """Totals in groups, each once, cut where a new tree begins."""
+        totals = sorted(dict.fromkeys(totals), key=lambda total: self.order.get(total.args[0], -1))
         segments: list[list[Expression]] = [[]]
         vectors = 0
         for total in totals:
@@ -223,7 +225,7 @@ class _Writer:
 
     # -- the steps of a segment --------------------------------------------------------------------------------------
 
-    def _segment_steps(self, totals: list[Expression], order: dict[Expression, int]) -> list[_Step]:
+    def _segment_steps(self, totals: list[Expression]) -> list[_Step]:
         wanted = [total.args[0] for total in totals]
         needed: set[Expression] = set()
         stack = [node for node in wanted if node not in self.cheap]
@@ -234,9 +236,10 @@ class _Writer:
                 stack.extend(arg for arg in node.args if arg not in self.cheap)
         steps: list[_Step] = []
         known: set[Value] = set()
-        for node in sorted(needed, key=order.__getitem__):
+        summed = set(wanted)
+        for node in sorted(needed, key=self.order.__getitem__):
             if (node, 0) not in known:
-                steps += self._computed(node, needed, known, set(wanted))
+                steps += self._computed(node, needed, known, summed)
         steps += [_sum_of(node) for node in wanted if node in self.cheap]
         return self._with_cheap(steps)
 
@@ -290,8 +293,8 @@ class _Writer:
         return self.constants.setdefault((value, power), len(self.constants))
 
     def _with_cheap(self, steps: list[_Step]) -> list[_Step]:
-        """The steps with the sums of columns they need before them, each once."""
-        known: set[Value] = set()
+        """The steps with the sums of columns they need before them, each once, but for those that the prologue has computed."""
+        known = set(self.shared)
         complete = []
         for step in steps:
             for value in step.reads:
@@ -303,35 +306,29 @@ class _Writer:
 
     # -- the prologue ------------------------------------------------------------------------------------------------
 
-    def _prologue(self, segments: list[list[_Step]]) -> tuple[list[int], list[list[_Step]], int]:
-        """Code that loads all columns and computes what several segments share; the segments without that; its vectors."""
-        uses = Counter(
-            step.to
-            for steps in segments
-            for step in steps
-            if step.op == LINEAR_OP and step.to is not None and step.to[0] in self.cheap
-        )
-        room = SHARED_VECTORS
-        kept: list[Value] = []
-        for value, count in uses.most_common():
-            if count > 1 and room >= self.sizes[value[0]]:
-                kept.append(value)
-                room -= self.sizes[value[0]]
-        shared = [self._combination(value) for value in kept]
-        known = set(kept)
-        remaining = [[step for step in steps if step.to not in known] for steps in segments]
-        columns = dict.fromkeys(
-            value for steps in [shared, *remaining] for step in steps for value in step.reads if value[0].op == COLUMN
-        )
-        self.columns = {name: number for number, name in enumerate(dict.fromkeys(node.data for node, _ in columns))}
+    def _prologue(self, rows: list[Expression]) -> tuple[list[int], int]:
+        """Code that loads all columns and computes the sums of them that are used several times; how many vectors that takes."""
+        uses: Counter[Value] = Counter((row, 0) for row in rows if row in self.cheap)
+        for node in self.nodes:
+            if node.op == PRODUCT:
+                chosen = self.scaled_factor[node]
+                uses[node.args[1 - chosen], 0] += 1
+                uses[node.args[chosen], int(self.montgomery)] += 1
+            elif node not in self.cheap:
+                uses.update((arg, 0) for arg in node.args)
+        sums = [value for value, _ in uses.most_common() if value[0].op == LINEAR and value[0] in self.cheap]
+        columns = dict.fromkeys(value for value in uses if value[0].op == COLUMN)
+        columns |= dict.fromkeys((arg, power) for node, power in sums for arg in node.args)
+        kept = [value for value in sums if uses[value] > 1][: SHARED_VECTORS // 2]
         vectors, code = _Vectors(0), list[int]()
         for value in [*columns, *kept]:
-            self.shared[value] = vectors.take(self.sizes[value[0]])
+            self.shared[value] = vectors.take(2)
         for node in dict.fromkeys(node for node, _ in columns):
+            self.columns[node.data] = len(self.columns)
             code += self._load(node)
-        for step in shared:
-            code += self._words(step, self.shared, {})
-        return code, remaining, vectors.top
+        for value in kept:
+            code += self._words(self._combination(value), self.shared, {})
+        return code, vectors.top
 
     def _load(self, node: Expression) -> list[int]:
         plain, scaled = self.shared.get((node, 0)), self.shared.get((node, 1))
@@ -344,10 +341,10 @@ class _Writer:
 
     # -- places ------------------------------------------------------------------------------------------------------
 
-    def _placed(self, steps: list[_Step], numbers: dict[Expression, int], first: int) -> tuple[list[int], int]:
+    def _placed(self, steps: list[_Step], numbers: dict[Expression, int]) -> tuple[list[int], int]:
         """A segment in words: every value gets a vector from when it is computed to when it is last read."""
         last = {value: at for at, step in enumerate(steps) for value in step.reads}
-        vectors, places, code = _Vectors(first), dict(self.shared), list[int]()
+        vectors, places, code = _Vectors(self.n_shared), dict(self.shared), list[int]()
         for at, step in enumerate(steps):
             for value in (step.to, step.rest):
                 if value is not None and value in last:

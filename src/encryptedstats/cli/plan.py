@@ -14,7 +14,6 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 import encryptedstats as es
-from encryptedstats.circuits.expressions import Expression
 from encryptedstats.cli._console import command_line, fact_table, print_json, printable, progress
 from encryptedstats.cli._files import check_target, write_text
 from encryptedstats.cli._models import (
@@ -33,7 +32,6 @@ from encryptedstats.cli._models import (
 )
 from encryptedstats.cli._options import AsJson, Encoding, Encodings, SchemaFile, SchemeName
 from encryptedstats.cli._questions import question_text, shortened, variable_name
-from encryptedstats.tables import Column, PublicSchema
 from encryptedstats.tables.statistics import CLASS, Statistic, check_variables
 
 
@@ -130,6 +128,7 @@ def plan(
     if out is not None:
         check_target(out)
     private = es.Schema.load(schema)
+    public = private.public()
     asked = [
         *(_statistic("counts", text, private, rows) for text in counts or ()),
         *(_statistic("crosstab", text, private, rows) for text in crosstab or ()),
@@ -142,7 +141,7 @@ def plan(
         )
     with progress("choosing parameters"):
         made = es.plan(
-            _Everything(tuple(asked), planned),
+            [*(total for one in asked for total in one.circuit(public)), *([] if planned is None else [planned])],
             private,
             rows,
             security=security,
@@ -159,18 +158,6 @@ def plan(
         print_json(facts)
     else:
         _show(made, facts["questions"], out)
-
-
-@dataclass(frozen=True)
-class _Everything:
-    """All questions as one computation: keys for it carry each of them."""
-
-    statistics: tuple[Statistic, ...]
-    model: Any
-
-    def circuit(self, public: PublicSchema, columns: Sequence[Column]) -> list[Expression]:
-        outputs = [output for statistic in self.statistics for output in statistic.circuit(public)]
-        return outputs if self.model is None else [*outputs, *self.model.circuit(public, columns)]
 
 
 def _statistic(name: str, text: str, schema: es.Schema, rows: int) -> Statistic:

@@ -25,10 +25,10 @@ from encryptedstats.crypto.integers import (
     encrypt_integer,
     public_bound,
 )
-from encryptedstats.crypto.keys import Decryptor, Encryptor, PublicKeys, read_parameters
+from encryptedstats.crypto.keys import Decryptor, Encryptor, PublicKeys, check_belongs
 from encryptedstats.crypto.noise import Noise
 from encryptedstats.crypto.sealed import balanced, plain_integer
-from encryptedstats.errors import FileFormatError, HeavyArrayWarning, KeyMismatchError
+from encryptedstats.errors import FileFormatError, HeavyArrayWarning
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 
@@ -371,17 +371,12 @@ def save_encrypted(value: EncryptedArray | EncryptedInteger, path: str | os.Path
 
 def load_encrypted(path: str | os.PathLike[str], keys: PublicKeys) -> Any:
     """Read what :func:`save_encrypted` wrote, if it belongs to ``keys``."""
-    if not isinstance(keys, PublicKeys):
-        raise TypeError("loading encrypted values needs PublicKeys, nothing more: owner.public_keys()")
     return from_container(container.read(path, kind=ARRAY_KIND), keys, str(path))
 
 
 def from_container(file: Container, keys: PublicKeys, path: str = "the file") -> Any:
     """The array or integer in a file that was read already, if it belongs to ``keys``."""
-    if not file.key_id.isprintable():  # it is shown in messages, where a forged one must not command the terminal
-        raise FileFormatError(f"{path} states a key id that is none")
-    if read_parameters(file) != keys.parameters or file.key_id != keys.key_id:
-        raise KeyMismatchError(f"{path} belongs to key {file.key_id}, and these are keys {keys.key_id}")
+    check_belongs(file, keys, path)
     shape = file.expect("shape", list)
     facts = _read_facts(file.section("values"), shape, keys)
     data, start = file.section("ciphertexts"), 0

@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 @singledispatch
 def encrypt_value(value: object, encryptor: Encryptor, **options: Any) -> Any:
     """Encrypt a value with ``encryptor``. Register a type with ``@encrypt_value.register``."""
-    raise TypeError(f"{_describe(value)} cannot be encrypted: give integers, (nested) lists or integer arrays of them")
+    if hasattr(value, "columns"):
+        raise TypeError(
+            "a DataFrame is encrypted as a table: schema = es.Schema.infer(df, target=...), then owner.encrypt(schema.table(df))"
+        )
+    cure = "give integers, (nested) lists or integer arrays of them (a pandas Series: .to_numpy())"
+    raise TypeError(f"{_describe(value)} cannot be encrypted: {cure}")
 
 
 @singledispatch
@@ -28,7 +33,10 @@ def encrypt_file_value(schema: object, encryptor: Encryptor, path: Any, out: Any
 @singledispatch
 def decrypt_value(value: object, decryptor: Decryptor, **options: Any) -> Any:
     """Decrypt a value with ``decryptor``. Register a type with ``@decrypt_value.register``."""
-    raise TypeError(f"{_describe(value)} is nothing encrypted: there is nothing to decrypt")
+    cure = (
+        ": open the file first, es.load(path, keys=...)" if isinstance(value, str) else ": there is nothing to decrypt"
+    )
+    raise TypeError(f"{_describe(value)} is nothing encrypted{cure}")
 
 
 def _describe(value: object) -> str:

@@ -433,6 +433,14 @@ def read_parameters(file: Container) -> Parameters:
     return parameters
 
 
+def check_belongs(file: Container, keys: PublicKeys, name: str = "the file") -> None:
+    """Refuse to read a file with keys that are not its own, or with more than public keys."""
+    if not isinstance(keys, PublicKeys):
+        raise TypeError("reading encrypted results needs PublicKeys, nothing more: owner.public_keys()")
+    if read_parameters(file) != keys.parameters or file.key_id != keys.key_id:
+        raise KeyMismatchError(f"{name} belongs to key {file.key_id}, and these are keys {keys.key_id}")
+
+
 def _unlocked_secret(file: Container, passphrase: str | None) -> bytes:
     lock, secret = file.expect("lock", dict), file.section("secret_key")
     if not lock:

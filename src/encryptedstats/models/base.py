@@ -130,6 +130,13 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         if isinstance(X, EncryptedTable) != self.is_encrypted:
             raise TypeError(_MIXED)
         self._refuse_twice(_block_ids(X))
+        self._check_unchanged()
+        if not same_schema(self.schema_, _known_schema(X)):
+            raise SchemaError("rows of another schema cannot be added to this model")
+        if isinstance(X, EncryptedTable) and X.key_id != self.totals_.keys.key_id:
+            raise KeyMismatchError(
+                f"rows of key {X.key_id} cannot be added to a model of key {self.totals_.keys.key_id}"
+            )
         joined = self + self._like()._fit_table(X, **options)
         return self._set_state(joined.totals_, joined.schema_, joined.n_rows_, joined.block_ids_)
 
@@ -158,7 +165,7 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         return model
 
     def _growth(self) -> dict[str, Any]:
-        """The parameters that this fit used, as JSON knows them: what models must share to be combined."""
+        """The parameters, as JSON knows them: what models must share to be combined. ``growth_`` has those of the fit."""
         return {
             name: value.item() if isinstance(value, np.generic) else value for name, value in self.get_params().items()
         }
@@ -170,6 +177,7 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         self.schema_ = schema
         self.n_rows_ = n_rows
         self.block_ids_ = block_ids
+        self.growth_ = self._growth()
         self.classes_ = _labels(schema)
         if not hasattr(self, "n_features_in_"):
             self.n_features_in_ = len(schema.public().variables)
@@ -180,9 +188,10 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
     def _check_table(self, table: Table | EncryptedTable) -> None:
         if not table.has_classes:
             raise SchemaError("a model is fitted to rows whose class is known: this table has no target")
-        self._check_classes(table.schema.public())
+        self.check_schema(table.schema.public())
 
-    def _check_classes(self, schema: PublicSchema) -> None:
+    def check_schema(self, schema: PublicSchema) -> None:
+        """Refuse a schema that this model cannot be fitted to."""
         if self._binary_only and schema.n_classes != 2:
             raise ValueError(
                 f"Only binary classification is supported: {type(self).__name__} got {schema.n_classes} classes"
@@ -321,6 +330,17 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         if twice:
             raise SchemaError(f"block {sorted(twice)[0]} is in the model already: its rows would count twice")
 
+    def _check_unchanged(self) -> None:
+        """Totals belong to the parameters they were fitted with: with others, new rows would be counted differently."""
+        now = self._growth()
+        changed = [
+            f"{name} was {self.growth_[name]!r} and is {now[name]!r}" for name in now if now[name] != self.growth_[name]
+        ]
+        if changed:
+            raise ValueError(
+                f"parameters were changed after the fit ({', '.join(changed)}): set them back, or fit again"
+            )
+
     def _check_combines(self, other: Any) -> None:
         if type(other) is not type(self):
             raise TypeError(f"a {type(self).__name__} is combined with another one, not with {type(other).__name__}")
@@ -328,7 +348,9 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         check_is_fitted(other, "totals_")
         if self.is_encrypted != other.is_encrypted:
             raise TypeError(_MIXED)
-        own, others = self._growth(), other._growth()
+        self._check_unchanged()
+        other._check_unchanged()
+        own, others = self.growth_, other.growth_
         differ = [f"{name} is {own[name]!r} and {others[name]!r}" for name in own if own[name] != others[name]]
         if differ:
             raise ValueError(f"models that grew differently cannot be combined: {', '.join(differ)}")
@@ -365,7 +387,7 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         """What :func:`encryptedstats.models.files.read_head` reads."""
         return {
             "model": type(self).__name__,
-            "params": self._growth(),
+            "params": getattr(self, "growth_", None) or self._growth(),
             "n_rows": n_rows,
             "blocks": list(block_ids),
             "schema": schema.to_json(),

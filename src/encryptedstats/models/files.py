@@ -63,7 +63,7 @@ def read_head(file: Container) -> StoredHead:
         public = schema.public()
         if not 2 <= public.n_classes <= MAX_BINS or sum(v.n_bins for v in public.variables) > MAX_BINS:
             raise FileFormatError("the file claims no classes, or more bins or classes than there can be")
-        model._check_classes(public)
+        model.check_schema(public)
         n_totals = model._n_totals(public)
     except FileFormatError:
         raise

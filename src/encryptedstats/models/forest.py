@@ -110,7 +110,8 @@ class CompletelyRandomForest(TotalsClassifier):
         self.random_state_ = secrets.randbelow(1 << 32) if self.random_state is None else self.random_state
 
     def _growth(self) -> dict[str, Any]:
-        return {**super()._growth(), "random_state": int(self.random_state_)}
+        seed = self.random_state_ if self.random_state is None else self.random_state
+        return {**super()._growth(), "random_state": int(seed)}
 
     def _n_features(self, schema: PublicSchema) -> int | None:
         n, wish = len(schema.variables), self.max_features

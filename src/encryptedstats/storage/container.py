@@ -154,6 +154,9 @@ def _header(data: bytes, name: str) -> tuple[dict[str, Any], int]:
     for key, kind in _FIELDS.items():
         if type(header[key]) is not kind:
             raise FileFormatError(f"{name} has a header whose {key!r} is not of type {kind.__name__}")
+    # Both are shown in messages, where forged ones must not command the terminal.
+    if not (header["key_id"] + header["fingerprint"]).isprintable():
+        raise FileFormatError(f"{name} states a key id or fingerprint that is none")
     return header, start
 
 

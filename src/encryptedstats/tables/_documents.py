@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from encryptedstats.errors import SchemaError
+from encryptedstats.storage.files import PRIVATE, write_atomic
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -74,6 +75,7 @@ class Document(ABC):
     """Something with a strict JSON form; subclasses give `_fields` and `_from_fields`."""
 
     _FORMAT: ClassVar[str]
+    _FILE_MODE: ClassVar[int] = PRIVATE
     _FIELDS: ClassVar[Mapping[str, Types]]
     _VERSION: ClassVar[int] = 1
 
@@ -120,16 +122,7 @@ class Document(ABC):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the JSON to a file; after a crash the file is the old one or the new one, never half of it."""
-        target = Path(path)
-        draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-        try:
-            with open(draft, "w", encoding="utf-8") as file:
-                file.write(self.to_json() + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(draft, target)
-        finally:
-            draft.unlink(missing_ok=True)
+        write_atomic(path, [f"{self.to_json()}\n".encode()], mode=self._FILE_MODE)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:

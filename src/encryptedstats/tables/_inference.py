@@ -6,6 +6,7 @@ the kinds would publish to the owner anyway (cut points, levels, least and great
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -137,19 +138,30 @@ def make_variable(summary: Summary, kind: str, *, missing_bin: bool) -> Variable
 def make_number(
     name: str, summary: Summary | None, digits: int | None, low: float | None, high: float | None
 ) -> Variable:
-    """A fixed-point variable; bounds (in real units) that are not given are the least and greatest value seen."""
+    """A fixed-point variable; bounds (in real units) that are not given are powers of two around what was seen."""
     if low is None or high is None or digits is None:
         if summary is None:
             raise SchemaError(f"variable {name!r}: without data a number needs digits=, low= and high=")
         check_numeric(summary, "number")
         digits = (0 if summary.whole else DEFAULT_DIGITS) if digits is None else digits
-        low = summary.low if low is None else low
-        high = summary.high if high is None else high
     try:
-        bounds = [int(fixed_point(bound, digits)) for bound in (low, high)]
+        low_bound = _public_bound(low, None if summary is None else summary.low, digits, min)
+        high_bound = _public_bound(high, None if summary is None else summary.high, digits, max)
     except SchemaError as error:
         raise SchemaError(f"variable {name!r}: {error}") from None
-    return Variable(name, "number", digits=digits, low=bounds[0], high=bounds[1])
+    return Variable(name, "number", digits=digits, low=low_bound, high=high_bound)
+
+
+def _public_bound(given: float | None, seen: float | None, digits: int, outer: Callable[[int, int], int]) -> int:
+    """A bound as a fixed-point integer. One that is not given is rounded out from what was seen to a power of two (or 0).
+
+    Bounds are public, and the exact extremes would be the values of two rows.
+    """
+    if given is not None:
+        return int(fixed_point(given, digits))
+    value = int(fixed_point(0.0 if seen is None else seen, digits))
+    power = 1 << (abs(value) - 1).bit_length() if value else 0
+    return outer(-power if value < 0 else power, 0)
 
 
 def check_numeric(summary: Summary, kind: str) -> None:

@@ -22,8 +22,9 @@ from encryptedstats.circuits.plan import plan_circuit
 from encryptedstats.circuits.results import EncryptedTotals
 from encryptedstats.circuits.seal import evaluate
 from encryptedstats.crypto import Parameters, PublicKeys
+from encryptedstats.crypto.dispatch import decrypt_value
 from encryptedstats.crypto.engine import engine_for
-from encryptedstats.crypto.keys import PUBLIC_KIND, read_parameters
+from encryptedstats.crypto.keys import PUBLIC_KIND, Decryptor, read_parameters
 from encryptedstats.crypto.residues import ciphertext_of
 from encryptedstats.crypto.vectors import EncryptedVector
 from encryptedstats.errors import FileFormatError, KeyMismatchError, NoiseError, ParameterError, SchemaError
@@ -276,10 +277,16 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Statistics):
 
     def residues(self, name: str, chunk: int) -> Residues:
         """A stored column, by its key, over one chunk of rows. The block is kept: the next column will be of it too."""
-        if self._block is None or self._block[0] != chunk:
-            self._block = (chunk, self.blocks.block(chunk))
-        residues: Residues = self._block[1][self._positions[Column.parse(name)]]
+        held = self._block  # read once: another thread may put its own block there meanwhile
+        if held is None or held[0] != chunk:
+            held = self._block = (chunk, self.blocks.block(chunk))
+        residues: Residues = held[1][self._positions[Column.parse(name)]]
         return residues
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether all residues are in memory already."""
+        return isinstance(self.blocks, MemoryBlocks)
 
     def chunk_name(self, chunk: int) -> str:
         """What errors call a chunk of rows."""
@@ -608,3 +615,11 @@ def _checked_keys(keys: PublicKeys, facts: TableFacts) -> PublicKeys:
     if (keys.key_id, keys.parameters) != (facts.key_id, facts.parameters):
         raise KeyMismatchError(f"this table belongs to key {facts.key_id}, and these are the keys {keys.key_id}")
     return keys
+
+
+@decrypt_value.register(EncryptedTable)
+def _refuse_whole_table(table: EncryptedTable, decryptor: Decryptor, **options: Any) -> NoReturn:
+    raise TypeError(
+        "a table is not opened as a whole, it is what you encrypted: decrypt what was computed from it, or a single column, "
+        "owner.decrypt(table.values(column))"
+    )

@@ -9,6 +9,7 @@ from typing import Any
 from encryptedstats.circuits.expressions import Expression, column_names
 from encryptedstats.circuits.plan import Plan, plan_circuit
 from encryptedstats.crypto.noise import Scheme
+from encryptedstats.errors import SchemaError
 from encryptedstats.tables.blocks import BlockShape, block_size
 from encryptedstats.tables.columns import Column, column_ranges, table_columns
 from encryptedstats.tables.schema import Schema
@@ -32,8 +33,8 @@ def plan(
 
     Parameters
     ----------
-    circuit : model or sequence of totals
-        A model of this library, or expressions that end in ``.total()``.
+    circuit : model, total, or list of them
+        A model of this library, or an expression that ends in ``.total()``; with several, keys carry each of them.
     schema : Schema or PublicSchema
     n_rows : int
         Rows of the table.
@@ -68,6 +69,8 @@ def plan(
     """
     if isinstance(n_rows, bool) or not isinstance(n_rows, int) or n_rows < 1:
         raise ValueError(f"n_rows={n_rows!r}: a number of rows is needed, at least 1")
+    if not isinstance(schema, (Schema, PublicSchema)):
+        raise TypeError(f"plan needs a Schema, not a {type(schema).__name__}: es.Schema.infer(df, target=...)")
     public = schema.public()
     if encrypted_prediction and not hasattr(circuit, "prediction_circuit"):
         raise ValueError(
@@ -76,7 +79,12 @@ def plan(
     columns = table_columns(public, encodings, classes=public.n_classes > 0, n_folds=folds)
     outputs = _outputs(circuit, public, columns)
     needed = [Column.parse(name) for name in column_names(outputs)]
-    stored = list(dict.fromkeys([*columns, *needed]))
+    missing = [column for column in needed if column not in columns]
+    if missing:
+        raise SchemaError(
+            f"column {missing[0]} would not be stored with encodings={tuple(encodings)}: add its encoding, or folds="
+        )
+    stored = columns
     made = plan_circuit(
         outputs,
         column_ranges(public, stored, weight_bound),
@@ -93,9 +101,16 @@ def plan(
 
 
 def _outputs(circuit: Any, public: PublicSchema, columns: Sequence[Column]) -> list[Expression]:
-    if hasattr(circuit, "circuit"):
-        return list(circuit.circuit(public, columns))
-    outputs = [circuit] if isinstance(circuit, Expression) else list(circuit)
-    if not outputs or not all(isinstance(o, Expression) and o.is_total for o in outputs):
-        raise TypeError("plan needs a model, or expressions that end in .total()")
-    return outputs
+    parts = list(circuit) if isinstance(circuit, (list, tuple)) else [circuit]
+    outputs: list[Expression] = []
+    for part in parts:
+        if hasattr(part, "circuit") and not isinstance(part, type):
+            part.check_schema(public)
+            outputs += part.circuit(public, columns)
+        elif isinstance(part, Expression) and part.is_total:
+            outputs.append(part)
+        else:
+            raise TypeError("plan needs a model, expressions that end in .total(), or a list of such")
+    if not outputs:
+        raise TypeError("plan needs a model, expressions that end in .total(), or a list of such")
+    return list(dict.fromkeys(outputs))

@@ -6,6 +6,7 @@ stay encrypted: ``owner.decrypt`` gives the same DataFrame that the clear table,
 
 from __future__ import annotations
 
+import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -54,6 +55,13 @@ class Statistic:
             return [x.total() for x in rows]
         return [(x * y).total() for x in rows for y in others[0]]
 
+    def n_totals(self, schema: PublicSchema) -> int:
+        """How many totals there are, without writing them out: a file may claim any number of bins."""
+        k = len(self.variables)
+        if self.name == "moments":
+            return k + k * (k + 1) // 2
+        return math.prod(schema.n_classes if j == -1 else schema.variables[j].n_bins for j in self.variables)
+
     # -- reading the totals ------------------------------------------------------------------------------------------
 
     def read(self, totals: Sequence[int], schema: Schema | PublicSchema) -> pd.DataFrame:
@@ -91,9 +99,12 @@ class Statistic:
             frame.loc["mean", name] = sums[j] / (n * scales[j])
         for a, b in combinations_with_replacement(range(k), 2):
             # n sum xy - sum x sum y is an exact integer; one division at the end.
-            covariance = (
-                (n * next(products) - sums[a] * sums[b]) / (n * (n - 1) * scales[a] * scales[b]) if n > 1 else np.nan
-            )
+            scatter = n * next(products) - sums[a] * sums[b]
+            if a == b and scatter < 0:
+                raise ValueError(
+                    "a variance would be negative: the result was altered, or is of another table. It is refused"
+                )
+            covariance = scatter / (n * (n - 1) * scales[a] * scales[b]) if n > 1 else np.nan
             frame.loc[f"cov({names[a]})", names[b]] = frame.loc[f"cov({names[b]})", names[a]] = covariance
             if a == b:
                 frame.loc["var", names[a]] = covariance
@@ -169,9 +180,15 @@ class EncryptedStatistic:
             raise FileFormatError(f"{path} has a malformed schema: {error}") from error
         good = all(type(j) is int and -1 <= j < len(public.variables) for j in variables)
         statistic = Statistic(file.expect("statistic", str), tuple(variables), file.expect("n_rows", int))
-        if not good or statistic.name not in ("counts", "crosstab", "moments") or statistic.n_rows < 1:
+        arities = {"counts": (1, 2), "crosstab": (2, 2), "moments": (1, len(public.variables))}
+        least, most = arities.get(statistic.name, (1, 0))
+        if not good or not least <= len(variables) <= most or statistic.n_rows < 1:
             raise FileFormatError(f"{path} asks a question that this library does not know")
-        if len(statistic.circuit(public)) != len(totals):
+        try:
+            check_variables(statistic, public)
+        except SchemaError as error:
+            raise FileFormatError(f"{path} asks a question that its schema does not allow: {error}") from error
+        if statistic.n_totals(public) != len(totals):
             raise FileFormatError(f"{path} has another number of totals than its question")
         return cls(statistic, totals, public)
 

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from encryptedstats.errors import SchemaError
+from encryptedstats.storage.files import PUBLIC
 from encryptedstats.tables._documents import LEVEL, NUMBER, OPTIONAL_INT, Document, Types, check_fields, check_items
 from encryptedstats.tables.binning import LARGEST_INTEGER, check_digits
 
@@ -294,6 +295,7 @@ class PublicSchema(Document):
     n_classes: int = 0
 
     _FORMAT: ClassVar[str] = "encryptedstats.public-schema"
+    _FILE_MODE: ClassVar[int] = PUBLIC
     _FIELDS: ClassVar[Mapping[str, Types]] = {"variables": (list,), "n_classes": (int,)}
 
     def __post_init__(self) -> None:
