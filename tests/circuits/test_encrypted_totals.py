@@ -94,10 +94,10 @@ def test_files_of_other_keys_and_kinds(small, tmp_path):
     totals, _ = results(small)
     totals.save(tmp_path / "results")
     same_parameters = es.Owner(small.parameters)
-    with pytest.raises(es.KeyMismatchError, match=f"belong to key {small.owner.key_id}, and these are keys"):
+    with pytest.raises(es.KeyMismatchError, match=f"belongs to key {small.owner.key_id}, and these are keys"):
         EncryptedTotals.load(tmp_path / "results", same_parameters.public_keys())
     other = es.Owner(insecure(small.parameters.scheme, 4000, (40,) * 3))
-    with pytest.raises(es.KeyMismatchError, match="belong to key"):
+    with pytest.raises(es.KeyMismatchError, match="belongs to key"):
         EncryptedTotals.load(tmp_path / "results", other.public_keys())
     small.keys.save(tmp_path / "keys")
     with pytest.raises(es.FileFormatError, match="holds 'public keys', and 'encrypted totals' is wanted here"):

@@ -309,10 +309,15 @@ def test_what_evaluate_refuses(bgv):
         evaluate([column("unknown").total()], source)
 
 
-def test_without_packing_keys_totals_come_unsummed(lab):
+def test_without_packing_keys_totals_come_unsummed_if_asked_for(lab):
+    """Unsummed slots hold what is known of single rows: nobody gets them without asking."""
     source = lab.source((40,))
     source.given_keys = lab.owner.public_keys(packing=False)
-    totals = evaluate([A.total(), (B + 1).total()], source)
+    with pytest.raises(
+        es.KeyMismatchError, match=r"cannot pack totals: take owner\.public_keys\(packing=True\), or form='slots'"
+    ):
+        evaluate([A.total(), (B + 1).total()], source)
+    totals = evaluate([A.total(), (B + 1).total()], source, form="slots")
     assert totals.form == "slots"
     assert lab.owner.decrypt(totals) == source.clear([A.total(), (B + 1).total()])
 

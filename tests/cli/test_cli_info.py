@@ -98,11 +98,14 @@ def test_a_file_of_a_later_version_is_not_vouched_for(run: Run, tmp_path: Path) 
 
 def test_nothing_in_a_file_reaches_the_terminal_as_a_command(run: Run, tmp_path: Path) -> None:
     evil = "\x1b]0;owned\x07[red]\n"
-    container.write(container.Container(evil, evil, evil, {}, {evil: b"1"}), tmp_path / "e")
+    container.write(container.Container(evil, "ab", "cd", {}, {evil: b"1"}), tmp_path / "e")
     output = run("info", tmp_path / "e").stdout
     assert "\x1b" not in output
     assert "\x07" not in output
     assert "\\x1b]0;owned\\x07[red]\\n" in output
+    for fingerprint, key_id in ((evil, "cd"), ("ab", evil)):
+        container.write(container.Container("public keys", fingerprint, key_id, {}, {}), tmp_path / "e")
+        assert "states a key id or fingerprint that is none" in the_error(run("info", tmp_path / "e"))
 
 
 def broken(files: Path, tmp_path: Path, how: str) -> Path:
