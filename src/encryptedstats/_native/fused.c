@@ -321,19 +321,33 @@ INLINE void doubles_add(const Field *f, Sum sum, const void *from, int size)
     for (int k = 0; k < size; k++) doubles_sum(f, sum, k, (const double *)from + k * f->stride);
 }
 
-INLINE void doubles_flush(const Field *f, uint64_t *to, long apart, int first, const void *accumulator, int size, long count)
+/* Residues to memory past the cache: what is written for the first time need neither be read before nor kept after. */
+INLINE void write_past_cache(uint64_t *to, const uint64_t *from, long count)
+{
+    if ((uintptr_t)to % 64 || count % 8) {
+        memcpy(to, from, count * sizeof(uint64_t));
+        return;
+    }
+    for (long i = 0; i < count; i += 2) _mm_stream_si128((__m128i *)(to + i), _mm_load_si128((const __m128i *)(from + i)));
+}
+
+INLINE void doubles_flush(const Field *f, uint64_t *to, long apart, int first, const void *sum, int size, long count)
 {
     double p = f->pd, inverse = f->inverse;
-    uint64_t limit = f->p;
+    uint64_t residues[MAX_BLOCK] __attribute__((aligned(64))), limit = f->p;
     for (int k = 0; k < size; k++) {
-        const double *restrict sum = (const double *)accumulator + k * f->stride;
+        const double *restrict x = (const double *)sum + k * f->stride;
         uint64_t *restrict out = to + k * apart;
         for (long i = 0; i < count; i++) {
-            double x = centred(p, inverse, sum[i]);
-            uint64_t r = integer_of(x < 0 ? x + p : x);
-            uint64_t both = (first ? 0 : out[i]) + r;
-            out[i] = both - (limit & -(uint64_t)(both >= limit));
+            double r = centred(p, inverse, x[i]);
+            residues[i] = integer_of(r < 0 ? r + p : r);
         }
+        if (first) write_past_cache(out, residues, count);
+        else
+            for (long i = 0; i < count; i++) {
+                uint64_t both = out[i] + residues[i];
+                out[i] = both - (limit & -(uint64_t)(both >= limit));
+            }
     }
 }
 
@@ -528,17 +542,19 @@ IFMA_TARGET static void ifma_add(const Field *f, Sum sum, const void *from, int 
 }
 
 IFMA_TARGET static void ifma_flush(
-    const Field *f, uint64_t *to, long apart, int first, const void *accumulator, int size, long count)
+    const Field *f, uint64_t *to, long apart, int first, const void *sum, int size, long count)
 {
     Lanes p = every(f->p);
     for (int k = 0; k < size; k++) {
-        const uint64_t *sum = (const uint64_t *)accumulator + k * f->stride;
+        const uint64_t *x = (const uint64_t *)sum + k * f->stride;
         uint64_t *out = to + k * apart;
+        if (first) {
+            write_past_cache(out, x, count);
+            continue;
+        }
         for (long i = 0; i < count; i += 8) {
             __mmask8 there = count - i >= 8 ? 0xff : (__mmask8)((1u << (count - i)) - 1);
-            Lanes x = at(sum, i);
-            if (!first) x = lanes_plus(p, _mm512_maskz_loadu_epi64(there, out + i), x);
-            _mm512_mask_storeu_epi64(out + i, there, x);
+            _mm512_mask_storeu_epi64(out + i, there, lanes_plus(p, _mm512_maskz_loadu_epi64(there, out + i), at(x, i)));
         }
     }
 }
@@ -669,7 +685,7 @@ static long run_block(Job *job, long start, long count)
         }
     }
 #if X86
-    if (job->stream) _mm_sfence();
+    _mm_sfence(); /* whoever reads the sums sees what was written past the cache */
 #endif
     return -1;
 }

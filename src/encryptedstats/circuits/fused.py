@@ -136,9 +136,9 @@ class Evaluator:
         self.memory_limit = memory_limit
         self.in_memory = bool(getattr(source, "in_memory", False))  # then chunks take no more memory than there is
         self._words = 0  # that the largest batch takes
-        self._again = False  # whether there is more than one
         self._memory = np.empty(0, dtype=np.uint64)
-        self._kept = np.empty(0, dtype=np.uint64)
+        self._kept = np.empty(0, dtype=np.uint64)  # what the prologue has computed of all blocks
+        self._columns: tuple[Residues, ...] = ()  # from which it did
         self._scratch: list[NDArray[np.uint64]] = []
 
     # -- what is computed at a time ----------------------------------------------------------------------------------
@@ -146,12 +146,17 @@ class Evaluator:
     def prepare(self, totals: Sequence[Expression]) -> None:
         """Look at all that will be computed."""
         self.writer = TapeWriter(totals, self.parameters.plain_modulus, montgomery=self.level == "ifma")
-        self._kept = np.empty(0, dtype=np.uint64)
+        self.groups = self._groups()
+        # A table of few chunks is prepared once for all batches, which can be small then.
+        blocks = -(-self.ring // self.block)
+        self._kept_words = len(self.groups[0]) * self.writer.n_shared * self._stride * blocks * self.n_primes
+        self.keeps = len(self.groups) == 1 and 8 * self._kept_words <= self.memory_limit // 4
+        self._kept, self._columns = np.empty(0, dtype=np.uint64), ()
 
     def batches(self, outputs: Sequence[Expression]) -> list[list[Expression]]:
         """Outputs in groups whose sums take no more than half of the memory, the rest being for chunks; at least one in each."""
         limit = self.memory_limit * (3 if self.in_memory else 2) // 4
-        if self.source.layout.n_chunks <= 1:
+        if self.keeps:
             limit = min(limit, _SMALL_BATCH)
         batches: list[list[Expression]] = []
         held: set[Expression] = set()
@@ -166,7 +171,7 @@ class Evaluator:
             held |= needed
             nbytes += more
             self._words = max(self._words, nbytes // 8)
-        self._again = len(batches) > 1
+        self.keeps = self.keeps and len(batches) > 1
         return batches
 
     def _bytes(self, totals: Iterable[Expression]) -> int:
@@ -209,18 +214,21 @@ class Evaluator:
 
     # -- chunks ------------------------------------------------------------------------------------------------------
 
-    def _groups(self, tape: Tape) -> list[range]:
+    def _groups(self) -> list[range]:
         """The chunks that are computed on at a time: more of them means less traffic of sums."""
-        most = min(_MAX_CHUNKS, _SCRATCH // (8 * tape.vectors[0] * self._stride))
+        most = min(_MAX_CHUNKS, _SCRATCH // (8 * self.writer.n_shared * self._stride))
         if not self.in_memory:  # there are two groups at a time: one is computed on, one is read
-            most = min(most, self.memory_limit // 2 // (2 * len(tape.columns) * self.parameters.ciphertext_bytes()))
+            chunk = len(self.writer.columns) * self.parameters.ciphertext_bytes()
+            most = min(most, self.memory_limit // 2 // (2 * chunk))
         n_chunks, size = self.source.layout.n_chunks, max(1, most)
         groups = -(-n_chunks // size)
         ends = [n_chunks * i // max(1, groups) for i in range(groups + 1)]
         return [range(a, b) for a, b in pairwise(ends)]
 
-    def _read(self, tape: Tape, chunks: range) -> list[Residues]:
+    def _read(self, tape: Tape, chunks: range) -> tuple[Residues, ...]:
         """The columns of some chunks."""
+        if self._columns:
+            return self._columns
         shape = (2, self.n_primes, self.ring)
         columns = []
         for chunk in chunks:
@@ -235,17 +243,19 @@ class Evaluator:
                         f"{_place(self.source, chunk)}: column {name} is transparent: it hides nothing, and no encryption made it"
                     )
                 columns.append(np.require(residues, np.uint64, ("C", "A")))
-        return columns
+        return tuple(columns)
 
     # -- running -----------------------------------------------------------------------------------------------------
 
     def _run(self, tape: Tape, accumulators: NDArray[np.uint64], advance: Callable[[int], None]) -> None:
-        groups = self._groups(tape)
+        groups = self.groups
         scratch: SimpleQueue[NDArray[np.uint64]] = SimpleQueue()
         for buffer in self._scratch_for(tape, max(map(len, groups))):
             scratch.put(buffer)
         constants = [tape.constants_modulo(prime) for prime in self.parameters.data_moduli]
-        kept, known = self._kept_for(tape, groups)
+        kept, known = self._kept, len(self._kept) > 0
+        if self.keeps and not known:
+            kept = _aligned(self._kept_words)
 
         def work(piece: tuple[int, int, int], chunks: range, columns: tuple[Residues, ...]) -> int:
             prime, start, stop = piece
@@ -261,7 +271,7 @@ class Evaluator:
         with ThreadPoolExecutor(self.threads) as pool, ThreadPoolExecutor(1) as reader:
             ahead = reader.submit(self._read, tape, groups[0])
             for index, chunks in enumerate(groups):
-                columns = tuple(ahead.result())
+                columns = ahead.result()
                 if index + 1 < len(groups):
                     ahead = reader.submit(self._read, tape, groups[index + 1])
                 pieces = self._pieces()
@@ -271,6 +281,8 @@ class Evaluator:
                     if bad >= 0:
                         raise self._refused(tape, chunks, bad, prime)
                 advance(sum(self.source.layout.counts[chunk] for chunk in chunks))
+        if self.keeps:
+            self._kept, self._columns = kept, columns
 
     def _pieces(self) -> list[tuple[int, int, int]]:
         """Primes and ranges of coefficients, whole blocks but for the last."""
@@ -289,16 +301,6 @@ class Evaluator:
         if not self._scratch or len(self._scratch[0]) < words:
             self._scratch = [np.empty(words, dtype=np.uint64) for _ in range(self.threads)]
         return self._scratch
-
-    def _kept_for(self, tape: Tape, groups: list[range]) -> tuple[NDArray[np.uint64], bool]:
-        """Memory for what the prologue computes of all blocks, where one group is all there is; whether that was done before."""
-        words = len(groups[0]) * tape.vectors[0] * self._stride * -(-self.ring // self.block) * self.n_primes
-        if not self._again or len(groups) > 1 or 8 * words > self.memory_limit // 4:
-            return self._kept[:0], False
-        known = len(self._kept) > 0
-        if not known:
-            self._kept = _aligned(words)
-        return self._kept, known
 
     def _refused(self, tape: Tape, chunks: range, index: int, prime: int) -> FileFormatError:
         chunk, column = divmod(index, len(tape.columns))
