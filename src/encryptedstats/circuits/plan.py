@@ -188,7 +188,7 @@ def plan_circuit(
         largest=wish.largest(n_rows, parameters.slots),
         n_columns=columns,
         n_totals=len(outputs),
-        bytes_up=columns * layout.n_chunks * packed_bytes(parameters),
+        bytes_up=columns * layout.n_chunks * parameters.packed_bytes(),
         bytes_down=_download(parameters, len(outputs), form, report.width),
         products=cost.number("multiply"),
         key_switches=cost.number("key switch"),
@@ -266,15 +266,10 @@ class _Wish:
         return text + ". Nearest: fewer products in a row (a smaller depth)"
 
 
-def packed_bytes(parameters: Parameters) -> int:
-    """Bytes of the residues of one fresh ciphertext as they are stored, packed to their bits."""
-    return sum(2 * parameters.ring_degree * q.bit_length() // 8 for q in parameters.data_moduli)
-
-
 def _download(parameters: Parameters, n_totals: int, form: str, width: int) -> int:
     if form != PACKED:
-        return n_totals * packed_bytes(parameters)
-    return -(-n_totals // width) * packed_bytes(packing_parameters(parameters))
+        return n_totals * parameters.packed_bytes()
+    return -(-n_totals // width) * packing_parameters(parameters).packed_bytes()
 
 
 def _memory(parameters: Parameters, cost: Cost) -> int:

@@ -169,7 +169,7 @@ class EncryptedTotals:
             raise FileFormatError("the number of ciphertexts does not fit the number of totals")
         data, start, parts = file.section("residues"), 0, []
         for noise in noises:
-            length = _packed_length(empty._engine, noise.level)
+            length = empty._engine.parameters.packed_bytes(noise.level)
             residues = _unpacked_residues(data[start : start + length], empty._engine, noise.level)
             ciphertext_of(empty._engine, residues)  # refuses what is no ciphertext, now and not when it is decrypted
             parts.append(Part(residues, noise))
@@ -238,13 +238,8 @@ def _packed_residues(residues: Residues, engine: Engine) -> bytes:
     )
 
 
-def _packed_length(engine: Engine, level: int) -> int:
-    kept = engine.parameters.data_moduli[: len(engine.parameters.data_moduli) - level]
-    return sum(2 * engine.parameters.ring_degree * q.bit_length() // 8 for q in kept)
-
-
 def _unpacked_residues(data: bytes, engine: Engine, level: int) -> Residues:
-    if len(data) != _packed_length(engine, level):
+    if len(data) != engine.parameters.packed_bytes(level):
         raise FileFormatError("the residues of the results are cut short or too many")
     kept = engine.parameters.data_moduli[: len(engine.parameters.data_moduli) - level]
     residues = np.empty((2, len(kept), engine.parameters.ring_degree), dtype=np.uint64)

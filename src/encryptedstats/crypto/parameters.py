@@ -244,6 +244,11 @@ class Parameters:
         """Bytes of residues in a ciphertext of ``size`` polynomials after ``level`` modulus switches."""
         return 8 * size * (len(self.data_moduli) - level) * self.ring_degree
 
+    def packed_bytes(self, level: int = 0) -> int:
+        """Bytes of the residues of a ciphertext of two polynomials as they are stored, packed to the bits of their primes."""
+        kept = self.data_moduli[: len(self.data_moduli) - level]
+        return sum(2 * self.ring_degree * q.bit_length() // 8 for q in kept)
+
     # -- showing and storing -------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:

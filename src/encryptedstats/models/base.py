@@ -145,7 +145,7 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
             return self._table_of(X, y, classes)
         if y is not None:
             raise ValueError("a table brings its own classes: fit(table), without y")
-        for name in set(vars(self)) & {"n_features_in_", "feature_names_in_", "_fitted_on_frame"}:
+        for name in set(vars(self)) & set(TotalsClassifier._carried):
             delattr(self, name)  # of an earlier fit to a frame
         return X
 

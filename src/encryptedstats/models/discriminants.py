@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import combinations_with_replacement
 from math import lcm
 from typing import Any, ClassVar
 
@@ -12,7 +11,15 @@ from numpy.typing import NDArray
 
 from encryptedstats.circuits.expressions import Expression, sum_of
 from encryptedstats.models.base import TotalsClassifier, class_columns, refuse_impossible
-from encryptedstats.models.features import Feature, count_features, feature_matrix, features, solve, symmetric
+from encryptedstats.models.features import (
+    Feature,
+    count_features,
+    feature_matrix,
+    features,
+    product_totals,
+    solve,
+    symmetric,
+)
 from encryptedstats.tables import PublicSchema, Table
 from encryptedstats.tables.columns import Column
 
@@ -123,9 +130,7 @@ class FisherDiscriminant(LinearMeans):
         """What linear means needs, then all sums of products of two predictors."""
         outputs = super().circuit(schema, columns, fold)
         everyone = sum_of(class_columns(schema, fold))
-        for a, b in combinations_with_replacement(self._features(schema, columns), 2):
-            outputs.append((a.square * everyone if a is b else a.value * b.value * everyone).total())
-        return outputs
+        return outputs + product_totals(self._features(schema, columns), everyone)
 
     def _n_totals(self, schema: PublicSchema) -> int:
         k = count_features(schema)

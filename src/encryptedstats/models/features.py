@@ -92,6 +92,14 @@ def _coded(j: int, n_bins: int, bins: list[Expression], stored: set[Column], cen
     return Feature(j, None, x, x * x)
 
 
+def product_totals(found: Sequence[Feature], everyone: Expression) -> list[Expression]:
+    """The totals of all products of two predictors, over the rows (and with the weights) of ``everyone``."""
+    return [
+        (a.square * everyone if a is b else a.value * b.value * everyone).total()
+        for a, b in combinations_with_replacement(found, 2)
+    ]
+
+
 def feature_matrix(found: Iterable[Feature], table: Table, *, centred: bool) -> NDArray[np.int64]:
     """The predictors of clear rows, shape (rows, predictors)."""
     columns = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import combinations_with_replacement
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,7 +11,15 @@ from scipy.special import expit
 
 from encryptedstats.circuits.expressions import Expression, sum_of
 from encryptedstats.models.base import TotalsClassifier, class_columns, refuse_impossible
-from encryptedstats.models.features import Feature, count_features, feature_matrix, features, solve, symmetric
+from encryptedstats.models.features import (
+    Feature,
+    count_features,
+    feature_matrix,
+    features,
+    product_totals,
+    solve,
+    symmetric,
+)
 from encryptedstats.tables import PublicSchema, Table
 from encryptedstats.tables.columns import Column
 
@@ -74,9 +81,7 @@ class OneStepLogisticRegression(TotalsClassifier):
         for feature in found:
             outputs += [(feature.value * y).total() for y in classes]
         everyone = sum_of(classes)  # 1, or the weight, in every row that counts
-        for a, b in combinations_with_replacement(found, 2):
-            outputs.append((a.square * everyone if a is b else a.value * b.value * everyone).total())
-        return outputs
+        return outputs + product_totals(found, everyone)
 
     def _n_totals(self, schema: PublicSchema) -> int:
         k = count_features(schema)
