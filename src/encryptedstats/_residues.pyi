@@ -33,6 +33,20 @@ def pack(
     scratch: _Array,
     /,
 ) -> None: ...
+def expand(
+    ring: _Ring,
+    keys: tuple[tuple[_Key, ...], ...],
+    src: _Array,
+    primes: int,
+    level: int,
+    lowest: int,
+    count: int,
+    out: _Array,
+    first: int,
+    step: int,
+    scratch: _Array,
+    /,
+) -> None: ...
 def automorphism(ring: _Ring, key: _Key, src: _Array, primes: int, out: _Array, scratch: _Array, /) -> None: ...
 def transform(ring: _Ring, prime: int, inverse: int, src: _Array, out: _Array, scratch: _Array, /) -> None: ...
 def way(ring: _Ring, /) -> str: ...

@@ -6,19 +6,22 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import seal
 
 import encryptedstats as es
 from encryptedstats.circuits import Layout, column
 from encryptedstats.circuits.bounds import ColumnRange
+from encryptedstats.circuits.evaluate import evaluate
+from encryptedstats.circuits.packs import pack_totals
 from encryptedstats.circuits.results import Part
-from encryptedstats.circuits.seal import evaluate, pack_totals, relinearise_any
+from encryptedstats.circuits.seal import relinearise_any
 from encryptedstats.crypto import kernels
 from encryptedstats.crypto.engine import Engine, engine_for
 from encryptedstats.crypto.kernels import CPU_LEVELS, Kernels, cpu_level, make_kernels, minimal_root, switching_keys
@@ -36,14 +39,19 @@ RINGS: dict[str, tuple[int, tuple[int, ...], int]] = {
     "50 bits": (1024, (50,) * 6, 1 << 20),
     "49 bits": (4096, (49, 49, 49), 1 << 20),
     "mixed": (2048, (50, 40, 49, 36, 48), 4000),
+    "47 bits": (2048, (47,) * 4, 60_000),
     "60 bits": (1024, (60, 55, 50, 60), 100_000),
     "many": (1024, (44,) * 10, 4000),
     "odd stages": (2048, (45, 45, 46), 4000),
+    "kept": (4096, (46,) * 5, 60_000),
+    "kept, 8192": (8192, (43,) * 5, 4000),
     "fused": (8192, (48, 48, 48, 48), 4000),
     "forest": (8192, (43, 43, 43, 43, 43), 4000),
     "large t": (8192, (43, 43, 43, 43, 43), 1 << 20),
 }
 QUICK = ("small", "50 bits", "60 bits", "forest")
+# Packed totals keep this many primes, so that nodes of one prime to this many can be expanded.
+KEPT = {"50 bits": 4, "49 bits": 2, "mixed": 4, "60 bits": 3, "kept": 4, "kept, 8192": 4}
 
 
 @dataclass(frozen=True)
@@ -97,6 +105,30 @@ class Lab:
     def seal_packed(self, totals: Any, levels: int | None = None) -> Residues:
         return residues_of(self.small, self.keys.pack([ciphertext_of(self.small, r) for r in totals], levels))
 
+    def seal_moved(self, ciphertext: Any, level: int) -> Any:
+        for element in packing_elements(self.parameters.ring_degree)[level]:
+            ciphertext = self.small.evaluator.apply_galois(ciphertext, element, self.keys._packing)
+        return ciphertext
+
+    def seal_cleared(self, ciphertext: Any, level: int) -> Any:
+        for finer in range(self.parameters.ring_degree.bit_length() - 1, level, -1):
+            ciphertext = self.small.evaluator.add(ciphertext, self.seal_moved(ciphertext, finer))
+        return ciphertext
+
+    def seal_expanded(self, ciphertext: Any, count: int, level: int, lowest: int = 0) -> list[Any]:
+        """Step by step as it is defined, one level after the other; X^-h is -X^(N-h)."""
+        evaluator, ring, nodes = self.small.evaluator, self.parameters.ring_degree, [ciphertext]
+        for depth, now in enumerate(range(level, lowest, -1)):
+            monomial = seal.Plaintext(f"1x^{ring - (ring >> now)}")
+            moved = [self.seal_moved(node, now) for node in nodes]
+            odd = [
+                evaluator.negate(evaluator.multiply_plain(evaluator.sub(a, b), monomial))
+                for a, b in zip(nodes, moved, strict=True)
+            ]
+            nodes = [evaluator.add(a, b) for a, b in zip(nodes, moved, strict=True)] + odd
+            nodes = nodes[: min(count, 2 << depth)]
+        return nodes
+
 
 FILLS: dict[str, Callable[[np.random.Generator, int, tuple[int, ...]], Any]] = {
     "random": lambda rng, q, shape: rng.integers(0, q, shape, dtype=np.uint64),
@@ -113,7 +145,7 @@ def lab_of(name: str) -> Lab:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", es.InsecureParametersWarning)
         parameters = es.Parameters.from_bits("bgv", ring, max_value, bits, allow_insecure=True)
-        return Lab(es.Owner(parameters))
+        return Lab(es.Owner(replace(parameters, kept_primes=KEPT.get(name))))
 
 
 @cache
@@ -164,6 +196,7 @@ def test_the_way_follows_from_primes_and_processor():
     flags = told.read_text() if told.exists() else ""
     expected = {"baseline": "integers", "avx2": "avx2" if "avx2" in flags else "integers"}
     expected["avx512"] = "avx512" if "avx512dq" in flags else expected["avx2"]
+    expected["ifma"] = "ifma" if "avx512ifma" in flags else expected["avx512"]
     for cpu in CPU_LEVELS:
         assert lab_of("forest").kernels(cpu).way == expected[cpu]
         assert lab_of("60 bits").kernels(cpu).way == "integers"
@@ -300,6 +333,127 @@ def test_views_are_as_good_as_arrays(cpu):
     np.testing.assert_array_equal(lab.kernels(cpu).pack(apart[::2]), lab.kernels(cpu).pack(list(totals[::2].copy())))
 
 
+# --------------------------------------------------------------------------------------------------------------- expanding
+
+COUNTS = (1, 2, 3, 5, 16, 37)
+
+
+@cache
+def expansion_of(name: str, primes: int, count: int) -> tuple[Residues, Residues, Residues]:
+    """Any node, cleared, and its totals: by SEAL."""
+    lab = lab_of(name)
+    pack = lab.residues(2, primes, ("random", "ends", "largest")[count % 3], seed=count)
+    level = packing_levels(count)
+    cleared = lab.seal_cleared(ciphertext_of(lab.small, pack), level)
+    totals = [residues_of(lab.small, total) for total in lab.seal_expanded(cleared, count, level)]
+    return pack, residues_of(lab.small, cleared), np.stack(totals)
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_expansion(name, cpu):
+    lab = lab_of(name)
+    ours = lab.kernels(cpu)
+    for primes in range(1, KEPT[name] + 1):
+        for count in COUNTS:
+            pack, cleared, totals = expansion_of(name, primes, count)
+            level = packing_levels(count)
+            np.testing.assert_array_equal(ours.clear(pack, level), cleared, f"{primes} primes, {count}")
+            for threads in (1, 3):
+                found = ours.expand(cleared, count, level, threads=threads)
+                np.testing.assert_array_equal(found, totals, f"{primes} primes, {count}, {threads} threads")
+
+
+@pytest.mark.parametrize("name", ["60 bits", "kept"])
+def test_expansion_in_two_parts(name, cpu):
+    """The upper levels once, then each part on its own: in its own order."""
+    lab = lab_of(name)
+    ours = lab.kernels(cpu)
+    _, cleared, totals = expansion_of(name, lab.packed_primes, 37)
+    for lowest in range(packing_levels(37) + 1):
+        step = 1 << (packing_levels(37) - lowest)
+        nodes = ours.expand(cleared, 37, packing_levels(37), lowest, threads=2)
+        assert len(nodes) == min(37, step)
+        for i, node in enumerate(nodes):
+            mine = totals[i::step]
+            np.testing.assert_array_equal(ours.expand(node, len(mine), lowest), mine)
+
+
+def test_expansion_into_memory_that_is_there(cpu):
+    lab = lab_of("kept")
+    ours = lab.kernels(cpu)
+    _, cleared, totals = expansion_of("kept", 2, 5)
+    out = np.empty_like(totals)
+    assert ours.expand(cleared, 5, 3, threads=2, out=out) is out
+    np.testing.assert_array_equal(out, totals)
+    for wrong in (out[:4], out.astype(np.int64), np.asfortranarray(out)):
+        with pytest.raises(ValueError, match=r"out is .*: it must be uint64 of shape \(5, 2, 2, 4096\), in one piece"):
+            ours.expand(cleared, 5, 3, out=wrong)
+
+
+@pytest.mark.parametrize("bits", [46, 47, 48, 50])
+def test_transforms_of_the_largest_rings(bits, cpu):
+    """On both sides of the size up to which sums grow over all stages."""
+    parameters = es.Parameters.from_bits("bgv", 32768, 1 << 20 if bits == 50 else 60_000, (bits,) * 3)
+    ours, baseline = Kernels(parameters, None, None, cpu), Kernels(parameters, None, None, "baseline")
+    for prime, q in enumerate(parameters.coefficient_moduli):
+        for fill in FILLS.values():
+            values = fill(np.random.default_rng(bits), q, (32768,))
+            for inverse in (False, True):
+                found = ours.transform(values, prime, inverse=inverse)
+                np.testing.assert_array_equal(found, baseline.transform(values, prime, inverse=inverse))
+
+
+def test_one_split(cpu):
+    lab = lab_of("60 bits")
+    node = lab.residues(2, lab.packed_primes)
+    for level in range(1, lab.parameters.ring_degree.bit_length()):
+        theirs = lab.seal_expanded(ciphertext_of(lab.small, node), 2, level, level - 1)
+        for part, ciphertext in zip(lab.kernels(cpu).split(node, level), theirs, strict=True):
+            np.testing.assert_array_equal(part, residues_of(lab.small, ciphertext), f"level {level}")
+
+
+def test_a_single_total_far_down(cpu):
+    """Levels without a partner: what lies in the partner's place is cleared away."""
+    lab = lab_of("mixed")
+    node = lab.residues(2, 2)
+    for count, level in ((1, 7), (3, 6), (5, 11)):
+        theirs = lab.seal_expanded(ciphertext_of(lab.small, node), count, level)
+        found = lab.kernels(cpu).expand(node, count, level, threads=2)
+        np.testing.assert_array_equal(found, [residues_of(lab.small, total) for total in theirs])
+
+
+def test_all_places_down_to_single_coefficients(cpu):
+    """A full ring of totals: shifts shorter than a vector."""
+    lab = lab_of("50 bits")
+    node, ring = lab.residues(2, 1), lab.parameters.ring_degree
+    theirs = [residues_of(lab.small, total) for total in lab.seal_expanded(ciphertext_of(lab.small, node), ring, 10)]
+    np.testing.assert_array_equal(lab.kernels(cpu).expand(node, ring, 10), theirs)
+
+
+@pytest.mark.parametrize("count", [1, 3, 37])
+def test_what_is_packed_and_expanded_is_in_every_slot(count, cpu):
+    lab = lab_of("kept, 8192")
+    ours, t, ring = lab.kernels(cpu), lab.parameters.plain_modulus, lab.parameters.ring_degree
+    rng, level = np.random.default_rng(3), packing_levels(count)
+    values = rng.integers(0, 50, (count, ring))
+    last = lab.primes - lab.packed_primes
+    fresh = [residues_of(lab.engine, encrypt_slots(row, lab.owner._encryptor)[0]) for row in values]
+    pack = ours.pack(list(ours.lower(fresh, last)))
+    for row, total in zip(values, ours.expand(ours.clear(pack, level), count, level), strict=True):
+        plain = lab.owner._decryptor.decrypt_packed(ciphertext_of(lab.small, total))
+        # the constant coefficient times N is the sum; packing multiplies by 2^level, expansion by N
+        assert plain.to_string() == f"{int(row.sum()) * (1 << level) % t:X}"
+
+
+def test_views_of_nodes_are_as_good_as_arrays(cpu):
+    lab = lab_of("mixed")
+    nodes = lab.residues(2, 4)
+    view = np.asfortranarray(nodes)[:, :3]
+    np.testing.assert_array_equal(
+        lab.kernels(cpu).expand(view, 5, 3), lab.kernels(cpu).expand(nodes[:, :3].copy(), 5, 3)
+    )
+
+
 # ------------------------------------------------------------------------------------------------------------ end to end
 
 
@@ -411,6 +565,9 @@ def test_residues_that_are_not_reduced_are_refused(wrong, cpu):
         lab.kernels(cpu).pack([low, low])
     with pytest.raises(ValueError, match="residues that are not below their prime"):
         lab.kernels(cpu).apply_galois(low, 3)
+    for threads in (1, 2):
+        with pytest.raises(ValueError, match="residues that are not below their prime"):
+            lab.kernels(cpu).expand(low, 4, 2, threads=threads)
 
 
 def test_what_does_not_fit_is_refused(cpu):
@@ -438,6 +595,53 @@ def test_what_does_not_fit_is_refused(cpu):
         Kernels(lab.parameters, lab.keys._relinearisation, None, cpu).pack([low, low])
 
 
+def test_nodes_that_do_not_fit_are_refused(cpu):
+    lab = lab_of("60 bits")
+    ours = lab.kernels(cpu)
+    low = lab.residues(2, 2)
+    for shape in ((3, 2, 1024), (2, 4, 1024), (2, 0, 1024), (2, 2, 1023), (2, 1024), (1, 2, 2, 1024)):
+        with pytest.raises(
+            ValueError, match=r"are no ciphertext of the packing context: it has \(2, 1 to 3 primes, 1024\)"
+        ):
+            ours.expand(np.zeros(shape, dtype=np.uint64), 1, 1)
+    for count, level in ((0, 3), (-1, 3), (9, 3), (2, 0)):
+        with pytest.raises(ValueError, match=f"{count} totals: a node of level {level} holds 1 to {1 << level}"):
+            ours.expand(low, count, level)
+    for level, lowest in ((11, 0), (-1, -1), (3, 4), (3, -1)):
+        with pytest.raises(ValueError, match="levels go from 10 down to 0, and lowest is not above level"):
+            ours.expand(low, 1, level, lowest)
+    for level in (0, 11):
+        with pytest.raises(ValueError, match="levels go from 10 down to 0"):
+            ours.split(low, level)
+    with pytest.raises(ValueError, match="levels go from 10 down to 0"):
+        ours.clear(low, 11)
+    with pytest.raises(ValueError, match="there are no packing keys"):
+        Kernels(lab.parameters, lab.keys._relinearisation, None, cpu).expand(low, 2, 1)
+
+
+def test_the_extension_refuses_what_would_not_fit_in_memory(cpu):
+    lab = lab_of("60 bits")
+    ours = lab.kernels(cpu)
+    node, out = lab.residues(2, 2), np.zeros((3, 2, 2, 1024), dtype=np.uint64)
+
+    def expand(count: int, first: int, step: int, primes: int = 2, level: int = 2, scratch: Any = None) -> None:
+        memory = ours._scratch(2, 2) if scratch is None else scratch
+        kernels._residues.expand(ours._ring, ours._packing, node, primes, level, 0, count, out, first, step, memory)
+
+    expand(3, 0, 1)
+    expand(2, 1, 1)
+    for count, first, step in ((4, 0, 1), (3, 1, 1), (2, 0, 3), (1, 3, 1), (1, -1, 1), (1, 0, 0), (2, 0, 1 << 62)):
+        with pytest.raises(ValueError, match="no place for so many nodes"):
+            expand(count, first, step)
+    for count, primes, level in ((5, 2, 2), (0, 2, 2), (1, 2, 11), (1, 2, -1), (1, 9, 2), (1, 0, 2)):
+        with pytest.raises(ValueError, match="no such node"):
+            expand(count, 0, 1, primes, level)
+    with pytest.raises(ValueError, match="a ciphertext has"):
+        expand(1, 0, 1, 1)
+    with pytest.raises(ValueError, match="not enough scratch memory"):
+        expand(1, 0, 1, scratch=np.empty(1024, dtype=np.uint64))
+
+
 def test_the_environment_caps_the_processor(monkeypatch):
     lab = lab_of("forest")
     for level in CPU_LEVELS:
@@ -445,9 +649,8 @@ def test_the_environment_caps_the_processor(monkeypatch):
         made = make_kernels(lab.parameters, lab.keys._relinearisation, lab.keys._packing)
         assert made is not None
         assert made.way == lab.kernels(level).way
-    for most in ("ifma", ""):
-        monkeypatch.setenv("ENCRYPTEDSTATS_CPU", most)
-        assert cpu_level() == "avx512"
+    monkeypatch.setenv("ENCRYPTEDSTATS_CPU", "")
+    assert cpu_level() == "ifma"
     monkeypatch.setenv("ENCRYPTEDSTATS_CPU", "pentium")
     with pytest.raises(ValueError, match="ENCRYPTEDSTATS_CPU='pentium': it can be baseline, avx2, avx512, ifma"):
         cpu_level()

@@ -1,16 +1,19 @@
-/* Bringing totals down: modulus switching, relinearisation, automorphisms and packing of BGV ciphertexts, on their residues.
+/* Bringing totals down: modulus switching, relinearisation, automorphisms, packing and its inverse, on the residues of BGV
+ * ciphertexts.
  *
  * Public data only: no secret is ever seen here. Everything equals what Microsoft SEAL's evaluator gives, residue for residue;
  * tests/crypto/test_kernels.py compares. The Python side is encryptedstats/crypto/kernels.py.
  *
- * Two ways to compute modulo a prime p, behind one table of operations (struct Ops):
+ * Three ways to compute modulo a prime p, behind one table of operations (struct Ops):
  *   - integers of 64 bits, for p < 2^60, on any machine;
- *   - doubles with fused multiply-add, for p < 2^50, 4 or 8 at a time: this file includes itself once for each width.
+ *   - doubles with fused multiply-add, for p < 2^50, 4 or 8 at a time: this file includes itself once for each width;
+ *   - integers of 52 bits, for p < 2^50, 8 at a time, where the processor multiplies them (AVX512-IFMA).
  * Polynomials on their way ("work") are 64-bit words in the form of the chosen way, congruent but not always reduced;
  * "canonical" ones are reduced to [0, p), as SEAL's representatives must be wherever another modulus comes in.
  *
  * One idea saves a third of the transforms: what dividing by a prime subtracts is known as coefficients ("pending"), and pending
- * polynomials are added up before one transform takes them all to the form of the ciphertext.
+ * polynomials are added up before one transform takes them all to the form of the ciphertext. Another saves memory's time: the end
+ * of a transform is done in parts, and each part of all digits is multiplied with the key while it is in the nearest cache.
  */
 #ifndef LANES
 
@@ -19,6 +22,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
 
 #if (defined(__x86_64__) || defined(_M_X64)) && defined(__GNUC__)
 #define HAVE_X86 1
@@ -28,6 +34,9 @@
 #define INLINE static inline __attribute__((always_inline))
 #define MAX_PRIMES 64
 #define MAX_LOG 17
+#define LOOSE_BITS 47 /* 52-bit integers: sums of 2p for each of LOOSE_LOG stages stay below 2^52 */
+#define LOOSE_LOG 15
+#define PARTS 16 /* of a transform, each of which fits into the nearest cache */
 
 typedef unsigned __int128 u128;
 typedef union { /* a coefficient on its way */
@@ -45,31 +54,43 @@ typedef struct { /* a prime with the tables of its transforms; twiddles in bit-r
     uint64_t *w, *wq, *iw, *iwq; /* integers, with Shoup's quotients */
     double *dw, *diw;            /* doubles, between -p/2 and p/2 */
     double dp, pinv, dn_inverse, dn_last;
-    int tight_forward, tight_inverse; /* too large for sums to grow over all stages: reduced on the way */
+    int tight_forward, tight_inverse; /* too large for sums to grow over all stages (of doubles, of 52 bits): reduced on the way */
 } Prime;
+
+/* Polynomials lie this many words apart: at distances of a power of two they would all want the same few lines of every cache. */
+#define APART(n) ((size_t)(n) + 72)
+
+#define IN_PART(P, part, lanes) for (int i = (P)->n / PARTS * (part), end = i + (P)->n / PARTS; i < end; i += (lanes))
 
 typedef enum { FIRST, DROPPED, SPECIAL } Fold;
 
+typedef enum { WORDS, WORDS_52, DOUBLES } Form;
+
 typedef struct {
     const char *name;
+    Form form; /* of polynomials and twiddles */
     /* dst = src * factor, from canonical 64-bit integers */
     void (*load)(const Prime *, word *dst, const uint64_t *src, uint64_t factor);
     void (*scale)(const Prime *, word *a, uint64_t factor);
     void (*store)(const Prime *, uint64_t *dst, const word *a);
     /* dst = canonical coefficients of what is in NTT form at src (64-bit integers if raw) */
     void (*inverse)(const Prime *, word *dst, const void *src, int raw);
-    /* NTT of src, by way of buf: out = it, or out -= it. src may be coefficients reduced modulo another prime */
-    void (*forward)(const Prime *, word *buf, const word *src, word *out, int subtract);
+    /* NTT of src, which may be coefficients reduced modulo another prime: all that is done with the whole of it, into buf; and then
+       all that is left for one of its parts, out = it, or out -= it. `soon` is read soon: two polynomials' worth from there on */
+    void (*begin)(const Prime *, word *buf, const word *src);
+    void (*finish)(const Prime *, word *buf, word *out, int part, int subtract, const word *soon);
     /* a = canonical(a * factor - pending) */
     void (*settle)(const Prime *, word *a, const word *pending, uint64_t factor);
     /* k = canonical(x * factor) modulo this (plain) modulus */
     void (*remainder)(const Prime *, word *k, const word *x, uint64_t factor);
     /* FIRST: d = x f + k; DROPPED: d = (d + x) f + k; SPECIAL: d = d + x f + k */
     void (*fold)(const Prime *, word *d, const word *x, const word *k, uint64_t factor, Fold how);
-    /* a0 (+)= sum y_j k0_j, a1 (+)= sum y_j k1_j */
-    void (*accumulate)(const Prime *, word *a0, word *a1, word *const *y, const word *keys, int count, int add);
+    /* a0 (+)= sum y_j k0_j, a1 (+)= sum y_j k1_j, in one part */
+    void (*accumulate)(const Prime *, word *a0, word *a1, word *const *y, const word *keys, int count, int add, int part);
     /* even, minus = even + X^h odd, even - X^h odd with h = n >> level */
     void (*butterfly)(const Prime *, word *even, word *minus, const word *odd, int level);
+    /* its inverse: even, odd = even + moved, (even - moved) / X^h; without `odd` the sum alone */
+    void (*split)(const Prime *, word *even, word *odd, const word *moved, int level);
     void (*twice)(const Prime *, word *a);
     /* dst (+)= src permuted */
     void (*permute)(const Prime *, word *dst, const word *src, const uint32_t *table, int add);
@@ -150,7 +171,7 @@ static void int_inverse(const Prime *P, word *a, const void *src, int raw) {
     for (int i = 0; i < P->n; i++) a[i].u = below(lazy_product(a[i].u, P->n_inverse, P->n_inverse_q, p), p);
 }
 
-static void int_forward(const Prime *P, word *a, const word *src, word *out, int subtract) {
+static void int_begin(const Prime *P, word *a, const word *src) {
     uint64_t p = P->p, p2 = 2 * p;
     for (int i = 0; i < P->n; i++) a[i].u = any_below(src[i].u, P);
     for (int m = 1, gap = P->n / 2; gap > 2; m <<= 1, gap >>= 1)
@@ -163,7 +184,13 @@ static void int_forward(const Prime *P, word *a, const word *src, word *out, int
                 y[j].u = u + p2 - v;
             }
         }
-    for (int i = 0, m = P->n / 4; i < m; i++) { /* the last two stages at once */
+}
+
+/* The last two stages at once. */
+static void int_finish(const Prime *P, word *a, word *out, int part, int subtract, const word *soon) {
+    uint64_t p = P->p, p2 = 2 * p;
+    (void)soon;
+    for (int m = P->n / 4, i = part * (m / PARTS); i < (part + 1) * (m / PARTS); i++) {
         const word *x = a + 4 * i;
         uint64_t w = P->w[m + i], wq = P->wq[m + i], r[4];
         uint64_t u = below(x[0].u, p2), v = below(x[1].u, p2), y = lazy_product(x[2].u, w, wq, p), z = lazy_product(x[3].u, w, wq, p);
@@ -198,15 +225,15 @@ static void int_fold(const Prime *P, word *d, const word *x, const word *k, uint
     }
 }
 
-static void int_accumulate(const Prime *P, word *a0, word *a1, word *const *y, const word *keys, int count, int add) {
-    size_t n = (size_t)P->n;
+static void int_accumulate(const Prime *P, word *a0, word *a1, word *const *y, const word *keys, int count, int add, int part) {
+    size_t n = (size_t)P->n, each = n / PARTS, first = each * (size_t)part;
     uint64_t carry = (uint64_t)((((u128)1) << 64) % P->p), carry_q = shoup(carry, P->p);
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = first; i < first + each; i++) {
         u128 s0 = add ? a0[i].u : 0, s1 = add ? a1[i].u : 0; /* up to 64 products below 2^120 */
         for (int j = 0; j < count; j++) {
-            const word *k = keys + 2 * n * (size_t)j;
+            const word *k = keys + 2 * APART(n) * (size_t)j;
             s0 += (u128)y[j][i].u * k[i].u;
-            s1 += (u128)y[j][i].u * k[n + i].u;
+            s1 += (u128)y[j][i].u * k[APART(n) + i].u;
         }
         a0[i].u = any_below(lazy_product((uint64_t)(s0 >> 64), carry, carry_q, P->p) + any_below((uint64_t)s0, P), P);
         a1[i].u = any_below(lazy_product((uint64_t)(s1 >> 64), carry, carry_q, P->p) + any_below((uint64_t)s1, P), P);
@@ -228,6 +255,19 @@ static void int_butterfly(const Prime *P, word *even, word *minus, const word *o
     }
 }
 
+static void int_split(const Prime *P, word *even, word *odd, const word *moved, int level) {
+    uint64_t p = P->p;
+    int h = P->n >> level;
+    for (int run = 0; odd && run < 1 << level; run++) {
+        uint64_t w = P->iw[(1 << (level - 1)) + run / 2], wq = P->iwq[(1 << (level - 1)) + run / 2];
+        for (int i = run * h; i < (run + 1) * h; i++) {
+            uint64_t s = even[i].u, m = moved[i].u;
+            odd[i].u = below(lazy_product(run & 1 ? m + p - s : s + p - m, w, wq, p), p);
+        }
+    }
+    for (int i = 0; i < P->n; i++) even[i].u = below(even[i].u + moved[i].u, p);
+}
+
 static void int_twice(const Prime *P, word *a) {
     for (int i = 0; i < P->n; i++) a[i].u = below(2 * a[i].u, P->p);
 }
@@ -237,8 +277,8 @@ static void int_permute(const Prime *P, word *dst, const word *src, const uint32
 }
 
 static const Ops INTEGERS = {
-    "integers", int_load,      int_scale, int_store, int_inverse, int_forward,
-    int_settle, int_remainder, int_fold,  int_accumulate, int_butterfly, int_twice, int_permute,
+    "integers",  WORDS,         int_load, int_scale,      int_store,     int_inverse, int_begin, int_finish,
+    int_settle,  int_remainder, int_fold, int_accumulate, int_butterfly, int_split,   int_twice, int_permute,
 };
 
 /* -- doubles: the second half of this file, once for each width ----------------------------------------------------------- */
@@ -246,6 +286,8 @@ static const Ops INTEGERS = {
 INLINE double balanced(uint64_t x, uint64_t p) { return x > p / 2 ? -(double)(p - x) : (double)x; }
 
 #ifdef HAVE_X86
+
+#define SOON(a) _mm_prefetch((const char *)(a), _MM_HINT_T1)
 
 #define LANES 4
 #define TARGET __attribute__((target("avx2,fma")))
@@ -287,13 +329,441 @@ INLINE double balanced(uint64_t x, uint64_t p) { return x > p / 2 ? -(double)(p 
 #define TO_BITS(a, x) _mm512_storeu_si512(a, _mm512_xor_si512(_mm512_castpd_si512(x), _mm512_castpd_si512(ALL(0x1p52))))
 #include "residues.c"
 
+/* -- integers of 52 bits, eight at a time: AVX512-IFMA ------------------------------------------------------------------- */
+
+/* The processor multiplies the low 52 bits of words and adds half of the product, so that residues need no more than that to be
+   right: what is above them ("loose") is left where it is until a result has to be canonical. With w and its quotient
+   floor(2^52 w / p), a product of any word below 2^52 and w is below 2p (Shoup). Where all primes have at most LOOSE_BITS, sums may
+   grow over all stages of a forward transform and over four of an inverse one; otherwise ("tight") they are reduced each time. */
+#define IFMA __attribute__((target("avx512f,avx512dq,avx512ifma")))
+#define vint __m512i
+#define EIGHT(x) _mm512_set1_epi64((long long)(x))
+#define GET(a) _mm512_loadu_si512(a)
+#define PUT(a, x) _mm512_storeu_si512(a, x)
+#define PLUS _mm512_add_epi64
+#define LESS _mm512_sub_epi64
+#define LOWER(x, y) _mm512_min_epu64(x, y)
+#define LOW(a, x, y) _mm512_madd52lo_epu64(a, x, y)
+#define HIGH(x, y) _mm512_madd52hi_epu64(_mm512_setzero_si512(), x, y)
+#define CLEAN(x) _mm512_and_si512(x, EIGHT((1ull << 52) - 1))
+#define WEAVE_LOW(a, b) _mm512_permutex2var_epi64(a, _mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11), b)
+#define WEAVE_HIGH(a, b) _mm512_permutex2var_epi64(a, _mm512_setr_epi64(4, 12, 5, 13, 6, 14, 7, 15), b)
+#define PART_EVEN(a, b) _mm512_permutex2var_epi64(a, _mm512_setr_epi64(0, 2, 4, 6, 8, 10, 12, 14), b)
+#define PART_ODD(a, b) _mm512_permutex2var_epi64(a, _mm512_setr_epi64(1, 3, 5, 7, 9, 11, 13, 15), b)
+#define EIGHTS(P) for (int i = 0; i < (P)->n; i += 8)
+
+typedef struct { /* a prime, in all lanes */
+    vint minus, one, two, four, eight, reciprocal;
+} Lanes;
+
+typedef struct { /* a factor with its quotient */
+    vint w, q;
+} Factor;
+
+IFMA INLINE Lanes lanes_of(const Prime *P) {
+    uint64_t p = P->p;
+    return (Lanes){EIGHT((1ull << 52) - p), EIGHT(p), EIGHT(2 * p), EIGHT(4 * p), EIGHT(8 * p), EIGHT(P->quotient >> 12)};
+}
+
+IFMA INLINE Factor factor_of(uint64_t f, const Prime *P) { return (Factor){EIGHT(f), EIGHT(shoup(f, P->p) >> 12)}; }
+IFMA INLINE Factor twiddle(const uint64_t *w, const uint64_t *q, size_t i) { return (Factor){EIGHT(w[i]), EIGHT(q[i])}; }
+
+IFMA INLINE vint if_at_least(vint x, vint p) { return LOWER(x, LESS(x, p)); } /* x - p, or x where that is negative */
+
+/* a + x f, loose: a plus less than 2p */
+IFMA INLINE vint plus_product(vint a, vint x, Factor f, Lanes L) { return LOW(LOW(a, x, f.w), HIGH(x, f.q), L.minus); }
+IFMA INLINE vint loose_product(vint x, Factor f, Lanes L) { return plus_product(_mm512_setzero_si512(), x, f, L); }
+IFMA INLINE vint exact_product(vint x, Factor f, Lanes L) { return if_at_least(CLEAN(loose_product(x, f, L)), L.one); }
+IFMA INLINE vint loose_residue(vint x, Lanes L) { return LOW(x, HIGH(x, L.reciprocal), L.minus); } /* below 2p */
+IFMA INLINE vint exact_residue(vint x, Lanes L) { return if_at_least(CLEAN(loose_residue(x, L)), L.one); }
+
+IFMA static void ifma_load(const Prime *P, word *dst, const uint64_t *src, uint64_t factor) {
+    Lanes L = lanes_of(P);
+    Factor f = factor_of(factor, P);
+    if (factor == 1)
+        memcpy(dst, src, 8 * (size_t)P->n);
+    else
+        EIGHTS(P) PUT(&dst[i], exact_product(GET(&src[i]), f, L));
+}
+
+IFMA static void ifma_scale(const Prime *P, word *a, uint64_t factor) {
+    Lanes L = lanes_of(P);
+    Factor f = factor_of(factor, P);
+    EIGHTS(P) PUT(&a[i], exact_product(GET(&a[i]), f, L));
+}
+
+IFMA static void ifma_store(const Prime *P, uint64_t *dst, const word *a) {
+    Lanes L = lanes_of(P);
+    EIGHTS(P) PUT(&dst[i], exact_residue(GET(&a[i]), L));
+}
+
+IFMA static void ifma_settle(const Prime *P, word *a, const word *pending, uint64_t factor) {
+    Lanes L = lanes_of(P);
+    Factor f = factor_of(factor, P);
+    EIGHTS(P) PUT(&a[i], if_at_least(LESS(PLUS(exact_product(GET(&a[i]), f, L), L.one), GET(&pending[i])), L.one));
+}
+
+IFMA static void ifma_remainder(const Prime *P, word *k, const word *x, uint64_t factor) {
+    Lanes L = lanes_of(P);
+    Factor f = factor_of(factor, P);
+    EIGHTS(P) PUT(&k[i], exact_product(GET(&x[i]), f, L));
+}
+
+IFMA static void ifma_fold(const Prime *P, word *d, const word *x, const word *k, uint64_t factor, Fold how) {
+    Lanes L = lanes_of(P);
+    Factor f = factor_of(factor, P);
+    EIGHTS(P) {
+        vint v = GET(&x[i]);
+        if (how == DROPPED) v = PLUS(v, GET(&d[i]));
+        v = PLUS(CLEAN(loose_product(v, f, L)), GET(&k[i])); /* below 3p */
+        if (how == SPECIAL) v = PLUS(v, GET(&d[i]));
+        PUT(&d[i], if_at_least(if_at_least(v, L.two), L.one));
+    }
+}
+
+/* Halves of products are added up apart: of up to 4 factors below 2^52 and 2^50, they stay below 2^55 and 2^52; of up to 8 for
+   primes that are not tight. */
+IFMA INLINE vint sum_of_halves(vint low, vint high, Factor carry, Lanes L) {
+    high = PLUS(high, _mm512_srli_epi64(low, 52));
+    vint v = PLUS(CLEAN(loose_residue(low, L)), CLEAN(loose_product(high, carry, L))); /* below 4p */
+    return if_at_least(if_at_least(v, L.two), L.one);
+}
+
+IFMA INLINE void ifma_accumulate_some(const Prime *P, word *a0, word *a1, word *const *y, const word *keys, const int count, int add, int part) {
+    Lanes L = lanes_of(P);
+    Factor carry = factor_of((uint64_t)((((u128)1) << 52) % P->p), P);
+    size_t n = APART(P->n);
+    IN_PART(P, part, 8) {
+        vint none = _mm512_setzero_si512(), high0 = none, high1 = none, low0 = none, low1 = none;
+        if (add) low0 = GET(&a0[i]), low1 = GET(&a1[i]);
+        for (int j = 0; j < count; j++) {
+            const word *k = keys + 2 * n * (size_t)j + i;
+            vint v = GET(&y[j][i]), k0 = GET(k), k1 = GET(k + n);
+            low0 = LOW(low0, v, k0), high0 = _mm512_madd52hi_epu64(high0, v, k0);
+            low1 = LOW(low1, v, k1), high1 = _mm512_madd52hi_epu64(high1, v, k1);
+        }
+        PUT(&a0[i], sum_of_halves(low0, high0, carry, L));
+        PUT(&a1[i], sum_of_halves(low1, high1, carry, L));
+    }
+}
+
+IFMA static void ifma_accumulate(const Prime *P, word *a0, word *a1, word *const *y, const word *keys, int count, int add, int part) {
+    int most = P->tight_forward ? 4 : 8;
+    for (int j = 0; j < count; j += most, y += most, add = 1) {
+        const word *k = keys + 2 * APART(P->n) * (size_t)j;
+        switch (count - j < most ? count - j : most) { /* as constants, for loops without end tests */
+#define CASE(some) case some: ifma_accumulate_some(P, a0, a1, y, k, some, add, part); break
+            CASE(1); CASE(2); CASE(3); CASE(4); CASE(5); CASE(6); CASE(7); CASE(8);
+#undef CASE
+        }
+    }
+}
+
+/* Plus and minus the twiddles in turns, each for a run of 2^logh, from coefficient i on. */
+IFMA INLINE Factor runs_ifma(const Prime *P, const uint64_t *w, const uint64_t *q, int logh, int i) {
+    uint64_t f[8], fq[8];
+    for (int lane = 0; lane < (logh >= 3 ? 1 : 8); lane++) {
+        int run = (i + lane) >> logh;
+        f[lane] = run & 1 ? P->p - w[run / 2] : w[run / 2];
+        fq[lane] = run & 1 ? ~q[run / 2] & ((1ull << 52) - 1) : q[run / 2]; /* floor(2^52 - x) for an x that is not whole */
+    }
+    return logh >= 3 ? (Factor){EIGHT(f[0]), EIGHT(fq[0])} : (Factor){GET(f), GET(fq)};
+}
+
+IFMA static void ifma_butterfly(const Prime *P, word *even, word *minus, const word *odd, int level) {
+    Lanes L = lanes_of(P);
+    size_t first = (size_t)1 << (level - 1);
+    int logh = P->logn - level;
+    Factor f = {L.one, L.one};
+    EIGHTS(P) {
+        if (!(i & ((1 << logh) - 1))) f = runs_ifma(P, P->w + first, P->wq + first, logh, i);
+        vint s = exact_product(GET(&odd[i]), f, L), e = GET(&even[i]);
+        PUT(&even[i], if_at_least(PLUS(e, s), L.one));
+        PUT(&minus[i], if_at_least(LESS(PLUS(e, L.one), s), L.one));
+    }
+}
+
+IFMA static void ifma_split(const Prime *P, word *even, word *odd, const word *moved, int level) {
+    Lanes L = lanes_of(P);
+    size_t first = (size_t)1 << (level - 1);
+    int logh = P->logn - level;
+    Factor f = {L.one, L.one};
+    EIGHTS(P) {
+        vint e = GET(&even[i]), m = GET(&moved[i]);
+        PUT(&even[i], if_at_least(PLUS(e, m), L.one));
+        if (!odd) continue;
+        if (!(i & ((1 << logh) - 1))) f = runs_ifma(P, P->iw + first, P->iwq + first, logh, i);
+        PUT(&odd[i], exact_product(LESS(PLUS(e, L.one), m), f, L));
+    }
+}
+
+IFMA static void ifma_twice(const Prime *P, word *a) {
+    Lanes L = lanes_of(P);
+    EIGHTS(P) PUT(&a[i], if_at_least(PLUS(GET(&a[i]), GET(&a[i])), L.one));
+}
+
+IFMA static void ifma_permute(const Prime *P, word *dst, const word *src, const uint32_t *table, int add) {
+    Lanes L = lanes_of(P);
+    EIGHTS(P) {
+        uint64_t moved[8];
+        for (int lane = 0; lane < 8; lane++) moved[lane] = src[table[i + lane]].u;
+        PUT(&dst[i], add ? if_at_least(PLUS(GET(&dst[i]), GET(moved)), L.one) : GET(moved));
+    }
+}
+
+/* Two stages of a forward transform at once. x, y become x + w y, x - w y + 2p. */
+IFMA INLINE void ahead(vint *x, vint *y, Factor f, Lanes L, const int tight) {
+    if (tight) *x = if_at_least(CLEAN(*x), L.two);
+    vint sum = plus_product(*x, *y, f, L);
+    *y = LESS(PLUS(PLUS(*x, *x), L.two), sum);
+    *x = sum;
+}
+
+IFMA INLINE void ifma_forward_four(word *a, const word *src, int quarter, const Prime *P, size_t node, Lanes L, const int tight, const int first) {
+    Factor f1 = twiddle(P->w, P->wq, node), f2 = twiddle(P->w, P->wq, 2 * node), f3 = twiddle(P->w, P->wq, 2 * node + 1);
+    for (int i = 0; i < quarter; i += 8) {
+        vint x0 = GET(src + i), x1 = GET(src + i + quarter), x2 = GET(src + i + 2 * quarter), x3 = GET(src + i + 3 * quarter);
+        if (tight && first) x0 = loose_residue(x0, L), x1 = loose_residue(x1, L);
+        ahead(&x0, &x2, f1, L, tight);
+        ahead(&x1, &x3, f1, L, tight);
+        ahead(&x0, &x1, f2, L, tight);
+        ahead(&x2, &x3, f3, L, tight);
+        PUT(a + i, x0), PUT(a + i + quarter, x1), PUT(a + i + 2 * quarter, x2), PUT(a + i + 3 * quarter, x3);
+    }
+}
+
+/* The last three stages, on pairs of blocks of eight. Weaving the two vectors of a pair brings halves, quarters and neighbours
+   face to face in turn, with the twiddles in their order, and at last all back to its place. One pair alone would wait most of the
+   time for its own last step, and processors do not look far enough ahead to fill the gaps: so some go side by side. */
+#define PAIRS 4
+#define PAIR for (int j = 0; j < PAIRS; j++)
+#define TWO(t) _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(t)))
+#define FOUR(t) _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i *)(t)))
+IFMA INLINE void pairs_ahead(vint *x, vint *y, const Factor *f, Lanes L, const int tight) {
+    vint q[PAIRS], sum[PAIRS];
+    if (tight) PAIR x[j] = if_at_least(CLEAN(x[j]), L.two);
+    PAIR q[j] = HIGH(y[j], f[j].q);
+    PAIR sum[j] = LOW(x[j], y[j], f[j].w);
+    PAIR x[j] = PLUS(PLUS(x[j], x[j]), L.two);
+    PAIR sum[j] = LOW(sum[j], q[j], L.minus);
+    PAIR y[j] = LESS(x[j], sum[j]);
+    PAIR x[j] = sum[j];
+}
+
+IFMA INLINE void pairs_woven(vint *x, vint *y) {
+    PAIR {
+        vint low = WEAVE_LOW(x[j], y[j]);
+        y[j] = WEAVE_HIGH(x[j], y[j]), x[j] = low;
+    }
+}
+
+IFMA INLINE void ifma_forward_tail(const word *a, word *out, int length, const Prime *P, size_t node, Lanes L, const int tight, int subtract, const word *soon) {
+    const uint64_t *w = P->w, *q = P->wq;
+    vint above = tight ? L.two : EIGHT((uint64_t)(2 * P->logn + 1) * P->p);
+    for (int i = 0; i < length; i += 16 * PAIRS, node += 2 * PAIRS) {
+        vint x[PAIRS], y[PAIRS];
+        Factor f[PAIRS];
+        PAIR x[j] = GET(a + i + 16 * j), y[j] = GET(a + i + 16 * j + 8);
+        if (soon) PAIR {
+            const word *next = soon + i + 16 * j;
+            SOON(next), SOON(next + 8), SOON(next + APART(P->n)), SOON(next + APART(P->n) + 8);
+        }
+        pairs_woven(x, y);
+        PAIR f[j] = (Factor){TWO(w + node + 2 * j), TWO(q + node + 2 * j)};
+        pairs_ahead(x, y, f, L, tight);
+        pairs_woven(x, y);
+        PAIR f[j] = (Factor){FOUR(w + 2 * node + 4 * j), FOUR(q + 2 * node + 4 * j)};
+        pairs_ahead(x, y, f, L, tight);
+        pairs_woven(x, y);
+        PAIR f[j] = (Factor){GET(w + 4 * node + 8 * j), GET(q + 4 * node + 8 * j)};
+        pairs_ahead(x, y, f, L, tight);
+        pairs_woven(x, y);
+        if (subtract) PAIR { /* a multiple of p that is above x keeps differences above 0 and below 2^52 */
+            const word *from = out + i + 16 * j;
+            if (tight) x[j] = if_at_least(CLEAN(x[j]), L.two), y[j] = if_at_least(CLEAN(y[j]), L.two);
+            x[j] = exact_residue(LESS(PLUS(GET(from), above), x[j]), L);
+            y[j] = exact_residue(LESS(PLUS(GET(from + 8), above), y[j]), L);
+        }
+        PAIR PUT(out + i + 16 * j, x[j]), PUT(out + i + 16 * j + 8, y[j]);
+    }
+}
+
+IFMA INLINE void ifma_begin_with(const Prime *P, word *a, const word *src, const int tight) {
+    Lanes L = lanes_of(P);
+    int quarter = P->n / 4;
+    ifma_forward_four(a, src, quarter, P, 1, L, tight, 1);
+    for (size_t part = 0; part < 4; part++) {
+        word *b = a + part * (size_t)quarter;
+        ifma_forward_four(b, b, quarter / 4, P, 4 + part, L, tight, 0);
+    }
+}
+
+IFMA static void ifma_begin(const Prime *P, word *buf, const word *src) {
+    if (P->tight_forward)
+        ifma_begin_with(P, buf, src, 1);
+    else
+        ifma_begin_with(P, buf, src, 0);
+}
+
+IFMA INLINE void ifma_finish_with(const Prime *P, word *a, word *out, int part, int subtract, const int tight, const word *soon) {
+    Lanes L = lanes_of(P);
+    int each = P->n / PARTS, length = each, left = P->logn - 4 - 3;
+    size_t node = PARTS + (size_t)part, blocks = 1, first = (size_t)part * (size_t)each;
+    word *b = a + first;
+    if (left & 1) {
+        Factor f = twiddle(P->w, P->wq, node);
+        for (int i = 0; i < length / 2; i += 8) {
+            vint x = GET(b + i), y = GET(b + i + length / 2);
+            ahead(&x, &y, f, L, tight);
+            PUT(b + i, x), PUT(b + i + length / 2, y);
+        }
+        node *= 2, blocks *= 2, length /= 2, left--;
+    }
+    for (; left; left -= 2, node *= 4, blocks *= 4, length /= 4)
+        for (size_t block = 0; block < blocks; block++) {
+            word *c = b + block * (size_t)length;
+            ifma_forward_four(c, c, length / 4, P, node + block, L, tight, 0);
+        }
+    ifma_forward_tail(b, out + first, each, P, node, L, tight, subtract, soon);
+}
+
+IFMA static void ifma_finish(const Prime *P, word *buf, word *out, int part, int subtract, const word *soon) {
+    if (P->tight_forward)
+        ifma_finish_with(P, buf, out, part, subtract, 1, soon);
+    else
+        ifma_finish_with(P, buf, out, part, subtract, 0, soon);
+}
+
+/* A butterfly of an inverse transform: x, y become x + y, (x - y) w. `bound` is a multiple of p that is above all y, 2p where
+   `tight`. Sums are reduced to less than 2p then, or if asked for. */
+IFMA INLINE void back(vint *x, vint *y, Factor f, vint bound, Lanes L, const int tight, const int reduce) {
+    vint difference = LESS(PLUS(*x, bound), *y), sum = PLUS(*x, *y);
+    *x = tight ? if_at_least(sum, L.two) : reduce ? loose_residue(sum, L) : sum;
+    *y = loose_product(difference, f, L);
+    if (tight) *y = CLEAN(*y);
+}
+
+IFMA INLINE void pairs_parted(vint *x, vint *y) {
+    PAIR {
+        vint even = PART_EVEN(x[j], y[j]);
+        y[j] = PART_ODD(x[j], y[j]), x[j] = even;
+    }
+}
+
+IFMA INLINE void pairs_back(vint *x, vint *y, const Factor *f, vint bound, Lanes L, const int tight, const int reduce) {
+    vint q[PAIRS], difference[PAIRS];
+    PAIR difference[j] = LESS(PLUS(x[j], bound), y[j]);
+    PAIR x[j] = PLUS(x[j], y[j]);
+    PAIR q[j] = HIGH(difference[j], f[j].q);
+    PAIR y[j] = LOW(_mm512_setzero_si512(), difference[j], f[j].w);
+    PAIR x[j] = tight ? if_at_least(x[j], L.two) : reduce ? loose_residue(x[j], L) : x[j];
+    PAIR y[j] = LOW(y[j], q[j], L.minus);
+    if (tight) PAIR y[j] = CLEAN(y[j]);
+}
+
+/* The first three stages: from residues below p to sums below 2p. */
+IFMA INLINE void ifma_inverse_head(word *a, const word *src, int length, const Prime *P, size_t node, Lanes L, const int tight) {
+    const uint64_t *w = P->iw, *q = P->iwq;
+    for (int i = 0; i < length; i += 16 * PAIRS, node += 2 * PAIRS) {
+        vint x[PAIRS], y[PAIRS];
+        Factor f[PAIRS];
+        PAIR x[j] = GET(src + i + 16 * j), y[j] = GET(src + i + 16 * j + 8);
+        pairs_parted(x, y);
+        PAIR f[j] = (Factor){GET(w + 4 * node + 8 * j), GET(q + 4 * node + 8 * j)};
+        pairs_back(x, y, f, L.two, L, tight, 0);
+        pairs_parted(x, y);
+        PAIR f[j] = (Factor){FOUR(w + 2 * node + 4 * j), FOUR(q + 2 * node + 4 * j)};
+        pairs_back(x, y, f, L.two, L, tight, 0);
+        pairs_parted(x, y);
+        PAIR f[j] = (Factor){TWO(w + node + 2 * j), TWO(q + node + 2 * j)};
+        pairs_back(x, y, f, tight ? L.two : L.four, L, tight, 1);
+        pairs_parted(x, y);
+        PAIR PUT(a + i + 16 * j, x[j]), PUT(a + i + 16 * j + 8, y[j]);
+    }
+}
+
+/* From sums below 4p to sums below 4p. */
+IFMA INLINE void ifma_inverse_four(word *a, int quarter, const Prime *P, size_t node, Lanes L, const int tight) {
+    Factor f1 = twiddle(P->iw, P->iwq, node), f2 = twiddle(P->iw, P->iwq, 2 * node), f3 = twiddle(P->iw, P->iwq, 2 * node + 1);
+    vint four = tight ? L.two : L.four, eight = tight ? L.two : L.eight;
+    for (int i = 0; i < quarter; i += 8) {
+        vint x0 = GET(a + i), x1 = GET(a + i + quarter), x2 = GET(a + i + 2 * quarter), x3 = GET(a + i + 3 * quarter);
+        back(&x0, &x1, f2, four, L, tight, 0);
+        back(&x2, &x3, f3, four, L, tight, 0);
+        back(&x0, &x2, f1, eight, L, tight, 1);
+        back(&x1, &x3, f1, L.two, L, tight, 0);
+        PUT(a + i, x0), PUT(a + i + quarter, x1), PUT(a + i + 2 * quarter, x2), PUT(a + i + 3 * quarter, x3);
+    }
+}
+
+/* The last two stages, divided by n and made canonical. */
+IFMA INLINE void ifma_inverse_last(const Prime *P, word *a, Lanes L, const int tight) {
+    int quarter = P->n / 4;
+    Factor f1 = factor_of(product(P->n_inverse, P->iw[1], P), P), scale = factor_of(P->n_inverse, P);
+    Factor f2 = twiddle(P->iw, P->iwq, 2), f3 = twiddle(P->iw, P->iwq, 3);
+    vint four = tight ? L.two : L.four, eight = tight ? L.two : L.eight;
+    for (int i = 0; i < quarter; i += 8) {
+        vint x0 = GET(a + i), x1 = GET(a + i + quarter), x2 = GET(a + i + 2 * quarter), x3 = GET(a + i + 3 * quarter);
+        back(&x0, &x1, f2, four, L, tight, 0);
+        back(&x2, &x3, f3, four, L, tight, 0);
+        PUT(a + i, exact_product(PLUS(x0, x2), scale, L));
+        PUT(a + i + quarter, exact_product(PLUS(x1, x3), scale, L));
+        PUT(a + i + 2 * quarter, exact_product(LESS(PLUS(x0, eight), x2), f1, L));
+        PUT(a + i + 3 * quarter, exact_product(LESS(PLUS(x1, L.two), x3), f1, L));
+    }
+}
+
+IFMA INLINE void ifma_inverse_with(const Prime *P, word *a, const word *src, const int tight) {
+    Lanes L = lanes_of(P);
+    int quarter = P->n / 4;
+    for (size_t part = 0; part < 4; part++) {
+        word *b = a + part * (size_t)quarter;
+        int left = P->logn - 2 - 3, length = 8, blocks = quarter / 8;
+        size_t node = (size_t)(P->n / 8) / 4 * (4 + part); /* of the first block */
+        ifma_inverse_head(b, src + part * (size_t)quarter, quarter, P, node, L, tight);
+        for (; left > 1; left -= 2) {
+            node /= 4, blocks /= 4, length *= 4;
+            for (int block = 0; block < blocks; block++)
+                ifma_inverse_four(b + (size_t)block * (size_t)length, length / 4, P, node + (size_t)block, L, tight);
+        }
+        if (left) {
+            Factor f = twiddle(P->iw, P->iwq, 4 + part);
+            for (int i = 0; i < quarter / 2; i += 8) {
+                vint x = GET(b + i), y = GET(b + i + quarter / 2);
+                back(&x, &y, f, tight ? L.two : L.four, L, tight, 1);
+                PUT(b + i, x), PUT(b + i + quarter / 2, y);
+            }
+        }
+    }
+    ifma_inverse_last(P, a, L, tight);
+}
+
+IFMA static void ifma_inverse(const Prime *P, word *dst, const void *src, int raw) {
+    (void)raw; /* words are integers here */
+    if (P->tight_inverse)
+        ifma_inverse_with(P, dst, src, 1);
+    else
+        ifma_inverse_with(P, dst, src, 0);
+}
+
+static const Ops INTEGERS_52 = {
+    "ifma",      WORDS_52,       ifma_load, ifma_scale,      ifma_store,     ifma_inverse, ifma_begin, ifma_finish,
+    ifma_settle, ifma_remainder, ifma_fold, ifma_accumulate, ifma_butterfly, ifma_split,   ifma_twice, ifma_permute,
+};
+
 #endif
 
 /* -- the ring ------------------------------------------------------------------------------------------------------------- */
 
+/* Large keys on large pages, where there are some: they are read from end to end, and looking up every 4 KiB takes long. */
 static void *aligned(size_t bytes) {
     void *found = NULL;
-    return posix_memalign(&found, 64, bytes ? bytes : 64) ? NULL : found;
+    size_t page = (size_t)1 << 21;
+    if (posix_memalign(&found, bytes < 2 * page ? 64 : page, bytes ? bytes : 64)) return NULL;
+#ifdef MADV_HUGEPAGE
+    if (bytes >= 2 * page) madvise(found, bytes, MADV_HUGEPAGE);
+#endif
+    return found;
 }
 
 static void free_prime(Prime *P) {
@@ -317,9 +787,9 @@ static void set_modulus(Prime *P, uint64_t p, int n, int logn) {
     P->pinv = 1.0 / (double)p;
 }
 
-/* The errors of a product of doubles add 1.5 p 2^-53 of its factor to half of p: so sums may grow over all stages of a forward
+/* Tables of twiddles. The errors of a product of doubles add 1.5 p 2^-53 of its factor to half of p: so sums may grow over all stages of a forward
    transform, and over two stages of an inverse one, up to these sizes without reaching 2^53. */
-static int set_tables(Prime *P, uint64_t root, int doubles) {
+static int set_tables(Prime *P, uint64_t root, Form form, int largest_bits) {
     int n = P->n;
     uint64_t *w = aligned(8 * (size_t)n), *iw = aligned(8 * (size_t)n);
     P->w = w, P->iw = iw;
@@ -331,10 +801,12 @@ static int set_tables(Prime *P, uint64_t root, int doubles) {
     }
     P->n_inverse = power((uint64_t)n, P->p - 2, P);
     P->n_inverse_q = shoup(P->n_inverse, P->p);
-    if (!doubles) {
+    if (form != DOUBLES) {
+        int shift = form == WORDS_52 ? 12 : 0;
+        P->tight_forward = P->tight_inverse = largest_bits > LOOSE_BITS || P->logn > LOOSE_LOG;
         P->wq = aligned(8 * (size_t)n), P->iwq = aligned(8 * (size_t)n);
         if (!P->wq || !P->iwq) return -1;
-        for (int i = 0; i < n; i++) P->wq[i] = shoup(w[i], P->p), P->iwq[i] = shoup(iw[i], P->p);
+        for (int i = 0; i < n; i++) P->wq[i] = shoup(w[i], P->p) >> shift, P->iwq[i] = shoup(iw[i], P->p) >> shift;
         return 0;
     }
     P->tight_forward = P->bits > (P->logn < 14 ? 49 : 48);
@@ -355,6 +827,7 @@ static const Ops *ops_for(const char *cpu, int largest_bits) {
     int avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq");
     int avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     if (largest_bits <= 50 && strcmp(cpu, "baseline")) {
+        if (avx512 && __builtin_cpu_supports("avx512ifma") && !strcmp(cpu, "ifma")) return &INTEGERS_52;
         if (avx512 && strcmp(cpu, "avx2")) return &doubles_avx512;
         if (avx2) return &doubles_avx2;
     }
@@ -389,9 +862,14 @@ static void take_component(Scratch *s, Component *c, int primes, int pending) {
     c->has_pending = 0;
 }
 
+static void forward(const Ring *R, const Prime *P, word *buf, const word *src, word *out, int subtract) {
+    R->ops->begin(P, buf, src);
+    for (int part = 0; part < PARTS; part++) R->ops->finish(P, buf, out, part, subtract, NULL);
+}
+
 static void settle_pending(const Ring *R, Component *c, int primes) {
     if (c->has_pending)
-        for (int i = 0; i < primes; i++) R->ops->forward(&R->p[i], c->pending[i], c->pending[i], c->value[i], 1);
+        for (int i = 0; i < primes; i++) forward(R, &R->p[i], c->pending[i], c->pending[i], c->value[i], 1);
     c->has_pending = 0;
 }
 
@@ -444,29 +922,44 @@ static void take_switcher(Scratch *s, Switcher *w, int primes) {
     w->special[0] = take(s), w->special[1] = take(s), w->k = take(s);
 }
 
+/* The same, subtracted at once where nothing is pending: prime by prime, in the memory of one. */
+static void drop_now(const Ring *R, Component *c, int r, int primes, const word *x, word *k) {
+    R->ops->remainder(&R->plain, k, x, R->minus_inv_t[r]);
+    for (int i = 0; i < primes; i++) {
+        R->ops->fold(&R->p[i], c->pending[0], x, k, R->inv[r][i], FIRST);
+        forward(R, &R->p[i], c->pending[0], c->pending[0], c->value[i], 1);
+    }
+}
+
 /* Add to (a, b) what the key makes of `top`, which is in NTT form: SEAL's key switching, digit by digit, divided by the special
-   prime. The key is divided by it already, under the data primes; the remainders become pending. */
-static void key_switch(const Ring *R, const Key *key, int primes, word *const *top, Component *a, Component *b, Switcher *w) {
+   prime. The key is divided by it already, under the data primes; the remainders become pending, unless `now`. */
+static void key_switch(const Ring *R, const Key *key, int primes, word *const *top, Component *a, Component *b, Switcher *w, int now) {
     const Ops *ops = R->ops;
     word *y[MAX_PRIMES];
-    size_t row = 2 * (size_t)R->n;
+    size_t row = 2 * APART(R->n);
     for (int j = 0; j < primes; j++) ops->inverse(&R->p[j], w->digit[j], top[j], 0);
     for (int target = 0; target <= primes; target++) {
         int special = target == primes;
         const Prime *P = &R->p[special ? R->primes : target];
+        const word *keys = key->words + row * (size_t)key->digits * (size_t)(special ? key->digits : target);
+        word *to0 = special ? w->special[0] : a->value[target], *to1 = special ? w->special[1] : b->value[target];
         for (int j = 0; j < primes; j++) {
             y[j] = j == target ? top[j] : w->lifted[j];
-            if (j != target) ops->forward(P, y[j], w->digit[j], y[j], 0);
+            if (j != target) ops->begin(P, y[j], w->digit[j]);
         }
-        const word *keys = key->words + row * (size_t)key->digits * (size_t)(special ? key->digits : target);
-        if (special)
-            ops->accumulate(P, w->special[0], w->special[1], y, keys, primes, 0);
-        else
-            ops->accumulate(P, a->value[target], b->value[target], y, keys, primes, 1);
+        for (int part = 0; part < PARTS; part++) { /* digits and key meet while they are in cache */
+            const word *soon = keys + (size_t)(R->n / PARTS) * (size_t)part;
+            for (int j = 0; j < primes; j++)
+                if (j != target) ops->finish(P, y[j], y[j], part, 0, soon + row * (size_t)j);
+            ops->accumulate(P, to0, to1, y, keys, primes, !special, part);
+        }
     }
     for (int part = 0; part < 2; part++) {
         ops->inverse(&R->p[R->primes], w->special[part], w->special[part], 0);
-        drop(R, part ? b : a, R->primes, primes, w->special[part], w->k, SPECIAL);
+        if (now)
+            drop_now(R, part ? b : a, R->primes, primes, w->special[part], w->k);
+        else
+            drop(R, part ? b : a, R->primes, primes, w->special[part], w->k, SPECIAL);
     }
 }
 
@@ -475,7 +968,7 @@ static size_t lower_polynomials(int primes) { return 9 * (size_t)primes + 8; }
 /* Switched from `from` primes to `at`, relinearised there if there is a key, and switched to `to`. The top component c_k counts
    for s^(k-2) (c_k s^2): the key for s^2 turns it into parts of the components k-2 and k-1, and so on downwards. */
 static void lower(const Ring *R, const Key *key, const uint64_t *src, int size, int from, int at, int to, uint64_t *out, word *memory) {
-    Scratch s = {memory, (size_t)R->n};
+    Scratch s = {memory, APART(R->n)};
     Component slot[3]; /* component c lives in slot c modulo 3 */
     Switcher w;
     size_t n = (size_t)R->n;
@@ -494,7 +987,7 @@ static void lower(const Ring *R, const Key *key, const uint64_t *src, int size, 
         for (; loaded > c - 2; loaded--)
             load_component(R, &slot[(loaded - 1) % 3], src + n * (size_t)((loaded - 1) * from), from, at, x, k);
         settle_pending(R, &slot[c % 3], at);
-        key_switch(R, key, at, slot[c % 3].value, &slot[(c - 2) % 3], &slot[(c - 1) % 3], &w);
+        key_switch(R, key, at, slot[c % 3].value, &slot[(c - 2) % 3], &slot[(c - 1) % 3], &w, 0);
     }
     for (int c = 0; c < 2; c++) store_component(R, &slot[c], out + n * (size_t)(c * to), at, to, x, k);
 }
@@ -523,32 +1016,35 @@ typedef struct {
 
 static size_t pack_polynomials(int primes, int levels) { return (size_t)primes * (2 * (size_t)levels + 2 + 4 + 4 + 3) + 8; }
 
-/* (a, b) += the automorphism of `from`, switched back to the secret key. from[1] is used up. */
-static void add_automorphism(Packer *K, const Key *key, Component *from, Component *a, Component *b) {
+/* `to` (+)= the automorphism of `from`, switched back to the secret key. `moved` are polynomials to work in: those of from[0] may
+   be, and are lost then. */
+static void automorphism(Packer *K, const Key *key, const Component *from, word *const *moved, Component *to, int add) {
     const Ring *R = K->ring;
-    word *moved[MAX_PRIMES];
     for (int i = 0; i < K->primes; i++) {
-        R->ops->permute(&R->p[i], a->value[i], from[0].value[i], key->table, 1);
-        moved[i] = from[0].value[i]; /* free now */
+        R->ops->permute(&R->p[i], to[0].value[i], from[0].value[i], key->table, add);
         R->ops->permute(&R->p[i], moved[i], from[1].value[i], key->table, 0);
+        if (!add) memset(to[1].value[i], 0, 8 * (size_t)R->n); /* all bits zero is 0 as a double, too */
     }
-    key_switch(R, key, K->primes, moved, a, b, &K->switcher);
-    settle_pending(R, a, K->primes);
-    settle_pending(R, b, K->primes);
+    key_switch(R, key, K->primes, moved, &to[0], &to[1], &K->switcher, 1);
 }
 
-static void clear(const Ring *R, Component *c, int primes) {
-    for (int i = 0; i < primes; i++) memset(c->value[i], 0, 8 * (size_t)R->n); /* all bits zero is 0 as a double, too */
+static void load_pair(const Packer *K, Component *to, const uint64_t *src) {
+    const Ring *R = K->ring;
+    for (int c = 0; c < 2; c++)
+        for (int i = 0; i < K->primes; i++, src += R->n) R->ops->load(&R->p[i], to[c].value[i], src, 1);
+}
+
+static void store_pair(const Packer *K, uint64_t *out, const Component *from) {
+    const Ring *R = K->ring;
+    for (int c = 0; c < 2; c++)
+        for (int i = 0; i < K->primes; i++, out += R->n) R->ops->store(&R->p[i], out, from[c].value[i]);
 }
 
 static void pack(Packer *K, size_t first, size_t step, size_t count, int level, Component *to) {
     const Ring *R = K->ring;
-    size_t n = (size_t)R->n;
     if (level == K->lowest) {
-        const uint64_t *src = K->src[first];
-        K->wrong |= !reduced(R, src, 2, K->primes);
-        for (int c = 0; c < 2; c++)
-            for (int i = 0; i < K->primes; i++, src += n) R->ops->load(&R->p[i], to[c].value[i], src, 1);
+        K->wrong |= !reduced(R, K->src[first], 2, K->primes);
+        load_pair(K, to, K->src[first]);
         return;
     }
     pack(K, first, 2 * step, (count + 1) / 2, level - 1, to);
@@ -564,12 +1060,50 @@ static void pack(Packer *K, size_t first, size_t step, size_t count, int level, 
             R->ops->butterfly(&R->p[i], to[c].value[i], K->minus[c].value[i], odd[c].value[i], level);
     Key **keys = K->keys[level];
     if (!keys[1]) {
-        add_automorphism(K, keys[0], K->minus, &to[0], &to[1]);
+        automorphism(K, keys[0], K->minus, K->minus[0].value, to, 1);
         return;
     }
-    clear(R, &K->between[0], K->primes), clear(R, &K->between[1], K->primes);
-    add_automorphism(K, keys[0], K->minus, &K->between[0], &K->between[1]);
-    add_automorphism(K, keys[1], K->between, &to[0], &to[1]);
+    automorphism(K, keys[0], K->minus, K->minus[0].value, K->between, 0);
+    automorphism(K, keys[1], K->between, K->between[0].value, to, 1);
+}
+
+/* The inverse: `node` holds `count` totals at the multiples of X^h, and what lies between them is taken for 0. It becomes the
+   node of the even ones, and what is left, brought to the multiples of X^(2h), that of the odd ones. */
+static void expand(Packer *K, Component *node, size_t first, size_t step, size_t count, int level, uint64_t *out) {
+    const Ring *R = K->ring;
+    if (level == K->lowest) {
+        store_pair(K, out + 2 * (size_t)K->primes * (size_t)R->n * first, node);
+        return;
+    }
+    Key **keys = K->keys[level];
+    Component *moved = K->between, *odd = count > 1 ? K->odd[level] : NULL;
+    automorphism(K, keys[0], node, K->minus[0].value, moved, 0);
+    if (keys[1]) {
+        automorphism(K, keys[1], moved, moved[0].value, K->minus, 0);
+        moved = K->minus;
+    }
+    for (int c = 0; c < 2; c++)
+        for (int i = 0; i < K->primes; i++)
+            R->ops->split(&R->p[i], node[c].value[i], odd ? odd[c].value[i] : NULL, moved[c].value[i], level);
+    expand(K, node, first, 2 * step, (count + 1) / 2, level - 1, out);
+    if (odd) expand(K, odd, first + step, 2 * step, count / 2, level - 1, out);
+}
+
+/* Memory for merging or splitting from level `lowest` to `level`; pending polynomials are never in use at the same time. */
+static void take_packer(Scratch *s, Packer *K, Component *to, int level) {
+    int primes = K->primes;
+    for (int c = 0; c < 2; c++) {
+        take_component(s, &to[c], primes, primes);
+        take_component(s, &K->minus[c], primes, 0);
+        take_component(s, &K->between[c], primes, 0);
+        memcpy(K->minus[c].pending, to[c].pending, sizeof to[c].pending);
+        memcpy(K->between[c].pending, to[c].pending, sizeof to[c].pending);
+        for (int l = K->lowest + 1; l <= level; l++) {
+            take_component(s, &K->odd[l][c], primes, 0);
+            memcpy(K->odd[l][c].pending, to[c].pending, sizeof to[c].pending);
+        }
+    }
+    take_switcher(s, &K->switcher, primes);
 }
 
 /* -- Python --------------------------------------------------------------------------------------------------------------- */
@@ -609,7 +1143,7 @@ static PyObject *py_ring(PyObject *self, PyObject *args) {
         PyErr_NoMemory();
         goto end;
     }
-    if (n < 64 || 1 << logn != n || logn >= MAX_LOG || count < 2 || count > MAX_PRIMES || roots.len != moduli.len || t < 2) {
+    if (n < 64 * PARTS || 1 << logn != n || logn >= MAX_LOG || count < 2 || count > MAX_PRIMES || roots.len != moduli.len || t < 2) {
         PyErr_SetString(PyExc_ValueError, "no such ring");
         free(R);
         goto end;
@@ -626,7 +1160,7 @@ static PyObject *py_ring(PyObject *self, PyObject *args) {
     }
     set_modulus(&R->plain, t, n, logn);
     R->ops = ops_for(cpu, largest);
-    for (int i = 0; i < count && !failed; i++) failed = set_tables(&R->p[i], root[i], R->ops != &INTEGERS);
+    for (int i = 0; i < count && !failed; i++) failed = set_tables(&R->p[i], root[i], R->ops->form, largest);
     for (int r = 0; r < count; r++) {
         for (int i = 0; i < count - 1; i++) R->inv[r][i] = power(p[r], p[i] - 2, &R->p[i]);
         R->minus_inv_t[r] = t - power(p[r], t - 2, &R->plain); /* t is prime, and no inverse is 0 */
@@ -658,7 +1192,7 @@ static PyObject *py_key(PyObject *self, PyObject *args) {
     size_t n = (size_t)R->n, polynomials = 2 * (size_t)digits * (size_t)(digits + 1);
     if (needs(&src, polynomials * n, "a key")) goto end;
     key = calloc(1, sizeof(Key));
-    if (key) key->words = aligned(8 * polynomials * n);
+    if (key) key->words = aligned(8 * polynomials * APART(n));
     if (key && element) key->table = aligned(4 * n);
     if (!key || !key->words || (element && !key->table)) {
         PyErr_NoMemory();
@@ -670,7 +1204,7 @@ static PyObject *py_key(PyObject *self, PyObject *args) {
         int prime = target == digits ? R->primes : target;
         for (int part = 0; part < 2 * digits; part++) {
             const uint64_t *from = (const uint64_t *)src.buf + n * (size_t)(part * (digits + 1) + target);
-            word *to = key->words + n * (size_t)(target * 2 * digits + part);
+            word *to = key->words + APART(n) * (size_t)(target * 2 * digits + part);
             for (size_t i = 0; i < n; i++)
                 if (from[i] >= R->p[prime].p) {
                     PyErr_SetString(PyExc_ValueError, "a key has residues that are not below their prime");
@@ -702,7 +1236,7 @@ static PyObject *py_scratch(PyObject *self, PyObject *args) {
         return NULL;
     }
     size_t a = lower_polynomials(primes), b = pack_polynomials(primes, levels);
-    return PyLong_FromSize_t((levels ? b : a) * (size_t)R->n);
+    return PyLong_FromSize_t((levels ? b : a) * APART(R->n));
 }
 
 static word *memory_of(const Py_buffer *scratch, size_t words) {
@@ -728,7 +1262,7 @@ static PyObject *py_lower(PyObject *self, PyObject *args) {
         goto end;
     }
     size_t n = (size_t)R->n;
-    word *memory = memory_of(&scratch, lower_polynomials(from) * n);
+    word *memory = memory_of(&scratch, lower_polynomials(from) * APART(n));
     if (!memory || needs(&src, n * (size_t)(size * from), "a ciphertext") ||
         needs(&out, n * (size_t)((key ? 2 : size) * to), "the result"))
         goto end;
@@ -744,6 +1278,28 @@ static PyObject *py_lower(PyObject *self, PyObject *args) {
 end:
     PyBuffer_Release(&src), PyBuffer_Release(&out), PyBuffer_Release(&scratch);
     return found;
+}
+
+/* The automorphism keys of levels 1 to `level`, from a tuple of tuples. */
+static int read_keys(Packer *K, PyObject *groups, int level, int primes) {
+    for (int l = 1; l <= level; l++) {
+        PyObject *group = PyTuple_GetItem(groups, l - 1);
+        Py_ssize_t members = PyTuple_Check(group) ? PyTuple_Size(group) : 0;
+        if (members < 1 || members > 2) {
+            PyErr_SetString(PyExc_ValueError, "each level needs one or two keys");
+            return -1;
+        }
+        for (Py_ssize_t i = 0; i < members; i++) {
+            Key *key = PyCapsule_GetPointer(PyTuple_GetItem(group, i), "key");
+            if (!key) return -1;
+            if (!key->table || key->digits < primes) {
+                PyErr_SetString(PyExc_ValueError, "a key that is not one of an automorphism under these primes");
+                return -1;
+            }
+            K->keys[l][i] = key;
+        }
+    }
+    return 0;
 }
 
 /* Totals merged from level `lowest` up to `level`. */
@@ -771,25 +1327,9 @@ static PyObject *py_pack(PyObject *self, PyObject *args) {
         PyErr_NoMemory();
         goto end;
     }
-    for (int l = 1; l <= level; l++) {
-        PyObject *group = PyTuple_GetItem(groups, l - 1);
-        Py_ssize_t members = PyTuple_Check(group) ? PyTuple_Size(group) : 0;
-        if (members < 1 || members > 2) {
-            PyErr_SetString(PyExc_ValueError, "each level needs one or two keys");
-            goto end;
-        }
-        for (Py_ssize_t i = 0; i < members; i++) {
-            Key *key = PyCapsule_GetPointer(PyTuple_GetItem(group, i), "key");
-            if (!key) goto end;
-            if (!key->table || key->digits < primes) {
-                PyErr_SetString(PyExc_ValueError, "a key that is not one of an automorphism under these primes");
-                goto end;
-            }
-            K->keys[l][i] = key;
-        }
-    }
+    if (read_keys(K, groups, level, primes)) goto end;
     size_t n = (size_t)R->n, each = 2 * n * (size_t)primes;
-    word *memory = memory_of(&scratch, pack_polynomials(primes, level - lowest) * n);
+    word *memory = memory_of(&scratch, pack_polynomials(primes, level - lowest) * APART(n));
     if (!memory || needs(&out, each, "the result")) goto end;
     for (; holding < count; holding++) {
         if (PyObject_GetBuffer(PyTuple_GetItem(totals, holding), &held[holding], PyBUF_C_CONTIGUOUS)) goto end;
@@ -800,24 +1340,12 @@ static PyObject *py_pack(PyObject *self, PyObject *args) {
         }
     }
     Py_BEGIN_ALLOW_THREADS;
-    Scratch s = {memory, n};
+    Scratch s = {memory, APART(n)};
     Component to[2];
     K->ring = R, K->primes = primes, K->lowest = lowest;
-    for (int c = 0; c < 2; c++) {
-        take_component(&s, &to[c], primes, primes);
-        take_component(&s, &K->minus[c], primes, 0);
-        take_component(&s, &K->between[c], primes, 0);
-        memcpy(K->between[c].pending, to[c].pending, sizeof to[c].pending); /* never in use at the same time */
-        for (int l = lowest + 1; l <= level; l++) {
-            take_component(&s, &K->odd[l][c], primes, 0);
-            memcpy(K->odd[l][c].pending, to[c].pending, sizeof to[c].pending);
-        }
-    }
-    take_switcher(&s, &K->switcher, primes);
+    take_packer(&s, K, to, level);
     pack(K, 0, 1, (size_t)count, level, to);
-    for (int c = 0; c < 2; c++)
-        for (int i = 0; i < primes; i++)
-            R->ops->store(&R->p[i], (uint64_t *)out.buf + n * (size_t)(c * primes + i), to[c].value[i]);
+    store_pair(K, out.buf, to);
     Py_END_ALLOW_THREADS;
     if (K->wrong) {
         PyErr_SetString(PyExc_ValueError, "a ciphertext has residues that are not below their prime");
@@ -829,6 +1357,60 @@ end:
     if (K) free(K->src);
     free(held), free(K);
     PyBuffer_Release(&out), PyBuffer_Release(&scratch);
+    return found;
+}
+
+/* A node of `count` totals split from `level` down to `lowest`: the nodes go to out[first], out[first + step], ..., where `src` may
+   lie as well. */
+static PyObject *py_expand(PyObject *self, PyObject *args) {
+    PyObject *ring, *groups, *found = NULL;
+    Py_buffer src, out, scratch;
+    int primes, level, lowest, good = 0;
+    Py_ssize_t count, first, step;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OO!y*iiinw*nnw*", &ring, &PyTuple_Type, &groups, &src, &primes, &level, &lowest, &count, &out,
+                          &first, &step, &scratch))
+        return NULL;
+    Packer *K = calloc(1, sizeof(Packer));
+    Ring *R = PyCapsule_GetPointer(ring, "ring");
+    if (!R) goto end;
+    if (!K) {
+        PyErr_NoMemory();
+        goto end;
+    }
+    if (primes < 1 || primes > R->primes || lowest < 0 || level < lowest || level > R->logn || PyTuple_Size(groups) < level ||
+        count < 1 || count > (Py_ssize_t)1 << level) {
+        PyErr_SetString(PyExc_ValueError, "no such node");
+        goto end;
+    }
+    size_t n = (size_t)R->n, each = 2 * n * (size_t)primes;
+    Py_ssize_t nodes = (Py_ssize_t)1 << (level - lowest), places = out.len / (Py_ssize_t)(8 * each);
+    if (nodes > count) nodes = count;
+    if (first < 0 || step < 1 || first >= places || (places - 1 - first) / step < nodes - 1) {
+        PyErr_SetString(PyExc_ValueError, "no place for so many nodes");
+        goto end;
+    }
+    word *memory = memory_of(&scratch, pack_polynomials(primes, level - lowest) * APART(n));
+    if (!memory || needs(&src, each, "a ciphertext") || read_keys(K, groups, level, primes)) goto end;
+    Py_BEGIN_ALLOW_THREADS;
+    Scratch s = {memory, APART(n)};
+    Component node[2];
+    K->ring = R, K->primes = primes, K->lowest = lowest;
+    good = reduced(R, src.buf, 2, primes);
+    if (good) {
+        take_packer(&s, K, node, level);
+        load_pair(K, node, src.buf);
+        expand(K, node, (size_t)first, (size_t)step, (size_t)count, level, out.buf);
+    }
+    Py_END_ALLOW_THREADS;
+    if (!good) {
+        PyErr_SetString(PyExc_ValueError, "a ciphertext has residues that are not below their prime");
+        goto end;
+    }
+    found = Py_NewRef(Py_None);
+end:
+    free(K);
+    PyBuffer_Release(&src), PyBuffer_Release(&out), PyBuffer_Release(&scratch);
     return found;
 }
 
@@ -852,25 +1434,18 @@ static PyObject *py_automorphism(PyObject *self, PyObject *args) {
         goto end;
     }
     size_t n = (size_t)R->n, each = 2 * n * (size_t)primes;
-    word *memory = memory_of(&scratch, pack_polynomials(primes, 1) * n);
+    word *memory = memory_of(&scratch, pack_polynomials(primes, 1) * APART(n));
     if (!memory || needs(&src, each, "a ciphertext") || needs(&out, each, "the result")) goto end;
     Py_BEGIN_ALLOW_THREADS;
-    Scratch s = {memory, n};
+    Scratch s = {memory, APART(n)};
+    Component from[2];
     K->ring = R, K->primes = primes;
     good = reduced(R, src.buf, 2, primes);
-    for (int c = 0; c < 2; c++) {
-        take_component(&s, &K->minus[c], primes, 0);
-        take_component(&s, &K->between[c], primes, primes);
-        clear(R, &K->between[c], primes);
-        for (int i = 0; i < primes; i++)
-            R->ops->load(&R->p[i], K->minus[c].value[i], (uint64_t *)src.buf + n * (size_t)(c * primes + i), 1);
-    }
-    take_switcher(&s, &K->switcher, primes);
     if (good) {
-        add_automorphism(K, key, K->minus, &K->between[0], &K->between[1]);
-        for (int c = 0; c < 2; c++)
-            for (int i = 0; i < primes; i++)
-                R->ops->store(&R->p[i], (uint64_t *)out.buf + n * (size_t)(c * primes + i), K->between[c].value[i]);
+        take_packer(&s, K, from, 0);
+        load_pair(K, from, src.buf);
+        automorphism(K, key, from, from[0].value, K->between, 0);
+        store_pair(K, out.buf, K->between);
     }
     Py_END_ALLOW_THREADS;
     if (!good) {
@@ -905,7 +1480,7 @@ static PyObject *py_transform(PyObject *self, PyObject *args) {
         R->ops->inverse(P, memory, src.buf, 1);
     } else {
         R->ops->load(P, memory, src.buf, 1);
-        R->ops->forward(P, memory, memory, memory, 0);
+        forward(R, P, memory, memory, memory, 0);
     }
     R->ops->store(P, out.buf, memory);
     Py_END_ALLOW_THREADS;
@@ -924,12 +1499,13 @@ static PyObject *py_way(PyObject *self, PyObject *ring) {
 static PyMethodDef METHODS[] = {
     {"ring", py_ring, METH_VARARGS, "ring(n, moduli, roots, t, cpu): tables for these primes, the key-switching prime last."},
     {"key", py_key, METH_VARARGS, "key(ring, residues, digits, element): a key-switching key; element 0 without automorphism."},
-    {"scratch", py_scratch, METH_VARARGS, "scratch(ring, primes, levels): words of memory for lower (levels 0) or pack."},
+    {"scratch", py_scratch, METH_VARARGS, "scratch(ring, primes, levels): words of memory for lower (levels 0), or pack and expand."},
     {"lower", py_lower, METH_VARARGS, "lower(ring, key, src, size, from, at, to, out, scratch)"},
     {"pack", py_pack, METH_VARARGS, "pack(ring, keys, totals, primes, level, lowest, out, scratch)"},
+    {"expand", py_expand, METH_VARARGS, "expand(ring, keys, src, primes, level, lowest, count, out, first, step, scratch)"},
     {"automorphism", py_automorphism, METH_VARARGS, "automorphism(ring, key, src, primes, out, scratch)"},
     {"transform", py_transform, METH_VARARGS, "transform(ring, prime, inverse, src, out, scratch)"},
-    {"way", py_way, METH_O, "way(ring): how this ring computes: integers, avx2 or avx512."},
+    {"way", py_way, METH_O, "way(ring): how this ring computes: integers, avx2, avx512 or ifma."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -999,10 +1575,10 @@ TARGET static void NAME(fold)(const Prime *P, word *d, const word *x, const word
 #undef FOLDED
 }
 
-TARGET INLINE void NAME(accumulate_some)(const Prime *P, word *a0, word *a1, word *const *y, const word *keys, const int count, int add) {
+TARGET INLINE void NAME(accumulate_some)(const Prime *P, word *a0, word *a1, word *const *y, const word *keys, const int count, int add, int part) {
     MODULUS(P);
-    size_t n = (size_t)P->n;
-    EACH(P) {
+    size_t n = APART(P->n);
+    IN_PART(P, part, LANES) {
         vec s0 = add ? LOAD(&a0[i]) : ALL(0.0), s1 = add ? LOAD(&a1[i]) : ALL(0.0);
         for (int j = 0; j < count; j++) {
             const word *k = keys + 2 * n * (size_t)j + i;
@@ -1015,36 +1591,47 @@ TARGET INLINE void NAME(accumulate_some)(const Prime *P, word *a0, word *a1, wor
     }
 }
 
-TARGET static void NAME(accumulate)(const Prime *P, word *a0, word *a1, word *const *y, const word *keys, int count, int add) {
+TARGET static void NAME(accumulate)(const Prime *P, word *a0, word *a1, word *const *y, const word *keys, int count, int add, int part) {
     if (count == 1)
-        NAME(accumulate_some)(P, a0, a1, y, keys, 1, add);
+        NAME(accumulate_some)(P, a0, a1, y, keys, 1, add, part);
     else if (count == 2)
-        NAME(accumulate_some)(P, a0, a1, y, keys, 2, add);
+        NAME(accumulate_some)(P, a0, a1, y, keys, 2, add, part);
     else
         for (int j = 0; j < count; j += 4) /* a few at a time, lest the sum grows */
-            NAME(accumulate_some)(P, a0, a1, y + j, keys + 2 * (size_t)P->n * (size_t)j, count - j < 4 ? count - j : 4, add || j);
+            NAME(accumulate_some)(P, a0, a1, y + j, keys + 2 * APART(P->n) * (size_t)j, count - j < 4 ? count - j : 4, add || j, part);
+}
+
+/* Plus and minus the twiddles in turns, each for a run of 2^logh, from coefficient i on. */
+TARGET INLINE vec NAME(runs)(const double *w, int logh, int i) {
+    double factor[LANES];
+    if (1 << logh >= LANES) {
+        int run = i >> logh;
+        return ALL(run & 1 ? -w[run / 2] : w[run / 2]);
+    }
+    for (int lane = 0; lane < LANES; lane++) {
+        int run = (i + lane) >> logh;
+        factor[lane] = run & 1 ? -w[run / 2] : w[run / 2];
+    }
+    return LOAD(factor);
 }
 
 TARGET static void NAME(butterfly)(const Prime *P, word *even, word *minus, const word *odd, int level) {
     MODULUS(P);
-    int h = P->n >> level;
     const double *w = P->dw + (1 << (level - 1));
     EACH(P) {
-        double factor[LANES];
-        vec f;
-        if (h >= LANES) {
-            int run = i / h;
-            f = ALL(run & 1 ? -w[run / 2] : w[run / 2]);
-        } else {
-            for (int lane = 0; lane < LANES; lane++) {
-                int run = (i + lane) / h;
-                factor[lane] = run & 1 ? -w[run / 2] : w[run / 2];
-            }
-            f = LOAD(factor);
-        }
-        vec s = NAME(product)(LOAD(&odd[i]), f, p, pinv), e = LOAD(&even[i]);
+        vec s = NAME(product)(LOAD(&odd[i]), NAME(runs)(w, P->logn - level, i), p, pinv), e = LOAD(&even[i]);
         STORE(&even[i], NAME(near)(ADD(e, s), p, pinv));
         STORE(&minus[i], NAME(near)(SUB(e, s), p, pinv));
+    }
+}
+
+TARGET static void NAME(split)(const Prime *P, word *even, word *odd, const word *moved, int level) {
+    MODULUS(P);
+    const double *w = P->diw + (1 << (level - 1));
+    EACH(P) {
+        vec e = LOAD(&even[i]), m = LOAD(&moved[i]);
+        STORE(&even[i], NAME(near)(ADD(e, m), p, pinv));
+        if (odd) STORE(&odd[i], NAME(product)(SUB(e, m), NAME(runs)(w, P->logn - level, i), p, pinv));
     }
 }
 
@@ -1119,8 +1706,10 @@ TARGET INLINE void NAME(forward_four)(double *a, const double *src, int quarter,
 }
 
 /* The stages inside vectors, on blocks of LANES coefficients that begin at `node` in the order of the twiddles. */
-TARGET INLINE void NAME(forward_tail)(const double *a, double *out, int length, const double *w, size_t node, vec p, vec pinv, int subtract) {
+TARGET INLINE void NAME(forward_tail)(const double *a, double *out, int length, const double *w, size_t node, vec p, vec pinv, int subtract, const word *soon, size_t n) {
     for (int i = 0; i < length; i += 2 * LANES, node += 2) {
+        if (soon)
+            for (int j = 0; j < 2 * LANES; j += 8) SOON(soon + i + j), SOON(soon + n + i + j);
         vec x = LOAD(a + i), y = LOAD(a + i + LANES);
         vec u = HALVES_U(x, y), v = HALVES_V(x, y);
 #if LANES == 8
@@ -1143,39 +1732,52 @@ TARGET INLINE void NAME(forward_tail)(const double *a, double *out, int length, 
     }
 }
 
-TARGET INLINE void NAME(forward_with)(const Prime *P, double *a, const double *src, double *out, int subtract, const int tight) {
+TARGET INLINE void NAME(begin_with)(const Prime *P, double *a, const double *src, const int tight) {
     MODULUS(P);
-    const double *w = P->dw;
     int quarter = P->n / 4;
-    NAME(forward_four)(a, src, quarter, w, 1, p, pinv, 0, 1);
-    for (size_t part = 0; part < 4; part++) { /* a quarter stays in the nearest cache for all that is left */
+    NAME(forward_four)(a, src, quarter, P->dw, 1, p, pinv, 0, 1);
+    for (size_t part = 0; part < 4; part++) {
         double *b = a + part * (size_t)quarter;
-        size_t node = 4 + part, blocks = 1;
-        int length = quarter, left = P->logn - 2 - TAIL;
-        if (left & 1) {
-            vec w1 = ALL(w[node]);
-            for (int i = 0; i < length / 2; i += LANES) {
-                vec x = LOAD(b + i), y = LOAD(b + i + length / 2);
-                if (tight) x = NAME(near)(x, p, pinv);
-                FORWARD(x, y, w1);
-                STORE(b + i, x), STORE(b + i + length / 2, y);
-            }
-            node *= 2, blocks *= 2, length /= 2, left--;
-        }
-        for (; left; left -= 2, node *= 4, blocks *= 4, length /= 4)
-            for (size_t block = 0; block < blocks; block++) {
-                double *c = b + block * (size_t)length;
-                NAME(forward_four)(c, c, length / 4, w, node + block, p, pinv, tight, 0);
-            }
-        NAME(forward_tail)(b, out + part * (size_t)quarter, quarter, w, node, p, pinv, subtract);
+        NAME(forward_four)(b, b, quarter / 4, P->dw, 4 + part, p, pinv, tight, 0);
     }
 }
 
-TARGET static void NAME(forward)(const Prime *P, word *buf, const word *src, word *out, int subtract) {
+TARGET static void NAME(begin)(const Prime *P, word *buf, const word *src) {
     if (P->tight_forward)
-        NAME(forward_with)(P, &buf->d, &src->d, &out->d, subtract, 1);
+        NAME(begin_with)(P, &buf->d, &src->d, 1);
     else
-        NAME(forward_with)(P, &buf->d, &src->d, &out->d, subtract, 0);
+        NAME(begin_with)(P, &buf->d, &src->d, 0);
+}
+
+TARGET INLINE void NAME(finish_with)(const Prime *P, double *a, double *out, int part, int subtract, const int tight, const word *soon) {
+    MODULUS(P);
+    const double *w = P->dw;
+    int each = P->n / PARTS, length = each, left = P->logn - 4 - TAIL;
+    size_t node = PARTS + (size_t)part, blocks = 1, first = (size_t)part * (size_t)each;
+    double *b = a + first;
+    if (left & 1) {
+        vec w1 = ALL(w[node]);
+        for (int i = 0; i < length / 2; i += LANES) {
+            vec x = LOAD(b + i), y = LOAD(b + i + length / 2);
+            if (tight) x = NAME(near)(x, p, pinv);
+            FORWARD(x, y, w1);
+            STORE(b + i, x), STORE(b + i + length / 2, y);
+        }
+        node *= 2, blocks *= 2, length /= 2, left--;
+    }
+    for (; left; left -= 2, node *= 4, blocks *= 4, length /= 4)
+        for (size_t block = 0; block < blocks; block++) {
+            double *c = b + block * (size_t)length;
+            NAME(forward_four)(c, c, length / 4, w, node + block, p, pinv, tight, 0);
+        }
+    NAME(forward_tail)(b, out + first, each, w, node, p, pinv, subtract, soon, APART(P->n));
+}
+
+TARGET static void NAME(finish)(const Prime *P, word *buf, word *out, int part, int subtract, const word *soon) {
+    if (P->tight_forward)
+        NAME(finish_with)(P, &buf->d, &out->d, part, subtract, 1, soon);
+    else
+        NAME(finish_with)(P, &buf->d, &out->d, part, subtract, 0, soon);
 }
 
 TARGET INLINE void NAME(inverse_head)(double *a, const double *src, int raw, int length, const double *w, size_t node, vec p, vec pinv, const int tight) {
@@ -1267,12 +1869,12 @@ TARGET static void NAME(inverse)(const Prime *P, word *dst, const void *src, int
 }
 
 #if LANES == 8
-static const Ops doubles_avx512 = {"avx512",
+static const Ops doubles_avx512 = {"avx512", DOUBLES,
 #else
-static const Ops doubles_avx2 = {"avx2",
+static const Ops doubles_avx2 = {"avx2", DOUBLES,
 #endif
-    NAME(load), NAME(scale), NAME(store), NAME(inverse), NAME(forward), NAME(settle), NAME(remainder), NAME(fold),
-    NAME(accumulate), NAME(butterfly), NAME(twice), NAME(permute),
+    NAME(load),   NAME(scale),     NAME(store), NAME(inverse),    NAME(begin),     NAME(finish),
+    NAME(settle), NAME(remainder), NAME(fold),  NAME(accumulate), NAME(butterfly), NAME(split),  NAME(twice), NAME(permute),
 };
 
 #undef LANES

@@ -1,9 +1,10 @@
-"""Bringing totals down on their residues: modulus switching, relinearisation and packing, as SEAL does them but many times faster.
+"""Bringing totals down on their residues: modulus switching, relinearisation, packing and its inverse, as SEAL does them but many
+times faster.
 
 The work is done by a compiled extension, ``_native/residues.c``; here keys are read out of SEAL's bytes and the work is shared
 among threads. Only public data is touched. Every result equals SEAL's, residue for residue, so that a caller may take either:
 :func:`make_kernels` says whether there are kernels at all (BGV, and the extension was built). ``ENCRYPTEDSTATS_CPU`` (baseline,
-avx2 or avx512) keeps them from using all that the processor can.
+avx2, avx512 or ifma) keeps them from using all that the processor can.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ except ImportError:  # not built: SEAL does everything
     _residues = None  # type: ignore[assignment]  # the one place that has to know
 
 CPU_VARIABLE: Final = "ENCRYPTEDSTATS_CPU"
-CPU_LEVELS: Final = ("baseline", "avx2", "avx512")
+CPU_LEVELS: Final = ("baseline", "avx2", "avx512", "ifma")
 _KEY_PREFIX_BYTES: Final = 16 + 32  # SEAL's header, and the identifier of the parameters
 _DIGIT_HEADER_BYTES: Final = 113  # of a ciphertext, which a digit of a key is
 
@@ -44,10 +45,8 @@ def make_kernels(parameters: Parameters, relinearisation: Any, packing: Any) -> 
 def cpu_level() -> str:
     """The most that kernels may use of the processor; whether it has it, they find out."""
     level = os.environ.get(CPU_VARIABLE) or CPU_LEVELS[-1]
-    if level == "ifma":  # more than these kernels have a use for
-        return CPU_LEVELS[-1]
     if level not in CPU_LEVELS:
-        raise ValueError(f"{CPU_VARIABLE}={level!r}: it can be {', '.join(CPU_LEVELS)}, ifma")
+        raise ValueError(f"{CPU_VARIABLE}={level!r}: it can be {', '.join(CPU_LEVELS)}")
     return level
 
 
@@ -60,7 +59,7 @@ class Kernels:
         BGV.
     relinearisation, packing : SEAL's keys
         Read when they are needed for the first time, then kept in the order that the kernels want. ``packing`` may be None.
-    cpu : "baseline", "avx2" or "avx512"
+    cpu : "baseline", "avx2", "avx512" or "ifma"
     """
 
     def __init__(self, parameters: Parameters, relinearisation: Any, packing: Any, cpu: str = CPU_LEVELS[-1]) -> None:
@@ -72,7 +71,7 @@ class Kernels:
 
     @property
     def way(self) -> str:
-        """How it is computed here: "integers", or with doubles by "avx2" or "avx512" (all primes below 2^50)."""
+        """How it is computed here: "integers", or if all primes are below 2^50 with doubles by "avx2" or "avx512", or by "ifma"."""
         return _residues.way(self._ring)
 
     # -- keys ------------------------------------------------------------------------------------------------------------
@@ -183,6 +182,97 @@ class Kernels:
     def merge(self, packs: Sequence[Residues], levels: int) -> Residues:
         """The pack of all totals from packs of every so-manieth of them, in order; ``levels`` as for all of them."""
         return self._pack(packs, levels, levels - packing_levels(len(packs)))
+
+    # -- totals out of a pack ---------------------------------------------------------------------------------------------
+
+    def clear(self, pack: Residues, level: int) -> Residues:
+        """A pack of 2^level places without what the other coefficients hold, times N/2^level: what expansion begins with.
+
+        The plaintext keeps what it has at the multiples of X^(N/2^level), and has 0 between them.
+        """
+        cleared: Residues = self.expand(pack, 1, self.parameters.ring_degree.bit_length() - 1, level, threads=1)[0]
+        return cleared
+
+    def split(self, node: Residues, level: int) -> tuple[Residues, Residues]:
+        """The nodes of a node's even and odd totals, doubled: ``node + s(node)`` and ``(node - s(node)) / X^(N/2^level)``."""
+        even, odd = self.expand(node, 2, level, level - 1, threads=1)
+        return even, odd
+
+    def expand(
+        self,
+        node: Residues,
+        count: int,
+        level: int,
+        lowest: int = 0,
+        threads: int | None = None,
+        out: Residues | None = None,
+    ) -> Residues:
+        """The inverse of :meth:`pack`: a node of 2^level places split into nodes of 2^lowest, (nodes, 2, primes, N).
+
+        With ``lowest`` 0 there is one for each total, in order: 2^level times the total as a constant polynomial, so that all slots
+        hold it. Otherwise ``out[i]`` is the node of ``totals[i :: 2**(level - lowest)]``, to be expanded from ``lowest`` on.
+        Each split is one automorphism (two at level 2), and a node of a single total needs one for each of its levels.
+
+        Parameters
+        ----------
+        node : residues of shape (2, primes, N)
+            Under the first primes of the packing context, one or more. What it holds between its places is not removed: see
+            :meth:`clear`.
+        count : int
+            Totals in it, from 1 to 2^level. Places after them are not computed.
+        level, lowest : int
+        threads : int, optional
+            All cores by default.
+        out : array of 64-bit words of that shape, optional
+            Written to and returned, for a caller that expands again and again.
+        """
+        self._check_node(node, count, level, lowest)
+        threads = cores() if threads is None else threads
+        nodes = min(count, 1 << (level - lowest))
+        shape = (nodes, *node.shape)
+        out = np.empty(shape, dtype=np.uint64) if out is None else out
+        if out.shape != shape or out.dtype != np.uint64 or not out.flags.c_contiguous:
+            raise ValueError(
+                f"out is {out.dtype} of shape {out.shape}: it must be uint64 of shape {shape}, in one piece"
+            )
+        # Node i of 2^depth lies at out[i] until it is split. First one level after the other, all nodes of it at once, so that
+        # every thread gets a few subtrees and all end at about the same time.
+        enough = min(4 * threads, nodes) if threads > 1 else 1
+        depth = 0
+        while depth < level - lowest and 1 << depth < enough:
+            self._split_all(node, out, count, (level, level - depth, level - depth - 1), threads)
+            depth += 1
+        if depth == 0 or depth < level - lowest:
+            self._split_all(node, out, count, (level, level - depth, lowest), threads)
+        return out
+
+    def _split_all(self, node: Residues, out: Residues, count: int, levels: tuple[int, int, int], threads: int) -> None:
+        """All nodes of one level split down to another, in their places."""
+        top, level, lowest = levels
+        step, keys, primes = 1 << (top - level), self._packing, node.shape[1]
+
+        def work(indices: Iterator[int]) -> None:
+            scratch = self._scratch(primes, max(1, level - lowest))
+            for i in indices:
+                source = _words(node) if top == level else out[i]
+                totals = len(range(i, count, step))
+                _residues.expand(self._ring, keys, source, primes, level, lowest, totals, out, i, step, scratch)
+
+        _share(work, min(count, step), threads)
+
+    def _check_node(self, node: Residues, count: int, level: int, lowest: int) -> None:
+        primes, ring = packing_primes(self.parameters), self.parameters.ring_degree
+        if node.ndim != 3 or node.shape[0] != 2 or not 1 <= node.shape[1] <= primes or node.shape[2] != ring:
+            raise ValueError(
+                f"residues of shape {node.shape} are no ciphertext of the packing context: "
+                f"it has (2, 1 to {primes} primes, {ring})"
+            )
+        if not 0 <= lowest <= level < ring.bit_length():
+            raise ValueError(
+                f"level={level}, lowest={lowest}: levels go from {ring.bit_length() - 1} down to 0, and lowest is not above level"
+            )
+        if not 1 <= count <= 1 << level:
+            raise ValueError(f"{count} totals: a node of level {level} holds 1 to {1 << level}")
 
     # -- calls ------------------------------------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Literal
 
@@ -56,19 +56,26 @@ class Noise:
     level: int = 0
     size: int = 2
 
+    # Spelt out: dataclasses.replace takes several times as long, and plans ask for millions.
+
     def __mul__(self, other: Noise) -> Noise:
-        return replace(
-            self,
-            flat=self.flat * other.flat,
-            peak=self.flat * other.peak + self.peak * other.flat + self.peak * other.peak,
-        )
+        peak = self.flat * other.peak + self.peak * other.flat + self.peak * other.peak
+        return Noise(self.flat * other.flat, peak, self.level, self.size)
 
     def __add__(self, other: Noise) -> Noise:
-        return replace(self, flat=self.flat + other.flat, peak=self.peak + other.peak, size=max(self.size, other.size))
+        return Noise(self.flat + other.flat, self.peak + other.peak, self.level, max(self.size, other.size))
 
     def times(self, factor: float) -> Noise:
         """The bound multiplied by a number."""
-        return replace(self, flat=self.flat * factor, peak=self.peak * factor)
+        return Noise(self.flat * factor, self.peak * factor, self.level, self.size)
+
+    def sized(self, size: int) -> Noise:
+        """The bound for another number of polynomials."""
+        return Noise(self.flat, self.peak, self.level, size)
+
+    def at(self, level: int) -> Noise:
+        """The bound at another level."""
+        return Noise(self.flat, self.peak, level, self.size)
 
 
 class NoiseModel:
@@ -103,6 +110,7 @@ class NoiseModel:
         # What operations add whatever they are applied to: asked for again and again, so remembered.
         self._key_switches: dict[int, Noise] = {}
         self._divisions: dict[tuple[int, int], Noise] = {}
+        self._product_levels: dict[tuple[Noise, Noise], int] = {}
 
     # -- building blocks: what is known of a random polynomial at every root --------------------------------------
 
@@ -218,8 +226,8 @@ class NoiseModel:
             raise ValueError(f"operands at levels {a.level} and {b.level}: switch to a common one first")
         size = a.size + b.size - 1
         if self.scheme == "bgv":
-            return replace(a * b, size=size)
-        return replace(self._bfv_product(a, b), size=size)
+            return (a * b).sized(size)
+        return self._bfv_product(a, b).sized(size)
 
     def _bfv_product(self, a: Noise, b: Noise) -> Noise:
         # (t/q) c(s) = M + v with M = m mod t, M below t/q times ciphertexts that are uniform modulo q.
@@ -227,7 +235,7 @@ class NoiseModel:
         whole_b = self._centred(self.plain_modulus).times(self._powers_of_secret(b.size))
         # BEHZ base conversion is off by up to one unit a prime, in every coefficient of every component.
         conversion = (self.levels + 1) * self.ring_degree * self._powers_of_secret(a.size + b.size - 1)
-        cross = replace(whole_a * b + whole_b * a + a * b, level=a.level)
+        cross = (whole_a * b + whole_b * a + a * b).at(a.level)
         return cross + Noise(self._unit(a.level) * conversion)
 
     def key_switch(self, a: Noise) -> Noise:
@@ -242,19 +250,19 @@ class NoiseModel:
         """From any size down to 2. Each step's error meets one power of the secret less than the component it removed."""
         for k in range(a.size - 1, 1, -1):
             extra = self.key_switch(Noise(0.0, level=a.level)).times(self._secret ** (k - 2))
-            a = replace(a + extra, size=k)
+            a = (a + extra).sized(k)
         return a
 
     def rounded(self, size: int, level: int = 0) -> Noise:
         """What dividing a ciphertext of this size by a prime leaves, however little noise there was: the floor of it all."""
-        return replace(self._divided(level, size), level=level, size=size)
+        return self._divided(level, size).at(level).sized(size)
 
     def switch(self, a: Noise, level: int) -> Noise:
         """Modulus switching down to ``level``, one prime after the other."""
         while a.level < level:
             prime = self.data_moduli[self.levels - a.level - 1]
             shrunk = a.times(1 / prime) if self.scheme == "bgv" else a
-            a = replace(shrunk, level=a.level + 1) + self._divided(a.level + 1, a.size)
+            a = shrunk.at(a.level + 1) + self._divided(a.level + 1, a.size)
         return a
 
     def best_product_level(self, a: Noise, b: Noise) -> int:
@@ -262,6 +270,11 @@ class NoiseModel:
         lowest = max(a.level, b.level)
         if self.scheme == "bfv":
             return lowest
+        if (a, b) not in self._product_levels:
+            self._product_levels[a, b] = self._best_product_level(a, b, lowest)
+        return self._product_levels[a, b]
+
+    def _best_product_level(self, a: Noise, b: Noise, lowest: int) -> int:
         best, largest = lowest, -math.inf
         for level in range(lowest, self.levels):
             a, b = self.switch(a, level), self.switch(b, level)

@@ -32,7 +32,12 @@ _SPARE_BITS = 6
 
 @lru_cache(maxsize=64)
 def packing_primes(parameters: Parameters) -> int:
-    """How many of the first data primes packing works under: the fewest with which a full pack is proven to decrypt."""
+    """How many of the first data primes packing works under: the fewest with which a full pack is proven to decrypt.
+
+    More where totals are to be computed on with: then the parameters say so.
+    """
+    if parameters.kept_primes is not None:
+        return parameters.kept_primes
     count = len(parameters.data_moduli)
     for primes in range(1, count):
         model = packing_model(parameters, primes)
@@ -51,8 +56,14 @@ def packing_model(parameters: Parameters, primes: int) -> NoiseModel:
 
 @lru_cache(maxsize=64)
 def packing_parameters(parameters: Parameters) -> Parameters:
+    """The same ring and plaintexts under the primes that packing works under."""
+    return first_primes(parameters, packing_primes(parameters))
+
+
+@lru_cache(maxsize=64)
+def first_primes(parameters: Parameters, primes: int) -> Parameters:
     """The same ring and plaintexts under the first primes alone."""
-    moduli = (*parameters.data_moduli[: packing_primes(parameters)], parameters.coefficient_moduli[-1])
+    moduli = (*parameters.data_moduli[:primes], parameters.coefficient_moduli[-1])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InsecureParametersWarning)  # the larger parameters have warned already
         return Parameters(
@@ -112,6 +123,28 @@ def has_packing_keys(keys: Any, ring_degree: int) -> bool:
 
 
 # -- packing ----------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=64)
+def packing_order(count: int) -> tuple[int, ...]:
+    """In which order ``count`` totals are packed: such that every part of an expansion brings neighbours.
+
+    A pack is expanded by parting those with an even place from those with an odd one, again and again. The first half of the
+    totals is at the even places therefore, and so on within.
+
+    >>> packing_order(6)
+    (0, 3, 2, 5, 1, 4)
+    """
+
+    def placed(totals: range) -> list[int]:
+        if len(totals) < 2:
+            return list(totals)
+        half = -(-len(totals) // 2)
+        order = [0] * len(totals)
+        order[0::2], order[1::2] = placed(totals[:half]), placed(totals[half:])
+        return order
+
+    return tuple(placed(range(count)))
 
 
 def packing_levels(count: int) -> int:
@@ -177,9 +210,7 @@ def merge(engine: Engine, keys: Any, even: Any, odd: Any | None, level: int) -> 
         return evaluator.add(even, even)
     shifted = evaluator.multiply_plain(odd, seal.Plaintext(f"1x^{engine.parameters.ring_degree >> level}"))
     plus, minus = evaluator.add(even, shifted), evaluator.sub(even, shifted)
-    for element in packing_elements(engine.parameters.ring_degree)[level]:
-        minus = evaluator.apply_galois(minus, element, keys)
-    return evaluator.add(plus, minus)
+    return evaluator.add(plus, _moved(engine, keys, minus, level))
 
 
 def unpack(parameters: Parameters, plain: Any, count: int) -> list[int]:
@@ -205,3 +236,58 @@ def plaintext_coefficients(plain: Any, ring_degree: int) -> Any:
         data = plain.to_bytes()
         coefficients[:count] = np.frombuffer(data, dtype="<u8", offset=len(data) - 8 * count)
     return coefficients
+
+
+# -- expanding: from a pack back to a ciphertext for each total, in every slot ---------------------------------------------
+
+
+def expanded_noise(model: NoiseModel, packed: Noise) -> Noise:
+    """The noise of every total that is expanded out of a pack: at each level twice what there was, and an automorphism."""
+    noise = packed
+    for level in range(model.ring_degree.bit_length() - 1, 0, -1):
+        moved = noise
+        for _ in packing_elements(model.ring_degree)[level]:
+            moved = model.key_switch(moved)
+        noise = noise + moved
+    return noise
+
+
+def expansion_scale(plain_modulus: int, count: int) -> int:
+    """What totals are multiplied by, modulo t, after a pack of ``count`` and its expansion."""
+    return pow(2, packing_levels(count), plain_modulus)
+
+
+def cleared(engine: Engine, keys: Any, ciphertext: Any, count: int) -> Any:
+    """A pack without what lies between its totals."""
+    for level in range(engine.parameters.ring_degree.bit_length() - 1, packing_levels(count), -1):
+        ciphertext = engine.evaluator.add(ciphertext, _moved(engine, keys, ciphertext, level))
+    return ciphertext
+
+
+def parted(engine: Engine, keys: Any, ciphertext: Any, level: int, *, odd: bool = True) -> tuple[Any, ...]:
+    """What holds the totals at even places, and (``odd``) what holds those at odd ones: the inverse of :func:`merge`."""
+    evaluator, ring = engine.evaluator, engine.parameters.ring_degree
+    moved = _moved(engine, keys, ciphertext, level)
+    even = evaluator.add(ciphertext, moved)
+    if not odd:
+        return (even,)
+    # X^-h = -X^(N-h)
+    shifted = evaluator.multiply_plain(evaluator.sub(moved, ciphertext), seal.Plaintext(f"1x^{ring - (ring >> level)}"))
+    return even, shifted
+
+
+def expand(engine: Engine, keys: Any, ciphertext: Any, count: int, level: int) -> list[Any]:
+    """The totals of a cleared pack (or of a part of one, with ``level`` levels left), in the order of their places."""
+    if not level:
+        return [ciphertext]
+    halves = parted(engine, keys, ciphertext, level, odd=count > 1)
+    totals: list[Any] = [None] * count
+    for first, half in enumerate(halves):
+        totals[first::2] = expand(engine, keys, half, len(totals[first::2]), level - 1)
+    return totals
+
+
+def _moved(engine: Engine, keys: Any, ciphertext: Any, level: int) -> Any:
+    for element in packing_elements(engine.parameters.ring_degree)[level]:
+        ciphertext = engine.evaluator.apply_galois(ciphertext, element, keys)
+    return ciphertext

@@ -51,6 +51,9 @@ class Parameters:
         The promise about sums: at every level, up to so many products may be added up.
     allow_insecure : bool
         Accept less than 128-bit security (for tests on small rings).
+    kept_primes : int, optional
+        How many of the data primes packed totals keep. As few as it takes to decrypt them by default; more of them leave room
+        for computing on with packed totals, as predicting with a model that is never opened does.
 
     Examples
     --------
@@ -66,6 +69,7 @@ class Parameters:
     coefficient_moduli: tuple[int, ...]
     terms: int = DEFAULT_TERMS
     allow_insecure: bool = field(default=False, kw_only=True)
+    kept_primes: int | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "coefficient_moduli", tuple(self.coefficient_moduli))
@@ -167,6 +171,9 @@ class Parameters:
             raise ParameterError("terms: a sum has between 1 and 2**64")
         if type(self.allow_insecure) is not bool:
             raise ParameterError("allow_insecure must be True or False")
+        kept, most = self.kept_primes, len(self.coefficient_moduli) - 1
+        if kept is not None and (type(kept) is not int or not 1 <= kept <= most):
+            raise ParameterError(f"kept_primes={kept!r}: packed totals keep 1 to {most} of the data primes, or None")
 
     def _check_moduli(self) -> None:
         primes, t, order = self.coefficient_moduli, self.plain_modulus, 2 * self.ring_degree
@@ -280,7 +287,7 @@ class Parameters:
 
     def to_dict(self) -> dict[str, Any]:
         """The defining values, ready for JSON."""
-        return {
+        values = {
             "scheme": self.scheme,
             "ring_degree": self.ring_degree,
             "plain_modulus": self.plain_modulus,
@@ -288,12 +295,13 @@ class Parameters:
             "terms": self.terms,
             "allow_insecure": self.allow_insecure,
         }
+        return values if self.kept_primes is None else {**values, "kept_primes": self.kept_primes}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Parameters:
         """The inverse of :meth:`to_dict`; checks everything, since values may come from a file of unknown origin."""
         expected = {"scheme", "ring_degree", "plain_modulus", "coefficient_moduli", "terms", "allow_insecure"}
-        if not isinstance(values, Mapping) or set(values) != expected:
+        if not isinstance(values, Mapping) or set(values) - {"kept_primes"} != expected:
             raise ParameterError(f"parameters must have exactly the fields {', '.join(sorted(expected))}")
         if (
             not isinstance(values["coefficient_moduli"], (list, tuple))
