@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import stat
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ import pytest
 import encryptedstats as es
 from encryptedstats.circuits.results import EncryptedTotals
 from encryptedstats.storage import container
-from encryptedstats.storage.objects import write_object
+from encryptedstats.storage.objects import read_object, write_object
 
 FRAME = pd.DataFrame({"age": [30, 40, 50, 60], "sick": [0, 1, 1, 0]})
 
@@ -35,7 +37,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(tmp_path) if request.param == "folder" else f"file://{tmp_path}"
 
 
-def test_everything_that_is_stored_opens(owner: es.Owner, schema: es.Schema, place: str, tmp_path: Path) -> None:
+def test_everything_that_is_stored_opens(owner: es.Owner, schema: es.Schema, place: str) -> None:
     table = schema.table(FRAME)
     sealed = owner.encrypt(table)
     sealed.save(f"{place}/table")
@@ -45,22 +47,50 @@ def test_everything_that_is_stored_opens(owner: es.Owner, schema: es.Schema, pla
     model = es.MultinomialNB().fit(there)
     model.save(f"{place}/model")
     assert owner.decrypt(es.load(f"{place}/model", keys=keys), schema=schema).n_rows_ == 4
-    _copy(there.counts("v0"), tmp_path, f"{place}/counts")
+    there.counts("v0").save(f"{place}/counts")
     pd.testing.assert_frame_equal(
         owner.decrypt(es.load(f"{place}/counts", keys=keys), schema=schema), table.counts("age")
     )
-    _copy(owner.encrypt([1, 2]), tmp_path, f"{place}/array")
+    owner.encrypt([1, 2]).save(f"{place}/array")
     assert owner.decrypt(es.load(f"{place}/array", keys=keys)).tolist() == [1, 2]
-    _copy(model.totals_, tmp_path, f"{place}/totals")
+    model.totals_.save(f"{place}/totals")
     assert isinstance(es.load(f"{place}/totals", keys=keys), EncryptedTotals)
-    _copy(owner.public_keys(), tmp_path, f"{place}/keys")
+    owner.public_keys().save(f"{place}/keys")
     assert es.load(f"{place}/keys").key_id == owner.key_id
 
 
-def _copy(value: Any, tmp_path: Path, url: str) -> None:
-    """Save to a file, then bring that to where it is wanted, as an upload would."""
-    value.save(tmp_path / "upload")
-    write_object(url, (tmp_path / "upload").read_bytes())
+def test_nothing_is_written_over_what_is_there_unless_told(owner: es.Owner, schema: es.Schema, place: str) -> None:
+    """The same for everything that has a save, on every kind of storage."""
+    keys = owner.public_keys()
+    sealed = owner.encrypt(schema.table(FRAME, folds=2))
+    model = es.MultinomialNB().fit(sealed)
+    things: list[tuple[Any, Callable[[str], Any]]] = [
+        (model, lambda url: es.MultinomialNB.load(url, keys)),
+        (owner.decrypt(model), es.MultinomialNB.load),
+        (es.MultinomialNB().fit_folds(sealed), lambda url: es.EncryptedFolds.load(url, keys)),
+        (sealed.counts("age"), lambda url: es.EncryptedStatistic.load(url, keys)),
+        (owner.encrypt([1, 2]), lambda url: es.EncryptedArray.load(url, keys)),
+        (owner.encrypt(3), lambda url: es.EncryptedArray.load(url, keys)),
+        (model.totals_, lambda url: EncryptedTotals.load(url, keys)),
+        (keys, es.PublicKeys.load),
+    ]
+    for number, (thing, load) in enumerate(things):
+        url = f"{place}/thing{number}"
+        thing.save(url)
+        before = read_object(url)
+        with pytest.raises(FileExistsError, match=rf"thing{number} exists already; .* \(overwrite=True replaces it\)"):
+            thing.save(url)
+        assert read_object(url) == before
+        write_object(url, b"something else")
+        thing.save(url, overwrite=True)
+        assert read_object(url) == before
+        assert isinstance(load(url), type(thing))
+
+
+def test_an_opened_model_is_readable_to_its_user_only(schema: es.Schema, tmp_path: Path) -> None:
+    for url in (tmp_path / "model", f"file://{tmp_path}/model"):
+        es.MultinomialNB().fit(schema.table(FRAME)).save(url, overwrite=True)
+        assert stat.S_IMODE((tmp_path / "model").stat().st_mode) == 0o600
 
 
 def test_what_cannot_be_opened_says_why(owner: es.Owner, tmp_path: Path) -> None:

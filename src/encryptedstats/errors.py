@@ -35,8 +35,16 @@ class SchemaError(EncryptedStatsError, ValueError):
     """A table that does not fit its schema: names the column, the row and the value."""
 
 
+class ClusterError(EncryptedStatsError, RuntimeError):
+    """A cluster that could not do its work: what is missing, who is gone, and how to go on from what is done."""
+
+
 class InsecureParametersWarning(UserWarning):
     """Parameters below 128-bit security are in use because ``allow_insecure=True`` was given."""
+
+
+class SchemaWarning(UserWarning):
+    """A schema that was inferred by the rules and is probably not meant so, or keys that are too small for a table."""
 
 
 class HeavyArrayWarning(UserWarning):

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from encryptedstats.circuits.results import TOTALS_KIND, EncryptedTotals
+from encryptedstats.circuits.rows import VOTES_KIND
 from encryptedstats.crypto import PublicKeys, arrays
 from encryptedstats.crypto.arrays import ARRAY_KIND
 from encryptedstats.crypto.keys import OWNER_KIND, PUBLIC_KIND
 from encryptedstats.errors import FileFormatError
-from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
-from encryptedstats.storage.objects import open_store, read_object
+from encryptedstats.storage.objects import load_file, object_exists, open_store
 from encryptedstats.tables import EncryptedStatistic, EncryptedTable
 from encryptedstats.tables.encrypted import MANIFEST
 from encryptedstats.tables.statistics import STATISTIC_KIND
@@ -27,30 +26,33 @@ _NEED_KEYS: dict[str, Callable[[Container, PublicKeys], Any]] = {
 
 
 def load(url: str | os.PathLike[str], keys: PublicKeys | None = None) -> Any:
-    """Open a stored table, model, statistic, encrypted array or public keys.
+    """Open a stored table, model, prediction, statistic, encrypted array or public keys.
 
     Parameters
     ----------
     url : path or fsspec URL
         A table's folder, or a file.
     keys : PublicKeys, optional
-        Keys to compute with. Encrypted arrays, statistics and models need them; a table brings its own, unless others
+        Keys to compute with. Encrypted arrays, statistics, models and votes need them; a table brings its own, unless others
         are wanted (with rotations, say).
 
     Returns
     -------
-    EncryptedTable, a model, EncryptedStatistic, EncryptedArray, EncryptedInteger or PublicKeys
+    EncryptedTable, a model, EncryptedVotes, EncryptedStatistic, EncryptedArray, EncryptedInteger or PublicKeys
     """
-    address = os.fspath(url).removeprefix("file://")
-    if not _is_object(address):
+    if open_store(url).exists(MANIFEST) or not object_exists(url):
         return EncryptedTable.load(url, keys)
-    file = container.from_bytes(read_object(address), name=str(url))
+    file = load_file(url)
     if file.kind == PUBLIC_KIND:
         return PublicKeys.from_container(file)
     if file.kind.endswith("model"):
         from encryptedstats.models.files import read_model  # scikit-learn takes a second to import: only for models
 
         return read_model(file, keys)
+    if file.kind == VOTES_KIND:
+        from encryptedstats.models.prediction import read_votes
+
+        return read_votes(file, keys)
     if file.kind in _NEED_KEYS:
         if keys is None:
             raise TypeError(f"{url} holds an {file.kind}: give the public keys= it belongs to")
@@ -58,11 +60,3 @@ def load(url: str | os.PathLike[str], keys: PublicKeys | None = None) -> Any:
     if file.kind == OWNER_KIND:
         raise FileFormatError(f"{url} holds a secret key: open it with Owner.load, on the owner's own machine")
     raise FileFormatError(f"{url} holds {file.kind!r}: open the folder of the table it belongs to")
-
-
-def _is_object(address: str) -> bool:
-    """Whether a single object lies there, rather than the folder of a table."""
-    if "://" not in address:
-        return Path(address).is_file()
-    folder, _, name = address.rstrip("/").rpartition("/")
-    return not open_store(address).exists(MANIFEST) and open_store(folder).exists(name)

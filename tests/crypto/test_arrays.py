@@ -799,7 +799,11 @@ def test_powers_that_cannot_be(toy: es.Owner) -> None:
 @pytest.mark.parametrize(
     ("value", "error", "message"),
     [
-        (1.0, TypeError, r"encryption with 1\.0: only integers are exact here. Scale it to an integer first"),
+        (
+            1.0,
+            TypeError,
+            r"encryption with 1\.0: only integers are exact here. This is a whole number in a float: give 1 ",
+        ),
         (3e9, TypeError, "only integers are exact here"),
         (np.float32(2), TypeError, "only integers are exact here"),
         ([1, 2.5], TypeError, r"value at \(1,\) with 2\.5: only integers are exact here"),

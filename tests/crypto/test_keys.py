@@ -346,8 +346,8 @@ def test_a_secret_key_that_appears_meanwhile_is_not_overwritten_either(
 
 SAVES: dict[str, Callable[[es.Owner, Path], None]] = {
     "owner": lambda owner, path: owner.save(path, overwrite=True),
-    "public keys": lambda owner, path: owner.public_keys().save(path),
-    "array": lambda owner, path: owner.encrypt([1, 2]).save(path),
+    "public keys": lambda owner, path: owner.public_keys().save(path, overwrite=True),
+    "array": lambda owner, path: owner.encrypt([1, 2]).save(path, overwrite=True),
 }
 
 

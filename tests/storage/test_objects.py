@@ -10,6 +10,7 @@ import pytest
 
 from encryptedstats.errors import FileFormatError
 from encryptedstats.storage import objects
+from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import FolderStore, FsspecStore, open_store
 
 fsspec = pytest.importorskip("fsspec")
@@ -64,6 +65,14 @@ def test_write_read_list_delete(store):
 def test_parts_of_an_object(store, start, length, part):
     store.write("x", [b"abcdefgh"])
     assert store.read("x", start, length) == part
+
+
+def test_several_parts_of_an_object(store):
+    store.write("a/x", [b"abcdefgh"])
+    assert store.read_ranges("a/x", [(0, 3), (6, 9), (2, 1), (3, 0), (2, 1)]) == [b"abc", b"gh", b"c", b"", b"c"]
+    assert store.read_ranges("a/x", []) == []
+    with pytest.raises(FileNotFoundError, match=r"y is not there"):
+        store.read_ranges("a/y", [(0, 1), (1, 1)])
 
 
 def test_what_is_not_there_is_named(store):
@@ -128,3 +137,55 @@ def test_without_fsspec_the_cure_is_named(monkeypatch):
         FileFormatError, match=r"s3://x is not a local path: .* pip install 'encryptedstats\[storage\]'"
     ):
         objects.open_store("s3://x")
+
+
+# -- single objects --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["path", "text", "relative", "file", "memory"])
+def place(request, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return {
+        "path": tmp_path / "x.enc",
+        "text": str(tmp_path / "x.enc"),
+        "relative": "x.enc",
+        "file": f"file://{tmp_path}/x.enc",
+        "memory": f"memory://single{next(_numbers)}/x.enc",
+    }[request.param]
+
+
+FILE = Container("votes", "ab", "cd", {"n": 1}, {"data": b"123"})
+
+
+def test_a_single_object(place):
+    assert not objects.object_exists(place)
+    objects.write_object(place, b"one")
+    objects.write_object(place, [b"t", b"wo"])
+    assert objects.object_exists(place)
+    assert objects.read_object(place) == b"two"
+    with pytest.raises(FileExistsError, match=r"x\.enc exists already; it was not touched"):
+        objects.write_object(place, b"three", overwrite=False)
+    assert objects.read_object(place) == b"two"
+
+
+def test_saving_and_loading_a_file(place):
+    objects.save_file(FILE, place)
+    assert objects.load_file(place) == objects.load_file(place, kind="votes") == FILE
+    with pytest.raises(
+        FileExistsError, match=r"x\.enc exists already; it was not touched \(overwrite=True replaces it\)"
+    ):
+        objects.save_file(FILE, place)
+    other = Container("votes", "ab", "cd", {"n": 2}, {})
+    objects.save_file(other, place, overwrite=True)
+    assert objects.load_file(place) == other
+    with pytest.raises(FileFormatError, match=r"x\.enc holds 'votes', and 'keys' is wanted here"):
+        objects.load_file(place, kind="keys")
+    objects.write_object(place, objects.read_object(place)[:-1])
+    with pytest.raises(FileFormatError, match=r"x\.enc is truncated"):
+        objects.load_file(place)
+
+
+def test_a_private_file_stays_private(tmp_path):
+    for url in (tmp_path / "a", f"file://{tmp_path}/b"):
+        objects.save_file(FILE, url, private=True)
+    assert {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {"a": 0o600, "b": 0o600}

@@ -25,6 +25,7 @@ from encryptedstats.tables.blocks import (
     pack_residues,
     read_block,
     read_column,
+    read_columns,
     read_pieces,
     unpack_residues,
 )
@@ -62,6 +63,9 @@ class RecordingStore:
         data = self.objects[name][start:] if length is None else self.objects[name][start : start + length]
         self.reads.append((start, len(data)))
         return data
+
+    def read_ranges(self, name: str, ranges: list[tuple[int, int]]) -> list[bytes]:
+        return [self.read(name, start, length) for start, length in ranges]
 
 
 SHAPE = BlockShape(parameters(), 3)
@@ -109,6 +113,48 @@ def test_pieces_are_slices(store):
             for columns in ([1], [2, 0], [0, 1, 2]):
                 some = read_pieces(store, ENTRY, SHAPE, prime=prime, run=run, columns=columns)
                 np.testing.assert_array_equal(some, expected[columns])
+
+
+WIDE = BlockShape(parameters(), 9)
+WIDE_RESIDUES = random_residues(WIDE, 5)
+WIDE_DATA = block_bytes(WIDE_RESIDUES, WIDE, block_id=ID, rows=1500, key_id=KEY)
+WIDE_ENTRY = block_entry(WIDE_DATA, NAME, WIDE, KEY, "made")
+
+
+@pytest.mark.parametrize(
+    ("columns", "stretches"),
+    [
+        ([4], 1),
+        ([2, 3, 4], 1),
+        ([0, 8], 2),
+        ([1, 2, 5, 8], 3),
+        ([7, 0, 1], 2),
+        ([3, 3], 1),
+        (range(5), None),
+        (range(9), None),
+    ],
+)
+def test_some_columns_are_read_without_the_rest(columns, stretches):
+    store = RecordingStore({NAME: WIDE_DATA})
+    np.testing.assert_array_equal(
+        read_columns(store, WIDE_ENTRY, WIDE, KEY, list(columns)), WIDE_RESIDUES[list(columns)]
+    )
+    if stretches is None:  # more than half of the block: all of it, at once
+        assert store.reads == [(0, len(WIDE_DATA))]
+        return
+    assert len(store.reads) == 1 + 3 * 2 * stretches  # the digests, then primes and runs
+    assert sum(length for _, length in store.reads) == WIDE.digest_bytes + len(set(columns)) * WIDE.residue_bytes // 9
+
+
+def test_damage_in_some_columns_is_found_in_them_alone():
+    at = WIDE_ENTRY.start + WIDE.digest_bytes + WIDE.piece_start(1, 1, 4) + 17
+    store = RecordingStore({NAME: WIDE_DATA[:at] + bytes([WIDE_DATA[at] ^ 4]) + WIDE_DATA[at + 1 :]})
+    with pytest.raises(FileFormatError, match=rf"{NAME} is damaged in column 4, prime 1, run 1"):
+        read_columns(store, WIDE_ENTRY, WIDE, KEY, [3, 4])
+    np.testing.assert_array_equal(read_columns(store, WIDE_ENTRY, WIDE, KEY, [3, 5]), WIDE_RESIDUES[[3, 5]])
+    cut = RecordingStore({NAME: WIDE_DATA[:at]})
+    with pytest.raises(FileFormatError, match=r"is damaged in column 4, prime 1, run 1"):
+        read_columns(cut, WIDE_ENTRY, WIDE, KEY, [4])
 
 
 def test_a_piece_is_read_without_the_rest(store):

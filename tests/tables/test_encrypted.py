@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import encryptedstats as es
 from encryptedstats.errors import SchemaError
+from encryptedstats.storage.objects import FolderStore
 from encryptedstats.tables import Column, Schema, Table, TableLike
 
 # ------------------------------------------------------------------------- the identities of the paper's section 2.2
@@ -288,7 +289,7 @@ def test_bytes_a_value_at_full_chunks(real, tmp_path):
     rng = np.random.default_rng(1)
     frame = pd.DataFrame({"a": rng.integers(0, 3, 8192), "b": rng.choice(list("xyz"), 8192)})
     sealed = real.encrypt(Schema.infer(frame).table(frame), out=tmp_path)
-    stored = {name: len(data) for name, data in objects(tmp_path).items() if name != "public.keys"}
+    stored = {name: len(data) for name, data in objects(tmp_path).items() if not name.endswith(".keys")}
     values = 8192 * len(sealed.columns())
     assert sum(stored.values()) / values <= 44 * 1.01
     assert sealed.info().to_dict()["bytes_per_value"] <= 44 * 1.01
@@ -307,6 +308,51 @@ def test_the_papers_case_study_is_under_25_megabytes(real, tmp_path):
     table = schema.table(frame)
     sealed = real.encrypt(table, out=tmp_path)
     assert (len(sealed), len(sealed.schema.variables), len(sealed.columns())) == (683, 9, 45 + 2)
-    assert sum(len(data) for name, data in objects(tmp_path).items() if name != "public.keys") < 25e6
+    assert sum(len(data) for name, data in objects(tmp_path).items() if not name.endswith(".keys")) < 25e6
     column = class_column(1)
     np.testing.assert_array_equal(real.decrypt(es.load(tmp_path).values(column)), table.values(column))
+
+
+# ----------------------------------------------------------------------------------------------- reading a few columns
+
+
+@pytest.mark.parametrize("engine", ["fused", "seal"])
+def test_a_question_reads_only_the_columns_that_it_needs(keeper, schema, tmp_path, monkeypatch, engine):
+    table = schema.table(mixed_frame(SLOTS + 9))
+    stored = keeper.encrypt(table, out=tmp_path)
+    needed = 3 + len(schema.classes)
+    assert 2 * needed < len(stored.columns())
+    lengths = []
+    real = FolderStore.read_ranges
+    whole = FolderStore.read
+
+    def read_ranges(self, name, ranges):
+        lengths.extend(length for _, length in ranges)
+        return real(self, name, ranges)
+
+    def read(self, name, start=0, length=None):
+        assert length is not None or "blocks/" not in name, "a whole block was read"
+        return whole(self, name, start, length)
+
+    monkeypatch.setattr(FolderStore, "read_ranges", read_ranges)
+    monkeypatch.setattr(FolderStore, "read", read)
+    answer = stored.counts("before", by="class", engine=engine, workers=1)
+    pd.testing.assert_frame_equal(keeper.decrypt(answer), table.counts("before", by="class"))
+    assert sum(lengths) == 2 * needed * stored.facts.shape.residue_bytes // len(
+        stored.columns()
+    )  # two blocks, once each
+
+
+@pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
+def test_columns_of_a_chunk(keeper, schema, tmp_path):
+    table = schema.table(mixed_frame(SLOTS + 9))
+    in_memory = keeper.encrypt(table)
+    in_memory.save(tmp_path)
+    names = [str(column) for column in in_memory.columns()]
+    for some in (names[:2], names[3:1:-1], names):
+        for chunk in range(2):
+            expected = [in_memory.blocks.block(chunk)[names.index(name)] for name in some]
+            for sealed in (in_memory, es.load(tmp_path)):
+                np.testing.assert_array_equal(sealed.chunk(some, chunk), expected)
+                np.testing.assert_array_equal([sealed.residues(name, chunk) for name in some], expected)
+    assert np.shares_memory(in_memory.chunk(names[:1], 0)[0], in_memory.blocks.residues[0])  # not copied

@@ -15,7 +15,7 @@ from encrypted_samples import ALL, SLOTS, assert_twins, clear, mixed_frame, obje
 
 import encryptedstats as es
 from encryptedstats.storage.objects import FolderStore, open_store
-from encryptedstats.tables.encrypted import KEYS, MANIFEST
+from encryptedstats.tables.encrypted import MANIFEST, keys_name
 from encryptedstats.tables.encrypting import DRAFT
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
@@ -117,11 +117,12 @@ def test_a_full_disk(keeper, schema, tmp_path, monkeypatch, stops_at, k, workers
     after = blocks_of(tmp_path)
     assert {name: after[name] for name in before} == before
     assert plain(keeper, sealed) == plain(keeper, es.load(tmp_path)) == clear(table)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["blocks", KEYS, MANIFEST]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["blocks", keys_name(keeper.key_id), MANIFEST]
 
 
-@pytest.mark.parametrize("name", [DRAFT, KEYS, MANIFEST])
-def test_a_full_disk_at_the_other_objects(keeper, schema, tmp_path, monkeypatch, name):
+@pytest.mark.parametrize("which", ["draft", "keys", "manifest"])
+def test_a_full_disk_at_the_other_objects(keeper, schema, tmp_path, monkeypatch, which):
+    name = {"draft": DRAFT, "keys": keys_name(keeper.key_id), "manifest": MANIFEST}[which]
     table = schema.table(mixed_frame(SLOTS + 5))
     real = FolderStore.write
 
@@ -175,7 +176,7 @@ def test_going_on_with_something_else_is_refused(keeper, stranger_keeper, schema
     )
     others = [
         (stranger_keeper, table, {}),
-        (keeper.public_keys(), table, {}),  # whoever encrypts with the public key cannot know what the owner has done
+        (keeper.public_keys(), table, {}),
         (keeper, table, {"encodings": ALL}),
         (keeper, schema.with_bins("age", edges=(1, 2, 3, 4)).table(mixed_frame(9)), {}),
         (keeper, schema.table(mixed_frame(9), folds=2), {}),
@@ -194,14 +195,17 @@ def test_going_on_with_something_else_is_refused(keeper, stranger_keeper, schema
 
 
 def test_other_cut_points_cannot_be_mixed_in(keeper, schema, unfinished):
-    """As many bins, so the public facts are the same; blocks are recognised by what is in them, so only equal ones stay."""
+    """As many bins, so all that is public is the same; the owner's digest of the schema tells them apart."""
     folder, table = unfinished
     before = blocks_of(folder)
     moved = schema.with_bins("age", edges=[edge + 1 for edge in schema["age"].edges])
     assert moved.public() == schema.public()
     other = moved.table(mixed_frame(2 * SLOTS + 9))
     assert clear(other) != clear(table)
-    sealed = keeper.encrypt(other, out=folder)
+    with pytest.raises(es.FileFormatError, match="an unfinished table of another schema"):
+        keeper.encrypt(other, out=folder)
+    assert blocks_of(folder) == before
+    sealed = keeper.encrypt(other, out=folder, overwrite=True)
     assert_twins(keeper, sealed, other)
     assert not before.keys() & blocks_of(folder).keys()
 
@@ -275,7 +279,57 @@ def test_overwriting_keeps_the_old_table_until_the_new_one_is_whole(keeper, sche
     after = blocks_of(tmp_path)
     assert len(after) == 3
     assert len(before.items() & after.items()) == 2  # it went on where it had stopped
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["blocks", KEYS, MANIFEST]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["blocks", keys_name(keeper.key_id), MANIFEST]
+
+
+@pytest.mark.parametrize("way", ["encrypt", "save"])
+def test_overwriting_by_another_key_leaves_the_old_table_with_its_keys(
+    keeper, stranger_keeper, schema, tmp_path, monkeypatch, way
+):
+    """Stopped between the new keys and the new manifest: what is there is the old table, and it can be computed on."""
+    table = schema.table(mixed_frame(9))
+    keeper.encrypt(table, out=tmp_path)
+    real = FolderStore.write
+
+    def write(self, name, parts):
+        if name == MANIFEST:
+            raise Full
+        real(self, name, parts)
+
+    monkeypatch.setattr(FolderStore, "write", write)
+    ways = {
+        "encrypt": lambda: stranger_keeper.encrypt(table, out=tmp_path, overwrite=True),
+        "save": lambda: stranger_keeper.encrypt(table).save(tmp_path, overwrite=True),
+    }
+    with pytest.raises(Full):
+        ways[way]()
+    monkeypatch.undo()
+    old = es.load(tmp_path)
+    assert old.keys.key_id == keeper.key_id
+    assert keeper.decrypt(old.counts("v0"), schema=schema)["count"].sum() == 9
+    stranger_keeper.encrypt(table).save(tmp_path, overwrite=True)
+    assert es.load(tmp_path).keys.key_id == stranger_keeper.key_id
+    assert [path.name for path in tmp_path.glob("*.keys")] == [keys_name(stranger_keeper.key_id)]
+
+
+def test_an_interrupted_encryption_with_the_public_key_says_why_it_cannot_go_on(
+    keeper, schema, tmp_path, monkeypatch, stops_at
+):
+    table = schema.table(mixed_frame(SLOTS + 9))
+    keeper.public_keys().save(tmp_path / "keys")
+    stops_at(2, Full())
+    first = es.PublicKeys.load(tmp_path / "keys")
+    with pytest.raises(Full):
+        first.encrypt(table, out=tmp_path / "t")
+    monkeypatch.undo()
+    again = es.PublicKeys.load(tmp_path / "keys")  # as another run of the program would
+    cure = r"was begun with the public key .* only with the secret key.*another place, or overwrite=True to start again"
+    with pytest.raises(es.FileFormatError, match=cure):
+        again.encrypt(table, out=tmp_path / "t")
+    assert len(blocks_of(tmp_path / "t")) == 1
+    again.encrypt(table, out=tmp_path / "t", overwrite=True)
+    assert plain(keeper, es.load(tmp_path / "t")) == clear(table)
+    assert len(blocks_of(tmp_path / "t")) == 2
 
 
 def test_stopped_after_the_manifest(keeper, schema, tmp_path, monkeypatch):
@@ -295,7 +349,7 @@ def test_stopped_after_the_manifest(keeper, schema, tmp_path, monkeypatch):
     assert plain(keeper, es.load(tmp_path)) == clear(table)
     other = schema.table(mixed_frame(SLOTS + 9, 5))
     assert plain(keeper, keeper.encrypt(other, out=tmp_path, overwrite=True)) == clear(other)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["blocks", KEYS, MANIFEST]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["blocks", keys_name(keeper.key_id), MANIFEST]
 
 
 def test_leftovers_do_no_harm(keeper, schema, tmp_path):

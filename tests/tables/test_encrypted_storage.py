@@ -36,7 +36,7 @@ from encryptedstats.storage import container
 from encryptedstats.storage.objects import open_store
 from encryptedstats.tables import EncryptedTable, Schema
 from encryptedstats.tables.blocks import block_bytes, block_entry
-from encryptedstats.tables.encrypted import KEYS, MANIFEST
+from encryptedstats.tables.encrypted import MANIFEST, keys_name
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
 quick = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -82,7 +82,9 @@ def test_encrypt_straight_into_a_store(small, schema, tmp_path, place):
     sealed = small.encrypt(table, out=url)
     assert_twins(small, sealed, table)
     assert_twins(small, es.load(url), table)
-    assert sorted(objects(url)) == sorted([*(entry.name for entry in sealed.blocks.entries), KEYS, MANIFEST])
+    assert sorted(objects(url)) == sorted(
+        [*(entry.name for entry in sealed.blocks.entries), keys_name(small.key_id), MANIFEST]
+    )
 
 
 def test_save_moves_between_stores_and_onto_itself(keeper, schema, tmp_path):
@@ -128,10 +130,12 @@ def test_overwriting_by_another_key(keeper, stranger_keeper, schema, tmp_path):
     stranger_keeper.encrypt(table).save(tmp_path / "a", overwrite=True)
     assert es.load(tmp_path / "a").keys.key_id == stranger_keeper.key_id
     # A table that came without keys must not stand beside those of the table it replaces.
-    (tmp_path / "a" / KEYS).unlink()
+    assert sorted(path.name for path in (tmp_path / "a").glob("*.keys")) == [keys_name(stranger_keeper.key_id)]
+    (tmp_path / "a" / keys_name(stranger_keeper.key_id)).unlink()
     es.load(tmp_path / "a").save(tmp_path / "b", overwrite=True)
     with pytest.raises(es.KeyMismatchError, match=r"this table came without public keys: es.load\(url, keys=...\)"):
         assert es.load(tmp_path / "b").keys
+    assert not list((tmp_path / "b").glob("*.keys"))
 
 
 # --------------------------------------------------------------------------------------------------- keys and kinds
@@ -147,7 +151,7 @@ def test_keys_can_be_given(keeper, stranger_keeper, schema, tmp_path):
         es.load(tmp_path, keys=stranger_keeper.public_keys())
     with pytest.raises(TypeError, match="PublicKeys, nothing more"):
         es.load(tmp_path, keys=keeper)
-    (tmp_path / KEYS).unlink()
+    (tmp_path / keys_name(keeper.key_id)).unlink()
     bare = es.load(tmp_path)
     assert len(bare) == 9
     with pytest.raises(es.KeyMismatchError, match="came without public keys"):
@@ -157,7 +161,8 @@ def test_keys_can_be_given(keeper, stranger_keeper, schema, tmp_path):
 
 def test_keys_of_another_table_are_refused(keeper, stranger_keeper, schema, tmp_path):
     keeper.encrypt(schema.table(mixed_frame(9))).save(tmp_path)
-    stranger_keeper.public_keys().save(tmp_path / KEYS)
+    (tmp_path / keys_name(keeper.key_id)).unlink()
+    stranger_keeper.public_keys().save(tmp_path / keys_name(keeper.key_id))
     loaded = es.load(tmp_path)
     with pytest.raises(es.KeyMismatchError, match=f"{keeper.key_id}, and these are the keys {stranger_keeper.key_id}"):
         loaded.values(loaded.columns()[0])
@@ -235,7 +240,9 @@ def test_no_names_levels_classes_or_edges(keeper, tmp_path, way):
         assert not [secret for secret in wanted if secret in data]
     # Four bytes occur in megabytes of random residues by chance, so these are looked for in all that is not random.
     readable = [
-        data[: data.index(b"}", 200)] if "blocks/" in name else data for name, data in stored.items() if name != KEYS
+        data[: data.index(b"}", 200)] if "blocks/" in name else data
+        for name, data in stored.items()
+        if not name.endswith(".keys")
     ]
     for data in [*readable, *(name.encode() for name in stored)]:
         assert not [edge for edge in edges for form in ("<f", ">f") if struct.pack(form, edge) in data]
@@ -364,7 +371,7 @@ def test_missing_objects(keeper, sample):
     content, expected = sample
     for name in content:
         put(URL, {n: d for n, d in content.items() if n != name})
-        if name == KEYS:
+        if name == keys_name(keeper.key_id):
             with pytest.raises(es.KeyMismatchError, match="came without public keys"):
                 everything_of(keeper)
             continue
@@ -662,7 +669,7 @@ def test_manifest_is_small_and_public(keeper, schema, tmp_path):
     file = container.from_bytes(manifest_of(tmp_path))
     assert file.key_id == keeper.key_id
     assert json.loads(file.section("schema")) == json.loads(schema.public().to_json())
-    assert set(file.fields) == {"parameters", "weight_bound", "n_folds", "with_secret_key"}
+    assert set(file.fields) == {"parameters", "weight_bound", "n_folds", "with_secret_key", "schema_digest"}
     assert set(listed({MANIFEST: manifest_of(tmp_path)})[0]) == {
         "id", "rows", "name", "bytes", "start", "sha256", "digests_sha256",
     }  # fmt: skip

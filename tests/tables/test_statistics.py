@@ -105,7 +105,7 @@ def test_wrong_questions_are_explained(world: tuple) -> None:
 def test_another_schema_is_refused(world: tuple, frame: pd.DataFrame) -> None:
     owner, _, sealed = world
     other = es.Schema.infer(frame[["age", "diagnosis"]], target="diagnosis")
-    with pytest.raises(es.SchemaError, match="not the one of the table"):
+    with pytest.raises(es.SchemaError, match="not the one of the rows"):
         owner.decrypt(sealed.counts("age"), schema=other)
 
 

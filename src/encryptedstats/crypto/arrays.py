@@ -29,8 +29,8 @@ from encryptedstats.crypto.keys import Decryptor, Encryptor, PublicKeys, check_b
 from encryptedstats.crypto.noise import Noise
 from encryptedstats.crypto.sealed import balanced, plain_integer
 from encryptedstats.errors import FileFormatError, HeavyArrayWarning
-from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
+from encryptedstats.storage.objects import load_file, save_file
 
 ARRAY_KIND: Final = "encrypted array"
 HEAVY_BYTES: Final = 256 << 20
@@ -219,14 +219,14 @@ class EncryptedArray(np.ndarray[Any, np.dtype[np.object_]]):
 
     # -- files -----------------------------------------------------------------------------------------------------
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the array with its public parameters; the file holds no key."""
-        save_encrypted(self, path)
+    def save(self, url: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the array with its public parameters to a path or fsspec URL; the file holds no key."""
+        save_encrypted(self, url, overwrite=overwrite)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], keys: PublicKeys) -> Any:
+    def load(cls, url: str | os.PathLike[str], keys: PublicKeys) -> Any:
         """Read an array or a single integer that belongs to ``keys``."""
-        return load_encrypted(path, keys)
+        return load_encrypted(url, keys)
 
 
 _UNKNOWABLE: Final = frozenset(
@@ -352,7 +352,9 @@ def _decrypt_array(value: EncryptedArray, decryptor: Decryptor) -> np.ndarray[An
 # -- files ---------------------------------------------------------------------------------------------------------
 
 
-def save_encrypted(value: EncryptedArray | EncryptedInteger, path: str | os.PathLike[str]) -> None:
+def save_encrypted(
+    value: EncryptedArray | EncryptedInteger, url: str | os.PathLike[str], *, overwrite: bool = False
+) -> None:
     """Write an encrypted array or integer, with its parameters and what is publicly known of every value."""
     array = np.asarray(_boxed(value))
     if not array.size:
@@ -366,12 +368,13 @@ def save_encrypted(value: EncryptedArray | EncryptedInteger, path: str | os.Path
         facts.append([noise.level, noise.flat, noise.peak, item.bound, item.depth])
     fields = {"parameters": keys.parameters.to_dict(), "shape": list(array.shape)}
     sections = {"values": json.dumps(facts).encode(), "ciphertexts": b"".join(ciphertexts)}
-    container.write(Container(ARRAY_KIND, keys.parameters.fingerprint, keys.key_id, fields, sections), path)
+    file = Container(ARRAY_KIND, keys.parameters.fingerprint, keys.key_id, fields, sections)
+    save_file(file, url, overwrite=overwrite)
 
 
-def load_encrypted(path: str | os.PathLike[str], keys: PublicKeys) -> Any:
+def load_encrypted(url: str | os.PathLike[str], keys: PublicKeys) -> Any:
     """Read what :func:`save_encrypted` wrote, if it belongs to ``keys``."""
-    return from_container(container.read(path, kind=ARRAY_KIND), keys, str(path))
+    return from_container(load_file(url, kind=ARRAY_KIND), keys, str(url))
 
 
 def from_container(file: Container, keys: PublicKeys, path: str = "the file") -> Any:

@@ -53,11 +53,11 @@ class EncryptedInteger(Sealed):
 
     __rmul__ = __mul__
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, url: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write it with its public parameters; read it again with ``EncryptedArray.load``."""
         from encryptedstats.crypto.arrays import save_encrypted
 
-        save_encrypted(self, path)
+        save_encrypted(self, url, overwrite=overwrite)
 
     def __repr__(self) -> str:
         scheme = self.keys.parameters.scheme
@@ -108,7 +108,7 @@ def _refuse_float(value: Any, encryptor: Encryptor, **options: Any) -> NoReturn:
 @decrypt_value.register(EncryptedInteger)
 def decrypt_integer(value: EncryptedInteger, decryptor: Decryptor) -> int:
     """The integer inside, if it is what its bound says."""
-    decryptor.keys.check_same(value.keys)
+    decryptor.check_own(value.keys)
     number = value.keys.engine.decode_integer(decryptor.decrypt(value._ciphertexts[0]))
     if number is None or abs(number) > value.bound:
         raise ValueError(

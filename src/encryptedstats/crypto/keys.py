@@ -9,13 +9,14 @@ import hashlib
 import operator
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, NoReturn, Protocol
 
 import seal
 
 from encryptedstats.crypto import packing
+from encryptedstats.crypto.digests import keyed_digest
 from encryptedstats.crypto.dispatch import decrypt_value, encrypt_file_value, encrypt_value
 from encryptedstats.crypto.engine import Engine, check_seal_bytes, engine_for
 from encryptedstats.crypto.kernels import Kernels, make_kernels
@@ -26,6 +27,7 @@ from encryptedstats.storage import container
 from encryptedstats.storage import passphrase as locks
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.files import PRIVATE
+from encryptedstats.storage.objects import load_file, save_file
 
 PUBLIC_KIND: Final = "public keys"
 OWNER_KIND: Final = "secret key"
@@ -46,12 +48,16 @@ class Encryptor:
     keys: PublicKeys
     seal_encrypt: Any
     with_secret_key: bool
-    token_key: bytes  # for keyed hashes of plain data: only who encrypts can make or compare them
+    token_key: bytes = field(repr=False)  # for keyed hashes of plain data: only who encrypts can make or compare them
 
     def encrypt(self, plain: Any, *, constant: bool = False) -> tuple[Any, Noise]:
         """A new ciphertext of a SEAL plaintext, with its noise."""
         noise = self.keys.parameters.noise.fresh(with_secret_key=self.with_secret_key, constant=constant)
         return self.seal_encrypt(plain), noise
+
+    def schema_digest(self, content: bytes) -> str | None:
+        """A digest of a private schema that the owner will know again; None under the public key, which has no secret."""
+        return keyed_digest(self.token_key, "schema", content) if self.with_secret_key else None
 
 
 @dataclass(frozen=True)
@@ -61,6 +67,7 @@ class Decryptor:
     keys: PublicKeys
     seal_decrypt: Any
     seal_decrypt_packed: Any
+    token_key: bytes = field(repr=False)
 
     def decrypt(self, ciphertext: Any) -> Any:
         """The SEAL plaintext in a ciphertext."""
@@ -69,6 +76,18 @@ class Decryptor:
     def decrypt_packed(self, ciphertext: Any) -> Any:
         """The SEAL plaintext in a ciphertext of the packing context."""
         return self.seal_decrypt_packed(ciphertext)
+
+    def check_own(self, keys: PublicKeys) -> None:
+        """Refuse to open what belongs to another key."""
+        if keys is not self.keys and keys.key_id != self.keys.key_id:
+            raise KeyMismatchError(
+                f"these belong to different keys (what is to be opened to {keys.key_id}, this owner to {self.keys.key_id}): "
+                f"open it with the secret key {keys.key_id}, es.Owner.load(path)"
+            )
+
+    def schema_digest(self, content: bytes) -> str:
+        """The digest that this owner would have given a private schema."""
+        return keyed_digest(self.token_key, "schema", content)
 
 
 class PublicKeys:
@@ -111,6 +130,15 @@ class PublicKeys:
         """
         return encrypt_value(value, self.encryptor, **options)
 
+    def encrypt_file(
+        self, path: str | os.PathLike[str], schema: Any, out: str | os.PathLike[str], **options: Any
+    ) -> Any:
+        """Encrypt a CSV or Parquet file into a stored table for the owner, as :meth:`Owner.encrypt_file` does.
+
+        What was interrupted starts again: only the owner's secret lets a second run recognise the blocks of a first.
+        """
+        return encrypt_file_value(schema, self.encryptor, path, out, **options)
+
     @cached_property
     def encryptor(self) -> Encryptor:
         """Encryption under the public key, for the types that register with ``encrypt``."""
@@ -144,6 +172,22 @@ class PublicKeys:
         """Packs of every so-manieth total merged into the pack of all."""
         return packing.merge_shares(self.parameters, self._needed_packing(), shares, levels)
 
+    def clear(self, pack: Any, count: int) -> Any:
+        """A pack of so many totals without what lies between them."""
+        return packing.cleared(self._small_engine, self._needed_packing(), pack, count)
+
+    def part(self, pack: Any, level: int) -> tuple[Any, ...]:
+        """A cleared pack, with so many levels left, in two: totals at even places, and those at odd ones."""
+        return packing.parted(self._small_engine, self._needed_packing(), pack, level)
+
+    def expand(self, pack: Any, count: int, level: int) -> list[Any]:
+        """The totals of a cleared pack, each in every slot of a ciphertext."""
+        return packing.expand(self._small_engine, self._needed_packing(), pack, count, level)
+
+    @property
+    def _small_engine(self) -> Engine:
+        return engine_for(packing.packing_parameters(self.parameters))
+
     def _needed_packing(self) -> Any:
         if self._packing is None:
             raise KeyMismatchError("these public keys were made without packing keys: owner.public_keys(packing=True)")
@@ -153,7 +197,8 @@ class PublicKeys:
         """Slots rotated to the left within both half rows; step 0 swaps the half rows."""
         if step not in self.rotations:
             raise KeyMismatchError(
-                f"these public keys have no key for rotation {step}: owner.public_keys(rotations=[...])"
+                f"these public keys have no key for rotation {step}: owner.public_keys(rotations=[...]), or encrypt with "
+                "es.Owner(plan), which makes those that were planned"
             )
         if step == 0:
             return self._engine.evaluator.rotate_columns(ciphertext, self._rotation)
@@ -178,14 +223,14 @@ class PublicKeys:
         fields = {"parameters": self.parameters.to_dict(), "rotations": list(self.rotations)}
         return Container(PUBLIC_KIND, self.parameters.fingerprint, self.key_id, fields, sections)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the public keys to a file that may be given to anybody."""
-        container.write(self.to_container(), path)
+    def save(self, url: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the public keys to a path or fsspec URL; the file may be given to anybody."""
+        save_file(self.to_container(), url, overwrite=overwrite)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> PublicKeys:
-        """Read public keys, checking every part."""
-        return cls.from_container(container.read(path, kind=PUBLIC_KIND))
+    def load(cls, url: str | os.PathLike[str]) -> PublicKeys:
+        """Read public keys from a path or fsspec URL, checking every part."""
+        return cls.from_container(load_file(url, kind=PUBLIC_KIND))
 
     @classmethod
     def from_container(cls, file: Container) -> PublicKeys:
@@ -230,7 +275,8 @@ class Owner:
     Parameters
     ----------
     parameters : Parameters
-        Or anything with such an attribute ``parameters``, as a plan.
+        Or anything with such an attribute ``parameters``, as a plan. Where it has ``rotations`` as well, :meth:`public_keys` and
+        encrypted tables have keys for them from then on: what was planned can be computed.
 
     Examples
     --------
@@ -242,62 +288,76 @@ class Owner:
     """
 
     def __init__(self, parameters: Parameters | HasParameters) -> None:
+        rotations: Iterable[int] = ()
         if not isinstance(parameters, Parameters):
-            parameters = getattr(parameters, "parameters", parameters)
+            rotations, parameters = getattr(parameters, "rotations", ()), getattr(parameters, "parameters", parameters)
         if not isinstance(parameters, Parameters):
             raise TypeError(f"Owner needs Parameters, not {type(parameters).__name__}: see Parameters.choose")
         if parameters.depth < 0:
             raise ParameterError(f"not even an encryption is proven to decrypt with {parameters!r}: take larger primes")
         engine = engine_for(parameters)
         generator = seal.KeyGenerator(engine.context)
-        self._install(generator, generator.create_public_key(), generator.create_relin_keys(), engine)
+        steps = _rotation_steps(rotations, parameters)
+        self._install(generator, generator.create_public_key(), generator.create_relin_keys(), engine, steps)
 
-    def _install(self, generator: Any, public_key: Any, relinearisation: Any, engine: Engine) -> None:
-        self._generator = generator
+    def _install(
+        self, generator: Any, public_key: Any, relinearisation: Any, engine: Engine, steps: tuple[int, ...]
+    ) -> None:
+        self._generator, self._steps = generator, steps
         secret = generator.secret_key()
         packing_keys = packing.make_packing_keys(engine.parameters, secret)
-        self._keys = PublicKeys(engine, public_key, relinearisation, packing_keys)
+        self._bare_keys = PublicKeys(engine, public_key, relinearisation, packing_keys)
         token_key = hashlib.sha256(b"encryptedstats: keyed hashes of plain data" + secret.to_string()).digest()
-        encrypt = seal.Encryptor(engine.context, secret).encrypt_symmetric
-        self._encryptor = Encryptor(self._keys, encrypt, with_secret_key=True, token_key=token_key)
         small = engine_for(packing.packing_parameters(engine.parameters))
         packed = seal.Decryptor(small.context, packing.packing_secret(engine.parameters, secret))
-        self._decryptor = Decryptor(self._keys, seal.Decryptor(engine.context, secret).decrypt, packed.decrypt)
+        decrypt = seal.Decryptor(engine.context, secret).decrypt
+        self._decryptor = Decryptor(self._bare_keys, decrypt, packed.decrypt, token_key)
 
-    @property
-    def parameters(self) -> Parameters:
-        """The parameters of the keys."""
-        return self._keys.parameters
+    @cached_property
+    def _keys(self) -> PublicKeys:
+        """With all rotations that were planned; made when somebody first encrypts or asks for them, for who opens needs none."""
+        return self._keys_with(self._steps) if self._steps else self._bare_keys
 
-    @property
-    def key_id(self) -> str:
-        """The name of the key pair, as in every file that belongs to it."""
-        return self._keys.key_id
+    @cached_property
+    def _encryptor(self) -> Encryptor:
+        encrypt = seal.Encryptor(self._bare_keys.engine.context, self._generator.secret_key()).encrypt_symmetric
+        return Encryptor(self._keys, encrypt, with_secret_key=True, token_key=self._decryptor.token_key)
 
-    def public_keys(self, rotations: Iterable[int] = (), *, packing: bool = True) -> PublicKeys:
-        """What a worker gets: keys that encrypt and compute, and cannot decrypt.
-
-        Parameters
-        ----------
-        rotations : iterable of int
-            Slot rotations that the worker will need (0 swaps the two half rows). Each costs a key of some megabytes, so none
-            is made unless asked for; arithmetic on integers and arrays needs none.
-        packing : bool
-            Include the keys that let a worker pack many totals into one ciphertext (a few megabytes).
-        """
-        steps = tuple(sorted({operator.index(step) for step in rotations}))
-        if not steps and packing:
-            return self._keys
-        half = self.parameters.ring_degree // 2
-        if any(abs(step) >= half for step in steps):
-            raise ParameterError(f"rotations must be between {1 - half} and {half - 1}")
+    def _keys_with(self, steps: tuple[int, ...], *, packs: bool = True) -> PublicKeys:
         rotation = None
         if steps:
             rotation = seal.GaloisKeys()
             self._generator.create_galois_keys(list(steps), rotation)
-        own = self._keys
-        packing_keys = own._packing if packing else None
-        return PublicKeys(own.engine, own._public_key, own._relinearisation, packing_keys, rotation, steps)
+        bare = self._bare_keys
+        packing_keys = bare._packing if packs else None
+        return PublicKeys(bare.engine, bare._public_key, bare._relinearisation, packing_keys, rotation, steps)
+
+    @property
+    def parameters(self) -> Parameters:
+        """The parameters of the keys."""
+        return self._bare_keys.parameters
+
+    @property
+    def key_id(self) -> str:
+        """The name of the key pair, as in every file that belongs to it."""
+        return self._bare_keys.key_id
+
+    def public_keys(self, rotations: Iterable[int] | None = None, *, packing: bool = True) -> PublicKeys:
+        """What a worker gets: keys that encrypt and compute, and cannot decrypt.
+
+        Parameters
+        ----------
+        rotations : iterable of int, optional
+            Slot rotations that the worker will need (0 swaps the two half rows). Each costs a key of some megabytes, so none
+            is made unless asked for; arithmetic on integers and arrays needs none. By default those of the plan that the owner
+            was made with.
+        packing : bool
+            Include the keys that let a worker pack many totals into one ciphertext (a few megabytes).
+        """
+        steps = self._steps if rotations is None else _rotation_steps(rotations, self.parameters)
+        if packing and steps in (self._steps, ()):
+            return self._keys if steps else self._bare_keys
+        return self._keys_with(steps, packs=packing)
 
     def encrypt(self, value: Any, **options: Any) -> Any:
         """Encrypt with the secret key, which gives less noise than the public one.
@@ -355,11 +415,15 @@ class Owner:
         An existing file is not replaced unless ``overwrite=True``: a lost secret key is lost data.
         """
         secret = self._generator.secret_key().to_string()
-        fields: dict[str, Any] = {"parameters": self.parameters.to_dict(), "lock": {}}
+        fields: dict[str, Any] = {
+            "parameters": self.parameters.to_dict(),
+            "rotations": list(self._steps),
+            "lock": {},
+        }
         if passphrase is not None:
             fields["lock"], secret = locks.lock(secret, passphrase, bind_to=self.key_id.encode())
         sections = {
-            **_public_sections(self._keys._public_key, self._keys._relinearisation),
+            **_public_sections(self._bare_keys._public_key, self._bare_keys._relinearisation),
             "secret_key": secret,
         }
         file = Container(OWNER_KIND, self.parameters.fingerprint, self.key_id, fields, sections)
@@ -371,11 +435,12 @@ class Owner:
         file = container.read(path, kind=OWNER_KIND)
         keys = PublicKeys._from_sections(file, [])
         secret = _load_seal(keys.engine.context.from_secret_str, _unlocked_secret(file, passphrase))
+        steps = _read_rotations(file, keys.parameters)
         owner = cls.__new__(cls)
         try:
             generator = seal.KeyGenerator(keys.engine.context, secret)
             _check_pair(keys, generator)
-            owner._install(generator, keys._public_key, keys._relinearisation, keys.engine)
+            owner._install(generator, keys._public_key, keys._relinearisation, keys.engine, steps)
         except (RuntimeError, IndexError) as error:
             raise FileFormatError(f"the secret key of the file is malformed: {error}") from error
         return owner
@@ -385,6 +450,25 @@ class Owner:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("an Owner is not pickled, it holds the secret key: save() it to a file that stays with you")
+
+
+def _rotation_steps(rotations: Iterable[int], parameters: Parameters) -> tuple[int, ...]:
+    """Rotations in order, each once, if they can be."""
+    steps, half = tuple(sorted({operator.index(step) for step in rotations})), parameters.ring_degree // 2
+    if any(abs(step) >= half for step in steps):
+        raise ParameterError(f"rotations must be between {1 - half} and {half - 1}")
+    return steps
+
+
+def _read_rotations(file: Container, parameters: Parameters) -> tuple[int, ...]:
+    """The rotations that an owner was planned with; files of before there were any have no list of them."""
+    listed = file.fields.get("rotations", [])
+    if not isinstance(listed, list) or not all(type(step) is int for step in listed):
+        raise FileFormatError("the rotations of the key file are malformed")
+    try:
+        return _rotation_steps(listed, parameters)
+    except ParameterError as error:
+        raise FileFormatError(f"the rotations of the key file are malformed: {error}") from error
 
 
 def _check_pair(keys: PublicKeys, generator: Any) -> None:
@@ -438,7 +522,10 @@ def check_belongs(file: Container, keys: PublicKeys, name: str = "the file") -> 
     if not isinstance(keys, PublicKeys):
         raise TypeError("reading encrypted results needs PublicKeys, nothing more: owner.public_keys()")
     if read_parameters(file) != keys.parameters or file.key_id != keys.key_id:
-        raise KeyMismatchError(f"{name} belongs to key {file.key_id}, and these are keys {keys.key_id}")
+        raise KeyMismatchError(
+            f"{name} belongs to key {file.key_id}, and these are keys {keys.key_id}: give the public keys of {file.key_id}, "
+            "owner.public_keys() of its owner or es.PublicKeys.load(path)"
+        )
 
 
 def _unlocked_secret(file: Container, passphrase: str | None) -> bytes:

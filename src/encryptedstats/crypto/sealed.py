@@ -283,6 +283,11 @@ def plain_integer(value: Any, operation: str) -> int:
     if isinstance(value, (bool, np.bool_, int, np.integer)):
         return int(value)
     if isinstance(value, (float, np.floating)):
+        if float(value).is_integer():
+            raise TypeError(
+                f"{operation} with {value!r}: only integers are exact here. This is a whole number in a float: give "
+                f"{int(value)} (of an array: array.astype(int))"
+            )
         raise TypeError(
             f"{operation} with {value!r}: only integers are exact here. Scale it to an integer first "
             f"(for example round({value!r} * 100), and divide after decryption)"

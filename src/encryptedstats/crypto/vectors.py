@@ -63,7 +63,7 @@ def encrypt_slots(values: NDArray[np.int64], encryptor: Encryptor) -> tuple[Any,
 
 @decrypt_value.register(EncryptedVector)
 def _decrypt_vector(value: EncryptedVector, decryptor: Decryptor) -> NDArray[np.int64]:
-    decryptor.keys.check_same(value.keys)
+    decryptor.check_own(value.keys)
     encoder = value.keys.engine.encoder
     chunks = [encoder.decode(decryptor.decrypt(c))[:n] for c, n in zip(value._ciphertexts, value.rows, strict=True)]
     numbers = np.concatenate(chunks).astype(np.int64)

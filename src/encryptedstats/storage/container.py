@@ -61,15 +61,16 @@ class Container:
 
 def to_bytes(container: Container) -> bytes:
     """The whole file as bytes."""
-    return b"".join(_parts(container))
+    return b"".join(parts_of(container))
 
 
 def write(container: Container, path: str | os.PathLike[str], *, mode: int = PUBLIC, overwrite: bool = True) -> None:
     """Write a file, whole or not at all."""
-    write_atomic(path, _parts(container), mode=mode, overwrite=overwrite)
+    write_atomic(path, parts_of(container), mode=mode, overwrite=overwrite)
 
 
-def _parts(container: Container) -> Iterator[bytes]:
+def parts_of(container: Container) -> Iterator[bytes]:
+    """The whole file as pieces of bytes, without joining them."""
     lengths = {name: len(data) for name, data in container.sections.items()}
     header = header_bytes(container.kind, container.fingerprint, container.key_id, container.fields, lengths)
     digest = hashlib.sha256()

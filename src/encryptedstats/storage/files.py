@@ -5,11 +5,22 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 PRIVATE = 0o600
 PUBLIC = 0o644
+
+
+@contextlib.contextmanager
+def naming(path: object) -> Iterator[None]:
+    """Errors of the system with the name of the file: a disk that is full does not say whose write it refused."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None or error.filename is not None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def write_atomic(

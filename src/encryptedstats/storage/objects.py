@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
 from encryptedstats.errors import FileFormatError
+from encryptedstats.storage import container
+from encryptedstats.storage.container import Container
 from encryptedstats.storage.files import PRIVATE, PUBLIC, write_atomic
 
 _ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
@@ -25,8 +27,14 @@ class Store(Protocol):
     def read(self, name: str, start: int = 0, length: int | None = None) -> bytes:
         """An object, or a part of it. A missing object raises FileNotFoundError with its full name."""
 
+    def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Several parts of an object, each given by its start and length, in as few steps as the storage can."""
+
     def write(self, name: str, parts: Iterable[bytes]) -> None:
         """Make or replace an object, whole or not at all."""
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Make an object unless there is one of this name: whether it was made. Of several who try, one succeeds."""
 
     def exists(self, name: str) -> bool:
         """Whether there is such an object."""
@@ -43,12 +51,29 @@ class Store(Protocol):
 
 def open_store(url: str | os.PathLike[str]) -> Store:
     """The store at a local path or fsspec URL."""
-    address = os.fspath(url)
-    if "://" not in address:
-        return FolderStore(address)
-    if address.startswith("file://"):
-        return FolderStore(address.removeprefix("file://"))
-    return FsspecStore(address)
+    address = local_or_url(url)
+    return FsspecStore(address) if is_url(address) else FolderStore(address)
+
+
+def local_or_url(url: str | os.PathLike[str]) -> str:
+    """An address as it is spelled inside: ``file://`` is a local path, everything else stays."""
+    return os.fspath(url).removeprefix("file://")
+
+
+def is_url(address: str) -> bool:
+    """Whether fsspec has to open it."""
+    return "://" in address
+
+
+def folder_and_name(address: str) -> tuple[str, str]:
+    """The store of a single object at a URL, and its name there."""
+    folder, _, name = address.rstrip("/").rpartition("/")
+    return folder, name
+
+
+def _read_at(file: BinaryIO, start: int, length: int) -> bytes:
+    file.seek(start)
+    return file.read(length)
 
 
 class FolderStore:
@@ -71,11 +96,29 @@ class FolderStore:
         except _ABSENT as error:
             raise FileNotFoundError(f"{self.where(name)} is not there") from error
 
+    def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Several parts of a file, which is opened once."""
+        try:
+            with open(self._root / name, "rb") as file:
+                return [_read_at(file, start, length) for start, length in ranges]
+        except _ABSENT as error:
+            raise FileNotFoundError(f"{self.where(name)} is not there") from error
+
     def write(self, name: str, parts: Iterable[bytes]) -> None:
         """Make or replace an object by renaming."""
         target = self._root / name
         target.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(target, parts)
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Make a file by linking, which fails where there is one."""
+        target = self._root / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            write_atomic(target, [data], overwrite=False)
+        except FileExistsError:
+            return False
+        return True
 
     def exists(self, name: str) -> bool:
         """Whether the file is there."""
@@ -121,6 +164,15 @@ class FsspecStore:
             raise FileNotFoundError(f"{self.where(name)} is not there") from error
         return data
 
+    def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Several parts of an object, asked for at the same time where the storage can."""
+        starts, ends = [start for start, _ in ranges], [start + length for start, length in ranges]
+        try:
+            data = self._files.cat_ranges([self._path(name)] * len(ranges), starts, ends, on_error="raise")
+        except _ABSENT as error:
+            raise FileNotFoundError(f"{self.where(name)} is not there") from error
+        return list(data)
+
     def write(self, name: str, parts: Iterable[bytes]) -> None:
         """Make or replace an object: under a temporary name first, since not every store writes at once."""
         path = self._path(name)
@@ -145,6 +197,20 @@ class FsspecStore:
             self._files.cp_file(old, new)
             self._files.rm_file(old)
 
+    def create(self, name: str, data: bytes) -> bool:
+        """Make an object where there is none; S3 and others refuse the second of two who try at once, by themselves."""
+        if self.exists(name):
+            return False
+        path = self._path(name)
+        self._files.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
+        try:
+            self._files.pipe_file(path, data, mode="create")
+        except OSError as error:
+            if isinstance(error, FileExistsError) or self.exists(name):
+                return False
+            raise
+        return True
+
     def exists(self, name: str) -> bool:
         """Whether the object is there."""
         self._files.invalidate_cache()
@@ -164,20 +230,53 @@ class FsspecStore:
             self._files.rm_file(self._path(name))
 
 
-def write_object(url: str | os.PathLike[str], data: bytes, *, private: bool = False) -> None:
+# -- single objects --------------------------------------------------------------------------------------------------
+
+
+def object_exists(url: str | os.PathLike[str]) -> bool:
+    """Whether a single object lies at a path or fsspec URL."""
+    address = local_or_url(url)
+    if not is_url(address):
+        return Path(address).is_file()
+    folder, name = folder_and_name(address)
+    return open_store(folder).exists(name)
+
+
+def write_object(
+    url: str | os.PathLike[str], parts: bytes | Iterable[bytes], *, private: bool = False, overwrite: bool = True
+) -> None:
     """Write a single object to a path or fsspec URL; ``private`` makes a local file readable to its user only."""
-    address = os.fspath(url).removeprefix("file://")
-    if "://" not in address:
-        write_atomic(address, [data], mode=PRIVATE if private else PUBLIC)
+    address, pieces = local_or_url(url), [parts] if isinstance(parts, bytes) else parts
+    if not is_url(address):
+        write_atomic(address, pieces, mode=PRIVATE if private else PUBLIC, overwrite=overwrite)
         return
-    folder, _, name = address.rstrip("/").rpartition("/")
-    open_store(folder).write(name, [data])
+    folder, name = folder_and_name(address)
+    store = open_store(folder)
+    if not overwrite and store.exists(name):
+        raise FileExistsError(f"{url} exists already; it was not touched")
+    store.write(name, pieces)
 
 
 def read_object(url: str | os.PathLike[str]) -> bytes:
     """Read a single object from a path or fsspec URL."""
-    address = os.fspath(url).removeprefix("file://")
-    if "://" not in address:
+    address = local_or_url(url)
+    if not is_url(address):
         return Path(address).read_bytes()
-    folder, _, name = address.rstrip("/").rpartition("/")
+    folder, name = folder_and_name(address)
     return open_store(folder).read(name)
+
+
+def save_file(file: Container, url: str | os.PathLike[str], *, overwrite: bool = False, private: bool = False) -> None:
+    """Write what ``save`` of anything writes: to a path or fsspec URL, whole or not at all, and not over a file that is there."""
+    try:
+        write_object(url, container.parts_of(file), private=private, overwrite=overwrite)
+    except FileExistsError as error:
+        raise FileExistsError(f"{error} (overwrite=True replaces it)") from None
+
+
+def load_file(url: str | os.PathLike[str], *, kind: str | None = None) -> Container:
+    """Read and check what :func:`save_file` wrote."""
+    address = local_or_url(url)
+    if not is_url(address):
+        return container.read(address, kind=kind)
+    return container.from_bytes(read_object(address), kind=kind, name=os.fspath(url))

@@ -134,8 +134,11 @@ class Document(ABC):
 
     def fingerprint(self) -> str:
         """SHA-256 of the canonical JSON (sorted fields, no spaces, ASCII), in hexadecimal."""
-        text = json.dumps(self._document(), sort_keys=True, separators=(",", ":"), allow_nan=False)
-        return hashlib.sha256(text.encode("ascii")).hexdigest()
+        return hashlib.sha256(self.canonical_json()).hexdigest()
+
+    def canonical_json(self) -> bytes:
+        """The one way to write the content: equal documents, and no others, have equal bytes."""
+        return json.dumps(self._document(), sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
 
 
 def quoted(values: Collection[object], most: int = 8) -> str:

@@ -25,6 +25,7 @@ from encryptedstats.tables._frames import (
     polars_series,
     refuse,
     refuse_missing,
+    show,
     unboxed,
 )
 from encryptedstats.tables.binning import LARGEST_INTEGER, assign_bins, fits_fixed_point, fixed_point
@@ -82,6 +83,25 @@ def encode_table(
         slots=slots,
         n_dropped=n_given - len(rows.predictors),
     )
+
+
+def rows_to_predict(schema: Schema, data: object) -> Table:
+    """The table of rows to predict: one for every row of `data`, so that predictions stand beside the rows they are of.
+
+    A target column is overlooked. What is missing is an error here even where the schema drops such rows.
+    """
+    rows = _split(schema, data, None, None)
+    masks = {}
+    if schema.onehot is None:
+        masks = missing_masks(rows.predictors, [v.name for v in schema.variables if not v.missing_bin])
+    if masks:
+        first, names = rows.predictors.index[min(int(mask.argmax()) for mask in masks.values())], list(masks)
+        raise SchemaError(
+            f"row {show(first)} cannot be predicted: missing values in {describe_missing(masks, rows.predictors.index)}. "
+            f"Fill them in, or leave such rows out, X.dropna(subset={names!r}); or fit the model with a schema that has a bin "
+            "for them, Schema.infer(..., missing='bin')"
+        )
+    return schema.table(rows.predictors)
 
 
 def _split(schema: Schema, data: object, y: object, weights: ArrayLike | None) -> Rows:
@@ -176,17 +196,30 @@ def encode_variable(variable: Variable, series: pd.Series[Any]) -> NDArray[Any]:
         return _number_values(variable, series)
     if variable.levels:
         reason = f"is not a level of the schema (levels: {quoted(variable.levels)})"
-        codes = _level_codes(series, variable.levels, "column", reason)
+        cure = (
+            "correct it, or leave it empty where missing values have a bin (missing='bin'); or give it a level before anything is "
+            f"encrypted, schema.with_bins({variable.name!r}, levels=[...]) or Schema.infer from rows that have it"
+        )
+        codes = _level_codes(series, variable.levels, "column", reason, cure)
     else:
         codes = np.full(len(series), -1, dtype=np.int64)
-        codes[series.notna().to_numpy(dtype=bool)] = assign_bins(numeric_values(series), variable.edges)
+        codes[series.notna().to_numpy(dtype=bool)] = assign_bins(
+            numeric_values(series, _text_cure(variable)), variable.edges
+        )
     codes[codes < 0] = variable.n_bins - 1  # what is missing; refused before where there is no bin for it
     return codes.astype(np.min_scalar_type(variable.n_bins - 1))
 
 
+def _text_cure(variable: Variable) -> str:
+    return (
+        f"correct it, or leave it empty if it is missing; if {variable.name!r} is a category, say so before anything is "
+        f"encrypted, schema.with_kind({variable.name!r}, 'categorical', levels=[...])"
+    )
+
+
 def _number_values(variable: Variable, series: pd.Series[Any]) -> Integers:
     digits, low, high = variable.digits or 0, variable.low or 0, variable.high or 0
-    values = numeric_values(series)
+    values = numeric_values(series, _text_cure(variable))
     outside = ~fits_fixed_point(values, digits)
     if not outside.any():
         numbers = fixed_point(values, digits)
@@ -197,7 +230,7 @@ def _number_values(variable: Variable, series: pd.Series[Any]) -> Integers:
     return numbers
 
 
-def _level_codes(series: pd.Series[Any], levels: Sequence[Level], what: str, reason: str) -> Integers:
+def _level_codes(series: pd.Series[Any], levels: Sequence[Level], what: str, reason: str, cure: str) -> Integers:
     """Position of each value among the levels, -1 where it is missing."""
     positions = {level: position for position, level in enumerate(levels)}
     try:
@@ -207,7 +240,7 @@ def _level_codes(series: pd.Series[Any], levels: Sequence[Level], what: str, rea
     found = np.array([_position(value, positions) for value in distinct] + [-1], dtype=np.int64)
     unseen = (found[codes] < 0) & (codes >= 0)
     if unseen.any():
-        refuse(series.name, series, unseen, reason, what=what)
+        refuse(series.name, series, unseen, reason, what=what, cure=cure)
     return found[codes]  # the code -1 of a missing value picks the last entry, -1
 
 
@@ -224,7 +257,8 @@ def _class_codes(schema: Schema, target: pd.Series[Any]) -> NDArray[Any]:
         where = describe_missing({str(schema.target): missing}, target.index)
         raise SchemaError(f"the class is missing in {where}: leave those rows out, or leave the target out to predict")
     reason = f"is not a class of the schema (classes: {quoted(schema.classes)})"
-    codes = _level_codes(target, schema.classes, "target", reason)
+    cure = "correct it, or name all classes before anything is encrypted, Schema.infer(..., classes=[...])"
+    codes = _level_codes(target, schema.classes, "target", reason, cure)
     return codes.astype(np.min_scalar_type(len(schema.classes) - 1))
 
 

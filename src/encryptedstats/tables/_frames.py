@@ -90,15 +90,18 @@ def unboxed(series: pd.Series[Any]) -> pd.Series[Any]:
     return series
 
 
-def numeric_values(series: pd.Series[Any]) -> NDArray[Any]:
-    """The present (not missing) values as int64 or float64; text that spells a number is read as that number."""
+def numeric_values(series: pd.Series[Any], cure: str = "") -> NDArray[Any]:
+    """The present (not missing) values as int64 or float64; text that spells a number is read as that number.
+
+    ``cure`` says in errors what can be done about text that spells none.
+    """
     present = series[series.notna()]
     if isinstance(present.dtype, pd.CategoricalDtype):
         present = present.astype(object)
     if is_bool_dtype(present.dtype):
         return present.to_numpy(dtype=np.int64)
     if not is_numeric_dtype(present.dtype):
-        present = _parsed(present)
+        present = _parsed(present, cure)
     if present.dtype.kind == "c":
         refuse(series.name, present, np.ones(len(present), bool), "is a complex number")
     if is_integer_dtype(present.dtype):
@@ -113,23 +116,30 @@ def numeric_values(series: pd.Series[Any]) -> NDArray[Any]:
     return values
 
 
-def _parsed(present: pd.Series[Any]) -> pd.Series[Any]:
-    if present.dtype.kind in "mM":
-        refuse(present.name, present, np.ones(len(present), bool), "is not a number")
-    readable = present.map(lambda value: isinstance(value, (str, int, float, np.number))).to_numpy(dtype=bool)
-    numbers = pd.to_numeric(present.where(readable), errors="coerce")
+def _parsed(present: pd.Series[Any], cure: str) -> pd.Series[Any]:
+    numbers = read_numbers(present)
     unread = numbers.isna().to_numpy(dtype=bool)
     if unread.any():
-        refuse(present.name, present, unread, "is not a number")
+        refuse(present.name, present, unread, "is not a number", cure=cure)
     return numbers
 
 
-def refuse(name: object, series: pd.Series[Any], bad: Mask, reason: str, *, what: str = "column") -> NoReturn:
-    """Raise the error for the first bad row: column, row label, value, reason, and how many more there are."""
+def read_numbers(present: pd.Series[Any]) -> pd.Series[Any]:
+    """Numbers, and text that spells some; NaN for everything else, dates among it."""
+    if present.dtype.kind in "mM":
+        return pd.Series(np.nan, present.index)
+    readable = present.map(lambda value: isinstance(value, (str, int, float, np.number))).to_numpy(dtype=bool)
+    return pd.to_numeric(present.where(readable), errors="coerce")
+
+
+def refuse(
+    name: object, series: pd.Series[Any], bad: Mask, reason: str, *, what: str = "column", cure: str = ""
+) -> NoReturn:
+    """Raise the error for the first bad row: column, row label, value, reason, how many more there are, what to do."""
     rows = np.flatnonzero(bad)
     place = f"{what} {name!r}, row {show(series.index[rows[0]])}"
     more = f" (and {len(rows) - 1} more rows)" if len(rows) > 1 else ""
-    raise SchemaError(f"{place}: {show(series.iloc[rows[0]])} {reason}{more}")
+    raise SchemaError(f"{place}: {show(series.iloc[rows[0]])} {reason}{more}{cure and ': '}{cure}")
 
 
 def show(value: object) -> str:

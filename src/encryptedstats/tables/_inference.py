@@ -15,7 +15,7 @@ import pandas as pd
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 from encryptedstats.errors import SchemaError
-from encryptedstats.tables._frames import numeric_values
+from encryptedstats.tables._frames import numeric_values, read_numbers
 from encryptedstats.tables.binning import fixed_point, quantile_edges
 from encryptedstats.tables.variables import Level, Variable, as_levels, check_kind
 
@@ -24,6 +24,9 @@ MOST_LEVELS = 1000
 #: Whole-number columns with at most this many different values are taken for grades.
 MOST_GRADES = 10
 DEFAULT_DIGITS = 2
+#: More classes than this are rarely meant, where they are numbers.
+MANY_CLASSES = 20
+_MOSTLY_NUMBERS = 0.9
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,7 @@ class Summary:
     high: float = 0
     whole: bool = False
     problem: str = ""  # why the column cannot be read as numbers; empty when it can
+    doubt: str = ""  # why the default kind is probably not what is meant; empty when it is
 
 
 def summarise(series: pd.Series[Any], bins: int) -> Summary:
@@ -53,7 +57,8 @@ def summarise(series: pd.Series[Any], bins: int) -> Summary:
         raise SchemaError(f"column {name!r} has no values at all: leave it out")
     missing, declared = bool(series.isna().any()), isinstance(series.dtype, pd.CategoricalDtype)
     if problem:
-        return Summary(name, _text_kind(series), missing, declared, n_distinct, levels, bins, problem=problem)
+        kind, doubt = _text_kind(series), "" if declared else _doubt(series, n_distinct, problem)
+        return Summary(name, kind, missing, declared, n_distinct, levels, bins, problem=problem, doubt=doubt)
     whole = bool((numbers == np.rint(numbers)).all())
     if _is_number_column(series):
         kind = _number_kind(n_distinct, whole)
@@ -61,7 +66,35 @@ def summarise(series: pd.Series[Any], bins: int) -> Summary:
         kind, levels = _text_kind(series), levels if declared else _by_number(levels)
     edges = tuple(quantile_edges(numbers, bins).tolist())
     low, high = numbers.min().item(), numbers.max().item()
-    return Summary(name, kind, missing, declared, n_distinct, levels, bins, edges, low, high, whole)
+    doubt = "" if declared or _is_number_column(series) else _doubt(series, n_distinct, "")
+    return Summary(name, kind, missing, declared, n_distinct, levels, bins, edges, low, high, whole, doubt=doubt)
+
+
+def _doubt(series: pd.Series[Any], n_distinct: int, problem: str) -> str:
+    """What speaks against taking a column of text for a category."""
+    present = series[series.notna()]
+    share = float(read_numbers(present).notna().mean()) if problem else 0.0
+    became = f"became a categorical with {n_distinct} levels, an encrypted column each"
+    if share >= _MOSTLY_NUMBERS and n_distinct > MOST_GRADES:
+        return (
+            f"column {series.name!r} has numbers in {int(1000 * share) / 10:g} % of its rows and {became}, because of other values "
+            f"among them ({problem}): correct these, or leave them empty"
+        )
+    if n_distinct == len(present) > MANY_CLASSES:
+        return (
+            f"column {series.name!r} has another value in every row, as names and ids have, and {became}: leave it out"
+        )
+    return ""
+
+
+def doubtful_target(labels: pd.Series[Any], n_classes: int) -> str:
+    """What speaks against taking numbers for classes; empty if nothing does."""
+    if n_classes <= MANY_CLASSES or not _is_number_column(labels):
+        return ""
+    return (
+        f"target {labels.name!r} has {n_classes} different numbers, and each became a class: if it is a measurement, cut it into "
+        f"classes first, for example at its median, df[{labels.name!r}] > df[{labels.name!r}].median()"
+    )
 
 
 def column_levels(series: pd.Series[Any], where: str) -> tuple[int, tuple[Level, ...]]:
@@ -131,6 +164,7 @@ def make_variable(summary: Summary, kind: str, *, missing_bin: bool) -> Variable
         raise SchemaError(
             f"column {summary.name!r} has {summary.n_distinct} different values; kind {kind!r} takes at most "
             f"{MOST_LEVELS}: leave the column out, give it another kind, or give levels="
+            + (f". As numbers it cannot be read: {summary.problem}" if summary.problem else "")
         )
     return Variable(summary.name, kind, levels=summary.levels, missing_bin=missing_bin)
 

@@ -11,6 +11,7 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -169,20 +170,45 @@ def read_pieces(
     store: Store, entry: BlockEntry, shape: BlockShape, *, prime: int, run: int, columns: Sequence[int] | None = None
 ) -> Residues:
     """The residues of one prime and one run of coefficients, of some or all columns; shape (columns, 2, run)."""
-    pieces = _checked_pieces(store, entry, shape, _read_digests(store, entry, shape), prime, run, columns)
+    chosen = range(shape.n_columns) if columns is None else columns
+    pieces = _checked_pieces(store, entry, shape, _read_digests(store, entry, shape), prime, [run], chosen)
     return _unpacked(_as_words(pieces), shape, prime, store.where(entry.name))
+
+
+def read_runs(
+    store: Store, entry: BlockEntry, shape: BlockShape, *, prime: int, runs: Sequence[int], columns: Sequence[int]
+) -> Residues:
+    """The residues of one prime and some runs of coefficients side by side, of some columns; shape (columns, 2, coefficients)."""
+    wanted = sorted(set(columns))
+    pieces = _checked_pieces(store, entry, shape, _read_digests(store, entry, shape), prime, runs, wanted)
+    words = _as_words(pieces).reshape(len(runs), len(wanted), _COMPONENTS, -1)
+    residues = _by_column(_unpacked(words, shape, prime, store.where(entry.name)), len(runs) * shape.run)
+    return residues if wanted == list(columns) else residues[[wanted.index(column) for column in columns]]
 
 
 def read_column(store: Store, entry: BlockEntry, shape: BlockShape, column: int) -> Residues:
     """The ciphertext of one column, shape (2, primes, N), without reading the others."""
-    residues = np.empty((_COMPONENTS, shape.n_primes, shape.parameters.ring_degree), dtype=np.uint64)
+    one: Residues = _some_columns(store, entry, shape, [column])[0]
+    return one
+
+
+def read_columns(store: Store, entry: BlockEntry, shape: BlockShape, key_id: str, columns: Sequence[int]) -> Residues:
+    """The ciphertexts of some columns, shape (columns, 2, primes, N); the others are not read where they are the greater part."""
+    if 2 * len(set(columns)) > shape.n_columns:  # one large read is faster than many small ones of as many bytes
+        return read_block(store, entry, shape, key_id)[list(columns)]
+    wanted = sorted(set(columns))
+    residues = _some_columns(store, entry, shape, wanted)
+    return residues if wanted == list(columns) else residues[[wanted.index(column) for column in columns]]
+
+
+def _some_columns(store: Store, entry: BlockEntry, shape: BlockShape, columns: Sequence[int]) -> Residues:
+    ring, where = shape.parameters.ring_degree, store.where(entry.name)
+    residues = np.empty((len(columns), _COMPONENTS, shape.n_primes, ring), dtype=np.uint64)
     digests = _read_digests(store, entry, shape)
     for prime in range(shape.n_primes):
-        pieces: list[bytes] = []
-        for run in range(shape.n_runs):
-            pieces += _checked_pieces(store, entry, shape, digests, prime, run, [column])
-        by_run = _unpacked(_as_words(pieces), shape, prime, store.where(entry.name))
-        residues[:, prime] = by_run.transpose(1, 0, 2).reshape(_COMPONENTS, -1)
+        pieces = _checked_pieces(store, entry, shape, digests, prime, range(shape.n_runs), columns)
+        words = _as_words(pieces).reshape(shape.n_runs, len(columns), _COMPONENTS, -1)
+        residues[:, :, prime] = _by_column(_unpacked(words, shape, prime, where), ring)
     return residues
 
 
@@ -192,23 +218,42 @@ def _checked_pieces(
     shape: BlockShape,
     digests: bytes,
     prime: int,
-    run: int,
-    columns: Sequence[int] | None,
+    runs: Sequence[int],
+    columns: Sequence[int],
 ) -> list[bytes]:
-    chosen = range(shape.n_columns) if columns is None else columns
+    """The pieces of some runs and columns of a prime, run by run; columns that lie side by side are read at once."""
     size, origin = shape.piece_bytes(prime), entry.start + shape.digest_bytes
-    if columns is None:
-        whole = store.read(entry.name, origin + shape.piece_start(prime, run, 0), size * shape.n_columns)
-        pieces = [whole[c * size : (c + 1) * size] for c in chosen]
-    else:
-        pieces = [store.read(entry.name, origin + shape.piece_start(prime, run, c), size) for c in chosen]
-    for column, piece in zip(chosen, pieces, strict=True):
+    neighbours = _neighbours(columns)
+    ranges = [
+        (origin + shape.piece_start(prime, run, first), count * size) for run in runs for first, count in neighbours
+    ]
+    read = store.read_ranges(entry.name, ranges)
+    pieces = [
+        part[at : at + size] for part, (_, length) in zip(read, ranges, strict=True) for at in range(0, length, size)
+    ]
+    places = ((run, column) for run in runs for column in columns)
+    for (run, column), piece in zip(places, pieces, strict=True):
         at = shape.digest_start(prime, run, column)
         if hashlib.sha256(piece).digest()[:_DIGEST_BYTES] != digests[at : at + _DIGEST_BYTES]:
             raise FileFormatError(
                 f"{store.where(entry.name)} is damaged in column {column}, prime {prime}, run {run}: its digest does not fit"
             )
     return pieces
+
+
+def _neighbours(columns: Sequence[int]) -> list[tuple[int, int]]:
+    """Columns as stretches of such that lie side by side: the first of each, and how many.
+
+    >>> _neighbours([2, 3, 4, 9])
+    [(2, 3), (9, 1)]
+    """
+    starts = [i for i, column in enumerate(columns) if not i or columns[i - 1] + 1 != column]
+    return [(columns[a], b - a) for a, b in pairwise([*starts, len(columns)])]
+
+
+def _by_column(by_run: Residues, length: int) -> Residues:
+    """Residues of shape (runs, columns, 2, run) as (parts of) polynomials, (columns, 2, length)."""
+    return by_run.transpose(1, 2, 0, 3).reshape(by_run.shape[1], _COMPONENTS, length)
 
 
 def _as_words(pieces: Sequence[bytes]) -> Residues:
@@ -233,7 +278,7 @@ def unpack_residues(packed: bytes, shape: BlockShape, where: str = "these bytes"
         start, stop = shape.prime_start(prime), shape.prime_start(prime + 1)
         words = np.frombuffer(packed, dtype="<u8", offset=start, count=(stop - start) // 8)
         by_run = _unpacked(words.reshape(shape.n_runs, shape.n_columns, _COMPONENTS, -1), shape, prime, where)
-        residues[:, :, prime] = by_run.transpose(1, 2, 0, 3).reshape(shape.n_columns, _COMPONENTS, ring)
+        residues[:, :, prime] = _by_column(by_run, ring)
     return residues
 
 

@@ -7,8 +7,10 @@ additions, from the code it shares with the clear table.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -16,12 +18,13 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 
 from encryptedstats.circuits.bounds import ColumnRange
 from encryptedstats.circuits.cost import Times
+from encryptedstats.circuits.evaluate import evaluate
 from encryptedstats.circuits.expressions import Expression, column_names
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.plan import plan_circuit
 from encryptedstats.circuits.results import EncryptedTotals
-from encryptedstats.circuits.seal import evaluate
 from encryptedstats.crypto import Parameters, PublicKeys
+from encryptedstats.crypto.digests import DIGEST_FIELD, joined_digest, read_digest
 from encryptedstats.crypto.dispatch import decrypt_value
 from encryptedstats.crypto.engine import engine_for
 from encryptedstats.crypto.keys import PUBLIC_KIND, Decryptor, read_parameters
@@ -41,6 +44,8 @@ from encryptedstats.tables.blocks import (
     block_name,
     read_block,
     read_column,
+    read_columns,
+    read_runs,
 )
 from encryptedstats.tables.columns import (
     Column,
@@ -58,8 +63,13 @@ if TYPE_CHECKING:
 
 TABLE_KIND: Final = "encrypted table"
 MANIFEST: Final = "table.manifest"
-KEYS: Final = "public.keys"
 MAX_BINS: Final = 1 << 20
+_KEYS_NAME: Final = re.compile("public-[0-9a-f]{16}[.]keys")
+
+
+def keys_name(key_id: str) -> str:
+    """The name of the public keys beside a table: other keys never take the place of those that a table needs."""
+    return f"public-{key_id}.keys"
 
 
 @dataclass(frozen=True)
@@ -73,6 +83,7 @@ class TableFacts:
     weight_bound: int
     n_folds: int
     with_secret_key: bool
+    schema_digest: str | None = None  # by which the owner knows the private schema again; None under the public key
 
     @property
     def shape(self) -> BlockShape:
@@ -97,6 +108,15 @@ class Blocks(Protocol):
     def column(self, index: int, column: int) -> Residues:
         """One column of a block, shape (2, primes, N)."""
 
+    def columns(self, index: int, columns: Sequence[int]) -> Sequence[Residues]:
+        """Some columns of a block."""
+
+    def pieces(self, index: int, columns: Sequence[int], prime: int, start: int, stop: int) -> Residues:
+        """Some columns of a block, one prime and the coefficients from start to stop; shape (columns, 2, coefficients)."""
+
+    def content(self) -> list[str]:
+        """What tells these blocks from all others."""
+
     def stored_bytes(self) -> int:
         """Bytes that the blocks take where they are."""
 
@@ -117,6 +137,18 @@ class MemoryBlocks:
         """One column of a block."""
         one: Residues = self.residues[index][column]
         return one
+
+    def columns(self, index: int, columns: Sequence[int]) -> Sequence[Residues]:
+        """Some columns of a block, not copied."""
+        return [self.residues[index][column] for column in columns]
+
+    def pieces(self, index: int, columns: Sequence[int], prime: int, start: int, stop: int) -> Residues:
+        """Some coefficients of some columns."""
+        return self.residues[index][list(columns), :, prime, start:stop]
+
+    def content(self) -> list[str]:
+        """The ids: no two blocks that were ever encrypted have the same."""
+        return list(self.ids)
 
     def stored_bytes(self) -> int:
         """Bytes of memory."""
@@ -150,6 +182,23 @@ class StoredBlocks:
         """One column of a block, without reading the others."""
         return read_column(self.store, self.entries[index], self.shape, column)
 
+    def columns(self, index: int, columns: Sequence[int]) -> Sequence[Residues]:
+        """Some columns of a block, without reading more than that where it pays."""
+        return list(read_columns(self.store, self.entries[index], self.shape, self.key_id, columns))
+
+    def pieces(self, index: int, columns: Sequence[int], prime: int, start: int, stop: int) -> Residues:
+        """Some coefficients of some columns, without reading more than the runs that they are in."""
+        run = self.shape.run
+        first, last = start // run, -(-stop // run)
+        residues = read_runs(
+            self.store, self.entries[index], self.shape, prime=prime, runs=range(first, last), columns=columns
+        )
+        return residues[:, :, start - first * run : stop - first * run]
+
+    def content(self) -> list[str]:
+        """The hashes of the objects, which hold their ids."""
+        return [entry.sha256 for entry in self.entries]
+
     def stored_bytes(self) -> int:
         """Bytes of the stored objects."""
         return sum(entry.bytes for entry in self.entries)
@@ -179,7 +228,8 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Statistics):
         self.blocks = blocks
         self.private_schema = private_schema  # of who encrypted it here, to speak by names; never stored
         self._keys = keys
-        self._block: tuple[int, Residues] | None = None
+        self._wanted: tuple[str, ...] = ()  # columns that are read when one of them is; all of them if empty
+        self._held: tuple[int, dict[str, Residues]] | None = None
         self.schema: PublicSchema = facts.schema
         self._positions = {column: position for position, column in enumerate(facts.columns)}
 
@@ -275,13 +325,42 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Statistics):
         """What is publicly known of every stored column."""
         return column_ranges(self.schema, self.facts.columns, self.facts.weight_bound)
 
+    def chunk(self, names: Sequence[str], chunk: int) -> Sequence[Residues]:
+        """Some stored columns, by their keys, over one chunk of rows, each of shape (2, primes, N). No others are read."""
+        return self.blocks.columns(chunk, [self._positions[Column.parse(name)] for name in names])
+
+    def pieces(self, names: Sequence[str], chunk: int, prime: int | None, start: int, stop: int) -> Sequence[Residues]:
+        """Coefficients from start to stop of some stored columns over one chunk, of one prime or of all (then all of them)."""
+        if prime is None:
+            return self.chunk(names, chunk)
+        columns = self.blocks.pieces(chunk, [self._positions[Column.parse(name)] for name in names], prime, start, stop)
+        return [column[:, None] for column in columns]
+
+    @property
+    def piece_width(self) -> int:
+        """Coefficients that can be read without their neighbours."""
+        return self.facts.shape.run
+
+    @property
+    def content_id(self) -> str:
+        """A hash of which rows these are, by whose key, under which columns."""
+        names = [str(column) for column in self.facts.columns]
+        content = [self.key_id, self.parameters.fingerprint, names, list(self.blocks.rows), self.blocks.content()]
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
     def residues(self, name: str, chunk: int) -> Residues:
-        """A stored column, by its key, over one chunk of rows. The block is kept: the next column will be of it too."""
-        held = self._block  # read once: another thread may put its own block there meanwhile
-        if held is None or held[0] != chunk:
-            held = self._block = (chunk, self.blocks.block(chunk))
-        residues: Residues = held[1][self._positions[Column.parse(name)]]
-        return residues
+        """One stored column over one chunk of rows. Its neighbours are read with it and kept: they will be asked for next."""
+        held = self._held  # read once: another thread may put its own chunk there meanwhile
+        if held is None or held[0] != chunk or name not in held[1]:
+            names = self._wanted if name in self._wanted else tuple(map(str, self.facts.columns))
+            held = self._held = (chunk, dict(zip(names, self.chunk(names, chunk), strict=True)))
+        return held[1][name]
+
+    def _reading(self, names: Sequence[str]) -> EncryptedTable:
+        """The same table for a computation that needs only these columns: no others are read."""
+        table = EncryptedTable(self.facts, self.blocks, self.keys, self.private_schema)
+        table._wanted = tuple(names)
+        return table
 
     @property
     def in_memory(self) -> bool:
@@ -295,15 +374,18 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Statistics):
     def evaluate(self, outputs: Sequence[Expression], **options: Any) -> EncryptedTotals:
         """The encrypted totals of a circuit; checked, before anything is computed, to fit the parameters.
 
-        Options are those of :func:`encryptedstats.circuits.seal.evaluate`: ``form``, ``workers``, ``progress``, ``engine``
-        ("auto", "fused" or "seal") and ``memory_limit``.
+        Options are those of :func:`encryptedstats.circuits.evaluate.evaluate`: ``form``, ``workers``, ``progress``, ``engine``
+        ("auto", "fused" or "seal"), ``memory_limit`` and ``checkpoint``.
         """
-        for name in column_names(outputs):
+        names = column_names(outputs)
+        for name in names:
             self._check_stored(Column.parse(name))
         try:
-            return evaluate(outputs, self, **options)
+            totals = evaluate(outputs, self._reading(names), **options)
         except (NoiseError, OverflowError) as error:
             raise type(error)(f"{error}. {self._cure(outputs)}") from None
+        totals.schema_digest = self.facts.schema_digest
+        return totals
 
     def _cure(self, outputs: Sequence[Expression]) -> str:
         """Which parameters a circuit would take, for who has to encrypt again."""
@@ -347,7 +429,11 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Statistics):
         self._check_appendable(more)
         ids = (*self.blocks.ids, *more.blocks.ids)
         rows = (*self.blocks.rows, *more.blocks.rows)
-        facts = replace(self.facts, with_secret_key=self.facts.with_secret_key and more.facts.with_secret_key)
+        facts = replace(
+            self.facts,
+            with_secret_key=self.facts.with_secret_key and more.facts.with_secret_key,
+            schema_digest=joined_digest(self.facts.schema_digest, more.facts.schema_digest),
+        )
         if isinstance(self.blocks, StoredBlocks):
             _check_current(self.blocks)
             entries = self.blocks.entries + _store_blocks(self.blocks.store, more, first=len(self.blocks.entries))
@@ -377,12 +463,10 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Statistics):
                 f"there is a table at {store.url} already; it was not touched (overwrite=True replaces it)"
             )
         entries = _store_blocks(store, self)
-        if self._keys is None:
-            store.delete(KEYS)  # those of the table that is replaced
-        else:
-            store.write(KEYS, [container.to_bytes(self.keys.to_container())])
+        if self._keys is not None:
+            write_keys(store, self.keys)
         write_manifest(store, self.facts, entries)
-        remove_unlisted(store, entries)
+        remove_unlisted(store, self.facts, entries)
 
     @classmethod
     def load(cls, url: str | os.PathLike[str], keys: PublicKeys | None = None) -> EncryptedTable:
@@ -392,7 +476,8 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Statistics):
         blocks = StoredBlocks(store, entries, facts.shape, facts.key_id)
         if keys is not None:
             return cls(facts, blocks, _checked_keys(keys, facts))
-        return cls(facts, blocks, (lambda: _stored_keys(store)) if store.exists(KEYS) else None)
+        name = keys_name(facts.key_id)
+        return cls(facts, blocks, (lambda: _stored_keys(store, name)) if store.exists(name) else None)
 
     # -- showing -------------------------------------------------------------------------------------------------
 
@@ -485,6 +570,7 @@ def facts_to_container(facts: TableFacts, kind: str, extra: dict[str, Any], sect
         "weight_bound": facts.weight_bound,
         "n_folds": facts.n_folds,
         "with_secret_key": facts.with_secret_key,
+        DIGEST_FIELD: facts.schema_digest,
         **extra,
     }
     own = {
@@ -516,7 +602,9 @@ def facts_from_container(file: Container) -> TableFacts:
             f"a column with values beyond ±{parameters.max_value:,}, which its parameters cannot hold"
         )
     with_secret_key = file.expect("with_secret_key", bool)
-    return TableFacts(parameters, file.key_id, schema, columns, weight_bound, n_folds, with_secret_key)
+    return TableFacts(
+        parameters, file.key_id, schema, columns, weight_bound, n_folds, with_secret_key, read_digest(file)
+    )
 
 
 def _check_columns(schema: PublicSchema, columns: Sequence[Column], n_folds: int) -> None:
@@ -594,17 +682,22 @@ def _named(where: str) -> Iterator[None]:
         raise FileFormatError(f"{where}: {error}") from error
 
 
-def remove_unlisted(store: Store, entries: Sequence[BlockEntry]) -> None:
-    """Blocks of a table that was replaced, or of an attempt that was given up; nothing else that may lie there."""
-    listed = {entry.name for entry in entries}
+def remove_unlisted(store: Store, facts: TableFacts, entries: Sequence[BlockEntry]) -> None:
+    """Blocks and keys of a table that was replaced, or of an attempt that was given up; nothing else that may lie there."""
+    kept = {keys_name(facts.key_id), *(entry.name for entry in entries)}
     for name in store.names():
-        if block_id_of(name) is not None and name not in listed:
+        if name not in kept and (block_id_of(name) is not None or _KEYS_NAME.fullmatch(name)):
             store.delete(name)
 
 
-def _stored_keys(store: Store) -> PublicKeys:
-    where = store.where(KEYS)
-    file = container.from_bytes(store.read(KEYS), kind=PUBLIC_KIND, name=where)
+def write_keys(store: Store, keys: PublicKeys) -> None:
+    """Public keys beside the blocks, for whoever computes."""
+    store.write(keys_name(keys.key_id), [container.to_bytes(keys.to_container())])
+
+
+def _stored_keys(store: Store, name: str) -> PublicKeys:
+    where = store.where(name)
+    file = container.from_bytes(store.read(name), kind=PUBLIC_KIND, name=where)
     with _named(where):
         return PublicKeys.from_container(file)
 
@@ -613,7 +706,10 @@ def _checked_keys(keys: PublicKeys, facts: TableFacts) -> PublicKeys:
     if not isinstance(keys, PublicKeys):
         raise TypeError("a table is computed on with PublicKeys, nothing more: owner.public_keys()")
     if (keys.key_id, keys.parameters) != (facts.key_id, facts.parameters):
-        raise KeyMismatchError(f"this table belongs to key {facts.key_id}, and these are the keys {keys.key_id}")
+        raise KeyMismatchError(
+            f"this table belongs to key {facts.key_id}, and these are the keys {keys.key_id}: give those of {facts.key_id}, or "
+            "none where they lie beside the table"
+        )
     return keys
 
 

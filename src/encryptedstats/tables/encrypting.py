@@ -11,6 +11,7 @@ import hashlib
 import hmac
 import os
 import secrets
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from encryptedstats.crypto.dispatch import encrypt_file_value, encrypt_value
 from encryptedstats.crypto.keys import Encryptor
 from encryptedstats.crypto.residues import residues_of
 from encryptedstats.crypto.vectors import encrypt_slots
-from encryptedstats.errors import FileFormatError, SchemaError
+from encryptedstats.errors import FileFormatError, SchemaError, SchemaWarning
 from encryptedstats.parallel import ordered_map
 from encryptedstats.progress import progress_bar
 from encryptedstats.storage import container
@@ -34,7 +35,6 @@ from encryptedstats.tables.binning import LARGEST_INTEGER
 from encryptedstats.tables.blocks import BlockEntry, Residues, block_bytes, block_entry, block_id_of, block_name
 from encryptedstats.tables.columns import Column, column_bound
 from encryptedstats.tables.encrypted import (
-    KEYS,
     MANIFEST,
     EncryptedTable,
     MemoryBlocks,
@@ -43,6 +43,7 @@ from encryptedstats.tables.encrypted import (
     facts_from_container,
     facts_to_container,
     remove_unlisted,
+    write_keys,
     write_manifest,
 )
 from encryptedstats.tables.reading import read_frames
@@ -85,6 +86,7 @@ def encrypt_table(
     facts = _facts(table, encryptor, encodings)
     if workers is None and table.layout.n_chunks * len(facts.columns) < _WORTH_PROCESSES:
         workers = 1
+    _warn_if_many(len(table), facts, stacklevel=5)
     chunks = (table[start:stop] for start, stop in map(table.layout.rows_of, range(table.layout.n_chunks)))
     job = _Job(facts, table.schema, encryptor, workers, progress, total=len(table))
     return job.to_memory(chunks) if out is None else job.to_store(chunks, open_store(out), overwrite)
@@ -118,32 +120,46 @@ def encrypt_file(
     if weights is not None and weight_bound is None:
         raise SchemaError("weights from a file need weight_bound=: a public bound, since no row has been read yet")
     slots = encryptor.keys.parameters.slots
-
-    def tables() -> Iterator[Table]:
-        frames = (_complete(frame, schema) for frame in read_frames(path, schema, slots))
-        for number, frame in enumerate(_at_least(folds or 1, frames)):
-            try:
-                weight = None if weights is None else _weights(frame, weights)
-                # The columns of a one-hot table count by position, so the weights must not stand among them.
-                rows = frame if weights is None or schema.onehot is None else frame.drop(columns=weights)
-                table = schema.table(
-                    rows,
-                    weights=weight,
-                    weight_bound=weight_bound,
-                    folds=folds,
-                    fold_seed=fold_seed + number,
-                    slots=slots,
-                )
-            except SchemaError as error:
-                raise SchemaError(f"{path}: {error}") from error
-            yield table
-
-    chunks = _full_chunks(tables(), slots)
+    tables = file_tables(
+        schema, path, slots, weights=weights, weight_bound=weight_bound, folds=folds, fold_seed=fold_seed
+    )
+    chunks = _full_chunks(tables, slots)
     first = next(chunks, None)
     if first is None:
         raise SchemaError(f"{path} has no rows" + (" without missing values" if schema.missing == "drop" else ""))
     job = _Job(_facts(first, encryptor, encodings), schema, encryptor, workers, progress, total=None)
     return job.to_store(_chained(first, chunks), open_store(out), overwrite)
+
+
+def file_tables(
+    schema: Schema,
+    path: str | os.PathLike[str],
+    slots: int,
+    *,
+    weights: str | None = None,
+    weight_bound: int | None = None,
+    folds: int | None = None,
+    fold_seed: int = 0,
+) -> Iterator[Table]:
+    """The rows of a file as clear tables, a piece at a time: what :func:`encrypt_file` encrypts, down to the folds."""
+    frames = (_complete(frame, schema) for frame in read_frames(path, schema, slots))
+    for number, frame in enumerate(_at_least(folds or 1, frames)):
+        try:
+            weight = None if weights is None else _weights(frame, weights)
+            # The columns of a one-hot table count by position, so the weights must not stand among them.
+            rows = frame if weights is None or schema.onehot is None else frame.drop(columns=weights)
+            table = schema.table(
+                rows,
+                weights=weight,
+                weight_bound=weight_bound,
+                folds=folds,
+                fold_seed=fold_seed + number,
+                slots=slots,
+            )
+        except SchemaError as error:
+            counted = " (the first row below the names is row 0)" if ", row " in str(error) else ""
+            raise SchemaError(f"{path}: {error}{counted}") from error
+        yield table
 
 
 def _complete(frame: pd.DataFrame, schema: Schema) -> pd.DataFrame:
@@ -212,8 +228,29 @@ def _facts(table: Table, encryptor: Encryptor, encodings: Sequence[str]) -> Tabl
                 f"±{keys.parameters.max_value:,}: choose a larger max_value"
             )
     return TableFacts(
-        keys.parameters, keys.key_id, schema, columns, table.weight_bound, table.n_folds, encryptor.with_secret_key
+        keys.parameters,
+        keys.key_id,
+        schema,
+        columns,
+        table.weight_bound,
+        table.n_folds,
+        encryptor.with_secret_key,
+        encryptor.schema_digest(table.schema.canonical_json()),
     )
+
+
+def _warn_if_many(rows: int, facts: TableFacts, stacklevel: int) -> bool:
+    """Say at once, and not after days of encryption, that the keys were made for fewer rows."""
+    most, exact = rows * facts.weight_bound, facts.parameters.max_value
+    if most > exact:
+        weighed = f" with weights up to {facts.weight_bound:,}" if facts.weight_bound > 1 else ""
+        warnings.warn(
+            f"these are {rows:,} rows{weighed}: counts over them can reach {most:,}, and these keys are exact up to ±{exact:,}, so "
+            "that such totals will be refused. Make keys for all rows, es.Owner(es.plan(..., n_rows=...)), and encrypt again",
+            SchemaWarning,
+            stacklevel=stacklevel,
+        )
+    return most > exact
 
 
 def _described(column: Column, schema: Schema) -> str:
@@ -251,6 +288,7 @@ class _Job:
     def to_store(self, chunks: Iterable[Table], store: Store, overwrite: bool) -> EncryptedTable:
         table_id = self._draft(store, overwrite)
         entries: list[BlockEntry] = []
+        warned = False
         with progress_bar("encrypting", self.total, "rows", self.progress) as advance:
             items = self._unless_stored(chunks, table_id, store)
             with closing(ordered_map(self._object, items, self.workers)) as made:
@@ -259,10 +297,12 @@ class _Job:
                         store.write(entry.name, [data])
                     entries.append(entry)
                     advance(entry.rows)
-        store.write(KEYS, [container.to_bytes(self.encryptor.keys.to_container())])
+                    if self.total is None and not warned:
+                        warned = _warn_if_many(sum(one.rows for one in entries), self.facts, stacklevel=6)
+        write_keys(store, self.encryptor.keys)
         write_manifest(store, self.facts, entries)
         store.delete(DRAFT)
-        remove_unlisted(store, entries)
+        remove_unlisted(store, self.facts, entries)
         blocks = StoredBlocks(store, tuple(entries), self.facts.shape, self.facts.key_id)
         return EncryptedTable(self.facts, blocks, self.encryptor.keys, self.schema)
 
@@ -316,27 +356,36 @@ class _Job:
                 f"there is a table at {store.url} already; it was not touched (overwrite=True replaces it)"
             )
         if store.exists(DRAFT):
-            table_id = self._resumable(store)
+            table_id, why_not = self._resumable(store)
             if table_id is not None:
                 return table_id
             if not overwrite:
-                raise FileFormatError(
-                    f"an unfinished table of another schema, key or encoding lies at {store.url}, or a damaged one: "
-                    "choose another place, or overwrite=True to give it up"
-                )
+                raise FileFormatError(f"an unfinished table {why_not}")
         table_id = secrets.token_bytes(16)
         extra = {"table_id": table_id.hex(), "token": self._token(table_id)}
         store.write(DRAFT, [container.to_bytes(facts_to_container(self.facts, DRAFT_KIND, extra, {}))])
         return table_id
 
-    def _resumable(self, store: Store) -> bytes | None:
+    def _resumable(self, store: Store) -> tuple[bytes | None, str]:
+        """The id of the table under way, or what it is and why this run cannot go on with it."""
+        other = (
+            f"of another schema, key or encoding lies at {store.url}, or a damaged one: "
+            "choose another place, or overwrite=True to give it up"
+        )
         try:
             draft = container.from_bytes(store.read(DRAFT), kind=DRAFT_KIND)
             table_id = bytes.fromhex(draft.expect("table_id", str))
             same = hmac.compare_digest(draft.expect("token", str).encode(), self._token(table_id).encode())
-            return table_id if same and facts_from_container(draft) == self.facts else None
+            if facts_from_container(draft) != self.facts:
+                return None, other
         except ValueError:  # a FileFormatError among them
-            return None
+            return None, other
+        if not same and not self.encryptor.with_secret_key:
+            return None, (
+                f"that was begun with the public key lies at {store.url}. Finished blocks are known again only with the secret "
+                "key, or in the run that made them: choose another place, or overwrite=True to start again"
+            )
+        return (table_id, "") if same else (None, other)
 
     def _token(self, table_id: bytes) -> str:
         return hmac.new(self.encryptor.token_key, b"draft" + table_id, hashlib.sha256).hexdigest()

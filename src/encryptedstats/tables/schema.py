@@ -7,6 +7,7 @@ Inferred from data, edited by ``with_...`` methods that return new schemas, kept
 from __future__ import annotations
 
 import html
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -16,11 +17,18 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from encryptedstats.errors import SchemaError
+from encryptedstats.errors import SchemaError, SchemaWarning
 from encryptedstats.tables._documents import LEVEL, OPTIONAL_TEXT, Document, Types, check_items, quoted
 from encryptedstats.tables._encoding import as_target, encode_table
 from encryptedstats.tables._frames import as_frame, missing_masks, refuse_missing, unboxed
-from encryptedstats.tables._inference import Summary, column_levels, make_number, make_variable, summarise
+from encryptedstats.tables._inference import (
+    Summary,
+    column_levels,
+    doubtful_target,
+    make_number,
+    make_variable,
+    summarise,
+)
 from encryptedstats.tables.binning import check_bins
 from encryptedstats.tables.table import Table
 from encryptedstats.tables.variables import (
@@ -181,13 +189,19 @@ class Schema(Document):
         masks = missing_masks(frame, names)
         if masks and missing == "error":
             refuse_missing(masks, frame.index)
-        return cls(
+        schema = cls(
             variables=tuple(_inferred(summaries[label], wanted.get(label), missing) for label in names),
             target=name,
             classes=_classes(labels, classes),
             missing=missing,
             _summaries=summaries,
         )
+        doubts = [summaries[label].doubt for label in names if label not in wanted]
+        if labels is not None and classes is None:
+            doubts.append(doubtful_target(labels, schema.n_classes))
+        for doubt in filter(None, doubts):
+            warnings.warn(doubt, SchemaWarning, stacklevel=2)
+        return schema
 
     @classmethod
     def from_onehot(

@@ -22,9 +22,10 @@ from encryptedstats.circuits.results import EncryptedTotals
 from encryptedstats.crypto.dispatch import decrypt_value
 from encryptedstats.crypto.keys import Decryptor, PublicKeys
 from encryptedstats.errors import FileFormatError, SchemaError
-from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
+from encryptedstats.storage.objects import load_file, save_file
 from encryptedstats.tables.columns import Column
+from encryptedstats.tables.opening import opening_schema
 from encryptedstats.tables.variables import PublicSchema
 
 if TYPE_CHECKING:
@@ -154,20 +155,20 @@ class EncryptedStatistic:
         of = ", ".join(_name(self._private or self._public, j) for j in self.statistic.variables)
         return f"EncryptedStatistic({self.statistic.name} of {of}, {len(self.totals)} totals, key {self.totals.keys.key_id})"
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the answer; the file holds no key and no names."""
+    def save(self, url: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the answer to a path or fsspec URL; the file holds no key and no names."""
         fields = {
             "statistic": self.statistic.name,
             "variables": list(self.statistic.variables),
             "n_rows": self.statistic.n_rows,
             "schema": self._public.to_json(),
         }
-        container.write(self.totals.to_container(STATISTIC_KIND, fields), path)
+        save_file(self.totals.to_container(STATISTIC_KIND, fields), url, overwrite=overwrite)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], keys: PublicKeys) -> EncryptedStatistic:
+    def load(cls, url: str | os.PathLike[str], keys: PublicKeys) -> EncryptedStatistic:
         """Read an answer that belongs to ``keys``."""
-        return cls.from_container(container.read(path, kind=STATISTIC_KIND), keys, str(path))
+        return cls.from_container(load_file(url, kind=STATISTIC_KIND), keys, str(url))
 
     @classmethod
     def from_container(cls, file: Container, keys: PublicKeys, path: str = "the file") -> EncryptedStatistic:
@@ -200,9 +201,7 @@ class EncryptedStatistic:
 def _decrypt_statistic(
     answer: EncryptedStatistic, decryptor: Decryptor, *, schema: Schema | None = None
 ) -> pd.DataFrame:
-    known = schema or answer._private or answer._public
-    if known.public() != answer._public:
-        raise SchemaError("this schema is not the one of the table that the answer is about")
+    known = opening_schema(schema, answer._private or answer._public, answer.totals, decryptor)
     return answer.statistic.read(decrypt_value(answer.totals, decryptor), known)
 
 

@@ -1,0 +1,82 @@
+"""Which rows are in a model: blocks of an encrypted table by their ids, or some folds of a block.
+
+Models without a fold hold ``"<id>:0,2/3"``: folds 0 and 2 of 3 of that block. So no row counts twice, in whatever way it came in.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+# At most 65,536 folds, as in a file of folds: a file may claim any number.
+_SOME: Final = re.compile(r"(.+):([0-9]{1,5}(?:,[0-9]{1,5})*)/([0-9]{1,5})")
+_Folds = tuple[int, frozenset[int]]  # of how many, and which
+_WHOLE: Final[_Folds] = (1, frozenset({0}))
+
+
+def without_fold(blocks: Iterable[str], fold: int, n_folds: int) -> tuple[str, ...]:
+    """All rows of some blocks but those of a fold.
+
+    >>> without_fold(["ab", "cd"], 1, 3)
+    ('ab:0,2/3', 'cd:0,2/3')
+    """
+    return tuple(_written(block, (n_folds, frozenset(range(n_folds)) - {fold})) for block in blocks)
+
+
+def shared_block(a: Iterable[str], b: Iterable[str]) -> str | None:
+    """A block of which some rows are in both, if there is one."""
+    one, other = _read(a), _read(b)
+    return next((block for block in sorted(one.keys() & other.keys()) if _meet(one[block], other[block])), None)
+
+
+def rows_without(have: Iterable[str], gone: Iterable[str]) -> tuple[str, ...] | None:
+    """What is left when some rows are taken out; None where they were not all inside.
+
+    >>> rows_without(["ab", "cd"], ["ab:0,2/3"])
+    ('ab:1/3', 'cd')
+    """
+    left = _read(have)
+    for block, folds in _read(gone).items():
+        if block not in left:
+            return None
+        here = _split(left[block], folds[0])
+        if here[0] != folds[0] and folds == _WHOLE and len(here[1]) == here[0]:
+            folds = here  # all folds of a block are the block
+        if here[0] != folds[0] or not folds[1] <= here[1]:
+            return None
+        left[block] = (here[0], here[1] - folds[1])
+    return tuple(_written(block, folds) for block, folds in left.items() if folds[1])
+
+
+def _read(names: Iterable[str]) -> dict[str, _Folds]:
+    found: dict[str, _Folds] = {}
+    for block, folds in map(_parsed, names):
+        known = found.get(block, folds)
+        found[block] = (folds[0], known[1] | folds[1]) if known[0] == folds[0] else _WHOLE
+    return found
+
+
+def _parsed(name: str) -> tuple[str, _Folds]:
+    match = _SOME.fullmatch(name)
+    if match is None:
+        return name, _WHOLE
+    return match[1], (int(match[3]), frozenset(map(int, match[2].split(","))))
+
+
+def _meet(a: _Folds, b: _Folds) -> bool:
+    """Whether rows are in both; folds that were dealt out differently cannot be told apart, and so they do."""
+    return a[0] != b[0] or bool(a[1] & b[1])
+
+
+def _split(folds: _Folds, n_folds: int) -> _Folds:
+    return (n_folds, frozenset(range(n_folds))) if folds == _WHOLE else folds
+
+
+def _written(block: str, folds: _Folds) -> str:
+    n_folds, which = folds
+    return block if len(which) == n_folds else f"{block}:{','.join(_ordered(which))}/{n_folds}"
+
+
+def _ordered(which: frozenset[int]) -> Iterator[str]:
+    return map(str, sorted(which))

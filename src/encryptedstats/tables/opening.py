@@ -1,0 +1,54 @@
+"""With which schema a result is opened: that of its rows, and no other of the same shape.
+
+Results carry a keyed digest of the private schema (see :mod:`encryptedstats.crypto.digests`), which only the owner can compare.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+from encryptedstats.crypto.keys import Decryptor, PublicKeys
+from encryptedstats.errors import SchemaError
+from encryptedstats.tables.variables import PublicSchema
+
+if TYPE_CHECKING:
+    from encryptedstats.tables.schema import Schema
+
+_CURE: Final = "give the schema that the table was encrypted with, schema= (keep its file beside the secret key)"
+
+
+class Digested(Protocol):
+    """A result that knows its keys, and its rows' schema by a digest."""
+
+    @property
+    def keys(self) -> PublicKeys:
+        """The keys it belongs to."""
+
+    @property
+    def schema_digest(self) -> str | None:
+        """The keyed digest of the private schema."""
+
+
+def opening_schema(
+    given: Schema | None, known: Schema | PublicSchema, totals: Digested, decryptor: Decryptor
+) -> Schema | PublicSchema:
+    """The schema to open a result with: the one that is given, if it is that of the rows, else what is known of it here."""
+    decryptor.check_own(totals.keys)
+    if given is None:
+        return known
+    if given.public() != known.public():
+        raise SchemaError(
+            f"this schema is not the one of the rows, the numbers of variables, bins or classes differ: {_CURE}"
+        )
+    if isinstance(given, PublicSchema):
+        return given
+    if totals.schema_digest is not None:
+        same = totals.schema_digest == decryptor.schema_digest(given.canonical_json())
+    else:
+        same = isinstance(known, PublicSchema) or (given.variables, given.classes) == (known.variables, known.classes)
+    if not same:
+        raise SchemaError(
+            "this schema has the shape of that of the rows, and yet it is another one: cut points, levels, names, their order, or "
+            f"the classes differ. The result would have wrong labels: {_CURE}"
+        )
+    return given
