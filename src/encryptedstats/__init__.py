@@ -12,6 +12,7 @@ from encryptedstats import datasets
 from encryptedstats.circuits.plan import Plan
 from encryptedstats.crypto import EncryptedArray, EncryptedInteger, Owner, Parameters, PublicKeys
 from encryptedstats.errors import (
+    ClusterError,
     EncryptedStatsError,
     FileFormatError,
     HeavyArrayWarning,
@@ -21,19 +22,23 @@ from encryptedstats.errors import (
     ParameterError,
     PassphraseError,
     SchemaError,
+    SchemaWarning,
 )
 from encryptedstats.loading import load
 from encryptedstats.tables import EncryptedStatistic, EncryptedTable, PublicSchema, Schema, Table, plan
 
 if TYPE_CHECKING:
+    from encryptedstats import cluster as cluster
     from encryptedstats.models import (
         CompletelyRandomForest,
         EncryptedFolds,
+        EncryptedVotes,
         FisherDiscriminant,
         LinearMeans,
         MultinomialNB,
         OneStepLogisticRegression,
         SemiparametricNB,
+        Votes,
     )
     from encryptedstats.tables.transformers import FixedPoint, QuantileOneHot, QuantileOrdinal
 
@@ -45,11 +50,13 @@ _LATE = {
         (
             "CompletelyRandomForest",
             "EncryptedFolds",
+            "EncryptedVotes",
             "FisherDiscriminant",
             "LinearMeans",
             "MultinomialNB",
             "OneStepLogisticRegression",
             "SemiparametricNB",
+            "Votes",
         ),
         "encryptedstats.models",
     ),
@@ -58,6 +65,8 @@ _LATE = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "cluster":
+        return import_module("encryptedstats.cluster")
     if name not in _LATE:
         raise AttributeError(f"module 'encryptedstats' has no attribute {name!r}")
     return getattr(import_module(_LATE[name]), name)
@@ -68,6 +77,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "ClusterError",
     "CompletelyRandomForest",
     "EncryptedArray",
     "EncryptedFolds",
@@ -75,6 +85,7 @@ __all__ = [
     "EncryptedStatistic",
     "EncryptedStatsError",
     "EncryptedTable",
+    "EncryptedVotes",
     "FileFormatError",
     "FisherDiscriminant",
     "FixedPoint",
@@ -96,9 +107,12 @@ __all__ = [
     "QuantileOrdinal",
     "Schema",
     "SchemaError",
+    "SchemaWarning",
     "SemiparametricNB",
     "Table",
+    "Votes",
     "__version__",
+    "cluster",
     "datasets",
     "load",
     "plan",

@@ -19,8 +19,9 @@ from encryptedstats.circuits import Expression, Layout, column, linear
 from encryptedstats.circuits import noise as noise_reader
 from encryptedstats.circuits.bounds import ColumnRange, largest_value, read_bounds
 from encryptedstats.circuits.clear import drawn_shift, read_clear
+from encryptedstats.circuits.evaluate import evaluate
 from encryptedstats.circuits.expressions import depth_of, padding_value
-from encryptedstats.circuits.seal import Sealed, SealMachine, evaluate
+from encryptedstats.circuits.seal import SealMachine, SealValue
 from encryptedstats.circuits.walk import Strategy, replication_steps
 from encryptedstats.crypto.engine import engine_for
 from encryptedstats.crypto.packing import packing_model, packing_parameters, packing_primes, packing_secret
@@ -166,7 +167,7 @@ class CheckedMachine(SealMachine):
         self._lab = source.lab
         self.slacks: list[float] = []
 
-    def _checked(self, value: Sealed) -> Sealed:
+    def _checked(self, value: SealValue) -> SealValue:
         assert value.ciphertext.size() == value.bound.size
         assert len(self.parameters.data_moduli) - value.ciphertext.coeff_modulus_size() == value.bound.level
         if self.model.decrypts(value.bound):
@@ -175,22 +176,22 @@ class CheckedMachine(SealMachine):
             self.slacks.append(slack)
         return value
 
-    def column(self, name: str, chunk: int) -> Sealed:
+    def column(self, name: str, chunk: int) -> SealValue:
         return self._checked(super().column(name, chunk))
 
-    def add_up(self, terms: Sequence[tuple[int, Sealed]], constant: int) -> Sealed:
+    def add_up(self, terms: Sequence[tuple[int, SealValue]], constant: int) -> SealValue:
         return self._checked(super().add_up(terms, constant))
 
-    def multiply(self, a: Sealed, b: Sealed) -> Sealed:
+    def multiply(self, a: SealValue, b: SealValue) -> SealValue:
         return self._checked(super().multiply(a, b))
 
-    def relinearise(self, value: Sealed) -> Sealed:
+    def relinearise(self, value: SealValue) -> SealValue:
         return self._checked(super().relinearise(value))
 
-    def switch(self, value: Sealed, level: int) -> Sealed:
+    def switch(self, value: SealValue, level: int) -> SealValue:
         return self._checked(super().switch(value, level))
 
-    def rotate(self, value: Sealed, step: int) -> Sealed:
+    def rotate(self, value: SealValue, step: int) -> SealValue:
         return self._checked(super().rotate(value, step))
 
 

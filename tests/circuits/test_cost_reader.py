@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from encryptedstats.circuits import Layout, column, linear
 from encryptedstats.circuits import cost as cost_reader
 from encryptedstats.circuits.cost import Cost, Times, calibrate, measured_times, read_cost
+from encryptedstats.circuits.evaluate import evaluate
 from encryptedstats.circuits.noise import read_noise
-from encryptedstats.circuits.seal import evaluate
 from encryptedstats.circuits.walk import BATCH, FLAT, LEVELLED, batches_of
 from encryptedstats.crypto.engine import engine_for
 from encryptedstats.crypto.packing import packing_parameters

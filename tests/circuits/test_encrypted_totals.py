@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 import encryptedstats as es
 from encryptedstats.circuits import column
+from encryptedstats.circuits.evaluate import evaluate
 from encryptedstats.circuits.results import EncryptedTotals, Part, TotalFacts
-from encryptedstats.circuits.seal import evaluate
 from encryptedstats.circuits.walk import replication_steps
 from encryptedstats.crypto.keys import PublicKeys
 from encryptedstats.crypto.residues import ciphertext_of, residues_of

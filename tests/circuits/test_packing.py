@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 
 import encryptedstats as es
 from encryptedstats.circuits import column
+from encryptedstats.circuits.evaluate import evaluate
+from encryptedstats.circuits.packs import pack_totals
 from encryptedstats.circuits.results import EncryptedTotals, Part, TotalFacts
-from encryptedstats.circuits.seal import evaluate, pack_totals
 from encryptedstats.crypto import packing
 from encryptedstats.crypto.engine import engine_for
 from encryptedstats.crypto.keys import PublicKeys
@@ -176,7 +177,7 @@ def test_shares_over_processes_equal_serial(bgv, count, workers, monkeypatch):
     """Also with more processes than totals: regression, a share without totals was an error."""
     if workers == 64:  # the shares, without really starting so many processes
         monkeypatch.setattr(
-            "encryptedstats.circuits.seal.ordered_map", lambda function, items, workers: map(function, items)
+            "encryptedstats.circuits.packs.ordered_map", lambda function, items, workers: map(function, items)
         )
     few = a_few_vectors(bgv)
     serial, shared = check_packing(bgv, count, few=few), check_packing(bgv, count, few=few, workers=workers)

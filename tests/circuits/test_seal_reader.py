@@ -28,7 +28,8 @@ import encryptedstats as es
 from encryptedstats.circuits import Layout, column, linear, sum_of
 from encryptedstats.circuits.bounds import ColumnRange
 from encryptedstats.circuits.clear import drawn_shift
-from encryptedstats.circuits.seal import evaluate, evaluate_rows, relinearise_any
+from encryptedstats.circuits.evaluate import evaluate, evaluate_rows
+from encryptedstats.circuits.seal import relinearise_any
 from encryptedstats.circuits.walk import BATCH, FLAT, rotations_needed
 from encryptedstats.crypto.residues import residues_of
 from encryptedstats.crypto.vectors import encrypt_slots

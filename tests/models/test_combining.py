@@ -137,7 +137,7 @@ def test_the_same_bins_at_other_edges_are_another_schema(keeper: es.Owner, seale
     with pytest.raises(es.SchemaError, match="the rows are of another schema than the model"):
         fitted.predict(other.table(frame(5)))
     sealed = sealed_fit(clone(FOREST), table())
-    with pytest.raises(es.SchemaError, match="this schema is not the one the model was fitted with"):
+    with pytest.raises(es.SchemaError, match="this schema has the shape of that of the rows, and yet it is another one"):
         keeper.decrypt(sealed, schema=other)
     # Frames that were binned on their own have edges of their own.
     with pytest.raises(es.SchemaError, match="models of different schemas"):
@@ -301,7 +301,7 @@ def test_folds_that_were_not_declared_are_refused(keeper: es.Owner, other_keeper
         keeper.cross_validate(folds, table(40))
     with pytest.raises(es.KeyMismatchError, match="different keys"):
         other_keeper.cross_validate(folds, rows)
-    with pytest.raises(es.SchemaError, match="not the one the model was fitted with"):
+    with pytest.raises(es.SchemaError, match="yet it is another one"):
         keeper.cross_validate(folds, rows, schema=schema().with_bins("age", edges=(1.0, 2.0)))
 
 

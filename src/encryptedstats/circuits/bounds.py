@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from encryptedstats.circuits.expressions import (
     COLUMN,
     LINEAR,
+    MASK,
     PRODUCT,
     REPLICATE,
     RESAMPLE,
@@ -86,6 +87,8 @@ def read_bounds(
             return _linear(node, values, bins)
         if node.op == TOTAL and moved[node.args[0]]:  # all slots count, less what padding would have held
             return args[0].times(slots) + Interval.of(-(padding[node.args[0]] or 0) * (slots - n_rows))
+        if node.op == MASK:
+            return Interval(min(args[0].low, 0), max(args[0].high, 0))
         return args[0].times(n_rows) if node.op == TOTAL else args[0]
 
     for node in in_order(outputs):
@@ -104,6 +107,8 @@ def _moved(outputs: Iterable[Expression], padding: Mapping[Expression, int | Non
         if node.op == PRODUCT and any(
             padding[arg] == 0 and not moved for arg, moved in zip(node.args, args, strict=True)
         ):
+            return False
+        if node.op == MASK:  # marks are never on padding
             return False
         return node.op in (RESAMPLE, REPLICATE) or (not node.is_total and any(args))
 

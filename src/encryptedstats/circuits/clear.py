@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 from encryptedstats.circuits.expressions import (
     COLUMN,
     LINEAR,
+    MASK,
     PRODUCT,
     REPLICATE,
     TOTAL,
     Expression,
+    Marks,
     fold,
     in_order,
     padding_value,
@@ -61,6 +63,8 @@ def read_clear(
             return int((args[0] - pad if pad else args[0]).sum()) + pad * layout.n_rows
         if node.op == REPLICATE:
             return np.full((layout.n_chunks, layout.slots), args[0], dtype=exact)
+        if node.op == MASK:
+            return args[0] * mark_slots(node.data, layout)
         return permute_slots(args[0], drawn_shift(node.data, layout))
 
     values = fold(outputs, rule)
@@ -102,11 +106,27 @@ def from_slots(slots: Values, layout: Layout) -> Values:
     return np.concatenate(rows) if rows else slots.reshape(-1)
 
 
-def drawn_shift(seed: int, layout: Layout) -> tuple[int, int, bool]:
+def mark_slots(marks: Marks, layout: Layout) -> Values:
+    """1 at the marked slots and 0 elsewhere, shape (chunks, slots)."""
+    check_marks(marks, layout)
+    slots = np.zeros((layout.n_chunks, layout.slots), dtype=np.int64)
+    slots[marks.chunk, marks.slots] = 1
+    return slots
+
+
+def check_marks(marks: Marks, layout: Layout) -> None:
+    """Refuse marks on padding: nobody would take off what it holds."""
+    if marks.chunk >= layout.n_chunks or marks.slots[-1] >= layout.counts[marks.chunk]:
+        raise ValueError(f"marks on {marks!r} are not all on rows: the table has {layout.counts} rows in its chunks")
+
+
+def drawn_shift(seed: int | tuple[int, int, bool], layout: Layout) -> tuple[int, int, bool]:
     """The move that a seed stands for: (chunks, slots within the half rows, whether half rows are swapped).
 
-    From a hash, so that it is the same on every machine and for every version of every library.
+    From a hash, so that it is the same on every machine and for every version of every library. A move stands for itself.
     """
+    if isinstance(seed, tuple):
+        return seed[0] % max(1, layout.n_chunks), seed[1] % (layout.slots // 2), seed[2]
     digest = hashlib.sha256(f"encryptedstats resample {seed}".encode()).digest()
     chunk, rotation = int.from_bytes(digest[:8], "big"), int.from_bytes(digest[8:16], "big")
     return chunk % max(1, layout.n_chunks), rotation % (layout.slots // 2), bool(digest[16] & 1)

@@ -12,7 +12,7 @@ import os
 import platform
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
@@ -20,10 +20,10 @@ from pathlib import Path
 import numpy as np
 
 from encryptedstats.circuits.bounds import ColumnRange
-from encryptedstats.circuits.expressions import Expression, column
+from encryptedstats.circuits.evaluate import evaluate
+from encryptedstats.circuits.expressions import Expression, Marks, column
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.noise import PACKED, NoiseMachine, read_noise, walked
-from encryptedstats.circuits.seal import evaluate
 from encryptedstats.circuits.walk import Strategy, Total, batches_of, plan_finish
 from encryptedstats.crypto.keys import Owner, PublicKeys
 from encryptedstats.crypto.noise import Noise
@@ -36,6 +36,7 @@ from encryptedstats.parallel import cores
 from encryptedstats.storage.bitpack import pack, unpack
 from encryptedstats.storage.files import write_atomic
 
+_SAMPLE_COLUMNS = 5  # of the table that engines are measured with
 # Operation, polynomials, primes: enough to tell what one costs.
 Kind = tuple[str, int, int]
 
@@ -43,8 +44,10 @@ Kind = tuple[str, int, int]
 class CostMachine(NoiseMachine):
     """Keeps account of operations beside the noise."""
 
-    def __init__(self, parameters: Parameters, *, with_secret_key: bool) -> None:
-        super().__init__(parameters, with_secret_key=with_secret_key)
+    def __init__(
+        self, parameters: Parameters, *, with_secret_key: bool, known: Mapping[str, Noise] | None = None
+    ) -> None:
+        super().__init__(parameters, with_secret_key=with_secret_key, known=known)
         self.counts: Counter[Kind] = Counter()
 
     def _count(self, name: str, noise: Noise, times: int = 1, size: int | None = None) -> None:
@@ -89,6 +92,11 @@ class CostMachine(NoiseMachine):
         self._count("key switch", value)
         return super().rotate(value, step)
 
+    def mask(self, value: Noise, marks: Marks) -> Noise:
+        """A product with a plaintext that has to be encoded first."""
+        self._count("mask", value)
+        return super().mask(value, marks)
+
     def gather(self, value: Noise, chunks: int) -> Noise:
         """An addition a chunk but the first."""
         self._count("add", value, chunks - 1)
@@ -116,13 +124,17 @@ class Cost:
     def seconds(self, times: Times, workers: int | None = None) -> float:
         """Estimated time on so many processes (all cores), by the engine that will be taken."""
         workers = workers or cores()
-        over_rows = times.rows_ratio * _work(self.rows, times, self.parameters)
+        over_rows = times.rows_ratio * work_seconds(self.rows, times, self.parameters)
         unpacking = times.unpack * sum(n for (name, _, _), n in self.rows.items() if name == "load")
-        finishing = times.finish_ratio * _work(self.finish, times, self.parameters)
-        return (over_rows + unpacking) / min(workers, self.batches) + finishing / workers
+        return (over_rows + unpacking) / min(workers, self.batches) + self.finish_seconds(times) / workers
+
+    def finish_seconds(self, times: Times) -> float:
+        """Estimated time on one core to bring the sums over rows into their form."""
+        return times.finish_ratio * work_seconds(self.finish, times, self.parameters)
 
 
-def _work(counts: Counter[Kind], times: Times, parameters: Parameters) -> float:
+def work_seconds(counts: Counter[Kind], times: Times, parameters: Parameters) -> float:
+    """The time that SEAL would take on one core."""
     return sum(count * times.of(kind, parameters) for kind, count in counts.items())
 
 
@@ -185,6 +197,7 @@ class Times:
     unpack: float
     rows_ratio: float = 1.0
     finish_ratio: float = 1.0
+    mask: float = 0.0
 
     @classmethod
     def unknown(cls) -> Times:
@@ -206,7 +219,7 @@ class Times:
 def measured_times(parameters: Parameters) -> Times:
     """The times on this machine: from the cache, or measured now."""
     cache = _cache_file()
-    key = f"{parameters.fingerprint} {platform.node()} {platform.machine()}"
+    key = f"{parameters.fingerprint} {platform.node()} {platform.machine()} 2"  # the second version of what is measured
     try:
         known = json.loads(cache.read_text())
     except (OSError, ValueError):
@@ -262,6 +275,7 @@ def calibrate(parameters: Parameters) -> Times:
         load=_best(lambda: ciphertext_of(engine, residues)),
         add=_best(lambda: evaluator.add(x, y)),
         scale=_best(lambda: evaluator.multiply_plain(x, two)),
+        mask=_best(lambda: evaluator.multiply_plain(x, engine.encoder.encode(values))),
         multiply=_best(lambda: evaluator.multiply(x, y)),
         switch=_best(lambda: evaluator.mod_switch_to(x, lowest)),
         key_switch=_best(lambda: keys.relinearise(product)),
@@ -290,7 +304,7 @@ class _Sample:
         return Layout(self.chunks, self.parameters.slots, (1,) * self.chunks)
 
     def ranges(self) -> dict[str, ColumnRange]:
-        return {f"x{j}": ColumnRange(0, 1) for j in range(8)}
+        return {f"x{j}": ColumnRange(0, 1) for j in range(_SAMPLE_COLUMNS)}
 
     def residues(self, name: str, chunk: int) -> Residues:
         return self.values
@@ -298,8 +312,9 @@ class _Sample:
 
 def _engine_ratios(keys: PublicKeys, residues: Residues, times: Times) -> tuple[float, float]:
     """Measured over predicted time, over rows and for the totals, from evaluations of one and of several chunks."""
-    x = [column(f"x{j}") for j in range(8)]
-    outputs = [(x[i] * (x[j] + x[(j + 1) % 8])).total() for i in range(8) for j in range(i + 1, 8)]
+    n = _SAMPLE_COLUMNS
+    x = [column(f"x{j}") for j in range(n)]
+    outputs = [(x[i] * (x[j] + x[(j + 1) % n])).total() for i in range(n) for j in range(i + 1, n)]
     few, many = _Sample(keys, residues, 1), _Sample(keys, residues, 9)
     try:
         report = read_noise(outputs, keys.parameters, few.layout)
@@ -308,7 +323,7 @@ def _engine_ratios(keys: PublicKeys, residues: Residues, times: Times) -> tuple[
         return 1.0, 1.0  # parameters that carry no product: then there is little to estimate
     cost = read_cost(outputs, keys.parameters, few.layout, report.strategy, width=report.width)
     over_rows = max((long - short) / (many.chunks - few.chunks), 1e-6)
-    rows_work, finish_work = (_work(counts, times, keys.parameters) for counts in (cost.rows, cost.finish))
+    rows_work, finish_work = (work_seconds(counts, times, keys.parameters) for counts in (cost.rows, cost.finish))
     return over_rows / rows_work, max(short - over_rows, 1e-6) / finish_work
 
 

@@ -8,12 +8,17 @@ are 0 in padding slots, and a total is the sum over all slots less what padding 
 
 from __future__ import annotations
 
+import hashlib
+import json
 import operator
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar, NoReturn
 
+import numpy as np
+
 COLUMN, LINEAR, PRODUCT, TOTAL, REPLICATE, RESAMPLE = "column", "linear", "product", "total", "replicate", "resample"
+MASK = "mask"
 _SHOWN_TERMS = 5  # of a sum, when it is printed
 
 
@@ -23,11 +28,12 @@ class Expression:
     Attributes
     ----------
     op : str
-        ``"column"``, ``"linear"``, ``"product"``, ``"total"``, ``"replicate"`` or ``"resample"``.
+        ``"column"``, ``"linear"``, ``"product"``, ``"total"``, ``"replicate"``, ``"resample"`` or ``"mask"``.
     args : tuple of Expression
         What it is computed from.
     data
-        The name of a column; ``(coefficients, constant)`` of a linear combination of the args; the seed of a resampling.
+        The name of a column; ``(coefficients, constant)`` of a linear combination of the args; the seed or the move of a
+        resampling; the :class:`Marks` of a mask.
     is_total : bool
         One number for the table, rather than one for each row.
     """
@@ -109,10 +115,46 @@ class Expression:
             raise TypeError("a total has no rows to draw from")
         return Expression(RESAMPLE, (self,), _integer(seed), False)
 
+    def moved(self, chunks: int, rotation: int, swap: bool) -> Expression:
+        """The values of other rows: those that lie so many chunks on, so many slots on within the half rows, in the other half."""
+        if self.is_total:
+            raise TypeError("a total has no rows to move")
+        move = (_integer(chunks), _integer(rotation), bool(swap))
+        return self if move == (0, 0, False) else Expression(RESAMPLE, (self,), move, False)
+
+    def masked(self, marks: Marks) -> Expression:
+        """The values at the marked slots, and 0 everywhere else."""
+        if self.is_total:
+            raise TypeError("a total has no rows to mark")
+        return Expression(MASK, (self,), marks, False)
+
     # -- showing -------------------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
         return _shortened(self, depth=4)
+
+
+class Marks:
+    """Some slots of one chunk: public, and never padding. Equal marks are equal and hash alike."""
+
+    __slots__ = ("_digest", "chunk", "slots")
+
+    def __init__(self, chunk: int, slots: Iterable[int]) -> None:
+        marked = np.unique(np.fromiter(slots, dtype=np.int64))
+        if not len(marked) or chunk < 0 or marked[0] < 0:
+            raise ValueError("marks need a chunk and some of its slots, all of them from 0 on")
+        self.chunk = chunk
+        self.slots = marked
+        self._digest = (chunk, hashlib.sha256(marked.tobytes()).digest())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Marks) and self._digest == other._digest
+
+    def __hash__(self) -> int:
+        return hash(self._digest)
+
+    def __repr__(self) -> str:
+        return f"{len(self.slots)} slots of chunk {self.chunk}"
 
 
 def column(name: str) -> Expression:
@@ -239,12 +281,29 @@ def depth_of(outputs: Iterable[Expression]) -> int:
     return max((depths[output] for output in outputs), default=0)
 
 
+def circuit_digest(outputs: Sequence[Expression]) -> str:
+    """A hash of a circuit that does not depend on the order in which sums and products were written."""
+
+    def rule(node: Expression, args: list[str]) -> str:
+        if node.op == LINEAR:
+            coefficients, constant = node.data
+            return _hash([node.op, sorted(zip(args, coefficients, strict=True)), constant])
+        return _hash([node.op, sorted(args) if node.op == PRODUCT else args, node.data])
+
+    digests = fold(outputs, rule)
+    return _hash([digests[output] for output in outputs])
+
+
+def _hash(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content, separators=(",", ":"), allow_nan=False).encode()).hexdigest()
+
+
 def padding_value(outputs: Iterable[Expression]) -> dict[Expression, int | None]:
     """What every node is in a padding slot, where all columns are 0; None where it is not known to everybody."""
 
     def rule(node: Expression, args: list[int | None]) -> int | None:
         known = [arg for arg in args if arg is not None]
-        if node.op == COLUMN or (node.op in (PRODUCT, RESAMPLE) and 0 in known):
+        if node.op in (COLUMN, MASK) or (node.op in (PRODUCT, RESAMPLE) and 0 in known):
             return 0
         if len(known) < len(args) or node.op not in (PRODUCT, LINEAR):
             return None  # totals are no rows; replicated ones fill padding with what is encrypted

@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from encryptedstats.circuits.expressions import COLUMN, LINEAR, PRODUCT, Expression, depth_of, fold, in_order
+from encryptedstats.circuits.expressions import (
+    COLUMN,
+    LINEAR,
+    MASK,
+    PRODUCT,
+    Expression,
+    Marks,
+    column,
+    depth_of,
+    fold,
+    in_order,
+    linear,
+)
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.walk import FLAT, LEVELLED, Machine, Strategy, Total, Walk, plan_finish
 from encryptedstats.crypto.noise import Noise
@@ -17,14 +29,23 @@ from encryptedstats.errors import NoiseError
 PACKED, REPLICATED, SLOTS = "packed", "replicated", "slots"
 # Bits that packs should leave, so that the results of so many parts of a table (2 to this power) can be added up encrypted.
 ROOM_FOR_ADDING = 4.0
+_ANY_MARKS = Marks(0, [0])
 MAX_SIZE = 16  # SEAL has no ciphertexts of more polynomials
+
+
+def room_for(parts: int) -> float:
+    """Bits that packs have to leave where the results of so many parts of a table will be added up."""
+    return max(ROOM_FOR_ADDING, math.log2(max(1, parts)))
 
 
 class NoiseMachine(Machine[Noise]):
     """A machine whose values are noise bounds. Results are remembered: thousands of nodes share a few dozen bounds."""
 
-    def __init__(self, parameters: Parameters, *, with_secret_key: bool) -> None:
+    def __init__(
+        self, parameters: Parameters, *, with_secret_key: bool, known: Mapping[str, Noise] | None = None
+    ) -> None:
         super().__init__(parameters)
+        self._known = known or {}
         self._fresh = self.model.fresh(with_secret_key=with_secret_key)
         self._products: dict[tuple[Noise, Noise], Noise] = {}
         self._switched: dict[tuple[Noise, int], Noise] = {}
@@ -35,8 +56,8 @@ class NoiseMachine(Machine[Noise]):
         return value
 
     def column(self, name: str, chunk: int) -> Noise:
-        """A fresh ciphertext."""
-        return self._fresh
+        """A fresh ciphertext, where nothing else is known."""
+        return self._known.get(name, self._fresh)
 
     def add_up(self, terms: Sequence[tuple[int, Noise]], constant: int) -> Noise:
         """Bounds add, times their coefficients."""
@@ -69,6 +90,10 @@ class NoiseMachine(Machine[Noise]):
         """What key switching adds."""
         return self.model.key_switch(value)
 
+    def mask(self, value: Noise, marks: Marks) -> Noise:
+        """A product with an encoded plaintext."""
+        return self.model.multiply_plain(value, self.model.message())
+
     def gather(self, value: Noise, chunks: int) -> Noise:
         """As many values like this one, added up."""
         return self.model.sum(value, chunks)
@@ -78,12 +103,14 @@ class NoiseMachine(Machine[Noise]):
 class NoiseReport:
     """A proof that a circuit decrypts: the strategy it holds for, and the bits to spare of its worst output.
 
-    ``width`` is how many totals one ciphertext can be packed with: merging costs noise, so less can be all there is.
+    ``width`` is how many totals one ciphertext can be packed with: merging costs noise, so less can be all there is; ``pack``
+    bounds the noise of the packs.
     """
 
     strategy: Strategy
     budget: float
     width: int
+    pack: Noise | None = None
 
 
 def read_noise(
@@ -93,22 +120,44 @@ def read_noise(
     *,
     with_secret_key: bool = True,
     form: str = PACKED,
+    room: float = ROOM_FOR_ADDING,
+    known: Mapping[str, Noise] | None = None,
+    n_outputs: int | None = None,
+    quick: bool = False,
 ) -> NoiseReport:
-    """The proof for the cheapest strategy that has one.
+    """The proof for the cheapest strategy that has one. Packs are as wide as they can be with ``room`` bits left.
+
+    ``known`` is the noise of columns that are no fresh ciphertexts; ``n_outputs`` how many are packed, if some stand for more.
+
+    With ``quick``, rows are proven for the cheapest strategy or not at all, and nobody finds out why not.
 
     Raises
     ------
     NoiseError
         Where there is none; it names the node that binds and what it would take.
     """
-    n_outputs, outputs = len(outputs), representatives(outputs)
+    n_outputs = len(outputs) if n_outputs is None else n_outputs
+    outputs, known = representatives(outputs, known), known or {}
     reports = []
-    for strategy in strategies(parameters):
-        reports.append(_try(outputs, n_outputs, parameters, layout, strategy, with_secret_key, form))
-        if reports[-1].budget >= 1.0:
+    for strategy in strategies(parameters)[: 1 if quick and form == SLOTS else None]:
+        machine = NoiseMachine(parameters, with_secret_key=with_secret_key, known=known)
+        reports.append(_try(machine, outputs, n_outputs, layout, strategy, form, room))
+        if reports[-1].budget >= 1.0 and (form != PACKED or parameters.kept_primes is None):
             return reports[-1]
+    proven = [report for report in reports if report.budget >= 1.0]
+    if proven:
+        return _least_noisy(proven)
+    if quick:
+        raise NoiseError("not proven")
     best = max(reports, key=lambda report: report.budget)
-    raise NoiseError(_refusal(outputs, parameters, layout, best, with_secret_key, form))
+    machine = NoiseMachine(parameters, with_secret_key=with_secret_key, known=known)
+    raise NoiseError(_refusal(machine, outputs, layout, best, form))
+
+
+def _least_noisy(reports: Sequence[NoiseReport]) -> NoiseReport:
+    """Where packs are computed on with: the cheapest way (the first) that leaves about as little noise in them as any."""
+    noises = [math.inf if report.pack is None else report.pack.flat + report.pack.peak for report in reports]
+    return next(report for report, noise in zip(reports, noises, strict=True) if noise <= 4 * min(noises))
 
 
 def strategies(parameters: Parameters) -> tuple[Strategy, ...]:
@@ -116,9 +165,10 @@ def strategies(parameters: Parameters) -> tuple[Strategy, ...]:
     return (FLAT, LEVELLED) if parameters.scheme == "bgv" else (LEVELLED,)
 
 
-def representatives(outputs: Sequence[Expression]) -> list[Expression]:
-    """One output of every shape: noise does not depend on which columns are computed with, only on how."""
+def representatives(outputs: Sequence[Expression], known: Mapping[str, Noise] | None = None) -> list[Expression]:
+    """One output of every shape: noise does not depend on which (fresh) columns are computed with, only on how."""
     shapes: dict[object, int] = {}
+    known = known or {}
 
     def rule(node: Expression, args: list[int]) -> int:
         data: object = None
@@ -127,7 +177,11 @@ def representatives(outputs: Sequence[Expression]) -> list[Expression]:
             data = (tuple(sorted(zip(coefficients, args, strict=True))), constant)
         elif node.op == PRODUCT:
             data = (*sorted(args), node.args[0] is node.args[1])
-        elif node.op != COLUMN:
+        elif node.op == COLUMN:
+            data = known.get(node.data)
+        elif node.op == MASK:
+            data = tuple(args)
+        else:
             data = (*args, node.data)
         return shapes.setdefault((node.op, data, node.is_total), len(shapes))
 
@@ -138,41 +192,65 @@ def representatives(outputs: Sequence[Expression]) -> list[Expression]:
     return list(kept.values())
 
 
+def compressed(outputs: Sequence[Expression], kinds: Mapping[str, str]) -> list[Expression]:
+    """Circuits of the same noise with one node for all of one shape, for who asks again and again while parameters are sought.
+
+    Columns are called by their kind, "fresh" where it is not said. Terms of a sum are not allowed to cancel, so signs are left out.
+    """
+
+    def rule(node: Expression, args: list[Expression]) -> Expression:
+        if node.op == COLUMN:
+            return column(kinds.get(node.data, "fresh"))
+        if node.op == PRODUCT:
+            return args[0] * args[1]
+        if node.op == LINEAR:
+            coefficients, constant = node.data
+            return linear([(abs(c), arg) for c, arg in zip(coefficients, args, strict=True)], constant)
+        data = _ANY_MARKS if node.op == MASK else node.data
+        return Expression(node.op, tuple(args), data, node.is_total)
+
+    values = fold(outputs, rule)
+    return list(dict.fromkeys(values[output] for output in outputs))
+
+
 def _try(
+    machine: NoiseMachine,
     outputs: Sequence[Expression],
     n_outputs: int,
-    parameters: Parameters,
     layout: Layout,
     strategy: Strategy,
-    with_secret_key: bool,
     form: str,
+    room: float,
 ) -> NoiseReport:
-    machine = NoiseMachine(parameters, with_secret_key=with_secret_key)
+    parameters = machine.parameters
     results = walked(machine, outputs, strategy, layout, form)
     noises = [result.value if isinstance(result, Total) else result[0] for result in results]
     budget = min(parameters.noise.budget(machine.relinearise(noise)) for noise in noises)
     if form != PACKED:
         return NoiseReport(strategy, budget, 1)
-    packs = _widest_packs(parameters, set(noises), n_outputs)
+    packs = _widest_packs(parameters, set(noises), n_outputs, room)
     if packs is None:
         return NoiseReport(strategy, min(budget, 0.0), 0)
-    width, packed = packs
-    return NoiseReport(strategy, min(budget, packed), width)
+    width, packed, worst = packs
+    return NoiseReport(strategy, min(budget, packed), width, worst)
 
 
-def _widest_packs(parameters: Parameters, noises: set[Noise], n_outputs: int) -> tuple[int, float] | None:
-    """The most totals (a power of two) that one ciphertext can be packed with, and its budget; None if not even one can be."""
+def _widest_packs(
+    parameters: Parameters, noises: set[Noise], n_outputs: int, room: float
+) -> tuple[int, float, Noise] | None:
+    """The most totals (a power of two) that one ciphertext can be packed with, its budget and noise; None if not even one can."""
     model = packing_model(parameters, packing_primes(parameters))
     worst = _worst_of_each_form(noises)
     width = 1 << packing_levels(min(n_outputs, parameters.ring_degree))
-    tight: tuple[int, float] | None = None
+    tight: tuple[int, float, Noise] | None = None
     while width:
         finishes = [plan_finish(parameters, noise, width) for noise in worst]
-        budgets = [model.budget(finish.noise) for finish in finishes if finish is not None]
-        if len(budgets) == len(worst):
-            tight = tight or (width, min(budgets))
-            if min(budgets) >= 1.0 + ROOM_FOR_ADDING:
-                return width, min(budgets)
+        packs = [finish.noise for finish in finishes if finish is not None]
+        if len(packs) == len(worst):
+            found = width, min(map(model.budget, packs)), _worst_of_each_form(set(packs))[0]
+            tight = tight or found
+            if found[1] >= 1.0 + room:
+                return found
         width //= 2
     return tight
 
@@ -204,10 +282,19 @@ class _OneForAll(Walk[Noise]):
     """Visits one chunk, which stands for all; keeps what every node was found to be."""
 
     machine: NoiseMachine
+    masked: bool = False
     found: dict[Expression, Noise] = field(default_factory=dict)
 
+    @property
+    def _stands_for(self) -> int:
+        """How many chunks: what is masked is computed where the marks are, and nowhere else."""
+        return 1 if self.masked else max(1, self.layout.n_chunks)
+
+    def _present(self, node: Expression, chunk: int) -> bool:
+        return True
+
     def _chunks(self) -> Iterator[int]:
-        self.machine.stands_for = max(1, self.layout.n_chunks)
+        self.machine.stands_for = self._stands_for
         yield 0
         self.machine.stands_for = 1
 
@@ -218,41 +305,34 @@ class _OneForAll(Walk[Noise]):
     def _accumulate(self, totals: Sequence[Expression], padding: dict[Expression, int]) -> None:
         super()._accumulate(totals, padding)
         for node in totals:
-            gathered = self.machine.gather(self._totals[node].value, self.layout.n_chunks)
+            gathered = self.machine.gather(self._totals[node].value, self._stands_for)
             self._totals[node] = replace(self._totals[node], value=gathered)
 
     def outputs(self, outputs: Sequence[Expression]) -> list[Total[Noise] | list[Noise]]:
+        self.masked = any(node.op == MASK for node in in_order(outputs))
         results = super().outputs(outputs)
         self.found.update({node: total.value for node, total in self._totals.items()})
         return results
 
 
-def _refusal(
-    outputs: Sequence[Expression],
-    parameters: Parameters,
-    layout: Layout,
-    best: NoiseReport,
-    with_secret_key: bool,
-    form: str,
-) -> str:
-    binding = _binding_node(outputs, parameters, layout, best.strategy, with_secret_key)
+def _refusal(machine: NoiseMachine, outputs: Sequence[Expression], layout: Layout, best: NoiseReport, form: str) -> str:
+    binding = _binding_node(machine, outputs, layout, best.strategy)
     what = f"its results cannot be brought into {form} form" + (", form='slots' may do" if form == PACKED else "")
     if binding is not None:
         what = f"the binding step is {binding!r}"
     return (
         f"this circuit, {depth_of(outputs)} products deep over {layout.n_rows:,} rows, could not be proven to decrypt with "
-        f"{parameters!r}: {what}. es.plan(...) finds parameters that carry it"
+        f"{machine.parameters!r}: {what}. es.plan(...) finds parameters that carry it"
     )
 
 
 def _binding_node(
-    outputs: Sequence[Expression], parameters: Parameters, layout: Layout, strategy: Strategy, with_secret_key: bool
+    machine: NoiseMachine, outputs: Sequence[Expression], layout: Layout, strategy: Strategy
 ) -> Expression | None:
     """The first node (in order of computation) that is not proven to decrypt."""
-    machine = NoiseMachine(parameters, with_secret_key=with_secret_key)
     walk = _OneForAll(machine, strategy, layout)
     walk.outputs(outputs)
     for node in in_order(outputs):
-        if node in walk.found and not parameters.noise.decrypts(machine.relinearise(walk.found[node])):
+        if node in walk.found and not machine.model.decrypts(machine.relinearise(walk.found[node])):
             return node
     return None

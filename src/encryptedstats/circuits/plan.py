@@ -5,16 +5,17 @@ Reads the circuit with the bounds, noise and cost readers, for one ring after th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import product
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from encryptedstats.circuits.bounds import ColumnRange, read_bounds
 from encryptedstats.circuits.cost import Cost, Times, measured_times, read_cost
 from encryptedstats.circuits.expressions import Expression, depth_of
 from encryptedstats.circuits.layout import Layout
-from encryptedstats.circuits.noise import PACKED, ROOM_FOR_ADDING, NoiseReport, read_noise
+from encryptedstats.circuits.noise import PACKED, NoiseReport, read_noise, room_for
 from encryptedstats.circuits.walk import rotations_needed
 from encryptedstats.crypto.noise import FAILURE_BITS, Scheme
 from encryptedstats.crypto.packing import packing_parameters
@@ -29,10 +30,62 @@ from encryptedstats.crypto.security import LEVELS, RINGS, TABLE_NAME
 from encryptedstats.errors import NoiseError, ParameterError
 from encryptedstats.parallel import cores
 
+if TYPE_CHECKING:
+    from encryptedstats.circuits.plan_joined import PredictionCost
+
 # Below 2^50 a modular product can be computed in doubles, several at a time; tried first.
 FAST_PRIME_BITS: Final = 49
 # How many totals a ciphertext should at least be packed with: a ring is left for a larger one when it cannot give the last.
 PACK_WIDTHS: Final = (512, 32)
+# A shard of a cluster's work: by default a table is cut into so many, none of more than so many chunks. A shard's totals are
+# brought down and packed once, which costs as much as several chunks; and a lost shard should not be an hour's work.
+SHARDS: Final = 32
+MAX_SHARD_CHUNKS: Final = 64
+#: How many results are added up at once on the way to the sum of all shards.
+FAN_IN: Final = 16
+
+
+def chunks_per_shard(n_chunks: int, workers: int | None = None) -> int:
+    """How many chunks of rows make a shard; for so many workers, about two shards for each."""
+    wanted = -(-n_chunks // (SHARDS if workers is None else 2 * workers))
+    return max(1, min(MAX_SHARD_CHUNKS, wanted))
+
+
+@dataclass(frozen=True)
+class ClusterCost:
+    """What a computation takes on a cluster of single-core workers.
+
+    Attributes
+    ----------
+    workers, shards : int
+    rows_per_shard : int
+        For ``es.cluster.fit``.
+    seconds, core_hours : float
+        Time until the encrypted result is there, and what of it is computed; reading and writing not counted.
+    bytes_read, bytes_written : int
+        Between storage and all workers.
+    price : float or None
+        Every worker for the whole time, at the price given.
+    """
+
+    workers: int
+    shards: int
+    rows_per_shard: int
+    seconds: float
+    core_hours: float
+    bytes_read: int
+    bytes_written: int
+    price: float | None
+
+    def rows(self) -> list[tuple[str, str]]:
+        """What is printed: name and value."""
+        busy = f"{self.core_hours:,.{1 if self.core_hours >= 1 else 4}f} core hours of work"
+        money = "" if self.price is None else f", {self.price:,.2f} for the workers' time"
+        return [
+            ("cluster", f"{self.workers:,} workers, {self.shards:,} shards of up to {self.rows_per_shard:,} rows"),
+            ("time there", f"{show_time(self.seconds)} to compute, {busy}{money}"),
+            ("traffic there", f"{show_size(self.bytes_read)} read, {show_size(self.bytes_written)} written"),
+        ]
 
 
 @dataclass(frozen=True)
@@ -62,6 +115,10 @@ class Plan:
         Estimated time to encrypt and to compute, on the cores of this machine.
     rotations : tuple of int
         Rotation keys that the worker needs: ``owner.public_keys(rotations=plan.rotations)``.
+    cluster : ClusterCost, optional
+        Where it was planned for many workers: shards, time, bytes and money.
+    prediction : PredictionCost, optional
+        Where it was planned to predict without opening anything: how, and what that takes.
     """
 
     parameters: Parameters
@@ -79,6 +136,8 @@ class Plan:
     seconds: float
     rotations: tuple[int, ...]
     report: NoiseReport
+    cluster: ClusterCost | None = None
+    prediction: PredictionCost | None = None
 
     @property
     def security(self) -> int:
@@ -112,6 +171,8 @@ class Plan:
             "encrypt_seconds": self.encrypt_seconds,
             "seconds": self.seconds,
             "rotations": list(self.rotations),
+            **({} if self.cluster is None else {"cluster": asdict(self.cluster)}),
+            **({} if self.prediction is None else {"prediction": self.prediction.to_dict()}),
         }
 
     def rows(self) -> list[tuple[str, str]]:
@@ -125,14 +186,16 @@ class Plan:
             ("depth", f"{self.depth} products in a row"),
             ("largest value", f"±{self.largest:,} (exact up to ±{p.max_value:,})"),
             ("failure bound", self.failure_bound),
-            ("upload", f"{self.n_columns * layout.n_chunks:,} ciphertexts, {_size(self.bytes_up)}"),
-            ("download", f"{self.n_totals:,} totals, {_size(self.bytes_down)}"),
+            ("upload", f"{self.n_columns * layout.n_chunks:,} ciphertexts, {show_size(self.bytes_up)}"),
+            ("download", f"{self.n_totals:,} totals, {show_size(self.bytes_down)}"),
             ("work", f"{self.products:,} products, {self.key_switches:,} key switches"),
-            ("memory", f"{_size(self.memory)} beside the table"),
+            ("memory", f"{show_size(self.memory)} beside the table"),
             (
                 "time here",
-                f"{_time(self.encrypt_seconds)} to encrypt, {_time(self.seconds)} to compute, {cores()} cores",
+                f"{show_time(self.encrypt_seconds)} to encrypt, {show_time(self.seconds)} to compute, {cores()} cores",
             ),
+            *(self.cluster.rows() if self.cluster is not None else ()),
+            *(self.prediction.rows() if self.prediction is not None else ()),
         ]
 
     def __str__(self) -> str:
@@ -156,8 +219,10 @@ def plan_circuit(
     with_secret_key: bool = True,
     form: str = PACKED,
     times: Times | None = None,
+    workers: int | None = None,
+    price_per_core_hour: float | None = None,
 ) -> Plan:
-    """Plan the evaluation of some totals over so many rows.
+    """Plan the evaluation of some totals over so many rows; for ``workers``, with room to add up the results of all shards.
 
     Raises
     ------
@@ -167,7 +232,7 @@ def plan_circuit(
     outputs = list(outputs)
     if security not in LEVELS:
         raise ParameterError(f"security={security!r}: it can be {', '.join(map(str, LEVELS))} bits")
-    wish = _Wish(outputs, dict(ranges), security, scheme or "bgv", with_secret_key, form)
+    wish = _Wish(outputs, dict(ranges), security, scheme or "bgv", with_secret_key, form, workers)
     try:
         parameters, report = wish.parameters(n_rows)
     except ParameterError:
@@ -181,22 +246,51 @@ def plan_circuit(
         outputs, parameters, layout, report.strategy, with_secret_key=with_secret_key, form=form, width=report.width
     )
     times = measured_times(parameters) if times is None else times
-    return Plan(
+    bytes_up = columns * layout.n_chunks * parameters.packed_bytes()
+    made = Plan(
         parameters=parameters,
         layout=layout,
         depth=depth_of(outputs),
         largest=wish.largest(n_rows, parameters.slots),
         n_columns=columns,
         n_totals=len(outputs),
-        bytes_up=columns * layout.n_chunks * parameters.packed_bytes(),
+        bytes_up=bytes_up,
         bytes_down=_download(parameters, len(outputs), form, report.width),
         products=cost.number("multiply"),
         key_switches=cost.number("key switch"),
-        memory=_memory(parameters, cost),
+        memory=memory_of(parameters, cost),
         encrypt_seconds=columns * layout.n_chunks * times.encrypt / cores(),
         seconds=cost.seconds(times),
         rotations=rotations_needed(outputs, layout, replicated=form == "replicated"),
         report=report,
+    )
+    return (
+        made if workers is None else replace(made, cluster=_on_cluster(made, cost, times, workers, price_per_core_hour))
+    )
+
+
+def _on_cluster(made: Plan, cost: Cost, times: Times, workers: int, price: float | None) -> ClusterCost:
+    """The same work cut into shards: each brings its totals down on its own, and then they are added up in rounds."""
+    layout = made.layout
+    size = chunks_per_shard(layout.n_chunks, workers)
+    shards = -(-layout.n_chunks // size)
+    finish = cost.finish_seconds(times)
+    over_rows = cost.seconds(times, workers=1) - finish
+    packs = -(-made.n_totals // made.report.width)
+    rounds = math.ceil(math.log(shards, FAN_IN)) if shards > 1 else 0
+    adding = FAN_IN * packs * (times.load + times.unpack + times.add)
+    of_a_shard = over_rows * size / layout.n_chunks + finish
+    seconds = -(-shards // workers) * of_a_shard + rounds * adding
+    partial_sums = shards / (FAN_IN - 1)
+    return ClusterCost(
+        workers,
+        shards,
+        min(layout.n_rows, size * layout.slots),
+        seconds,
+        (over_rows + shards * finish + partial_sums * adding) / 3600,
+        round(made.bytes_up + (shards + partial_sums) * made.bytes_down),
+        round((shards + partial_sums) * made.bytes_down),
+        None if price is None else workers * seconds / 3600 * price,
     )
 
 
@@ -210,6 +304,7 @@ class _Wish:
     scheme: Scheme
     with_secret_key: bool
     form: str
+    workers: int | None = None
 
     def largest(self, n_rows: int, slots: int) -> int:
         """The largest absolute value of a result."""
@@ -230,10 +325,13 @@ class _Wish:
         if largest >= 1 << (MAX_PRIME_BITS - 2):
             return None
         t, layout = plain_modulus_for(ring, max(1, largest)), Layout(n_rows, ring)
+        room = room_for(-(-layout.n_chunks // chunks_per_shard(layout.n_chunks, self.workers)) if self.workers else 1)
 
         def report(primes: tuple[int, ...]) -> NoiseReport:
             parameters = Parameters(self.scheme, ring, t, primes)
-            return read_noise(self.outputs, parameters, layout, with_secret_key=self.with_secret_key, form=self.form)
+            return read_noise(
+                self.outputs, parameters, layout, with_secret_key=self.with_secret_key, form=self.form, room=room
+            )
 
         for width, largest_prime in product(PACK_WIDTHS, (FAST_PRIME_BITS, MAX_PRIME_BITS)):
 
@@ -242,7 +340,7 @@ class _Wish:
                     found = report(primes)
                 except (NoiseError, ParameterError):
                     return False
-                return self.form != PACKED or (found.width >= width and found.budget >= 1.0 + ROOM_FOR_ADDING)
+                return self.form != PACKED or (found.width >= width and found.budget >= 1.0 + room)
 
             sizes = smallest_chain(self.scheme, ring, t, self.security, carries, largest_prime)
             if sizes is not None:
@@ -272,20 +370,23 @@ def _download(parameters: Parameters, n_totals: int, form: str, width: int) -> i
     return -(-n_totals // width) * packing_parameters(parameters).packed_bytes()
 
 
-def _memory(parameters: Parameters, cost: Cost) -> int:
+def memory_of(parameters: Parameters, cost: Cost) -> int:
+    """Bytes that an evaluation holds beside the table."""
     largest_size = max((size for name, size, _ in cost.counts if name == "add"), default=2)
     batch = 56  # totals side by side in a process, and about as many intermediate values
     return 2 * batch * cores() * parameters.ciphertext_bytes(largest_size)
 
 
-def _size(n: int) -> str:
+def show_size(n: int) -> str:
+    """Bytes, for people."""
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if n >= scale:
             return f"{n / scale:.1f} {unit}"
     return f"{n} bytes"
 
 
-def _time(seconds: float) -> str:
+def show_time(seconds: float) -> str:
+    """Seconds, for people."""
     if seconds < 1:
         return f"{1000 * seconds:.0f} ms"
     return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

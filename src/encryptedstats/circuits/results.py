@@ -12,17 +12,25 @@ from typing import Any, Final, NoReturn
 import numpy as np
 
 from encryptedstats.circuits.noise import PACKED, REPLICATED, SLOTS
+from encryptedstats.crypto.digests import DIGEST_FIELD, joined_digest, read_digest
 from encryptedstats.crypto.dispatch import decrypt_value
 from encryptedstats.crypto.engine import Engine, engine_for
 from encryptedstats.crypto.keys import Decryptor, PublicKeys, check_belongs
-from encryptedstats.crypto.noise import Noise
-from encryptedstats.crypto.packing import centred, packing_model, packing_parameters, packing_primes, unpack
+from encryptedstats.crypto.noise import Noise, NoiseModel
+from encryptedstats.crypto.packing import (
+    centred,
+    packing_model,
+    packing_order,
+    packing_parameters,
+    packing_primes,
+    unpack,
+)
 from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of
 from encryptedstats.errors import FileFormatError, NoiseError
-from encryptedstats.storage import container
 from encryptedstats.storage.bitpack import pack as pack_bits
 from encryptedstats.storage.bitpack import unpack as unpack_bits
 from encryptedstats.storage.container import Container
+from encryptedstats.storage.objects import load_file, save_file
 
 TOTALS_KIND: Final = "encrypted totals"
 _FORMS: Final = (PACKED, REPLICATED, SLOTS)
@@ -57,13 +65,20 @@ class EncryptedTotals:
     """
 
     def __init__(
-        self, keys: PublicKeys, form: str, facts: Sequence[TotalFacts], parts: Sequence[Part], width: int = 1
+        self,
+        keys: PublicKeys,
+        form: str,
+        facts: Sequence[TotalFacts],
+        parts: Sequence[Part],
+        width: int = 1,
+        schema_digest: str | None = None,
     ) -> None:
         self.keys = keys
         self.form = form
         self.width = width  # totals in a ciphertext
         self.facts = tuple(facts)
         self.parts = tuple(parts)
+        self.schema_digest = schema_digest  # of the rows, by which their owner knows the schema again; opaque here
 
     def __len__(self) -> int:
         return len(self.facts)
@@ -96,6 +111,7 @@ class EncryptedTotals:
             f.each for f in other.facts
         ]:
             raise ValueError("results of different circuits or forms cannot be added")
+        digest = joined_digest(self.schema_digest, other.schema_digest)
         facts = [_added(a, b, sign) for a, b in zip(self.facts, other.facts, strict=True)]
         largest = max(max(abs(f.low), abs(f.high)) for f in facts)
         if largest > self.keys.parameters.max_value:
@@ -112,7 +128,7 @@ class EncryptedTotals:
                     "so many results added up could not be proven to decrypt any more: decrypt some of them"
                 )
             parts.append(Part(self._combine_ciphertexts(a, b, level, sign), noise))
-        return EncryptedTotals(self.keys, self.form, facts, parts, self.width)
+        return EncryptedTotals(self.keys, self.form, facts, parts, self.width, digest)
 
     def _combine_ciphertexts(self, a: Part, b: Part, level: int, sign: int) -> Residues:
         engine = self._engine
@@ -132,7 +148,7 @@ class EncryptedTotals:
                 "these results are made of the same ciphertexts: nothing is left of them but zeros"
             ) from error
 
-    def _model(self) -> Any:
+    def _model(self) -> NoiseModel:
         parameters = self.keys.parameters
         return packing_model(parameters, packing_primes(parameters)) if self.form == PACKED else parameters.noise
 
@@ -146,9 +162,10 @@ class EncryptedTotals:
         sections = {
             "totals": json.dumps(facts).encode(),
             "noise": json.dumps(noises).encode(),
-            "residues": b"".join(_packed_residues(part.residues, self._engine) for part in self.parts),
+            "residues": b"".join(residues_to_bytes(part.residues, self._engine) for part in self.parts),
         }
-        own = {"parameters": parameters.to_dict(), "form": self.form, "width": self.width, **(fields or {})}
+        own = {"parameters": parameters.to_dict(), "form": self.form, "width": self.width}
+        own |= {DIGEST_FIELD: self.schema_digest, **(fields or {})}
         return Container(kind, parameters.fingerprint, self.keys.key_id, own, sections)
 
     @classmethod
@@ -162,30 +179,30 @@ class EncryptedTotals:
         if not 1 <= width <= keys.parameters.ring_degree or width & (width - 1):
             raise FileFormatError(f"results with {width} totals in a ciphertext cannot be")
         empty = cls(keys, form, (), (), width)
-        facts = [_read_facts(entry, keys.parameters.max_value) for entry in _json_list(file, "totals")]
-        noises = [_read_noise(entry, empty) for entry in _json_list(file, "noise")]
+        facts = [_read_facts(entry, keys.parameters.max_value) for entry in json_list(file, "totals")]
+        noises = [noise_from_json(entry, empty._model()) for entry in json_list(file, "noise")]
         expected = math.ceil(len(facts) / width) if form == PACKED else len(facts)
         if not 0 < len(facts) <= MAX_TOTALS or len(noises) != expected:
             raise FileFormatError("the number of ciphertexts does not fit the number of totals")
         data, start, parts = file.section("residues"), 0, []
         for noise in noises:
             length = empty._engine.parameters.packed_bytes(noise.level)
-            residues = _unpacked_residues(data[start : start + length], empty._engine, noise.level)
+            residues = residues_from_bytes(data[start : start + length], empty._engine, noise.level)
             ciphertext_of(empty._engine, residues)  # refuses what is no ciphertext, now and not when it is decrypted
             parts.append(Part(residues, noise))
             start += length
         if start != len(data):
             raise FileFormatError("the residues of the results are cut short or too many")
-        return cls(keys, form, facts, parts, width)
+        return cls(keys, form, facts, parts, width, read_digest(file))
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the results; the file holds no key."""
-        container.write(self.to_container(), path)
+    def save(self, url: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the results to a path or fsspec URL; the file holds no key."""
+        save_file(self.to_container(), url, overwrite=overwrite)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], keys: PublicKeys) -> EncryptedTotals:
+    def load(cls, url: str | os.PathLike[str], keys: PublicKeys) -> EncryptedTotals:
         """Read results that belong to ``keys``."""
-        return cls.from_container(container.read(path, kind=TOTALS_KIND), keys)
+        return cls.from_container(load_file(url, kind=TOTALS_KIND), keys)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("encrypted totals are not pickled: use save() and load()")
@@ -194,7 +211,7 @@ class EncryptedTotals:
 @decrypt_value.register(EncryptedTotals)
 def decrypt_totals(totals: EncryptedTotals, decryptor: Decryptor) -> list[int]:
     """The integers, if they are what their bounds say."""
-    decryptor.keys.check_same(totals.keys)
+    decryptor.check_own(totals.keys)
     parameters = totals.keys.parameters
     sums = _packed_sums(totals, decryptor) if totals.form == PACKED else _slot_sums(totals, decryptor)
     inverse = pow(parameters.ring_degree, -1, parameters.plain_modulus)
@@ -214,7 +231,9 @@ def _packed_sums(totals: EncryptedTotals, decryptor: Decryptor) -> list[int]:
     parameters, left, sums = totals.keys.parameters, len(totals), []
     for part in totals.parts:
         plain = decryptor.decrypt_packed(ciphertext_of(totals._engine, part.residues))
-        sums += unpack(parameters, plain, min(left, totals.width))
+        count = min(left, totals.width)
+        placed = dict(zip(packing_order(count), unpack(parameters, plain, count), strict=True))
+        sums += [placed[i] for i in range(count)]
         left -= totals.width
     return sums
 
@@ -230,7 +249,8 @@ def _added(a: TotalFacts, b: TotalFacts, sign: int) -> TotalFacts:
     return replace(a, low=low, high=high, offset=a.offset + sign * b.offset)
 
 
-def _packed_residues(residues: Residues, engine: Engine) -> bytes:
+def residues_to_bytes(residues: Residues, engine: Engine) -> bytes:
+    """The residues of a ciphertext, packed to the bits of their primes."""
     bits = [q.bit_length() for q in engine.parameters.data_moduli]
     return b"".join(
         pack_bits(np.ascontiguousarray(residues[:, i], dtype=np.uint64), bits[i]).astype("<u8", copy=False).tobytes()
@@ -238,7 +258,8 @@ def _packed_residues(residues: Residues, engine: Engine) -> bytes:
     )
 
 
-def _unpacked_residues(data: bytes, engine: Engine, level: int) -> Residues:
+def residues_from_bytes(data: bytes, engine: Engine, level: int) -> Residues:
+    """The inverse, for a ciphertext of two polynomials at a level."""
     if len(data) != engine.parameters.packed_bytes(level):
         raise FileFormatError("the residues of the results are cut short or too many")
     kept = engine.parameters.data_moduli[: len(engine.parameters.data_moduli) - level]
@@ -252,7 +273,8 @@ def _unpacked_residues(data: bytes, engine: Engine, level: int) -> Residues:
     return residues
 
 
-def _json_list(file: Container, section: str) -> list[Any]:
+def json_list(file: Container, section: str) -> list[Any]:
+    """A list that a section of a file holds."""
     try:
         entries = json.loads(file.section(section))
     except (ValueError, RecursionError) as error:
@@ -271,11 +293,11 @@ def _read_facts(entry: Any, max_value: int) -> TotalFacts:
     return facts
 
 
-def _read_noise(entry: Any, like: EncryptedTotals) -> Noise:
+def noise_from_json(entry: Any, model: NoiseModel) -> Noise:
+    """The noise of a stored ciphertext, if it can be decrypted with it."""
     if not isinstance(entry, list) or [type(part) for part in entry] != [float, float, int]:
         raise FileFormatError("the noise of the results is malformed")
     flat, peak, level = entry
-    model = like._model()
     if not (flat > 0 and peak >= 0 and 0 <= level < model.levels) or not model.decrypts(Noise(flat, peak, level)):
         raise FileFormatError("the noise of the results cannot be")
     return Noise(flat, peak, level)

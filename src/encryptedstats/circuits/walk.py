@@ -7,6 +7,7 @@ machines under the same walk, so that what was proven and what was priced is wha
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -15,11 +16,14 @@ from typing import Generic, TypeVar
 from encryptedstats.circuits.clear import drawn_shift, known_padding
 from encryptedstats.circuits.expressions import (
     COLUMN,
+    LINEAR,
+    MASK,
     PRODUCT,
     REPLICATE,
     RESAMPLE,
     TOTAL,
     Expression,
+    Marks,
     fold,
     in_order,
     padding_value,
@@ -82,6 +86,10 @@ class Machine(ABC, Generic[V]):
     def rotate(self, value: V, step: int) -> V:
         """Half rows rotated to the left; step 0 swaps them. Needs two polynomials."""
 
+    @abstractmethod
+    def mask(self, value: V, marks: Marks) -> V:
+        """The value at some slots, 0 elsewhere."""
+
 
 @dataclass(frozen=True)
 class Total(Generic[V]):
@@ -101,6 +109,7 @@ class Walk(Generic[V]):
     layout: Layout
     _totals: dict[Expression, Total[V]] = field(default_factory=dict)
     _spread: dict[Expression, V] = field(default_factory=dict)  # totals in every slot: dear, so remembered
+    computed: dict[tuple[Expression, int], V] = field(default_factory=dict)  # over chunks of rows, elsewhere
 
     def outputs(self, outputs: Sequence[Expression]) -> list[Total[V] | list[V]]:
         """Every output: a total, or a value for each chunk of rows."""
@@ -114,7 +123,7 @@ class Walk(Generic[V]):
                 elif node.op != TOTAL:
                     self._totals[node] = self._total_product(node) if node.op == PRODUCT else self._total_sum(node)
         rows = [o for o in outputs if not o.is_total]
-        by_chunk = [self._rows(rows, chunk) for chunk in self._chunks()] if rows else []
+        by_chunk = [self.rows(rows, chunk) for chunk in self._chunks()] if rows else []
         return [self._totals[o] if o.is_total else [values[o] for values in by_chunk] for o in outputs]
 
     # -- over rows -----------------------------------------------------------------------------------------------
@@ -127,18 +136,34 @@ class Walk(Generic[V]):
         """Add up, chunk after chunk, what the totals sum."""
         sums: dict[Expression, V] = {}
         for chunk in self._chunks() if totals else ():
-            values = self._rows([total.args[0] for total in totals], chunk)
-            for total in totals:
+            here = [total for total in totals if self._present(total.args[0], chunk)]
+            values = self.rows([total.args[0] for total in here], chunk)
+            for total in here:
                 value = values[total.args[0]]
                 sums[total] = self.machine.add_up([(1, sums[total]), (1, value)], 0) if total in sums else value
         for total, value in sums.items():
             self._totals[total] = Total(value, -padding[total] * self.layout.padding)
 
-    def _rows(self, nodes: Sequence[Expression], chunk: int) -> dict[Expression, V]:
-        values: dict[tuple[Expression, int], V] = {}
-        for node, where in _in_order_of_rows(nodes, chunk, self.layout):
-            args = [values[needed] for needed in _needed_rows(node, where, self.layout)]
-            values[node, where] = self._row(node, where, args)
+    def _present(self, node: Expression, chunk: int) -> bool:
+        """Whether a node can be anything but 0 in a chunk: nothing is computed where no slot is marked."""
+        if node.op == MASK:
+            return bool(node.data.chunk == chunk)
+        if node.op == LINEAR and not node.data[1]:
+            return any(self._present(arg, chunk) for arg in node.args)
+        return True
+
+    def rows(self, nodes: Sequence[Expression], chunk: int) -> dict[Expression, V]:
+        """The values of some nodes over one chunk of rows."""
+        values: dict[tuple[Expression, int], V] = dict(self.computed)
+        order = list(in_order_of_rows(nodes, chunk, self.layout, self.computed))
+        needs = [_needed_rows(node, where, self.layout) for node, where in order]
+        uses = Counter(needed for some in needs for needed in some) + Counter((node, chunk) for node in nodes)
+        for (node, where), needed in zip(order, needs, strict=True):
+            values[node, where] = self._row(node, where, [values[each] for each in needed])
+            for each in needed:  # ciphertexts are large: let go of what nobody needs any more
+                uses[each] -= 1
+                if not uses[each]:
+                    del values[each]
         return {node: values[node, chunk] for node in nodes}
 
     def _row(self, node: Expression, chunk: int, args: list[V]) -> V:
@@ -148,6 +173,8 @@ class Walk(Generic[V]):
             return self._spread[node.args[0]]
         if node.op == RESAMPLE:
             return self._resampled(node, args[0])
+        if node.op == MASK:
+            return self.machine.mask(args[0], node.data)
         return self._combined(node, args)
 
     def _combined(self, node: Expression, args: list[V]) -> V:
@@ -173,11 +200,10 @@ class Walk(Generic[V]):
 
     def _resampled(self, node: Expression, value: V) -> V:
         """The source, which is that of another chunk already, with its slots moved."""
-        _, rotation, swap = drawn_shift(node.data, self.layout)
         value = self.machine.relinearise(value)
-        if rotation:
-            value = self.machine.rotate(value, rotation)
-        return self.machine.rotate(value, 0) if swap else value
+        for step in move_steps(node, self.layout):
+            value = self.machine.rotate(value, step)
+        return value
 
     # -- totals --------------------------------------------------------------------------------------------------
 
@@ -211,6 +237,18 @@ class Walk(Generic[V]):
         return self.machine.add_up([(1, value)], total.offset) if total.offset else value
 
 
+def move_steps(node: Expression, layout: Layout) -> list[int]:
+    """The rotations, one after the other, that a resampling takes; 0 swaps the half rows.
+
+    That of a seed has a key of its own. Moves can be many, and are made up of powers of 4: a few more key switches, and a few keys.
+    """
+    _, rotation, swap = drawn_shift(node.data, layout)
+    steps = [rotation] if rotation else []
+    if isinstance(node.data, tuple):
+        steps = [4**i for i in range(layout.slots.bit_length()) for _ in range(rotation >> 2 * i & 3)]
+    return steps + [0] * swap
+
+
 def replication_steps(slots: int) -> list[int]:
     """Rotations that spread a sum over all slots."""
     return [1 << i for i in range(slots.bit_length() - 2)] + [0]
@@ -221,8 +259,7 @@ def rotations_needed(outputs: Iterable[Expression], layout: Layout, *, replicate
     steps: set[int] = set()
     for node in in_order(outputs):
         if node.op == RESAMPLE:
-            _, rotation, swap = drawn_shift(node.data, layout)
-            steps |= ({rotation} if rotation else set()) | ({0} if swap else set())
+            steps |= set(move_steps(node, layout))
         if replicated or node.op == REPLICATE or (node.op == PRODUCT and node.is_total):
             steps |= set(replication_steps(layout.slots))
     return tuple(sorted(steps))
@@ -254,9 +291,11 @@ def _needed_rows(node: Expression, chunk: int, layout: Layout) -> list[tuple[Exp
     return [(arg, chunk) for arg in node.args]
 
 
-def _in_order_of_rows(nodes: Sequence[Expression], chunk: int, layout: Layout) -> Iterator[tuple[Expression, int]]:
+def in_order_of_rows(
+    nodes: Sequence[Expression], chunk: int, layout: Layout, computed: Iterable[tuple[Expression, int]] = ()
+) -> Iterator[tuple[Expression, int]]:
     """All that some nodes over a chunk of rows need, with the chunk it is needed of, each after what it is computed from."""
-    seen: set[tuple[Expression, int]] = set()
+    seen: set[tuple[Expression, int]] = set(computed)
     stack = [(node, chunk, False) for node in reversed(nodes)]
     while stack:
         node, where, ready = stack.pop()
@@ -301,14 +340,21 @@ class Finish:
 
 @lru_cache(maxsize=4096)
 def plan_finish(parameters: Parameters, noise: Noise, width: int) -> Finish | None:
-    """The cheapest way to pack ``width`` sums of this noise: the lowest level to relinearise at that is proven to decrypt."""
+    """The cheapest way to pack ``width`` sums of this noise: the lowest level to relinearise at that is proven to decrypt.
+
+    Where packs are computed on with, the lowest that leaves about as little noise as any: switching a ciphertext of many
+    polynomials rounds each of them, and the rounding of the last meets a high power of the secret.
+    """
     level = len(parameters.data_moduli) - packing_primes(parameters)
     small = packing_model(parameters, packing_primes(parameters))
     model = parameters.noise
+    ways = []
     for relinearise_at in range(level, noise.level - 1, -1):
         low = model.switch(model.relinearise(model.switch(noise, relinearise_at)), level)
-        start = Noise(low.flat, low.peak)
-        packed = packed_noise(small, start, width)
+        packed = packed_noise(small, Noise(low.flat, low.peak), width)
         if small.decrypts(packed):
-            return Finish(relinearise_at, level, packed)
-    return None
+            ways.append(Finish(relinearise_at, level, packed))
+            if parameters.kept_primes is None:
+                return ways[0]
+    least = min((small.coefficient_bound(way.noise) for way in ways), default=0.0)
+    return next((way for way in ways if small.coefficient_bound(way.noise) <= 2 * least), None)

@@ -11,13 +11,16 @@ from encryptedstats.models.folds import EncryptedFolds
 from encryptedstats.models.forest import CompletelyRandomForest
 from encryptedstats.models.logistic import OneStepLogisticRegression
 from encryptedstats.models.naive_bayes import MultinomialNB, SemiparametricNB
+from encryptedstats.models.prediction import EncryptedVotes, Votes
 
 __all__ = [
     "CompletelyRandomForest",
     "EncryptedFolds",
+    "EncryptedVotes",
     "FisherDiscriminant",
     "LinearMeans",
     "MultinomialNB",
     "OneStepLogisticRegression",
     "SemiparametricNB",
+    "Votes",
 ]

@@ -19,7 +19,8 @@ from __future__ import annotations
 import json
 import os
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Final, TypeVar
 
 import numpy as np
@@ -31,21 +32,42 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d
 
+from encryptedstats.circuits.bounds import Interval, read_bounds
 from encryptedstats.circuits.expressions import Expression, column
+from encryptedstats.circuits.layout import Layout
+from encryptedstats.circuits.plan_joined import PredictionCircuit
 from encryptedstats.circuits.results import EncryptedTotals
+from encryptedstats.crypto.digests import joined_digest
 from encryptedstats.crypto.dispatch import decrypt_value
 from encryptedstats.crypto.keys import Decryptor, PublicKeys
 from encryptedstats.errors import FileFormatError, KeyMismatchError, SchemaError
+from encryptedstats.models._rows import rows_without, shared_block
 from encryptedstats.models._sklearn import record_features
-from encryptedstats.storage import container
+from encryptedstats.models.prediction import (
+    DRAWN,
+    MODEL,
+    Answer,
+    EncryptedVotes,
+    Judgement,
+    Known,
+    Votes,
+    answer_bounds,
+    given_ranges,
+    given_totals,
+    predict,
+    total_bounds,
+)
 from encryptedstats.storage.container import Container
-from encryptedstats.storage.objects import read_object, write_object
+from encryptedstats.storage.objects import load_file, save_file
 from encryptedstats.tables import EncryptedTable, PublicSchema, Schema, Table
-from encryptedstats.tables.columns import Column, table_columns
+from encryptedstats.tables._encoding import rows_to_predict
+from encryptedstats.tables.columns import Column, column_ranges, table_columns
+from encryptedstats.tables.opening import opening_schema
 
 ENCRYPTED_MODEL_KIND: Final = "encrypted model"
 OPEN_MODEL_KIND: Final = "opened model"
 FOLDS_KIND: Final = "folds of an encrypted model"
+MAX_LISTED_BLOCKS: Final = 4096  # in the header of a file; more of them are a section of their own
 _NOT_INSIDE: Final = "only rows that are in a model can be forgotten, and these are not"
 _MIXED: Final = "one of the models is encrypted and the other is open: open both, or none"
 M = TypeVar("M", bound="TotalsClassifier")
@@ -63,7 +85,7 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         Of the rows; public where nobody here knows the names.
     n_rows_ : int
     block_ids_ : tuple of str
-        Encrypted blocks whose rows are in the model.
+        Encrypted blocks whose rows are in the model, or folds of blocks.
     classes_ : array
     """
 
@@ -110,7 +132,7 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         """Fit to a DataFrame or array with ``y``, to a clear ``Table``, or to an ``EncryptedTable``.
 
         On an encrypted table the state stays encrypted: ``owner.decrypt(model)`` opens it. Options are then those of
-        ``EncryptedTable.evaluate`` (``workers``, ``progress``).
+        ``EncryptedTable.evaluate`` (``workers``, ``progress``, ``engine``, ``memory_limit``, ``checkpoint``).
         """
         table = self._training_table(X, y)
         self._draw()
@@ -131,12 +153,14 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
             raise TypeError(_MIXED)
         self._refuse_twice(_block_ids(X))
         self._check_unchanged()
-        if not same_schema(self.schema_, _known_schema(X)):
+        if not same_schema(self.schema_, known_schema(X)):
             raise SchemaError("rows of another schema cannot be added to this model")
-        if isinstance(X, EncryptedTable) and X.key_id != self.totals_.keys.key_id:
-            raise KeyMismatchError(
-                f"rows of key {X.key_id} cannot be added to a model of key {self.totals_.keys.key_id}"
-            )
+        if isinstance(X, EncryptedTable):
+            if X.key_id != self.totals_.keys.key_id:
+                raise KeyMismatchError(
+                    f"rows of key {X.key_id} cannot be added to a model of key {self.totals_.keys.key_id}"
+                )
+            joined_digest(self.totals_.schema_digest, X.facts.schema_digest)  # refused before the work, not after it
         joined = self + self._like()._fit_table(X, **options)
         return self._set_state(joined.totals_, joined.schema_, joined.n_rows_, joined.block_ids_)
 
@@ -155,7 +179,7 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
     def _fit_table(self: M, table: Table | EncryptedTable, **options: Any) -> M:
         self._check_table(table)
         totals = table.evaluate(self.circuit(table.schema.public(), table.columns()), **options)
-        return self._set_state(totals, _known_schema(table), table.n_rows, _block_ids(table))
+        return self._set_state(totals, known_schema(table), table.n_rows, _block_ids(table))
 
     def _like(self: M) -> M:
         """An unfitted model that grows as this one did."""
@@ -274,8 +298,12 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
             raise TypeError(
                 "these rows are encrypted, and an opened model predicts clear ones: give a Table or DataFrame"
             )
+        return self._rows_to_predict(X)
+
+    def _rows_to_predict(self, X: Any) -> Table:
+        """Clear rows, none of them left out, of the schema of the model."""
         if not isinstance(X, Table):
-            return self._known_private().table(self._checked_frame(X, reset=False))
+            return rows_to_predict(self._known_private(), self._checked_frame(X, reset=False))
         known = self.schema_ if isinstance(self.schema_, Schema) else self.schema_.public()
         rows = X.schema if isinstance(self.schema_, Schema) else X.schema.public()
         if rows.variables != known.variables:
@@ -297,6 +325,81 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         predicted: NDArray[Any] = self.classes_[scores.argmax(axis=1)]
         return predicted
 
+    # -- predicting without opening ----------------------------------------------------------------------------------
+
+    _outputs: ClassVar[tuple[str, ...]] = ("",)  # what predict_votes can be asked for, the first by default
+
+    def predict_votes(self, X: Any, *, output: str | None = None, **options: Any) -> Votes | EncryptedVotes:
+        """What the model says of every row, as integers, without opening anything that is encrypted.
+
+        Model and rows may each be encrypted or plain. Unless both are plain the answer is encrypted, and ``owner.decrypt`` gives
+        what the plain ones would have given, to the last digit: a DataFrame with ``.proba`` and ``.predict``.
+
+        Parameters
+        ----------
+        X : EncryptedTable, Table or DataFrame
+            Rows of the schema that the model was fitted with; their class need not be known.
+        output : str, optional
+            For models that can answer in several ways.
+        **options
+            ``workers``, ``progress``, ``engine`` and ``memory_limit``, as of ``EncryptedTable.evaluate``.
+        """
+        check_is_fitted(self, "totals_")
+        chosen = self._outputs[0] if output is None else output
+        if chosen not in self._outputs:
+            raise ValueError(f"output={output!r}: a {type(self).__name__} has {_listed(self._outputs)}")
+        return predict(self, X, chosen, **options)
+
+    def _answers(self, schema: PublicSchema, columns: Sequence[Column], known: Known, output: str) -> list[Answer]:
+        """The circuit of a prediction: numbers for every row, from its columns and the totals of the model."""
+        raise NotImplementedError(f"{type(self).__name__} has to be opened before it can predict: {self._why_opened}")
+
+    _why_opened: ClassVar[str] = "owner.decrypt(model)"
+
+    def prediction_circuit(
+        self, schema: PublicSchema, columns: Sequence[Column], n_rows: int, weight_bound: int = 1
+    ) -> PredictionCircuit:
+        """What predicting without opening computes, for a plan: of an open model the answers alone, else the fit as well."""
+        new = [column for column in columns if column.encoding != "class"]
+        drawn, drawn_bound = self._drawn_circuit(schema)
+        if hasattr(self, "totals_") and not self.is_encrypted:
+            totals: list[Expression] = []
+            known = self._known_plain()
+        else:
+            totals = self.circuit(schema, columns)
+            found = read_bounds(totals, column_ranges(schema, columns, weight_bound), n_rows)
+            known = given_totals([found[total] for total in totals], self._n_drawn(schema), drawn_bound)
+        asked = [a for a in self._answers(schema, new, known, self._outputs[0]) if isinstance(a.value, Expression)]
+        answers = [a.value for a in asked if isinstance(a.value, Expression)]
+        bounds = answer_bounds(asked, {**column_ranges(schema, new, 1), **given_ranges(known, answers)}, n_rows)
+        return PredictionCircuit(MODEL, totals, answers, bounds, drawn if totals else None, DRAWN, drawn_bound)
+
+    def _drawn_circuit(self, schema: PublicSchema) -> tuple[Callable[[Layout], list[Expression]] | None, Interval]:
+        """What is drawn from a table of some layout beside the totals, if anything, and what bounds it."""
+        return None, Interval(1, 1)
+
+    def _n_answers(self, schema: PublicSchema, output: str) -> int:
+        """How many numbers a prediction gives for each row, without writing its circuit: a file can claim a huge model."""
+        raise NotImplementedError(f"{type(self).__name__} has to be opened before it can predict: {self._why_opened}")
+
+    def _n_drawn(self, schema: PublicSchema) -> int:
+        """How many fractions are drawn beside the totals."""
+        return 0
+
+    def _judge(self, values: NDArray[Any], schema: Schema | PublicSchema, output: str) -> Judgement:
+        """What the owner makes of the opened answers."""
+        raise NotImplementedError
+
+    def _packs(self) -> dict[str, EncryptedTotals]:
+        """The encrypted totals, by the names that circuits know them by."""
+        return {MODEL: self.totals_}
+
+    def _known_given(self, packs: dict[str, EncryptedTotals]) -> Known:
+        return given_totals(total_bounds(packs[MODEL]))
+
+    def _known_plain(self) -> Known:
+        return Known(list(self.totals_), [Interval.of(total) for total in self.totals_])
+
     # -- adding and forgetting -------------------------------------------------------------------------------------
 
     def __add__(self: M, other: M) -> M:
@@ -308,10 +411,9 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
     def __sub__(self: M, other: M) -> M:
         """The model without the rows of ``other``: they are forgotten."""
         self._check_combines(other)
-        missing = set(other.block_ids_) - set(self.block_ids_)
-        if missing or other.n_rows_ > self.n_rows_:
+        kept = rows_without(self.block_ids_, other.block_ids_)
+        if kept is None or other.n_rows_ > self.n_rows_:
             raise SchemaError(_NOT_INSIDE)
-        kept = tuple(block for block in self.block_ids_ if block not in other.block_ids_)
         try:
             return self._combined(other, -1, kept)
         except ImpossibleTotalsError as error:
@@ -326,9 +428,9 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         return self._like()._set_state(totals, schema, self.n_rows_ + sign * other.n_rows_, block_ids)
 
     def _refuse_twice(self, block_ids: tuple[str, ...]) -> None:
-        twice = set(self.block_ids_) & set(block_ids)
-        if twice:
-            raise SchemaError(f"block {sorted(twice)[0]} is in the model already: its rows would count twice")
+        twice = shared_block(self.block_ids_, block_ids)
+        if twice is not None:
+            raise SchemaError(f"block {twice} is in the model already: its rows would count twice")
 
     def _check_unchanged(self) -> None:
         """Totals belong to the parameters they were fitted with: with others, new rows would be counted differently."""
@@ -359,6 +461,18 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         if self.is_encrypted and self.totals_.keys.key_id != other.totals_.keys.key_id:
             raise KeyMismatchError("models under different keys cannot be combined")
 
+    # -- what a subclass stores beside its totals --------------------------------------------------------------------
+
+    def _decrypt_more(self: M, encrypted: M, decryptor: Decryptor) -> None:
+        """Open what the encrypted model has beside its totals."""
+
+    def _more_sections(self) -> dict[str, bytes]:
+        """Sections of the model's file beside its totals."""
+        return {}
+
+    def _read_more(self, file: Container, keys: PublicKeys | None) -> None:
+        """Read those back."""
+
     # -- folds -----------------------------------------------------------------------------------------------------
 
     def fit_folds(self, table: Table | EncryptedTable, **options: Any) -> Any:
@@ -369,18 +483,23 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
 
     # -- files -----------------------------------------------------------------------------------------------------
 
-    def save(self, url: str | os.PathLike[str]) -> None:
+    def save(self, url: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the fitted model to a path or fsspec URL. Encrypted, it holds no key and no names; open, all it knows."""
         check_is_fitted(self, "totals_")
-        write_object(url, container.to_bytes(self._to_container()), private=not self.is_encrypted)
+        save_file(self._to_container(), url, overwrite=overwrite, private=not self.is_encrypted)
 
     def _to_container(self) -> Container:
-        fields = self._stored_fields(self.schema_.public(), self.n_rows_, self.block_ids_)
+        listed = self.block_ids_ if len(self.block_ids_) <= MAX_LISTED_BLOCKS else ()
+        fields = self._stored_fields(self.schema_.public(), self.n_rows_, listed)
+        more = self._more_sections()
+        if len(listed) < len(self.block_ids_):  # more than the header of a file has room for
+            more = {"blocks": json.dumps(self.block_ids_).encode(), **more}
         if isinstance(self.totals_, EncryptedTotals):
-            return self.totals_.to_container(ENCRYPTED_MODEL_KIND, fields)
+            file = self.totals_.to_container(ENCRYPTED_MODEL_KIND, fields)
+            return replace(file, sections={**file.sections, **more})
         fields["private"] = isinstance(self.schema_, Schema)
         fields["schema"] = self.schema_.to_json()
-        sections = {"totals": json.dumps([int(total) for total in self.totals_]).encode()}
+        sections = {"totals": json.dumps([int(total) for total in self.totals_]).encode(), **more}
         return Container(OPEN_MODEL_KIND, "", "", fields, sections)
 
     def _stored_fields(self, schema: PublicSchema, n_rows: int, block_ids: Sequence[str]) -> dict[str, Any]:
@@ -398,7 +517,7 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         """Read a model: an encrypted one with the public keys it belongs to, an opened one as it is."""
         from encryptedstats.models.files import read_model
 
-        model = read_model(container.from_bytes(read_object(url), name=str(url)), keys)
+        model = read_model(load_file(url), keys)
         if not isinstance(model, cls):
             raise FileFormatError(f"{url} holds a {type(model).__name__}, and a {cls.__name__} is wanted here")
         return model
@@ -410,9 +529,11 @@ def _decrypt_model(model: Any, decryptor: Decryptor, *, schema: Schema | None = 
     check_is_fitted(model, "totals_")
     if not model.is_encrypted:
         raise TypeError("this model is open already: there is nothing to decrypt")
-    known = checked_schema(schema, model.schema_)
+    known = opening_schema(schema, model.schema_, model.totals_, decryptor)
     totals = decrypt_value(model.totals_, decryptor)
-    return model._like()._set_state(totals, known, model.n_rows_, model.block_ids_)
+    opened = model._like()._set_state(totals, known, model.n_rows_, model.block_ids_)
+    opened._decrypt_more(model, decryptor)
+    return opened
 
 
 # -- pieces that circuits are made of ------------------------------------------------------------------------------------
@@ -447,13 +568,6 @@ def same_schema(a: Schema | PublicSchema, b: Schema | PublicSchema) -> bool:
     return a.public() == b.public()
 
 
-def checked_schema(given: Schema | None, fitted: Schema | PublicSchema) -> Schema | PublicSchema:
-    """The schema to open a model with."""
-    if given is not None and not same_schema(given, fitted):
-        raise SchemaError("this schema is not the one the model was fitted with")
-    return given if given is not None else fitted
-
-
 def _labels(schema: Schema | PublicSchema) -> NDArray[Any]:
     if isinstance(schema, PublicSchema):
         return np.arange(schema.n_classes)
@@ -462,7 +576,8 @@ def _labels(schema: Schema | PublicSchema) -> NDArray[Any]:
     return np.array(schema.classes, dtype=object if mixed else None)
 
 
-def _known_schema(table: Table | EncryptedTable) -> Schema | PublicSchema:
+def known_schema(table: Table | EncryptedTable) -> Schema | PublicSchema:
+    """What is known here of the schema of some rows."""
     if isinstance(table, EncryptedTable):
         return table.private_schema or table.schema
     return table.schema
@@ -470,6 +585,10 @@ def _known_schema(table: Table | EncryptedTable) -> Schema | PublicSchema:
 
 def _block_ids(table: Table | EncryptedTable) -> tuple[str, ...]:
     return table.blocks.ids if isinstance(table, EncryptedTable) else ()
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(repr(name) for name in names if name) or "one way to answer, without output="
 
 
 def _is_number(column: pd.Series[Any]) -> bool:

@@ -20,7 +20,16 @@ from encryptedstats.models.features import (
     solve,
     symmetric,
 )
-from encryptedstats.tables import PublicSchema, Table
+from encryptedstats.models.prediction import (
+    Answer,
+    Judgement,
+    Known,
+    class_names,
+    count_names,
+    sum_of_numbers,
+    weighted_sum,
+)
+from encryptedstats.tables import PublicSchema, Schema, Table
 from encryptedstats.tables.columns import Column
 
 
@@ -84,6 +93,34 @@ class LinearMeans(TotalsClassifier):
     def _sums(self, totals: Sequence[int], n_classes: int, k: int) -> NDArray[Any]:
         return np.array(totals[n_classes : n_classes * (k + 1)], dtype=object).reshape(k, n_classes).T
 
+    # -- predicting without opening ----------------------------------------------------------------------------------------
+
+    def _answers(self, schema: PublicSchema, columns: Sequence[Column], known: Known, output: str) -> list[Answer]:
+        """For every class the products of its sums with the row and with themselves, then the class counts."""
+        n_classes, found = schema.n_classes, self._features(schema, columns)
+        answers = []
+        for c in range(n_classes):
+            sums = [known.totals[n_classes * (1 + i) + c] for i in range(len(found))]
+            along, length = (
+                weighted_sum(sums, [feature.value for feature in found]),
+                sum_of_numbers([s * s for s in sums]),
+            )
+            answers += [Answer(along), Answer(length)]
+        return answers + [Answer(n) for n in known.totals[:n_classes]]
+
+    def _n_answers(self, schema: PublicSchema, output: str) -> int:
+        return 3 * schema.n_classes
+
+    def _judge(self, values: NDArray[Any], schema: Schema | PublicSchema, output: str) -> Judgement:
+        n_classes = schema.public().n_classes
+        counts = values[0, -n_classes:].astype(float)
+        along, length = values[:, 0 : 2 * n_classes : 2], values[:, 1 : 2 * n_classes : 2]
+        scores = (along / np.maximum(counts, 1) - length / (2 * np.maximum(counts, 1) ** 2)).astype(float)
+        if counts.any():
+            scores[:, counts == 0] = -np.inf
+        names = [f"{what} | {label}" for label in class_names(schema) for what in ("x.sum", "sum.sum")]
+        return Judgement([*names, *count_names(schema)], values, scores, are_probabilities=False)
+
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Score of each class; with two classes, that of the second less that of the first."""
         scores = self._scores(self._rows(X))
@@ -123,6 +160,13 @@ class FisherDiscriminant(LinearMeans):
     """
 
     _RIDGE: ClassVar[float] = 1e-9
+    _why_opened: ClassVar[str] = "the scatter matrix has to be inverted, which the owner does: owner.decrypt(model)"
+
+    def _answers(self, schema: PublicSchema, columns: Sequence[Column], known: Known, output: str) -> list[Answer]:
+        return TotalsClassifier._answers(self, schema, columns, known, output)
+
+    def _n_answers(self, schema: PublicSchema, output: str) -> int:
+        return TotalsClassifier._n_answers(self, schema, output)
 
     def circuit(
         self, schema: PublicSchema, columns: Sequence[Column] | None = None, fold: int | None = None

@@ -42,11 +42,13 @@ def read_model(file: Container, keys: PublicKeys | None) -> Any:
     if file.kind not in (ENCRYPTED_MODEL_KIND, OPEN_MODEL_KIND):
         raise FileFormatError(f"the file holds {file.kind!r}, and a model is wanted here")
     head = read_head(file)
-    totals = _plain_totals(file) if file.kind == OPEN_MODEL_KIND else read_totals(file, keys)
+    totals = integers_from_json(file.section("totals")) if file.kind == OPEN_MODEL_KIND else read_totals(file, keys)
     if len(totals) != head.n_totals:
         raise FileFormatError(f"the file has {len(totals)} totals, and such a model has {head.n_totals}")
     try:
-        return head.model._set_state(totals, head.schema, head.n_rows, head.block_ids)
+        model = head.model._set_state(totals, head.schema, head.n_rows, head.block_ids)
+        model._read_more(file, keys)
+        return model
     except (ValueError, ArithmeticError) as error:
         raise FileFormatError(f"the file has totals that cannot be: {error}") from error
 
@@ -54,7 +56,7 @@ def read_model(file: Container, keys: PublicKeys | None) -> Any:
 def read_head(file: Container) -> StoredHead:
     """The inverse of ``_stored_fields``."""
     model = _empty_model(file.expect("model", str), file.expect("params", dict))
-    n_rows, blocks = file.expect("n_rows", int), file.expect("blocks", list)
+    n_rows, blocks = file.expect("n_rows", int), _listed_blocks(file)
     if n_rows < 0 or not all(isinstance(block, str) for block in blocks) or len(set(blocks)) != len(blocks):
         raise FileFormatError("the file states an impossible number of rows or list of blocks")
     is_private = file.kind == OPEN_MODEL_KIND and file.expect("private", bool)
@@ -80,6 +82,20 @@ def read_totals(file: Container, keys: PublicKeys | None) -> EncryptedTotals:
     return EncryptedTotals.from_container(file, keys)
 
 
+def _listed_blocks(file: Container) -> list[Any]:
+    """The blocks whose rows are inside: in the header, or in a section of their own where they are many."""
+    listed: list[Any] = file.expect("blocks", list)
+    if "blocks" not in file.sections:
+        return listed
+    try:
+        blocks = json.loads(file.section("blocks"))
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError("the blocks of the file are not valid JSON") from error
+    if not isinstance(blocks, list):
+        raise FileFormatError("the blocks of the file are no list")
+    return blocks
+
+
 def _empty_model(name: str, params: Mapping[str, Any]) -> TotalsClassifier:
     if name not in TotalsClassifier._models:
         raise FileFormatError(f"the file holds a model {name!r} that this library does not know")
@@ -90,9 +106,10 @@ def _empty_model(name: str, params: Mapping[str, Any]) -> TotalsClassifier:
     return model
 
 
-def _plain_totals(file: Container) -> list[int]:
+def integers_from_json(data: bytes) -> list[int]:
+    """A list of integers that a section of a file holds."""
     try:
-        totals = json.loads(file.section("totals"))
+        totals = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise FileFormatError("the totals of the file are not valid JSON") from error
     if not isinstance(totals, list) or not all(type(total) is int for total in totals):

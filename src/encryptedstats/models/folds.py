@@ -15,12 +15,13 @@ from encryptedstats.circuits.results import EncryptedTotals
 from encryptedstats.crypto.dispatch import decrypt_value
 from encryptedstats.crypto.keys import Decryptor, PublicKeys
 from encryptedstats.errors import FileFormatError, SchemaError
-from encryptedstats.models.base import FOLDS_KIND, TotalsClassifier, _block_ids, _known_schema, checked_schema
+from encryptedstats.models._rows import without_fold
+from encryptedstats.models.base import FOLDS_KIND, TotalsClassifier, _block_ids, known_schema
 from encryptedstats.models.files import read_head, read_totals
-from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
-from encryptedstats.storage.objects import read_object, write_object
+from encryptedstats.storage.objects import load_file, save_file
 from encryptedstats.tables import EncryptedTable, PublicSchema, Schema, Table
+from encryptedstats.tables.opening import opening_schema
 
 MAX_FOLDS: Final = 1 << 16
 
@@ -53,16 +54,16 @@ class EncryptedFolds:
         """Score the opened models, each on the rows of the fold that it has not seen."""
         return score_folds(models, table, scoring)
 
-    def save(self, url: str | os.PathLike[str]) -> None:
+    def save(self, url: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the folds to a path or fsspec URL, for the owner to fetch; the file holds no key and no names."""
         fields = self.model._stored_fields(self.schema.public(), self.n_rows, self.block_ids)
         file = self.totals.to_container(FOLDS_KIND, {**fields, "n_folds": self.n_folds})
-        write_object(url, container.to_bytes(file))
+        save_file(file, url, overwrite=overwrite)
 
     @classmethod
     def load(cls, url: str | os.PathLike[str], keys: PublicKeys) -> EncryptedFolds:
         """Read folds that belong to ``keys``."""
-        return read_folds(container.from_bytes(read_object(url), kind=FOLDS_KIND, name=str(url)), keys)
+        return read_folds(load_file(url, kind=FOLDS_KIND), keys)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("encrypted folds are not pickled: use save() and load()")
@@ -88,24 +89,29 @@ def fit_folds(model: TotalsClassifier, table: Table | EncryptedTable, **options:
     outputs = [x for fold in range(table.n_folds) for x in model.circuit(public, columns, fold)]
     if isinstance(table, EncryptedTable):
         totals = table.evaluate(outputs, **options)
-        return EncryptedFolds(model, totals, table.n_folds, _known_schema(table), table.n_rows, _block_ids(table))
+        return EncryptedFolds(model, totals, table.n_folds, known_schema(table), table.n_rows, _block_ids(table))
     return _without_each(model, table.evaluate(outputs), table.n_folds, table.schema)
 
 
-def _without_each(model: TotalsClassifier, totals: Sequence[int], n_folds: int, schema: Any) -> list[TotalsClassifier]:
+def _without_each(
+    model: TotalsClassifier, totals: Sequence[int], n_folds: int, schema: Any, block_ids: Sequence[str] = ()
+) -> list[TotalsClassifier]:
     """For every fold the model of all other rows. How many they are, the classes say (by weight, where rows have one)."""
     by_fold = np.array(totals, dtype=object).reshape(n_folds, -1)
     n_classes = schema.public().n_classes
-    others = [list(by_fold.sum(axis=0) - part) for part in by_fold]
-    return [model._like()._set_state(rest, schema, int(sum(rest[:n_classes])), ()) for rest in others]
+    models = []
+    for fold, part in enumerate(by_fold):
+        rest, rows = list(by_fold.sum(axis=0) - part), without_fold(block_ids, fold, n_folds)
+        models.append(model._like()._set_state(rest, schema, int(sum(rest[:n_classes])), rows))
+    return models
 
 
 @decrypt_value.register(EncryptedFolds)
 def _decrypt_folds(
     folds: EncryptedFolds, decryptor: Decryptor, *, schema: Schema | None = None
 ) -> list[TotalsClassifier]:
-    known = checked_schema(schema, folds.schema)
-    return _without_each(folds.model, decrypt_value(folds.totals, decryptor), folds.n_folds, known)
+    known = opening_schema(schema, folds.schema, folds.totals, decryptor)
+    return _without_each(folds.model, decrypt_value(folds.totals, decryptor), folds.n_folds, known, folds.block_ids)
 
 
 def score_folds(

@@ -2,18 +2,46 @@
 
 from __future__ import annotations
 
+import json
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
+from encryptedstats.circuits.bounds import Interval
 from encryptedstats.circuits.expressions import Expression, column, sum_of
-from encryptedstats.models.base import TotalsClassifier, class_columns, refuse_impossible
+from encryptedstats.circuits.layout import Layout
+from encryptedstats.circuits.results import TOTALS_KIND, EncryptedTotals
+from encryptedstats.crypto.digests import joined_digest
+from encryptedstats.crypto.dispatch import decrypt_value
+from encryptedstats.crypto.keys import Decryptor, PublicKeys
+from encryptedstats.errors import FileFormatError, SchemaError
+from encryptedstats.models.base import TotalsClassifier, class_columns, known_schema, refuse_impossible, same_schema
+from encryptedstats.models.files import integers_from_json
+from encryptedstats.models.fraction import Fraction, clear_fraction, fraction_circuit
 from encryptedstats.models.growth import Split, Tree, grow
-from encryptedstats.tables import PublicSchema, Schema, Table
+from encryptedstats.models.prediction import (
+    DRAWN,
+    MODEL,
+    Answer,
+    Judgement,
+    Known,
+    Number,
+    class_names,
+    given_totals,
+    sum_of_numbers,
+    times,
+    total_bounds,
+)
+from encryptedstats.storage import container
+from encryptedstats.storage.container import Container
+from encryptedstats.tables import EncryptedTable, PublicSchema, Schema, Table
 from encryptedstats.tables.columns import Column
 
 MAX_DEPTH = 6
@@ -39,6 +67,9 @@ class CompletelyRandomForest(TotalsClassifier):
     fraction : int or "inverse"
         How a leaf's counts are weighed by the size of the leaf, p of all rows. 0: not at all. M, a power of two from 2 to 64: by
         the expectation (1 - (1-p)^(M+1)) / p of the paper's stochastic fraction, exactly. "inverse": by 1/p.
+    averaged : int
+        For predictions without opening, where the fraction is drawn: over so many draws (a power of two) it is averaged.
+        Votes are so many times larger then, and vary less.
     random_state : int, optional
         Seed of the growth: trees are public, so it is no secret. None draws one at every fit.
     bins : int
@@ -55,6 +86,8 @@ class CompletelyRandomForest(TotalsClassifier):
     node_counts_ : array of shape (n_trees, 2**(depth+1) - 1, n_classes)
         The same for every node, root first, leaves last.
     class_counts_ : array of shape (n_classes,)
+    drawn_ : list of int, or EncryptedTotals
+        The stochastic fraction of every leaf of every tree, where it was drawn (times ``averaged``).
     feature_importances_ : array of shape (n_variables,)
         Decrease of Gini impurity at the splits of a variable, as a share of all.
 
@@ -76,6 +109,7 @@ class CompletelyRandomForest(TotalsClassifier):
     """
 
     _carried: ClassVar[tuple[str, ...]] = (*TotalsClassifier._carried, "random_state_")
+    drawn_: list[int] | EncryptedTotals
 
     def __init__(
         self,
@@ -83,6 +117,7 @@ class CompletelyRandomForest(TotalsClassifier):
         depth: int = 3,
         max_features: int | float | str | None = None,
         fraction: int | str = 0,
+        averaged: int = 1,
         random_state: int | None = 0,
         bins: int = 5,
     ) -> None:
@@ -90,6 +125,7 @@ class CompletelyRandomForest(TotalsClassifier):
         self.depth = depth
         self.max_features = max_features
         self.fraction = fraction
+        self.averaged = averaged
         self.random_state = random_state
         self.bins = bins
 
@@ -132,6 +168,8 @@ class CompletelyRandomForest(TotalsClassifier):
         seed, fraction = self.random_state, self.fraction
         if seed is not None and (isinstance(seed, bool) or not isinstance(seed, (int, np.integer))):
             raise ValueError(f"random_state={seed!r}: an integer, or None to draw one")
+        if isinstance(self.averaged, bool) or self.averaged not in [2**i for i in range(11)]:
+            raise ValueError(f"averaged={self.averaged!r}: a power of two from 1 to 1024")
         if fraction == 0 or fraction == "inverse":
             return
         if not isinstance(fraction, (int, np.integer)) or fraction not in (2, 4, 8, 16, 32, 64):
@@ -204,15 +242,7 @@ class CompletelyRandomForest(TotalsClassifier):
         return self._leaves(self._rows(X))
 
     def _leaves(self, table: Table) -> NDArray[np.int64]:
-        n_nodes = 2**self.depth - 1
-        leaves = np.empty((len(table), len(self.trees_)), dtype=np.int64)
-        for t, tree in enumerate(self.trees_):
-            goes_left = np.stack([_goes_left(split, table) for split in tree])
-            node = np.zeros(len(table), dtype=np.int64)
-            for _ in range(self.depth):
-                node = 2 * node + 2 - goes_left[node, np.arange(len(table))]
-            leaves[:, t] = node - n_nodes
-        return leaves
+        return _leaves_of(self.trees_, table)
 
     def decision_votes(self, X: Any) -> NDArray[np.float64]:
         """Votes of each class: the counts of the row's leaf in every tree, weighed, added up."""
@@ -240,6 +270,176 @@ class CompletelyRandomForest(TotalsClassifier):
         """Votes of each class as a DataFrame."""
         return pd.DataFrame(self.decision_votes(X), columns=list(self.classes_))
 
+    # -- predicting without opening ----------------------------------------------------------------------------------
+
+    def _answers(self, schema: PublicSchema, columns: Sequence[Column], known: Known, output: str) -> list[Answer]:
+        """For every class the sum over trees of the count in the row's leaf (times the leaf's drawn fraction).
+
+        Which leaf that is, is decided from below: a node's count is that of its right child, plus what the left one has more if
+        the row goes left. That takes 2^L - 1 products a class and tree, and a row need not be followed from the root.
+        """
+        self._check_drawn(known)
+        trees, n_classes = self.grow(schema), schema.n_classes
+        known = replace(known, totals=self._shared(known.totals, trees, n_classes))
+        answers = []
+        for c in range(n_classes):
+            by_tree = [_leaf_value(tree, self._leaf_values(known, t, c, n_classes)) for t, tree in enumerate(trees)]
+            largest = max(bound.high for bound in known.bounds[:n_classes]) * known.drawn_bound.high
+            answers.append(Answer(sum_of_numbers(by_tree), Interval(0, len(trees) * largest)))
+        return answers
+
+    def _n_answers(self, schema: PublicSchema, output: str) -> int:
+        return schema.n_classes
+
+    def _shared(self, totals: Sequence[Number], trees: Sequence[Tree], n_classes: int) -> list[Number]:
+        """The totals with equal ones said to be so: what comes after the same splits is the same count, in whatever tree.
+
+        Shallow forests have few different nodes, however many trees: the products of a prediction are then those of the nodes, each
+        with the number of trees that have it as a weight (a forest is a kernel whose weights are public).
+        """
+        n_nodes = 2**self.depth - 1
+        first: dict[Any, int] = {}
+        shared = list(totals)
+        for t, tree in enumerate(trees):
+            paths: list[Any] = [()]
+            for node, split in enumerate(tree):
+                at = n_classes * (1 + t * n_nodes + node)
+                place = first.setdefault((paths[node], split), at)
+                shared[at : at + n_classes] = totals[place : place + n_classes]
+                paths += [(paths[node], split, True), (paths[node], split, False)]
+        return shared
+
+    def _leaf_values(self, known: Known, t: int, c: int, n_classes: int) -> list[Number]:
+        """What the leaves of a tree are worth for a class: their counts, times their fractions."""
+        n_nodes = 2**self.depth - 1
+        first = n_classes * (1 + t * n_nodes) + c
+        counts: list[Number] = [known.totals[c]]
+        for node in range(n_nodes):
+            left = known.totals[first + node * n_classes]
+            counts += [left, counts[node] - left]
+        leaves = counts[n_nodes:]
+        if not known.drawn:
+            return leaves
+        return [times(count, known.drawn[t * len(leaves) + b]) for b, count in enumerate(leaves)]
+
+    def _judge(self, values: NDArray[Any], schema: Schema | PublicSchema, output: str) -> Judgement:
+        total = values.sum(axis=1, keepdims=True)
+        shares = np.where(total > 0, values / np.where(total > 0, total, 1), 1 / values.shape[1])
+        return Judgement(class_names(schema), values, shares.astype(float))
+
+    # -- the drawn fraction --------------------------------------------------------------------------------------------
+
+    @property
+    def _draws(self) -> int:
+        """How many rows are drawn for a leaf; 0 where nothing is weighed, or by 1/p."""
+        return int(self.fraction) if not isinstance(self.fraction, str) else 0
+
+    def _fraction(self) -> Fraction:
+        """How the stochastic fraction of this forest is drawn: from the seed of its growth."""
+        seed = getattr(self, "random_state_", self.random_state)
+        return Fraction(self._draws, int(self.averaged), int(seed or 0))
+
+    def draw_fraction(self, table: Table | EncryptedTable, **options: Any) -> CompletelyRandomForest:
+        """Draw the stochastic fraction of every leaf from a table, which stays as closed as it is: for :meth:`predict_votes`.
+
+        A fit draws from its own rows, on encrypted tables where keys were planned for it. Fractions do not add up as counts do: a
+        model that was combined from others has none until they are drawn from all its rows.
+        """
+        check_is_fitted(self, "totals_")
+        if not self._draws:
+            raise ValueError(
+                f"fraction={self.fraction!r}: there is nothing to draw; a power of two from 2 to 64 is drawn"
+            )
+        self._check_drawn_from(table)
+        public, fraction = table.schema.public(), self._fraction()
+        trees = self._grown(public, self.random_state_)
+        if isinstance(table, EncryptedTable):
+            outputs = fraction_circuit(fraction, trees, public, table.layout)
+            bound = Interval(fraction.averaged, fraction.largest)
+            self.drawn_ = table.evaluate(outputs, bounds=[bound] * len(outputs), **options)
+        else:
+            self.drawn_ = clear_fraction(fraction, _leaves_of(trees, table), 2**self.depth)
+        return self
+
+    def _check_drawn_from(self, table: Table | EncryptedTable) -> None:
+        if isinstance(table, EncryptedTable) != self.is_encrypted:
+            raise TypeError(
+                "an encrypted forest draws from an encrypted table, an open one from a clear one: what weighs the counts is as "
+                "closed as they are"
+            )
+        if not same_schema(self.schema_, known_schema(table)):
+            raise SchemaError("these rows are of another schema than the forest")
+        if isinstance(table, EncryptedTable):
+            self.totals_.keys.check_same(table.keys)
+            joined_digest(
+                self.totals_.schema_digest, table.facts.schema_digest
+            )  # refused before the work, not after it
+
+    def _fit_table(self, table: Table | EncryptedTable, **options: Any) -> CompletelyRandomForest:
+        super()._fit_table(table, **options)
+        planned = isinstance(table, Table) or (table.parameters.kept_primes is not None and table.keys.rotations)
+        if self._draws and planned:
+            options.pop("checkpoint", None)  # of the counts: what is drawn is drawn anew
+            self.draw_fraction(table, **options)
+        return self
+
+    def _drawn_circuit(self, schema: PublicSchema) -> tuple[Callable[[Layout], list[Expression]] | None, Interval]:
+        if not self._draws:
+            return super()._drawn_circuit(schema)
+        fraction, trees = self._fraction(), self.grow(schema)
+        return partial(fraction_circuit, fraction, trees, schema), Interval(1, fraction.largest)
+
+    def _n_drawn(self, schema: PublicSchema) -> int:
+        return self.n_trees * 2**self.depth if self._draws else 0
+
+    def _check_drawn(self, known: Known) -> None:
+        if self.fraction == "inverse":
+            raise ValueError(
+                "fraction='inverse' divides, which only an opened forest can: predict_proba, or fraction=0 or 2 to 64"
+            )
+        if self._draws and not known.drawn:
+            raise ValueError(
+                f"fraction={self.fraction} has not been drawn for this forest: forest.draw_fraction(table), with all its rows (on "
+                "an encrypted table with keys of es.plan(..., encrypted_prediction=True)); or open the forest, which weighs exactly"
+            )
+
+    def _packs(self) -> dict[str, EncryptedTotals]:
+        drawn = getattr(self, "drawn_", None)
+        return {**super()._packs(), **({} if drawn is None else {DRAWN: drawn})}
+
+    def _known_given(self, packs: dict[str, EncryptedTotals]) -> Known:
+        n_drawn = len(packs[DRAWN]) if DRAWN in packs else 0
+        fraction = self._fraction()
+        return given_totals(total_bounds(packs[MODEL]), n_drawn, Interval(1, fraction.largest if n_drawn else 1))
+
+    def _known_plain(self) -> Known:
+        known, drawn = super()._known_plain(), getattr(self, "drawn_", [])
+        return replace(known, drawn=drawn, drawn_bound=Interval(1, max(drawn, default=1)))
+
+    def _decrypt_more(self, encrypted: CompletelyRandomForest, decryptor: Decryptor) -> None:
+        drawn = getattr(encrypted, "drawn_", None)
+        if drawn is not None:
+            self.drawn_ = decrypt_value(drawn, decryptor)
+
+    def _more_sections(self) -> dict[str, bytes]:
+        drawn = getattr(self, "drawn_", None)
+        if drawn is None:
+            return {}
+        if isinstance(drawn, EncryptedTotals):
+            return {DRAWN: container.to_bytes(drawn.to_container())}
+        return {DRAWN: json.dumps(drawn).encode()}
+
+    def _read_more(self, file: Container, keys: PublicKeys | None) -> None:
+        if DRAWN not in file.sections:
+            return
+        data, expected = file.section(DRAWN), self._n_drawn(self.schema_.public())
+        if keys is not None and self.is_encrypted:
+            self.drawn_ = EncryptedTotals.from_container(container.from_bytes(data, kind=TOTALS_KIND), keys)
+        else:
+            self.drawn_ = integers_from_json(data)
+        if len(self.drawn_) != expected:
+            raise FileFormatError(f"the file has {len(self.drawn_)} drawn fractions, and such a forest has {expected}")
+
     @property
     def feature_importances_(self) -> NDArray[np.float64]:
         """Decrease of Gini impurity at the splits of each variable, as a share of all decreases."""
@@ -252,6 +452,29 @@ class CompletelyRandomForest(TotalsClassifier):
             for node, split in enumerate(tree):
                 importances[split.variable] += decrease[t, node]
         return importances / importances.sum() if importances.sum() > 0 else importances
+
+
+def _leaves_of(trees: Sequence[Tree], table: Table) -> NDArray[np.int64]:
+    """The leaf of each row in each tree, shape (rows, trees)."""
+    leaves = np.empty((len(table), len(trees)), dtype=np.int64)
+    for t, tree in enumerate(trees):
+        goes_left = np.stack([_goes_left(split, table) for split in tree])
+        node = np.zeros(len(table), dtype=np.int64)
+        while node[0] < len(tree):  # all leaves are equally deep
+            node = 2 * node + 2 - goes_left[node, np.arange(len(table))]
+        leaves[:, t] = node - len(tree)
+    return leaves
+
+
+def _leaf_value(tree: Tree, leaves: Sequence[Number]) -> Number:
+    """What the leaf is worth that a row comes to."""
+    values: list[Number] = [*([0] * len(tree)), *leaves]
+    for node in range(len(tree) - 1, -1, -1):
+        split = tree[node]
+        share = sum_of([column(str(Column("onehot", split.variable, k))) for k in split.left])
+        left, right = values[2 * node + 1], values[2 * node + 2]
+        values[node] = right + times(left - right, share)
+    return values[0]
 
 
 def _goes_left(split: Split, table: Table) -> NDArray[np.bool_]:

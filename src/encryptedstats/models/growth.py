@@ -31,7 +31,8 @@ class Draws:
     """An endless, reproducible stream of random numbers."""
 
     def __init__(self, *key: object) -> None:
-        self._key = "encryptedstats growth " + " ".join(map(str, key))
+        # The key is hashed once; every draw goes on from there.
+        self._begun = hashlib.sha256(("encryptedstats growth " + " ".join(map(str, key)) + " ").encode())
         self._counter = 0
 
     def below(self, n: int) -> int:
@@ -46,7 +47,9 @@ class Draws:
     def _bytes(self, size: int) -> bytes:
         drawn = b""
         while len(drawn) < size:
-            drawn += hashlib.sha256(f"{self._key} {self._counter}".encode()).digest()
+            hashed = self._begun.copy()
+            hashed.update(str(self._counter).encode())
+            drawn += hashed.digest()
             self._counter += 1
         return drawn[:size]
 

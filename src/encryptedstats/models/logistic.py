@@ -20,7 +20,8 @@ from encryptedstats.models.features import (
     solve,
     symmetric,
 )
-from encryptedstats.tables import PublicSchema, Table
+from encryptedstats.models.prediction import Answer, Judgement, Known, Line, count_names, feature_labels, line_of
+from encryptedstats.tables import PublicSchema, Schema, Table
 from encryptedstats.tables.columns import Column
 
 
@@ -103,6 +104,35 @@ class OneStepLogisticRegression(TotalsClassifier):
         coefficients = solve(d, b) if self.fit_intercept else solve(sum_xx, sum_xz)
         self.coef_ = coefficients[None, :]
         self.intercept_ = np.array([(sum_z - sum_x @ coefficients) / max(1, n) if self.fit_intercept else 0.0])
+
+    # -- predicting without opening ----------------------------------------------------------------------------------------
+
+    _why_opened: ClassVar[str] = (
+        "with several predictors a matrix has to be inverted, which the owner does: owner.decrypt(model)"
+    )
+
+    def _answers(self, schema: PublicSchema, columns: Sequence[Column], known: Known, output: str) -> list[Answer]:
+        """For one predictor: e and d, whose ratio is the log-odds, then the class counts."""
+        found = self._features(schema, columns)
+        if len(found) > 1:
+            return super()._answers(schema, columns, known, output)
+        n0, n1, x0, x1, xx = known.totals
+        line = line_of(n0, n1, x0, x1, xx, paired=True) if self.fit_intercept else Line(0, 2 * (x1 - x0), xx)
+        return [Answer(line.at(found[0].value)), Answer(line.d), Answer(n0), Answer(n1)]
+
+    def _n_answers(self, schema: PublicSchema, output: str) -> int:
+        return 4 if count_features(schema) == 1 else super()._n_answers(schema, output)
+
+    def _judge(self, values: NDArray[Any], schema: Schema | PublicSchema, output: str) -> Judgement:
+        e, (d, n0, n1) = values[:, 0], values[0, 1:]
+        constant = (
+            2 * (n1 - n0) / max(1, n0 + n1) if self.fit_intercept else 0.0
+        )  # what is left of a predictor that does not vary
+        log_odds = (e / d if d else np.full(len(values), constant)).astype(float)
+        p = expit(log_odds)
+        (label,) = feature_labels(self._features(schema.public()), schema)
+        names = [f"e[{label}]", f"d[{label}]", *count_names(schema)]
+        return Judgement(names, values, np.column_stack([1 - p, p]))
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Estimated log-odds of the second class."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -11,9 +12,23 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import expit, logsumexp
 
+from encryptedstats.circuits.bounds import Interval
 from encryptedstats.circuits.expressions import Expression, column
+from encryptedstats.crypto.parameters import MAX_PRIME_BITS
 from encryptedstats.models.base import TotalsClassifier, class_columns, refuse_impossible
 from encryptedstats.models.features import Feature, count_features, feature_matrix, features, is_constant
+from encryptedstats.models.prediction import (
+    Answer,
+    Judgement,
+    Known,
+    class_names,
+    count_names,
+    feature_labels,
+    line_of,
+    shallow_product,
+    variable_names,
+    weighted_sum,
+)
 from encryptedstats.tables import PublicSchema, Schema, Table
 from encryptedstats.tables.columns import Column
 
@@ -134,6 +149,34 @@ class SemiparametricNB(TotalsClassifier):
         known = self.schema_.variables[variable]
         return known.name if level is None else f"{known.name} = {known.labels[level]}"
 
+    # -- predicting without opening ----------------------------------------------------------------------------------------
+
+    def _answers(self, schema: PublicSchema, columns: Sequence[Column], known: Known, output: str) -> list[Answer]:
+        """e and d of every predictor, then the class counts."""
+        n0, n1, *sums = known.totals
+        answers = []
+        for i, feature in enumerate(self._features(schema, columns)):
+            x0, x1, xx0, xx1 = sums[4 * i : 4 * i + 4]
+            line = line_of(n0, n1, x0, x1, xx0 + xx1, paired=self.paired)
+            answers += [Answer(line.at(feature.value)), Answer(line.d)]
+        return [*answers, Answer(n0), Answer(n1)]
+
+    def _n_answers(self, schema: PublicSchema, output: str) -> int:
+        return 2 * count_features(schema) + 2
+
+    def _judge(self, values: NDArray[Any], schema: Schema | PublicSchema, output: str) -> Judgement:
+        found = self._features(schema.public())
+        e, d, (n0, n1) = values[:, 0:-2:2], values[0, 1:-2:2], values[0, -2:]
+        used = [j for j in range(len(found)) if d[j]]
+        if n0 and n1:
+            log_odds = sum((e[:, j] / d[j] for j in used), start=np.zeros(len(values))).astype(float)
+            p = expit(log_odds + (len(used) - 1) * np.log(float(n0) / float(n1)))
+        else:
+            p = np.full(len(values), 1.0 if n1 else 0.0 if n0 else 0.5)
+        labels = feature_labels(found, schema)
+        names = [f"{letter}[{label}]" for label in labels for letter in "ed"]
+        return Judgement([*names, *count_names(schema)], values, np.column_stack([1 - p, p]))
+
     # -- predicting ------------------------------------------------------------------------------------------------------
 
     def _matrix(self, table: Table) -> NDArray[np.int64]:
@@ -248,6 +291,59 @@ class MultinomialNB(TotalsClassifier):
             good = bool((bins >= 0).all() and (bins.sum(axis=0) == self.class_counts_).all())
             refuse_impossible(good, f"the bins of variable {j} do not add up to the classes")
 
+    # -- predicting without opening ----------------------------------------------------------------------------------------
+
+    _outputs: ClassVar[tuple[str, ...]] = ("factors", "products")
+
+    def _answers(self, schema: PublicSchema, columns: Sequence[Column], known: Known, output: str) -> list[Answer]:
+        """For every class, how many of its rows share the bin of each variable (or the product of that); then class counts."""
+        n_classes, by_class = schema.n_classes, []
+        for c in range(n_classes):
+            at, factors = n_classes + c, []
+            for j, variable in enumerate(schema.variables):
+                bins = [column(str(Column("onehot", j, k))) for k in range(variable.n_bins)]
+                counts = [known.totals[at + k * n_classes] for k in range(variable.n_bins)]
+                largest = max(known.bounds[at + k * n_classes].high for k in range(variable.n_bins))
+                factors.append(Answer(weighted_sum(counts, bins), Interval(0, largest)))
+                at += variable.n_bins * n_classes
+            by_class.append(factors if output == "factors" else [self._whole(factors)])
+        return [answer for factors in by_class for answer in factors] + [Answer(n) for n in known.totals[:n_classes]]
+
+    def _n_answers(self, schema: PublicSchema, output: str) -> int:
+        return schema.n_classes * (1 + (len(schema.variables) if output == "factors" else 1))
+
+    def _whole(self, factors: Sequence[Answer]) -> Answer:
+        """The product of all smoothed counts of a class."""
+        alpha = int(self.alpha)
+        if alpha != self.alpha:
+            raise ValueError(
+                f"output='products' needs a whole number for alpha, not {self.alpha}: take output='factors'"
+            )
+        largest = math.prod((factor.bound or Interval.of(0)).high + alpha for factor in factors)
+        if largest.bit_length() >= MAX_PRIME_BITS - 2:
+            raise OverflowError(
+                f"output='products' could reach 2^{largest.bit_length()}, a product of {len(factors)} counts, and a plaintext "
+                f"modulus carries 2^{MAX_PRIME_BITS - 3}: take output='factors', from which the owner computes the same"
+            )
+        return Answer(shallow_product([factor.value + alpha for factor in factors]), Interval(0, largest))
+
+    def _judge(self, values: NDArray[Any], schema: Schema | PublicSchema, output: str) -> Judgement:
+        public, n_classes = schema.public(), schema.public().n_classes
+        bins = [variable.n_bins for variable in public.variables]
+        counts = values[0, -n_classes:].astype(float)
+        answers = values[:, :-n_classes].reshape(len(values), n_classes, -1)
+        # As the opened model does: so that both give the same to the last digit but for the order of adding.
+        prior = counts / counts.sum() if counts.sum() else np.full(n_classes, 1 / n_classes)
+        smoothed = (answers if output == "products" else answers + self.alpha).astype(float)
+        spread = np.log(np.maximum(counts[:, None] + self.alpha * np.array(bins), 1e-300)).sum(axis=1)
+        with np.errstate(divide="ignore"):
+            scores = np.log(prior) + np.log(smoothed).sum(axis=2) - spread
+        variables = variable_names(schema)
+        classes = class_names(schema)
+        kinds = variables if output == "factors" else ["product"]
+        names = [f"{name} | {label}" for label in classes for name in kinds] + count_names(schema)
+        return Judgement(names, values, _normalised(scores, prior))
+
     def _log_joint(self, table: Table) -> NDArray[np.float64]:
         with np.errstate(divide="ignore"):
             scores = np.tile(np.log(self._prior()), (len(table), 1))
@@ -257,14 +353,17 @@ class MultinomialNB(TotalsClassifier):
         return scores
 
     def _scores(self, table: Table) -> NDArray[np.float64]:
-        scores = self._log_joint(table)
-        # Without smoothing a row can be impossible in every class: then only the classes' frequencies speak.
-        impossible = ~np.isfinite(scores).any(axis=1)
-        with np.errstate(divide="ignore"):
-            scores[impossible] = np.log(self._prior())
-        probabilities: NDArray[np.float64] = np.exp(scores - logsumexp(scores, axis=1, keepdims=True))
-        return probabilities
+        return _normalised(self._log_joint(table), self._prior())
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Probability of each class."""
         return self._scores(self._rows(X))
+
+
+def _normalised(scores: NDArray[np.float64], prior: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Probabilities from logarithms. Without smoothing a row can be impossible in every class: then only frequencies speak."""
+    impossible = ~np.isfinite(scores).any(axis=1)
+    with np.errstate(divide="ignore"):
+        scores[impossible] = np.log(prior)
+    probabilities: NDArray[np.float64] = np.exp(scores - logsumexp(scores, axis=1, keepdims=True))
+    return probabilities

@@ -8,6 +8,7 @@ from typing import Any
 
 from encryptedstats.circuits.expressions import Expression, column_names
 from encryptedstats.circuits.plan import Plan, plan_circuit
+from encryptedstats.circuits.plan_joined import plan_prediction
 from encryptedstats.crypto.noise import Scheme
 from encryptedstats.errors import SchemaError
 from encryptedstats.tables.blocks import BlockShape, block_size
@@ -20,6 +21,7 @@ def plan(
     circuit: Any,
     schema: Schema | PublicSchema,
     n_rows: int,
+    n_predict: int | None = None,
     *,
     encrypted_prediction: bool = False,
     security: int = 128,
@@ -28,6 +30,8 @@ def plan(
     weight_bound: int = 1,
     folds: int = 0,
     with_secret_key: bool = True,
+    workers: int | None = None,
+    price_per_core_hour: float | None = None,
 ) -> Plan:
     """Parameters and cost of a computation, before anybody pays for it.
 
@@ -38,8 +42,11 @@ def plan(
     schema : Schema or PublicSchema
     n_rows : int
         Rows of the table.
+    n_predict : int, optional
+        With ``encrypted_prediction``: rows to predict; as many as fill a ciphertext by default.
     encrypted_prediction : bool
-        Leave room for predicting without ever opening the model; for models that can.
+        Leave room for ``model.predict_votes``, which predicts without ever opening the model; for models that can. Of an opened
+        model, plan its prediction for encrypted rows; ``n_rows`` says nothing then.
     security : 128, 192 or 256
     scheme : "bgv" or "bfv", optional
         By default BGV, which is faster, and BFV for values that are too large for it.
@@ -47,6 +54,11 @@ def plan(
         As the table will be encrypted: see ``owner.encrypt`` and ``schema.table``.
     with_secret_key : bool
         Whether the owner encrypts (less noise), or others with the public key.
+    workers : int, optional
+        Plan for a cluster of so many workers of one core each: keys leave room to add up the results of all shards, and
+        ``plan.cluster`` says how many shards, and what they take.
+    price_per_core_hour : float, optional
+        What an hour of a core costs, in any currency; needs ``workers``.
 
     Returns
     -------
@@ -69,14 +81,17 @@ def plan(
     """
     if isinstance(n_rows, bool) or not isinstance(n_rows, int) or n_rows < 1:
         raise ValueError(f"n_rows={n_rows!r}: a number of rows is needed, at least 1")
+    _check_cluster(workers, price_per_core_hour)
     if not isinstance(schema, (Schema, PublicSchema)):
         raise TypeError(f"plan needs a Schema, not a {type(schema).__name__}: es.Schema.infer(df, target=...)")
     public = schema.public()
-    if encrypted_prediction and not hasattr(circuit, "prediction_circuit"):
-        raise ValueError(
-            f"{circuit!r} has no way to predict without being opened: plan it with encrypted_prediction=False"
-        )
     columns = table_columns(public, encodings, classes=public.n_classes > 0, n_folds=folds)
+    if encrypted_prediction:
+        conditions = {"security": security, "scheme": scheme, "with_secret_key": with_secret_key}
+        made = _plan_prediction(circuit, public, columns, n_rows, n_predict, weight_bound, conditions)
+        return replace(made, bytes_up=_stored_bytes(made, len(columns)))
+    if n_predict is not None:
+        raise ValueError("n_predict= is for encrypted_prediction=True: an opened model predicts any number of rows")
     outputs = _outputs(circuit, public, columns)
     needed = [Column.parse(name) for name in column_names(outputs)]
     missing = [column for column in needed if column not in columns]
@@ -93,11 +108,49 @@ def plan(
         security=security,
         scheme=scheme,
         with_secret_key=with_secret_key,
+        workers=workers,
+        price_per_core_hour=price_per_core_hour,
     )
-    shape, layout = BlockShape(made.parameters, len(stored)), made.layout
+    return replace(made, bytes_up=_stored_bytes(made, len(stored)))
+
+
+def _stored_bytes(made: Plan, n_columns: int) -> int:
+    shape, layout = BlockShape(made.parameters, n_columns), made.layout
     first, last = layout.rows_of(layout.n_chunks - 1)
-    bytes_up = (layout.n_chunks - 1) * block_size(shape, layout.slots) + block_size(shape, last - first)
-    return replace(made, bytes_up=bytes_up)
+    return (layout.n_chunks - 1) * block_size(shape, layout.slots) + block_size(shape, last - first)
+
+
+def _plan_prediction(
+    model: Any,
+    public: PublicSchema,
+    columns: Sequence[Column],
+    n_rows: int,
+    n_predict: int | None,
+    weight_bound: int,
+    conditions: dict[str, Any],
+) -> Plan:
+    if not hasattr(model, "prediction_circuit"):
+        raise ValueError(
+            f"{model!r} has no way to predict without being opened: plan one model, or with encrypted_prediction=False"
+        )
+    if n_predict is not None and (isinstance(n_predict, bool) or not isinstance(n_predict, int) or n_predict < 1):
+        raise ValueError(f"n_predict={n_predict!r}: a number of rows is needed, at least 1")
+    model.check_schema(public)
+    try:
+        wish = model.prediction_circuit(public, columns, n_rows, weight_bound)
+    except NotImplementedError as error:
+        raise ValueError(f"{error}. Plan it with encrypted_prediction=False") from None
+    ranges = column_ranges(public, columns, weight_bound)
+    return plan_prediction(wish, ranges, n_rows, n_predict, n_columns=len(columns), **conditions)
+
+
+def _check_cluster(workers: int | None, price_per_core_hour: float | None) -> None:
+    if workers is None and price_per_core_hour is not None:
+        raise ValueError("price_per_core_hour= needs workers=: a price is of a cluster of so many cores")
+    if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
+        raise ValueError(f"workers={workers!r}: a number of workers is needed, at least 1")
+    if price_per_core_hour is not None and not price_per_core_hour >= 0:
+        raise ValueError(f"price_per_core_hour={price_per_core_hour!r}: a price is at least 0")
 
 
 def _outputs(circuit: Any, public: PublicSchema, columns: Sequence[Column]) -> list[Expression]:

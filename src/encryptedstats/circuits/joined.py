@@ -1,0 +1,466 @@
+"""Rows of one table beside totals of another: a circuit over columns and packed totals, evaluated for every row.
+
+This is how a model predicts that nobody has opened. Its totals lie in packs; each is expanded into all slots of a ciphertext (about
+one key switch a total), some at a time, and combined with the columns of the new rows; then it is forgotten. What a circuit calls
+:func:`given` is such a total. An expanded total carries a factor that is known (a power of two, modulo t): rather than dividing it
+out, which would cost noise, the factor is followed through the circuit and taken off by the owner.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from encryptedstats.circuits.bounds import ColumnRange, Interval
+from encryptedstats.circuits.evaluate import check_bounds, choose_engine
+from encryptedstats.circuits.expressions import COLUMN, LINEAR, PRODUCT, Expression, column, fold, in_order, linear
+from encryptedstats.circuits.fused import MEMORY_LIMIT, Evaluator, sum_noises
+from encryptedstats.circuits.layout import Layout
+from encryptedstats.circuits.lowered import switched_residues
+from encryptedstats.circuits.noise import SLOTS, NoiseReport, read_noise
+from encryptedstats.circuits.packs import check_packed, expand_totals, expanded_noises, expansion_scales
+from encryptedstats.circuits.results import EncryptedTotals, Part
+from encryptedstats.circuits.rows import EncryptedRows, RowFacts
+from encryptedstats.circuits.seal import SealMachine, Source, relinearise_any
+from encryptedstats.circuits.walk import Strategy, Walk
+from encryptedstats.crypto.engine import engine_for
+from encryptedstats.crypto.keys import PublicKeys
+from encryptedstats.crypto.noise import Noise, NoiseModel
+from encryptedstats.crypto.packing import centred, first_primes
+from encryptedstats.crypto.parameters import Parameters
+from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of
+from encryptedstats.errors import NoiseError
+from encryptedstats.parallel import cores
+from encryptedstats.progress import progress_bar
+
+_GIVEN: Final = re.compile(r"(\w+)\[(\d+)\]")
+_HELD: Final = 256 << 20  # bytes of expanded totals that a batch may hold beside what all batches need
+
+
+def given(name: str, index: int) -> Expression:
+    """Total number ``index`` of the packs called ``name``, in every row.
+
+    >>> given("model", 3) * column("v0.bin1")
+    model[3] * v0.bin1
+    """
+    return column(f"{name}[{index}]")
+
+
+def totals_of(outputs: Sequence[Expression]) -> dict[str, tuple[str, int]]:
+    """The columns of a circuit that are given totals: which number of which packs."""
+    found = {}
+    for node in in_order(outputs):
+        match = _GIVEN.fullmatch(node.data) if node.op == COLUMN else None
+        if match:
+            found[node.data] = (match[1], int(match[2]))
+    return found
+
+
+# -- the factors of expanded totals ------------------------------------------------------------------------------------------
+
+
+def followed(
+    outputs: Sequence[Expression], factors: Mapping[str, int], t: int, offsets: Mapping[str, int] | None = None
+) -> list[tuple[Expression, int]]:
+    """Every output as it comes out when columns are multiplied by factors modulo t, and the factor it then has itself.
+
+    Where terms of a sum have different factors, or there is a plain number among them, coefficients make up for it. ``offsets`` are
+    what columns lack (before they are multiplied): what padding has added to a total is taken off here.
+    """
+    missing = offsets or {}
+
+    def rule(node: Expression, args: list[tuple[Expression, int]]) -> tuple[Expression, int]:
+        if node.op == COLUMN:
+            factor = factors.get(node.data, 1)
+            lacks = missing.get(node.data, 0)
+            return (linear([(1, node)], centred(lacks * factor, t)) if lacks else node), factor
+        if node.op == PRODUCT:
+            return args[0][0] * args[1][0], args[0][1] * args[1][1] % t
+        if node.op != LINEAR:
+            raise TypeError(f"{node!r} cannot be computed beside given totals")
+        coefficients, constant = node.data
+        common = args[0][1]
+        terms = [
+            (c if factor == common else centred(c * common * pow(factor, -1, t), t), term)
+            for c, (term, factor) in zip(coefficients, args, strict=True)
+        ]
+        return linear(terms, constant if common == 1 else centred(constant * common, t)), common
+
+    values = fold(outputs, rule)
+    return [values[output] for output in outputs]
+
+
+# -- proof ----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class JoinedProof:
+    """That rows beside totals decrypt: at which level they are computed, how, and what to do with the results."""
+
+    level: int
+    noises: dict[str, Noise]  # of the columns and totals, at the level
+    report: NoiseReport
+
+
+def prove_joined(
+    outputs: Sequence[Expression],
+    parameters: Parameters,
+    layout: Layout,
+    totals: Mapping[str, Noise],
+    *,
+    with_secret_key: bool = True,
+    quick: bool = False,
+) -> JoinedProof:
+    """The proof for a circuit over fresh columns and given totals of known noise; without totals, at the lowest level that has one.
+
+    ``quick`` as of :func:`encryptedstats.circuits.noise.read_noise`.
+
+    Raises
+    ------
+    NoiseError
+        Where there is none.
+    """
+    model = parameters.noise
+    fresh = model.fresh(with_secret_key=with_secret_key)
+    names = [node.data for node in in_order(outputs) if node.op == COLUMN]
+    levels = [max(noise.level for noise in totals.values())] if totals else range(model.levels - 1, -1, -1)
+    failure: NoiseError | None = None
+    for level in levels:
+        own = model.switch(fresh, level)
+        noises = {name: totals.get(name, own) for name in names}
+        try:
+            report = read_noise(
+                outputs,
+                parameters,
+                layout,
+                with_secret_key=with_secret_key,
+                form=SLOTS,
+                known=noises,
+                quick=quick,
+            )
+        except NoiseError as error:
+            failure = error
+        else:
+            return JoinedProof(level, noises, report)
+    raise failure or NoiseError("a circuit without columns")
+
+
+# -- evaluating -----------------------------------------------------------------------------------------------------------
+
+
+def evaluate_joined(
+    outputs: Sequence[Expression],
+    bounds: Sequence[Interval],
+    source: Source,
+    packs: Mapping[str, EncryptedTotals],
+    *,
+    workers: int | None = None,
+    progress: bool | None = None,
+    engine: str = "auto",
+    memory_limit: int | None = None,
+) -> EncryptedRows:
+    """The encrypted numbers of every row. Checked before anything is computed: bounds against t, noise against q.
+
+    Parameters
+    ----------
+    outputs : expressions over columns of the source and :func:`given` totals
+    bounds : intervals
+        Between which each output is known to lie.
+    source : an encrypted table
+    packs : mapping
+        The totals by the name that the circuit gives them.
+    workers, progress, engine, memory_limit
+        As of :func:`encryptedstats.circuits.evaluate.evaluate`.
+    """
+    ready = prepare_joined(outputs, bounds, source, packs)
+    circuits, proof = [circuit for circuit, _ in ready.scaled], ready.proof
+    job = _Job(source, proof, packs, ready.used, workers, memory_limit or MEMORY_LIMIT)
+    totals = [circuit.total() for circuit in circuits]
+    fused = choose_engine(engine, totals, source.parameters, proof.report.strategy)
+    parts = job.run(circuits, fused=fused, progress=progress)
+    facts = [RowFacts(bound.low, bound.high, factor) for bound, (_, factor) in zip(bounds, ready.scaled, strict=True)]
+    return EncryptedRows(source.keys, facts, source.layout.counts, parts)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A circuit that may be evaluated: the given totals it uses, its outputs with the factors they get, and the proof."""
+
+    used: dict[str, tuple[str, int]]
+    scaled: list[tuple[Expression, int]]
+    proof: JoinedProof
+
+
+def prepare_joined(
+    outputs: Sequence[Expression], bounds: Sequence[Interval], source: Source, packs: Mapping[str, EncryptedTotals]
+) -> Prepared:
+    """All checks of :func:`evaluate_joined`; no row is read for them."""
+    keys, parameters = source.keys, source.parameters
+    for totals in packs.values():
+        keys.check_same(totals.keys)
+        check_packed(totals)
+    check_bounds(outputs, [bound.largest for bound in bounds], parameters)
+    used = totals_of(outputs)
+    scales = {name: expansion_scales(totals) for name, totals in packs.items()}
+    noises = {name: expanded_noises(totals) for name, totals in packs.items()}
+    factors = {key: scales[name][k] for key, (name, k) in used.items()}
+    offsets = {key: packs[name].facts[k].offset for key, (name, k) in used.items()}
+    scaled = followed(outputs, factors, parameters.plain_modulus, offsets)
+    expanded = {key: noises[name][k] for key, (name, k) in used.items()}
+    return Prepared(used, scaled, _proof([circuit for circuit, _ in scaled], source, expanded))
+
+
+def _proof(circuits: Sequence[Expression], source: Source, totals: Mapping[str, Noise]) -> JoinedProof:
+    parameters = source.parameters
+    try:
+        return prove_joined(circuits, parameters, source.layout, totals, with_secret_key=source.with_secret_key)
+    except NoiseError as error:
+        if totals and parameters.kept_primes is None:
+            raise NoiseError(
+                f"totals that were packed with {parameters!r} are to be opened, not to be computed on with: make keys for a "
+                "model that predicts unopened, es.Owner(es.plan(..., encrypted_prediction=True)), and encrypt with those"
+            ) from error
+        raise NoiseError(f"{error}: of a prediction, es.plan(..., encrypted_prediction=True)") from error
+
+
+@dataclass
+class _Beside:
+    """A source of one chunk of rows, switched down, with totals beside it. Under the first primes alone for the fused reader."""
+
+    source: Source
+    parameters: Parameters
+    keys: PublicKeys
+    level: int  # that columns are switched to
+    noises: dict[str, Noise]
+    totals: dict[str, Residues]  # those that are expanded now
+    chunk: int = 0
+    in_memory: bool = True
+    _columns: dict[tuple[int, str], Residues] = field(default_factory=dict)
+
+    @property
+    def layout(self) -> Layout:
+        return Layout(self.source.layout.counts[self.chunk], self.parameters.slots)
+
+    @property
+    def with_secret_key(self) -> bool:
+        return self.source.with_secret_key
+
+    def ranges(self) -> dict[str, ColumnRange]:
+        return self.source.ranges()
+
+    def look_at(self, chunk: int) -> None:
+        """Give the rows of another chunk."""
+        if chunk != self.chunk and not self.keeps:
+            self._columns.clear()
+        self.chunk = chunk
+
+    @property
+    def keeps(self) -> bool:
+        """Whether there is memory for the columns of all chunks: every batch wants them."""
+        held = len(self.noises) - len(self.totals)
+        return held * self.source.layout.n_chunks * self.parameters.ciphertext_bytes() <= MEMORY_LIMIT
+
+    def residues(self, name: str, chunk: int) -> Residues:
+        if name in self.totals:
+            return self.totals[name]
+        if (self.chunk, name) not in self._columns:
+            fresh = self.source.residues(name, self.chunk)
+            lowered = switched_residues(self.source.keys, fresh, self.level) if self.level else fresh
+            self._columns[self.chunk, name] = lowered
+        return self._columns[self.chunk, name]
+
+
+@dataclass(frozen=True)
+class _Job:
+    """One evaluation: batches of terms with the totals they need, each over all chunks of rows, added up."""
+
+    source: Source
+    proof: JoinedProof
+    packs: Mapping[str, EncryptedTotals]
+    used: Mapping[str, tuple[str, int]]
+    workers: int | None
+    memory_limit: int
+
+    def run(self, outputs: Sequence[Expression], *, fused: bool, progress: bool | None) -> list[list[Part]]:
+        totals = _Supply(self.packs, self.used, self.workers)
+        beside = self._beside(totals.held, fused=fused)
+        sums: dict[tuple[int, int], Part] = {}
+        batches = self._batches(outputs)
+        with progress_bar("predicting", len(self.used), "totals", progress) as advance:
+            for number, (pieces, needed) in enumerate(batches):
+                fetched = totals.fetch(needed)
+                self._add_batch(beside, pieces, sums, fused=fused)
+                totals.forget(keep={key for _, later in batches[number + 1 :] for key in later})
+                advance(fetched)
+        chunks = range(self.source.layout.n_chunks)
+        return [[self._finished(sums[number, chunk]) for chunk in chunks] for number in range(len(outputs))]
+
+    def _beside(self, held: dict[str, Residues], *, fused: bool) -> _Beside:
+        parameters, level, noises = self.source.parameters, self.proof.level, self.proof.noises
+        if fused:
+            parameters = first_primes(parameters, len(parameters.data_moduli) - level)
+            noises = {name: replace(noise, level=0) for name, noise in noises.items()}
+        return _Beside(self.source, parameters, self.source.keys, level, noises, held)
+
+    # -- batches ---------------------------------------------------------------------------------------------------------
+
+    def _batches(self, outputs: Sequence[Expression]) -> list[tuple[dict[int, Expression], set[str]]]:
+        """Pieces of the outputs, by number, with the totals that they need: outputs are sums, and a piece has some of the terms."""
+        primes = len(self.source.parameters.data_moduli) - self.proof.level
+        most = max(16, _HELD // (16 * primes * self.source.parameters.ring_degree))
+        terms = [
+            (min(map(self._place, needed), default=(0, 0)), number, coefficient, term, needed)
+            for number, output in enumerate(outputs)
+            for coefficient, term, needed in self._terms(output)
+        ]
+        terms.sort(key=lambda entry: entry[:2])
+        batches: list[tuple[dict[int, list[tuple[int, Expression]]], set[str]]] = []
+        for _, number, coefficient, term, needed in terms:
+            if not batches or len(batches[-1][1] | needed) > most:
+                batches.append(({}, set()))
+            batches[-1][0].setdefault(number, []).append((coefficient, term))
+            batches[-1][1].update(needed)
+        constants = {number: o.data[1] for number, o in enumerate(outputs) if o.op == LINEAR}
+        pieces = []
+        for grouped, needed in batches:
+            # The plain number of a sum goes with the first of its pieces.
+            pieces.append(({n: linear(found, constants.pop(n, 0)) for n, found in grouped.items()}, needed))
+        return pieces
+
+    def _place(self, key: str) -> tuple[int, int]:
+        name, index = self.used[key]
+        return index * 1_000_000 // max(1, len(self.packs[name])), index
+
+    def _terms(self, output: Expression) -> Iterator[tuple[int, Expression, set[str]]]:
+        pairs = zip(output.data[0], output.args, strict=True) if output.op == LINEAR else [(1, output)]
+        for coefficient, term in pairs:
+            yield (
+                coefficient,
+                term,
+                {node.data for node in in_order([term]) if node.op == COLUMN and node.data in self.used},
+            )
+
+    # -- one batch -------------------------------------------------------------------------------------------------------
+
+    def _add_batch(
+        self, beside: _Beside, pieces: dict[int, Expression], sums: dict[tuple[int, int], Part], *, fused: bool
+    ) -> None:
+        outputs = list(pieces.values())
+        if fused:
+            compute = _fused_rows(beside, outputs, self.workers, self.memory_limit, self.proof.level)
+        else:
+            compute = partial(_seal_rows, beside, outputs, self.proof.report.strategy)
+        for chunk in range(self.source.layout.n_chunks):
+            beside.look_at(chunk)
+            for number, part in zip(pieces, compute(), strict=True):
+                known = sums.get((number, chunk))
+                sums[number, chunk] = part if known is None else self._added(known, part)
+
+    def _added(self, a: Part, b: Part) -> Part:
+        """The sum of ciphertexts of whatever sizes."""
+        level = max(a.noise.level, b.noise.level)
+        a, b = (self._switched(part, level) for part in (a, b))
+        if len(a.residues) < len(b.residues):
+            a, b = b, a
+        residues, shared = np.array(a.residues), len(b.residues)
+        for i, prime in enumerate(self.source.parameters.data_moduli[: residues.shape[1]]):
+            total = residues[:shared, i] + b.residues[:, i]
+            residues[:shared, i] = np.where(total >= np.uint64(prime), total - np.uint64(prime), total)
+        return Part(residues, self.source.parameters.noise.add(a.noise, b.noise))
+
+    def _finished(self, part: Part) -> Part:
+        """Two polynomials under as few primes as are proven to decrypt."""
+        keys, model = self.source.keys, self.source.parameters.noise
+        at, level = finish_rows(model, part.noise)
+        low = self._switched(part, at)
+        if len(low.residues) > 2:
+            if keys.kernels is not None:
+                residues = keys.kernels.relinearise(low.residues)
+            else:
+                residues = residues_of(keys.engine, relinearise_any(keys, ciphertext_of(keys.engine, low.residues)))
+            low = Part(residues, model.relinearise(low.noise))
+        return self._switched(low, level)
+
+    def _switched(self, part: Part, level: int) -> Part:
+        if part.noise.level == level:
+            return part
+        return Part(
+            switched_residues(self.source.keys, part.residues, level),
+            self.source.parameters.noise.switch(part.noise, level),
+        )
+
+
+def finish_rows(model: NoiseModel, noise: Noise) -> tuple[int, int]:
+    """Where a result is relinearised and where it ends: both as low as is proven to decrypt."""
+    for at in range(model.levels - 1, noise.level - 1, -1):
+        low = model.relinearise(model.switch(noise, at))
+        for level in range(model.levels - 1, at - 1, -1):
+            if model.decrypts(model.switch(low, level)):
+                return at, level
+    raise NoiseError("a result that was proven to decrypt does not")
+
+
+def _fused_rows(
+    beside: _Beside, outputs: list[Expression], workers: int | None, memory_limit: int, level: int
+) -> Callable[[], list[Part]]:
+    """What computes the outputs over the chunk that is looked at: a sum over one chunk is what its rows are."""
+    totals = [output.total() for output in outputs]
+    evaluator = Evaluator(beside, workers or cores(), memory_limit)
+    evaluator.prepare(totals)
+    evaluator.keeps = False  # the next chunk has other columns
+    tape = evaluator.tape(totals)
+    noises = {total: replace(noise, level=level) for total, noise in sum_noises(totals, beside).items()}
+
+    def compute() -> list[Part]:
+        found = evaluator.run(tape)
+        return [Part(found[total].copy(), noises[total]) for total in totals]
+
+    return compute
+
+
+def _seal_rows(beside: _Beside, outputs: list[Expression], strategy: Strategy) -> list[Part]:
+    engine = engine_for(beside.parameters)
+    values = Walk(SealMachine(beside), strategy, beside.layout).outputs(outputs)
+    return [
+        Part(residues_of(engine, value[0].ciphertext), value[0].bound) for value in values if isinstance(value, list)
+    ]
+
+
+@dataclass
+class _Supply:
+    """Expanded totals: fetched in order, held as long as they are needed."""
+
+    packs: Mapping[str, EncryptedTotals]
+    used: Mapping[str, tuple[str, int]]
+    workers: int | None
+    held: dict[str, Residues] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        wanted: dict[str, set[int]] = {name: set() for name in self.packs}
+        for name, index in self.used.values():
+            wanted[name].add(index)
+        self._streams = {name: expand_totals(totals, wanted[name], self.workers) for name, totals in self.packs.items()}
+
+    def fetch(self, keys: set[str]) -> int:
+        """Expand until these are there; how many were not."""
+        missing = len(keys - set(self.held))
+        for key in sorted(keys - set(self.held), key=lambda key: self.used[key][1]):
+            while key not in self.held:
+                self._next(self.used[key][0])
+        return missing
+
+    def _next(self, name: str) -> None:
+        index, residues = next(self._streams[name])
+        key = f"{name}[{index}]"
+        if key in self.used:
+            self.held[key] = residues
+
+    def forget(self, keep: set[str]) -> None:
+        """Let go of what is not needed any more."""
+        for key in set(self.held) - keep:
+            del self.held[key]

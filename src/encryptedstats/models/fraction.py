@@ -1,0 +1,174 @@
+"""The stochastic fraction of a forest, drawn from the table itself (paper, section 3.2), for predicting unopened.
+
+For every leaf, M rows are drawn with replacement; the fraction is one more than how many of them, from the first on, lie outside
+the leaf: an estimate of rows in the table over rows in the leaf. Which rows are drawn is public and follows from a seed; what they
+hold is not.
+
+On encrypted slots all leaves are drawn for side by side, one slot each. Draw number m begins at a random row, and leaf number u
+gets the row that lies u further on (beyond the last row, from the first on again): for each leaf these are independent, uniform
+draws, whatever the number of rows, and rows that follow each other lie in slots that follow each other, so that a draw for a
+thousand leaves is two or three rotations, at the ends of half rows, chunks and the table. Nothing is filled up or copied, and
+padding is never drawn. Where a row will be needed for a leaf, the bins that lead to the leaf are picked by public masks, before
+anything is moved: L sums of masked columns, L - 1 products and then the rotation, for all leaves at once.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from encryptedstats.circuits.expressions import Expression, Marks, column, linear, sum_of
+from encryptedstats.circuits.layout import Layout
+from encryptedstats.models.growth import Draws, Tree
+from encryptedstats.tables.columns import Column
+from encryptedstats.tables.variables import PublicSchema
+
+
+@dataclass(frozen=True)
+class Fraction:
+    """How the fraction of a forest is drawn: M rows for each leaf, averaged over some slots, from a seed."""
+
+    draws: int
+    averaged: int
+    seed: int
+
+    @property
+    def largest(self) -> int:
+        """The largest value: all draws outside, in all slots."""
+        return self.averaged * (self.draws + 1)
+
+    def first_rows(self, n_rows: int) -> list[int]:
+        """Where each draw begins."""
+        return [Draws("fraction", self.seed, m).below(n_rows) for m in range(self.draws)]
+
+    def rows(self, n_rows: int, n_leaves: int) -> NDArray[np.int64]:
+        """The rows that are drawn, shape (leaves, slots of a leaf, draws)."""
+        places = np.arange(n_leaves * self.averaged).reshape(n_leaves, self.averaged, 1)
+        return (places + np.array(self.first_rows(n_rows), dtype=np.int64)) % n_rows
+
+
+def clear_fraction(fraction: Fraction, leaves: NDArray[np.int64], n_leaves: int) -> list[int]:
+    """The fractions (summed over the slots of a leaf) of all trees, given the leaf of every row in every tree."""
+    n_rows, n_trees = leaves.shape
+    drawn = fraction.rows(n_rows, n_trees * n_leaves).reshape(n_trees, n_leaves, fraction.averaged, fraction.draws)
+    found: list[int] = []
+    for t in range(n_trees):
+        inside = leaves[drawn[t], t] == np.arange(n_leaves)[:, None, None]
+        outside_so_far = np.cumprod(~inside, axis=2).sum(axis=2)
+        found += [int(total) for total in (outside_so_far + 1).sum(axis=1)]
+    return found
+
+
+def fraction_circuit(
+    fraction: Fraction, trees: Sequence[Tree], schema: PublicSchema, layout: Layout
+) -> list[Expression]:
+    """The same as encrypted totals, for a table of this layout."""
+    return _Writer(fraction, tuple(trees), schema, layout).totals()
+
+
+@dataclass(frozen=True)
+class _Segment:
+    """Leaves whose rows of one draw lie in one half row: where, and which move brings them to the leaves' own slots."""
+
+    chunk: int
+    move: tuple[int, int, bool]
+    places: NDArray[np.int64]  # numbers of leaves' slots
+    slots: NDArray[np.int64]  # where their rows are
+
+
+class _Writer:
+    """Writes the circuit page by page: a page is as many leaves' slots as are side by side."""
+
+    def __init__(self, fraction: Fraction, trees: tuple[Tree, ...], schema: PublicSchema, layout: Layout) -> None:
+        self.fraction, self.trees, self.schema, self.layout = fraction, trees, schema, layout
+        self.n_leaves = len(trees[0]) + 1
+        self.home = int(
+            np.argmax(layout.counts)
+        )  # the leaves' own slots are the first of this chunk, none of them padding
+        self.page = min(layout.counts[self.home], layout.slots // 2)
+        self.n_places = len(trees) * self.n_leaves * fraction.averaged
+        ends = np.cumsum(layout.counts)
+        rows = np.arange(layout.n_rows)
+        self.chunk_of_row = np.searchsorted(ends, rows, side="right")
+        self.slot_of_row = rows - (ends - np.array(layout.counts))[self.chunk_of_row]
+
+    def totals(self) -> list[Expression]:
+        """For every leaf the sum of what its slots hold."""
+        pages = [self._page(start) for start in range(0, self.n_places, self.page)]
+        totals = []
+        for leaf in range(len(self.trees) * self.n_leaves):
+            by_page: dict[int, list[int]] = defaultdict(list)
+            for place in range(leaf * self.fraction.averaged, (leaf + 1) * self.fraction.averaged):
+                by_page[place // self.page].append(place % self.page)
+            parts = [pages[page].masked(Marks(self.home, slots)).total() for page, slots in by_page.items()]
+            totals.append(sum_of(parts))
+        return totals
+
+    def _page(self, start: int) -> Expression:
+        """The fraction in every leaf's own slot: 1 and, for every draw, whether it and all before are outside."""
+        places = np.arange(start, min(start + self.page, self.n_places))
+        first_rows = self.fraction.first_rows(self.layout.n_rows)
+        outside = [1 - self._inside((places + first) % self.layout.n_rows, places) for first in first_rows]
+        return linear([(1, product) for product in _running_products(outside)], constant=1)
+
+    def _inside(self, rows: NDArray[np.int64], places: NDArray[np.int64]) -> Expression:
+        """Whether the row of each place is in the leaf that the place belongs to."""
+        moved = []
+        for segment in self._segments(rows, places):
+            levels = [self._step(segment, level) for level in range(self._depth)]
+            moved.append(_product(levels).moved(*segment.move))
+        return sum_of(moved)
+
+    @property
+    def _depth(self) -> int:
+        return self.n_leaves.bit_length() - 1
+
+    def _segments(self, rows: NDArray[np.int64], places: NDArray[np.int64]) -> Iterator[_Segment]:
+        chunks, slots = self.chunk_of_row[rows], self.slot_of_row[rows]
+        half = self.layout.slots // 2
+        rotations, swaps = (slots % half - places % self.page) % half, slots >= half
+        for chunk, rotation, swap in sorted(set(zip(chunks.tolist(), rotations.tolist(), swaps.tolist(), strict=True))):
+            here = (chunks == chunk) & (rotations == rotation) & (swaps == swap)
+            move = ((chunk - self.home) % self.layout.n_chunks, rotation, swap)
+            yield _Segment(chunk, move, places[here], slots[here])
+
+    def _step(self, segment: _Segment, level: int) -> Expression:
+        """Whether rows take the step towards their leaf at one level: the sum of the bins on that side, each where it is needed."""
+        marked: dict[Column, list[int]] = defaultdict(list)
+        for place, slot in zip(segment.places.tolist(), segment.slots.tolist(), strict=True):
+            for bin_column in self._bins(place // self.fraction.averaged, level):
+                marked[bin_column].append(slot)
+        return sum_of([column(str(c)).masked(Marks(segment.chunk, slots)) for c, slots in marked.items()])
+
+    def _bins(self, leaf: int, level: int) -> list[Column]:
+        """The bins with which a row that has come so far goes on towards a leaf."""
+        tree, leaf_of_tree = self.trees[leaf // self.n_leaves], leaf % self.n_leaves
+        turns = [leaf_of_tree >> (self._depth - 1 - i) & 1 for i in range(level + 1)]  # 0 is left
+        node = 0
+        for turn in turns[:-1]:
+            node = 2 * node + 1 + turn
+        split = tree[node]
+        every = range(self.schema.variables[split.variable].n_bins)
+        chosen = split.left if not turns[-1] else [k for k in every if k not in split.left]
+        return [Column("onehot", split.variable, k) for k in chosen]
+
+
+def _product(factors: Sequence[Expression]) -> Expression:
+    """A product that is as shallow as can be."""
+    if len(factors) == 1:
+        return factors[0]
+    half = len(factors) // 2
+    return _product(factors[:half]) * _product(factors[half:])
+
+
+def _running_products(factors: Sequence[Expression]) -> list[Expression]:
+    """The product of the first, of the first two, and so on: log2 of their number deep."""
+    if len(factors) == 1:
+        return list(factors)
+    half = len(factors) // 2
+    first, second = _running_products(factors[:half]), _running_products(factors[half:])
+    return first + [first[-1] * product for product in second]

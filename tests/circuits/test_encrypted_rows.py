@@ -1,0 +1,132 @@
+"""Encrypted numbers for every row, in memory and in files: exact, or refused with a reason."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from joined_samples import kept_lab
+
+import encryptedstats as es
+from encryptedstats.circuits import column
+from encryptedstats.circuits.bounds import Interval
+from encryptedstats.circuits.joined import evaluate_joined
+from encryptedstats.circuits.rows import ROWS_KIND, EncryptedRows, RowFacts
+from encryptedstats.storage import container
+from encryptedstats.storage.container import Container
+
+LAB = kept_lab("bgv")
+pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
+
+
+@pytest.fixture(scope="module")
+def rows() -> EncryptedRows:
+    new = LAB.source((5, 9), seed=2)
+    outputs, bounds = [column("w") * column("n"), column("w")], [Interval(-12, 20), Interval(0, 4)]
+    return evaluate_joined(outputs, bounds, new, {}, progress=False)
+
+
+@pytest.fixture(scope="module")
+def wanted() -> Any:
+    new = LAB.source((5, 9), seed=2)
+    return np.column_stack([new.columns["w"] * new.columns["n"], new.columns["w"]])
+
+
+def test_opened(rows: EncryptedRows, wanted: Any) -> None:
+    assert LAB.owner.decrypt(rows).tolist() == wanted.tolist()
+    assert rows.n_rows == 14
+    assert rows.nbytes == sum(p.residues.nbytes for c in rows.parts for p in c)
+    assert repr(rows).startswith("EncryptedRows(14 rows of 2 numbers, ")
+
+
+def test_small_as_can_be(rows: EncryptedRows) -> None:
+    """Two polynomials under the fewest primes."""
+    for chunks in rows.parts:
+        for part in chunks:
+            assert len(part.residues) == 2
+            assert part.noise.level == LAB.parameters.noise.levels - 1
+
+
+def test_a_factor_is_taken_off(rows: EncryptedRows, wanted: Any) -> None:
+    t, most = LAB.parameters.plain_modulus, LAB.parameters.max_value
+    facts = [RowFacts(-most, most, 3), RowFacts(-most, most)]
+    found = LAB.owner.decrypt(EncryptedRows(rows.keys, facts, rows.counts, rows.parts))
+    assert ((found[:, 0] * 3 - wanted[:, 0]) % t == 0).all()
+
+
+def test_numbers_outside_their_bounds_are_refused(rows: EncryptedRows) -> None:
+    tight = EncryptedRows(rows.keys, [rows.facts[0], RowFacts(0, 1)], rows.counts, rows.parts)
+    with pytest.raises(ValueError, match=r"number 1 of row \d+ decrypts to [234], outside the 0 to 1.*It is refused"):
+        LAB.owner.decrypt(tight)
+
+
+def test_other_keys(rows: EncryptedRows) -> None:
+    stranger = kept_lab("bgv", 1)
+    with pytest.raises(es.KeyMismatchError, match="open it with the secret key"):
+        stranger.owner.decrypt(rows)
+    with pytest.raises(es.KeyMismatchError, match="belongs to key"):
+        EncryptedRows.from_container(rows.to_container(), stranger.keys)
+
+
+def test_rows_come_back_from_a_file(rows: EncryptedRows, wanted: Any) -> None:
+    data = container.to_bytes(rows.to_container())
+    again = EncryptedRows.from_container(container.from_bytes(data, kind=ROWS_KIND), LAB.keys)
+    assert again.facts == rows.facts
+    assert again.counts == rows.counts
+    assert LAB.owner.decrypt(again).tolist() == wanted.tolist()
+    with pytest.raises(TypeError, match="not pickled"):
+        pickle.dumps(rows)
+
+
+def altered(file: Container, section: str, change: Any) -> Container:
+    value = change(json.loads(file.section(section)))
+    return replace(file, sections={**file.sections, section: json.dumps(value).encode()})
+
+
+@pytest.mark.parametrize(
+    ("section", "change", "words"),
+    [
+        ("numbers", lambda v: v[:1], "does not fit"),
+        ("numbers", lambda v: [], "no numbers or rows"),
+        ("numbers", lambda v: [[0, 1, 0], *v[1:]], "cannot be"),
+        ("numbers", lambda v: [[0, 1, 1 << 40], *v[1:]], "cannot be"),
+        ("numbers", lambda v: [[2, 1, 1], *v[1:]], "cannot be"),
+        ("numbers", lambda v: [[0, 1 << 60, 1], *v[1:]], "cannot be"),
+        ("numbers", lambda v: [[0, 1], *v[1:]], "malformed"),
+        ("numbers", lambda v: [[0, 1.0, 1], *v[1:]], "malformed"),
+        ("numbers", lambda v: [[False, True, 1], *v[1:]], "malformed"),
+        ("chunks", lambda v: [], "no numbers or rows"),
+        ("chunks", lambda v: [5, 0], "impossible numbers of rows"),
+        ("chunks", lambda v: [5, 1025], "impossible numbers of rows"),
+        ("chunks", lambda v: [5, 9.0], "impossible numbers of rows"),
+        ("chunks", lambda v: [5, 9, 3], "does not fit"),
+        ("noise", lambda v: v[:-1], "does not fit"),
+        ("noise", lambda v: [[-1.0, 0.0, 0], *v[1:]], "noise"),
+        ("noise", lambda v: [[*v[0][:2], 99], *v[1:]], "noise"),
+    ],
+)  # fmt: skip
+def test_files_that_cannot_be(rows: EncryptedRows, section: str, change: Any, words: str) -> None:
+    with pytest.raises(es.FileFormatError, match=words):
+        EncryptedRows.from_container(altered(rows.to_container(), section, change), LAB.keys)
+
+
+@pytest.mark.parametrize("change", [lambda d: d[:-8], lambda d: d + bytes(8), lambda d: b"\xff" * len(d)])
+def test_residues_that_cannot_be(rows: EncryptedRows, change: Any) -> None:
+    file = rows.to_container()
+    broken = replace(file, sections={**file.sections, "residues": change(file.section("residues"))})
+    with pytest.raises(es.FileFormatError):
+        EncryptedRows.from_container(broken, LAB.keys)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.sampled_from(["numbers", "chunks", "noise"]), st.binary(max_size=60))
+def test_any_bytes_are_read_or_refused(rows: EncryptedRows, section: str, data: bytes) -> None:
+    file = rows.to_container()
+    with pytest.raises(es.FileFormatError):
+        EncryptedRows.from_container(replace(file, sections={**file.sections, section: data}), LAB.keys)

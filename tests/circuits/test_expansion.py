@@ -1,0 +1,122 @@
+"""Packs taken apart: every total comes out in all slots, times a known power of two, by SEAL and by the kernels alike."""
+
+from __future__ import annotations
+
+import doctest
+from unittest import mock
+
+import numpy as np
+import pytest
+from circuit_samples import SLOTS, Lab, seal_alone
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from joined_samples import kept_lab, packed
+
+from encryptedstats.circuits import column
+from encryptedstats.circuits import packs as packs_module
+from encryptedstats.circuits.packs import expand_totals, expanded_noises, expansion_scales
+from encryptedstats.circuits.results import EncryptedTotals
+from encryptedstats.crypto import packing
+from encryptedstats.crypto.engine import engine_for
+from encryptedstats.crypto.packing import packing_levels, packing_order, packing_parameters
+from encryptedstats.crypto.residues import Residues, ciphertext_of
+
+few = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+BASE = [column(name) for name in ("a0", "a1", "a2", "b0", "b1", "y0", "y1", "w", "n")]
+#: As many different totals as are wanted.
+TOTALS = [(k % 7 + 1) * BASE[k % 9].total() + k * BASE[(k + 1) % 9].total() for k in range(1, 150)]
+
+
+def values_of(lab: Lab, residues: Residues) -> np.ndarray:
+    small = engine_for(packing_parameters(lab.parameters))
+    plain = lab._decryptors["packed"].decrypt(ciphertext_of(small, residues))
+    return np.asarray(small.encoder.decode(plain)).astype(object)
+
+
+def test_examples() -> None:
+    assert doctest.testmod(packing).failed == 0
+
+
+@given(st.integers(1, 300))
+def test_an_order_is_a_permutation_that_keeps_neighbours_together(count: int) -> None:
+    order = packing_order(count)
+    assert sorted(order) == list(range(count))
+    half = -(-count // 2)
+    assert set(order[0::2]) == set(range(half))  # the first half lies at the even places
+
+
+@pytest.mark.parametrize("scheme", ["bgv", "bfv"])
+@few
+@given(st.integers(1, 24), st.sampled_from([1, 2, 4, 8, 32]), st.integers(0, 1), st.data())
+def test_every_total_in_every_slot(scheme: str, count: int, width: int, key: int, data: st.DataObject) -> None:
+    lab = kept_lab(scheme, key)
+    source = lab.source((30, 7), seed=count)
+    outputs = TOTALS[:count]
+    totals = packed(outputs, source, width)
+    assert len(totals.parts) == -(-count // width)
+    wanted = set(data.draw(st.lists(st.integers(0, count - 1), min_size=1, unique=True)))
+    scales, t = expansion_scales(totals), lab.parameters.plain_modulus
+    found = dict(expand_totals(totals, wanted, workers=1))
+    assert wanted <= set(found)
+    clear = source.clear(outputs)
+    for k, residues in found.items():
+        values = values_of(lab, residues)
+        assert len(values) == SLOTS
+        assert set(values * pow(scales[k], -1, t) % t) == {clear[k] % t}
+    for first in range(0, count, width):
+        pack = min(width, count - first)
+        assert scales[first : first + pack] == [2 ** packing_levels(pack)] * pack
+
+
+@few
+@given(st.integers(1, 80), st.sampled_from([4, 64, 128]))
+def test_kernels_give_the_residues_of_seal(count: int, width: int) -> None:
+    lab = kept_lab("bgv")
+    if lab.keys.kernels is None:
+        pytest.skip("the C extension was not built")
+    totals = packed(TOTALS[:count], lab.source((20,)), width)
+    wanted = range(0, count, 3)
+    by_kernels = list(expand_totals(totals, wanted, workers=2))
+    with seal_alone(lab.keys):
+        by_seal = list(expand_totals(totals, wanted, workers=2))
+    assert [k for k, _ in by_kernels] == [k for k, _ in by_seal] == sorted(k for k, _ in by_seal)
+    for (_, ours), (_, theirs) in zip(by_kernels, by_seal, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_parts_that_nobody_wants_are_left_alone() -> None:
+    lab = kept_lab("bgv")
+    totals = packed(TOTALS[:130], lab.source((20,)), 128)
+    with mock.patch.object(packs_module, "_EXPANDED_AT_ONCE", 16):
+        for wanted in ([3], [3, 5, 15], [127], [128], [0, 129]):
+            numbers = [k for k, _ in expand_totals(totals, wanted, workers=1)]
+            groups = {k // 16 for k in wanted if k < 128}
+            expected = [k for k in range(128) if k // 16 in groups] + ([128, 129] if max(wanted) > 127 else [])
+            assert numbers == expected
+    assert list(expand_totals(totals, [])) == []
+
+
+def test_only_packs_are_expanded() -> None:
+    lab = kept_lab("bgv")
+    slots = EncryptedTotals(lab.keys, "slots", (), ())
+    with pytest.raises(ValueError, match="totals in form 'slots' are no packs"):
+        list(expand_totals(slots, []))
+
+
+# -- margins ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scheme", ["bgv", "bfv"])
+def test_expanded_totals_have_less_noise_than_was_proven(scheme: str) -> None:
+    """Over many keys, what SEAL measures; the bound is at least one bit."""
+    for key in range(4):
+        lab = kept_lab(scheme, key)
+        totals = packed(TOTALS[:20], lab.source((40,), seed=key), 16)
+        small, bounds = engine_for(packing_parameters(lab.parameters)), expanded_noises(totals)
+        dropped = len(lab.parameters.data_moduli) - lab.parameters.kept_primes
+        for k, residues in expand_totals(totals, range(20), workers=1):
+            assert bounds[k].level == dropped
+            bound = bounds[k].at(0)
+            model = packing.packing_model(lab.parameters, lab.parameters.kept_primes)
+            assert model.budget(bound) >= 1
+            assert lab.slack(ciphertext_of(small, residues), bound, packed=True) > -1

@@ -1,0 +1,249 @@
+"""Rows beside totals that nobody has opened: any circuit of both gives what it gives in the clear, proven before it is computed."""
+
+from __future__ import annotations
+
+import doctest
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from circuit_samples import RANGES, Lab, MemorySource, seal_alone
+from hypothesis import HealthCheck, assume, settings
+from hypothesis import given as examples
+from hypothesis import strategies as st
+from joined_samples import kept_lab, packed
+
+import encryptedstats as es
+from encryptedstats.circuits import Layout, column, joined, linear
+from encryptedstats.circuits.bounds import ColumnRange, Interval, read_bounds
+from encryptedstats.circuits.clear import read_clear
+from encryptedstats.circuits.expressions import Expression
+from encryptedstats.circuits.joined import (
+    evaluate_joined,
+    finish_rows,
+    followed,
+    given,
+    prove_joined,
+    totals_of,
+)
+from encryptedstats.circuits.packs import expanded_noises
+from encryptedstats.circuits.results import EncryptedTotals
+from encryptedstats.crypto.residues import ciphertext_of
+
+few = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+a, b, y, w, n = (column(name) for name in ("a0", "b1", "y0", "w", "n"))
+#: Totals of every kind: padding adds to some of them, and one is in every slot already.
+FITTED = [
+    (a * y).total(),
+    w.total(),
+    (1 - a).total(),
+    (2 - b * y).total() + 3,
+    n.total() * y.total(),
+    (n * n + 1).total() - 7,
+]
+
+
+def both(outputs: list[Expression], new: MemorySource, packs: dict[str, tuple[list[Expression], MemorySource]]) -> Any:
+    """The clear values, and what bounds them, for totals of other sources."""
+    columns, ranges = dict(new.columns), dict(RANGES)
+    for name, (totals, source) in packs.items():
+        for k, (value, total) in enumerate(zip(source.clear(totals), totals, strict=True)):
+            bound = source.bounds(totals)[total]
+            columns[f"{name}[{k}]"] = np.full(new.layout.n_rows, value, dtype=object)
+            ranges[f"{name}[{k}]"] = ColumnRange(bound.low, bound.high)
+    bounds = read_bounds(outputs, ranges, new.layout.n_rows)
+    clear = read_clear(outputs, columns, new.layout, largest=1 << 62)
+    return [bounds[output] for output in outputs], np.column_stack(clear)
+
+
+def check(outputs: list[Expression], lab: Lab, totals: list[Expression], **options: Any) -> None:
+    source, new = lab.source((25, 3), seed=1), lab.source((5, 9), seed=2)
+    bounds, wanted = both(outputs, new, {"model": (totals, source)})
+    rows = evaluate_joined(
+        outputs, bounds, new, {"model": packed(totals, source, 4)}, progress=False, workers=1, **options
+    )
+    assert lab.owner.decrypt(rows).tolist() == wanted.tolist()
+
+
+def test_examples() -> None:
+    assert doctest.testmod(joined).failed == 0
+
+
+@st.composite
+def answers(draw: Any) -> list[Expression]:
+    """Sums of products of columns and totals, plain numbers among them."""
+    found = []
+    for _ in range(draw(st.integers(1, 3))):
+        terms = []
+        for _ in range(draw(st.integers(1, 4))):
+            # Total 4 is a product already, and total 5 a sum of squares: those are not multiplied with others.
+            k = draw(st.integers(0, 5))
+            x = draw(st.sampled_from([column(name) for name in RANGES]))
+            term = draw(st.sampled_from([given("model", k), given("model", k) * x, given("model", k) * x + x, x]))
+            if k < 2:
+                term = draw(st.sampled_from([term, term * given("model", 2)]))
+            terms.append((draw(st.sampled_from([-2, -1, 1, 3])), term))
+        try:
+            found.append(linear(terms, draw(st.integers(-5, 5))))
+        except ValueError:  # all terms cancel
+            found.append(given("model", 0) + y)
+    return found
+
+
+@pytest.mark.parametrize("scheme", ["bgv", "bfv"])
+@few
+@examples(answers())
+def test_rows_beside_totals(scheme: str, outputs: list[Expression]) -> None:
+    try:
+        check(outputs, kept_lab(scheme), FITTED)
+    except OverflowError:
+        assume(False)
+
+
+@pytest.mark.parametrize("scheme", ["bgv", "bfv"])
+@pytest.mark.parametrize("k", range(len(FITTED)))
+def test_what_padding_has_added_is_taken_off(scheme: str, k: int) -> None:
+    totals = packed(FITTED, kept_lab(scheme).source((25, 3), seed=1), 4)
+    assert any(f.offset for f in totals.facts)
+    assert any(f.each for f in totals.facts)
+    check([given("model", k), given("model", k) * y, 2 * given("model", k) - w + 1], kept_lab(scheme), FITTED)
+
+
+def test_equal_answers() -> None:
+    """The same number asked for twice, and a column that no total stands beside."""
+    check([given("model", 1) * y, given("model", 1) * y, w, w * n], kept_lab("bgv"), FITTED)
+
+
+@pytest.mark.parametrize("engine", ["auto", "seal"])
+def test_few_totals_at_a_time(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pieces of a sum, each with totals of its own, are added up, whatever their sizes; the plain number counts once."""
+    monkeypatch.setattr(joined, "_HELD", 0)
+    totals = [k * (a * y).total() + w.total() for k in range(2, 42)]
+    outputs = [
+        linear([(k - 3, given("model", k) * (y if k % 2 else w * y)) for k in range(40)], 11),
+        linear([(1, given("model", k)) for k in range(0, 40, 7)], -4),
+        given("model", 39) * n,
+    ]
+    check(outputs, kept_lab("bgv"), totals, engine=engine)
+
+
+def test_engines_and_kernels_agree() -> None:
+    lab = kept_lab("bgv")
+    source, new = lab.source((25, 3), seed=1), lab.source((5, 9), seed=2)
+    outputs = [given("model", 0) * a + given("model", 2) * (1 - a), given("model", 1) * w * n]
+    bounds, wanted = both(outputs, new, {"model": (FITTED, source)})
+    packs = {"model": packed(FITTED, source)}
+    with seal_alone(lab.keys):
+        alone = evaluate_joined(outputs, bounds, new, packs, engine="seal", progress=False)
+    auto = evaluate_joined(outputs, bounds, new, packs, progress=False)
+    for rows in (alone, auto):
+        assert lab.owner.decrypt(rows).tolist() == wanted.tolist()
+    if lab.keys.kernels is not None:
+        by_seal = evaluate_joined(outputs, bounds, new, packs, engine="seal", progress=False)
+        for one, other in zip(alone.parts, by_seal.parts, strict=True):
+            for ours, theirs in zip(one, other, strict=True):
+                np.testing.assert_array_equal(ours.residues, theirs.residues)
+
+
+def test_packs_of_several_names_and_widths() -> None:
+    lab = kept_lab("bgv")
+    first, second, new = (lab.source((size,), seed=size) for size in (20, 30, 10))
+    outputs = [given("p", 2) * given("q", 1) + given("q", 0) * w - 5, given("p", 0) + given("q", 2)]
+    sets = {"p": (FITTED[:3], first), "q": (FITTED[:3], second)}
+    bounds, wanted = both(outputs, new, sets)
+    packs = {"p": packed(FITTED[:3], first, 1), "q": packed(FITTED[:3], second, 4)}
+    rows = evaluate_joined(outputs, bounds, new, packs, progress=False)
+    assert len({fact.factor for fact in rows.facts}) == 2  # packs of one total are not doubled
+    assert lab.owner.decrypt(rows).tolist() == wanted.tolist()
+
+
+# -- factors ---------------------------------------------------------------------------------------------------------------
+
+
+@examples(st.lists(st.integers(1, 96), min_size=3, max_size=3), st.lists(st.integers(-9, 9), min_size=3, max_size=3))
+def test_factors_are_followed(factors: list[int], offsets: list[int]) -> None:
+    """Modulo a small prime, by hand: a column that comes multiplied and without its offset gives the output, multiplied."""
+    t, names, layout = 97, [f"m[{k}]" for k in range(3)], Layout(2, 2)
+    x, z, v = (given("m", k) for k in range(3))
+    outputs = [x, x + z, 3 * x * z - v + 4, (x - 2) * (z + v) * y, 5 - v]
+    by_name = dict(zip(names, offsets, strict=True))
+    scaled = followed(outputs, dict(zip(names, factors, strict=True)), t, by_name)
+    values = {name: np.array([k + 1, 7 * k + 2]) for k, name in enumerate(names)} | {"y0": np.array([1, 3])}
+    come = {
+        name: values[name] if name == "y0" else (values[name] - by_name[name]) * factors[names.index(name)]
+        for name in values
+    }
+    for output, (circuit, factor) in zip(outputs, scaled, strict=True):
+        (wanted,) = read_clear([output], values, layout)
+        (got,) = read_clear([circuit], come, layout, largest=1 << 40)
+        assert ((got - wanted * factor) % t == 0).all()
+
+
+def test_what_cannot_stand_beside_totals() -> None:
+    with pytest.raises(TypeError, match="cannot be computed beside given totals"):
+        followed([given("m", 0) * a.total().replicate()], {}, 97)
+
+
+def test_totals_are_found_by_their_names() -> None:
+    outputs = [given("model", 3) * column("v0.bin1") + given("drawn", 12)]
+    assert totals_of(outputs) == {"model[3]": ("model", 3), "drawn[12]": ("drawn", 12)}
+
+
+# -- proofs and margins ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scheme", ["bgv", "bfv"])
+def test_results_have_less_noise_than_was_proven(scheme: str) -> None:
+    """As SEAL measures it, over several keys; what was proven is at least one bit."""
+    outputs = [given("model", 0) * a * w + given("model", 1) * n, given("model", 1) * y]
+    for key in range(4):
+        lab = kept_lab(scheme, key)
+        source, new = lab.source((25, 3), seed=key), lab.source((9,), seed=key + 1)
+        bounds, _ = both(outputs, new, {"model": (FITTED, source)})
+        rows = evaluate_joined(outputs, bounds, new, {"model": packed(FITTED, source)}, progress=False)
+        for chunks in rows.parts:
+            for part in chunks:
+                assert lab.parameters.noise.budget(part.noise) >= 1
+                assert lab.slack(ciphertext_of(lab.keys.engine, part.residues), part.noise) > -1
+
+
+def test_results_end_as_low_as_is_proven() -> None:
+    model = kept_lab("bgv").parameters.noise
+    fresh = model.fresh(with_secret_key=True)
+    at, level = finish_rows(model, fresh)
+    assert model.decrypts(model.switch(fresh, level))
+    assert level == model.levels - 1 >= at
+    with pytest.raises(es.NoiseError, match="proven to decrypt does not"):
+        finish_rows(model, fresh.times(2.0**900))
+
+
+def test_columns_alone_are_computed_at_the_lowest_level() -> None:
+    lab = kept_lab("bgv")
+    source = lab.source((9,))
+    proof = prove_joined([w * n], lab.parameters, source.layout, {})
+    lower = prove_joined([w], lab.parameters, source.layout, {})
+    assert lower.level > proof.level > 0
+    assert prove_joined([w * n], lab.parameters, source.layout, {}, quick=True).level <= proof.level
+
+
+def test_refused_before_anything_is_computed() -> None:
+    lab = kept_lab("bgv")
+    source, new = lab.source((25,)), lab.source((9,))
+    packs = {"model": packed(FITTED, source)}
+    deep = given("model", 0) * a
+    for _ in range(9):
+        deep = deep * y
+    bounds = [Interval(0, 25)]
+    with pytest.raises(es.NoiseError, match=re.escape("es.plan(..., encrypted_prediction=True)")):
+        evaluate_joined([deep], bounds, new, packs)
+    with pytest.raises(OverflowError, match="choose max_value="):
+        evaluate_joined([given("model", 0)], [Interval(0, 1 << 40)], new, packs)
+    stranger = {"model": packed(FITTED, kept_lab("bgv", 1).source((25,)))}
+    with pytest.raises(es.KeyMismatchError, match="nothing can be computed across keys"):
+        evaluate_joined([given("model", 0)], bounds, new, stranger)
+    slots = {"model": EncryptedTotals(lab.keys, "slots", packs["model"].facts, ())}
+    with pytest.raises(ValueError, match="only packs can be expanded: form='packed'"):
+        evaluate_joined([given("model", 0)], bounds, new, slots)
+    assert new.loads == 0
+    assert len(expanded_noises(packs["model"])) == len(FITTED)

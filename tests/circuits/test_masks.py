@@ -1,0 +1,155 @@
+"""Some slots of a chunk, and slots that come from elsewhere: what drawing rows under encryption is made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from circuit_samples import SLOTS, CheckedMachine, Lab, insecure
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import encryptedstats as es
+from encryptedstats.circuits import Layout, column
+from encryptedstats.circuits.bounds import ColumnRange, read_bounds
+from encryptedstats.circuits.clear import read_clear
+from encryptedstats.circuits.cost import CostMachine
+from encryptedstats.circuits.expressions import Marks, linear, padding_value
+from encryptedstats.circuits.noise import read_noise
+from encryptedstats.circuits.seal import SealValue
+from encryptedstats.circuits.walk import Walk, move_steps, rotations_needed
+
+few = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+STEPS = (0, 1, 4, 16, 64, 256)
+n, w, y = column("n"), column("w"), column("y0")
+
+
+class MaskingMachine(CheckedMachine):
+    """Looks at masked values too."""
+
+    def mask(self, value: SealValue, marks: Marks) -> SealValue:
+        return self._checked(super().mask(value, marks))
+
+
+@pytest.fixture(scope="module", params=["bgv", "bfv"])
+def mover(request: pytest.FixtureRequest) -> Lab:
+    """Keys for every move."""
+    return Lab(es.Owner(insecure(request.param, 1 << 22, (56,) * 7)), STEPS)
+
+
+# -- marks -----------------------------------------------------------------------------------------------------------------
+
+
+def test_equal_marks_are_one_node() -> None:
+    assert Marks(1, [3, 2, 2]) == Marks(1, np.array([2, 3])) != Marks(0, [2, 3])
+    assert hash(Marks(1, [3, 2])) == hash(Marks(1, [2, 3]))
+    assert n.masked(Marks(1, [3, 2])) is n.masked(Marks(1, [2, 3]))
+    assert n.masked(Marks(1, [3])) is not n.masked(Marks(1, [2]))
+    assert repr(n.masked(Marks(1, [3, 2]))) == "n.mask(2 slots of chunk 1)"
+    assert Marks(0, [1]) != "marks"
+
+
+@pytest.mark.parametrize(("chunk", "slots"), [(0, []), (-1, [0]), (0, [-1, 3])])
+def test_marks_that_cannot_be(chunk: int, slots: list[int]) -> None:
+    with pytest.raises(ValueError, match="marks need a chunk and some of its slots"):
+        Marks(chunk, slots)
+
+
+def test_totals_have_no_rows_to_mark_or_move() -> None:
+    with pytest.raises(TypeError, match="no rows to mark"):
+        n.total().masked(Marks(0, [0]))
+    with pytest.raises(TypeError, match="no rows to move"):
+        n.total().moved(0, 1, False)
+    assert n.moved(0, 0, False) is n
+
+
+# -- what they mean -----------------------------------------------------------------------------------------------------------
+
+
+def test_by_hand() -> None:
+    layout, values = Layout(6, 4), {"n": np.array([1, 2, 3, 4, 5, 6])}
+    marked = n.masked(Marks(1, [0])) + 10 * n.masked(Marks(0, [1, 3]))
+    assert read_clear([marked], values, layout)[0].tolist() == [0, 20, 0, 40, 5, 0]
+    assert read_clear([marked.total()], values, layout) == [65]
+    # One slot to the left within the half rows, then those in the other half; the chunk after this one comes here.
+    assert read_clear([n.moved(0, 1, False)], values, layout)[0].tolist() == [2, 1, 4, 3, 6, 5]
+    assert read_clear([n.moved(0, 0, True)], values, layout)[0].tolist() == [3, 4, 1, 2, 0, 0]
+    assert read_clear([n.moved(1, 0, False)], values, layout)[0].tolist() == [5, 6, 0, 0, 1, 2]
+
+
+def test_padding_and_bounds() -> None:
+    marked = (n + 3).masked(Marks(0, [0]))
+    assert padding_value([marked])[marked] == 0
+    assert padding_value([1 - marked])[1 - marked] == 1
+    bounds = read_bounds([marked, marked.total(), n.masked(Marks(0, [1]))], {"n": ColumnRange(2, 5)}, 10)
+    assert (bounds[marked].low, bounds[marked].high) == (0, 8)
+    assert bounds[n.masked(Marks(0, [1]))].low == 0
+
+
+@given(st.integers(0, SLOTS // 2 - 1), st.booleans())
+def test_moves_are_made_of_powers_of_four(rotation: int, swap: bool) -> None:
+    layout = Layout(SLOTS, SLOTS)
+    node = n.moved(1, rotation, swap)
+    if node is n:
+        return
+    steps = move_steps(node, layout) if (rotation or swap) else []
+    assert sum(steps) == rotation
+    assert steps.count(0) == swap
+    assert set(steps) <= set(STEPS)
+    assert set(rotations_needed([node.total()], layout)) == set(steps)
+
+
+@few
+@given(
+    st.lists(st.integers(1, 40), min_size=1, max_size=3),
+    st.lists(
+        st.tuples(st.integers(0, 2), st.integers(0, 39), st.integers(0, 511), st.booleans()), min_size=1, max_size=3
+    ),
+)
+def test_encrypted_as_in_the_clear(mover: Lab, counts: list[int], moves: list[Any]) -> None:
+    """Rows are picked by masks and brought to the first slots of the largest chunk: nothing else is in the total."""
+    source = mover.source(counts)
+    home = int(np.argmax(counts))
+    terms = []
+    for chunk, slot, rotation, swap in moves:
+        chunk, slot = chunk % len(counts), slot % counts[chunk % len(counts)]
+        picked = (w * y + n).masked(Marks(chunk, [slot, 0]))
+        terms.append((1, picked.moved(chunk - home, rotation, swap)))
+    landed = linear(terms)
+    outputs = [landed.masked(Marks(home, range(counts[home]))).total(), landed.masked(Marks(home, [0])).total()]
+    assert source.encrypted(outputs, form="slots", workers=1) == source.clear(outputs)
+    assert source.encrypted(outputs, workers=1) == source.clear(outputs)
+
+
+def test_noise_is_never_more_than_proven(mover: Lab) -> None:
+    source = mover.source((30, 20))
+    outputs = [
+        (n.masked(Marks(0, [1, 5, 7])) * w.masked(Marks(0, [5]))).moved(0, 37, True).masked(Marks(0, [9])).total()
+    ]
+    machine = MaskingMachine(source)
+    strategy = read_noise(outputs, mover.parameters, source.layout, form="slots").strategy
+    Walk(machine, strategy, source.layout).outputs(outputs)
+    assert len(machine.slacks) >= 5
+
+
+def test_nothing_is_computed_where_nothing_is_marked(mover: Lab) -> None:
+    source = mover.source((30, 20, 10))
+    source.encrypted([n.masked(Marks(1, [3])).total() + w.masked(Marks(1, [2])).total()], form="slots", workers=1)
+    assert source.loads == 2  # of two columns, one chunk
+
+
+@pytest.mark.parametrize("marks", [Marks(0, [29, 30]), Marks(2, [0])], ids=repr)
+def test_padding_is_never_marked(mover: Lab, marks: Marks) -> None:
+    source = mover.source((30, 20))
+    for evaluated in (source.clear, source.encrypted):
+        with pytest.raises(ValueError, match=r"are not all on rows: the table has \(30, 20\)|no chunk 2"):
+            evaluated([n.masked(marks).total() + n.masked(Marks(1, [0])).total() + w.masked(Marks(0, [0])).total()])
+
+
+def test_masks_are_counted(mover: Lab) -> None:
+    machine = CostMachine(mover.parameters, with_secret_key=True)
+    fresh = machine.column("n", 0)
+    before = dict(machine.counts)
+    machine.mask(fresh, Marks(0, [0]))
+    assert sum(machine.counts.values()) > sum(before.values())

@@ -1,0 +1,218 @@
+"""Plans of predictions that open nothing: parameters that keep what they promise, their cost, or why there are none."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import seal
+
+import encryptedstats as es
+from encryptedstats.circuits import column
+from encryptedstats.circuits.packs import expand_totals, expanded_noises
+from encryptedstats.crypto.engine import engine_for
+from encryptedstats.crypto.packing import packing_model, packing_parameters, packing_primes, packing_secret
+from encryptedstats.crypto.residues import ciphertext_of
+from encryptedstats.crypto.security import RINGS
+
+QUIET = {"progress": False}
+
+
+def frame(n: int, seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 2, n)
+    return pd.DataFrame({"a": rng.integers(0, 3, n) + y, "b": rng.integers(0, 3, n), "y": y})
+
+
+@pytest.fixture(scope="module")
+def schema() -> es.Schema:
+    return es.Schema.infer(frame(400, 9), target="y", kinds={"a": "ordinal", "b": "ordinal"})
+
+
+def planned(model: Any, schema: es.Schema, n_rows: int = 200, n_predict: int | None = 50, **options: Any) -> es.Plan:
+    return es.plan(model, schema, n_rows, n_predict, encrypted_prediction=True, **options)
+
+
+@pytest.fixture(scope="module")
+def small(schema: es.Schema) -> es.Plan:
+    return planned(es.CompletelyRandomForest(n_trees=4, depth=1, fraction=2), schema)
+
+
+# -- what a plan says ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_plan_of_a_prediction(small: es.Plan) -> None:
+    told, parameters = small.prediction, small.parameters
+    assert told is not None
+    assert told.n_predict == 50
+    assert parameters.security == 128 == small.security
+    assert parameters.ring_degree in RINGS
+    assert told.kept_primes == parameters.kept_primes < len(parameters.data_moduli)
+    assert told.technique.startswith("pack and expand")
+    assert set(told.alternatives) == {"pack and expand", "replicate by rotating"}
+    assert told.alternatives["pack and expand"] < told.alternatives["replicate by rotating"]
+    assert told.seconds == pytest.approx(told.alternatives["pack and expand"])
+    assert told.draw_seconds > 0
+    assert told.bytes_down > 0
+    assert set(small.rotations) <= {0, *(4**i for i in range(8))}
+    assert small.rotations
+    text = str(small)
+    assert "50 rows" in text
+    assert "pack and expand" in text
+    assert "draw the fraction" in text
+
+
+def test_figures_are_ready_for_json(small: es.Plan) -> None:
+    figures = json.loads(json.dumps(small.to_dict()))
+    assert figures["prediction"]["n_predict"] == 50
+    assert figures["prediction"]["kept_primes"] == small.parameters.kept_primes
+    assert es.Parameters.from_dict(figures["parameters"]) == small.parameters
+    assert tuple(figures["rotations"]) == small.rotations
+
+
+def test_more_is_asked_of_keys_that_predict(schema: es.Schema) -> None:
+    model = es.CompletelyRandomForest(n_trees=4, depth=1)
+    fit, both = es.plan(model, schema, 200), planned(model, schema)
+    assert fit.parameters.kept_primes is None
+    assert fit.prediction is None
+    assert both.parameters.modulus_bits > fit.parameters.modulus_bits
+    assert both.depth > fit.depth
+    assert both.prediction.draw_seconds == 0
+    assert both.rotations == ()
+
+
+def test_by_default_rows_fill_a_ciphertext(schema: es.Schema) -> None:
+    made = planned(es.LinearMeans(), schema, n_predict=None)
+    assert made.prediction.n_predict == made.parameters.slots
+
+
+def test_shallow_trees_share_their_totals(schema: es.Schema) -> None:
+    made = planned(es.CompletelyRandomForest(n_trees=300, depth=1), schema).prediction
+    assert made.totals == 2 * 301
+    assert made.different <= 2 * (1 + 3 + 2)  # the classes, and the cuts of a and of b
+
+
+def test_an_opened_model_has_no_totals_to_bring(schema: es.Schema) -> None:
+    model = es.CompletelyRandomForest(n_trees=4, depth=2).fit(schema.table(frame(200)))
+    made = planned(model, schema)
+    closed = planned(es.CompletelyRandomForest(n_trees=4, depth=2), schema)
+    assert made.parameters.modulus_bits < closed.parameters.modulus_bits
+    assert (made.prediction.totals, made.prediction.kept_primes, made.prediction.alternatives) == (0, 0, {})
+    owner = es.Owner(made)
+    new = schema.table(frame(30, 3).drop(columns="y"))
+    votes = owner.decrypt(model.predict_votes(owner.encrypt(new), **QUIET))
+    assert votes.to_numpy().tolist() == model.predict_votes(new).to_numpy().tolist()
+
+
+# -- what cannot be planned -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_predict", [0, -1, True, 2.5, "all"])
+def test_numbers_of_rows_that_cannot_be(schema: es.Schema, n_predict: Any) -> None:
+    with pytest.raises(ValueError, match="a number of rows is needed, at least 1"):
+        planned(es.LinearMeans(), schema, n_predict=n_predict)
+
+
+def test_rows_to_predict_without_a_prediction(schema: es.Schema) -> None:
+    with pytest.raises(ValueError, match="n_predict= is for encrypted_prediction=True"):
+        es.plan(es.LinearMeans(), schema, 200, 50)
+
+
+@pytest.mark.parametrize("model", [es.FisherDiscriminant(), es.OneStepLogisticRegression()], ids=["fisher", "logistic"])
+def test_models_that_must_be_opened(schema: es.Schema, model: Any) -> None:
+    with pytest.raises(ValueError, match=r"has to be inverted.*Plan it with encrypted_prediction=False"):
+        planned(model, schema)
+
+
+def test_what_does_not_predict(schema: es.Schema) -> None:
+    for circuit in ([es.LinearMeans(), es.MultinomialNB()], column("v0.bin0").total()):
+        with pytest.raises(ValueError, match="plan one model, or with encrypted_prediction=False"):
+            planned(circuit, schema)
+
+
+def test_fractions_that_only_an_opened_forest_has(schema: es.Schema) -> None:
+    with pytest.raises(ValueError, match="only an opened forest can"):
+        planned(es.CompletelyRandomForest(n_trees=2, depth=1, fraction="inverse"), schema)
+
+
+def test_the_parameters_of_the_paper_are_below_todays_security(schema: es.Schema) -> None:
+    """N = 8192 with 224 bits; nor do 218 carry fit and prediction of a forest of depth 3."""
+    with pytest.raises(es.ParameterError):
+        es.Parameters.from_bits("bfv", 8192, 1 << 20, (56, 56, 56, 56))
+    assert planned(es.CompletelyRandomForest(n_trees=2, depth=3), schema).parameters.ring_degree > 8192
+
+
+@pytest.mark.slow
+def test_what_no_parameters_carry(schema: es.Schema) -> None:
+    with pytest.raises(es.ParameterError, match=r"Nearest: a smaller depth or fraction.*encrypted_prediction=False"):
+        planned(es.CompletelyRandomForest(n_trees=2, depth=6, fraction=64), schema, scheme="bgv", security=256)
+
+
+# -- kept promises ------------------------------------------------------------------------------------------------------------
+
+
+def check_promise(made: es.Plan, model: Any, training: es.Table, new: es.Table) -> None:
+    """Keys of the plan carry the fit, the drawing and the prediction, and give what the plain model gives."""
+    owner = es.Owner(made)
+    assert owner.public_keys().rotations == made.rotations
+    sealed, sealed_new = owner.encrypt(training), owner.encrypt(new)
+    closed = type(model)(**model.get_params()).fit(sealed, **QUIET)
+    plain = type(model)(**model.get_params()).fit(training)
+    wanted = plain.predict_votes(new)
+    answer = closed.predict_votes(sealed_new, **QUIET)
+    votes = owner.decrypt(answer)
+    assert votes.to_numpy().tolist() == wanted.to_numpy().tolist()
+    assert votes.predict.tolist() == wanted.predict.tolist()
+    check_margins(owner, closed, answer)
+
+
+def check_margins(owner: es.Owner, closed: Any, answer: Any) -> None:
+    """At every step at least one bit is proven to be left, and SEAL finds more than that (it rounds down to whole bits)."""
+    parameters, secret = owner.parameters, owner._generator.secret_key()
+    measure = seal.Decryptor(owner.public_keys().engine.context, secret).invariant_noise_budget
+    for part in (part for chunks in answer.rows.parts for part in chunks):
+        proven = parameters.noise.budget(part.noise)
+        assert proven >= 1
+        assert measure(ciphertext_of(owner.public_keys().engine, part.residues)) > proven - 1
+    small, primes = engine_for(packing_parameters(parameters)), packing_primes(parameters)
+    model = packing_model(parameters, primes)
+    measure = seal.Decryptor(small.context, packing_secret(parameters, secret)).invariant_noise_budget
+    for packs in closed._packs().values():
+        noises = expanded_noises(packs)
+        for number, residues in expand_totals(packs, [0, len(packs) - 1]):
+            proven = model.budget(noises[number].at(0))
+            assert proven >= 1
+            assert measure(ciphertext_of(small, residues)) > proven - 1
+
+
+def test_keys_of_a_plan_carry_everything(small: es.Plan, schema: es.Schema) -> None:
+    model = es.CompletelyRandomForest(n_trees=4, depth=1, fraction=2)
+    check_promise(small, model, schema.table(frame(200, 1)), schema.table(frame(50, 2).drop(columns="y")))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "model",
+    [
+        es.CompletelyRandomForest(n_trees=3, depth=3),
+        es.CompletelyRandomForest(n_trees=2, depth=2, fraction=2, averaged=2),
+        es.SemiparametricNB(),
+        es.MultinomialNB(),
+        es.LinearMeans(),
+    ],
+    ids=["forest", "fraction", "snb", "mnb", "means"],
+)
+def test_the_breast_cancer_table_at_planned_parameters(model: Any) -> None:
+    try:
+        data = es.datasets.load("bcw_o", download=False)
+    except (FileNotFoundError, OSError) as error:
+        pytest.skip(f"the data set is not here: {error}")
+    whole = data.table_frame()
+    schema = es.Schema.infer(whole, target="target", kinds=data.kinds)
+    for name in schema.names:
+        schema = schema.with_bins(name, edges=(2, 4, 6, 8))
+    training, new = schema.table(whole.iloc[:547]), schema.table(whole.iloc[547:].drop(columns="target"))
+    check_promise(planned(model, schema, len(training), len(new)), model, training, new)
