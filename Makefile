@@ -7,10 +7,14 @@ JOBS   ?= 2
 # The paper's data sets are not part of the project; where a folder of them lies beside the checkout, use it.
 export ENCRYPTEDSTATS_DATA ?= $(wildcard $(CURDIR)/../shared/data)
 
-.PHONY: demo test test-full lint types bench docs clean setup
+.PHONY: demo casestudy test test-full lint types bench docs clean setup
 
 demo: $(STAMP)
 	$(BIN)/python -m encryptedstats.cli demo
+
+# The paper's case study on a local cluster, beside its figures; needs the data set bcw_o.
+casestudy: $(STAMP)
+	$(BIN)/python -m encryptedstats.cli casestudy
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
@@ -28,8 +32,9 @@ bench: $(STAMP)
 
 # Every code block of the pages is run by `make test`; this makes the pages themselves, in site/.
 docs: $(STAMP)
-	$(BIN)/python -m pip install --quiet 'mkdocs-material>=9.5'
-	$(BIN)/mkdocs build --strict --quiet
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "site/index.html"
 
 setup: $(STAMP)
 
@@ -40,4 +45,4 @@ $(STAMP): pyproject.toml $(wildcard setup.py src/encryptedstats/_native/*.c)
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist out site .pytest_cache .mypy_cache .ruff_cache .hypothesis

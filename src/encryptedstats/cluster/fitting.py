@@ -1,0 +1,127 @@
+"""``fit`` and ``submit``: a model fitted to a stored table by many machines. All that is read and written are stored objects."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from sklearn.base import clone
+
+from encryptedstats.cluster.items import Done, model_is_there
+from encryptedstats.cluster.jobs import JOBS, Job, absolute, make_job
+from encryptedstats.cluster.queues import refuse_unfinished
+from encryptedstats.cluster.scheduling import PATIENCE, run_on_dask
+from encryptedstats.models.base import TotalsClassifier
+from encryptedstats.storage.objects import object_exists, open_store
+
+Url = str | os.PathLike[str]
+
+
+def submit(
+    model: TotalsClassifier,
+    table: Url,
+    out: Url,
+    *,
+    queue: Url | None = None,
+    keys: Url | None = None,
+    rows_per_shard: int | None = None,
+    trees_per_task: int | None = None,
+    overwrite: bool = False,
+) -> Job:
+    """Cut a fit into items of work and put them into a queue; ``encryptedstats worker --queue`` or :func:`work` does them.
+
+    Parameters are those of :func:`fit`. Submitting the same again changes nothing.
+    """
+    if not isinstance(model, TotalsClassifier):
+        raise TypeError(f"cluster.fit needs a model of this library, not a {type(model).__name__}")
+    unfitted: TotalsClassifier = clone(model)
+    unfitted._draw()
+    place = absolute(f"{os.fspath(out).rstrip('/')}.work" if queue is None else queue)
+    keys_url = None if keys is None else absolute(keys)
+    job, data = make_job(unfitted, absolute(table), absolute(out), place, keys_url, rows_per_shard, trees_per_task)
+    store = open_store(place)
+    if not overwrite and _somebody_elses(job):
+        raise FileExistsError(
+            f"there is something at {job.out} already; it was not touched (overwrite=True replaces it)"
+        )
+    store.create(JOBS + job.id, data)
+    return job
+
+
+def _somebody_elses(job: Job) -> bool:
+    """Whether something lies where the model goes, and this job did not write it."""
+    return object_exists(job.out) and not model_is_there(job, open_store(job.queue))
+
+
+def fit(
+    model: TotalsClassifier,
+    table: Url,
+    out: Url,
+    *,
+    scheduler: Any = None,
+    queue: Url | None = None,
+    keys: Url | None = None,
+    rows_per_shard: int | None = None,
+    trees_per_task: int | None = None,
+    workers: int | None = None,
+    overwrite: bool = False,
+    progress: bool | None = None,
+    patience: float = PATIENCE,
+    told: Callable[[Done], None] | None = None,
+) -> Any:
+    """Fit a model to a stored table on a cluster. The result is exactly ``model.fit(es.load(table))``, encrypted.
+
+    Parameters
+    ----------
+    model : a model of this library, not fitted
+    table : path or fsspec URL
+        Of an encrypted table. Every worker must be able to read it.
+    out : path or fsspec URL
+        Where the encrypted model goes.
+    scheduler : str or dask.distributed.Client, optional
+        Address of a Dask scheduler, or a client of one. By default a cluster of processes is started here.
+    queue : path or fsspec URL, optional
+        Folder for the results of shards, ``out`` + ".work" by default. They are kept: a second run goes on from there, and after
+        rows were appended to the table only new shards are computed. Delete it when the model is yours.
+    keys : path or fsspec URL, optional
+        Of the public keys to compute with, instead of those that lie in the table.
+    rows_per_shard : int, optional
+        Rows of a shard, at most; a block of the table is never cut. By default 32 shards, none of more than 64 blocks.
+    trees_per_task : int, optional
+        Of a forest: split by trees as well, about so many a task.
+    workers : int, optional
+        Processes of a cluster that is started here; as many as there are cores by default.
+    overwrite : bool
+        Replace what lies at ``out``.
+    progress : bool, optional
+        Show shards, rows a second, time left and workers; by default on a terminal. The address of the dashboard is printed too.
+    patience : float
+        Seconds to wait for a scheduler, given by address, that is not there or has gone.
+    told : callable, optional
+        Called with every item that was done.
+
+    Returns
+    -------
+    The fitted model, still encrypted.
+
+    Raises
+    ------
+    ClusterError
+        If the cluster could not do it, or this process holds a secret key. What was done is kept.
+    FileFormatError, FileNotFoundError
+        Names the stored object that is damaged or missing.
+    """
+    job = submit(
+        model,
+        table,
+        out,
+        queue=queue,
+        keys=keys,
+        rows_per_shard=rows_per_shard,
+        trees_per_task=trees_per_task,
+        overwrite=overwrite,
+    )
+    run_on_dask(job, scheduler, workers, progress, patience, told or (lambda _: None))
+    refuse_unfinished(job, open_store(job.queue))
+    return type(job.model).load(job.out, job.keys)

@@ -1,0 +1,162 @@
+"""Doing one item of a job: evaluate a shard, add results up, or write the end result. Results are written once and never changed.
+
+An item reads stored objects and writes one; the same item gives the same bytes whoever does it, so that two who do it at the same
+time do no harm. A result that is missing, cut short or altered is not believed: it is made again from what it was made from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import time
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
+from typing import Any, Final
+
+from encryptedstats.cluster.jobs import RECORD_KIND, Item, Result, StoredJob
+from encryptedstats.errors import FileFormatError
+from encryptedstats.storage import container
+from encryptedstats.storage.container import Container
+from encryptedstats.storage.files import naming
+from encryptedstats.storage.objects import Store, open_store, read_object, write_object
+
+RESULT_KIND: Final = "cluster result"
+_log = logging.getLogger("encryptedstats.cluster")
+
+
+@dataclass(frozen=True)
+class Done:
+    """What is told of an item that was done: small, since it travels through the scheduler."""
+
+    name: str
+    rows: int
+    seconds: float
+    is_shard: bool
+    found: bool = False  # it was there already
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for who must not unpickle ours."""
+        return dict(vars(self))
+
+
+def run_item(job: StoredJob, name: str) -> Done:
+    """Do an item, unless its object is there already."""
+    item, store = job.items[name], open_store(job.queue)
+    started = time.perf_counter()
+    found = is_done(job, item, store)
+    if not found:
+        _make(job, item, store, replace_it=False)
+    return Done(name, item.rows, time.perf_counter() - started, item.is_shard, found)
+
+
+def is_done(job: StoredJob, item: Item, store: Store) -> bool:
+    """Whether the object of an item is there; the end result is done when it lies where it should."""
+    if not item.is_model:
+        return store.exists(item.name)
+    return store.exists(item.name) and model_is_there(job, store)
+
+
+def model_is_there(job: StoredJob, store: Store) -> bool:
+    """Whether the end result of the record is what lies at ``out``."""
+    try:
+        wanted: str = read_record(job, store).expect("sha256", str)
+        return hashlib.sha256(read_object(job.out)).hexdigest() == wanted
+    except (FileNotFoundError, FileFormatError):
+        return False
+
+
+def _make(job: StoredJob, item: Item, store: Store, *, replace_it: bool) -> None:
+    if item.is_model:
+        _write_model(job, item, store)
+        return
+    result = _evaluate(job, item) if item.is_shard else _add_up(job, item, store)
+    data = result_bytes(item, result)
+    with naming(store.where(item.name)):
+        if replace_it:
+            store.write(item.name, [data])
+        else:
+            store.create(item.name, data)
+
+
+def _evaluate(job: StoredJob, item: Item) -> Result:
+    return job.evaluate(item)
+
+
+def _add_up(job: StoredJob, item: Item, store: Store) -> Any:
+    return reduce(add, (believed_result(job, job.items[name], store) for name in item.needs))
+
+
+# -- results -----------------------------------------------------------------------------------------------------------
+
+
+def result_bytes(item: Item, result: Result) -> bytes:
+    """The object of a result: what was computed, its own name, and which shards are in it."""
+    file = result.to_container(RESULT_KIND, {"name": item.name, "rows": item.rows})
+    sections = {**file.sections, "shards": json.dumps(item.shards).encode()}
+    return container.to_bytes(replace(file, sections=sections))
+
+
+def read_result(job: StoredJob, item: Item, store: Store) -> Any:
+    """A stored result, if it is the whole one of that name with exactly the shards that it must have."""
+    where = store.where(item.name)
+    file = container.from_bytes(store.read(item.name), kind=RESULT_KIND, name=where)
+    if file.expect("name", str) != item.name or file.expect("rows", int) != item.rows:
+        raise FileFormatError(f"{where} holds another result than its name says: it is stale, or was exchanged")
+    if _listed_shards(file, where) != list(item.shards):
+        raise FileFormatError(f"{where} adds up other shards than it must: some would be left out or counted twice")
+    try:
+        return job.result(item, file)
+    except FileFormatError as error:
+        raise FileFormatError(f"{where}: {error}") from error
+
+
+def _listed_shards(file: Container, where: str) -> Any:
+    try:
+        return json.loads(file.section("shards"))
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError(f"{where} has a list of shards that is no JSON") from error
+
+
+def believed_result(job: StoredJob, item: Item, store: Store) -> Any:
+    """A result; where it is missing or damaged, made again first."""
+    try:
+        return read_result(job, item, store)
+    except (FileFormatError, FileNotFoundError) as error:
+        _log.warning("%s: it is made again", error)
+    _make(job, item, store, replace_it=True)
+    return read_result(job, item, store)
+
+
+# -- the end result ----------------------------------------------------------------------------------------------------
+
+
+def _write_model(job: StoredJob, item: Item, store: Store) -> None:
+    """The record first: an end result without one would be somebody else's, and is not written over."""
+    data = container.to_bytes(job.finish(item, [believed_result(job, job.items[name], store) for name in item.needs]))
+    with naming(store.where(item.name)):
+        store.write(item.name, [record_bytes(job, item, data)])
+    with naming(job.out):
+        write_object(job.out, data)
+
+
+def record_bytes(job: StoredJob, item: Item, made: bytes) -> bytes:
+    """What went into an end result: every shard with its blocks, once."""
+    shards = [
+        [name, list(job.items[name].outputs), [entry.id for entry in job.entries[slice(*job.items[name].blocks)]]]
+        for name in item.shards
+    ]
+    fields = {"job": job.id, "out": job.out, "rows": job.n_rows, "sha256": hashlib.sha256(made).hexdigest()}
+    sections = {"shards": json.dumps(shards).encode()}
+    facts = job.facts
+    return container.to_bytes(Container(RECORD_KIND, facts.parameters.fingerprint, facts.key_id, fields, sections))
+
+
+def read_record(job: StoredJob, store: Store) -> Container:
+    """The record of a finished job."""
+    where = store.where(job.record)
+    file = container.from_bytes(store.read(job.record), kind=RECORD_KIND, name=where)
+    if file.expect("job", str) != job.id:
+        raise FileFormatError(f"{where} is the record of another job")
+    return file

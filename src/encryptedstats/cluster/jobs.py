@@ -1,0 +1,565 @@
+"""A job: work on a stored table, such as a fit, cut into items of work, each a pure function of stored objects, named by a hash of what it is made from.
+
+A shard is some blocks of a table, a range is some of the totals of the model; an item evaluates a range on a shard, adds up other
+items, or joins the sums of all ranges into the model. (Predictions are jobs too, in ``predicting``.) The job is one stored object that brings all a worker must know. What an item
+is named, and which shards are in it, follows from the job alone: so nothing is computed twice, counted twice or left out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any, Final, Protocol, Self, TypeVar
+
+from encryptedstats.circuits.evaluate import total_facts
+from encryptedstats.circuits.expressions import Expression, circuit_digest, column_names
+from encryptedstats.circuits.layout import Layout
+from encryptedstats.circuits.noise import PACKED, NoiseReport, read_noise, room_for
+from encryptedstats.circuits.plan import FAN_IN, chunks_per_shard
+from encryptedstats.circuits.results import EncryptedTotals
+from encryptedstats.crypto import PublicKeys
+from encryptedstats.crypto.keys import PUBLIC_KIND
+from encryptedstats.errors import ClusterError, FileFormatError, KeyMismatchError, NoiseError
+from encryptedstats.models.base import TotalsClassifier
+from encryptedstats.models.files import _empty_model
+from encryptedstats.storage import container
+from encryptedstats.storage.container import Container
+from encryptedstats.storage.objects import is_url, load_file, local_or_url, open_store
+from encryptedstats.tables import EncryptedTable
+from encryptedstats.tables.blocks import BlockEntry
+from encryptedstats.tables.columns import Column
+from encryptedstats.tables.encrypted import (
+    MANIFEST,
+    TABLE_KIND,
+    StoredBlocks,
+    TableFacts,
+    _listed_blocks,
+    facts_from_container,
+    keys_name,
+)
+
+JOB_KIND: Final = "cluster job"
+RECORD_KIND: Final = "cluster record"
+JOBS, SHARDS, SUMS, RECORDS = "jobs/", "shards/", "sums/", "records/"
+# Part of every name: a change of what an item computes gets a new one, and old results are not taken for new.
+_RECIPE: Final = "encryptedstats fit 1"
+J = TypeVar("J", bound="StoredJob")
+
+
+@dataclass(frozen=True)
+class Item:
+    """A piece of work and the object that it makes.
+
+    Attributes
+    ----------
+    name : str
+        Of the object, below the queue.
+    needs : tuple of str
+        Items that it is made from; a shard needs none.
+    shards : tuple of str
+        Names of the shards that are in it, each once.
+    outputs : (int, int)
+        The range of the model's totals.
+    blocks : (int, int)
+        Of a shard: its blocks of the table.
+    rows : int
+        Rows that are in it.
+    """
+
+    name: str
+    needs: tuple[str, ...]
+    shards: tuple[str, ...]
+    outputs: tuple[int, int]
+    blocks: tuple[int, int]
+    rows: int
+
+    @property
+    def is_shard(self) -> bool:
+        """Whether it is computed from rows."""
+        return not self.needs
+
+    @property
+    def is_model(self) -> bool:
+        """Whether it is the last one, which makes the model or whatever the job is for."""
+        return self.name.startswith(RECORDS)
+
+
+class Result(Protocol):
+    """What an item computes."""
+
+    def to_container(self, kind: str, fields: dict[str, Any]) -> Container:
+        """As a checked envelope of bytes, with more fields."""
+
+
+@dataclass(frozen=True, eq=False)
+class StoredJob(ABC):
+    """Work on a stored table that is cut into items, and all that a worker must know of it; stored in a queue, never changed.
+
+    Attributes
+    ----------
+    queue : str
+        Folder or URL that the job, its results and its leases lie in.
+    id : str
+        SHA-256 of the job.
+    table, out : str
+        Where the table lies, and where the end result goes.
+    shards : tuple of (int, int)
+        Blocks of every shard, from the first up to the one after the last.
+    """
+
+    queue: str
+    id: str
+    table: str
+    out: str
+    keys_url: str | None
+    facts: TableFacts
+    entries: tuple[BlockEntry, ...]
+    shards: tuple[tuple[int, int], ...]
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of the table."""
+        return sum(entry.rows for entry in self.entries)
+
+    @property
+    def record(self) -> str:
+        """The name of the last object: which shards went into the end result."""
+        return f"{RECORDS}{self.id}"
+
+    @property
+    def passes(self) -> int:
+        """How many shards every row is in."""
+        return 1
+
+    @cached_property
+    def items(self) -> dict[str, Item]:
+        """All items by name, each after what it needs; the last one makes the end result."""
+        return self._cut()
+
+    @abstractmethod
+    def _cut(self) -> dict[str, Item]:
+        """The items."""
+
+    @abstractmethod
+    def evaluate(self, item: Item) -> Result:
+        """What a shard gives."""
+
+    @abstractmethod
+    def result(self, item: Item, file: Container) -> Any:
+        """A stored result of an item, refusing one of another computation. Names and shards have been checked."""
+
+    @abstractmethod
+    def finish(self, item: Item, results: Sequence[Any]) -> Container:
+        """The end result, from those of the items that the last one needs."""
+
+    def _made_from(self, recipe: str, computed: list[Any], blocks: tuple[int, int]) -> str:
+        """The name of a shard: a hash of all that its result depends on."""
+        facts, columns = self.facts, [str(column) for column in self.facts.columns]
+        content = [
+            recipe,
+            facts.parameters.fingerprint,
+            [facts.key_id, facts.schema_digest],
+            [facts.schema.to_json(), columns, facts.weight_bound, facts.with_secret_key],
+            computed,
+            [entry.sha256 for entry in self.entries[slice(*blocks)]],
+        ]
+        return SHARDS + _hash(content)
+
+    # -- what items are computed with ------------------------------------------------------------------------------
+
+    @cached_property
+    def keys(self) -> PublicKeys:
+        """The evaluation keys, read once."""
+        where = self.keys_url or f"{self.table.rstrip('/')}/{keys_name(self.facts.key_id)}"
+        keys = public_keys(where)
+        if (keys.key_id, keys.parameters) != (self.facts.key_id, self.facts.parameters):
+            raise KeyMismatchError(
+                f"{where} holds the keys {keys.key_id}, and the table belongs to {self.facts.key_id}"
+            )
+        return keys
+
+    def sub_table(self, blocks: tuple[int, int]) -> EncryptedTable:
+        """Some blocks of the table."""
+        facts = self.facts
+        chosen = StoredBlocks(open_store(self.table), self.entries[slice(*blocks)], facts.shape, facts.key_id)
+        return EncryptedTable(facts, chosen, self.keys)
+
+    # -- stored form -----------------------------------------------------------------------------------------------
+
+    @classmethod
+    def load(cls, queue: str, job_id: str, keys: str | None = None) -> Self:
+        """Read a job from a queue, with every check; the last few are kept. ``keys`` are taken instead of the job's."""
+        job = _loaded(queue, job_id)
+        if not isinstance(job, cls):
+            raise FileFormatError(f"{job_id} is a {type(job).__name__}, and a {cls.__name__} is wanted here")
+        return job if keys is None else _with_keys(job, keys)
+
+
+@dataclass(frozen=True, eq=False)
+class Job(StoredJob):
+    """A fit that is cut into items. Made by :func:`encryptedstats.cluster.submit`; stored in a queue, never changed.
+
+    Attributes
+    ----------
+    queue : str
+        Folder or URL that the job, its results and its leases lie in.
+    id : str
+        SHA-256 of the job.
+    table, out : str
+        Where the table lies, and where the model goes.
+    shards : tuple of (int, int)
+        Blocks of every shard, from the first up to the one after the last.
+    model : TotalsClassifier
+        Unfitted, with its seed.
+    ranges : tuple of (int, int)
+        The same as shards for the totals of the model.
+    report : NoiseReport
+        The one proof that all shards are evaluated by, so that they add up.
+    """
+
+    model: TotalsClassifier
+    ranges: tuple[tuple[int, int], ...]
+    report: NoiseReport
+    circuit_digest: str
+
+    @property
+    def passes(self) -> int:
+        """Every range of totals goes over all rows."""
+        return len(self.ranges)
+
+    @cached_property
+    def outputs(self) -> list[Expression]:
+        """The circuit, the very one that the job was made for."""
+        outputs = self.model.circuit(self.facts.schema, self.facts.columns)
+        if circuit_digest(outputs) != self.circuit_digest:
+            raise other_version(self, self.model)
+        return outputs
+
+    def _cut(self) -> dict[str, Item]:
+        found: dict[str, Item] = {}
+        roots = []
+        for outputs in self.ranges:
+            level = [self._shard(blocks, outputs) for blocks in self.shards]
+            found.update((item.name, item) for item in level)
+            while len(level) > 1:
+                level = [_sum_of(level[start : start + FAN_IN]) for start in range(0, len(level), FAN_IN)]
+                found.update((item.name, item) for item in level)
+            roots.append(level[0])
+        shards = tuple(name for root in roots for name in root.shards)
+        whole = (0, len(self.entries))
+        needs = tuple(root.name for root in roots)
+        found[self.record] = Item(self.record, needs, shards, (0, self.ranges[-1][1]), whole, self.n_rows)
+        return found
+
+    def _shard(self, blocks: tuple[int, int], outputs: tuple[int, int]) -> Item:
+        computed = [self._digests[outputs], self.report.width, self.report.strategy.relinearise]
+        name = self._made_from(_RECIPE, computed, blocks)
+        return Item(name, (), (name,), outputs, blocks, sum(entry.rows for entry in self.entries[slice(*blocks)]))
+
+    @cached_property
+    def _digests(self) -> dict[tuple[int, int], str]:
+        return {outputs: circuit_digest(self.outputs[slice(*outputs)]) for outputs in self.ranges}
+
+    def evaluate(self, item: Item) -> EncryptedTotals:
+        """A range of the model's totals over the rows of a shard."""
+        # One process, one core: what runs at the same time is the cluster's affair.
+        outputs = self.outputs[slice(*item.outputs)]
+        return self.sub_table(item.blocks).evaluate(outputs, report=self.report, workers=1, progress=False)
+
+    def result(self, item: Item, file: Container) -> EncryptedTotals:
+        """The totals in a file."""
+        totals = EncryptedTotals.from_container(file, self.keys)
+        first, last = item.outputs
+        if (totals.form, totals.width, len(totals)) != (PACKED, self.report.width, last - first):
+            raise FileFormatError("it holds the totals of another computation")
+        return totals
+
+    def finish(self, item: Item, results: Sequence[EncryptedTotals]) -> Container:
+        """The model."""
+        ids = tuple(entry.id for entry in self.entries)
+        return self.model._like()._set_state(_joined(results), self.facts.schema, self.n_rows, ids)._to_container()
+
+
+def _joined(parts: Sequence[EncryptedTotals]) -> EncryptedTotals:
+    """The totals of all ranges, one after the other. All but the last range fill their packs."""
+    first = parts[0]
+    facts = [fact for part in parts for fact in part.facts]
+    packs = [pack for part in parts for pack in part.parts]
+    return EncryptedTotals(first.keys, first.form, facts, packs, first.width, first.schema_digest)
+
+
+def other_version(job: StoredJob, model: TotalsClassifier) -> ClusterError:
+    """The error of a worker whose library computes something else than that of who made the job."""
+    return ClusterError(
+        f"job {job.id[:12]} was made by another version of this library, whose {type(model).__name__} computes "
+        "something else: let all workers have the version that the job was made with"
+    )
+
+
+@lru_cache(maxsize=4)
+def public_keys(url: str) -> PublicKeys:
+    """Public keys from a path or URL. They are large, so a process reads them once."""
+    return PublicKeys.from_container(load_file(url, kind=PUBLIC_KIND))
+
+
+@lru_cache(maxsize=4)
+def _with_keys(job: J, keys: str) -> J:
+    return replace(job, keys_url=keys)
+
+
+@lru_cache(maxsize=4)
+def _loaded(queue: str, job_id: str) -> StoredJob:
+    store = open_store(queue)
+    where = store.where(JOBS + job_id)
+    data = store.read(JOBS + job_id)
+    if hashlib.sha256(data).hexdigest() != job_id:
+        raise FileFormatError(f"{where} is not the job of that name: cut short, altered or exchanged")
+    file = container.from_bytes(data, name=where)
+    if file.kind not in READERS:
+        raise FileFormatError(f"{where} holds {file.kind!r}, and a job is wanted here")
+    try:
+        return READERS[file.kind](file, queue, job_id)
+    except FileFormatError as error:
+        raise FileFormatError(f"{where}: {error}") from error
+
+
+def _from_container(file: Container, queue: str, job_id: str) -> Job:
+    facts, entries = listed_table(file.section("manifest"), "its table")
+    model = _empty_model(file.expect("model", str), file.expect("params", dict))
+    model.check_schema(facts.schema)
+    model._draw()  # nothing is left to chance: a stored model has its seed
+    outputs = model._n_totals(facts.schema)
+    width, relinearise = file.expect("width", int), file.expect("relinearise", bool)
+    if not 1 <= width <= facts.parameters.ring_degree:
+        raise FileFormatError("the job states an impossible width of packs")
+    shards = partition(file, "shards", len(entries), 1)
+    return Job(
+        queue,
+        job_id,
+        file.expect("table", str),
+        file.expect("out", str),
+        place_of_keys(file),
+        facts,
+        entries,
+        shards,
+        model,
+        partition(file, "ranges", outputs, width),
+        _proof(model, facts, entries, shards, width, relinearise),
+        file.expect("circuit", str),
+    )
+
+
+#: What reads the jobs of a kind, once the container is checked.
+READERS: Final[dict[str, Callable[[Container, str, str], StoredJob]]] = {JOB_KIND: _from_container}
+
+
+def listed_table(manifest: bytes, where: str) -> tuple[TableFacts, tuple[BlockEntry, ...]]:
+    """What is known of a stored table, and its blocks."""
+    file = container.from_bytes(manifest, kind=TABLE_KIND, name=where)
+    facts = facts_from_container(file)
+    return facts, _listed_blocks(file, facts.shape)
+
+
+def place_of_keys(file: Container) -> str | None:
+    """Where the keys of a job lie, if it says so."""
+    keys_url = file.fields.get("keys")
+    if not (keys_url is None or isinstance(keys_url, str)):
+        raise FileFormatError("the job states an impossible place of keys")
+    return keys_url
+
+
+def partition(file: Container, name: str, total: int, step: int) -> tuple[tuple[int, int], ...]:
+    """Consecutive pieces that make up the whole, none of them twice; all but the last are multiples of ``step``."""
+    try:
+        cuts = json.loads(file.section(name))
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError(f"the job has a list of {name} that is no JSON") from error
+    if not isinstance(cuts, list) or not all(type(cut) is int for cut in cuts):
+        raise FileFormatError(f"the job has a malformed list of {name}")
+    pieces = tuple(zip([0, *cuts], cuts, strict=False))
+    if not pieces or cuts[-1] != total or not all(a < b for a, b in pieces) or any(cut % step for cut in cuts[:-1]):
+        raise FileFormatError(f"the job has {name} that leave something out, or count it twice")
+    return pieces
+
+
+def job_bytes(
+    manifest: bytes,
+    facts: TableFacts,
+    model: TotalsClassifier,
+    places: dict[str, str],
+    shards: Sequence[tuple[int, int]],
+    ranges: Sequence[tuple[int, int]],
+    report: NoiseReport,
+    circuit_digest: str,
+) -> bytes:
+    """The object of a job."""
+    fields = {
+        **places,
+        "model": type(model).__name__,
+        "params": model._growth(),
+        "width": report.width,
+        "relinearise": report.strategy.relinearise,
+        "circuit": circuit_digest,
+    }
+    sections = {
+        "manifest": manifest,
+        "shards": json.dumps([stop for _, stop in shards]).encode(),
+        "ranges": json.dumps([stop for _, stop in ranges]).encode(),
+    }
+    return container.to_bytes(Container(JOB_KIND, facts.parameters.fingerprint, facts.key_id, fields, sections))
+
+
+# -- making one ----------------------------------------------------------------------------------------------------------
+
+
+def read_stored_table(table: str) -> tuple[bytes, TableFacts, tuple[BlockEntry, ...]]:
+    """The manifest of a stored table, and what it says."""
+    store = open_store(table)
+    where = store.where(MANIFEST)
+    try:
+        manifest = store.read(MANIFEST)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{where} is not there: no encrypted table lies at {table}") from None
+    try:
+        return manifest, *listed_table(manifest, where)
+    except FileFormatError as error:
+        raise FileFormatError(str(error) if where in str(error) else f"{where}: {error}") from error
+
+
+def make_job(
+    model: TotalsClassifier,
+    table: str,
+    out: str,
+    queue: str,
+    keys_url: str | None,
+    rows_per_shard: int | None,
+    trees_per_task: int | None,
+) -> tuple[Job, bytes]:
+    """Cut a fit into items, and refuse before any work what could not be finished."""
+    manifest, facts, entries = read_stored_table(table)
+    whole = EncryptedTable(facts, StoredBlocks(open_store(table), entries, facts.shape, facts.key_id), None)
+    model._check_table(whole)
+    outputs = model.circuit(facts.schema, facts.columns)
+    for name in column_names(outputs):
+        whole._check_stored(Column.parse(name))
+    shards = cut_rows([entry.rows for entry in entries], rows_per_shard)
+    report = _add_up_proof(outputs, whole, shards)
+    width, ranges = cut_totals(model, facts, len(outputs), report.width, trees_per_task)
+    report = replace(report, width=width)
+    digest = circuit_digest(outputs)
+    places = {"table": table, "out": out, **({} if keys_url is None else {"keys": keys_url})}
+    data = job_bytes(manifest, facts, model, places, shards, ranges, report, digest)
+    job_id = hashlib.sha256(data).hexdigest()
+    job = Job(queue, job_id, table, out, keys_url, facts, entries, shards, model, ranges, report, digest)
+    if not job.keys.packs:
+        raise KeyMismatchError("the public keys of this table cannot pack totals: take owner.public_keys(packing=True)")
+    return job, data
+
+
+def cut_rows(rows: Sequence[int], rows_per_shard: int | None) -> tuple[tuple[int, int], ...]:
+    """Blocks in a row that have at most so many rows together; a block is never cut."""
+    if rows_per_shard is None:
+        size = chunks_per_shard(len(rows))
+        return tuple((start, min(start + size, len(rows))) for start in range(0, len(rows), size))
+    if isinstance(rows_per_shard, bool) or not isinstance(rows_per_shard, int) or rows_per_shard < 1:
+        raise ValueError(f"rows_per_shard={rows_per_shard!r}: a number of rows is needed, at least 1")
+    cuts, inside = [0], 0
+    for block, count in enumerate(rows):
+        if inside and inside + count > rows_per_shard:
+            cuts.append(block)
+            inside = 0
+        inside += count
+    return tuple(zip(cuts, [*cuts[1:], len(rows)], strict=True))
+
+
+def cut_totals(
+    model: TotalsClassifier, facts: TableFacts, n_totals: int, widest: int, trees_per_task: int | None
+) -> tuple[int, tuple[tuple[int, int], ...]]:
+    """How wide packs are, and the ranges of totals that tasks compute: whole packs, so that ranges are joined without a word."""
+    if trees_per_task is None:
+        return widest, ((0, n_totals),)
+    n_trees = getattr(model, "n_trees", None)
+    if n_trees is None:
+        raise ValueError(f"trees_per_task={trees_per_task!r}: a {type(model).__name__} has no trees")
+    if isinstance(trees_per_task, bool) or not isinstance(trees_per_task, int) or trees_per_task < 1:
+        raise ValueError(f"trees_per_task={trees_per_task!r}: a number of trees is needed, at least 1")
+    wanted = trees_per_task * ((n_totals - facts.schema.n_classes) // n_trees)
+    width = min(widest, 1 << (wanted.bit_length() - 1))
+    size = wanted // width * width
+    return width, tuple((start, min(start + size, n_totals)) for start in range(0, n_totals, size))
+
+
+def _add_up_proof(
+    outputs: Sequence[Expression], table: EncryptedTable, shards: Sequence[tuple[int, int]]
+) -> NoiseReport:
+    """The proof for the largest shard, with room to add up all of them; and that the sum of all fits below t."""
+    try:
+        total_facts(outputs, table)
+        report = _shard_report(outputs, table.facts, table.blocks.rows, shards)
+    except (NoiseError, OverflowError) as error:
+        raise type(error)(f"{error}. {table._cure(outputs)}") from None
+    if report.budget < 1.0 + room_for(len(shards)):
+        raise NoiseError(
+            f"the results of {len(shards):,} shards could not be proven to decrypt when added up with {table.parameters!r}: "
+            "take fewer shards, rows_per_shard=, or keys that es.plan(..., workers=) makes room with"
+        )
+    return report
+
+
+def _shard_report(
+    outputs: Sequence[Expression], facts: TableFacts, rows: Sequence[int], shards: Sequence[tuple[int, int]]
+) -> NoiseReport:
+    largest = max(shards, key=lambda blocks: blocks[1] - blocks[0])
+    inside = tuple(rows[slice(*largest)])
+    layout = Layout(sum(inside), facts.parameters.slots, inside)
+    room = room_for(len(shards))
+    return read_noise(outputs, facts.parameters, layout, with_secret_key=facts.with_secret_key, room=room)
+
+
+def _proof(
+    model: TotalsClassifier,
+    facts: TableFacts,
+    entries: Sequence[BlockEntry],
+    shards: Sequence[tuple[int, int]],
+    width: int,
+    relinearise: bool,
+) -> NoiseReport:
+    """The proof, made again: a job may come from anybody, and only a width that is proven gives a result that decrypts."""
+    outputs = model.circuit(facts.schema, facts.columns)
+    report = _shard_report(outputs, facts, [entry.rows for entry in entries], shards)
+    if width > report.width or relinearise != report.strategy.relinearise:
+        raise FileFormatError(
+            "the job asks for packs that are not proven to decrypt: it is of another version, or altered"
+        )
+    return replace(report, width=width)
+
+
+# -- hashes ----------------------------------------------------------------------------------------------------------
+
+
+def _hash(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content, separators=(",", ":"), allow_nan=False).encode()).hexdigest()
+
+
+def _sum_of(items: Sequence[Item]) -> Item:
+    """The item that adds up others. One alone is its own sum."""
+    if len(items) == 1:
+        return items[0]
+    names = tuple(item.name for item in items)
+    shards = tuple(shard for item in items for shard in item.shards)
+    if len(set(shards)) != len(shards):
+        raise ClusterError("a shard would be counted twice: the table lists the same block more than once")
+    blocks = (items[0].blocks[0], items[-1].blocks[1])
+    return Item(SUMS + _hash(names), names, shards, items[0].outputs, blocks, sum(item.rows for item in items))
+
+
+def absolute(url: str | os.PathLike[str]) -> str:
+    """A URL as it is, a path as every process finds it."""
+    address = local_or_url(url)
+    return address.rstrip("/") if is_url(address) else str(Path(address).absolute())

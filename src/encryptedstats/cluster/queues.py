@@ -1,0 +1,359 @@
+"""Working through a queue without any scheduler: a folder or bucket of jobs, from which workers claim items by lease.
+
+A lease is an object that only one of several workers can make. It says who is at an item; when it has stood unchanged for its
+time, by the clock of who watches it, the item is anybody's again: a worker that is killed, stopped or slow costs time and nothing
+else. Leases only save work: what is right does not depend on them, since an item has one result whoever does it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final
+
+from encryptedstats.cluster.items import Done, is_done, model_is_there, run_item
+from encryptedstats.cluster.jobs import JOBS, Item, StoredJob
+from encryptedstats.errors import ClusterError, EncryptedStatsError
+from encryptedstats.storage.files import naming
+from encryptedstats.storage.objects import Store, open_store
+
+LEASES: Final = "leases/"
+LEASE_SECONDS: Final = 300.0
+_POLL_SECONDS: Final = (0.05, 5.0)  # the pause between looks at a queue where others are at work grows so far
+_HEX: Final = frozenset("0123456789abcdef")
+
+
+@dataclass(frozen=True)
+class Lease:
+    """Who is at an item, or has done it, or could not.
+
+    ``state`` is "working", "done" or "failed"; ``token`` is new with every claim, so that a watcher sees that it changed.
+    """
+
+    worker: str
+    token: str
+    seconds: float
+    state: str = "working"
+    rows: int = 0
+    took: float = 0.0
+    message: str = ""
+
+    def to_bytes(self) -> bytes:
+        """As JSON."""
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Lease | None:
+        """The inverse; None for what is no lease, which then holds nobody up."""
+        try:
+            values = json.loads(data)
+            lease = cls(**{name: kind(values[name]) for name, kind in _LEASE_FIELDS.items()})
+        except (ValueError, TypeError, KeyError, RecursionError):
+            return None
+        return lease if lease.seconds >= 0 else None
+
+
+_LEASE_FIELDS: Final[dict[str, Callable[[Any], Any]]] = {
+    "worker": str, "token": str, "seconds": float, "state": str, "rows": int, "took": float, "message": str,
+}  # fmt: skip
+
+
+def lease_name(item_name: str) -> str:
+    """The object that an item is claimed by."""
+    return LEASES + item_name.replace("/", "-")
+
+
+@dataclass(frozen=True)
+class WorkReport:
+    """What a worker has done before it found nothing more to do.
+
+    Attributes
+    ----------
+    worker : str
+    shards, items, rows : int
+        Shards and items of all kinds that it did, and rows of the shards.
+    seconds : float
+        Of work.
+    """
+
+    worker: str
+    shards: int
+    items: int
+    rows: int
+    seconds: float
+
+
+def work(
+    queue: str | os.PathLike[str],
+    *,
+    keys: str | os.PathLike[str] | None = None,
+    lease: float = LEASE_SECONDS,
+    wait: float = 0.0,
+    worker: str | None = None,
+    told: Callable[[Done], None] | None = None,
+) -> WorkReport:
+    """Work on the jobs of a queue until all are finished. Run it on as many machines as there are; stop it at any time.
+
+    Parameters
+    ----------
+    queue : path or fsspec URL
+        Where :func:`submit` has put jobs.
+    keys : path or fsspec URL, optional
+        Public keys to compute with, instead of those that lie in the table.
+    lease : float
+        Seconds after which others may take over what this worker has begun and not finished. Longer than a shard takes.
+    wait : float
+        When nothing is left to do, look for new jobs for so many seconds before ending.
+    worker : str, optional
+        A name for this worker; by default host, process, and a random part.
+    told : callable, optional
+        Called with every item that was done.
+
+    Raises
+    ------
+    FileFormatError, FileNotFoundError
+        For an object that is damaged or missing and cannot be made again; after all else was done.
+    OSError
+        At once, for a result that cannot be written: the disk is full, say.
+    """
+    if not lease > 0:
+        raise ValueError(f"lease={lease!r}: a number of seconds is needed, more than 0")
+    name = worker or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+    keys_url = None if keys is None else os.fspath(keys)
+    return _Worker(open_store(queue), name, lease, keys_url, told or (lambda _: None)).run(wait)
+
+
+@dataclass
+class _Worker:
+    store: Store
+    name: str
+    lease_seconds: float
+    keys: str | None
+    told: Callable[[Done], None]
+    done: list[Done] = field(default_factory=list)
+    failed: dict[str, Exception] = field(default_factory=dict)
+    _watched: dict[str, tuple[str, float]] = field(default_factory=dict)
+
+    def run(self, wait: float) -> WorkReport:
+        pause, idle_since = _POLL_SECONDS[0], time.monotonic()
+        while True:
+            pending, did = self._pass()
+            if did:
+                pause, idle_since = _POLL_SECONDS[0], time.monotonic()
+                continue
+            if not pending and time.monotonic() - idle_since >= wait:
+                break
+            time.sleep(pause)
+            pause = min(2 * pause, _POLL_SECONDS[1], self.lease_seconds)
+        if self.failed:
+            raise next(iter(self.failed.values()))
+        shards = [one for one in self.done if one.is_shard]
+        rows, seconds = sum(one.rows for one in shards), sum(one.seconds for one in self.done)
+        return WorkReport(self.name, len(shards), len(self.done), rows, seconds)
+
+    def _pass(self) -> tuple[int, bool]:
+        """One look at the queue: how many items there are that can still be done, and whether one was done here."""
+        names, pending = set(self.store.names()), 0
+        for job in jobs_of(self.store, names, self.keys):
+            left = self._possible(unfinished(job, names, self.store))
+            pending += len(left)
+            ready = list(_from_anywhere([item for item in left if names.issuperset(item.needs)]))
+            unclaimed = [item for item in ready if lease_name(item.name) not in names]
+            did = [self._do(job, item) for item in unclaimed if self._claimed(item)]
+            # What others have begun comes last, when its lease has run out.
+            if any(did) or any(self._do(job, item) for item in ready if self._taken_over(job, item)):
+                return pending, True
+        return pending, False
+
+    def _possible(self, items: list[Item]) -> list[Item]:
+        """What is left without what failed here, and without all that needs it."""
+        hopeless = set(self.failed)
+        for item in items:
+            if hopeless.intersection(item.needs):
+                hopeless.add(item.name)
+        return [item for item in items if item.name not in hopeless]
+
+    def _do(self, job: StoredJob, item: Item) -> bool:
+        try:
+            done = run_item(job, item.name)
+        except FileNotFoundError as error:
+            return self._fail(item, error)
+        except OSError:
+            self.store.delete(lease_name(item.name))
+            raise  # a disk that is full stays full: to go on would be to compute for nothing
+        except (EncryptedStatsError, ValueError, ArithmeticError) as error:
+            return self._fail(item, error)
+        except BaseException:  # interrupted: the item is the next one's at once
+            self.store.delete(lease_name(item.name))
+            raise
+        if done.found:  # by somebody who takes no leases, or just now
+            self.store.delete(lease_name(item.name))
+            return True
+        self.done.append(done)
+        rows = item.rows if item.is_shard else 0
+        self._write_lease(item, replace(self._own_lease(item), state="done", rows=rows, took=done.seconds))
+        self.told(done)
+        return True
+
+    def _fail(self, item: Item, error: Exception) -> bool:
+        """Do all else first: what is damaged may be mended meanwhile, and the rest is not to be paid for again."""
+        self.failed[item.name] = error
+        self._write_lease(item, replace(self._own_lease(item), state="failed", message=str(error)))
+        return False
+
+    def _write_lease(self, item: Item, lease: Lease) -> None:
+        name = lease_name(item.name)
+        with naming(self.store.where(name)):
+            self.store.write(name, [lease.to_bytes()])
+
+    # -- claiming ---------------------------------------------------------------------------------------------------
+
+    def _claimed(self, item: Item) -> bool:
+        """Whether the item is ours, and was nobody's before."""
+        name = lease_name(item.name)
+        with naming(self.store.where(name)):
+            return self.store.create(name, self._own_lease(item).to_bytes())
+
+    def _taken_over(self, job: StoredJob, item: Item) -> bool:
+        """Whether the item was somebody's whose lease has run out, and is ours now."""
+        if item.name in self.failed or not self._has_run_out(item) or is_done(job, item, self.store):
+            return False
+        self._write_lease(item, self._own_lease(item))
+        return True
+
+    def _own_lease(self, item: Item) -> Lease:
+        return Lease(self.name, secrets.token_hex(8), self.lease_seconds)
+
+    def _has_run_out(self, item: Item) -> bool:
+        """Whether a lease has been the same for its time, as seen from here; one that is done without a result holds nobody up."""
+        try:
+            lease = Lease.from_bytes(self.store.read(lease_name(item.name)))
+        except FileNotFoundError:
+            return True
+        if lease is None or lease.state != "working":
+            return True
+        token, since = self._watched.setdefault(item.name, (lease.token, time.monotonic()))
+        if token != lease.token:
+            self._watched[item.name] = (lease.token, time.monotonic())
+            return False
+        return time.monotonic() - since >= lease.seconds
+
+
+def _from_anywhere(items: list[Item]) -> Iterator[Item]:
+    """All items from a random one on, so that many workers do not all try for the same."""
+    start = secrets.randbelow(len(items)) if items else 0
+    yield from items[start:]
+    yield from items[:start]
+
+
+def jobs_of(store: Store, names: set[str], keys: str | None = None) -> Iterator[StoredJob]:
+    """The jobs of a queue."""
+    for name in sorted(names):
+        job_id = name.removeprefix(JOBS)
+        if name.startswith(JOBS) and len(job_id) == 64 and set(job_id) <= _HEX:
+            yield StoredJob.load(store.url, job_id, keys)
+
+
+def unfinished(job: StoredJob, names: set[str], store: Store) -> list[Item]:
+    """What is left to do of a job. Nothing at all once its model is there, whatever was tidied away of its results."""
+    if job.record in names and model_is_there(job, store):
+        return []
+    return [item for item in job.items.values() if item.name not in names or item.is_model]
+
+
+# -- looking at a queue ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class JobStatus:
+    """How far a job is: figures, and who did what. ``str`` of it is a small table.
+
+    Attributes
+    ----------
+    id, table, out : str
+    shards, shards_done, rows, rows_done : int
+    finished : bool
+        Whether the model is where it should be.
+    workers : dict
+        For every worker the shards and rows it did, its rows per second, and what it is at.
+    failures : tuple of str
+        What could not be done, and why.
+    """
+
+    id: str
+    table: str
+    out: str
+    shards: int
+    shards_done: int
+    rows: int
+    rows_done: int
+    finished: bool
+    workers: dict[str, dict[str, Any]]
+    failures: tuple[str, ...]
+
+    def __str__(self) -> str:
+        state = "finished" if self.finished else "under way"
+        lines = [
+            f"job {self.id[:12]}, {state}: {self.shards_done:,} of {self.shards:,} shards, "
+            f"{self.rows_done:,} of {self.rows:,} rows"
+        ]
+        lines += [
+            f"  {name}: {one['shards']:,} shards, {one['rows']:,} rows, {one['rows_per_second']:,.0f} rows/s"
+            + (f", at {one['working']}" if one["working"] else "")
+            for name, one in sorted(self.workers.items())
+        ]
+        return "\n".join([*lines, *(f"  failed: {message}" for message in self.failures)])
+
+
+def status(queue: str | os.PathLike[str]) -> list[JobStatus]:
+    """How far the jobs of a queue are, from what lies in it; nobody is asked."""
+    store = open_store(queue)
+    names = set(store.names())
+    return [_status(job, names, store) for job in jobs_of(store, names)]
+
+
+def _status(job: StoredJob, names: set[str], store: Store) -> JobStatus:
+    shards = [item for item in job.items.values() if item.is_shard]
+    done = [item for item in shards if item.name in names]
+    workers: dict[str, dict[str, Any]] = {}
+    failures = []
+    for item in job.items.values():
+        lease = Lease.from_bytes(store.read(lease_name(item.name))) if lease_name(item.name) in names else None
+        if lease is None:
+            continue
+        one = workers.setdefault(lease.worker, {"shards": 0, "rows": 0, "seconds": 0.0, "working": 0})
+        if lease.state == "failed" and item.name not in names:
+            failures.append(lease.message)
+        elif lease.state == "done":
+            one["shards"] += item.is_shard
+            one["rows"] += lease.rows
+            one["seconds"] += lease.took
+        elif item.name not in names:
+            one["working"] += 1
+    for one in workers.values():
+        one["rows_per_second"] = one["rows"] / one["seconds"] if one["seconds"] else 0.0
+    finished = is_done(job, job.items[job.record], store)
+    rows_done = sum(item.rows for item in done) // job.passes
+    return JobStatus(
+        job.id, job.table, job.out, len(shards), len(done), job.n_rows, rows_done, finished, workers, tuple(failures)
+    )
+
+
+def finished_items(job: StoredJob, store: Store) -> set[str]:
+    """The names of all items of a job that are there."""
+    return set(store.names()) & set(job.items)
+
+
+def refuse_unfinished(job: StoredJob, store: Store) -> None:
+    """An error that says how far it came, unless the model is there."""
+    if not is_done(job, job.items[job.record], store):
+        there = len(finished_items(job, store))
+        raise ClusterError(
+            f"{there:,} of {len(job.items):,} items of job {job.id[:12]} are done, and nobody is at the others: run it again, "
+            "what is done is not done again"
+        )

@@ -1,0 +1,278 @@
+"""Doing the items of a job on Dask. Only the queue's address, a job's id and names of items travel through the scheduler.
+
+The scheduler need not remember anything: what is done is what lies in the queue. A worker that dies is Dask's to replace, a
+scheduler that dies is waited for, and one worker that keeps all others waiting is overtaken: its item is given to another as well.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import secrets
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from encryptedstats.cluster.board import Board, shown
+from encryptedstats.cluster.items import Done, is_done, run_item
+from encryptedstats.cluster.jobs import Item, StoredJob
+from encryptedstats.cluster.queues import finished_items
+from encryptedstats.crypto import Owner
+from encryptedstats.errors import ClusterError, FileFormatError
+from encryptedstats.parallel import cores
+from encryptedstats.storage.objects import Store, open_store
+
+PATIENCE: Final = 60.0  # seconds that a scheduler may be away
+_TRIES: Final = 2  # of an item whose objects could not be read: the network may have cut it short
+_OVERTAKE: Final = 4.0  # times the usual duration after which an item is given to a second worker
+_IDLE_TIMEOUT: Final = "2 minutes"  # a local cluster whose user was killed ends itself
+
+
+def dask_item(queue: str, job_id: str, name: str) -> dict[str, Any]:
+    """What runs on a worker: from addresses, it does an item and tells so in a few plain values."""
+    from distributed import get_worker
+
+    done = run_item(StoredJob.load(queue, job_id), name)
+    return {**done.to_dict(), "worker": str(get_worker().address)}
+
+
+def run_on_dask(
+    job: StoredJob,
+    scheduler: Any,
+    workers: int | None,
+    progress: bool | None,
+    patience: float,
+    told: Callable[[Done], None],
+) -> None:
+    """Do all items of a job that are not done."""
+    store = open_store(job.queue)
+    if is_done(job, job.items[job.record], store):
+        return
+    refuse_secret_keys()
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            with connected(scheduler, workers, max(1.0, deadline - time.monotonic()), progress) as client:
+                _Run(job, store, client, progress, told).run()
+            return
+        except _SchedulerLost as error:
+            if not isinstance(scheduler, str) or (time.monotonic() > deadline and not error.made_progress):
+                there = len(finished_items(job, store))
+                raise ClusterError(
+                    f"the scheduler {_address(scheduler)} is gone ({error}). {there:,} of {len(job.items):,} items are done and "
+                    "are not done again: start a scheduler and run this again"
+                ) from error
+            if error.made_progress:
+                deadline = time.monotonic() + patience
+            time.sleep(0.5)
+
+
+def refuse_secret_keys() -> None:
+    """A scheduler can make the processes that are connected to it run anything: none of them may hold a secret key."""
+    if any(isinstance(thing, Owner) for thing in gc.get_objects()):
+        raise ClusterError(
+            "this process holds a secret key (an Owner), and whoever runs a scheduler could have it: work in another process, "
+            "for instance with encryptedstats fit or predict --scheduler ..., and let the owner touch the storage only"
+        )
+
+
+def _address(scheduler: Any) -> str:
+    return scheduler if isinstance(scheduler, str) else "of this client"
+
+
+class _SchedulerLost(Exception):
+    """The scheduler cannot be reached, or has forgotten what it was asked for."""
+
+    def __init__(self, reason: object, made_progress: bool = False) -> None:
+        super().__init__(str(reason) or type(reason).__name__)
+        self.made_progress = made_progress
+
+
+@contextmanager
+def connected(scheduler: Any, workers: int | None, timeout: float, progress: bool | None) -> Iterator[Any]:
+    """A client of a scheduler by address, of a local cluster of our own, or the one that was given."""
+    try:
+        from distributed import Client, SubprocessCluster
+    except ImportError as error:
+        raise ClusterError("es.cluster.fit needs Dask: pip install 'encryptedstats[cluster]'") from error
+    if isinstance(scheduler, Client):
+        yield scheduler
+        return
+    if scheduler is None:
+        cluster = SubprocessCluster(
+            host="127.0.0.1",
+            n_workers=workers or cores(),
+            threads_per_worker=1,
+            dashboard_address="127.0.0.1:0",
+            scheduler_kwargs={"idle_timeout": _IDLE_TIMEOUT},
+        )
+        with cluster, Client(cluster) as client:
+            _tell_dashboard(client, progress)
+            yield client
+        return
+    if not isinstance(scheduler, str):
+        raise TypeError(f"scheduler={scheduler!r}: an address such as 'tcp://10.0.0.1:8786', a Client, or None")
+    try:
+        client = Client(scheduler, timeout=timeout)
+    except (OSError, ValueError) as error:
+        if isinstance(error, ValueError):
+            raise ValueError(
+                f"scheduler={scheduler!r} is no address, such as 'tcp://10.0.0.1:8786': {error}"
+            ) from error
+        raise _SchedulerLost(error) from error
+    try:
+        _tell_dashboard(client, progress)
+        yield client
+    finally:
+        client.close(timeout=5)
+
+
+def _tell_dashboard(client: Any, progress: bool | None) -> None:
+    if progress or (progress is None and sys.stderr.isatty()):
+        print(f"dashboard: {client.dashboard_link}", file=sys.stderr, flush=True)
+
+
+@dataclass
+class _Run:
+    """One connection's worth of work: items are given out as what they need is done, until the model is there."""
+
+    job: StoredJob
+    store: Store
+    client: Any
+    progress: bool | None
+    told: Callable[[Done], None]
+    under_way: dict[Any, tuple[str, float]] = field(default_factory=dict)  # future: item, since when
+    tries: dict[str, int] = field(default_factory=dict)
+    durations: list[float] = field(default_factory=list)
+    threads: tuple[int, float] = (0, -math.inf)  # how many, and when that was so
+    token: str = field(default_factory=lambda: secrets.token_hex(4))
+    made_progress: bool = False
+
+    def run(self) -> None:
+        """Until nothing is left."""
+        done = finished_items(self.job, self.store) - {self.job.record}
+        left = self._needed(done)
+        shards = [item for item in left.values() if item.is_shard]
+        all_shards = sum(item.is_shard for item in self.job.items.values())
+        rows = sum(item.rows for item in shards)
+        board = Board(len(shards), rows, len(left), found=all_shards - len(shards))
+        with shown(board, self.progress) as tell:
+            try:
+                while left:
+                    self._give_out(left, done)
+                    for one, worker in self._finished():
+                        if one.name in left:
+                            done.add(one.name)
+                            del left[one.name]
+                            board.told(one, worker)
+                            self.told(one)
+                    tell()
+            finally:
+                self._forget(list(self.under_way))
+
+    def _needed(self, done: set[str]) -> dict[str, Item]:
+        """What has to be done for the model: nothing below a sum that is there."""
+        needed: dict[str, Item] = {}
+        stack = [self.job.record]
+        while stack:
+            name = stack.pop()
+            if name not in done and name not in needed:
+                needed[name] = self.job.items[name]
+                stack.extend(self.job.items[name].needs)
+        return needed
+
+    def _give_out(self, left: dict[str, Item], done: set[str]) -> None:
+        given = {name for name, _ in self.under_way.values()}
+        ready = [item for item in left.values() if item.name not in given and done.issuperset(item.needs)]
+        # One for every thread that is idle, and no more: what waits in a worker's own list waits behind a slow one.
+        free = max(1, self._threads()) - len(self.under_way)
+        for item in ready[: max(0, free)]:
+            self._submit(item.name)
+        if free > len(ready):
+            self._overtake()
+
+    def _submit(self, name: str) -> None:
+        number = self.tries[name] = self.tries.get(name, 0) + 1
+        key = f"{name}-{self.token}-{number}"  # never that of an earlier run, whose failure would be remembered
+        try:
+            future = self.client.submit(dask_item, self.job.queue, self.job.id, name, key=key, pure=False)
+        except Exception as error:
+            raise _SchedulerLost(error, self.made_progress) from error
+        self.under_way[future] = (name, time.monotonic())
+
+    def _overtake(self) -> None:
+        """Give the oldest item to somebody else too, where it takes several times as long as is usual, and others are idle."""
+        if len(self.durations) < 3:
+            return
+        usual, now = statistics.median(self.durations), time.monotonic()
+        often = [name for name, _ in self.under_way.values()]
+        for name, since in list(self.under_way.values()):
+            is_late = now - since > max(2.0, _OVERTAKE * usual)
+            if is_late and often.count(name) == 1:
+                self._submit(name)
+                return
+
+    def _threads(self) -> int:
+        """Threads of all workers, asked for once a second."""
+        count, when = self.threads
+        if time.monotonic() - when > 1.0:
+            try:
+                count = sum(self.client.nthreads().values())
+            except Exception as error:
+                raise _SchedulerLost(error, self.made_progress) from error
+            self.threads = (count, time.monotonic())
+        return count
+
+    def _finished(self) -> Iterator[tuple[Done, str]]:
+        """Items that have been done since the last look, or an error that one of them had."""
+        from distributed import wait
+
+        try:
+            ended = wait(list(self.under_way), timeout=1.0, return_when="FIRST_COMPLETED").done
+        except TimeoutError:
+            self._check_alive()
+            return
+        except Exception as error:  # whatever Dask says when it has lost its scheduler
+            raise _SchedulerLost(error, self.made_progress) from error
+        for future in ended:
+            name, since = self.under_way.pop(future)
+            if future.status == "finished":
+                told = dict(future.result())
+                self.durations.append(time.monotonic() - since)
+                self.made_progress = True
+                self._forget([other for other, (same, _) in self.under_way.items() if same == name])
+                worker = str(told.pop("worker"))
+                yield Done(**told), worker
+            elif future.status == "error":
+                self._failed(name, future.exception())
+            else:
+                raise _SchedulerLost(f"it has forgotten {name}", self.made_progress)
+
+    def _check_alive(self) -> None:
+        if self.client.status not in ("running", "connecting") or self.client.scheduler is None:
+            raise _SchedulerLost(f"the client is {self.client.status}", self.made_progress)
+        if self.client.status == "connecting":
+            raise _SchedulerLost("the connection was lost", self.made_progress)
+
+    def _failed(self, name: str, error: BaseException | None) -> None:
+        """Try again what may have been the network; raise everything else as it is: it names its object."""
+        if isinstance(error, (OSError, FileFormatError)) and self.tries[name] < _TRIES:
+            return
+        if type(error).__name__ == "KilledWorker":
+            raise ClusterError(
+                f"every worker that began {self.store.where(name)} died: have they enough memory? Their logs say more. "
+                "What is done is kept"
+            ) from error
+        raise error if error is not None else ClusterError(f"{self.store.where(name)} failed, and nobody knows why")
+
+    def _forget(self, futures: list[Any]) -> None:
+        for future in futures:
+            self.under_way.pop(future, None)
+            try:
+                future.cancel()
+            except Exception:  # the scheduler may be gone, and then so is what it would have done
+                return

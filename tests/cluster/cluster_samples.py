@@ -1,0 +1,107 @@
+"""What the tests of the cluster share: a stored table of small blocks, its clear twin, and workers that are real processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import encryptedstats as es
+
+SLOTS = 1024
+BLOCKS, ROWS = 6, 20
+FOREST = es.CompletelyRandomForest(n_trees=4, depth=2, random_state=3)
+#: Runs a worker whose shards take so long that it can be killed in the middle of one.
+SLOW = Path(__file__).with_name("slow_worker.py")
+_CLASSES = ("no", "yes")
+
+
+def small_owner(scheme: str = "bgv", max_value: int = 1 << 22, primes: int = 6) -> es.Owner:
+    """Keys so small that a shard takes milliseconds: 1024 slots, exact up to four millions, four products deep."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", es.InsecureParametersWarning)
+        return es.Owner(es.Parameters.from_bits(scheme, SLOTS, max_value, (52,) * primes, allow_insecure=True))
+
+
+def frame(n: int, seed: int) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(0, 2, n)
+    return pd.DataFrame(
+        {
+            "age": rng.normal(50, 10, n) + 12 * codes,
+            "sex": rng.choice(["f", "m", "x"], n),
+            "ill": np.array(_CLASSES, dtype=object)[codes],
+        }
+    )
+
+
+SCHEMA = es.Schema.infer(frame(400, 99), target="ill", bins=3, kinds={"sex": "categorical"}, classes=_CLASSES)
+
+
+def rows(block: int) -> es.Table:
+    """The rows of a block, in the clear."""
+    return SCHEMA.table(frame(ROWS, block), slots=SLOTS)
+
+
+@dataclass(frozen=True)
+class Hospital:
+    """An owner, and where the table of all blocks is stored."""
+
+    owner: es.Owner
+    table: Path
+
+    def plain(self, blocks: range = range(BLOCKS)) -> es.Table:
+        return es.Table.concat([rows(block) for block in blocks])
+
+    def is_exact(self, model: Any, out: Path | str, blocks: range = range(BLOCKS)) -> bool:
+        """Whether the stored model opens to what the clear rows give."""
+        opened = self.owner.decrypt(es.load(out, keys=self.owner.public_keys()))
+        return list(opened.totals_) == list(model.fit(self.plain(blocks)).totals_)
+
+
+def store_table(owner: es.Owner, place: Path | str, blocks: range = range(BLOCKS)) -> None:
+    """A table that has been appended to: a block of its own for every few rows."""
+    sealed = owner.encrypt(rows(blocks[0]), workers=1)
+    for block in blocks[1:]:
+        sealed = sealed.append(owner.encrypt(rows(block), workers=1))
+    sealed.save(place)
+
+
+def start(*arguments: object, **options: Any) -> subprocess.Popen[str]:
+    """Python with these arguments in a process of its own; one thread each, or they would keep each other waiting."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", **options.pop("env", {})}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen([sys.executable, *map(str, arguments)], text=True, env=environment, **(pipes | options))
+
+
+def start_worker(queue: Path | str, *, slow: float = 0.0, lease: float = 60.0, **options: Any) -> subprocess.Popen[str]:
+    return start(SLOW, queue, slow, lease, **options)
+
+
+def finish(process: subprocess.Popen[str], timeout: float = 120.0) -> str:
+    """What it printed; it must have ended well."""
+    out, errors = process.communicate(timeout=timeout)
+    assert process.returncode == 0, errors
+    return out
+
+
+def until(condition: Callable[[], bool], what: str, timeout: float = 120.0) -> None:
+    """Wait for something that other processes do."""
+    end = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < end, f"nobody did it: {what}"
+        time.sleep(0.05)
+
+
+def names(queue: Path, folder: str) -> set[str]:
+    place = queue / folder
+    return {path.name for path in place.iterdir() if not path.name.endswith(".tmp")} if place.is_dir() else set()

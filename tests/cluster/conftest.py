@@ -1,0 +1,33 @@
+"""A hospital whose table was encrypted once; tests that damage something get a copy."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import cluster_samples as samples
+import pytest
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The small rings of these tests warn wherever a table of theirs is opened."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning"))
+
+
+@pytest.fixture(scope="session")
+def hospital(tmp_path_factory: pytest.TempPathFactory) -> samples.Hospital:
+    owner = samples.small_owner()
+    place = tmp_path_factory.mktemp("hospital") / "train"
+    samples.store_table(owner, place)
+    return samples.Hospital(owner, place)
+
+
+@pytest.fixture
+def copied(hospital: samples.Hospital, tmp_path: Path) -> samples.Hospital:
+    """The same hospital, with a table that may be damaged."""
+    place = tmp_path / "train"
+    shutil.copytree(hospital.table, place)
+    return samples.Hospital(hospital.owner, place)

@@ -1,0 +1,35 @@
+"""A worker of a queue as a process of its own: ``slow_worker.py QUEUE SECONDS LEASE``. Every shard takes SECONDS longer."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import warnings
+from typing import Any
+
+warnings.simplefilter("ignore")
+
+from encryptedstats import cluster  # noqa: E402
+from encryptedstats.cluster import items  # noqa: E402
+
+
+def make_slow(seconds: float) -> None:
+    evaluate = items._evaluate
+
+    def slowly(*arguments: Any) -> Any:
+        time.sleep(seconds)
+        return evaluate(*arguments)
+
+    items._evaluate = slowly
+
+
+def main() -> None:
+    queue, seconds, lease = sys.argv[1], float(sys.argv[2]), float(sys.argv[3])
+    make_slow(seconds)
+    report = cluster.work(queue, lease=lease)
+    print(json.dumps(vars(report)))
+
+
+if __name__ == "__main__":
+    main()

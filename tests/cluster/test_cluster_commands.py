@@ -1,0 +1,125 @@
+"""The commands for many machines: fit --queue and --scheduler, worker, queue, casestudy."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster_samples import BLOCKS, FOREST, ROWS, Hospital
+from typer.testing import CliRunner
+
+from encryptedstats.cli._app import app
+
+MODEL = ("--model", "forest", "--trees", 4, "--depth", 2, "--seed", 3)
+
+
+def run(*arguments: object) -> Any:
+    return CliRunner().invoke(app, list(map(str, arguments)))
+
+
+def done(*arguments: object) -> Any:
+    result = run(*arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_a_queue_from_beginning_to_end(hospital: Hospital, tmp_path: Path) -> None:
+    queue, out = tmp_path / "work", tmp_path / "forest.enc"
+    queued = done("fit", hospital.table, "-o", out, *MODEL, "--queue", queue, "--rows-per-shard", ROWS)
+    assert (queued["shards"], queued["rows"]) == (BLOCKS, BLOCKS * ROWS)
+    assert not out.exists()
+    assert not done("queue", queue)["jobs"][0]["finished"]
+    (keys,) = hospital.table.glob("public-*.keys")
+    report = done("worker", "--queue", queue, "--keys", keys)
+    assert report["shards"] == BLOCKS
+    assert done("worker", "--queue", queue)["items"] == 0
+    assert hospital.is_exact(FOREST, out)
+    (job,) = done("queue", queue)["jobs"]
+    assert job["finished"]
+    assert job["workers"][report["worker"]]["shards"] == BLOCKS
+
+
+def test_what_is_shown(hospital: Hospital, tmp_path: Path) -> None:
+    queue = tmp_path / "work"
+    shown = run("fit", hospital.table, "-o", tmp_path / "m", *MODEL, "--queue", queue, "--trees-per-task", 2)
+    assert "Queued" in shown.output
+    assert "encryptedstats worker --queue" in shown.output
+    assert "Done" in run("worker", "--queue", queue).output
+    assert "finished: " in run("queue", queue).output
+    assert "there is no work" in run("queue", tmp_path / "elsewhere").output
+
+
+def test_a_damaged_block_is_one_line(copied: Hospital, tmp_path: Path) -> None:
+    path = sorted((copied.table / "blocks").iterdir())[0]
+    path.write_bytes(b"nothing")
+    done("fit", copied.table, "-o", tmp_path / "m", *MODEL, "--queue", tmp_path / "work")
+    result = run("worker", "--queue", tmp_path / "work")
+    assert result.exit_code != 0
+    assert path.name in result.output
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (("--rows-per-shard", 5), "is for --scheduler or --queue"),
+        (("--trees-per-task", 5), "is for --scheduler or --queue"),
+        (("--folds", "--queue", "work"), "--folds are fitted in one place"),
+    ],
+)
+def test_options_that_do_not_fit(
+    hospital: Hospital, tmp_path: Path, options: tuple[object, ...], complaint: str
+) -> None:
+    result = run("fit", hospital.table, "-o", tmp_path / "m", *MODEL, *options)
+    assert result.exit_code == 2
+    assert complaint in " ".join(result.output.replace("│", " ").split())
+
+
+def test_a_url_needs_a_cluster(hospital: Hospital) -> None:
+    result = run("fit", hospital.table, "-o", "s3://bucket/m", *MODEL)
+    assert result.exit_code == 2
+    assert "a URL is written with" in " ".join(result.output.replace("│", " ").split())
+
+
+def test_somebody_elses_file_is_not_touched(hospital: Hospital, tmp_path: Path) -> None:
+    (tmp_path / "m").write_bytes(b"mine")
+    result = run("fit", hospital.table, "-o", tmp_path / "m", *MODEL, "--queue", tmp_path / "work")
+    assert result.exit_code != 0
+    assert (tmp_path / "m").read_bytes() == b"mine"
+
+
+def program(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """In a process of its own, which holds no secret key."""
+    command = [sys.executable, "-m", "encryptedstats.cli", *map(str, arguments)]
+    environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=environment)
+
+
+@pytest.mark.slow
+def test_a_local_cluster(hospital: Hospital, tmp_path: Path) -> None:
+    out = tmp_path / "m"
+    options = ("--scheduler", "local", "--workers", 2, "--rows-per-shard", 2 * ROWS, "--json")
+    result = program("fit", hospital.table, "-o", out, *MODEL, *options)
+    assert result.returncode == 0, result.stderr
+    facts = json.loads(result.stdout)
+    assert (facts["rows"], facts["bytes"]) == (BLOCKS * ROWS, out.stat().st_size)
+    assert hospital.is_exact(FOREST, out)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not os.environ.get("ENCRYPTEDSTATS_DATA"), reason="the data sets are not here")
+def test_the_case_study_agrees_exactly() -> None:
+    result = program("casestudy", "--trees", 3, "--json")
+    assert result.returncode == 0, result.stderr
+    small, full = json.loads(result.stdout)["rounds"]
+    assert small["exact"]
+    assert full["exact"]
+    assert (small["blocks"], small["shard_results"]) == (18, 36)
+    assert (full["blocks"], full["shard_results"]) == (1, 2)
+    assert small["auc"] == full["auc"] > 0.9
+    assert small["table_bytes"] == pytest.approx(18 * full["table_bytes"], rel=0.01)
