@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cli_helpers import Hospital, Run, done, invoke, patients
+from cli_helpers import Hospital, Run, Ward, done, invoke, patients
 
 import encryptedstats as es
 
@@ -70,3 +70,19 @@ def hospital(tmp_path_factory: pytest.TempPathFactory) -> Hospital:
     done("keygen", story.key, story.public, "--plan", story.home / "plan.json")
     done("encrypt", story.csv, story.table, "--schema", story.schema, "--key", story.key, "--workers", 1)
     return story
+
+
+@pytest.fixture(scope="session")
+def ward(tmp_path_factory: pytest.TempPathFactory) -> Ward:
+    """The owner's part, by the program itself: two tables with two folds each. Read only, but for new results."""
+    found = Ward(patients(70), tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("work"))
+    columns = ("--leave-out", "patient", "--kind", "visits=continuous")
+    found.frame.to_csv(found.csv, index=False)
+    done("schema", found.csv, "--target", "ill", *columns, "-o", found.schema)
+    # Products of three, and room to add results up.
+    done("keygen", found.key, found.home / "public.keys", "--max-value", 100_000, "--depth", 3)
+    for half, rows in enumerate((found.frame[:30], found.frame[30:])):
+        rows.to_csv(found.home / f"half{half}.csv", index=False)
+        options = ("--schema", found.schema, "--key", found.key, "--folds", 2, "--workers", 1)
+        done("encrypt", found.home / f"half{half}.csv", found.table(half), *options)
+    return found

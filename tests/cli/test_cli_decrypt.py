@@ -59,7 +59,9 @@ def test_keys_that_do_not_fit(run: Run, hospital: Hospital, files: Path, tmp_pat
     assert "--key secret.key" in the_error(run("decrypt", result, "-o", out))
     assert "belongs to key" in the_error(run("decrypt", result, "--key", files / "secret.key", "-o", out))
     assert "belongs to key" in the_error(run("decrypt", files / "array.enc", "--key", hospital.key, "-o", out))
-    assert "'secret key' is wanted here" in the_error(run("decrypt", result, "--key", hospital.public, "-o", out))
+    assert "holds public keys, and your secret key is wanted here: give the file that keygen wrote first" in the_error(
+        run("decrypt", result, "--key", hospital.public, "-o", out)
+    )
     assert "check the path" in the_error(run("decrypt", result, "--key", tmp_path / "none", "-o", out))
     assert names(tmp_path) == []
 
@@ -67,8 +69,10 @@ def test_keys_that_do_not_fit(run: Run, hospital: Hospital, files: Path, tmp_pat
 def test_files_that_are_no_results(run: Run, hospital: Hospital, files: Path, tmp_path: Path) -> None:
     key = ("--key", hospital.key)
     assert "a whole table is not decrypted" in the_error(run("decrypt", hospital.table, *key))
-    assert "holds 'public keys', and there is nothing to decrypt" in the_error(run("decrypt", hospital.public, *key))
-    assert "is not an encryptedstats file" in the_error(run("decrypt", hospital.csv, *key))
+    assert "holds public keys, and an encrypted result, prediction, model or array is wanted here" in the_error(
+        run("decrypt", hospital.public, *key)
+    )
+    assert "is no file of this program, and an encrypted result" in the_error(run("decrypt", hospital.csv, *key))
     assert "check the path" in the_error(run("decrypt", tmp_path / "none", *key))
     damaged = bytearray(hospital.ask("age", "counts", "v0").read_bytes())
     damaged[-100] ^= 1
@@ -81,7 +85,8 @@ def test_a_schema_of_another_table(run: Run, hospital: Hospital, tmp_path: Path)
     done("schema", tmp_path / "d.csv", "-o", tmp_path / "s.json")
     result = hospital.ask("age", "counts", "v0")
     error = the_error(run("decrypt", result, "--key", hospital.key, "--schema", tmp_path / "s.json"))
-    assert "this schema is not the one of the table" in error
+    assert "this schema is not the one of the rows" in error
+    assert "with --schema" in error
 
 
 def test_places_for_the_csv(run: Run, hospital: Hospital, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,3 +99,11 @@ def test_places_for_the_csv(run: Run, hospital: Hospital, tmp_path: Path, monkey
     assert error == f"error: {tmp_path / 'x.csv'}: no space left on device; free some space, or write elsewhere"
     assert names(tmp_path) == ["x.csv"]
     assert (tmp_path / "x.csv").read_text() == "old"
+
+
+def test_a_result_at_a_url(hospital: Hospital, tmp_path: Path) -> None:
+    """Where a cluster left it: the owner needs nothing but the storage."""
+    result = hospital.ask("age", "counts", "v0")
+    es.load(result, es.PublicKeys.load(hospital.public)).save("memory://cli/age.enc")
+    key = ("--key", hospital.key, "-o", "-")
+    assert done("decrypt", "memory://cli/age.enc", *key).stdout == done("decrypt", result, *key).stdout

@@ -36,6 +36,10 @@ def test_it_runs_and_is_exact(run: Run, tmp_path: Path, monkeypatch: pytest.Monk
         "455 patients: 170 malignant, 285 benign (114 more",
         f"encryptedstats fit patients.enc -o forest.enc --model forest --trees {TREES} --depth 3",
         "exact: all 44 counts",
+        f"encryptedstats fit train.enc -o closed.enc --model forest --trees {TREES} --depth 2",
+        "encryptedstats predict closed.enc new.enc -o votes.enc",
+        "pack and expand",
+        "exact: all 228 vote counts are those of the same forest in the clear",
         "1,152 cores in 36 machines",
         "96 min",
         "13.8 GB",
@@ -95,6 +99,29 @@ def test_a_forest_that_differs_is_exit_code_1(
     assert "DIFFERS" in result.stdout
     assert "this must not happen" in result.stdout
     assert "Every result is exact" not in result.stdout
+
+
+def test_the_forest_that_stays_closed(story: demo.Story) -> None:
+    closed, folder = story.closed, story.folders["worker"].parent / "closed"
+    assert closed.exact
+    assert closed.votes.shape == (114, 2)
+    assert names(folder / "worker") == ["closed.enc", "new.enc", "train.enc", "votes.enc"]
+    assert names(folder / "owner") == ["votes.enc"]  # the owner never gets the forest
+    for path in (path for path in (folder / "worker").rglob("*") if path.is_file()):
+        data = path.read_bytes()
+        assert container.from_bytes(data).kind != OWNER_KIND
+        assert not [word for word in (b"radius", b"malignant", b"diagnosis") if word in data]
+
+
+def test_votes_that_differ_are_exit_code_1(
+    run: Run, story: demo.Story, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = replace(story.closed, clear=story.closed.clear + 1)
+    monkeypatch.setattr(demo, "play", lambda *_: replace(story, closed=wrong))
+    monkeypatch.chdir(tmp_path)
+    result = run("demo", "forest")
+    assert result.exit_code == 1
+    assert "DIFFERS from the votes in the clear" in result.stdout
 
 
 def test_without_matplotlib_it_says_so(

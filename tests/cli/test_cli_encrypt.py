@@ -153,7 +153,7 @@ def test_a_draft_of_something_else(
     assert result.exit_code == 130
     assert "run again with --overwrite" in result.stderr
     error = the_error(run("encrypt", long_csv, out, *public))
-    assert "or --overwrite to give it up" in error
+    assert "or --overwrite to" in error
     done("encrypt", long_csv, out, *public, "--overwrite")
     assert n_blocks(out) == 3
 
@@ -208,9 +208,13 @@ def test_keys_that_are_missing_or_wrong(run: Run, hospital: Hospital, files: Pat
     assert "--key, your secret key, or --public-keys" in the_error(run(*rows))
     assert "one key" in the_error(run(*rows, "--key", hospital.key, "--public-keys", hospital.public))
     assert "none: no such file or directory; check the path" in the_error(run(*rows, "--key", tmp_path / "none"))
-    assert "holds 'public keys', and 'secret key' is wanted" in the_error(run(*rows, "--key", hospital.public))
-    assert "holds 'secret key', and 'public keys' is wanted" in the_error(run(*rows, "--public-keys", hospital.key))
-    assert "is not an encryptedstats file" in the_error(run(*rows, "--key", hospital.csv))
+    wrong = the_error(run(*rows, "--key", hospital.public))
+    assert "holds public keys, and your secret key is wanted here" in wrong
+    assert f"give them as --public-keys {hospital.public}" in wrong
+    wrong = the_error(run(*rows, "--public-keys", hospital.key))
+    assert "holds a secret key, and a file of public keys is wanted here" in wrong
+    assert "keep the secret key off every machine but the owner's" in wrong
+    assert "is no file of this program, and your secret key" in the_error(run(*rows, "--key", hospital.csv))
     assert names(tmp_path) == []
 
 

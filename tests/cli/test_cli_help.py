@@ -6,15 +6,17 @@ import doctest
 import importlib
 import re
 import shlex
+from pathlib import Path
 
 import pytest
 import typer
-from cli_helpers import done
+from cli_helpers import Run, done
 
 from encryptedstats.cli import _app, _help
+from encryptedstats.cli._errors import FAILED, INTERRUPTED, MISTAKE
 
 PROGRAM = typer.main.get_command(_app.app)
-OWNER = ("schema", "plan", "keygen", "encrypt", "decrypt", "predict")
+OWNER = ("schema", "plan", "keygen", "encrypt", "decrypt", "predict", "evaluate")
 WORKER = ("info", "counts", "crosstab", "moments", "fit", "combine")
 
 
@@ -26,11 +28,34 @@ def commands(text: str) -> list[list[str]]:
 
 def test_the_roles() -> None:
     shown = done("--help").stdout
-    places = [shown.index(f"│ {name} ") for name in (*OWNER, *WORKER, "datasets", "demo", "doctor")]
+    places = [shown.index(f"│ {name} ") for name in (*OWNER, *WORKER, "datasets", "demo", "doctor", "bench")]
     assert places == sorted(places)
     assert shown.index("Owner: has the data") < places[0] < shown.index("Worker: computes") < places[len(OWNER)]
     assert "The whole story" in shown
     assert "with the public keys" in shown
+
+
+def test_exit_codes_are_told_and_kept(run: Run, tmp_path: Path) -> None:
+    shown = done("--help").stdout
+    codes = {
+        int(line[1:].split()[0]) for line in shown[shown.index("Exit codes") :].splitlines() if line[2:3].isdigit()
+    }
+    assert codes == {0, 1, 2, 3, INTERRUPTED}
+    assert run("info", tmp_path / "none").exit_code == FAILED
+    assert run("info", "--nonsense").exit_code == 2
+    assert (FAILED, MISTAKE) == (1, 3)
+
+
+def test_switches_take_no_value() -> None:
+    """Typer would write <bool> beside them."""
+    for name in ("", *PROGRAM.commands):
+        assert "<bool>" not in done(*([name] if name else []), "--help").stdout
+
+
+def test_completion_is_offered() -> None:
+    shown = done("--help").stdout
+    assert "--install-completion" in shown
+    assert "--show-completion" in shown
 
 
 @pytest.mark.parametrize("name", PROGRAM.commands)

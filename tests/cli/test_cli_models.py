@@ -5,97 +5,19 @@ from __future__ import annotations
 import io
 import json
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from cli_helpers import Run, disk_full, done, names, patients, the_error
+from cli_helpers import FOREST, MODELS, Run, Ward, disk_full, done, names, patients, the_error
 
 import encryptedstats as es
 from encryptedstats.cli import _models
 from encryptedstats.models import base
 from encryptedstats.storage import container
 from encryptedstats.storage import files as storage_files
-
-FOREST = ("--model", "forest", "--trees", 4, "--depth", 2, "--seed", 3)
-# Options of the program, and the same model in Python.
-MODELS: dict[str, tuple[tuple[Any, ...], Any]] = {
-    "forest": (FOREST, lambda: es.CompletelyRandomForest(n_trees=4, depth=2, random_state=3)),
-    "snb": (("--model", "snb", "--unpaired", "--centred"), lambda: es.SemiparametricNB(paired=False, centred=True)),
-    "mnb": (("--model", "mnb", "--alpha", 0.5), lambda: es.MultinomialNB(alpha=0.5)),
-    "logistic": (("--model", "logistic", "--no-intercept"), lambda: es.OneStepLogisticRegression(fit_intercept=False)),
-    "means": (("--model", "means", "--uncentred"), lambda: es.LinearMeans(centred=False)),
-    "fisher": (("--model", "fisher"), lambda: es.FisherDiscriminant()),
-}
-
-
-@dataclass(frozen=True)
-class Ward:
-    """Two halves of the rows of an owner, encrypted into two tables, and what a worker has: those tables."""
-
-    frame: pd.DataFrame
-    home: Path
-    work: Path
-
-    @property
-    def key(self) -> Path:
-        return self.home / "secret.key"
-
-    @property
-    def schema(self) -> Path:
-        return self.home / "schema.json"
-
-    @property
-    def csv(self) -> Path:
-        return self.home / "all.csv"
-
-    def table(self, half: int) -> Path:
-        return self.work / f"half{half}.enc"
-
-    def fitted(self, name: str, half: int) -> Path:
-        """A model of half of the rows, fitted by the worker."""
-        out = self.work / f"{name}{half}.model"
-        if not out.exists():
-            done("fit", self.table(half), "-o", out, *MODELS[name][0], "--workers", 1)
-        return out
-
-    def combined(self, name: str) -> Path:
-        """The model of all rows."""
-        out = self.work / f"{name}.model"
-        if not out.exists():
-            halves = (self.fitted(name, half) for half in (0, 1))
-            done("combine", out, *halves, "--keys", self.table(0))
-        return out
-
-    def opened(self, model: Path) -> Path:
-        """A model opened by the owner."""
-        out = self.home / f"{model.name}.opened"
-        if not out.exists():
-            done("decrypt", model, "--key", self.key, "--schema", self.schema, "-o", out)
-        return out
-
-    def clear(self, name: str, rows: slice = slice(None)) -> Any:
-        """The same model, fitted in the clear."""
-        return MODELS[name][1]().fit(es.Schema.load(self.schema).table(self.frame[rows]))
-
-
-@pytest.fixture(scope="module")
-def ward(tmp_path_factory: pytest.TempPathFactory) -> Ward:
-    """The owner's part, by the program itself."""
-    found = Ward(patients(70), tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("work"))
-    columns = ("--leave-out", "patient", "--kind", "visits=continuous")
-    found.frame.to_csv(found.csv, index=False)
-    done("schema", found.csv, "--target", "ill", *columns, "-o", found.schema)
-    # Products of three, and room to add results up.
-    done("keygen", found.key, found.home / "public.keys", "--max-value", 100_000, "--depth", 3)
-    for half, rows in enumerate((found.frame[:30], found.frame[30:])):
-        rows.to_csv(found.home / f"half{half}.csv", index=False)
-        options = ("--schema", found.schema, "--key", found.key, "--folds", 2, "--workers", 1)
-        done("encrypt", found.home / f"half{half}.csv", found.table(half), *options)
-    return found
 
 
 def test_the_whole_story_with_planned_keys(tmp_path: Path) -> None:
@@ -113,7 +35,7 @@ def test_the_whole_story_with_planned_keys(tmp_path: Path) -> None:
         rows.to_csv(home / f"{half}.csv", index=False)
         done("encrypt", home / f"{half}.csv", work / f"{half}.enc", *owner, "--workers", 1)
         done("fit", work / f"{half}.enc", "-o", work / f"{half}.model", *FOREST, "--workers", 1)
-    done("combine", work / "all.model", work / "a.model", work / "b.model", "--keys", work / "a.enc" / "public.keys")
+    done("combine", work / "all.model", work / "a.model", work / "b.model", "--keys", work / "a.enc")
     done("decrypt", work / "all.model", *owner, "-o", home / "all.opened")
     done("predict", home / "all.opened", home / "all.csv", "-o", home / "predicted.csv")
 
@@ -168,7 +90,7 @@ def test_every_model_has_a_summary_and_predicts(ward: Ward, tmp_path: Path, name
 # -- fit -------------------------------------------------------------------------------------------------------------
 
 
-def test_what_the_worker_is_told(ward: Ward, tmp_path: Path) -> None:
+def test_what_the_worker_is_told(run: Run, ward: Ward, tmp_path: Path) -> None:
     shown = done("fit", ward.table(0), "-o", tmp_path / "m", *FOREST, "--workers", 1).stdout
     for words in (
         "Fitted forest --trees 4 --depth 2 --fraction 0 --seed 3 over 30 rows",
@@ -177,7 +99,11 @@ def test_what_the_worker_is_told(ward: Ward, tmp_path: Path) -> None:
         "encryptedstats decrypt",
     ):
         assert words in shown
-    facts = json.loads(done("fit", ward.table(0), "-o", tmp_path / "m", *FOREST, "--json", "--workers", 1).stdout)
+    again = ("fit", ward.table(0), "-o", tmp_path / "m", *FOREST, "--json", "--workers", 1)
+    before = (tmp_path / "m").read_bytes()
+    assert "--force to replace it (what it holds would have to be fitted again)" in the_error(run(*again))
+    assert (tmp_path / "m").read_bytes() == before
+    facts = json.loads(done(*again, "--force").stdout)
     assert facts["model"] == "CompletelyRandomForest"
     assert facts["params"]["random_state"] == 3
     assert facts["bytes"] == (tmp_path / "m").stat().st_size
@@ -195,8 +121,8 @@ def test_folds(run: Run, ward: Ward, tmp_path: Path) -> None:
     clear = es.MultinomialNB().fit_folds(schema.table(ward.frame[:30], folds=2))
     assert [list(model.totals_) for model in models] == [list(model.totals_) for model in clear]
     assert "2 folds of an encrypted model: mnb --alpha 1.0" in done("info", out).stdout
-    assert "scored on clear rows" in the_error(run("decrypt", out, "--key", ward.key))
-    assert "a model is wanted here" in the_error(run("predict", out, ward.csv, "-o", tmp_path / "p.csv"))
+    assert "its owner scores them with evaluate" in the_error(run("decrypt", out, "--key", ward.key))
+    assert "a fitted model is wanted here" in the_error(run("predict", out, ward.csv, "-o", tmp_path / "p.csv"))
 
 
 @pytest.mark.parametrize(
@@ -224,7 +150,8 @@ def test_options_become_parameters() -> None:
     assert _models.make_model(_models.ModelName.forest, {"max_features": "3"}).max_features == 3
     assert _models.make_model(_models.ModelName.forest, {"max_features": "sqrt"}).max_features == "sqrt"
     for name, family in _models.MODELS.items():
-        assert set(family.parameters.values()) | {"bins"} == set(_models.make_model(name, {}).get_params())
+        # Rows are cut into bins by the schema.
+        assert set(family.parameters.values()) == set(_models.make_model(name, {}).get_params()) - {"bins"}
 
 
 def test_fits_that_cannot_be(
@@ -275,7 +202,7 @@ def test_opened_models_combine_too(ward: Ward, tmp_path: Path) -> None:
 
 def test_what_cannot_be_combined(run: Run, ward: Ward, files: Path, tmp_path: Path) -> None:
     a, b = ward.fitted("mnb", 0), ward.fitted("mnb", 1)
-    keys = ("--keys", ward.table(0) / "public.keys")
+    keys = ("--keys", ward.table(0))
     both = ("combine", tmp_path / "m", a)
     assert run(*both).exit_code == 2
     assert "give --keys" in the_error(run(*both, b))
@@ -284,7 +211,7 @@ def test_what_cannot_be_combined(run: Run, ward: Ward, files: Path, tmp_path: Pa
     assert "and these are not" in the_error(run(*both, "--forget", b, *keys))
     assert "combined encrypted or opened" in the_error(run(*both, ward.opened(b), *keys))
     assert "only models of one kind" in the_error(run(*both, ward.fitted("means", 1), *keys))
-    assert "and a model is wanted here" in the_error(run(*both, files / "array.enc", *keys))
+    assert "and a fitted model is wanted here" in the_error(run(*both, files / "array.enc", *keys))
     assert "check the path" in the_error(run(*both, tmp_path / "none", *keys))
     other = tmp_path / "other.model"
     done("fit", ward.table(1), "-o", other, "--model", "forest", "--trees", 4, "--depth", 2, "--seed", 4)
@@ -305,7 +232,7 @@ def test_an_opened_model_is_private(run: Run, ward: Ward, tmp_path: Path) -> Non
     assert stat.S_IMODE(out.stat().st_mode) == 0o600
     assert "is no CSV" in the_error(run(*opened, "-"))
     assert "holds a secret key" in the_error(run(*opened, ward.key))
-    assert "there is nothing to decrypt in it" in the_error(run("decrypt", out, "--key", ward.key))
+    assert "predict and evaluate read it" in the_error(run("decrypt", out, "--key", ward.key))
 
 
 def test_models_that_cannot_be_opened(run: Run, ward: Ward, files: Path, tmp_path: Path) -> None:
@@ -314,7 +241,7 @@ def test_models_that_cannot_be_opened(run: Run, ward: Ward, files: Path, tmp_pat
     ward.frame[["age", "ill"]].to_csv(tmp_path / "d.csv", index=False)
     done("schema", tmp_path / "d.csv", "--target", "ill", "-o", tmp_path / "s.json")
     error = the_error(run("decrypt", model, "--key", ward.key, "--schema", tmp_path / "s.json", "-o", out))
-    assert "this schema is not the one the model was fitted with" in error
+    assert "this schema is not the one of the rows" in error
     assert not out.exists()
 
 
@@ -323,7 +250,7 @@ def test_models_that_cannot_be_opened(run: Run, ward: Ward, files: Path, tmp_pat
 
 def test_rows_to_predict(ward: Ward, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = ward.opened(ward.combined("forest"))
-    monkeypatch.setattr("encryptedstats.cli.models._ROWS_AT_ONCE", 32)  # so that the file is read in pieces
+    monkeypatch.setattr("encryptedstats.cli.predict._ROWS_AT_ONCE", 32)  # so that the file is read in pieces
     shown = done("predict", opened, ward.csv, "-o", tmp_path / "p.csv").stdout
     right = int((ward.clear("forest").predict(ward.frame) == ward.frame["ill"]).sum())
     assert "Predicted 70 rows" in shown
@@ -354,8 +281,10 @@ def test_rows_with_missing_values_are_left_out_where_the_schema_says_so(ward: Wa
 def test_what_cannot_be_predicted(run: Run, ward: Ward, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened, out = ward.opened(ward.combined("mnb")), tmp_path / "p.csv"
     rest = (ward.csv, "-o", out)
-    assert "still encrypted: its owner opens it with" in the_error(run("predict", ward.combined("mnb"), *rest))
-    assert "a model is wanted here" in the_error(run("predict", ward.key, *rest))
+    assert "is still encrypted, and rows in the clear bring no keys: its owner opens it with decrypt -o" in the_error(
+        run("predict", ward.combined("mnb"), *rest)
+    )
+    assert "a fitted model is wanted here" in the_error(run("predict", ward.key, *rest))
     done("decrypt", ward.combined("mnb"), "--key", ward.key, "-o", tmp_path / "nameless")
     assert "decrypt it again, with --schema" in the_error(run("predict", tmp_path / "nameless", *rest))
     (tmp_path / "nameless").unlink()

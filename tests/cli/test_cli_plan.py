@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_helpers import Hospital, Run, disk_full, done, names, the_error
+from cli_helpers import Hospital, Run, Ward, disk_full, done, names, the_error
 
 import encryptedstats as es
 from encryptedstats.storage import files as storage_files
@@ -126,3 +126,32 @@ def test_a_full_disk(run: Run, hospital: Hospital, tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(storage_files.os, "fsync", disk_full)
     assert "free some space" in the_error(run("plan", *options, "-o", tmp_path / "p"))
     assert names(tmp_path) == []
+
+
+def test_several_models(run: Run, ward: Ward) -> None:
+    """Keys for all of them: each with those options that it has, and one that none has is refused."""
+    options = ("--schema", ward.schema, "--rows", 60, "--json")
+    both = ("--model", "mnb", "--model", "forest", "--trees", 2, "--depth", 2, "--alpha", 0.5)
+    facts = json.loads(done("plan", *options, *both).stdout)
+    assert facts["questions"] == [
+        "fit of mnb --alpha 0.5",
+        "fit of forest --trees 2 --depth 2 --fraction 0 --seed 0",
+    ]
+    schema = es.Schema.load(ward.schema)
+    models = [es.MultinomialNB(alpha=0.5), es.CompletelyRandomForest(n_trees=2, depth=2)]
+    assert facts["parameters"] == es.plan(models, schema, 60).to_dict()["parameters"]
+    alone = json.loads(done("plan", *options, "--model", "mnb", "--model", "mnb").stdout)
+    assert alone["questions"] == ["fit of mnb --alpha 1.0"]
+    assert alone["parameters"] != facts["parameters"]
+    result = run("plan", *options, "--model", "mnb", "--model", "snb", "--trees", 2)
+    assert result.exit_code == 2
+    said = " ".join(result.stderr.replace("│", " ").split())
+    assert "--trees is no option of mnb, which has --alpha; snb, which has --paired, --centred" in said
+
+
+def test_many_workers(run: Run, ward: Ward) -> None:
+    options = ("plan", "--schema", ward.schema, "--rows", 1_000_000, "--model", "mnb")
+    shown = done(*options, "--workers", 10, "--price", 0.02).stdout
+    assert "10 workers" in shown
+    assert "for the workers' time" in shown
+    assert run(*options, "--price", 0.02).exit_code == 2

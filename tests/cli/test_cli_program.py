@@ -125,7 +125,11 @@ def test_cures_are_options(given: str, said: str) -> None:
 
 def test_mistakes_of_the_library_are_not_hidden(run: Run, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("encryptedstats.cli.info.describe", None)
-    assert isinstance(run("info", files / "public.keys").exception, TypeError)
+    result = run("info", files / "public.keys")
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert result.stderr.startswith("error: a mistake of the program, not yours (TypeError: ")
+    assert result.stderr.endswith("please report it with what --debug shows\n")
+    assert isinstance(run("--debug", "info", files / "public.keys").exception, TypeError)
 
 
 def test_warnings_are_one_line_too(run: Run, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,3 +144,12 @@ def test_warnings_are_one_line_too(run: Run, files: Path, monkeypatch: pytest.Mo
         result = run("info", files / "public.keys", "--json")
     assert result.stderr == "warning: heavy indeed\n"
     assert warnings.showwarning is shown is not monkeypatched
+
+
+def test_cures_of_warnings_are_options(run: Run, tmp_path: Path) -> None:
+    rows = "".join(f"P{i},{i % 2}\n" for i in range(60))
+    (tmp_path / "d.csv").write_text(f"patient,ill\n{rows}")
+    result = run("schema", tmp_path / "d.csv", "--target", "ill")
+    assert result.exit_code == 0
+    assert "leave it out (--leave-out)" in result.stderr
+    assert result.stderr.startswith("warning: ")

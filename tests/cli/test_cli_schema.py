@@ -128,8 +128,11 @@ def test_files_that_are_no_data(run: Run, tmp_path: Path, files: Path) -> None:
     assert "is empty" in the_error(run("schema", tmp_path / "empty.csv"))
     assert "not a Parquet file" in the_error(run("schema", tmp_path / "p.parquet"))
     assert "check the path" in the_error(run("schema", tmp_path / "none.csv"))
-    assert "give a file in it" in the_error(run("schema", tmp_path))
-    assert "not a CSV file" in the_error(run("schema", files / "array.enc"))
+    wanted = "and a CSV or Parquet file with rows is wanted here"
+    assert f"is a folder without a table in it, {wanted}" in the_error(run("schema", tmp_path))
+    assert f"holds an encrypted array, {wanted}" in the_error(run("schema", files / "array.enc"))
+    (tmp_path / "bytes.csv").write_bytes(bytes(range(256)))
+    assert "not a CSV file" in the_error(run("schema", tmp_path / "bytes.csv"))
 
 
 def test_a_schema_is_not_overwritten(run: Run, csv: Path, tmp_path: Path) -> None:

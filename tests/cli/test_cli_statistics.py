@@ -32,8 +32,15 @@ def test_wrong_questions(run: Run, hospital: Hospital, tmp_path: Path, question:
 
 def test_what_is_no_table(run: Run, hospital: Hospital, tmp_path: Path) -> None:
     out = tmp_path / "r"
-    for place in (tmp_path, tmp_path / "none", hospital.public, "memory://nowhere"):
+    for place in (tmp_path / "none", "memory://nowhere"):
         assert "no encrypted table lies at" in the_error(run("counts", place, "v0", "-o", out))
+    wanted = "and the folder of an encrypted table is wanted here: encryptedstats encrypt makes one"
+    for place, what in (
+        (tmp_path, "is a folder without a table in it"),
+        (hospital.public, "holds public keys"),
+        (hospital.csv, "is no file of this program"),
+    ):
+        assert f"{what}, {wanted}" in the_error(run("counts", place, "v0", "-o", out))
     assert names(tmp_path) == []
 
 
@@ -49,7 +56,9 @@ def test_places_for_the_result(run: Run, hospital: Hospital, tmp_path: Path) -> 
 def test_a_full_disk(run: Run, hospital: Hospital, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "r").write_text("old")
     monkeypatch.setattr(storage_files.os, "fsync", disk_full)
-    error = the_error(run("counts", hospital.table, "v0", "-o", tmp_path / "r"))
+    counts = ("counts", hospital.table, "v0", "-o", tmp_path / "r")
+    assert "--force to replace it" in the_error(run(*counts))
+    error = the_error(run(*counts, "--force"))
     assert error == f"error: {tmp_path / 'r'}: no space left on device; free some space, or write elsewhere"
     assert names(tmp_path) == ["r"]
     assert (tmp_path / "r").read_text() == "old"

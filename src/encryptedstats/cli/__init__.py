@@ -6,6 +6,9 @@ missing. ``_app`` puts the commands together.
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import signal
 import sys
 
 _EXTRA = {"typer", "rich", "click"}
@@ -19,4 +22,12 @@ def main() -> None:
         if (error.name or "").partition(".")[0] not in _EXTRA:
             raise
         sys.exit("error: the command line needs Typer and Rich: pip install 'encryptedstats[cli]'")
+    signal.signal(signal.SIGTERM, _terminated)
     app(prog_name="encryptedstats")
+
+
+def _terminated(number: int, _: object) -> None:
+    """Leave as after Ctrl-C, so that temporary files are taken away; in a forked worker there is nothing to tidy."""
+    if multiprocessing.parent_process() is not None:
+        os._exit(128 + number)
+    raise SystemExit(128 + number)

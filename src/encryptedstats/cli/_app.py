@@ -12,14 +12,38 @@ from typing import Annotated, Any
 import typer
 
 import encryptedstats as es
-from encryptedstats.cli import datasets, decrypt, demo, doctor, encrypt, info, keygen, models, plan, schema, statistics
+from encryptedstats.cli import (
+    bench,
+    casestudy,
+    cluster,
+    datasets,
+    decrypt,
+    demo,
+    doctor,
+    draw,
+    encrypt,
+    evaluate,
+    info,
+    keygen,
+    models,
+    plan,
+    predict,
+    reproduce,
+    schema,
+    statistics,
+)
 from encryptedstats.cli._console import printable
-from encryptedstats.cli._errors import INTERRUPTED, one_line
+from encryptedstats.cli._errors import FAILED, INTERRUPTED, MISTAKE, in_options, one_line
 from encryptedstats.cli._help import Group, register, unwrapped
 
-# What a person can mend. Everything else is a mistake of the library, and shows where.
-_MENDABLE = (es.EncryptedStatsError, OSError, ValueError, OverflowError, MemoryError)
-
+# What a person can mend, and what Typer ends well by itself. Everything else is a mistake of the program.
+_MENDABLE = (es.EncryptedStatsError, OSError, ValueError, OverflowError, MemoryError, ImportError)
+_QUIET: tuple[type[BaseException], ...] = (
+    BrokenPipeError,  # as in `encryptedstats info x | head`
+    typer.Exit,
+    typer.Abort,
+    *(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"),
+)
 
 _HELP = """Statistics on encrypted data: encrypt, let somebody else compute, and open the result yourself.
 
@@ -43,7 +67,7 @@ encryptedstats predict forest.opened new.csv -o predicted.csv"""
 
 
 class _Program(Group):
-    """Turns errors into one line on stderr and exit code 1, unless ``--debug`` asks for the traceback."""
+    """Turns errors into one line on stderr and an exit code, unless ``--debug`` asks for the traceback."""
 
     story = _STORY
 
@@ -52,29 +76,34 @@ class _Program(Group):
             warnings.showwarning = _show_warning
             try:
                 return super().invoke(ctx)
-            except BrokenPipeError:  # as in `encryptedstats info x | head`: Typer ends quietly
+            except _QUIET:
                 raise
-            except KeyboardInterrupt as interrupt:
+            except (KeyboardInterrupt, Exception) as error:
                 if ctx.params.get("debug"):
                     raise
-                typer.echo("interrupted: nothing was left half-written", err=True)
-                raise typer.Exit(INTERRUPTED) from interrupt
-            except _MENDABLE as error:
-                if ctx.params.get("debug"):
-                    raise
-                typer.echo(f"error: {one_line(error)}", err=True)
-                raise typer.Exit(1) from error
+                line, code = _said(error)
+                typer.echo(line, err=True)
+                raise typer.Exit(code) from error
+
+
+def _said(error: BaseException) -> tuple[str, int]:
+    """What is said of an error, and the exit code for it."""
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted: nothing was left half-written", INTERRUPTED
+    if isinstance(error, _MENDABLE):
+        return f"error: {one_line(error)}", FAILED
+    what = f"{type(error).__name__}: {one_line(error)}"
+    return f"error: a mistake of the program, not yours ({what}): please report it with what --debug shows", MISTAKE
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    typer.echo(f"warning: {printable(' '.join(str(message).split()))}", err=True)
+    typer.echo(f"warning: {printable(' '.join(in_options(str(message)).split()))}", err=True)
 
 
 app = typer.Typer(
     cls=_Program,
     help=unwrapped(_HELP),
     no_args_is_help=True,
-    add_completion=False,
     # Rich's tracebacks can show local variables, and one of them may be a passphrase.
     pretty_exceptions_enable=False,
 )
@@ -88,7 +117,7 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Before a command: show the traceback of an error.")] = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
@@ -103,7 +132,8 @@ _ROLES: dict[str, tuple[Callable[..., None], ...]] = {
         keygen.keygen,
         encrypt.encrypt,
         decrypt.decrypt,
-        models.predict,
+        predict.predict,
+        evaluate.evaluate,
     ),
     "Worker: computes on what it cannot read": (
         info.info,
@@ -112,8 +142,18 @@ _ROLES: dict[str, tuple[Callable[..., None], ...]] = {
         statistics.moments,
         models.fit,
         models.combine,
+        draw.draw,
+        cluster.worker,
+        cluster.queue,
     ),
-    "To look around": (datasets.datasets, demo.demo, doctor.doctor),
+    "To look around": (
+        datasets.datasets,
+        demo.demo,
+        doctor.doctor,
+        bench.bench,
+        reproduce.reproduce,
+        casestudy.casestudy,
+    ),
 }
 for role, commands in _ROLES.items():
     for command in commands:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -20,7 +21,16 @@ _STANDARD = TABLE_NAME.partition(",")[0]
 
 def print_json(facts: Mapping[str, Any]) -> None:
     """Facts as JSON on stdout, nothing else."""
-    typer.echo(json.dumps(facts, indent=2))
+    typer.echo(json.dumps(_finite(facts), indent=2, allow_nan=False))
+
+
+def _finite(value: Any) -> Any:
+    """The same with null for numbers that are none: JSON has no NaN, and strict readers refuse it."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {key: _finite(one) for key, one in value.items()}
+    return [_finite(one) for one in value] if isinstance(value, (list, tuple)) else value
 
 
 def progress(message: str) -> Any:

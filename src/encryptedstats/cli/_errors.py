@@ -16,6 +16,7 @@ _SPELLINGS: Final = tuple(
         (r", or give a variable a bin for them by with_missing_bin\(name\)", ""),
         (r"infer the schema with missing=", "make the schema with missing="),
         (r"missing='(\w+)'", r"--missing \1"),
+        (r", schema= \(", ", with --schema ("),
         (r"schema\.with_kind\(name, 'number', digits=\.\.\.\)", "see schema --digits"),
         (r"with_kind\(\.\.\., low=, high=\) widens them", "schema --range COLUMN=LOW:HIGH widens them"),
         (r"choose max_value=(\d+) or more, es\.plan\(\.\.\.\) does", r"it takes keys for --max-value \1 (see plan)"),
@@ -39,6 +40,20 @@ _SPELLINGS: Final = tuple(
             r"so many results added up could not be proven to decrypt any more: decrypt some of them",
             "so many added up could not be proven to decrypt any more: let the owner decrypt them, and combine what is opened",
         ),
+        (
+            r"es\.Owner\(es\.plan\(\.\.\., encrypted_prediction=True\)\), and encrypt with those",
+            "plan --encrypted-prediction and keygen --plan, and encrypt with those",
+        ),
+        (r"es\.plan\(\.\.\., encrypted_prediction=True\)", "plan --encrypted-prediction"),
+        (
+            r"owner\.public_keys\(rotations=\[\.\.\.\]\), or encrypt with es\.Owner\(plan\), which makes those that were planned",
+            "keygen --plan makes those that were planned, and encrypt puts them into the table",
+        ),
+        (r"Plan it with encrypted_prediction=False", "Plan it without --encrypted-prediction"),
+        (r"or with encrypted_prediction=False", "or without --encrypted-prediction"),
+        (r"forest\.draw_fraction\(table\), with all its rows", "see draw, with a table of all its rows"),
+        (r"output='(\w+)'", r"--output-kind \1"),
+        (r"\bfraction=", "--fraction "),
         (r"\bn_trees is ", "--trees is "),
         (r"\brandom_state is ", "--seed is "),
     )
@@ -50,10 +65,19 @@ _CURES: Final[dict[type[OSError], str]] = {
     NotADirectoryError: "; check the path",
     FileExistsError: "; move it away or give another name",
 }
-#: Exit code of a program that was interrupted: 128 and the number of the signal, as shells do.
+#: Exit codes. Interrupted is 128 and the number of the signal, as shells do; 2 is Typer's.
+FAILED: Final = 1
+MISTAKE: Final = 3
 INTERRUPTED: Final = 130
-#: Errors of a disk without room.
-FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+EXIT_CODES: Final = """\
+0    done
+1    not done: one line on stderr says what is wrong, and how to mend it
+2    the command was not understood: an option or an argument is wrong
+3    a mistake of the program: please report it
+130  interrupted by Ctrl-C; 143 if by the system
+# nothing is ever left half-written; encrypt goes on where it stopped"""
+#: Errors of a disk without room, or without room for so large a file.
+FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def one_line(error: BaseException) -> str:

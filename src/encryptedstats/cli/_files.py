@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from encryptedstats.crypto.keys import OWNER_KIND
 from encryptedstats.storage import container
+from encryptedstats.storage.files import naming as naming
 from encryptedstats.storage.files import write_atomic
 
 # Where a secret key says that it is one, within the first bytes of its file.
@@ -29,6 +28,15 @@ def check_target(path: Path, *, over_keys: bool = False) -> None:
         raise FileExistsError(f"{path} holds a secret key and was not touched: give another name")
 
 
+def check_new(path: Path, force: bool, loss: str) -> None:
+    """As :func:`check_target`, and refuse to replace a file unless told to; ``loss`` says what would be lost with it."""
+    check_target(path)
+    if path.exists() and not force:
+        raise FileExistsError(
+            f"{path} exists already and was not touched: give another name, or --force to replace it ({loss})"
+        )
+
+
 def is_secret_key(head: bytes) -> bool:
     """Whether the first bytes of a file are those of a secret key."""
     return head.startswith(container.MAGIC) and _SECRET_MARK in head[:_HEAD_BYTES]
@@ -39,15 +47,10 @@ def _head(path: Path) -> bytes:
         return file.read(_HEAD_BYTES)
 
 
-@contextmanager
-def naming(path: object) -> Iterator[None]:
-    """Errors of the system with the name of the file: a disk that is full does not say whose write it refused."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno is None or error.filename is not None:
-            raise
-        raise OSError(error.errno, error.strerror, str(path)) from error
+def save(made: Any, path: Path) -> None:
+    """Write what a command has made. Whether it may replace a file was settled before the work, by ``check_new``."""
+    with naming(path):
+        made.save(path, overwrite=True)
 
 
 def write_text(path: Path, text: str) -> None:

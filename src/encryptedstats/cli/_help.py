@@ -12,12 +12,18 @@ from rich.panel import Panel
 from rich.text import Text
 from typer.core import TyperCommand, TyperGroup
 
+from encryptedstats.cli._errors import EXIT_CODES
+
 _MARK: Final = "Examples:"
 _examples: dict[str, str] = {}  # by name of the command; the program's own has none
 
 
 class Command(TyperCommand):
     """A command whose help ends with examples."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Typer's."""
+        return _without_types(super().get_params(ctx))
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Typer's help, then the examples."""
@@ -30,10 +36,23 @@ class Group(TyperGroup):
 
     story = ""
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Typer's."""
+        return _without_types(super().get_params(ctx))
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Typer's help, then the story."""
+        """Typer's help, then the story and what exit codes mean."""
         super().format_help(ctx, formatter)
         show_examples(self.story, title="The whole story")
+        show_examples(EXIT_CODES, title="Exit codes", style="")
+
+
+def _without_types(parameters: list[Any]) -> list[Any]:
+    """Switches without the word ``bool`` beside them, which reads as if they took a value."""
+    for parameter in parameters:
+        if getattr(parameter, "is_flag", False) and parameter.metavar is None:
+            parameter.metavar = ""
+    return parameters
 
 
 def register(app: typer.Typer, function: Callable[..., None], panel: str) -> None:
@@ -55,12 +74,12 @@ def unwrapped(text: str) -> str:
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.strip().split("\n\n"))
 
 
-def show_examples(examples: str, title: str = "Examples") -> None:
+def show_examples(examples: str, title: str = "Examples", style: str = "cyan") -> None:
     """Commands as they are typed, and dim remarks, in a panel like those that Typer draws."""
     if not examples:
         return
     text = Text()
     for number, line in enumerate(examples.splitlines()):
         text.append("\n" if number else "")
-        text.append(line, style="dim" if line.lstrip().startswith("#") else "cyan")
+        text.append(line, style="dim" if line.lstrip().startswith("#") else style)
     Console().print(Panel(text, title=title, title_align="left", border_style="dim"))

@@ -9,12 +9,16 @@ import typer
 
 import encryptedstats as es
 from encryptedstats.cli._console import progress
+from encryptedstats.cli._inputs import expect
 from encryptedstats.crypto.keys import OWNER_KIND
 from encryptedstats.storage import container
 
 
-def load_owner(key: Path, passphrase_file: Path | None) -> es.Owner:
+def load_owner(key: Path | None, passphrase_file: Path | None) -> es.Owner:
     """The owner of a key file; a locked one is opened by the file given, or by asking where somebody can answer."""
+    if key is None:
+        raise ValueError("the secret key is needed: --key secret.key, the file that keygen wrote first")
+    expect(key, (OWNER_KIND,), "your secret key", "give the file that keygen wrote first")
     locked = bool(container.read(key, kind=OWNER_KIND).fields.get("lock"))
     words = first_line(passphrase_file) if passphrase_file is not None else None
     if locked and words is None:

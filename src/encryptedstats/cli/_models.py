@@ -5,17 +5,15 @@ scikit-learn takes a second to import, so the models themselves are imported onl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
 import encryptedstats as es
 from encryptedstats.cli._console import printable
-from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 
 # As in ``encryptedstats.models.base``, without importing it; a test holds them together.
@@ -52,6 +50,7 @@ MODELS: Final[dict[ModelName, Family]] = {
             "depth": "depth",
             "max_features": "max_features",
             "fraction": "fraction",
+            "averaged": "averaged",
             "seed": "random_state",
         },
     ),
@@ -62,6 +61,8 @@ MODELS: Final[dict[ModelName, Family]] = {
     ModelName.fisher: Family("FisherDiscriminant", {"centred": "centred"}),
 }
 _OPTIONS: Final = tuple(dict.fromkeys(option for family in MODELS.values() for option in family.parameters))
+# What goes without saying: such a value is the default, and no fit in the clear looks at it.
+_UNSAID: Final = {"averaged": 1}
 # Options with two faces, for true and for false.
 _SWITCHES: Final = {
     "paired": ("--paired", "--unpaired"),
@@ -87,7 +88,10 @@ _MODEL_HELP: Final = (
     "means (nearest class mean), fisher (discriminant)."
 )
 Model = Annotated[ModelName, _option("--model", metavar="NAME", help=_MODEL_HELP)]
-PlannedModel = Annotated[ModelName | None, _option("--model", metavar="NAME", help=f"Fit a model: {_MODEL_HELP}")]
+PlannedModels = Annotated[
+    list[ModelName] | None,
+    _option("--model", metavar="NAME", help=f"Fit a model: {_MODEL_HELP} May be given several times."),
+]
 Trees = Annotated[int | None, _option(min=1, metavar="N", help="forest: trees; by default 100.")]
 Depth = Annotated[int | None, _option(min=1, max=6, metavar="N", help="forest: levels of splits; by default 3.")]
 MaxFeatures = Annotated[
@@ -96,8 +100,14 @@ MaxFeatures = Annotated[
 Fraction = Annotated[
     str | None,
     _option(
-        metavar="M", help="forest: weigh leaves by the expected stochastic fraction, M = 2, 4, ... 64, or inverse."
+        metavar="M",
+        help="forest: weigh leaves by the stochastic fraction, M = 2, 4, ... 64, or inverse. It is expected of an opened "
+        "forest, and drawn for one that predicts unopened.",
     ),
+]
+Averaged = Annotated[
+    int | None,
+    _option(metavar="K", help="forest: average so many draws of the fraction for a leaf, 1, 2, 4, ... 1024."),
 ]
 Seed = Annotated[int | None, _option(metavar="N", help="forest: seed of the growth, which is public; by default 0.")]
 Paired = Annotated[bool | None, _switch("paired", help="snb: intercept and slope together (default), or not.")]
@@ -110,14 +120,26 @@ Intercept = Annotated[bool | None, _switch("intercept", help="logistic: with an 
 
 def make_model(name: ModelName, given: Mapping[str, Any]) -> Any:
     """The unfitted model that the options of a command describe; other options of the command are overlooked."""
-    family = MODELS[name]
+    return make_models([name], given)[0]
+
+
+def make_models(names: Sequence[ModelName], given: Mapping[str, Any]) -> list[Any]:
+    """The unfitted models of these names, each with those options of the command that it has; one that none has is an error."""
     options = {option: given[option] for option in _OPTIONS if given.get(option) is not None}
-    for option in options:
-        if option not in family.parameters:
-            own = ", ".join(_flag(one) for one in family.parameters)
-            raise typer.BadParameter(f"{_flag(option, options[option])} is no option of {name.value}, which has {own}")
+    names = list(dict.fromkeys(names))
+    for option, value in options.items():
+        if names and not any(option in MODELS[name].parameters for name in names):
+            has = "; ".join(
+                f"{name.value}, which has {', '.join(map(_flag, MODELS[name].parameters))}" for name in names
+            )
+            raise typer.BadParameter(f"{_flag(option, value)} is no option of {has}")
     parsed = {option: _PARSERS.get(option, lambda value: value)(value) for option, value in options.items()}
-    return getattr(es, family.class_name)(**{family.parameters[option]: value for option, value in parsed.items()})
+    return [_made(MODELS[name], parsed) for name in names]
+
+
+def _made(family: Family, options: Mapping[str, Any]) -> Any:
+    own = {family.parameters[option]: value for option, value in options.items() if option in family.parameters}
+    return getattr(es, family.class_name)(**own)
 
 
 def _max_features(text: str) -> int | float | str:
@@ -134,6 +156,12 @@ def _fraction(text: str) -> int | str:
     raise typer.BadParameter(f"--fraction {text}: 0, a power of two from 2 to 64, or inverse")
 
 
+def _averaged(value: int) -> int:
+    if value in [2**power for power in range(11)]:
+        return value
+    raise typer.BadParameter(f"--averaged {value}: a power of two from 1 to 1024")
+
+
 def _number(text: str) -> int | float | str:
     for kind in (int, float):
         try:
@@ -143,7 +171,11 @@ def _number(text: str) -> int | float | str:
     return text
 
 
-_PARSERS: Final[dict[str, Callable[[Any], Any]]] = {"max_features": _max_features, "fraction": _fraction}
+_PARSERS: Final[dict[str, Callable[[Any], Any]]] = {
+    "max_features": _max_features,
+    "fraction": _fraction,
+    "averaged": _averaged,
+}
 
 # -- in words --------------------------------------------------------------------------------------------------------
 
@@ -166,7 +198,7 @@ def model_text(class_name: str, parameters: Mapping[str, Any]) -> str:
 def _words(values: Iterable[tuple[str, Any]]) -> list[str]:
     words = []
     for option, value in values:
-        if value is None:
+        if value is None or value == _UNSAID.get(option):
             continue
         words.append(_flag(option, value))
         if option not in _SWITCHES:
@@ -179,19 +211,6 @@ def _flag(option: str, value: Any = True) -> str:
 
 
 # -- files -----------------------------------------------------------------------------------------------------------
-
-
-def read_model_file(path: Path, *kinds: str) -> Container:
-    """A file that holds a model of one of these kinds, or an error that says what it is instead."""
-    file = container.read(path)
-    if file.kind in kinds:
-        return file
-    if file.kind == ENCRYPTED_MODEL_KIND:
-        raise es.FileFormatError(
-            f"{path} holds a model that is still encrypted: its owner opens it with "
-            f"encryptedstats decrypt {path} --key secret.key --schema schema.json -o model.opened"
-        )
-    raise es.FileFormatError(f"{path} holds {file.kind!r}, and a model is wanted here")
 
 
 def load_model(file: Container, keys: es.PublicKeys | None = None) -> Any:

@@ -1,4 +1,4 @@
-"""Options that several commands have, said once.
+"""Options and arguments that several commands have, said once.
 
 Paths are never checked by Typer (``readable=False``): what is wrong with a file is said in one line, like any other error.
 """
@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+from encryptedstats.cli import _complete
 
 
 class SchemeName(str, Enum):
@@ -27,25 +29,35 @@ class Encoding(str, Enum):
     centred = "centred"
 
 
+# -- how a file is asked for -----------------------------------------------------------------------------------------
+
+
+def file_argument(metavar: str, help: str) -> Any:
+    """An argument that is a file, or several of them."""
+    return typer.Argument(metavar=metavar, readable=False, help=help, show_default=False)
+
+
+def file_option(*names: str, help: str, metavar: str = "FILE") -> Any:
+    """An option that is a file, or a folder."""
+    return typer.Option(*names, metavar=metavar, readable=False, help=help, show_default=False)
+
+
+def output(help: str) -> Any:
+    """Where a result goes."""
+    return file_option("--output", "-o", help=help)
+
+
+# -- what is asked for -----------------------------------------------------------------------------------------------
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Scheme = Annotated[SchemeName, typer.Option(help="BGV is faster; BFV is the scheme of the paper.")]
-SchemaFile = Annotated[
-    Path, typer.Option("--schema", metavar="FILE", readable=False, help="The schema, as the command schema wrote it.")
-]
-KeyFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--key", metavar="FILE", readable=False, help="Your secret key, as keygen wrote it.", show_default=False
-    ),
-]
+Security = Annotated[int, typer.Option(metavar="BITS", help="Bits of security: 128, 192 or 256.")]
+DataFile = Annotated[Path, file_argument("DATA", "CSV or Parquet file with the rows.")]
+SchemaFile = Annotated[Path, file_option("--schema", help="The schema, as the command schema wrote it.")]
+OwnSchema = Annotated[Path | None, file_option("--schema", help="Your schema, to see names instead of v0, v1, ...")]
+KeyFile = Annotated[Path | None, file_option("--key", help="Your secret key, as keygen wrote it.")]
 PassphraseFile = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        readable=False,
-        help="The first line opens a locked key; without it you are asked.",
-        show_default=False,
-    ),
+    Path | None, file_option(help="The first line opens a locked key; without it you are asked.")
 ]
 Encodings = Annotated[
     list[Encoding],
@@ -55,36 +67,37 @@ Encodings = Annotated[
         help="What is stored of binned variables: onehot, ordinal or centred; may be given several times.",
     ),
 ]
-Workers = Annotated[
-    int | None,
+FoldSeed = Annotated[int, typer.Option(metavar="N", help="Seed of the folds.")]
+Weights = Annotated[
+    str | None,
     typer.Option(
-        min=1,
-        metavar="N",
-        help="Processes; all cores by default.",
+        metavar="COLUMN",
+        help="Column of integer weights of the rows.",
+        autocompletion=_complete.columns,
         show_default=False,
     ),
+]
+WeightBound = Annotated[
+    int | None,
+    typer.Option(min=1, metavar="N", help="A bound of the weights, which a worker learns.", show_default=False),
+]
+Workers = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="Processes; all cores by default.", show_default=False)
 ]
 TableUrl = Annotated[
+    str, typer.Argument(metavar="TABLE", help="Folder or URL of an encrypted table.", show_default=False)
+]
+VariableId = Annotated[
     str,
     typer.Argument(
-        metavar="TABLE",
-        help="Folder or URL of an encrypted table.",
+        metavar="ID",
+        help="Id of a variable: v0, v1, ... as info shows them.",
+        autocompletion=_complete.variable_ids,
         show_default=False,
     ),
 ]
-ResultFile = Annotated[
-    Path,
-    typer.Option(
-        "--output", "-o", metavar="FILE", readable=False, help="Where the encrypted result goes.", show_default=False
-    ),
-]
+ResultFile = Annotated[Path, output("Where the encrypted result goes.")]
 TableKeys = Annotated[
-    Path | None,
-    typer.Option(
-        "--keys",
-        metavar="FILE",
-        readable=False,
-        help="Public keys to compute with, instead of those in the table.",
-        show_default=False,
-    ),
+    Path | None, file_option("--keys", help="Public keys to compute with, instead of those in the table.")
 ]
+Force = Annotated[bool, typer.Option("--force", help="Replace a file that is there.")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,6 +39,30 @@ def run_process(who: str, arguments: list[str], **options: Any) -> Any:
         reason = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
         raise DemoError(f"{who} failed: {reason}")
     return json.loads(done.stdout)
+
+
+def run_worker(command: list[str], folder: Path) -> dict[str, Any]:
+    """The program itself, as a process in the worker's folder, told nothing but the command."""
+    facts: dict[str, Any] = run_process("the worker", ["-m", "encryptedstats.cli", *command, "--json"], cwd=folder)
+    return facts
+
+
+class Clock:
+    """Seconds of what happens inside, under a name."""
+
+    def __init__(self, seconds: dict[str, float], name: str) -> None:
+        self.seconds, self.name = seconds, name
+
+    def __enter__(self) -> None:
+        self.started = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds[self.name] = time.perf_counter() - self.started
+
+
+def folder_bytes(folder: Path) -> int:
+    """The bytes of all files in a folder."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def file_size(path: Path) -> str:

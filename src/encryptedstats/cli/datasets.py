@@ -12,11 +12,12 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 import encryptedstats as es
+from encryptedstats.cli import _complete
 from encryptedstats.cli._console import command_line, fact_table, plural, print_json, printable, progress, size_text
-from encryptedstats.cli._files import check_target, write_text
+from encryptedstats.cli._files import check_new, check_target, write_text
 from encryptedstats.cli._frames import plain_table
-from encryptedstats.cli._options import AsJson
-from encryptedstats.cli.schema import check_new_schema
+from encryptedstats.cli._options import AsJson, file_option, output
+from encryptedstats.cli.schema import LOSS
 from encryptedstats.datasets import DatasetInfo
 
 _TARGET = "target"
@@ -28,37 +29,21 @@ def datasets(
         typer.Argument(
             metavar="NAME",
             help="One of them; all by default.",
+            autocompletion=_complete.datasets,
             show_default=False,
         ),
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            readable=False,
-            help="Write its CSV there.",
-            show_default=False,
-        ),
-    ] = None,
-    schema: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", readable=False, help="Write a schema with the kinds of the paper there.", show_default=False
-        ),
-    ] = None,
+    out: Annotated[Path | None, output("Write its CSV there.")] = None,
+    schema: Annotated[Path | None, file_option(help="Write a schema with the kinds of the paper there.")] = None,
     bins: Annotated[int, typer.Option(metavar="N", help="Bins of that schema.")] = 5,
     all_rows: Annotated[
         bool, typer.Option("--all-rows", help="Also the rows with missing values, which the paper leaves out.")
     ] = False,
     data_home: Annotated[
         Path | None,
-        typer.Option(
+        file_option(
             metavar="FOLDER",
-            readable=False,
             help="Folder with the files; by default ENCRYPTEDSTATS_DATA, then a cache, then UCI's server.",
-            show_default=False,
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing schema.")] = False,
@@ -82,7 +67,7 @@ def datasets(
     if out is not None:
         check_target(out)
     if schema is not None:
-        check_new_schema(schema, force)
+        check_new(schema, force, LOSS)
     written = _write(info, out, schema, bins, all_rows, data_home) if out or schema else {}
     if as_json:
         print_json({**_facts(info), "written": written})

@@ -1,4 +1,4 @@
-"""``decrypt``: results and models opened by the owner; results on the screen or as CSV, models as a file to predict with."""
+"""``decrypt``: results, predictions and models opened by the owner; on the screen or as CSV, models as a file to predict with."""
 
 from __future__ import annotations
 
@@ -16,15 +16,18 @@ from rich.text import Text
 
 import encryptedstats as es
 from encryptedstats.circuits.results import TOTALS_KIND, EncryptedTotals
+from encryptedstats.circuits.rows import VOTES_KIND
 from encryptedstats.cli._console import command_line, fact_table, plural, print_json, printable, size_text
-from encryptedstats.cli._files import check_target, naming, write_text
+from encryptedstats.cli._files import check_target, save, write_text
 from encryptedstats.cli._frames import counts_view, moments_view
+from encryptedstats.cli._inputs import expect, load_schema
 from encryptedstats.cli._keys import load_owner
-from encryptedstats.cli._models import ENCRYPTED_MODEL_KIND, FOLDS_KIND, load_model, model_text
-from encryptedstats.cli._options import AsJson, KeyFile, PassphraseFile
+from encryptedstats.cli._models import ENCRYPTED_MODEL_KIND, load_model, model_text
+from encryptedstats.cli._options import AsJson, KeyFile, OwnSchema, PassphraseFile, output
 from encryptedstats.cli._questions import question_text, variable_name
+from encryptedstats.cli._votes import predicted_counts, votes_frame, votes_view
 from encryptedstats.crypto.arrays import ARRAY_KIND
-from encryptedstats.storage import container
+from encryptedstats.storage.objects import load_file
 from encryptedstats.tables.statistics import STATISTIC_KIND
 
 
@@ -37,56 +40,42 @@ class Opened:
     csv: str | None
     facts: dict[str, Any]
     hint: str = ""
-    save: Callable[[Path], None] | None = None  # of what is no CSV
+    model: Any = None  # which is no CSV
 
 
 def decrypt(
     file: Annotated[
-        Path,
+        str,
         typer.Argument(
             metavar="FILE",
-            readable=False,
-            help="A result, a fitted model, or an encrypted array.",
+            help="A result, a prediction, a fitted model, or an encrypted array; a file, or a URL such as s3://...",
             show_default=False,
         ),
     ],
     key: KeyFile = None,
-    schema: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", readable=False, help="Your schema, to see names instead of v0, v1, ...", show_default=False
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            readable=False,
-            help="Write CSV there, or the opened model; - for CSV on the screen.",
-            show_default=False,
-        ),
-    ] = None,
+    schema: OwnSchema = None,
+    out: Annotated[Path | None, output("Write CSV there, or the opened model; - for CSV on the screen.")] = None,
     passphrase_file: PassphraseFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Open a result or a model with the secret key.
+    """Open a result, a prediction or a model with the secret key.
 
-    An opened model is not encrypted any more: its file is readable to you only, and predict reads it.
+    An opened model is not encrypted any more: its file is readable to you only, and predict reads it. A prediction is a
+    line for every row that was encrypted, in their order: the class, probabilities, and the votes they come from.
 
     Examples:
       encryptedstats decrypt v0-by-class.enc --key secret.key --schema schema.json
       encryptedstats decrypt v0-by-class.enc --key secret.key --schema schema.json -o counts.csv
       encryptedstats decrypt forest.enc --key secret.key --schema schema.json -o forest.opened
+
+      # what predict gave for encrypted rows
+      encryptedstats decrypt votes.enc --key secret.key --schema schema.json -o votes.csv
     """
-    if key is None:
-        raise ValueError("the secret key is needed: --key secret.key, the file that keygen wrote first")
     screen = out is None or str(out) == "-"
     if out is not None and not screen:
         check_target(out)
     opener = _opener(file)
-    private = None if schema is None else es.Schema.load(schema)
+    private = None if schema is None else load_schema(schema)
     owner = load_owner(key, passphrase_file)
     opened = opener(file, owner, private)
     if screen and out is not None and opened.csv is None:
@@ -99,7 +88,7 @@ def decrypt(
         _show(opened)
     elif screen:
         typer.echo(opened.csv, nl=False)
-    elif opened.save is None:
+    elif opened.model is None:
         Console().print(_wrote(opened, out))
     else:
         _show(opened)
@@ -110,11 +99,10 @@ def decrypt(
 
 
 def _write(opened: Opened, out: Path) -> None:
-    if opened.save is None:
+    if opened.model is None:
         write_text(out, str(opened.csv))
-        return
-    with naming(out):
-        opened.save(out)
+    else:
+        save(opened.model, out)
 
 
 def _wrote(opened: Opened | None, out: Path) -> Text:
@@ -122,20 +110,12 @@ def _wrote(opened: Opened | None, out: Path) -> Text:
     return Text.assemble("Wrote ", (printable(str(out)), "bold"), f"  {size_text(out.stat().st_size)}{what}")
 
 
-def _opener(file: Path) -> Callable[[Path, es.Owner, es.Schema | None], Opened]:
+def _opener(file: str) -> Callable[[str, es.Owner, es.Schema | None], Opened]:
     """How a file is opened, by what it says it is; before anybody is asked for a passphrase."""
-    if file.is_dir():
-        raise IsADirectoryError(f"{file} is a folder: give the file of a result; a whole table is not decrypted")
-    kind = container.read(file).kind
-    if kind == FOLDS_KIND:
-        raise es.FileFormatError(
-            f"{file} holds the folds of a model, which are scored on clear rows: in Python, owner.cross_validate(folds, table)"
-        )
-    if kind not in OPENERS:
-        raise es.FileFormatError(
-            f"{file} holds {kind!r}, and there is nothing to decrypt in it: give the file of a result, a model or an array"
-        )
-    return OPENERS[kind]
+    cure = ""
+    if Path(file).is_dir():
+        cure = "a whole table is not decrypted; a worker computes results from it"
+    return OPENERS[expect(file, OPENERS, "an encrypted result, prediction, model or array", cure)]
 
 
 def _show(opened: Opened) -> None:
@@ -150,7 +130,7 @@ def _show(opened: Opened) -> None:
 # -- what can be opened ------------------------------------------------------------------------------------------------
 
 
-def _open_statistic(file: Path, owner: es.Owner, schema: es.Schema | None) -> Opened:
+def _open_statistic(file: str, owner: es.Owner, schema: es.Schema | None) -> Opened:
     answer = es.EncryptedStatistic.load(file, owner.public_keys())
     frame = owner.decrypt(answer, schema=schema)
     asked = answer.statistic
@@ -158,7 +138,7 @@ def _open_statistic(file: Path, owner: es.Owner, schema: es.Schema | None) -> Op
     title = f"{question_text(asked.name, names).capitalize()}, {plural(asked.n_rows, 'row')}"
     view = moments_view if asked.name == "moments" else counts_view
     facts = {
-        "file": str(file),
+        "file": file,
         "kind": STATISTIC_KIND,
         "statistic": asked.name,
         "variables": names,
@@ -176,29 +156,49 @@ def _open_statistic(file: Path, owner: es.Owner, schema: es.Schema | None) -> Op
     return Opened(title, lambda width: view(frame, width), frame.to_csv(lineterminator="\n"), facts, hint)
 
 
-def _open_totals(file: Path, owner: es.Owner, _: es.Schema | None) -> Opened:
+def _open_totals(file: str, owner: es.Owner, _: es.Schema | None) -> Opened:
     totals = owner.decrypt(EncryptedTotals.load(file, owner.public_keys()))
-    facts = {"file": str(file), "kind": TOTALS_KIND, "values": totals}
+    facts = {"file": file, "kind": TOTALS_KIND, "values": totals}
     csv = pd.DataFrame({"total": totals}, dtype=object).to_csv(index=False, lineterminator="\n")
     return Opened(plural(len(totals), "total"), _numbers(np.array(totals, dtype=object)), csv, facts)
 
 
-def _open_array(file: Path, owner: es.Owner, _: es.Schema | None) -> Opened:
+def _open_array(file: str, owner: es.Owner, _: es.Schema | None) -> Opened:
     values = np.asarray(owner.decrypt(es.EncryptedArray.load(file, owner.public_keys())))
     shape = " x ".join(map(str, values.shape))
     title = f"Array of {shape} integers" if shape else "An integer"
-    facts = {"file": str(file), "kind": ARRAY_KIND, "shape": list(values.shape), "values": values.tolist()}
+    facts = {"file": file, "kind": ARRAY_KIND, "shape": list(values.shape), "values": values.tolist()}
     return Opened(title, _numbers(values), _array_csv(values), facts)
 
 
-def _open_model(file: Path, owner: es.Owner, schema: es.Schema | None) -> Opened:
+def _open_model(file: str, owner: es.Owner, schema: es.Schema | None) -> Opened:
     from encryptedstats.cli._summaries import model_facts, model_view  # which needs scikit-learn
 
-    model = owner.decrypt(load_model(container.read(file), owner.public_keys()), schema=schema)
+    model = owner.decrypt(load_model(load_file(file), owner.public_keys()), schema=schema)
     title = f"Opened {model_text(type(model).__name__, model._growth())}, {plural(model.n_rows_, 'row')}"
-    facts = {"file": str(file), "kind": ENCRYPTED_MODEL_KIND, **model_facts(model)}
+    facts = {"file": file, "kind": ENCRYPTED_MODEL_KIND, **model_facts(model)}
     hint = "" if schema else "Give --schema: without it the model knows its variables by number, and cannot predict."
-    return Opened(title, lambda width: model_view(model, width), None, facts, hint, model.save)
+    return Opened(title, lambda width: model_view(model, width), None, facts, hint, model)
+
+
+def _open_votes(file: str, owner: es.Owner, schema: es.Schema | None) -> Opened:
+    sealed = es.load(file, owner.public_keys())
+    votes = owner.decrypt(sealed, schema=schema)
+    params = sealed.model._growth()
+    title = f"Prediction by {model_text(type(sealed.model).__name__, params)} for {plural(sealed.n_rows, 'row')}"
+    frame = votes_frame(votes)
+    facts = {
+        "file": file,
+        "kind": VOTES_KIND,
+        "model": type(sealed.model).__name__,
+        "params": params,
+        "output": sealed.output,
+        "rows": sealed.n_rows,
+        "predicted": predicted_counts(votes),
+        "columns": list(frame.columns),
+    }
+    hint = "" if schema else "Give --schema to see the names of columns and classes."
+    return Opened(title, lambda width: votes_view(votes, width), frame.to_csv(lineterminator="\n"), facts, hint)
 
 
 def _array_csv(values: Any) -> str:
@@ -221,9 +221,10 @@ def _numbers(values: Any) -> Callable[[int], RenderableType]:
 
 
 #: By the kind that a file says it is.
-OPENERS: Final[dict[str, Callable[[Path, es.Owner, es.Schema | None], Opened]]] = {
+OPENERS: Final[dict[str, Callable[[str, es.Owner, es.Schema | None], Opened]]] = {
     STATISTIC_KIND: _open_statistic,
     TOTALS_KIND: _open_totals,
     ARRAY_KIND: _open_array,
+    VOTES_KIND: _open_votes,
     ENCRYPTED_MODEL_KIND: _open_model,
 }

@@ -1,5 +1,6 @@
 """``demo forest``: an owner encrypts the breast cancer data that scikit-learn ships, a process that has the encrypted table and
-nothing else fits a forest, and the owner opens it: compared with the fit in the clear to the last count, and with the paper.
+nothing else fits a forest, and the owner opens it: compared with the fit in the clear to the last count, and with the paper. A
+second forest stays closed (``demo_closed``).
 """
 
 from __future__ import annotations
@@ -8,7 +9,6 @@ import json
 import shlex
 import shutil
 import tempfile
-import time
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -21,10 +21,11 @@ from rich.panel import Panel
 from rich.text import Text
 
 import encryptedstats as es
+from encryptedstats.cli import demo_closed
 from encryptedstats.cli._console import fact_table, plural, progress, size_text, time_text
 from encryptedstats.cli._frames import plain_table
 from encryptedstats.cli._options import SchemeName
-from encryptedstats.cli._stage import file_size, panel, run_process
+from encryptedstats.cli._stage import Clock, file_size, folder_bytes, panel, run_worker
 from encryptedstats.parallel import cores
 from encryptedstats.storage import container
 from encryptedstats.tables.encrypted import TABLE_KIND
@@ -66,6 +67,7 @@ class Story:
     fitted: dict[str, Any]  # what the worker's command reported
     command: list[str]
     forests: dict[str, Any]  # opened, clear, and scikit-learn's
+    closed: demo_closed.Closed  # the forest that is never opened
 
     @property
     def exact(self) -> bool:
@@ -84,14 +86,30 @@ class Story:
         return float(roc_auc_score(self.test[TARGET] == "malignant", model.predict_proba(rows)[:, position]))
 
 
-def run(console: Console, scheme: SchemeName, picture: Path, trees: int = TREES) -> bool:
-    """Play the story, draw the picture and tell it all; returns whether the forest is exact."""
+def run(console: Console, scheme: SchemeName, picture: Path, trees: int = TREES) -> dict[str, Any]:
+    """Play the story, draw the picture and tell it all; returns what happened, ready for JSON."""
     with tempfile.TemporaryDirectory(prefix="encryptedstats-demo-") as folder:
         with progress("owner and worker are busy"):
             story = play(Path(folder), scheme, trees)
             drawn = draw(story, picture)
         tell(console, story, picture if drawn else None)
-        return story.exact
+        return _facts(story, picture if drawn else None)
+
+
+def _facts(story: Story, picture: Path | None) -> dict[str, Any]:
+    return {
+        "exact": story.exact and story.closed.exact,
+        "rows": len(story.train),
+        "test_rows": len(story.test),
+        "table_bytes": _folder_bytes(story),
+        "command": shlex.join(["encryptedstats", *story.command]),
+        "fitted": {name: value for name, value in story.fitted.items() if name != "file"},  # which is gone by now
+        "auc": {name: story.auc(name) for name in story.forests},
+        "seconds": story.seconds,
+        "plan": story.plan.to_dict(),
+        "closed": story.closed.facts(),
+        "picture": None if picture is None else str(picture),
+    }
 
 
 def patients() -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -116,12 +134,12 @@ def play(folder: Path, scheme: SchemeName = SchemeName.bgv, trees: int = TREES) 
     # the owner
     train, test = patients()
     schema = es.Schema.infer(train, target=TARGET, bins=BINS)
-    with _clock(seconds, "plan"):
+    with Clock(seconds, "plan"):
         plan = es.plan(model, schema, len(train), scheme=scheme.value)
-    with _clock(seconds, "keys"):
+    with Clock(seconds, "keys"):
         owner = es.Owner(plan.parameters)
     owner.save(home / SECRET_KEY)
-    with _clock(seconds, "encrypt"):
+    with Clock(seconds, "encrypt"):
         owner.encrypt(schema.table(train)).save(home / TABLE)
 
     # the worker, who gets the folder of the table
@@ -132,40 +150,22 @@ def play(folder: Path, scheme: SchemeName = SchemeName.bgv, trees: int = TREES) 
 
     # the owner again, who gets the forest back
     shutil.copyfile(work / FOREST, home / FOREST)
-    with _clock(seconds, "open"):
+    with Clock(seconds, "open"):
         opened = owner.decrypt(es.load(home / FOREST, owner.public_keys()), schema=schema)
-    with _clock(seconds, "clear"):
+    with Clock(seconds, "clear"):
         clear = model.fit(schema.table(train))
-    with _clock(seconds, "plain"):
+    with Clock(seconds, "plain"):
         plain = _plain_forest(trees).fit(train.drop(columns=TARGET), train[TARGET])
     forests = {"opened": opened, "clear": clear, "plain": plain}
     places = {"owner": home, "worker": work}
-    return Story(train, test, schema, plan, places, seconds, fitted, command, forests)
-
-
-def run_worker(command: list[str], folder: Path) -> dict[str, Any]:
-    """The program itself, as a process in the worker's folder, told nothing but the command."""
-    facts: dict[str, Any] = run_process("the worker", ["-m", "encryptedstats.cli", *command, "--json"], cwd=folder)
-    return facts
+    closed = demo_closed.play(folder / "closed", scheme, train, test, TARGET, trees)
+    return Story(train, test, schema, plan, places, seconds, fitted, command, forests, closed)
 
 
 def _plain_forest(trees: int) -> Any:
     from sklearn.ensemble import RandomForestClassifier
 
     return RandomForestClassifier(trees, max_depth=DEPTH, random_state=SEED)
-
-
-class _clock:
-    """Seconds of what happens inside, under a name."""
-
-    def __init__(self, seconds: dict[str, float], name: str) -> None:
-        self.seconds, self.name = seconds, name
-
-    def __enter__(self) -> None:
-        self.started = time.perf_counter()
-
-    def __exit__(self, *_: object) -> None:
-        self.seconds[self.name] = time.perf_counter() - self.started
 
 
 # -- the picture -----------------------------------------------------------------------------------------------------
@@ -203,8 +203,10 @@ def draw(story: Story, path: Path) -> bool:
 
 def tell(console: Console, story: Story, picture: Path | None) -> None:
     """Print the story."""
-    for part in (_owner_panel(story), _worker_panel(story), _opened_panel(story, picture), _paper_panel(story)):
+    for part in (_owner_panel(story), _worker_panel(story), _opened_panel(story, picture)):
         console.print(part)
+    console.print(demo_closed.closed_panel(story.closed))
+    console.print(_paper_panel(story))
     console.print(_seen_panel(story))
 
 
@@ -315,9 +317,9 @@ def _paper_panel(story: Story) -> Panel:
     note = (
         f"{plural(trees, 'tree')} of depth {DEPTH} here, 100 of depth 3 there. The data sets are relatives and not the same: "
         "scikit-learn ships the later one, with fewer patients and more variables. The paper's forest can also predict "
-        "while it is encrypted; this one is packed for its owner to open."
+        "while it is encrypted, as that of part 4 does; the one compared here is packed for its owner to open."
     )
-    return panel("4  Beside the paper (Aslett, Esperança and Holmes)", "green", table, Text(), Text(note, style="dim"))
+    return panel("5  Beside the paper (Aslett, Esperança and Holmes)", "green", table, Text(), Text(note, style="dim"))
 
 
 def _seen_panel(story: Story) -> Panel:
@@ -373,7 +375,7 @@ def _short(path: Path) -> str:
 
 
 def _folder_bytes(story: Story) -> int:
-    return sum(path.stat().st_size for path in (story.folders["owner"] / TABLE).rglob("*") if path.is_file())
+    return folder_bytes(story.folders["owner"] / TABLE)
 
 
 def _size(story: Story, party: str, name: str) -> str:

@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 import encryptedstats as es
-from encryptedstats.cli._console import fact_table, parameter_rows, progress, size_text, time_text
+from encryptedstats.cli._console import fact_table, parameter_facts, parameter_rows, progress, size_text, time_text
 from encryptedstats.cli._options import SchemeName
 from encryptedstats.cli._stage import file_size, panel, run_process
 from encryptedstats.cli.demo_parties import PUBLIC_KEYS, READINGS
@@ -54,12 +54,18 @@ class Story:
     results: dict[str, Any]
 
 
-def run(console: Console, scheme: SchemeName) -> bool:
-    """Play the story and tell it; returns whether every result is what NumPy says."""
+def run(console: Console, scheme: SchemeName) -> dict[str, Any]:
+    """Play the story and tell it; returns what happened, ready for JSON; exact if every result is what NumPy says."""
     with tempfile.TemporaryDirectory(prefix="encryptedstats-demo-") as folder:
         with progress("owner, clinic and worker are busy"):
             story = play(Path(folder), scheme)
-        return tell(console, story, expected())
+        exact = tell(console, story, expected())
+    return {
+        "exact": exact,
+        "results": {FORMULAS[name]: np.asarray(value).tolist() for name, value in story.results.items()},
+        "seconds": {**story.seconds, "worker": sum(story.worker_seconds.values())},
+        "parameters": parameter_facts(story.owner.parameters),
+    }
 
 
 def play(folder: Path, scheme: SchemeName = SchemeName.bgv) -> Story:

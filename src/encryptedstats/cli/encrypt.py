@@ -24,8 +24,23 @@ from encryptedstats.cli._console import (
 )
 from encryptedstats.cli._errors import FULL, INTERRUPTED, one_line
 from encryptedstats.cli._files import naming
+from encryptedstats.cli._inputs import check_rows, expect, load_public_keys, load_schema, nature
 from encryptedstats.cli._keys import load_owner
-from encryptedstats.cli._options import AsJson, Encoding, Encodings, KeyFile, PassphraseFile, SchemaFile, Workers
+from encryptedstats.cli._options import (
+    AsJson,
+    DataFile,
+    Encoding,
+    Encodings,
+    FoldSeed,
+    KeyFile,
+    PassphraseFile,
+    SchemaFile,
+    WeightBound,
+    Weights,
+    Workers,
+    file_option,
+)
+from encryptedstats.crypto.keys import PUBLIC_KIND
 from encryptedstats.storage.objects import Store, open_store
 from encryptedstats.tables import encrypt_file
 from encryptedstats.tables.blocks import block_id_of
@@ -34,15 +49,7 @@ from encryptedstats.tables.encrypting import DRAFT
 
 
 def encrypt(
-    data: Annotated[
-        Path,
-        typer.Argument(
-            metavar="DATA",
-            readable=False,
-            help="CSV or Parquet file with the rows.",
-            show_default=False,
-        ),
-    ],
+    data: DataFile,
     out: Annotated[
         str,
         typer.Argument(
@@ -52,13 +59,7 @@ def encrypt(
     schema: SchemaFile,
     key: KeyFile = None,
     public_keys: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            readable=False,
-            help="Instead of --key: encrypt for somebody whose public keys these are.",
-            show_default=False,
-        ),
+        Path | None, file_option(help="Instead of --key: encrypt for somebody whose public keys these are.")
     ] = None,
     encoding: Encodings = [Encoding.onehot],  # noqa: B006  Typer copies it
     folds: Annotated[
@@ -67,25 +68,10 @@ def encrypt(
             min=2, metavar="K", help="Deal the rows into so many folds for cross-validation.", show_default=False
         ),
     ] = None,
-    fold_seed: Annotated[int, typer.Option(metavar="N", help="Seed of the folds.")] = 0,
-    weights: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="Column of integer weights of the rows.",
-            show_default=False,
-        ),
-    ] = None,
-    weight_bound: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="A bound of the weights, which a worker learns.",
-            show_default=False,
-        ),
-    ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a table that is there.")] = False,
+    fold_seed: FoldSeed = 0,
+    weights: Weights = None,
+    weight_bound: WeightBound = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", "--force", help="Replace a table that is there.")] = False,
     workers: Workers = None,
     passphrase_file: PassphraseFile = None,
     as_json: AsJson = False,
@@ -105,9 +91,10 @@ def encrypt(
         raise ValueError("one key is needed: --key, your secret key, or --public-keys, those of whom you encrypt for")
     if weights is not None and weight_bound is None:
         raise ValueError("--weights needs --weight-bound, the largest weight there may be: a worker has to know one")
+    check_rows(data)
     store = open_store(out)
     _check_place(out, store, overwrite, [path for path in (data, schema, key) if path is not None])
-    private = es.Schema.load(schema)
+    private = load_schema(schema)
     run = _encryption(key, public_keys, passphrase_file)
     before = set(store.names()) if store.exists(DRAFT) else set()
     started = time.perf_counter()
@@ -163,9 +150,11 @@ def _encryption(
 ) -> Callable[..., es.EncryptedTable]:
     """The function that encrypts a file, under the key that was given."""
     if key is not None:
+        if nature(key) == PUBLIC_KIND:
+            expect(key, (), "your secret key", f"to encrypt for their owner give them as --public-keys {key}")
         run: Callable[..., es.EncryptedTable] = load_owner(key, passphrase_file).encrypt_file
         return run
-    encryptor = es.PublicKeys.load(cast(Path, public_keys)).encryptor
+    encryptor = load_public_keys(cast(Path, public_keys)).encryptor
     return lambda data, schema, out, **options: encrypt_file(schema, encryptor, data, out, **options)
 
 
@@ -207,7 +196,7 @@ def _rows(facts: dict[str, Any], schema: es.Schema) -> list[tuple[str, Renderabl
         absent = f"no column {schema.target!r} in the file: these are rows to predict"
         rows.append(("target", Text(printable(absent), style="yellow")))
     if facts["folds"]:
-        rows.append(("folds", str(facts["folds"])))
+        rows.append(("folds", f"{facts['folds']}, for fit --folds and evaluate"))
     if facts["blocks_kept"]:
         rows.append(("resumed", f"{plural(facts['blocks_kept'], 'block')} of an earlier run kept"))
     return rows

@@ -16,8 +16,10 @@ from rich.panel import Panel
 from rich.text import Text
 
 import encryptedstats as es
-from encryptedstats.circuits.results import TOTALS_KIND
+from encryptedstats.circuits.results import TOTALS_KIND, json_list
+from encryptedstats.circuits.rows import VOTES_KIND
 from encryptedstats.cli._console import (
+    command_line,
     fact_table,
     parameter_facts,
     parameter_rows,
@@ -27,9 +29,11 @@ from encryptedstats.cli._console import (
     size_text,
 )
 from encryptedstats.cli._files import is_secret_key
+from encryptedstats.cli._inputs import JSON, PLAN, SCHEMA, nature
 from encryptedstats.cli._models import ENCRYPTED_MODEL_KIND, FOLDS_KIND, OPEN_MODEL_KIND, model_text
 from encryptedstats.cli._options import AsJson
 from encryptedstats.cli._questions import question_text, variable_name
+from encryptedstats.cli.plan import read_plan
 from encryptedstats.cli.schema import schema_view
 from encryptedstats.crypto.arrays import ARRAY_KIND
 from encryptedstats.crypto.keys import OWNER_KIND, PUBLIC_KIND, read_parameters
@@ -39,12 +43,13 @@ from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import Store, open_store
 from encryptedstats.tables import PublicSchema
 from encryptedstats.tables.blocks import BLOCK_KIND, block_id_of
-from encryptedstats.tables.encrypted import KEYS, MANIFEST, TABLE_KIND
+from encryptedstats.tables.encrypted import MANIFEST, TABLE_KIND, keys_name
 from encryptedstats.tables.encrypting import DRAFT, DRAFT_KIND
 from encryptedstats.tables.statistics import STATISTIC_KIND
 
 _SECRET_SECTION: Final = "secret_key"
 _TOTALS: Final = {"totals", "noise", "residues"}
+_MODEL: Final = {"blocks", "drawn"}  # what a model may have beside its totals
 # Kinds that hold no secret by their making, and the sections they consist of.
 _HARMLESS: Final = {
     PUBLIC_KIND: {"public_key", "relinearisation", "packing", "rotation"},
@@ -54,9 +59,10 @@ _HARMLESS: Final = {
     TABLE_KIND: {"schema", "columns", "blocks"},
     TOTALS_KIND: _TOTALS,
     STATISTIC_KIND: _TOTALS,
-    ENCRYPTED_MODEL_KIND: _TOTALS,
+    VOTES_KIND: {"numbers", "chunks", "noise", "residues"},
+    ENCRYPTED_MODEL_KIND: _TOTALS | _MODEL,
     FOLDS_KIND: _TOTALS,
-    OPEN_MODEL_KIND: {"totals"},
+    OPEN_MODEL_KIND: {"totals"} | _MODEL,
 }
 
 
@@ -88,8 +94,10 @@ def info(
         _info_of_folder(str(path), check, as_json)
     elif path.exists() and not path.is_file():
         raise ValueError(f"{file} is no ordinary file: give one that was written by this library")
-    elif _is_json(path):
+    elif nature(path) in (SCHEMA, JSON):
         _info_of_schema(path, as_json)
+    elif nature(path) == PLAN:
+        _info_of_plan(path, as_json)
     else:
         _info_of_file(path, as_json)
 
@@ -172,12 +180,31 @@ def _model_facts(content: Container) -> dict[str, Any]:
         "model": content.expect("model", str),
         "params": content.expect("params", dict),
         "rows": content.expect("n_rows", int),
-        "blocks": len(content.expect("blocks", list)),
+        "blocks": len(json_list(content, "blocks") if "blocks" in content.sections else content.expect("blocks", list)),
         **({"folds": content.expect("n_folds", int)} if content.kind == FOLDS_KIND else {}),
         "variables": len(schema.variables),
         "classes": schema.public().n_classes,
         "encrypted": not is_open,
         **({"names_inside": private} if is_open else _totals_facts(content)),
+        "drawn": "drawn" in content.sections,
+    }
+
+
+def _votes_facts(content: Container) -> dict[str, Any]:
+    """What a prediction says of itself."""
+    schema = PublicSchema.from_json(content.expect("schema", str))
+    counts, noises = (json_list(content, name) for name in ("chunks", "noise"))
+    if not all(type(count) is int for count in counts):
+        raise es.FileFormatError("the prediction has a malformed list of rows")
+    return {
+        "model": content.expect("model", str),
+        "params": content.expect("params", dict),
+        "output": content.expect("output", str),
+        "rows": sum(counts),
+        "variables": len(schema.variables),
+        "classes": schema.n_classes,
+        "answers": len(content.expect("places", list)),
+        "ciphertexts": len(noises),
     }
 
 
@@ -196,6 +223,7 @@ _OF_KIND: Final[dict[str, Callable[[Container], dict[str, Any]]]] = {
     TOTALS_KIND: _totals_facts,
     STATISTIC_KIND: _statistic_facts,
     ENCRYPTED_MODEL_KIND: _model_facts,
+    VOTES_KIND: _votes_facts,
     OPEN_MODEL_KIND: _model_facts,
     FOLDS_KIND: _model_facts,
 }
@@ -233,7 +261,13 @@ def _kind_text(facts: dict[str, Any]) -> str:
         what = f"{facts['folds']} folds of an encrypted model" if kind == FOLDS_KIND else kind
         size = f"{plural(facts['rows'], 'row')}, {plural(facts['variables'], 'variable')}, {facts['classes']} classes"
         inside = "" if kind == OPEN_MODEL_KIND else f"; {_ciphertexts(facts)}"
+        inside += "; its stochastic fraction is drawn" * facts["drawn"]
         return f"{what}: {model_text(facts['model'], facts['params'])}\n{size}{inside}"
+    if kind == VOTES_KIND:
+        answers = f"{plural(facts['answers'], 'number')} for each, in {plural(facts['ciphertexts'], 'ciphertext')}"
+        which = printable(f" as {facts['output']}") if facts["output"] else ""
+        what = f"encrypted prediction{which} of {model_text(facts['model'], facts['params'])}"
+        return f"{what}\n{plural(facts['rows'], 'row')}, {answers}"
     if kind == TOTALS_KIND:
         return f"encrypted result: {_ciphertexts(facts)}"
     return printable(kind)
@@ -243,12 +277,7 @@ def _ciphertexts(facts: dict[str, Any]) -> str:
     return f"{plural(facts['totals'], 'total')} in {plural(facts['ciphertexts'], 'ciphertext')}"
 
 
-# -- a schema ------------------------------------------------------------------------------------------------------------
-
-
-def _is_json(file: Path) -> bool:
-    with open(file, "rb") as opened:
-        return opened.read(64).lstrip().startswith(b"{")
+# -- schemas and plans ---------------------------------------------------------------------------------------------------
 
 
 def _info_of_schema(file: Path, as_json: bool) -> None:
@@ -263,6 +292,22 @@ def _info_of_schema(file: Path, as_json: bool) -> None:
     )
     console.print()
     console.print(schema_view(found))
+
+
+def _info_of_plan(file: Path, as_json: bool) -> None:
+    planned = read_plan(file)
+    if as_json:
+        print_json(json.loads(file.read_text(encoding="utf-8")))
+        return
+    rows: list[tuple[str, RenderableType]] = [
+        ("file", Text(printable(str(file)))),
+        ("holds", Text("plan", "bold")),
+        ("for", Text("\n".join(map(printable, planned.questions)))),
+        ("rows", f"up to {planned.rows:,}"),
+        *(row for row in parameter_rows(planned.parameters) if row[0] != "depth"),
+        ("next", command_line("keygen", "secret.key", "public.keys", "--plan", file)),
+    ]
+    Console().print(fact_table(rows))
 
 
 # -- tables --------------------------------------------------------------------------------------------------------------
@@ -297,7 +342,7 @@ def _check_blocks(table: es.EncryptedTable) -> None:
 
 
 def _table_facts(url: str, store: Store, table: es.EncryptedTable) -> dict[str, Any]:
-    strays = _strays(store)
+    strays = _strays(store, table.key_id)
     known = table.info().to_dict()
     return {
         "file": url,
@@ -305,7 +350,7 @@ def _table_facts(url: str, store: Store, table: es.EncryptedTable) -> dict[str, 
         **{name: value for name, value in known.items() if name not in ("secret_key_inside", "stored", "security")},
         "holds_secret_key": "secret key" in strays.values(),
         "insecure": not table.parameters.security,
-        "public_keys": store.exists(KEYS),
+        "public_keys": store.exists(keys_name(table.key_id)),
         "encodings": sorted({column.encoding for column in table.facts.columns}),
         "schema": json.loads(table.schema.to_json())["variables"],
         "other_files": strays,
@@ -313,9 +358,9 @@ def _table_facts(url: str, store: Store, table: es.EncryptedTable) -> dict[str, 
     }
 
 
-def _strays(store: Store) -> dict[str, str]:
+def _strays(store: Store, key_id: str) -> dict[str, str]:
     """Objects that do not belong to a table, and what they are: somebody may have put a key among them."""
-    own = {MANIFEST, KEYS, DRAFT}
+    own = {MANIFEST, keys_name(key_id), DRAFT}
     names = [name for name in store.names() if name not in own and block_id_of(name) is None]
     return {name: _nature(store.read(name, 0, container.MAX_HEADER_BYTES)) for name in names}
 
@@ -343,11 +388,9 @@ def _table_rows(facts: dict[str, Any], table: es.EncryptedTable) -> list[tuple[s
     ]
     if facts["folds"]:
         rows.insert(4, ("folds", str(facts["folds"])))
-    for name, nature in facts["other_files"].items():
-        style = "bold red" if nature in ("secret key", "schema") else "yellow"
-        rows.append(
-            ("beside it", Text(f"{printable(name)}: {nature}; take it out before giving the table away", style))
-        )
+    for name, what in facts["other_files"].items():
+        style = "bold red" if what in ("secret key", "schema") else "yellow"
+        rows.append(("beside it", Text(f"{printable(name)}: {what}; take it out before giving the table away", style)))
     if facts["checked"]:
         rows.append(("checked", Text("every block is there and as the owner wrote it", style="green")))
     return rows

@@ -28,7 +28,7 @@ from encryptedstats.cli._console import (
 )
 from encryptedstats.cli._files import check_target
 from encryptedstats.cli._keys import first_line
-from encryptedstats.cli._options import AsJson, Scheme, SchemeName
+from encryptedstats.cli._options import AsJson, Scheme, SchemeName, Security, file_argument, file_option
 from encryptedstats.cli._questions import shortened
 from encryptedstats.cli.plan import SavedPlan, read_plan
 
@@ -37,46 +37,28 @@ _WISHES = ("security", "max_value", "depth", "terms", "scheme")
 
 def keygen(
     ctx: typer.Context,
-    secret: Annotated[
-        Path,
-        typer.Argument(
-            metavar="SECRET", readable=False, help="File for the secret key: it stays with you.", show_default=False
-        ),
-    ],
+    secret: Annotated[Path, file_argument("SECRET", "File for the secret key: it stays with you.")],
     public: Annotated[
-        Path,
-        typer.Argument(
-            metavar="PUBLIC",
-            readable=False,
-            help="File for the public keys: give it to whoever encrypts or computes.",
-            show_default=False,
-        ),
+        Path, file_argument("PUBLIC", "File for the public keys: give it to whoever encrypts or computes.")
     ],
     plan: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            readable=False,
-            help="Parameters from a plan, as encryptedstats plan -o wrote it, instead of the next five options.",
-            show_default=False,
+        file_option(
+            help="Parameters from a plan, as encryptedstats plan -o wrote it, instead of the next five options."
         ),
     ] = None,
-    security: Annotated[int, typer.Option(help="Bits of security: 128, 192 or 256.")] = 128,
-    max_value: Annotated[int, typer.Option(help="Largest absolute value of any (intermediate) result.")] = 65_536,
-    depth: Annotated[int, typer.Option(help="Largest number of multiplications in a row.")] = 4,
-    terms: Annotated[int, typer.Option(help="How many products may be added up at every level.")] = 64,
+    security: Security = 128,
+    max_value: Annotated[
+        int, typer.Option(metavar="N", help="Largest absolute value of any (intermediate) result.")
+    ] = 65_536,
+    depth: Annotated[int, typer.Option(metavar="N", help="Largest number of multiplications in a row.")] = 4,
+    terms: Annotated[int, typer.Option(metavar="N", help="How many products may be added up at every level.")] = 64,
     scheme: Scheme = SchemeName.bgv,
     passphrase: Annotated[
         bool, typer.Option("--passphrase/--no-passphrase", help="Lock the secret key: asks for a passphrase twice.")
     ] = False,
     passphrase_file: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            readable=False,
-            help="Lock the secret key with the first line of this file.",
-            show_default=False,
-        ),
+        Path | None, file_option(help="Lock the secret key with the first line of this file.")
     ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Replace existing files. What an old key locks is lost.")
@@ -103,9 +85,9 @@ def keygen(
     words = _passphrase(passphrase, passphrase_file)
     started = time.perf_counter()
     with progress("making keys"):
-        owner = es.Owner(parameters)
+        owner = es.Owner(planned or parameters)
         seconds = time.perf_counter() - started
-        save_pair(owner, secret, public, words, planned.rotations if planned else ())
+        save_pair(owner, secret, public, words)
     if as_json:
         print_json(
             {
@@ -113,6 +95,7 @@ def keygen(
                 "secret": {"file": str(secret), "bytes": secret.stat().st_size, "locked": words is not None},
                 "public": {"file": str(public), "bytes": public.stat().st_size},
                 "seconds": seconds,
+                "rotations": list(owner.public_keys().rotations),
                 "parameters": parameter_facts(parameters),
             }
         )
@@ -152,9 +135,7 @@ def _passphrase(ask: bool, file: Path | None) -> str | None:
     return words
 
 
-def save_pair(
-    owner: es.Owner, secret: Path, public: Path, passphrase: str | None, rotations: tuple[int, ...] = ()
-) -> None:
+def save_pair(owner: es.Owner, secret: Path, public: Path, passphrase: str | None) -> None:
     """Write both files or neither: a new secret key beside the public keys of an old one would mislead.
 
     Both are written under temporary names first; old files are set aside, and come back if anything fails.
@@ -165,7 +146,7 @@ def save_pair(
     placed: list[Path] = []
     try:
         owner.save(fresh[secret], passphrase)
-        owner.public_keys(rotations).save(fresh[public])
+        owner.public_keys().save(fresh[public])
         for path, old in aside.items():
             with contextlib.suppress(FileNotFoundError):
                 os.replace(path, old)

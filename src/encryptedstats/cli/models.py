@@ -1,21 +1,26 @@
-"""``fit`` and ``combine``: models that a worker makes and cannot read. ``predict``: what the owner does with opened ones."""
+"""``fit`` and ``combine``: models that a worker makes and cannot read."""
 
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Iterator
 from functools import reduce
 from operator import add, sub
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-import pandas as pd
 import typer
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-import encryptedstats as es
+from encryptedstats.cli._clusters import (
+    FitQueue,
+    ResultUrl,
+    RowsPerShard,
+    Scheduler,
+    TreesPerTask,
+    fit_on_cluster,
+    is_for_cluster,
+)
 from encryptedstats.cli._console import (
     command_line,
     fact_table,
@@ -26,12 +31,13 @@ from encryptedstats.cli._console import (
     size_text,
     time_text,
 )
-from encryptedstats.cli._files import check_target, naming
-from encryptedstats.cli._frames import label_text
+from encryptedstats.cli._files import check_new, save
+from encryptedstats.cli._inputs import expect, load_public_keys, load_table
 from encryptedstats.cli._models import (
     ENCRYPTED_MODEL_KIND,
     OPEN_MODEL_KIND,
     Alpha,
+    Averaged,
     Centred,
     Depth,
     Fraction,
@@ -44,26 +50,33 @@ from encryptedstats.cli._models import (
     load_model,
     make_model,
     model_text,
-    read_model_file,
 )
-from encryptedstats.cli._options import AsJson, ResultFile, TableKeys, TableUrl, Workers
-from encryptedstats.storage.files import write_atomic
-from encryptedstats.tables.encrypted import KEYS
-from encryptedstats.tables.reading import read_frames
+from encryptedstats.cli._options import (
+    AsJson,
+    Force,
+    TableKeys,
+    TableUrl,
+    Workers,
+    file_argument,
+    file_option,
+)
+from encryptedstats.storage import container
+from encryptedstats.storage.objects import is_url
 
-_ROWS_AT_ONCE: Final = 1 << 16
+_LOSS: Final = "what it holds would have to be fitted again"
 _NONE: Final[list[Path]] = []
 
 
 def fit(
     ctx: typer.Context,
     table: TableUrl,
-    out: ResultFile,
+    out: ResultUrl,
     model: Model,
     trees: Trees = None,
     depth: Depth = None,
     max_features: MaxFeatures = None,
     fraction: Fraction = None,
+    averaged: Averaged = None,
     seed: Seed = None,
     paired: Paired = None,
     centred: Centred = None,
@@ -74,6 +87,18 @@ def fit(
     ] = False,
     keys: TableKeys = None,
     workers: Workers = None,
+    checkpoint: Annotated[
+        Path | None,
+        file_option(
+            metavar="FOLDER",
+            help="Keep what is computed here, so that the same command goes on from it after an interruption.",
+        ),
+    ] = None,
+    scheduler: Scheduler = None,
+    queue: FitQueue = None,
+    rows_per_shard: RowsPerShard = None,
+    trees_per_task: TreesPerTask = None,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Fit a model to a table; it stays encrypted, and only the owner can open it.
@@ -81,18 +106,40 @@ def fit(
     Examples:
       encryptedstats fit patients.enc -o forest.enc --model forest --trees 100 --depth 3 --seed 7
       encryptedstats fit patients.enc -o bayes.enc --model snb
+
+      # a long fit that goes on where it was after an interruption
+      encryptedstats fit patients.enc -o forest.enc --model forest --checkpoint forest.part
+
+      # every fold of a table that was encrypted with --folds; the owner scores them with evaluate
+      encryptedstats fit patients.enc -o folds.enc --model mnb --folds
+
+      # many machines: by a Dask scheduler, or by workers that need none
+      encryptedstats fit s3://bucket/patients -o s3://bucket/forest --model forest --scheduler tcp://10.0.0.1:8786
+      encryptedstats fit s3://bucket/patients -o s3://bucket/forest --model forest --queue s3://bucket/work
     """
-    check_target(out)
+    many = is_for_cluster(ctx.params)
+    if many and checkpoint is not None:
+        raise typer.BadParameter("a cluster goes on from its queue by itself", param_hint="--checkpoint")
+    file = Path(out)
+    if not is_url(out):
+        check_new(file, force or many, _LOSS)  # a cluster goes on where it was, and sees for itself whose the file is
     unfitted = make_model(model, ctx.params)
-    public = None if keys is None else es.PublicKeys.load(keys)
-    sealed = es.EncryptedTable.load(table, public)
     started = time.perf_counter()
-    fitted = (unfitted.fit_folds if folds else unfitted.fit)(sealed, workers=workers)
+    if many:
+        made = fit_on_cluster(unfitted, table, out, ctx.params)
+        if made is None:
+            return
+        fitted, size = made
+    else:
+        sealed = load_table(table, keys)
+        started = time.perf_counter()
+        fitted = (unfitted.fit_folds if folds else unfitted.fit)(sealed, workers=workers, checkpoint=checkpoint)
     seconds = time.perf_counter() - started
-    with naming(out):
-        fitted.save(out)
+    if not many:
+        save(fitted, file)
+        size = file.stat().st_size
     facts = _folds_facts(fitted) if folds else _facts(fitted)
-    facts = {"file": str(out), "bytes": out.stat().st_size, **facts, "seconds": seconds}
+    facts = {"file": out, "bytes": size, **facts, "seconds": seconds}
     if as_json:
         print_json(facts)
     else:
@@ -100,56 +147,40 @@ def fit(
 
 
 def combine(
-    out: Annotated[
-        Path,
-        typer.Argument(metavar="OUT", readable=False, help="File for the model of all rows.", show_default=False),
-    ],
+    out: Annotated[Path, file_argument("OUT", "File for the model of all rows.")],
     models: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="MODEL...",
-            readable=False,
-            help="Models of different rows that were fitted with the same options, all encrypted or all opened.",
-            show_default=False,
+        file_argument(
+            "MODEL...", "Models of different rows that were fitted with the same options, all encrypted or all opened."
         ),
     ],
     forget: Annotated[
         list[Path],
-        typer.Option(
-            metavar="MODEL",
-            readable=False,
-            help="Take the rows of this model out again; may be given several times.",
-            show_default=False,
-        ),
+        file_option(metavar="MODEL", help="Take the rows of this model out again; may be given several times."),
     ] = _NONE,
     keys: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            readable=False,
-            help="Public keys of encrypted models, or the folder of the table that they lie in.",
-            show_default=False,
-        ),
+        Path | None, file_option(help="Public keys of encrypted models, or the folder of the table that they lie in.")
     ] = None,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Add models of different rows up, or forget some rows, encrypted or opened.
 
     Examples:
-      encryptedstats combine all.enc north.enc south.enc --keys north-rows.enc/public.keys
+      encryptedstats combine all.enc north.enc south.enc --keys north-rows.enc
 
       # somebody withdrew: their rows had a table, and so a model, of their own
-      encryptedstats combine less.enc all.enc --forget south.enc --keys north-rows.enc/public.keys
+      encryptedstats combine less.enc all.enc --forget south.enc --keys north-rows.enc
     """
-    check_target(out)
+    check_new(out, force, _LOSS)
     if len(models) + len(forget) < 2:
         raise typer.BadParameter("two models at least are needed, or one and --forget another")
     everything = _load_alike([*models, *forget], keys)
     started = time.perf_counter()
-    joined = reduce(sub, everything[len(models) :], reduce(add, everything[: len(models)]))
+    with progress("adding up"):
+        joined = reduce(sub, everything[len(models) :], reduce(add, everything[: len(models)]))
     seconds = time.perf_counter() - started
-    with naming(out):
-        joined.save(out)
+    save(joined, out)
     facts = {"file": str(out), "bytes": out.stat().st_size, **_facts(joined), "seconds": seconds}
     if as_json:
         print_json(facts)
@@ -159,7 +190,9 @@ def combine(
 
 def _load_alike(paths: list[Path], keys: Path | None) -> list[Any]:
     """The models of some files, which are all encrypted or all open, and of one class."""
-    files = [read_model_file(path, ENCRYPTED_MODEL_KIND, OPEN_MODEL_KIND) for path in paths]
+    for path in paths:
+        expect(path, (ENCRYPTED_MODEL_KIND, OPEN_MODEL_KIND), "a fitted model")
+    files = [container.read(path) for path in paths]
     for path, file in zip(paths, files, strict=True):
         if file.kind != files[0].kind:
             raise ValueError(
@@ -169,9 +202,9 @@ def _load_alike(paths: list[Path], keys: Path | None) -> list[Any]:
     if files[0].kind == ENCRYPTED_MODEL_KIND:
         if keys is None:
             raise ValueError(
-                f"these models are encrypted: give --keys, the public keys, which lie in the folder of a table as {KEYS}"
+                "these models are encrypted: give --keys, the public keys, or the folder of a table, where they lie too"
             )
-        public = es.PublicKeys.load(keys / KEYS if keys.is_dir() else keys)
+        public = load_public_keys(keys)
     models = []
     for path, file in zip(paths, files, strict=True):
         models.append(load_model(file, public))
@@ -190,6 +223,7 @@ def _facts(model: Any) -> dict[str, Any]:
         "blocks": len(model.block_ids_),
         "encrypted": model.is_encrypted,
         "totals": len(model.totals_),
+        "drawn": len(getattr(model, "drawn_", ())),
         **(_sealed_facts(model.totals_) if model.is_encrypted else {}),
     }
 
@@ -211,7 +245,7 @@ def _sealed_facts(totals: Any) -> dict[str, Any]:
     return {"ciphertexts": len(totals.parts), "key_id": totals.keys.key_id}
 
 
-def _show(verb: str, facts: dict[str, Any], out: Path) -> None:
+def _show(verb: str, facts: dict[str, Any], out: Path | str) -> None:
     console = Console()
     what = model_text(facts["model"], facts["params"])
     of_folds = f"{facts['folds']} folds of " if "folds" in facts else ""
@@ -224,139 +258,15 @@ def _show(verb: str, facts: dict[str, Any], out: Path) -> None:
         console.print(fact_table(rows))
         return
     content = f"{plural(facts['totals'], 'total')} in {plural(facts['ciphertexts'], 'ciphertext')}"
+    if facts.get("drawn"):
+        content += f", {plural(facts['drawn'], 'fraction')} drawn"
     rows = [
         ("model", Text.assemble((file, "bold green"), f"  {size}, {content}, for the owner")),
         ("key", Text.assemble((facts["key_id"], "cyan"), ", whose owner alone can open it")),
     ]
-    if "folds" not in facts:
-        words = ("decrypt", out, "--key", "secret.key", "--schema", "schema.json", "-o", "model.opened")
-        rows.append(("owner", command_line(*words)))
-    console.print(fact_table(rows))
-
-
-# -- predicting ------------------------------------------------------------------------------------------------------
-
-
-def predict(
-    model: Annotated[
-        Path,
-        typer.Argument(
-            metavar="MODEL", readable=False, help="An opened model, as decrypt -o wrote it.", show_default=False
-        ),
-    ],
-    data: Annotated[
-        Path,
-        typer.Argument(metavar="DATA", readable=False, help="CSV or Parquet file with the rows.", show_default=False),
-    ],
-    out: Annotated[
-        Path,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            readable=False,
-            help="Where the predictions go, as CSV; - for the screen.",
-            show_default=False,
-        ),
-    ],
-    as_json: AsJson = False,
-) -> None:
-    """Predict the class of rows with an opened model: one line a row, with probabilities.
-
-    Rows and models are in the clear here. Where the file has the column of the target, it is not looked at but to say how
-    many predictions are right.
-
-    Examples:
-      encryptedstats predict forest.opened new.csv -o predicted.csv
-    """
-    screen = str(out) == "-"
-    if screen and as_json:
-        raise typer.BadParameter("-o - and --json would both write to the screen: give a file")
-    if not screen:
-        check_target(out)
-    opened = load_model(read_model_file(model, OPEN_MODEL_KIND))
-    schema = opened._known_private()
-    work = _Predictions(opened, schema)
-    if screen:
-        for part in work.csv(data):
-            typer.echo(part, nl=False)
-        return
-    with naming(out), progress(f"predicting {printable(str(data))}"):
-        write_atomic(out, (part.encode() for part in work.csv(data)))
-    facts = {"file": str(out), "bytes": out.stat().st_size, **work.facts()}
-    if as_json:
-        print_json(facts)
+    owner = ("--key", "secret.key", "--schema", "schema.json")
+    if "folds" in facts:
+        rows.append(("owner", command_line("evaluate", out, "patients.csv", *owner)))
     else:
-        _show_predictions(facts, out)
-
-
-class _Predictions:
-    """The predictions of a file, a piece at a time, and what there is to say of them afterwards."""
-
-    def __init__(self, model: Any, schema: es.Schema) -> None:
-        self.model, self.schema = model, schema
-        self.rows = self.left_out = 0
-        self.predicted: Counter[Any] = Counter()
-        self.right: int | None = 0
-
-    def csv(self, data: Path) -> Iterator[str]:
-        """Pieces of the CSV."""
-        for number, frame in enumerate(read_frames(data, self.schema, _ROWS_AT_ONCE)):
-            kept = self._complete(frame)
-            self.left_out += len(frame) - len(kept)
-            if len(kept):
-                yield self._predict(kept, data).to_csv(header=not self.rows, lineterminator="\n")
-                self.rows += len(kept)
-            elif not number and not len(frame):
-                break
-        if not self.rows:
-            raise es.SchemaError(f"{data} has no rows{' without missing values' if self.left_out else ''}")
-
-    def _complete(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Rows that can be predicted: the others are left out where the schema says so, else they are an error below."""
-        if self.schema.missing != "drop" or self.schema.onehot is not None:
-            return frame
-        needed = [v.name for v in self.schema.variables if not v.missing_bin and v.name in frame.columns]
-        return frame.dropna(subset=needed)
-
-    def _predict(self, frame: pd.DataFrame, data: Path) -> pd.DataFrame:
-        rows = frame.drop(columns=[name for name in (self.schema.target,) if name in frame.columns])
-        try:
-            table = self.schema.table(rows)
-        except es.SchemaError as error:
-            raise es.SchemaError(f"{data}: {error}") from error
-        classes = self.model.predict(table)
-        self.predicted.update(classes.tolist())
-        if self.schema.target in frame.columns and self.right is not None:
-            self.right += int((frame[self.schema.target].to_numpy() == classes).sum())
-        else:
-            self.right = None
-        index = pd.Index(frame.index, name="row")
-        return pd.concat([pd.Series(classes, index, name="predicted"), self._scores(table, index)], axis=1)
-
-    def _scores(self, table: es.Table, index: pd.Index[Any]) -> pd.DataFrame:
-        labels = list(self.model.classes_)
-        if hasattr(self.model, "predict_proba"):
-            return pd.DataFrame(self.model.predict_proba(table), index, [f"P({label})" for label in labels])
-        scores = self.model.decision_function(table)
-        names = [f"score({label})" for label in labels] if scores.ndim == 2 else [f"score({labels[1]})"]
-        return pd.DataFrame(scores.reshape(len(index), -1), index, names)
-
-    def facts(self) -> dict[str, Any]:
-        """Ready for JSON."""
-        counts = {str(label): self.predicted[label] for label in self.model.classes_.tolist()}
-        return {"rows": self.rows, "left_out": self.left_out, "predicted": counts, "right": self.right}
-
-
-def _show_predictions(facts: dict[str, Any], out: Path) -> None:
-    counts = ", ".join(f"{label_text(label)} {count:,}" for label, count in facts["predicted"].items())
-    written = Text.assemble((printable(str(out)), "bold"), f"  {size_text(facts['bytes'])}")
-    rows: list[tuple[str, RenderableType]] = [("wrote", written), ("predicted", counts)]
-    if facts["right"] is not None:
-        share = f"{100 * facts['right'] / facts['rows']:.1f} %"
-        rows.append(("right", f"{facts['right']:,} of {facts['rows']:,}, {share}, by the target in the file"))
-    if facts["left_out"]:
-        rows.append(("left out", Text(f"{plural(facts['left_out'], 'row')} with missing values", style="yellow")))
-    console = Console()
-    console.print(Text.assemble(("Predicted", "bold"), f" {plural(facts['rows'], 'row')}"))
+        rows.append(("owner", command_line("decrypt", out, *owner, "-o", "model.opened")))
     console.print(fact_table(rows))

@@ -14,25 +14,44 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 import encryptedstats as es
-from encryptedstats.cli._console import command_line, fact_table, print_json, printable, progress
+from encryptedstats.cli._console import command_line, fact_table, plural, print_json, printable, progress
 from encryptedstats.cli._files import check_target, write_text
+from encryptedstats.cli._inputs import JSON, PLAN, expect, load_schema
 from encryptedstats.cli._models import (
     Alpha,
+    Averaged,
     Centred,
     Depth,
     Fraction,
     Intercept,
     MaxFeatures,
     Paired,
-    PlannedModel,
+    PlannedModels,
     Seed,
     Trees,
-    make_model,
+    make_models,
     model_text,
 )
-from encryptedstats.cli._options import AsJson, Encoding, Encodings, SchemaFile, SchemeName
+from encryptedstats.cli._options import AsJson, Encoding, Encodings, SchemaFile, SchemeName, Security, output
 from encryptedstats.cli._questions import question_text, shortened, variable_name
 from encryptedstats.tables.statistics import CLASS, Statistic, check_variables
+
+EncryptedPrediction = Annotated[
+    bool,
+    typer.Option(
+        "--encrypted-prediction",
+        help="The model will predict without being opened: keys carry fit, prediction and a drawn fraction.",
+    ),
+]
+PredictRows = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        metavar="N",
+        help="With --encrypted-prediction: rows to predict; by default as many as fill a ciphertext.",
+        show_default=False,
+    ),
+]
 
 
 def plan(
@@ -69,17 +88,20 @@ def plan(
             metavar="COLUMN,...", help="Means, variances, covariances of columns kept as numbers.", show_default=False
         ),
     ] = None,
-    model: PlannedModel = None,
+    model: PlannedModels = None,
     trees: Trees = None,
     depth: Depth = None,
     max_features: MaxFeatures = None,
     fraction: Fraction = None,
+    averaged: Averaged = None,
     seed: Seed = None,
     paired: Paired = None,
     centred: Centred = None,
     alpha: Alpha = None,
     intercept: Intercept = None,
-    security: Annotated[int, typer.Option(metavar="BITS", help="Bits of security: 128, 192 or 256.")] = 128,
+    encrypted_prediction: EncryptedPrediction = False,
+    predict_rows: PredictRows = None,
+    security: Security = 128,
     scheme: Annotated[
         SchemeName | None,
         typer.Option(
@@ -96,17 +118,22 @@ def plan(
             "--by-others", help="Rows come from others who encrypt with the public keys, which makes more noise."
         ),
     ] = False,
-    out: Annotated[
-        Path | None,
+    workers: Annotated[
+        int | None,
         typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            readable=False,
-            help="Write the plan as JSON, for keygen.",
+            min=1,
+            metavar="N",
+            help="Plan for so many workers of one core each: shards, time and money, and keys with room to add them up.",
             show_default=False,
         ),
     ] = None,
+    price: Annotated[
+        float | None,
+        typer.Option(
+            "--price", min=0, metavar="X", help="What a core costs an hour; with --workers.", show_default=False
+        ),
+    ] = None,
+    out: Annotated[Path | None, output("Write the plan as JSON, for keygen.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Find parameters for a computation, and its cost, before anybody pays.
@@ -121,37 +148,50 @@ def plan(
       # a model, with the options that fit will be given
       encryptedstats plan --schema schema.json --rows 683 --model forest --trees 100 --depth 3 -o plan.json
 
-      # several questions, for one pair of keys
+      # a model that predicts 100 new rows and stays encrypted all the while
+      encryptedstats plan --schema schema.json --rows 683 --model forest --trees 20 --depth 2 \\
+          --encrypted-prediction --predict-rows 100 -o plan.json
+
+      # several questions and models, for one pair of keys; --trees goes to the model that has it
       encryptedstats plan --schema schema.json --rows 100000 \\
-          --counts age,class --crosstab age,sex --moments dose,weight
+          --counts age,class --moments dose,weight --model forest --trees 50 --model mnb -o plan.json
     """
     if out is not None:
         check_target(out)
-    private = es.Schema.load(schema)
+    private = load_schema(schema)
     public = private.public()
     asked = [
         *(_statistic("counts", text, private, rows) for text in counts or ()),
         *(_statistic("crosstab", text, private, rows) for text in crosstab or ()),
         *(_statistic("moments", text, private, rows) for text in moments or ()),
     ]
-    planned = None if model is None else make_model(model, ctx.params)
-    if not asked and planned is None:
+    if price is not None and workers is None:
+        raise typer.BadParameter("--price is what a core of a cluster costs: say how many with --workers")
+    models = make_models(model or (), ctx.params)
+    wanted: Any = [*(total for one in asked for total in one.circuit(public)), *models]
+    if encrypted_prediction or predict_rows is not None:
+        wanted = _unopened(ctx, asked, models)
+    if not asked and not models:
         raise typer.BadParameter(
             "say what will be computed: --model, --counts, --crosstab, --moments, or several of them"
         )
     with progress("choosing parameters"):
         made = es.plan(
-            [*(total for one in asked for total in one.circuit(public)), *([] if planned is None else [planned])],
+            wanted,
             private,
             rows,
+            predict_rows,
+            encrypted_prediction=encrypted_prediction,
             security=security,
             scheme=None if scheme is None else scheme.value,
             encodings=[one.value for one in encoding],
             weight_bound=weight_bound,
             folds=folds,
             with_secret_key=not by_others,
+            workers=workers,
+            price_per_core_hour=price,
         )
-    facts = {"questions": _questions(asked, private, planned), **made.to_dict()}
+    facts = {"questions": _questions(asked, private, models, made), **made.to_dict()}
     if out is not None:
         write_text(out, json.dumps(facts, indent=2) + "\n")
     if as_json:
@@ -178,9 +218,24 @@ def _position(name: str, schema: es.Schema) -> int:
     return schema.index(name)
 
 
-def _questions(asked: Sequence[Statistic], schema: es.Schema, model: Any) -> list[str]:
+def _unopened(ctx: typer.Context, asked: Sequence[Statistic], models: Sequence[Any]) -> Any:
+    """The one model that is to predict without being opened; what cannot be planned beside it is refused."""
+    if not ctx.params["encrypted_prediction"]:
+        raise typer.BadParameter("--predict-rows is for --encrypted-prediction: an opened model predicts any number")
+    if len(models) != 1 or asked:
+        raise typer.BadParameter("--encrypted-prediction is planned for one --model, and no other question beside it")
+    for name in ("workers", "folds"):
+        if ctx.params[name]:
+            raise typer.BadParameter(f"--{name} and --encrypted-prediction are planned one at a time: leave out one")
+    return models[0]
+
+
+def _questions(asked: Sequence[Statistic], schema: es.Schema, models: Sequence[Any], made: es.Plan) -> list[str]:
     texts = [question_text(one.name, [variable_name(j, schema) for j in one.variables]) for one in asked]
-    return texts if model is None else [*texts, f"fit of {model_text(type(model).__name__, model.get_params())}"]
+    texts += [f"fit of {model_text(type(model).__name__, model.get_params())}" for model in models]
+    if made.prediction is not None:
+        texts.append(f"prediction of {plural(made.prediction.n_predict, 'row')} with it, unopened")
+    return texts
 
 
 @dataclass(frozen=True)
@@ -195,6 +250,7 @@ class SavedPlan:
 
 def read_plan(path: Path) -> SavedPlan:
     """A plan that was written as JSON."""
+    expect(path, (PLAN, JSON), "a plan", "encryptedstats plan ... -o plan.json makes one")
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
         rotations, rows, questions = facts["rotations"], facts["rows"], facts["questions"]

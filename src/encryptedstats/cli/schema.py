@@ -11,15 +11,19 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 import encryptedstats as es
+from encryptedstats.cli import _complete
 from encryptedstats.cli._console import command_line, fact_table, plural, printable, progress
-from encryptedstats.cli._files import check_target, write_text
+from encryptedstats.cli._files import check_new, write_text
 from encryptedstats.cli._frames import plain_table
-from encryptedstats.cli._options import AsJson
+from encryptedstats.cli._inputs import check_rows
+from encryptedstats.cli._options import AsJson, file_argument, output
 from encryptedstats.tables import Variable
 from encryptedstats.tables._documents import quoted
 from encryptedstats.tables.reading import read_frame
 
 _MANY_BINS = 50  # each is a column of ciphertexts
+#: What is lost with a schema.
+LOSS = "results of tables that were made with it need it"
 
 
 class MissingPolicy(str, Enum):
@@ -31,26 +35,14 @@ class MissingPolicy(str, Enum):
 
 
 def schema(
-    data: Annotated[
-        Path,
-        typer.Argument(
-            metavar="DATA",
-            readable=False,
-            help="CSV or Parquet file with rows like those to encrypt.",
-            show_default=False,
-        ),
-    ],
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", readable=False, help="Where the schema goes.", show_default=False
-        ),
-    ] = None,
+    data: Annotated[Path, file_argument("DATA", "CSV or Parquet file with rows like those to encrypt.")],
+    out: Annotated[Path | None, output("Where the schema goes.")] = None,
     target: Annotated[
         str | None,
         typer.Option(
             metavar="COLUMN",
             help="The column with the class.",
+            autocompletion=_complete.columns,
             show_default=False,
         ),
     ] = None,
@@ -81,7 +73,10 @@ def schema(
     leave_out: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="COLUMN", help="Do not encrypt this column (names, numbers of patients).", show_default=False
+            metavar="COLUMN",
+            help="Do not encrypt this column (names, numbers of patients).",
+            autocompletion=_complete.columns,
+            show_default=False,
         ),
     ] = None,
     missing: Annotated[
@@ -106,7 +101,8 @@ def schema(
           --kind grade=ordinal --digits dose=1 --range dose=0:500 -o schema.json
     """
     if out is not None:
-        check_new_schema(out, force)
+        check_new(out, force, LOSS)
+    check_rows(data)
     wishes = _Wishes(pairs(kind, "--kind"), pairs(digits, "--digits"), pairs(bounds, "--range"))
     with progress(f"reading {printable(str(data))}"):
         frame = read_frame(data)
@@ -122,16 +118,6 @@ def schema(
         typer.echo(found.to_json())
         return
     Console().print(_report(found, data, len(frame), out))
-
-
-def check_new_schema(out: Path, force: bool) -> None:
-    """Refuse to write over a schema by accident: without it, results have no names."""
-    check_target(out)
-    if out.exists() and not force:
-        raise FileExistsError(
-            f"{out} exists already and was not touched: give another name, or --force to replace it "
-            "(results of tables that were made with it need it)"
-        )
 
 
 def pairs(given: list[str] | None, option: str) -> dict[str, str]:

@@ -12,35 +12,30 @@ from rich.console import Console
 from rich.text import Text
 
 import encryptedstats as es
+from encryptedstats.cli import _complete
 from encryptedstats.cli._console import command_line, fact_table, plural, print_json, printable, size_text, time_text
-from encryptedstats.cli._files import check_target, naming
-from encryptedstats.cli._options import AsJson, ResultFile, TableKeys, TableUrl, Workers
+from encryptedstats.cli._files import check_new, save
+from encryptedstats.cli._inputs import load_table
+from encryptedstats.cli._options import AsJson, Force, ResultFile, TableKeys, TableUrl, VariableId, Workers
 from encryptedstats.cli._questions import question_text, variable_name
-
-_Variable = Annotated[
-    str,
-    typer.Argument(
-        metavar="ID",
-        help="Id of a variable: v0, v1, ... as info shows them.",
-        show_default=False,
-    ),
-]
 
 
 def counts(
     table: TableUrl,
-    variable: _Variable,
+    variable: VariableId,
     out: ResultFile,
     by: Annotated[
         str | None,
         typer.Option(
             metavar="class|ID",
             help="By class, or by another variable.",
+            autocompletion=_complete.class_and_ids,
             show_default=False,
         ),
     ] = None,
     keys: TableKeys = None,
     workers: Workers = None,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Count the rows in each bin of a variable; by class, or by another variable.
@@ -49,16 +44,17 @@ def counts(
       encryptedstats counts patients.enc v0 -o v0.enc
       encryptedstats counts patients.enc v0 --by class -o v0-by-class.enc
     """
-    _run(table, keys, out, as_json, lambda sealed: sealed.counts(variable, by, workers=workers))
+    _run(table, keys, out, force, as_json, lambda sealed: sealed.counts(variable, by, workers=workers))
 
 
 def crosstab(
     table: TableUrl,
-    first: _Variable,
-    second: _Variable,
+    first: VariableId,
+    second: VariableId,
     out: ResultFile,
     keys: TableKeys = None,
     workers: Workers = None,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Count the rows in each pair of bins of two variables.
@@ -66,7 +62,7 @@ def crosstab(
     Examples:
       encryptedstats crosstab patients.enc v0 v1 -o v0-v1.enc
     """
-    _run(table, keys, out, as_json, lambda sealed: sealed.crosstab(first, second, workers=workers))
+    _run(table, keys, out, force, as_json, lambda sealed: sealed.crosstab(first, second, workers=workers))
 
 
 def moments(
@@ -76,12 +72,14 @@ def moments(
         typer.Argument(
             metavar="ID...",
             help="Ids of variables that were kept as numbers.",
+            autocompletion=_complete.variable_ids,
             show_default=False,
         ),
     ],
     out: ResultFile,
     keys: TableKeys = None,
     workers: Workers = None,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Sums, means, variances and covariances of variables that were kept as numbers.
@@ -89,21 +87,24 @@ def moments(
     Examples:
       encryptedstats moments patients.enc v3 v4 -o moments.enc
     """
-    _run(table, keys, out, as_json, lambda sealed: sealed.moments(variables, workers=workers))
+    _run(table, keys, out, force, as_json, lambda sealed: sealed.moments(variables, workers=workers))
 
 
 def _run(
-    url: str, keys: Path | None, out: Path, as_json: bool, ask: Callable[[es.EncryptedTable], es.EncryptedStatistic]
+    url: str,
+    keys: Path | None,
+    out: Path,
+    force: bool,
+    as_json: bool,
+    ask: Callable[[es.EncryptedTable], es.EncryptedStatistic],
 ) -> None:
     """Open the table, ask it, and write the encrypted answer."""
-    check_target(out)
-    public = None if keys is None else es.PublicKeys.load(keys)
-    sealed = es.EncryptedTable.load(url, public)
+    check_new(out, force, "what it holds would have to be computed again")
+    sealed = load_table(url, keys)
     started = time.perf_counter()
     answer = ask(sealed)
     seconds = time.perf_counter() - started
-    with naming(out):
-        answer.save(out)
+    save(answer, out)
     facts = _facts(answer, out, seconds)
     if as_json:
         print_json(facts)

@@ -1,0 +1,92 @@
+"""Options of fits that many machines do, and how ``fit`` hands such a fit on: to a Dask scheduler, or to workers of a queue."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from encryptedstats.cli._console import command_line, fact_table, plural, print_json, printable
+from encryptedstats.cli._options import file_option
+from encryptedstats.storage.objects import is_url, read_object
+
+LOCAL: Final = "local"
+_PANEL: Final = "Many machines"
+
+
+def _option(*names: str, help: str, **more: Any) -> Any:
+    return typer.Option(*names, help=help, show_default=False, rich_help_panel=_PANEL, **more)
+
+
+ResultUrl = Annotated[
+    str, file_option("--output", "-o", help="Where the encrypted result goes; a URL too with --scheduler or --queue.")
+]
+Scheduler = Annotated[
+    str | None,
+    _option(metavar="ADDRESS", help="Fit on Dask: tcp://host:port, or local to start a cluster of processes here."),
+]
+FitQueue = Annotated[
+    str | None,
+    _option("--queue", metavar="URL", help="Folder or bucket of the work; without --scheduler, for command worker."),
+]
+RowsPerShard = Annotated[int | None, _option(min=1, metavar="N", help="Rows of a shard, at most.")]
+TreesPerTask = Annotated[int | None, _option(min=1, metavar="N", help="forest: split by trees too, about so many.")]
+
+
+def is_for_cluster(given: Mapping[str, Any]) -> bool:
+    """Whether the options of ``fit`` ask for many machines, refusing those that make sense for them only."""
+    if given["scheduler"] is not None or given["queue"] is not None:
+        if given["folds"]:
+            raise typer.BadParameter("--folds are fitted in one place: leave out --scheduler and --queue")
+        return True
+    for name in ("rows_per_shard", "trees_per_task"):
+        if given[name] is not None:
+            raise typer.BadParameter(f"--{name.replace('_', '-')} is for --scheduler or --queue: give one of them")
+    if is_url(given["out"]):
+        raise typer.BadParameter(f"-o {given['out']}: a URL is written with --scheduler or --queue, a file without")
+    return False
+
+
+def fit_on_cluster(model: Any, table: str, out: str, given: Mapping[str, Any]) -> tuple[Any, int] | None:
+    """The model and its bytes; None where it was only put into a queue, and said so."""
+    from encryptedstats import cluster  # scikit-learn takes a second to import
+
+    options = {
+        "queue": given["queue"],
+        "keys": given["keys"],
+        "rows_per_shard": given["rows_per_shard"],
+        "trees_per_task": given["trees_per_task"],
+        "overwrite": given["force"],
+    }
+    if given["scheduler"] is None:
+        _show_queued(cluster.submit(model, table, out, **options), given["as_json"])
+        return None
+    scheduler = None if given["scheduler"] == LOCAL else given["scheduler"]
+    fitted = cluster.fit(model, table, out, scheduler=scheduler, workers=given["workers"], **options)
+    return fitted, len(read_object(out))
+
+
+def _show_queued(job: Any, as_json: bool) -> None:
+    shards = sum(item.is_shard for item in job.items.values())
+    facts = {"job": job.id, "queue": job.queue, "out": job.out, "rows": job.n_rows, "shards": shards}
+    if as_json:
+        print_json({**facts, "items": len(job.items)})
+        return
+    rows: list[tuple[str, RenderableType]] = [
+        ("job", Text.assemble((job.id[:12], "cyan"), f", {plural(shards, 'shard')} of {plural(job.n_rows, 'row')}")),
+        ("queue", printable(job.queue)),
+        ("model", Text.assemble((printable(job.out), "bold"), ", when all are done")),
+        ("next", command_line("worker", "--queue", job.queue)),
+    ]
+    console = Console()
+    console.print(Text("Queued", style="bold"))
+    console.print(fact_table(rows))
+
+
+KeysFile = Annotated[
+    Path | None, file_option("--keys", help="Public keys to compute with, instead of those in the table.")
+]

@@ -1,0 +1,132 @@
+"""Opening what a command is given: rows, schemas, plans, tables, public keys. A file of another kind is named for what it is, with
+the option or the command that takes it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from pathlib import Path
+from typing import Final
+
+import encryptedstats as es
+from encryptedstats.circuits.results import TOTALS_KIND
+from encryptedstats.circuits.rows import VOTES_KIND
+from encryptedstats.cli._models import ENCRYPTED_MODEL_KIND, FOLDS_KIND, OPEN_MODEL_KIND
+from encryptedstats.crypto.arrays import ARRAY_KIND
+from encryptedstats.crypto.keys import OWNER_KIND, PUBLIC_KIND
+from encryptedstats.storage import container
+from encryptedstats.storage.objects import is_url, load_file, local_or_url
+from encryptedstats.tables.encrypted import MANIFEST, TABLE_KIND
+from encryptedstats.tables.encrypting import DRAFT, DRAFT_KIND
+from encryptedstats.tables.reading import PARQUET_SUFFIXES
+from encryptedstats.tables.statistics import STATISTIC_KIND
+
+SCHEMA: Final = "schema"
+PLAN: Final = "plan"
+JSON: Final = "JSON"
+FOLDER: Final = "folder"
+OTHER: Final = "other"
+_HEAD_BYTES: Final = 64
+
+# What a file is, in words, and where it belongs.
+_NATURES: Final[dict[str, tuple[str, str]]] = {
+    OWNER_KIND: ("a secret key", "give it with --key, on the owner's own machine and nowhere else"),
+    PUBLIC_KIND: ("public keys", "encrypt takes them with --public-keys, a worker with --keys"),
+    TABLE_KIND: ("an encrypted table", "counts, crosstab, moments and fit compute on it"),
+    DRAFT_KIND: ("a table that is not finished", "run the same encrypt again to finish it"),
+    STATISTIC_KIND: ("an encrypted result", "its owner opens it with decrypt"),
+    TOTALS_KIND: ("an encrypted result", "its owner opens it with decrypt"),
+    ARRAY_KIND: ("an encrypted array", "its owner opens it with decrypt"),
+    VOTES_KIND: ("an encrypted prediction", "its owner opens it with decrypt"),
+    ENCRYPTED_MODEL_KIND: ("a model that is still encrypted", "its owner opens it with decrypt -o"),
+    FOLDS_KIND: ("the folds of an encrypted model", "its owner scores them with evaluate"),
+    OPEN_MODEL_KIND: ("an opened model", "predict and evaluate read it"),
+    SCHEMA: ("a schema", "give it with --schema"),
+    PLAN: ("a plan", "give it with keygen --plan"),
+    JSON: ("JSON of another kind", "check the path"),
+    FOLDER: ("a folder without a table in it", "check the path"),
+    OTHER: ("no file of this program", "check the path"),
+}
+
+
+def nature(place: str | Path) -> str:
+    """What lies at a path or a URL: the kind of a file of this program, or one of the words above."""
+    address = local_or_url(place)
+    if is_url(address):
+        return load_file(address).kind
+    path = Path(address)
+    if path.is_dir():
+        for name, kind in ((MANIFEST, TABLE_KIND), (DRAFT, DRAFT_KIND)):
+            if (path / name).exists():
+                return kind
+        return FOLDER
+    if path.exists() and not path.is_file():  # a pipe: what is read of it here would be missing later
+        return OTHER
+    with open(path, "rb") as file:
+        head = file.read(_HEAD_BYTES)
+    if head.startswith(container.MAGIC):
+        return container.read(path).kind
+    if head.lstrip().startswith(b"{"):
+        return _nature_of_json(path)
+    return OTHER
+
+
+def _nature_of_json(path: Path) -> str:
+    try:
+        found = json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        return JSON
+    if found.get("format") == "encryptedstats.schema":
+        return SCHEMA
+    return PLAN if {"questions", "parameters"} <= set(found) else JSON
+
+
+def expect(path: str | Path, kinds: Collection[str], wanted: str, cure: str = "") -> str:
+    """The kind of a file, which has to be one of these; ``wanted`` and ``cure`` say what is wanted, and how to come by it."""
+    found = nature(path)
+    if found in kinds:
+        return found
+    what, use = _NATURES.get(found, (f"{found!r}", "check the path"))
+    verb = "is" if found in (FOLDER, OTHER, TABLE_KIND, DRAFT_KIND) else "holds"
+    raise es.FileFormatError(f"{path} {verb} {what}, and {wanted} is wanted here: {cure or use}")
+
+
+def check_rows(path: Path) -> None:
+    """Refuse a file of this program where rows are wanted; what is no CSV, pandas will say."""
+    if path.suffix.lower() in PARQUET_SUFFIXES and path.is_file():
+        return
+    if nature(path) != OTHER:
+        expect(path, (), "a CSV or Parquet file with rows")
+
+
+def load_schema(path: Path) -> es.Schema:
+    """A schema."""
+    # The loader says best what is wrong with a document that was edited by hand.
+    expect(path, (SCHEMA, JSON), "a schema", "encryptedstats schema DATA -o schema.json makes one")
+    return es.Schema.load(path)
+
+
+def load_public_keys(path: Path) -> es.PublicKeys:
+    """Public keys, from their file or from the folder of a table."""
+    if path.is_dir():
+        expect(path, (TABLE_KIND,), "a file of public keys, or the folder of a table with them")
+        return es.EncryptedTable.load(path).keys
+    cure = "give the file that keygen wrote second"
+    if nature(path) == OWNER_KIND:
+        cure += ", and keep the secret key off every machine but the owner's"
+    expect(path, (PUBLIC_KIND,), "a file of public keys", cure)
+    return es.PublicKeys.load(path)
+
+
+def load_table(url: str, keys: Path | None) -> es.EncryptedTable:
+    """An encrypted table, with the public keys inside it or with those of a file."""
+    public = None if keys is None else load_public_keys(keys)
+    address = local_or_url(url)
+    if not is_url(address) and Path(address).exists():
+        expect(address, (TABLE_KIND,), "the folder of an encrypted table", _table_cure(Path(address)))
+    return es.EncryptedTable.load(url, public)
+
+
+def _table_cure(path: Path) -> str:
+    return "" if nature(path) == DRAFT_KIND else "encryptedstats encrypt makes one"

@@ -1,0 +1,155 @@
+"""Predictions that open nothing, as ``predict`` makes and ``decrypt`` shows them: encrypted votes, and the opened ones as a table.
+
+Whoever predicts has public keys and never a secret one. scikit-learn is imported only where a model is read.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import typer
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
+
+import encryptedstats as es
+from encryptedstats.cli._console import command_line, fact_table, plural, print_json, printable, size_text, time_text
+from encryptedstats.cli._files import check_new, save
+from encryptedstats.cli._frames import frame_view, label_text
+from encryptedstats.cli._inputs import check_rows, load_public_keys, load_schema, load_table
+from encryptedstats.cli._models import OPEN_MODEL_KIND, load_model, model_text
+from encryptedstats.storage import container
+from encryptedstats.tables._encoding import rows_to_predict
+from encryptedstats.tables.reading import read_frame
+
+_LOSS = "what it holds would have to be computed again"
+
+
+@dataclass(frozen=True)
+class Unopened:
+    """What is to be predicted, by what: as the command was told."""
+
+    model: Path
+    rows: str
+    keys: Path | None
+    schema: Path | None
+    output: str | None
+
+
+def predict_unopened(
+    what: Unopened, out: Path, *, is_table: bool, workers: int | None, force: bool, as_json: bool
+) -> None:
+    """Predict rows of an encrypted table, or by an encrypted model, and write the encrypted votes."""
+    if str(out) == "-":
+        raise typer.BadParameter("-o -: an encrypted prediction is no text for a screen: give a file")
+    check_new(out, force, _LOSS)
+    if is_table and what.schema is not None:
+        raise typer.BadParameter("--schema is for rows in the clear: an encrypted table brings what a worker may know")
+    rows, public = _encrypted_rows(what) if is_table else _clear_rows(what)
+    file = container.read(what.model)
+    model = load_model(file, None if file.kind == OPEN_MODEL_KIND else public)
+    started = time.perf_counter()
+    try:
+        votes = model.predict_votes(rows, output=what.output, workers=workers)
+    except NotImplementedError as error:  # which models need their totals in the clear
+        raise ValueError(f"{error}. Its owner opens it with decrypt -o, and predicts with what is opened") from error
+    seconds = time.perf_counter() - started
+    save(votes, out)
+    facts = {"file": str(out), "bytes": out.stat().st_size, **_facts(votes), "seconds": seconds}
+    if as_json:
+        print_json(facts)
+    else:
+        _show(facts)
+
+
+def _encrypted_rows(what: Unopened) -> tuple[es.EncryptedTable, es.PublicKeys]:
+    table = load_table(what.rows, what.keys)
+    return table, table.keys
+
+
+def _clear_rows(what: Unopened) -> tuple[es.Table, es.PublicKeys]:
+    """Rows in the clear for an encrypted model: encrypted here, with the public keys, as the owner's schema says."""
+    check_rows(Path(what.rows))
+    if what.keys is None:
+        raise ValueError(
+            f"{what.model} is still encrypted, and rows in the clear bring no keys: its owner opens it with decrypt -o; or it "
+            "predicts as it is, with the public keys, --keys, and the owner's schema, --schema"
+        )
+    if what.schema is None:
+        raise ValueError(
+            f"{what.model} is encrypted and knows its columns by number only: give the owner's schema, --schema, or let the "
+            f"owner encrypt {what.rows} and give the folder of that table"
+        )
+    public, schema = load_public_keys(what.keys), load_schema(what.schema)
+    try:
+        return rows_to_predict(schema, read_frame(what.rows, schema)), public
+    except es.SchemaError as error:
+        raise es.SchemaError(f"{what.rows}: {error}") from error
+
+
+def _facts(votes: Any) -> dict[str, Any]:
+    return {
+        "encrypted": True,
+        "model": type(votes.model).__name__,
+        "params": votes.model._growth(),
+        "output": votes.output,
+        "rows": votes.n_rows,
+        "ciphertexts": sum(len(chunks) for chunks in votes.rows.parts),
+        "key_id": votes.keys.key_id,
+    }
+
+
+def _show(facts: dict[str, Any]) -> None:
+    console, file = Console(), printable(facts["file"])
+    work = f" {plural(facts['rows'], 'row')} by {model_text(facts['model'], facts['params'])}, opening nothing, in "
+    console.print(Text.assemble(("Predicted", "bold"), work, time_text(facts["seconds"])))
+    content = f"{size_text(facts['bytes'])}, {plural(facts['ciphertexts'], 'ciphertext')}, for the owner"
+    opening = command_line(
+        "decrypt", facts["file"], "--key", "secret.key", "--schema", "schema.json", "-o", "votes.csv"
+    )
+    console.print(
+        fact_table(
+            [
+                ("votes", Text.assemble((file, "bold green"), f"  {content}")),
+                ("key", Text.assemble((facts["key_id"], "cyan"), ", whose owner alone can open it")),
+                ("owner", opening),
+            ]
+        )
+    )
+
+
+# -- opened ----------------------------------------------------------------------------------------------------------
+
+
+def votes_frame(votes: Any) -> pd.DataFrame:
+    """Opened votes with their names: the predicted class, then probabilities or scores, then the integers they are made of."""
+    scores = votes.scores.set_axis(score_names(votes.scores.columns, votes._are_probabilities), axis=1)
+    of_classes = list(votes.columns) == list(votes.scores.columns)
+    numbers = votes.set_axis([f"votes({name})" if of_classes else str(name) for name in votes.columns], axis=1)
+    frame: pd.DataFrame = pd.concat([votes.predict, scores, numbers], axis=1).rename_axis("row")
+    return frame
+
+
+def score_names(labels: Sequence[Any], are_probabilities: bool = True) -> list[str]:
+    """What the columns of probabilities, or of scores, are called."""
+    return [f"{'P' if are_probabilities else 'score'}({label})" for label in labels]
+
+
+def predicted_counts(votes: Any) -> dict[str, int]:
+    """How many rows each class was predicted for."""
+    return {str(label): int((votes.predict == label).sum()) for label in votes.scores.columns}
+
+
+def counts_text(counts: Mapping[str, int]) -> str:
+    """The same for people."""
+    return ", ".join(f"{label_text(label)} {count:,}" for label, count in counts.items())
+
+
+def votes_view(votes: Any, width: int) -> RenderableType:
+    """Opened votes on a screen of this width."""
+    rows: list[tuple[str, RenderableType]] = [("predicted", counts_text(predicted_counts(votes)))]
+    return Group(fact_table(rows), Text(), frame_view(votes_frame(votes), width))

@@ -1,0 +1,197 @@
+"""``predict``: what a model says of every row: as CSV where model and rows lie open, else encrypted, for the owner to open."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import pandas as pd
+import typer
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+import encryptedstats as es
+from encryptedstats.cli._console import fact_table, plural, print_json, printable, progress, size_text
+from encryptedstats.cli._files import check_target, naming
+from encryptedstats.cli._inputs import check_rows, expect, nature
+from encryptedstats.cli._models import ENCRYPTED_MODEL_KIND, OPEN_MODEL_KIND, load_model
+from encryptedstats.cli._options import AsJson, Force, Workers, file_argument, file_option, output
+from encryptedstats.cli._votes import Unopened, counts_text, predict_unopened, score_names
+from encryptedstats.storage import container
+from encryptedstats.storage.files import write_atomic
+from encryptedstats.storage.objects import is_url, local_or_url
+from encryptedstats.tables.encrypted import TABLE_KIND
+from encryptedstats.tables.encrypting import DRAFT_KIND
+from encryptedstats.tables.reading import read_frames
+
+_ROWS_AT_ONCE: Final = 1 << 16
+
+
+class OutputKind(str, Enum):
+    """What an encrypted prediction of multinomial naive Bayes holds."""
+
+    factors = "factors"
+    products = "products"
+
+
+def predict(
+    ctx: typer.Context,
+    model: Annotated[
+        Path, file_argument("MODEL", "A fitted model: opened, as decrypt -o wrote it, or still encrypted.")
+    ],
+    rows: Annotated[
+        str,
+        typer.Argument(
+            metavar="ROWS",
+            help="CSV or Parquet file with the rows, or folder or URL of an encrypted table.",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[Path, output("Where the prediction goes: CSV, or encrypted; - for CSV on the screen.")],
+    keys: Annotated[
+        Path | None,
+        file_option(
+            "--keys", help="Public keys, for an encrypted model and rows that are not; a table brings its own."
+        ),
+    ] = None,
+    schema: Annotated[
+        Path | None, file_option("--schema", help="The owner's schema, for an encrypted model and rows that are not.")
+    ] = None,
+    output_kind: Annotated[
+        OutputKind | None,
+        typer.Option(
+            help="Of encrypted mnb: a count for each variable (factors, the default), or their products.",
+            show_default=False,
+        ),
+    ] = None,
+    workers: Workers = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Predict the class of rows: as CSV if model and rows are open, else encrypted.
+
+    An opened model and rows in the clear give one line a row, with probabilities. Where the file has the column of the
+    target, it is not looked at but to say how many predictions are right. If the model or the rows are encrypted, so is
+    the prediction: it takes public keys only, opens nothing, and only the owner can read it, with decrypt. Its keys are
+    planned for that with plan --encrypted-prediction.
+
+    Examples:
+      encryptedstats predict forest.opened new.csv -o predicted.csv
+
+      # a worker, with an encrypted model and encrypted rows: the owner decrypts votes.enc
+      encryptedstats predict forest.enc new.enc -o votes.enc
+
+      # rows that whoever predicts may see, and a model that nobody but its owner may
+      encryptedstats predict forest.enc new.csv --keys public.keys --schema schema.json -o votes.enc
+    """
+    kind = expect(model, (ENCRYPTED_MODEL_KIND, OPEN_MODEL_KIND), "a fitted model")
+    if kind == ENCRYPTED_MODEL_KIND or _is_table(rows):
+        what = Unopened(model, rows, keys, schema, None if output_kind is None else output_kind.value)
+        predict_unopened(what, out, is_table=_is_table(rows), workers=workers, force=force, as_json=as_json)
+        return
+    for name in ("keys", "schema", "output_kind", "workers"):
+        if ctx.params[name] is not None:
+            flag = f"--{name.replace('_', '-')}"
+            raise typer.BadParameter(f"{flag} is for an encrypted model or encrypted rows, and these lie open")
+    _predict_opened(load_model(container.read(model)), Path(rows), out, as_json)
+
+
+def _is_table(rows: str) -> bool:
+    """Whether rows are encrypted: a folder with a table in it, finished or not, or a URL."""
+    address = local_or_url(rows)
+    return is_url(address) or nature(rows) in (TABLE_KIND, DRAFT_KIND)
+
+
+def _predict_opened(opened: Any, data: Path, out: Path, as_json: bool) -> None:
+    screen = str(out) == "-"
+    if screen and as_json:
+        raise typer.BadParameter("-o - and --json would both write to the screen: give a file")
+    if not screen:
+        check_target(out)
+    check_rows(data)
+    work = _Predictions(opened, opened._known_private())
+    if screen:
+        for part in work.csv(data):
+            typer.echo(part, nl=False)
+        return
+    with naming(out), progress(f"predicting {printable(str(data))}"):
+        write_atomic(out, (part.encode() for part in work.csv(data)))
+    facts = {"file": str(out), "bytes": out.stat().st_size, "encrypted": False, **work.facts()}
+    if as_json:
+        print_json(facts)
+    else:
+        _show_predictions(facts, out)
+
+
+class _Predictions:
+    """The predictions of a file, a piece at a time, and what there is to say of them afterwards."""
+
+    def __init__(self, model: Any, schema: es.Schema) -> None:
+        self.model, self.schema = model, schema
+        self.rows = self.left_out = 0
+        self.predicted: Counter[Any] = Counter()
+        self.right: int | None = 0
+
+    def csv(self, data: Path) -> Iterator[str]:
+        """Pieces of the CSV."""
+        for number, frame in enumerate(read_frames(data, self.schema, _ROWS_AT_ONCE)):
+            kept = self._complete(frame)
+            self.left_out += len(frame) - len(kept)
+            if len(kept):
+                yield self._predict(kept, data).to_csv(header=not self.rows, lineterminator="\n")
+                self.rows += len(kept)
+            elif not number and not len(frame):
+                break
+        if not self.rows:
+            raise es.SchemaError(f"{data} has no rows{' without missing values' if self.left_out else ''}")
+
+    def _complete(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Rows that can be predicted: the others are left out where the schema says so, else they are an error below."""
+        if self.schema.missing != "drop" or self.schema.onehot is not None:
+            return frame
+        needed = [v.name for v in self.schema.variables if not v.missing_bin and v.name in frame.columns]
+        return frame.dropna(subset=needed)
+
+    def _predict(self, frame: pd.DataFrame, data: Path) -> pd.DataFrame:
+        rows = frame.drop(columns=[name for name in (self.schema.target,) if name in frame.columns])
+        try:
+            table = self.schema.table(rows)
+        except es.SchemaError as error:
+            raise es.SchemaError(f"{data}: {error}") from error
+        classes = self.model.predict(table)
+        self.predicted.update(classes.tolist())
+        if self.schema.target in frame.columns and self.right is not None:
+            self.right += int((frame[self.schema.target].to_numpy() == classes).sum())
+        else:
+            self.right = None
+        index = pd.Index(frame.index, name="row")
+        return pd.concat([pd.Series(classes, index, name="predicted"), self._scores(table, index)], axis=1)
+
+    def _scores(self, table: es.Table, index: pd.Index[Any]) -> pd.DataFrame:
+        labels = list(self.model.classes_)
+        if hasattr(self.model, "predict_proba"):
+            return pd.DataFrame(self.model.predict_proba(table), index, score_names(labels))
+        scores = self.model.decision_function(table)
+        names = score_names(labels if scores.ndim == 2 else labels[1:], are_probabilities=False)
+        return pd.DataFrame(scores.reshape(len(index), -1), index, names)
+
+    def facts(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        counts = {str(label): self.predicted[label] for label in self.model.classes_.tolist()}
+        return {"rows": self.rows, "left_out": self.left_out, "predicted": counts, "right": self.right}
+
+
+def _show_predictions(facts: dict[str, Any], out: Path) -> None:
+    written = Text.assemble((printable(str(out)), "bold"), f"  {size_text(facts['bytes'])}")
+    rows: list[tuple[str, RenderableType]] = [("wrote", written), ("predicted", counts_text(facts["predicted"]))]
+    if facts["right"] is not None:
+        share = f"{100 * facts['right'] / facts['rows']:.1f} %"
+        rows.append(("right", f"{facts['right']:,} of {facts['rows']:,}, {share}, by the target in the file"))
+    if facts["left_out"]:
+        rows.append(("left out", Text(f"{plural(facts['left_out'], 'row')} with missing values", style="yellow")))
+    console = Console()
+    console.print(Text.assemble(("Predicted", "bold"), f" {plural(facts['rows'], 'row')}"))
+    console.print(fact_table(rows))

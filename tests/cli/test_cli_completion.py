@@ -1,0 +1,68 @@
+"""Completion in a shell: installed by the program itself, and tried in a real bash."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli_helpers import Hospital
+
+PROGRAM = Path(sys.executable).with_name("encryptedstats")
+pytestmark = [
+    pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash here"),
+    pytest.mark.skipif(not PROGRAM.is_file(), reason="the program is not installed beside this Python"),
+]
+
+# What bash does when the tab key is pressed: the words so far, and a function that fills COMPREPLY.
+SCRIPT = """
+complete() { :; }
+source "$HOME/.bash_completions/encryptedstats.sh"
+COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=()
+_encryptedstats_completion encryptedstats
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+def environment(home: Path) -> dict[str, str]:
+    path = f"{PROGRAM.parent}:{os.environ.get('PATH', '')}"
+    return {**os.environ, "HOME": str(home), "PATH": path}
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("shell")
+    command = [str(PROGRAM), "--install-completion", "bash"]
+    done = subprocess.run(command, env=environment(place), capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "bash completion installed" in done.stdout
+    assert ".bash_completions/encryptedstats.sh" in (place / ".bashrc").read_text()
+    return place
+
+
+def offered(home: Path, *words: object) -> list[str]:
+    command = ["bash", "-c", SCRIPT, "bash", "encryptedstats", *map(str, words)]
+    done = subprocess.run(command, env=environment(home), capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+def test_names_that_the_program_knows(home: Path) -> None:
+    assert offered(home, "en") == ["encrypt"]
+    assert offered(home, "datasets", "bcw") == ["bcw_d", "bcw_o", "bcw_p"]
+    assert offered(home, "fit", "t.enc", "--model", "") == ["forest", "snb", "mnb", "logistic", "means", "fisher"]
+
+
+def test_names_in_files_that_were_given_before(home: Path, hospital: Hospital) -> None:
+    assert offered(home, "counts", hospital.table, "v") == [f"v{j}" for j in range(6)]
+    assert offered(home, "counts", hospital.table, "v0", "--by", "c") == ["class"]
+    assert offered(home, "schema", hospital.csv, "--target", "i") == ["ill"]
+    assert offered(home, "evaluate", "folds.enc", hospital.csv, "--weights", "vis") == ["visits"]
+
+
+def test_a_file_that_is_wrong_offers_nothing(home: Path, tmp_path: Path) -> None:
+    assert offered(home, "counts", tmp_path, "v") == []
+    assert offered(home, "schema", tmp_path / "none.csv", "--target", "i") == []
