@@ -28,7 +28,7 @@ lint: $(STAMP)
 	$(BIN)/mypy
 
 bench: $(STAMP)
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks --out benchmarks/results
 
 # Every code block of the pages is run by `make test`; this makes the pages themselves, in site/.
 docs: $(STAMP)

@@ -1,12 +1,15 @@
-"""The documentation is run: every python block works, prints what is shown, and every public name is described somewhere."""
+"""The documentation is run: python blocks work and print what is shown, every public name is described, links lead somewhere."""
 
 from __future__ import annotations
 
 import contextlib
+import importlib
+import importlib.util
 import io
 import re
 from itertools import pairwise
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 
 import pytest
@@ -17,6 +20,17 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 _BLOCK = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(#[^)\s]*)?\)")
+_PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\)")
+# What users import, and how the pages call what is in it.
+PUBLIC = {
+    "": "es",
+    ".circuits": "encryptedstats.circuits",
+    ".cluster": "es.cluster",
+    ".datasets": "es.datasets",
+    ".evaluation": "encryptedstats.evaluation",
+    ".plots": "encryptedstats.plots",
+}
+NAMES = [(package, name) for package in PUBLIC for name in importlib.import_module(f"encryptedstats{package}").__all__]
 
 
 class Example(NamedTuple):
@@ -68,7 +82,8 @@ def test_examples_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_the_examples_are_there() -> None:
     counted = {path.name: len(examples_of(path.read_text(encoding="utf-8"))) for path in PAGES}
-    assert all(counted[name] for name in ("README.md", "api.md", "formats.md", "integers.md", "noise.md"))
+    pages = "api circuits errata extending formats how index integers models noise r security tables tutorial"
+    assert all(counted[f"{name}.md"] for name in ["README", *pages.split()]), counted
 
 
 @pytest.mark.parametrize(
@@ -91,16 +106,111 @@ def test_the_runner_runs(page: str, error: type[BaseException] | None) -> None:
         assert caught.traceback[-1].lineno + 1 == 4
 
 
-@pytest.mark.parametrize("name", es.__all__)
-def test_every_public_name_is_described(name: str) -> None:
-    pages = "\n".join(path.read_text(encoding="utf-8") for path in PAGES)
-    assert re.search(rf"\bes\.{re.escape(name)}(?!\w)", pages), f"es.{name} is nowhere: describe it in docs/api.md"
+def script(name: str) -> ModuleType:
+    """A script of docs/ as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-def test_names_in_the_reference_exist() -> None:
+@pytest.mark.parametrize(("package", "name"), NAMES, ids=lambda value: value)
+def test_every_public_name_is_described(package: str, name: str) -> None:
+    called = f"{PUBLIC[package]}.{name}"
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    assert re.search(rf"(?<![\w.]){re.escape(called)}(?!\w)", page), f"{called} is nowhere: describe it in docs/api.md"
+
+
+@pytest.mark.parametrize("package", PUBLIC)
+def test_the_reference_has_every_public_name(package: str) -> None:
+    module = importlib.import_module(f"encryptedstats{package}")
+    page = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+    shown = set(re.findall(rf"^::: encryptedstats{re.escape(package)}\.(\w+)$", page, re.MULTILINE))
+    modules = {name for name in module.__all__ if isinstance(getattr(module, name), ModuleType)}
+    assert shown == set(module.__all__) - modules - {"__version__"}
+
+
+@pytest.mark.parametrize("package", ["crypto", "models", "storage", "tables"])
+def test_names_of_inner_packages_are_described(package: str) -> None:
+    module = importlib.import_module(f"encryptedstats.{package}")
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    for name in set(getattr(module, "__all__", ())) - set(es.__all__):
+        assert re.search(rf"\bencryptedstats\.{package}\.{name}(?!\w)", page), f"{package}.{name} is not in docs/api.md"
+
+
+def test_names_in_the_list_exist() -> None:
     described = re.findall(r"^\| `es\.(\w+)`", (ROOT / "docs" / "api.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert described
     assert set(described) <= set(es.__all__)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "docs").glob("*.md")), ids=lambda path: path.name)
+def test_pages_are_in_the_menu_and_have_one_title(path: Path) -> None:
+    text = re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    menu = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    assert re.search(rf": {re.escape(path.name)}$", menu, re.MULTILINE), f"add {path.name} to nav in mkdocs.yml"
+    assert len(re.findall(r"^# ", text, re.MULTILINE)) == 1
+    assert text.startswith("# ")
+
+
+# -- pictures ------------------------------------------------------------------------------------------------------------
+
+
+def test_pictures_are_what_is_drawn() -> None:
+    drawn = {f"{name}.svg": draw().svg() for name, draw in script("make_pictures").PICTURES.items()}
+    stored = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "img").iterdir()}
+    assert stored == drawn, "draw them again: python docs/make_pictures.py"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_pictures_are_there_and_told_in_words(path: Path) -> None:
+    for words, target in _PICTURE.findall(path.read_text(encoding="utf-8")):
+        assert (path.parent / target).is_file()
+        assert len(words.split()) >= 5, f"{path.name}: say in words what {target} shows"
+
+
+def test_every_picture_is_shown() -> None:
+    shown = {Path(target).name for path in PAGES for _, target in _PICTURE.findall(path.read_text(encoding="utf-8"))}
+    assert shown >= {path.name for path in (ROOT / "docs" / "img").iterdir()}
+
+
+# -- the site ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_security_page_brings_the_policy_in() -> None:
+    page = script("hooks").included((ROOT / "docs" / "security.md").read_text(encoding="utf-8"))
+    policy = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+    assert len(re.findall(r"^# ", page, re.MULTILINE)) == 1
+    assert set(re.findall(r"^## .+$", policy, re.MULTILINE)) <= set(re.findall(r"^## .+$", page, re.MULTILINE))
+    assert "](docs/" not in page
+
+
+@pytest.mark.parametrize(
+    ("folder", "link", "expected"),
+    [
+        ("docs", "](../SECURITY.md#keys)", "](security.md#keys)"),
+        ("docs", "](../notebooks/first_steps.ipynb)", "](notebooks/first_steps.md)"),
+        ("docs", "](noise.md#the-assumption)", "](noise.md#the-assumption)"),
+        ("docs", "](img/tree.svg)", "](img/tree.svg)"),
+        ("", "](docs/noise.md)", "](noise.md)"),
+        ("", "](https://example.org/)", "](https://example.org/)"),
+        ("", "](nowhere.md)", "](nowhere.md)"),
+    ],
+)
+def test_links_of_the_repository_become_links_of_the_site(folder: str, link: str, expected: str) -> None:
+    assert script("hooks").linked(link, folder) == expected
+
+
+def test_notebooks_become_pages() -> None:
+    page = script("hooks").notebook_page(ROOT / "notebooks" / "first_steps.ipynb")
+    assert page.startswith("# First steps\n")
+    assert "](../notebooks/hospital_forest.md)" in page
+    assert examples_of(page)
+
+
+# -- links ---------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("path", [*PAGES, *sorted(ROOT.glob("[A-Z]*.md"))], ids=lambda path: path.name)
@@ -110,7 +220,8 @@ def test_links_lead_somewhere(path: Path) -> None:
         target = path.parent / match[1] if match[1] else path
         assert target.exists(), f"{path.name} links to {match[1]}"
         if match[2] and target.suffix == ".md":
-            assert match[2][1:] in anchors(target.read_text(encoding="utf-8")), f"{path.name} links to {match[0]}"
+            page = script("hooks").included(target.read_text(encoding="utf-8"))
+            assert match[2][1:] in anchors(page), f"{path.name} links to {match[0]}"
 
 
 def anchors(page: str) -> set[str]:

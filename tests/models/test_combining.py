@@ -137,7 +137,9 @@ def test_the_same_bins_at_other_edges_are_another_schema(keeper: es.Owner, seale
     with pytest.raises(es.SchemaError, match="the rows are of another schema than the model"):
         fitted.predict(other.table(frame(5)))
     sealed = sealed_fit(clone(FOREST), table())
-    with pytest.raises(es.SchemaError, match="this schema has the shape of that of the rows, and yet it is another one"):
+    with pytest.raises(
+        es.SchemaError, match="this schema has the shape of that of the rows, and yet it is another one"
+    ):
         keeper.decrypt(sealed, schema=other)
     # Frames that were binned on their own have edges of their own.
     with pytest.raises(es.SchemaError, match="models of different schemas"):

@@ -345,10 +345,13 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
             ``workers``, ``progress``, ``engine`` and ``memory_limit``, as of ``EncryptedTable.evaluate``.
         """
         check_is_fitted(self, "totals_")
+        return predict(self, X, self._chosen_output(output), **options)
+
+    def _chosen_output(self, output: str | None) -> str:
         chosen = self._outputs[0] if output is None else output
         if chosen not in self._outputs:
             raise ValueError(f"output={output!r}: a {type(self).__name__} has {_listed(self._outputs)}")
-        return predict(self, X, chosen, **options)
+        return chosen
 
     def _answers(self, schema: PublicSchema, columns: Sequence[Column], known: Known, output: str) -> list[Answer]:
         """The circuit of a prediction: numbers for every row, from its columns and the totals of the model."""

@@ -266,7 +266,7 @@ def clear_answers(model: TotalsClassifier, table: Table, output: str) -> NDArray
 
 @dataclass(frozen=True)
 class Question:
-    """What is computed on encrypted rows: the answers, those of them that are expressions and their bounds, and the model's packs."""
+    """What is computed on encrypted rows: all answers, those that are expressions with their bounds, and the model's packs."""
 
     answers: list[Answer]
     expressions: list[Expression]
