@@ -1,4 +1,4 @@
-"""Options of fits that many machines do, and how ``fit`` hands such a fit on: to a Dask scheduler, or to workers of a queue."""
+"""Options of work that many machines do, and how ``fit`` and ``predict`` hand it on: to a Dask scheduler, or to a queue."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ResultUrl = Annotated[
 ]
 Scheduler = Annotated[
     str | None,
-    _option(metavar="ADDRESS", help="Fit on Dask: tcp://host:port, or local to start a cluster of processes here."),
+    _option(metavar="ADDRESS", help="Work on Dask: tcp://host:port, or local to start a cluster of processes here."),
 ]
 FitQueue = Annotated[
     str | None,
@@ -38,13 +38,13 @@ TreesPerTask = Annotated[int | None, _option(min=1, metavar="N", help="forest: s
 
 
 def is_for_cluster(given: Mapping[str, Any]) -> bool:
-    """Whether the options of ``fit`` ask for many machines, refusing those that make sense for them only."""
+    """Whether the options of ``fit`` or ``predict`` ask for many machines, refusing those that make sense for them only."""
     if given["scheduler"] is not None or given["queue"] is not None:
-        if given["folds"]:
+        if given.get("folds"):
             raise typer.BadParameter("--folds are fitted in one place: leave out --scheduler and --queue")
         return True
     for name in ("rows_per_shard", "trees_per_task"):
-        if given[name] is not None:
+        if given.get(name) is not None:
             raise typer.BadParameter(f"--{name.replace('_', '-')} is for --scheduler or --queue: give one of them")
     if is_url(given["out"]):
         raise typer.BadParameter(f"-o {given['out']}: a URL is written with --scheduler or --queue, a file without")
@@ -55,22 +55,39 @@ def fit_on_cluster(model: Any, table: str, out: str, given: Mapping[str, Any]) -
     """The model and its bytes; None where it was only put into a queue, and said so."""
     from encryptedstats import cluster  # scikit-learn takes a second to import
 
-    options = {
-        "queue": given["queue"],
-        "keys": given["keys"],
-        "rows_per_shard": given["rows_per_shard"],
-        "trees_per_task": given["trees_per_task"],
-        "overwrite": given["force"],
-    }
+    options = {**_shared(given), "trees_per_task": given["trees_per_task"]}
     if given["scheduler"] is None:
         _show_queued(cluster.submit(model, table, out, **options), given["as_json"])
         return None
-    scheduler = None if given["scheduler"] == LOCAL else given["scheduler"]
-    fitted = cluster.fit(model, table, out, scheduler=scheduler, workers=given["workers"], **options)
+    fitted = cluster.fit(model, table, out, **_schedule(given), **options)
     return fitted, len(read_object(out))
 
 
-def _show_queued(job: Any, as_json: bool) -> None:
+def predict_on_cluster(
+    model: str, rows: str, out: str, output: str | None, given: Mapping[str, Any]
+) -> tuple[Any, int] | None:
+    """The votes and their bytes; None where they were only put into a queue, and said so."""
+    from encryptedstats import cluster
+
+    options = {**_shared(given), "output": output}
+    if given["scheduler"] is None:
+        _show_queued(cluster.submit_prediction(model, rows, out, **options), given["as_json"], "votes")
+        return None
+    votes = cluster.predict(model, rows, out, **_schedule(given), **options)
+    return votes, len(read_object(out))
+
+
+def _shared(given: Mapping[str, Any]) -> dict[str, Any]:
+    names = ("queue", "keys", "rows_per_shard")
+    return {**{name: given[name] for name in names}, "overwrite": given["force"]}
+
+
+def _schedule(given: Mapping[str, Any]) -> dict[str, Any]:
+    scheduler = None if given["scheduler"] == LOCAL else given["scheduler"]
+    return {"scheduler": scheduler, "workers": given["workers"]}
+
+
+def _show_queued(job: Any, as_json: bool, made: str = "model") -> None:
     shards = sum(item.is_shard for item in job.items.values())
     facts = {"job": job.id, "queue": job.queue, "out": job.out, "rows": job.n_rows, "shards": shards}
     if as_json:
@@ -79,7 +96,7 @@ def _show_queued(job: Any, as_json: bool) -> None:
     rows: list[tuple[str, RenderableType]] = [
         ("job", Text.assemble((job.id[:12], "cyan"), f", {plural(shards, 'shard')} of {plural(job.n_rows, 'row')}")),
         ("queue", printable(job.queue)),
-        ("model", Text.assemble((printable(job.out), "bold"), ", when all are done")),
+        (made, Text.assemble((printable(job.out), "bold"), ", when all are done")),
         ("next", command_line("worker", "--queue", job.queue)),
     ]
     console = Console()

@@ -6,7 +6,8 @@ Whoever predicts has public keys and never a secret one. scikit-learn is importe
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,13 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 import encryptedstats as es
+from encryptedstats.cli._clusters import predict_on_cluster
 from encryptedstats.cli._console import command_line, fact_table, plural, print_json, printable, size_text, time_text
 from encryptedstats.cli._files import check_new, save
 from encryptedstats.cli._frames import frame_view, label_text
 from encryptedstats.cli._inputs import check_rows, load_public_keys, load_schema, load_table
 from encryptedstats.cli._models import OPEN_MODEL_KIND, load_model, model_text
-from encryptedstats.storage import container
+from encryptedstats.storage.objects import is_url, load_file
 from encryptedstats.tables._encoding import rows_to_predict
 from encryptedstats.tables.reading import read_frame
 
@@ -33,7 +35,7 @@ _LOSS = "what it holds would have to be computed again"
 class Unopened:
     """What is to be predicted, by what: as the command was told."""
 
-    model: Path
+    model: str
     rows: str
     keys: Path | None
     schema: Path | None
@@ -44,22 +46,48 @@ def predict_unopened(
     what: Unopened, out: Path, *, is_table: bool, workers: int | None, force: bool, as_json: bool
 ) -> None:
     """Predict rows of an encrypted table, or by an encrypted model, and write the encrypted votes."""
-    if str(out) == "-":
-        raise typer.BadParameter("-o -: an encrypted prediction is no text for a screen: give a file")
+    _check(what, str(out), is_table)
     check_new(out, force, _LOSS)
-    if is_table and what.schema is not None:
-        raise typer.BadParameter("--schema is for rows in the clear: an encrypted table brings what a worker may know")
     rows, public = _encrypted_rows(what) if is_table else _clear_rows(what)
-    file = container.read(what.model)
+    file = load_file(what.model)
     model = load_model(file, None if file.kind == OPEN_MODEL_KIND else public)
     started = time.perf_counter()
-    try:
+    with _naming_the_cure():
         votes = model.predict_votes(rows, output=what.output, workers=workers)
-    except NotImplementedError as error:  # which models need their totals in the clear
-        raise ValueError(f"{error}. Its owner opens it with decrypt -o, and predicts with what is opened") from error
     seconds = time.perf_counter() - started
     save(votes, out)
-    facts = {"file": str(out), "bytes": out.stat().st_size, **_facts(votes), "seconds": seconds}
+    _tell(votes, str(out), out.stat().st_size, seconds, as_json)
+
+
+def predict_by_many(what: Unopened, out: str, given: Mapping[str, Any]) -> None:
+    """Let many machines predict the rows of an encrypted table: by a Dask scheduler, or by the workers of a queue."""
+    _check(what, out, is_table=True)
+    if not is_url(out):
+        check_new(Path(out), True, _LOSS)  # a cluster goes on where it was, and sees for itself whose the file is
+    started = time.perf_counter()
+    with _naming_the_cure():
+        made = predict_on_cluster(what.model, what.rows, out, what.output, given)
+    if made is not None:
+        _tell(made[0], out, made[1], time.perf_counter() - started, given["as_json"])
+
+
+def _check(what: Unopened, out: str, is_table: bool) -> None:
+    if out == "-":
+        raise typer.BadParameter("-o -: an encrypted prediction is no text for a screen: give a file")
+    if is_table and what.schema is not None:
+        raise typer.BadParameter("--schema is for rows in the clear: an encrypted table brings what a worker may know")
+
+
+@contextmanager
+def _naming_the_cure() -> Iterator[None]:
+    try:
+        yield
+    except NotImplementedError as error:  # which models need their totals in the clear
+        raise ValueError(f"{error}. Its owner opens it with decrypt -o, and predicts with what is opened") from error
+
+
+def _tell(votes: Any, out: str, size: int, seconds: float, as_json: bool) -> None:
+    facts = {"file": out, "bytes": size, **_facts(votes), "seconds": seconds}
     if as_json:
         print_json(facts)
     else:

@@ -15,7 +15,9 @@ from encryptedstats.cli._options import AsJson
 
 QueueUrl = Annotated[
     str,
-    typer.Option("--queue", metavar="URL", help="Folder or bucket that fit --queue has filled.", show_default=False),
+    typer.Option(
+        "--queue", metavar="URL", help="Folder or bucket that fit or predict --queue has filled.", show_default=False
+    ),
 ]
 
 
@@ -82,4 +84,4 @@ def queue(
         for line in str(job).splitlines():
             typer.echo(printable(line))
     if not jobs:
-        typer.echo(f"there is no work at {printable(url)}: fit --queue puts some there")
+        typer.echo(f"there is no work at {printable(url)}: fit --queue and predict --queue put some there")

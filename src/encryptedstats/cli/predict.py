@@ -14,15 +14,15 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 import encryptedstats as es
+from encryptedstats.cli._clusters import FitQueue, RowsPerShard, Scheduler, is_for_cluster
 from encryptedstats.cli._console import fact_table, plural, print_json, printable, progress, size_text
 from encryptedstats.cli._files import check_target, naming
 from encryptedstats.cli._inputs import check_rows, expect, nature
 from encryptedstats.cli._models import ENCRYPTED_MODEL_KIND, OPEN_MODEL_KIND, load_model
 from encryptedstats.cli._options import AsJson, Force, Workers, file_argument, file_option, output
-from encryptedstats.cli._votes import Unopened, counts_text, predict_unopened, score_names
-from encryptedstats.storage import container
+from encryptedstats.cli._votes import Unopened, counts_text, predict_by_many, predict_unopened, score_names
 from encryptedstats.storage.files import write_atomic
-from encryptedstats.storage.objects import is_url, local_or_url
+from encryptedstats.storage.objects import is_url, load_file, local_or_url
 from encryptedstats.tables.encrypted import TABLE_KIND
 from encryptedstats.tables.encrypting import DRAFT_KIND
 from encryptedstats.tables.reading import read_frames
@@ -40,7 +40,7 @@ class OutputKind(str, Enum):
 def predict(
     ctx: typer.Context,
     model: Annotated[
-        Path, file_argument("MODEL", "A fitted model: opened, as decrypt -o wrote it, or still encrypted.")
+        str, file_argument("MODEL", "A fitted model: opened, as decrypt -o wrote it, or still encrypted.")
     ],
     rows: Annotated[
         str,
@@ -50,7 +50,7 @@ def predict(
             show_default=False,
         ),
     ],
-    out: Annotated[Path, output("Where the prediction goes: CSV, or encrypted; - for CSV on the screen.")],
+    out: Annotated[str, output("Where the prediction goes: CSV, or encrypted; - for CSV on the screen.")],
     keys: Annotated[
         Path | None,
         file_option(
@@ -68,6 +68,9 @@ def predict(
         ),
     ] = None,
     workers: Workers = None,
+    scheduler: Scheduler = None,
+    queue: FitQueue = None,
+    rows_per_shard: RowsPerShard = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -86,17 +89,30 @@ def predict(
 
       # rows that whoever predicts may see, and a model that nobody but its owner may
       encryptedstats predict forest.enc new.csv --keys public.keys --schema schema.json -o votes.enc
+
+      # many machines, for rows of an encrypted table: by a Dask scheduler, or by workers that need none
+      encryptedstats predict s3://bucket/forest s3://bucket/new -o s3://bucket/votes --scheduler tcp://10.0.0.1:8786
+      encryptedstats predict s3://bucket/forest s3://bucket/new -o s3://bucket/votes --queue s3://bucket/work
     """
+    many = is_for_cluster(ctx.params)
     kind = expect(model, (ENCRYPTED_MODEL_KIND, OPEN_MODEL_KIND), "a fitted model")
-    if kind == ENCRYPTED_MODEL_KIND or _is_table(rows):
-        what = Unopened(model, rows, keys, schema, None if output_kind is None else output_kind.value)
-        predict_unopened(what, out, is_table=_is_table(rows), workers=workers, force=force, as_json=as_json)
+    is_table = _is_table(rows)
+    what = Unopened(model, rows, keys, schema, None if output_kind is None else output_kind.value)
+    if many:
+        if not is_table:
+            raise typer.BadParameter(
+                "--scheduler and --queue are for the rows of an encrypted table: encrypt makes one"
+            )
+        predict_by_many(what, out, ctx.params)
+        return
+    if kind == ENCRYPTED_MODEL_KIND or is_table:
+        predict_unopened(what, Path(out), is_table=is_table, workers=workers, force=force, as_json=as_json)
         return
     for name in ("keys", "schema", "output_kind", "workers"):
         if ctx.params[name] is not None:
             flag = f"--{name.replace('_', '-')}"
             raise typer.BadParameter(f"{flag} is for an encrypted model or encrypted rows, and these lie open")
-    _predict_opened(load_model(container.read(model)), Path(rows), out, as_json)
+    _predict_opened(load_model(load_file(model)), Path(rows), Path(out), as_json)
 
 
 def _is_table(rows: str) -> bool:

@@ -1,4 +1,4 @@
-"""Many machines: fits that are cut into shards, by rows and by trees, and added up. Imports models, and Dask when it is used.
+"""Many machines: fits and predictions that are cut into shards, by rows and by trees. Imports models, and Dask when it is used.
 
 The whole cluster is the untrusted side. No process of it holds a secret key, and what they share are objects in a store that are
 written once, under names that say what is in them.
@@ -8,6 +8,18 @@ from __future__ import annotations
 
 from encryptedstats.cluster.fitting import fit, submit
 from encryptedstats.cluster.jobs import Job
+from encryptedstats.cluster.predicting import PredictionJob, predict, submit_prediction
 from encryptedstats.cluster.queues import JobStatus, WorkReport, status, work
 
-__all__ = ["Job", "JobStatus", "WorkReport", "fit", "status", "submit", "work"]
+__all__ = [
+    "Job",
+    "JobStatus",
+    "PredictionJob",
+    "WorkReport",
+    "fit",
+    "predict",
+    "status",
+    "submit",
+    "submit_prediction",
+    "work",
+]

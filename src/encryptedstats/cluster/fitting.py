@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from sklearn.base import clone
 
 from encryptedstats.cluster.items import Done, model_is_there
-from encryptedstats.cluster.jobs import JOBS, Job, absolute, make_job
+from encryptedstats.cluster.jobs import JOBS, Job, StoredJob, absolute, make_job
 from encryptedstats.cluster.queues import refuse_unfinished
 from encryptedstats.cluster.scheduling import PATIENCE, run_on_dask
 from encryptedstats.models.base import TotalsClassifier
@@ -37,21 +38,28 @@ def submit(
         raise TypeError(f"cluster.fit needs a model of this library, not a {type(model).__name__}")
     unfitted: TotalsClassifier = clone(model)
     unfitted._draw()
-    place = absolute(f"{os.fspath(out).rstrip('/')}.work" if queue is None else queue)
-    keys_url = None if keys is None else absolute(keys)
+    place, keys_url = place_of_queue(out, queue), None if keys is None else absolute(keys)
     job, data = make_job(unfitted, absolute(table), absolute(out), place, keys_url, rows_per_shard, trees_per_task)
-    store = open_store(place)
-    if not overwrite and _somebody_elses(job):
-        raise FileExistsError(
-            f"there is something at {job.out} already; it was not touched (overwrite=True replaces it)"
-        )
-    store.create(JOBS + job.id, data)
+    put_into_queue(job, data, overwrite)
     return job
 
 
-def _somebody_elses(job: Job) -> bool:
-    """Whether something lies where the model goes, and this job did not write it."""
-    return object_exists(job.out) and not model_is_there(job, open_store(job.queue))
+def place_of_queue(out: Url, queue: Url | None) -> str:
+    """The queue that was asked for, or the one beside the end result."""
+    return absolute(f"{os.fspath(out).rstrip('/')}.work" if queue is None else queue)
+
+
+def put_into_queue(
+    job: StoredJob, data: bytes, overwrite: bool, beside: Mapping[str, bytes] = MappingProxyType({})
+) -> None:
+    """Store a job, and first what it needs ``beside`` it, unless its end result would replace what it did not write."""
+    store = open_store(job.queue)
+    if not overwrite and object_exists(job.out) and not model_is_there(job, store):
+        raise FileExistsError(
+            f"there is something at {job.out} already; it was not touched (overwrite=True replaces it)"
+        )
+    for name, needed in {**beside, JOBS + job.id: data}.items():
+        store.create(name, needed)
 
 
 def fit(

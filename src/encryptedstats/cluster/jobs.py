@@ -1,8 +1,9 @@
-"""A job: work on a stored table, such as a fit, cut into items of work, each a pure function of stored objects, named by a hash of what it is made from.
+"""A job: work on a stored table cut into items, each a pure function of stored objects, named by a hash of what it is made from.
 
-A shard is some blocks of a table, a range is some of the totals of the model; an item evaluates a range on a shard, adds up other
-items, or joins the sums of all ranges into the model. (Predictions are jobs too, in ``predicting``.) The job is one stored object that brings all a worker must know. What an item
-is named, and which shards are in it, follows from the job alone: so nothing is computed twice, counted twice or left out.
+A shard is some blocks of a table, a range is some of the totals of a model; an item of a fit evaluates a range on a shard, adds up
+other items, or joins the sums of all ranges into the model. (Predictions: see ``predicting``.) A job is one stored object
+that brings all a worker must know. What an item is named, and which shards are in it, follows from the job alone: so nothing is
+computed twice, counted twice or left out.
 """
 
 from __future__ import annotations

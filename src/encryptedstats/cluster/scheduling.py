@@ -98,7 +98,7 @@ def connected(scheduler: Any, workers: int | None, timeout: float, progress: boo
     try:
         from distributed import Client, SubprocessCluster
     except ImportError as error:
-        raise ClusterError("es.cluster.fit needs Dask: pip install 'encryptedstats[cluster]'") from error
+        raise ClusterError("a scheduler needs Dask: pip install 'encryptedstats[cluster]'") from error
     if isinstance(scheduler, Client):
         yield scheduler
         return

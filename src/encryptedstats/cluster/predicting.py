@@ -1,0 +1,308 @@
+"""``predict`` and ``submit_prediction``: rows of a stored table predicted by many machines, without opening anything.
+
+A shard is some blocks of the rows, and its result their votes; the last item puts the votes of all shards one behind the other, in
+the order of the rows. As of a fit, what a result is named and where it belongs follows from the job alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Final
+
+from sklearn.utils.validation import check_is_fitted
+
+from encryptedstats.circuits.expressions import circuit_digest
+from encryptedstats.circuits.rows import EncryptedRows
+from encryptedstats.cluster.fitting import Url, place_of_queue, put_into_queue
+from encryptedstats.cluster.items import Done
+from encryptedstats.cluster.jobs import (
+    READERS,
+    Item,
+    StoredJob,
+    absolute,
+    cut_rows,
+    listed_table,
+    other_version,
+    partition,
+    place_of_keys,
+    read_stored_table,
+)
+from encryptedstats.cluster.queues import refuse_unfinished
+from encryptedstats.cluster.scheduling import PATIENCE, run_on_dask
+from encryptedstats.errors import ClusterError, FileFormatError
+from encryptedstats.models.base import ENCRYPTED_MODEL_KIND, OPEN_MODEL_KIND, TotalsClassifier
+from encryptedstats.models.files import read_model
+from encryptedstats.models.prediction import EncryptedVotes, check_prediction, question, read_votes
+from encryptedstats.storage import container
+from encryptedstats.storage.container import Container
+from encryptedstats.storage.objects import open_store, read_object
+
+PREDICTION_KIND: Final = "cluster prediction"
+MODELS: Final = "models/"
+# Part of every name, as of fits.
+_RECIPE: Final = "encryptedstats predict 1"
+
+
+@dataclass(frozen=True, eq=False)
+class PredictionJob(StoredJob):
+    """A prediction that is cut into items. Made by :func:`encryptedstats.cluster.submit_prediction`; stored, never changed.
+
+    Attributes
+    ----------
+    queue : str
+        Folder or URL that the job, its results and its leases lie in.
+    id : str
+        SHA-256 of the job.
+    table, out : str
+        Where the rows lie, and where the votes go.
+    shards : tuple of (int, int)
+        Blocks of every shard, from the first up to the one after the last.
+    model_url, model_sha256 : str
+        Where the model lies, and the hash of its file.
+    output : str
+        Which answers the model gives, of those that can give several.
+    """
+
+    model_url: str
+    model_sha256: str
+    output: str
+    circuit_digest: str
+
+    @cached_property
+    def model(self) -> TotalsClassifier:
+        """The model, the very one that the job was made for, which asks what it asked then; read once."""
+        data = read_object(self.model_url)
+        if hashlib.sha256(data).hexdigest() != self.model_sha256:
+            raise FileFormatError(
+                f"{self.model_url} is not the model that this prediction was begun with: cut short, altered or exchanged"
+            )
+        model = _read_model(data, self.model_url, lambda: self.keys)
+        asked = question(model, self.sub_table((0, len(self.entries))), self.output)
+        if circuit_digest(asked.expressions) != self.circuit_digest:
+            raise other_version(self, model)
+        return model
+
+    def _cut(self) -> dict[str, Item]:
+        shards = [self._shard(blocks) for blocks in self.shards]
+        names = tuple(item.name for item in shards)
+        if len(set(names)) != len(names):
+            raise ClusterError("a shard would be counted twice: the table lists the same block more than once")
+        whole = (0, len(self.entries))
+        last = Item(self.record, names, names, (0, 1), whole, self.n_rows)
+        return {item.name: item for item in (*shards, last)}
+
+    def _shard(self, blocks: tuple[int, int]) -> Item:
+        computed = [self.model_sha256, self.output, self.circuit_digest]
+        name = self._made_from(_RECIPE, computed, blocks)
+        return Item(name, (), (name,), (0, 1), blocks, sum(self._counts(blocks)))
+
+    def _counts(self, blocks: tuple[int, int]) -> tuple[int, ...]:
+        return tuple(entry.rows for entry in self.entries[slice(*blocks)])
+
+    def evaluate(self, item: Item) -> EncryptedVotes:
+        """The votes for the rows of a shard."""
+        # One process, one core: what runs at the same time is the cluster's affair.
+        rows = self.sub_table(item.blocks)
+        votes = self.model.predict_votes(rows, output=self.output, workers=1, progress=False)
+        assert isinstance(votes, EncryptedVotes)  # the rows are encrypted
+        return votes
+
+    def result(self, item: Item, file: Container) -> EncryptedVotes:
+        """The votes in a file, if they are for the rows of the item, by such a model."""
+        votes = read_votes(file, self.keys)
+        if votes.rows.counts != self._counts(item.blocks):
+            raise FileFormatError("it holds votes for other rows than it must: some would be left out or counted twice")
+        same_model = type(votes.model) is type(self.model) and votes.model._growth() == self.model._growth()
+        if not same_model or votes.output != self.output or votes.schema.public() != self.facts.schema:
+            raise FileFormatError("it holds the votes of another computation")
+        return votes
+
+    def finish(self, item: Item, results: Sequence[EncryptedVotes]) -> Container:
+        """The votes for all rows."""
+        return _concatenated(results).to_container()
+
+
+def _concatenated(parts: Sequence[EncryptedVotes]) -> EncryptedVotes:
+    """The votes of all shards, one behind the other."""
+    first = parts[0]
+    if any(_meaning(part) != _meaning(first) for part in parts):
+        raise ClusterError("the votes of the shards are not of one prediction: delete the queue, and predict again")
+    counts = [count for part in parts for count in part.rows.counts]
+    numbers = range(len(first.rows.facts))
+    chunks = [[chunk for part in parts for chunk in part.rows.parts[number]] for number in numbers]
+    rows = EncryptedRows(first.keys, first.rows.facts, counts, chunks)
+    return EncryptedVotes(
+        first.model, rows, first._places, first._plain, first.schema, first.output, first.schema_digest
+    )
+
+
+def _meaning(votes: EncryptedVotes) -> tuple[Any, ...]:
+    """What the owner reads the ciphertexts by."""
+    how = (votes.rows.facts, votes._places, votes._plain, votes.output)
+    return (*how, votes.model._growth(), votes.schema.public(), votes.schema_digest)
+
+
+# -- stored form -----------------------------------------------------------------------------------------------------------
+
+
+def _from_container(file: Container, queue: str, job_id: str) -> PredictionJob:
+    facts, entries = listed_table(file.section("manifest"), "its table")
+    return PredictionJob(
+        queue,
+        job_id,
+        file.expect("table", str),
+        file.expect("out", str),
+        place_of_keys(file),
+        facts,
+        entries,
+        partition(file, "shards", len(entries), 1),
+        file.expect("model", str),
+        file.expect("model_sha256", str),
+        file.expect("output", str),
+        file.expect("circuit", str),
+    )
+
+
+READERS[PREDICTION_KIND] = _from_container
+
+
+def _job_bytes(job: PredictionJob, manifest: bytes) -> bytes:
+    fields = {
+        "table": job.table,
+        "out": job.out,
+        **({} if job.keys_url is None else {"keys": job.keys_url}),
+        "model": job.model_url,
+        "model_sha256": job.model_sha256,
+        "output": job.output,
+        "circuit": job.circuit_digest,
+    }
+    sections = {"manifest": manifest, "shards": json.dumps([stop for _, stop in job.shards]).encode()}
+    facts = job.facts
+    return container.to_bytes(Container(PREDICTION_KIND, facts.parameters.fingerprint, facts.key_id, fields, sections))
+
+
+def _read_model(data: bytes, where: str, keys: Callable[[], Any]) -> TotalsClassifier:
+    file = container.from_bytes(data, name=where)
+    if file.kind not in (ENCRYPTED_MODEL_KIND, OPEN_MODEL_KIND):
+        raise FileFormatError(f"{where} holds {file.kind!r}, and a fitted model is wanted here")
+    try:
+        model: TotalsClassifier = read_model(file, keys() if file.kind == ENCRYPTED_MODEL_KIND else None)
+    except FileFormatError as error:
+        raise FileFormatError(f"{where}: {error}") from error
+    return model
+
+
+def _stored_model(model: TotalsClassifier) -> bytes:
+    """The file of a model for others to predict with: no names and cut points, which they do not need."""
+    check_is_fitted(model, "totals_")
+    file = model._to_container()
+    if file.kind == OPEN_MODEL_KIND:
+        file = replace(file, fields={**file.fields, "private": False, "schema": model.schema_.public().to_json()})
+    return container.to_bytes(file)
+
+
+# -- making and doing it ---------------------------------------------------------------------------------------------------
+
+
+def submit_prediction(
+    model: TotalsClassifier | Url,
+    rows: Url,
+    out: Url,
+    *,
+    output: str | None = None,
+    queue: Url | None = None,
+    keys: Url | None = None,
+    rows_per_shard: int | None = None,
+    overwrite: bool = False,
+) -> PredictionJob:
+    """Cut a prediction into items of work and put them into a queue; ``encryptedstats worker --queue`` or :func:`work` does them.
+
+    Parameters are those of :func:`predict`. Submitting the same again changes nothing.
+    """
+    if not isinstance(model, (TotalsClassifier, str, os.PathLike)):
+        raise TypeError(f"cluster.predict needs a model of this library or its URL, not a {type(model).__name__}")
+    place = place_of_queue(out, queue)
+    if isinstance(model, TotalsClassifier):
+        data = _stored_model(model)
+        kept = MODELS + hashlib.sha256(data).hexdigest()
+        model_url = f"{place}/{kept}"
+    else:
+        model_url = absolute(model)
+        data, kept = read_object(model_url), ""
+    manifest, facts, entries = read_stored_table(absolute(rows))
+    shards = cut_rows([entry.rows for entry in entries], rows_per_shard)
+    keys_url = None if keys is None else absolute(keys)
+    sha256 = hashlib.sha256(data).hexdigest()
+    places = (absolute(rows), absolute(out), keys_url)
+    job = PredictionJob(place, "", *places, facts, entries, shards, model_url, sha256, "", "")
+    fitted = _read_model(data, model_url, lambda: job.keys)
+    chosen = fitted._chosen_output(output)
+    asked = check_prediction(fitted, job.sub_table((0, len(entries))), chosen)
+    job = replace(job, output=chosen, circuit_digest=circuit_digest(asked.expressions))
+    job_data = _job_bytes(job, manifest)
+    job = replace(job, id=hashlib.sha256(job_data).hexdigest())
+    put_into_queue(job, job_data, overwrite, {kept: data} if kept else {})
+    return job
+
+
+def predict(
+    model: TotalsClassifier | Url,
+    rows: Url,
+    out: Url,
+    *,
+    output: str | None = None,
+    scheduler: Any = None,
+    queue: Url | None = None,
+    keys: Url | None = None,
+    rows_per_shard: int | None = None,
+    workers: int | None = None,
+    overwrite: bool = False,
+    progress: bool | None = None,
+    patience: float = PATIENCE,
+    told: Callable[[Done], None] | None = None,
+) -> EncryptedVotes:
+    """Predict the rows of a stored table on a cluster. The result is exactly ``model.predict_votes(es.load(rows))``, encrypted.
+
+    Parameters
+    ----------
+    model : path or fsspec URL, or a fitted model
+        Encrypted or opened. A model that is no file yet is written into the queue, without names; what was opened lies open there.
+    rows : path or fsspec URL
+        Of an encrypted table. Every worker must be able to read it.
+    out : path or fsspec URL
+        Where the encrypted votes go.
+    output : str, optional
+        For models that can answer in several ways, as of ``model.predict_votes``.
+    scheduler, queue, keys, rows_per_shard, workers, overwrite, progress, patience, told
+        As of :func:`fit`.
+
+    Returns
+    -------
+    EncryptedVotes
+        For all rows, in their order; ``owner.decrypt`` opens them.
+
+    Raises
+    ------
+    ClusterError
+        If the cluster could not do it, or this process holds a secret key. What was done is kept.
+    FileFormatError, FileNotFoundError
+        Names the stored object that is damaged or missing.
+    """
+    job = submit_prediction(
+        model,
+        rows,
+        out,
+        output=output,
+        queue=queue,
+        keys=keys,
+        rows_per_shard=rows_per_shard,
+        overwrite=overwrite,
+    )
+    run_on_dask(job, scheduler, workers, progress, patience, told or (lambda _: None))
+    refuse_unfinished(job, open_store(job.queue))
+    return EncryptedVotes.load(job.out, job.keys)
