@@ -20,6 +20,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks._goals import goals_table, reached
+from benchmarks._plots import draw_all
 from encryptedstats.cli.machine import describe_machine, package_versions
 from encryptedstats.storage.files import write_atomic
 
@@ -121,7 +123,7 @@ def milliseconds(timing: Timing) -> str:
 
 def run(names: list[str], settings: Settings, out: Path, console: Console) -> None:
     """Run parts one after the other; print and write each as soon as it is done."""
-    machine = {**describe_machine(), "packages": package_versions()}
+    machine = {**describe_machine(), "packages": package_versions(), "load_average": os.getloadavg()[0]}
     console.print(
         f"{machine['cpu']}, {machine['usable_cores']} of {machine['cores']} cores, "
         f"{(machine['memory_bytes'] or 0) / 2**30:.1f} GiB; {machine['python']}, seal-python {machine['packages']['seal-python']}",
@@ -148,6 +150,11 @@ def run(names: list[str], settings: Settings, out: Path, console: Console) -> No
             },
         )
         console.print(f"{path} written, {time.perf_counter() - started:.0f} s\n", highlight=False)
+    rows = reached(out)
+    if rows:
+        console.print(goals_table(rows))
+    for path in draw_all(out):
+        console.print(f"{path} drawn", highlight=False)
 
 
 def write_json(path: Path, content: Any) -> None:

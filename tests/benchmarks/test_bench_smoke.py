@@ -33,6 +33,14 @@ def test_integers(tmp_path: Path) -> None:
             assert timing["runs"] >= 2
 
 
+def test_growth(tmp_path: Path) -> None:
+    done = bench("growth", "--quick", "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    (points,) = json.loads((tmp_path / "growth.json").read_text())["results"]["sweeps"].values()
+    assert [point["value"] for point in points] == [1, 2]
+    assert all(0 < point["sums_s"] < point["total_s"] for point in points)
+
+
 def test_an_unknown_part_is_a_usage_error() -> None:
     done = bench("nonsense")
     assert done.returncode == 2

@@ -58,11 +58,15 @@ typedef struct {
     const void *from;
 } Term;
 
-/* Where a sum lies, how far its components are apart, and what is done with what is there. */
+/* Where a sum lies, how far its components are apart, and what is done with what is there: added to it; written over it; written
+ * over it in memory, past the cache. With the last chunk, the sum goes to memory at once (`out`): over what is there, past the
+ * cache, or added to it. */
 typedef struct {
     void *at;
     long apart;
-    enum { MORE, FIRST, STREAM } how; /* added to it; written over it; written over it in memory, past the cache */
+    enum { MORE, FIRST, STREAM, LAST, LAST_MORE } how;
+    uint64_t *out;
+    long out_apart;
 } Sum;
 
 typedef struct {
@@ -74,7 +78,7 @@ typedef struct {
     void (*add)(const Field *, Sum, const void *from, int size);
     /* Local sums to residues in memory: stored if first, else added. Components are `apart` words apart there. */
     void (*flush)(const Field *, uint64_t *to, long apart, int first, const void *sum, int size, long count);
-    int streams; /* whether sums can be written to memory straight away, if there is nothing to be added */
+    int streams; /* whether sums can be written to memory straight away */
 } Machine;
 
 INLINE int at_least(int a, int b) { return a > b ? a : b; }
@@ -460,7 +464,12 @@ IFMA_INLINE void ifma_spread(Lanes p, void *to, void *rest, Sum sum, long k, lon
     if (!sum.at) return;
     uint64_t *all = (uint64_t *)sum.at + k * sum.apart + i;
     if (sum.how == STREAM) _mm512_stream_si512((void *)all, r);
-    else put(all, 0, sum.how == FIRST ? r : lanes_plus(p, at(all, 0), r));
+    else if (sum.how == LAST || sum.how == LAST_MORE) {
+        uint64_t *out = sum.out + k * sum.out_apart + i;
+        Lanes total = lanes_plus(p, at(all, 0), r);
+        if (sum.how == LAST) _mm512_stream_si512((void *)out, total);
+        else put(out, 0, lanes_plus(p, at(out, 0), total));
+    } else put(all, 0, sum.how == FIRST ? r : lanes_plus(p, at(all, 0), r));
 }
 
 /* All components at once, for sizes that the compiler knows: factors are loaded once, and the components' chains of operations
@@ -511,13 +520,20 @@ IFMA_TARGET static void ifma_product_any(
 /* With what is wanted known to the compiler, no branches are left inside. */
 IFMA_INLINE void ifma_product_wanted(const Field *f, void *to, void *rest, Sum sum, const void *a, const int na, const void *b)
 {
-    Sum more = {sum.at, sum.apart, MORE}, stream = {sum.at, sum.apart, STREAM};
     int leaf = !to && !rest && sum.at, inner = to && rest && sum.at;
-    if (leaf && sum.how == MORE) ifma_product_of(f, NULL, NULL, more, a, na, b);
-    else if (leaf && sum.how == STREAM) ifma_product_of(f, NULL, NULL, stream, a, na, b);
-    else if (inner && sum.how == MORE) ifma_product_of(f, to, rest, more, a, na, b);
-    else if (inner && sum.how == STREAM) ifma_product_of(f, to, rest, stream, a, na, b);
-    else ifma_product_of(f, to, rest, sum, a, na, b);
+#define WANTED(HOW)                                                                                                          \
+    if ((leaf || inner) && sum.how == HOW) {                                                                                 \
+        sum.how = HOW;                                                                                                       \
+        if (leaf) ifma_product_of(f, NULL, NULL, sum, a, na, b);                                                             \
+        else ifma_product_of(f, to, rest, sum, a, na, b);                                                                    \
+        return;                                                                                                              \
+    }
+    WANTED(MORE)
+    WANTED(STREAM)
+    WANTED(LAST)
+    WANTED(LAST_MORE)
+#undef WANTED
+    ifma_product_of(f, to, rest, sum, a, na, b);
 }
 
 IFMA_TARGET static void ifma_product(
@@ -605,10 +621,14 @@ INLINE uint64_t *residues_of(const Job *job, long total, long start)
 
 INLINE Sum sum_of(const Job *job, int32_t total, long chunk, long start)
 {
-    if (total < 0) return (Sum){NULL, 0, FIRST};
-    if (job->stream) return (Sum){residues_of(job, total, start), job->n_primes * job->ring, STREAM};
+    if (total < 0) return (Sum){NULL, 0, FIRST, NULL, 0};
+    uint64_t *out = residues_of(job, total, start);
+    long apart = job->n_primes * job->ring;
+    if (job->stream && job->n_chunks == 1) return (Sum){out, apart, STREAM, NULL, 0};
     void *local = job->local + job->program->totals[3 * total + 1] * job->field.stride;
-    return (Sum){local, job->field.stride, chunk ? MORE : FIRST};
+    if (job->stream && chunk == job->n_chunks - 1)
+        return (Sum){local, job->field.stride, job->add ? LAST_MORE : LAST, out, apart};
+    return (Sum){local, job->field.stride, chunk ? MORE : FIRST, NULL, 0};
 }
 
 static int run_load(const Job *job, const int32_t *word, long chunk, long start, long count)
@@ -665,8 +685,8 @@ static long run_block(Job *job, long start, long count)
 {
     const Program *program = job->program;
     job->field.n = (count + 7) & ~7L;
-    /* Sums of one chunk that are the first, in whole and aligned vectors: nothing is gained by keeping them. */
-    job->stream = job->machine->streams && job->n_chunks == 1 && !job->add && count % 8 == 0 && job->ring % 8 == 0
+    /* Sums of whole and aligned vectors are not kept longer than they are added to: the last chunk takes them to memory. */
+    job->stream = job->machine->streams && (job->n_chunks > 1 || !job->add) && count % 8 == 0 && job->ring % 8 == 0
                   && (uintptr_t)(job->accumulators + start) % 64 == 0;
     long n_blocks = (job->ring + job->block - 1) / job->block, words = job->n_chunks * program->n_shared * job->field.stride;
     if (job->kept) job->shared = job->kept + (job->prime * n_blocks + start / job->block) * words;

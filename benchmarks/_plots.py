@@ -1,0 +1,95 @@
+"""Pictures of the results, drawn from their JSON files where matplotlib is installed: goals, cost a row, and how cost grows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from benchmarks._goals import reached
+
+
+def draw_all(folder: Path) -> list[Path]:
+    """Every picture for which there are results; none without matplotlib."""
+    try:
+        import matplotlib
+    except ImportError:
+        return []
+    matplotlib.use("Agg")
+    drawn = []
+    for name, draw in (("goals", _goals), ("rows", _rows), ("growth", _growth)):
+        figure = draw(folder)
+        if figure is not None:
+            path = folder / f"{name}.png"
+            figure.savefig(path, dpi=120, bbox_inches="tight")
+            drawn.append(path)
+    return drawn
+
+
+def _results(folder: Path, part: str) -> Any:
+    path = folder / f"{part}.json"
+    return json.loads(path.read_text())["results"] if path.exists() else None
+
+
+def _figure(height: float, columns: int = 1) -> tuple[Any, Any]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, height))
+    axes = figure.subplots(1, columns, squeeze=False)[0]
+    return figure, axes if columns > 1 else axes[0]
+
+
+def _goals(folder: Path) -> Any:
+    """How far each figure is from its goal, on a scale of factors: to the right of the line it is better."""
+    rows = reached(folder)
+    if not rows:
+        return None
+    figure, axes = _figure(0.6 + 0.32 * len(rows))
+    names = [row["what"] for row in rows][::-1]
+    factors = [row["value"] / row["limit"] if row["least"] else row["limit"] / row["value"] for row in rows][::-1]
+    colours = ["tab:green" if row["reached"] else "tab:red" for row in rows][::-1]
+    axes.barh(names, [factor - 1 for factor in factors], left=1, color=colours)
+    axes.axvline(1, color="black", linewidth=1)
+    axes.set_xscale("log")
+    axes.set_xlabel("times better than the goal")
+    return figure
+
+
+def _rows(folder: Path) -> Any:
+    """Microseconds a row, from one chunk to a million rows: the sums alone, in memory; and whole fits from disk."""
+    fit, streaming = _results(folder, "fit"), _results(folder, "streaming")
+    if fit is None:
+        return None
+    figure, axes = _figure(3.5)
+    scaling = fit["scaling"]
+    axes.plot(
+        [r["rows"] for r in scaling], [r["ns_per_row"] / 1e3 for r in scaling], "o-", label="sums over rows, in memory"
+    )
+    if streaming is not None:
+        made = streaming["made_up"]
+        axes.plot([r["rows"] for r in made], [r["us_per_row"] for r in made], "s-", label="from disk, packed")
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel("rows")
+    axes.set_ylabel("µs a row, 100 trees of depth 3")
+    axes.legend()
+    return figure
+
+
+def _growth(folder: Path) -> Any:
+    """Seconds of the sums over rows against columns, trees, depth and classes."""
+    growth = _results(folder, "growth")
+    if growth is None:
+        return None
+    sweeps = growth["sweeps"]
+    figure, _ = _figure(2.6, len(sweeps))
+    axes = figure.axes
+    for axis, (name, points) in zip(axes, sweeps.items(), strict=True):
+        axis.plot([p["value"] for p in points], [p["sums_s"] for p in points], "o-", label="sums")
+        axis.plot([p["value"] for p in points], [p["total_s"] for p in points], "s-", label="packed")
+        axis.set_title(name, fontsize=9)
+        axis.set_ylim(bottom=0)
+    axes[0].set_ylabel("seconds")
+    axes[0].legend(fontsize=8)
+    figure.tight_layout()
+    return figure

@@ -1,0 +1,95 @@
+"""Predicting without opening anything: an encrypted forest and encrypted rows of ``bcw_o``, without and with a drawn fraction."""
+
+from __future__ import annotations
+
+import resource
+import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from typing import Any
+
+import numpy as np
+from rich import box
+from rich.table import Table
+from sklearn.base import clone
+
+import encryptedstats as es
+from benchmarks._common import Report, Settings, part
+from benchmarks.fit import study_schema
+from encryptedstats.datasets import DatasetUnavailableError
+from encryptedstats.parallel import cores
+
+N_TREES, DEPTH, TRAINING_ROWS = 100, 3, 547
+FRACTIONS = (0, 8)
+
+
+@part("predict")
+def predict(settings: Settings) -> Report:
+    trees = 2 if settings.quick else N_TREES
+    try:
+        es.datasets.load("bcw_o", download=False)
+    except DatasetUnavailableError:
+        return Report(results=None, remarks=["the data set bcw_o is not here: nothing was measured"])
+    rows = []
+    for fraction in FRACTIONS[:1] if settings.quick else FRACTIONS:
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+            rows.append(pool.submit(_predict, trees, fraction).result())
+    return Report(
+        results=rows,
+        tables=[_table(rows)],
+        remarks=[
+            f"bcw_o, {TRAINING_ROWS} rows to fit to, {rows[0]['new_rows']} others to predict, {trees} trees of depth {DEPTH}; "
+            f"votes are compared with those in the clear. {cores()} cores. M is the stochastic fraction; 0: none."
+        ],
+    )
+
+
+def _predict(trees: int, fraction: int) -> dict[str, Any]:
+    """In a process of its own, for its peak memory."""
+    schema, frame = study_schema()
+    train, new = (
+        schema.table(frame.iloc[:TRAINING_ROWS]),
+        schema.table(frame.iloc[TRAINING_ROWS:].drop(columns="target")),
+    )
+    forest = es.CompletelyRandomForest(trees, DEPTH, fraction=fraction, random_state=1)
+    plan = es.plan(forest, schema, len(train), len(new), encrypted_prediction=True)
+    owner = es.Owner(plan)
+    laps = [time.perf_counter()]
+    sealed, sealed_new = owner.encrypt(train), owner.encrypt(new)
+    laps.append(time.perf_counter())
+    forest.fit(sealed, progress=False)
+    laps.append(time.perf_counter())
+    votes = forest.predict_votes(sealed_new, progress=False)
+    laps.append(time.perf_counter())
+    opened = owner.decrypt(votes, schema=schema)
+    laps.append(time.perf_counter())
+    if not np.array_equal(opened.to_numpy(), clone(forest).fit(train).predict_votes(new).to_numpy()):
+        raise RuntimeError("the encrypted votes are not the plain ones: there is nothing to measure")
+    seconds = dict(zip(("encrypt", "fit", "predict", "open"), np.diff(laps).tolist(), strict=True))
+    return {
+        "fraction": fraction,
+        "trees": trees,
+        "new_rows": len(new),
+        "ring_degree": plan.parameters.ring_degree,
+        "primes": len(plan.parameters.data_moduli),
+        "seconds": seconds,
+        "planned_seconds": plan.seconds,
+        "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    }
+
+
+def _table(rows: list[dict[str, Any]]) -> Table:
+    table = Table(
+        title="Encrypted model, encrypted rows: seconds", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False
+    )
+    for heading in ("M", "ring", "primes", "encrypt", "fit", "predict", "open", "peak MB"):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        table.add_row(
+            str(row["fraction"]),
+            f"{row['ring_degree']:,}",
+            str(row["primes"]),
+            *(f"{row['seconds'][step]:.2f}" for step in ("encrypt", "fit", "predict", "open")),
+            f"{row['peak_bytes'] / 1e6:,.0f}",
+        )
+    return table

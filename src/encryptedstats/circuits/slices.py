@@ -1,0 +1,304 @@
+"""Slices: one prime and a range of coefficients of everything, and where the sums of each are kept until all of them are there.
+
+A stored table is read slice by slice, so that every byte of it is read once for all totals while few sums are in memory. What
+follows a sum needs all its residues, so slices wait: in memory, in a temporary file, or in a checkpoint, from which a fit that was
+interrupted goes on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import astuple, dataclass, field
+from typing import Any, BinaryIO, Final, Protocol
+
+import numpy as np
+
+from encryptedstats.crypto.parameters import Parameters
+from encryptedstats.crypto.residues import Residues
+from encryptedstats.errors import FileFormatError
+from encryptedstats.storage import container
+from encryptedstats.storage.container import Container
+from encryptedstats.storage.objects import FolderStore, Store, open_store
+
+CHECKPOINT: Final = "fit.checkpoint"
+CHECKPOINT_KIND: Final = "checkpoint of a fit"
+SUMS_KIND: Final = "sums of a slice"
+_MAX_SLICES: Final = 1 << 20
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Coefficients from ``start`` to ``stop``, of one prime or (None) of all of them."""
+
+    prime: int | None
+    start: int
+    stop: int
+
+    @property
+    def width(self) -> int:
+        """Coefficients of each polynomial."""
+        return self.stop - self.start
+
+    def primes(self, parameters: Parameters) -> range:
+        """The numbers of its primes."""
+        return range(len(parameters.data_moduli)) if self.prime is None else range(self.prime, self.prime + 1)
+
+
+def slices_of(parameters: Parameters, width: int) -> list[Slice]:
+    """Everything, prime after prime, cut into ranges of that width."""
+    ring = parameters.ring_degree
+    return [
+        Slice(prime, start, min(start + width, ring))
+        for prime in range(len(parameters.data_moduli))
+        for start in range(0, ring, width)
+    ]
+
+
+class SlicedSums(Protocol):
+    """Sums of all slices: polynomials one after the other, those of a total side by side."""
+
+    @property
+    def slices(self) -> Sequence[Slice]:
+        """The slices in order."""
+
+    def has(self, number: int) -> bool:
+        """Whether the sums of a slice are there already."""
+
+    def put(self, number: int, sums: Residues) -> None:
+        """Keep the sums of a slice, of shape (polynomials, primes, width). The array is used again afterwards."""
+
+    def get(self, number: int, first: int, count: int) -> Residues:
+        """Some polynomials of a slice."""
+
+    def close(self, *, done: bool) -> None:
+        """Nothing is asked any more; ``done``: because it is finished, not because it failed."""
+
+
+@dataclass
+class MemorySums:
+    """In memory."""
+
+    slices: Sequence[Slice]
+    held: dict[int, Residues] = field(default_factory=dict)
+
+    def has(self, number: int) -> bool:
+        """Whether they are there."""
+        return number in self.held
+
+    def put(self, number: int, sums: Residues) -> None:
+        """One slice of everything is not copied: nothing comes after it."""
+        self.held[number] = sums if len(self.slices) == 1 else sums.copy()
+
+    def get(self, number: int, first: int, count: int) -> Residues:
+        """Some polynomials, not copied."""
+        some: Residues = self.held[number][first : first + count]
+        return some
+
+    def close(self, *, done: bool) -> None:
+        """Let go of them."""
+        self.held.clear()
+
+
+class TemporarySums:
+    """In a file without a name, where the system keeps temporary files (``TMPDIR``): gone with this process, whatever ends it."""
+
+    def __init__(self, slices: Sequence[Slice]) -> None:
+        self.slices = slices
+        self._file: BinaryIO = tempfile.TemporaryFile(prefix="encryptedstats-")  # noqa: SIM115 -- closed by close()
+        self._places: dict[int, tuple[int, tuple[int, ...]]] = {}
+
+    def has(self, number: int) -> bool:
+        """Whether they were written."""
+        return number in self._places
+
+    def put(self, number: int, sums: Residues) -> None:
+        """Append them."""
+        place = self._file.seek(0, os.SEEK_END)
+        try:
+            self._file.write(sums.data)
+            self._file.flush()
+        except OSError as error:
+            raise OSError(
+                error.errno,
+                f"{error.strerror}: sums that have no room in memory_limit go to a temporary file. Give more memory_limit, "
+                f"or set TMPDIR to a place with room",
+                tempfile.gettempdir(),
+            ) from error
+        self._places[number] = (place, sums.shape)
+
+    def get(self, number: int, first: int, count: int) -> Residues:
+        """Read them back."""
+        place, (_, *shape) = self._places[number]
+        some = np.empty((count, *shape), dtype=np.uint64)
+        self._file.seek(place + first * some[0].nbytes)
+        if self._file.readinto(some.data) != some.nbytes:  # type: ignore[attr-defined]  # of all binary files
+            raise OSError("a temporary file was cut short")
+        return some
+
+    def close(self, *, done: bool) -> None:
+        """Give the room back."""
+        self._file.close()
+
+
+@dataclass(frozen=True)
+class FitIdentity:
+    """What a checkpoint is of: nothing else may go on from it."""
+
+    fingerprint: str  # of the parameters
+    key_id: str
+    rows: str  # a hash of the blocks
+    circuit: str  # a hash of the totals in the order in which their sums lie
+
+    @property
+    def digest(self) -> str:
+        """All of it, in a word."""
+        return hashlib.sha256(json.dumps(astuple(self)).encode()).hexdigest()
+
+    def differences(self, other: FitIdentity) -> list[str]:
+        """In words."""
+        names = {
+            "fingerprint": "parameters",
+            "key_id": "another key",
+            "rows": "other rows",
+            "circuit": "another circuit",
+        }
+        return [words for name, words in names.items() if getattr(self, name) != getattr(other, name)]
+
+
+class CheckpointSums:
+    """In a folder or under a URL, each slice a file that is written whole or not at all and checked when it is read again.
+
+    A slice that is missing or damaged is computed again. When the fit is done, all of it is removed.
+    """
+
+    def __init__(
+        self,
+        url: str | os.PathLike[str],
+        identity: FitIdentity,
+        slices: Sequence[Slice],
+        parameters: Parameters,
+        polynomials: int,
+    ) -> None:
+        self._store: Store = open_store(url)
+        self._identity, self._parameters, self._polynomials = identity, parameters, polynomials
+        if self._store.exists(CHECKPOINT):
+            slices = self._read_header()
+        else:
+            fields = {"rows": identity.rows, "circuit": identity.circuit, "polynomials": polynomials}
+            listed = json.dumps([list(astuple(one)) for one in slices]).encode()
+            file = Container(CHECKPOINT_KIND, identity.fingerprint, identity.key_id, fields, {"slices": listed})
+            self._store.write(CHECKPOINT, container.parts_of(file))
+        self.slices = slices
+        self._done = self._found()
+
+    # -- the header ------------------------------------------------------------------------------------------------
+
+    def _read_header(self) -> list[Slice]:
+        where = self._store.where(CHECKPOINT)
+        file = container.from_bytes(self._store.read(CHECKPOINT), kind=CHECKPOINT_KIND, name=where)
+        found = FitIdentity(file.fingerprint, file.key_id, file.expect("rows", str), file.expect("circuit", str))
+        if found != self._identity:
+            raise FileFormatError(
+                f"{where} is the checkpoint of another fit ({', '.join(self._identity.differences(found))}): give another folder, "
+                "or delete this one to begin anew. A forest with random_state=None grows other trees at every fit"
+            )
+        slices = _read_slices(file.section("slices"), self._parameters, where)
+        if file.expect("polynomials", int) != self._polynomials:
+            raise FileFormatError(f"{where} does not fit its own circuit: it was altered. Delete it to begin anew")
+        return slices
+
+    # -- slices ----------------------------------------------------------------------------------------------------
+
+    def _name(self, number: int) -> str:
+        return f"sums-{number:06d}"
+
+    def _shape(self, number: int) -> tuple[int, int, int]:
+        one = self.slices[number]
+        return self._polynomials, len(one.primes(self._parameters)), one.width
+
+    def _fields(self, number: int) -> dict[str, Any]:
+        return {"fit": self._identity.digest, "slice": number}
+
+    def _start(self, number: int) -> int:
+        """Where the sums begin in the object of a slice."""
+        length = 8 * int(np.prod(self._shape(number)))
+        identity = self._identity
+        head = (SUMS_KIND, identity.fingerprint, identity.key_id, self._fields(number), {"sums": length})
+        return len(container.header_bytes(*head))
+
+    def _found(self) -> set[int]:
+        numbers = range(len(self.slices))
+        return {number for number in numbers if self._store.exists(self._name(number)) and self._good(number)}
+
+    def _good(self, number: int) -> bool:
+        """Whether a slice is whole, of this fit, and holds residues."""
+        name = self._name(number)
+        try:
+            file = container.from_bytes(self._store.read(name), kind=SUMS_KIND, name=self._store.where(name))
+        except (FileFormatError, FileNotFoundError):
+            return False
+        data, shape = file.sections.get("sums", b""), self._shape(number)
+        if dict(file.fields) != self._fields(number) or len(data) != 8 * int(np.prod(shape)):
+            return False
+        sums = np.frombuffer(data, dtype="<u8").reshape(shape)
+        moduli = [self._parameters.data_moduli[prime] for prime in self.slices[number].primes(self._parameters)]
+        return all(int(sums[:, place].max()) < modulus for place, modulus in enumerate(moduli))
+
+    def has(self, number: int) -> bool:
+        """Whether it is there, and good."""
+        return number in self._done
+
+    def put(self, number: int, sums: Residues) -> None:
+        """Write it, whole or not at all."""
+        identity = self._identity
+        data = sums.astype("<u8", copy=False).tobytes()
+        file = Container(SUMS_KIND, identity.fingerprint, identity.key_id, self._fields(number), {"sums": data})
+        self._store.write(self._name(number), container.parts_of(file))
+        self._done.add(number)
+
+    def get(self, number: int, first: int, count: int) -> Residues:
+        """Read some polynomials."""
+        _, primes, width = self._shape(number)
+        each = 8 * primes * width
+        data = self._store.read(self._name(number), self._start(number) + first * each, count * each)
+        return np.frombuffer(data, dtype="<u8").reshape(count, primes, width)
+
+    def close(self, *, done: bool) -> None:
+        """Remove it when the fit is done: the header last, so that what is left can always be gone on from."""
+        if not done:
+            return
+        for number in range(len(self.slices)):
+            self._store.delete(self._name(number))
+        self._store.delete(CHECKPOINT)
+        if isinstance(self._store, FolderStore):
+            with suppress(OSError):  # there is something else in it
+                os.rmdir(self._store.where(""))
+
+
+def _read_slices(data: bytes, parameters: Parameters, where: str) -> list[Slice]:
+    """The slices that a checkpoint lists, if they are a cut of everything."""
+    try:
+        listed = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError(f"{where} has a list of slices that is no JSON") from error
+    width = (
+        listed[0][2]
+        if isinstance(listed, list) and listed and len(listed) <= _MAX_SLICES and _is_slice(listed[0])
+        else 0
+    )
+    if not 0 < width <= parameters.ring_degree or listed != [
+        list(astuple(one)) for one in slices_of(parameters, width)
+    ]:
+        raise FileFormatError(
+            f"{where} lists slices that are no cut of these parameters' residues: delete it to begin anew"
+        )
+    return slices_of(parameters, width)
+
+
+def _is_slice(entry: Any) -> bool:
+    return isinstance(entry, list) and [type(part) for part in entry] == [int, int, int]
