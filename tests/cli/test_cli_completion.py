@@ -35,7 +35,8 @@ def environment(home: Path) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("shell")
-    command = [str(PROGRAM), "--install-completion", "bash"]
+    # From a bash, as a user would: the program looks which shell it was started from, and tests are often started by another.
+    command = ["bash", "-c", '"$0" --install-completion; exit $?', str(PROGRAM)]
     done = subprocess.run(command, env=environment(place), capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     assert "bash completion installed" in done.stdout
