@@ -284,8 +284,9 @@ def question(model: TotalsClassifier, rows: EncryptedTable, output: str) -> Ques
     if not asked:
         raise ValueError("this model gives every row the same answer: there is nothing to compute on encrypted rows")
     expressions = [answer.value for answer in asked if isinstance(answer.value, Expression)]
+    totals = totals_of(expressions)
     for name in column_names(expressions):
-        if name not in totals_of(expressions):
+        if name not in totals:
             rows._check_stored(Column.parse(name))
     return Question(answers, expressions, _bounds(asked, given_ranges(known, expressions), rows), packs)
 
