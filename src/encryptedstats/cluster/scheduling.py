@@ -241,16 +241,23 @@ class _Run:
         for future in ended:
             name, since = self.under_way.pop(future)
             if future.status == "finished":
-                told = dict(future.result())
+                told = dict(self._fetched(future.result))
                 self.durations.append(time.monotonic() - since)
                 self.made_progress = True
                 self._forget([other for other, (same, _) in self.under_way.items() if same == name])
                 worker = str(told.pop("worker"))
                 yield Done(**told), worker
             elif future.status == "error":
-                self._failed(name, future.exception())
+                self._failed(name, self._fetched(future.exception))
             else:
                 raise _SchedulerLost(f"it has forgotten {name}", self.made_progress)
+
+    def _fetched(self, fetch: Callable[[], Any]) -> Any:
+        """What is known to be there, from the scheduler: which may be gone by now."""
+        try:
+            return fetch()
+        except Exception as error:
+            raise _SchedulerLost(error, self.made_progress) from error
 
     def _check_alive(self) -> None:
         if self.client.status not in ("running", "connecting") or self.client.scheduler is None:
