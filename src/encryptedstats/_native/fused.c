@@ -715,8 +715,9 @@ static long run_block(Job *job, long start, long count)
 static int fits(const Program *program, int in_prologue, int32_t number, int32_t size)
 {
     long vectors = program->n_shared + program->n_temporary;
-    if (size < 1 || size > MAX_SIZE || number < 0 || number + size > vectors) return 0;
-    if (number < program->n_shared) return number + size <= program->n_shared;
+    long end = (long)number + size; /* in 32 bits, a number near the largest would come out negative, and pass */
+    if (size < 1 || size > MAX_SIZE || number < 0 || end > vectors) return 0;
+    if (number < program->n_shared) return end <= program->n_shared;
     return !in_prologue;
 }
 
