@@ -355,7 +355,7 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
 
     def _answers(self, schema: PublicSchema, columns: Sequence[Column], known: Known, output: str) -> list[Answer]:
         """The circuit of a prediction: numbers for every row, from its columns and the totals of the model."""
-        raise NotImplementedError(f"{type(self).__name__} has to be opened before it can predict: {self._why_opened}")
+        raise self._cannot_predict_unopened()
 
     _why_opened: ClassVar[str] = "owner.decrypt(model)"
 
@@ -383,7 +383,10 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
 
     def _n_answers(self, schema: PublicSchema, output: str) -> int:
         """How many numbers a prediction gives for each row, without writing its circuit: a file can claim a huge model."""
-        raise NotImplementedError(f"{type(self).__name__} has to be opened before it can predict: {self._why_opened}")
+        raise self._cannot_predict_unopened()
+
+    def _cannot_predict_unopened(self) -> NotImplementedError:
+        return NotImplementedError(f"{type(self).__name__} has to be opened before it can predict: {self._why_opened}")
 
     def _n_drawn(self, schema: PublicSchema) -> int:
         """How many fractions are drawn beside the totals."""

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from encryptedstats.circuits.expressions import Expression, sum_of
 from encryptedstats.models.base import TotalsClassifier, class_columns, refuse_impossible
 from encryptedstats.models.features import (
-    Feature,
+    CodedPredictors,
     count_features,
     feature_matrix,
-    features,
     product_totals,
     solve,
     symmetric,
@@ -33,7 +32,7 @@ from encryptedstats.tables import PublicSchema, Schema, Table
 from encryptedstats.tables.columns import Column
 
 
-class LinearMeans(TotalsClassifier):
+class LinearMeans(CodedPredictors, TotalsClassifier):
     r"""Every row goes to the class whose mean is nearest: with class means m_c, the score of class c is m_c'x - m_c'm_c / 2.
 
     Parameters
@@ -65,9 +64,6 @@ class LinearMeans(TotalsClassifier):
     def __init__(self, centred: bool = True, bins: int = 5) -> None:
         self.centred = centred
         self.bins = bins
-
-    def _features(self, schema: PublicSchema, columns: Sequence[Column] | None = None) -> list[Feature]:
-        return features(schema, columns, centred=self.centred)
 
     def circuit(
         self, schema: PublicSchema, columns: Sequence[Column] | None = None, fold: int | None = None

@@ -50,6 +50,15 @@ def features(schema: PublicSchema, columns: Sequence[Column] | None, *, centred:
     return found
 
 
+class CodedPredictors:
+    """For models whose predictors are codes, around 0 (``centred``) or not."""
+
+    centred: bool
+
+    def _features(self, schema: PublicSchema, columns: Sequence[Column] | None = None) -> list[Feature]:
+        return features(schema, columns, centred=self.centred)
+
+
 def count_features(schema: PublicSchema) -> int:
     """How many predictors a schema has."""
     one_each = [v.kind == "number" or v.has_codes for v in schema.variables]

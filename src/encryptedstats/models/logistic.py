@@ -12,10 +12,9 @@ from scipy.special import expit
 from encryptedstats.circuits.expressions import Expression, sum_of
 from encryptedstats.models.base import TotalsClassifier, class_columns, refuse_impossible
 from encryptedstats.models.features import (
-    Feature,
+    CodedPredictors,
     count_features,
     feature_matrix,
-    features,
     product_totals,
     solve,
     symmetric,
@@ -25,7 +24,7 @@ from encryptedstats.tables import PublicSchema, Schema, Table
 from encryptedstats.tables.columns import Column
 
 
-class OneStepLogisticRegression(TotalsClassifier):
+class OneStepLogisticRegression(CodedPredictors, TotalsClassifier):
     r"""The first step of Newton's method for logistic regression, from coefficients 0.
 
     There all weights are 1/4 and the working response is z = 4y - 2, so that the step is least squares,
@@ -68,9 +67,6 @@ class OneStepLogisticRegression(TotalsClassifier):
         self.fit_intercept = fit_intercept
         self.centred = centred
         self.bins = bins
-
-    def _features(self, schema: PublicSchema, columns: Sequence[Column] | None = None) -> list[Feature]:
-        return features(schema, columns, centred=self.centred)
 
     def circuit(
         self, schema: PublicSchema, columns: Sequence[Column] | None = None, fold: int | None = None

@@ -16,7 +16,7 @@ from encryptedstats.circuits.bounds import Interval
 from encryptedstats.circuits.expressions import Expression, column
 from encryptedstats.crypto.parameters import MAX_PRIME_BITS
 from encryptedstats.models.base import TotalsClassifier, class_columns, refuse_impossible
-from encryptedstats.models.features import Feature, count_features, feature_matrix, features, is_constant
+from encryptedstats.models.features import CodedPredictors, count_features, feature_matrix, is_constant
 from encryptedstats.models.prediction import (
     Answer,
     Judgement,
@@ -33,7 +33,7 @@ from encryptedstats.tables import PublicSchema, Schema, Table
 from encryptedstats.tables.columns import Column
 
 
-class SemiparametricNB(TotalsClassifier):
+class SemiparametricNB(CodedPredictors, TotalsClassifier):
     r"""Naive Bayes with a logistic decision boundary in every predictor, fitted by one step of reweighted least squares.
 
     With z = 4y - 2, the paired estimates of intercept and slope of predictor j are a/d and b/d,
@@ -109,9 +109,6 @@ class SemiparametricNB(TotalsClassifier):
 
     def _n_totals(self, schema: PublicSchema) -> int:
         return schema.n_classes * (1 + 2 * count_features(schema))
-
-    def _features(self, schema: PublicSchema, columns: Sequence[Column] | None = None) -> list[Feature]:
-        return features(schema, columns, centred=self.centred)
 
     def _open(self, totals: Sequence[int], schema: PublicSchema) -> None:
         n0, n1 = totals[:2]
