@@ -155,8 +155,8 @@ def test_several_packs(bgv):
     source = bgv.source((30,))
     machine = cost_reader.CostMachine(bgv.parameters, with_secret_key=True)
     cost_reader._count_packing(machine, [bgv.parameters.noise.fresh(with_secret_key=True)] * 11, 4)
-    # Packs of 4, 4 and 3 totals: 3 + 3 + 2 merges; at the second level two automorphisms each.
-    assert by_name(machine.counts)["key switch"] == (2 * 1 + 1 * 2) + (2 * 1 + 1 * 2) + (1 * 1 + 1 * 2)
+    # Packs of 4, 4 and 3 totals: 2 + 2 + 2 steps at the first level, two automorphisms at the second, and 8 more levels to clear.
+    assert by_name(machine.counts)["key switch"] == 3 * (2 * 1 + 1 * 2 + 8 * 1)
     assert_same(outputs, source, "packed")
 
 

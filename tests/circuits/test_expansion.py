@@ -18,7 +18,7 @@ from encryptedstats.circuits.packs import expand_totals, expanded_noises, expans
 from encryptedstats.circuits.results import EncryptedTotals
 from encryptedstats.crypto import packing
 from encryptedstats.crypto.engine import engine_for
-from encryptedstats.crypto.packing import packing_levels, packing_order, packing_parameters
+from encryptedstats.crypto.packing import packing_levels, packing_parameters, packing_places
 from encryptedstats.crypto.residues import Residues, ciphertext_of
 
 few = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
@@ -38,11 +38,12 @@ def test_examples() -> None:
 
 
 @given(st.integers(1, 300))
-def test_an_order_is_a_permutation_that_keeps_neighbours_together(count: int) -> None:
-    order = packing_order(count)
-    assert sorted(order) == list(range(count))
-    half = -(-count // 2)
-    assert set(order[0::2]) == set(range(half))  # the first half lies at the even places
+def test_places_are_different_and_keep_neighbours_together(count: int) -> None:
+    places, levels = packing_places(count, 1024), packing_levels(count)
+    assert len(set(places)) == count
+    assert all(place % (1024 >> levels) == 0 for place in places)  # what merging so many times can reach
+    first = 1 << max(0, levels - 1)
+    assert all((place // (1024 >> levels)) % 2 == (i >= first) for i, place in enumerate(places))
 
 
 @pytest.mark.parametrize("scheme", ["bgv", "bfv"])

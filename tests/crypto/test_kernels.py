@@ -110,23 +110,18 @@ class Lab:
             ciphertext = self.small.evaluator.apply_galois(ciphertext, element, self.keys._packing)
         return ciphertext
 
-    def seal_cleared(self, ciphertext: Any, level: int) -> Any:
-        for finer in range(self.parameters.ring_degree.bit_length() - 1, level, -1):
-            ciphertext = self.small.evaluator.add(ciphertext, self.seal_moved(ciphertext, finer))
-        return ciphertext
-
     def seal_expanded(self, ciphertext: Any, count: int, level: int, lowest: int = 0) -> list[Any]:
         """Step by step as it is defined, one level after the other; X^-h is -X^(N-h)."""
         evaluator, ring, nodes = self.small.evaluator, self.parameters.ring_degree, [ciphertext]
-        for depth, now in enumerate(range(level, lowest, -1)):
+        for now in range(level, lowest, -1):
             monomial = seal.Plaintext(f"1x^{ring - (ring >> now)}")
             moved = [self.seal_moved(node, now) for node in nodes]
             odd = [
                 evaluator.negate(evaluator.multiply_plain(evaluator.sub(a, b), monomial))
                 for a, b in zip(nodes, moved, strict=True)
             ]
-            nodes = [evaluator.add(a, b) for a, b in zip(nodes, moved, strict=True)] + odd
-            nodes = nodes[: min(count, 2 << depth)]
+            even = [evaluator.add(a, b) for a, b in zip(nodes, moved, strict=True)]
+            nodes = [node for pair in zip(even, odd, strict=True) for node in pair][: -(-count >> (now - 1))]
         return nodes
 
 
@@ -308,22 +303,21 @@ def test_all_levels_down_to_single_coefficients(cpu):
     lab = lab_of("small")
     ring = lab.parameters.ring_degree
     few = [lab.residues(2, lab.packed_primes, seed=i) for i in range(5)]
-    for count in (ring // 4 + 1, ring - 3):
+    for count in (ring // 4 + 1, ring - 3, ring):
         totals = (few * ring)[:count]
         np.testing.assert_array_equal(lab.kernels(cpu).pack(totals), lab.seal_packed(totals))
 
 
-def test_shares_of_more(cpu):
+def test_parts_of_more(cpu):
     lab = lab_of("small")
     ours = lab.kernels(cpu)
     totals = [lab.residues(2, lab.packed_primes, seed=i) for i in range(11)]
-    levels = packing_levels(11)
-    for shares in (1, 2, 4, 8):
-        parts = [ours.pack(totals[i::shares], levels - packing_levels(shares)) for i in range(shares)]
-        np.testing.assert_array_equal(
-            parts[-1], lab.seal_packed(totals[shares - 1 :: shares], levels - packing_levels(shares))
-        )
-        np.testing.assert_array_equal(ours.merge(parts, levels), lab.seal_packed(totals))
+    whole = lab.seal_packed(totals)
+    for level in (0, 1, 2, 3, 4):
+        some = [totals[first : first + (1 << level)] for first in range(0, 11, 1 << level)]
+        parts = [ours.pack(part, level) for part in some]
+        np.testing.assert_array_equal(parts[-1], lab.seal_packed(some[-1], level))
+        np.testing.assert_array_equal(ours.pack(parts, lowest=level), whole)
 
 
 def test_views_are_as_good_as_arrays(cpu):
@@ -339,14 +333,12 @@ COUNTS = (1, 2, 3, 5, 16, 37)
 
 
 @cache
-def expansion_of(name: str, primes: int, count: int) -> tuple[Residues, Residues, Residues]:
-    """Any node, cleared, and its totals: by SEAL."""
+def expansion_of(name: str, primes: int, count: int) -> tuple[Residues, Residues]:
+    """Any node, and its totals: by SEAL."""
     lab = lab_of(name)
-    pack = lab.residues(2, primes, ("random", "ends", "largest")[count % 3], seed=count)
-    level = packing_levels(count)
-    cleared = lab.seal_cleared(ciphertext_of(lab.small, pack), level)
-    totals = [residues_of(lab.small, total) for total in lab.seal_expanded(cleared, count, level)]
-    return pack, residues_of(lab.small, cleared), np.stack(totals)
+    node = lab.residues(2, primes, ("random", "ends", "largest")[count % 3], seed=count)
+    totals = lab.seal_expanded(ciphertext_of(lab.small, node), count, packing_levels(count))
+    return node, np.stack([residues_of(lab.small, total) for total in totals])
 
 
 @pytest.mark.parametrize("name", KEPT)
@@ -355,11 +347,9 @@ def test_expansion(name, cpu):
     ours = lab.kernels(cpu)
     for primes in range(1, KEPT[name] + 1):
         for count in COUNTS:
-            pack, cleared, totals = expansion_of(name, primes, count)
-            level = packing_levels(count)
-            np.testing.assert_array_equal(ours.clear(pack, level), cleared, f"{primes} primes, {count}")
+            node, totals = expansion_of(name, primes, count)
             for threads in (1, 3):
-                found = ours.expand(cleared, count, level, threads=threads)
+                found = ours.expand(node, count, packing_levels(count), threads=threads)
                 np.testing.assert_array_equal(found, totals, f"{primes} primes, {count}, {threads} threads")
 
 
@@ -368,26 +358,26 @@ def test_expansion_in_two_parts(name, cpu):
     """The upper levels once, then each part on its own: in its own order."""
     lab = lab_of(name)
     ours = lab.kernels(cpu)
-    _, cleared, totals = expansion_of(name, lab.packed_primes, 37)
+    top, totals = expansion_of(name, lab.packed_primes, 37)
     for lowest in range(packing_levels(37) + 1):
-        step = 1 << (packing_levels(37) - lowest)
-        nodes = ours.expand(cleared, 37, packing_levels(37), lowest, threads=2)
-        assert len(nodes) == min(37, step)
+        size = 1 << lowest
+        nodes = ours.expand(top, 37, packing_levels(37), lowest, threads=2)
+        assert len(nodes) == -(-37 // size)
         for i, node in enumerate(nodes):
-            mine = totals[i::step]
+            mine = totals[i * size : (i + 1) * size]
             np.testing.assert_array_equal(ours.expand(node, len(mine), lowest), mine)
 
 
 def test_expansion_into_memory_that_is_there(cpu):
     lab = lab_of("kept")
     ours = lab.kernels(cpu)
-    _, cleared, totals = expansion_of("kept", 2, 5)
+    node, totals = expansion_of("kept", 2, 5)
     out = np.empty_like(totals)
-    assert ours.expand(cleared, 5, 3, threads=2, out=out) is out
+    assert ours.expand(node, 5, 3, threads=2, out=out) is out
     np.testing.assert_array_equal(out, totals)
     for wrong in (out[:4], out.astype(np.int64), np.asfortranarray(out)):
         with pytest.raises(ValueError, match=r"out is .*: it must be uint64 of shape \(5, 2, 2, 4096\), in one piece"):
-            ours.expand(cleared, 5, 3, out=wrong)
+            ours.expand(node, 5, 3, out=wrong)
 
 
 @pytest.mark.parametrize("bits", [46, 47, 48, 50])
@@ -407,7 +397,7 @@ def test_one_split(cpu):
     lab = lab_of("60 bits")
     node = lab.residues(2, lab.packed_primes)
     for level in range(1, lab.parameters.ring_degree.bit_length()):
-        theirs = lab.seal_expanded(ciphertext_of(lab.small, node), 2, level, level - 1)
+        theirs = lab.seal_expanded(ciphertext_of(lab.small, node), 1 << level, level, level - 1)
         for part, ciphertext in zip(lab.kernels(cpu).split(node, level), theirs, strict=True):
             np.testing.assert_array_equal(part, residues_of(lab.small, ciphertext), f"level {level}")
 
@@ -439,9 +429,9 @@ def test_what_is_packed_and_expanded_is_in_every_slot(count, cpu):
     last = lab.primes - lab.packed_primes
     fresh = [residues_of(lab.engine, encrypt_slots(row, lab.owner._encryptor)[0]) for row in values]
     pack = ours.pack(list(ours.lower(fresh, last)))
-    for row, total in zip(values, ours.expand(ours.clear(pack, level), count, level), strict=True):
+    for row, total in zip(values, ours.expand(pack, count, level), strict=True):
         plain = lab.owner._decryptor.decrypt_packed(ciphertext_of(lab.small, total))
-        # the constant coefficient times N is the sum; packing multiplies by 2^level, expansion by N
+        # the constant coefficient times N is the sum; packing multiplies by N, expansion by 2^level
         assert plain.to_string() == f"{int(row.sum()) * (1 << level) % t:X}"
 
 
@@ -613,8 +603,6 @@ def test_nodes_that_do_not_fit_are_refused(cpu):
     for level in (0, 11):
         with pytest.raises(ValueError, match="levels go from 10 down to 0"):
             ours.split(low, level)
-    with pytest.raises(ValueError, match="levels go from 10 down to 0"):
-        ours.clear(low, 11)
     with pytest.raises(ValueError, match="there are no packing keys"):
         Kernels(lab.parameters, lab.keys._relinearisation, None, cpu).expand(low, 2, 1)
 

@@ -91,7 +91,6 @@ typedef struct {
     void (*butterfly)(const Prime *, word *even, word *minus, const word *odd, int level);
     /* its inverse: even, odd = even + moved, (even - moved) / X^h; without `odd` the sum alone */
     void (*split)(const Prime *, word *even, word *odd, const word *moved, int level);
-    void (*twice)(const Prime *, word *a);
     /* dst (+)= src permuted */
     void (*permute)(const Prime *, word *dst, const word *src, const uint32_t *table, int add);
 } Ops;
@@ -268,17 +267,13 @@ static void int_split(const Prime *P, word *even, word *odd, const word *moved, 
     for (int i = 0; i < P->n; i++) even[i].u = below(even[i].u + moved[i].u, p);
 }
 
-static void int_twice(const Prime *P, word *a) {
-    for (int i = 0; i < P->n; i++) a[i].u = below(2 * a[i].u, P->p);
-}
-
 static void int_permute(const Prime *P, word *dst, const word *src, const uint32_t *table, int add) {
     for (int i = 0; i < P->n; i++) dst[i].u = add ? below(dst[i].u + src[table[i]].u, P->p) : src[table[i]].u;
 }
 
 static const Ops INTEGERS = {
     "integers",  WORDS,         int_load, int_scale,      int_store,     int_inverse, int_begin, int_finish,
-    int_settle,  int_remainder, int_fold, int_accumulate, int_butterfly, int_split,   int_twice, int_permute,
+    int_settle,  int_remainder, int_fold, int_accumulate, int_butterfly, int_split,   int_permute,
 };
 
 /* -- doubles: the second half of this file, once for each width ----------------------------------------------------------- */
@@ -495,11 +490,6 @@ IFMA static void ifma_split(const Prime *P, word *even, word *odd, const word *m
         if (!(i & ((1 << logh) - 1))) f = runs_ifma(P, P->iw + first, P->iwq + first, logh, i);
         PUT(&odd[i], exact_product(LESS(PLUS(e, L.one), m), f, L));
     }
-}
-
-IFMA static void ifma_twice(const Prime *P, word *a) {
-    Lanes L = lanes_of(P);
-    EIGHTS(P) PUT(&a[i], if_at_least(PLUS(GET(&a[i]), GET(&a[i])), L.one));
 }
 
 IFMA static void ifma_permute(const Prime *P, word *dst, const word *src, const uint32_t *table, int add) {
@@ -748,7 +738,7 @@ IFMA static void ifma_inverse(const Prime *P, word *dst, const void *src, int ra
 
 static const Ops INTEGERS_52 = {
     "ifma",      WORDS_52,       ifma_load, ifma_scale,      ifma_store,     ifma_inverse, ifma_begin, ifma_finish,
-    ifma_settle, ifma_remainder, ifma_fold, ifma_accumulate, ifma_butterfly, ifma_split,   ifma_twice, ifma_permute,
+    ifma_settle, ifma_remainder, ifma_fold, ifma_accumulate, ifma_butterfly, ifma_split,   ifma_permute,
 };
 
 #endif
@@ -1040,21 +1030,40 @@ static void store_pair(const Packer *K, uint64_t *out, const Component *from) {
         for (int i = 0; i < K->primes; i++, out += R->n) R->ops->store(&R->p[i], out, from[c].value[i]);
 }
 
-static void pack(Packer *K, size_t first, size_t step, size_t count, int level, Component *to) {
+/* `node` becomes node + s(node), and `odd`, unless it is NULL, (node - s(node)) / X^h, with the automorphism s of the level. */
+static void part(Packer *K, Component *node, Component *odd, int level) {
+    const Ring *R = K->ring;
+    Key **keys = K->keys[level];
+    Component *moved = K->between;
+    automorphism(K, keys[0], node, K->minus[0].value, moved, 0);
+    if (keys[1]) {
+        automorphism(K, keys[1], moved, moved[0].value, K->minus, 0);
+        moved = K->minus;
+    }
+    for (int c = 0; c < 2; c++)
+        for (int i = 0; i < K->primes; i++)
+            R->ops->split(&R->p[i], node[c].value[i], odd ? odd[c].value[i] : NULL, moved[c].value[i], level);
+}
+
+static size_t at_most(size_t count, size_t limit) { return count < limit ? count : limit; }
+
+/* The first half of the places goes to the even ones, and so on within: only one node of a level can be without a partner.
+   The automorphism clears the places that its partner's totals would have. */
+static void pack(Packer *K, size_t first, size_t count, int level, Component *to) {
     const Ring *R = K->ring;
     if (level == K->lowest) {
         K->wrong |= !reduced(R, K->src[first], 2, K->primes);
         load_pair(K, to, K->src[first]);
         return;
     }
-    pack(K, first, 2 * step, (count + 1) / 2, level - 1, to);
-    if (count == 1) {
-        for (int c = 0; c < 2; c++)
-            for (int i = 0; i < K->primes; i++) R->ops->twice(&R->p[i], to[c].value[i]);
+    size_t half = (size_t)1 << (level - 1 - K->lowest);
+    pack(K, first, at_most(count, half), level - 1, to);
+    if (count <= half) {
+        part(K, to, NULL, level);
         return;
     }
     Component *odd = K->odd[level];
-    pack(K, first + step, 2 * step, count / 2, level - 1, odd);
+    pack(K, first + half, count - half, level - 1, odd);
     for (int c = 0; c < 2; c++)
         for (int i = 0; i < K->primes; i++)
             R->ops->butterfly(&R->p[i], to[c].value[i], K->minus[c].value[i], odd[c].value[i], level);
@@ -1067,26 +1076,20 @@ static void pack(Packer *K, size_t first, size_t step, size_t count, int level, 
     automorphism(K, keys[1], K->between, K->between[0].value, to, 1);
 }
 
-/* The inverse: `node` holds `count` totals at the multiples of X^h, and what lies between them is taken for 0. It becomes the
-   node of the even ones, and what is left, brought to the multiples of X^(2h), that of the odd ones. */
+/* The inverse: `node` holds `count` totals at the multiples of X^h, and 0 between them. It becomes the node of the first half of
+   the places, and what is left, brought to the multiples of X^(2h), that of the others. Nodes of level `lowest` go to out[first],
+   out[first + step], ... */
 static void expand(Packer *K, Component *node, size_t first, size_t step, size_t count, int level, uint64_t *out) {
     const Ring *R = K->ring;
     if (level == K->lowest) {
         store_pair(K, out + 2 * (size_t)K->primes * (size_t)R->n * first, node);
         return;
     }
-    Key **keys = K->keys[level];
-    Component *moved = K->between, *odd = count > 1 ? K->odd[level] : NULL;
-    automorphism(K, keys[0], node, K->minus[0].value, moved, 0);
-    if (keys[1]) {
-        automorphism(K, keys[1], moved, moved[0].value, K->minus, 0);
-        moved = K->minus;
-    }
-    for (int c = 0; c < 2; c++)
-        for (int i = 0; i < K->primes; i++)
-            R->ops->split(&R->p[i], node[c].value[i], odd ? odd[c].value[i] : NULL, moved[c].value[i], level);
-    expand(K, node, first, 2 * step, (count + 1) / 2, level - 1, out);
-    if (odd) expand(K, odd, first + step, 2 * step, count / 2, level - 1, out);
+    size_t half = (size_t)1 << (level - 1);
+    Component *odd = count > half ? K->odd[level] : NULL;
+    part(K, node, odd, level);
+    expand(K, node, first, step, at_most(count, half), level - 1, out);
+    if (odd) expand(K, odd, first + (step << (level - 1 - K->lowest)), step, count - half, level - 1, out);
 }
 
 /* Memory for merging or splitting from level `lowest` to `level`; pending polynomials are never in use at the same time. */
@@ -1344,7 +1347,7 @@ static PyObject *py_pack(PyObject *self, PyObject *args) {
     Component to[2];
     K->ring = R, K->primes = primes, K->lowest = lowest;
     take_packer(&s, K, to, level);
-    pack(K, 0, 1, (size_t)count, level, to);
+    pack(K, 0, (size_t)count, level, to);
     store_pair(K, out.buf, to);
     Py_END_ALLOW_THREADS;
     if (K->wrong) {
@@ -1384,8 +1387,7 @@ static PyObject *py_expand(PyObject *self, PyObject *args) {
         goto end;
     }
     size_t n = (size_t)R->n, each = 2 * n * (size_t)primes;
-    Py_ssize_t nodes = (Py_ssize_t)1 << (level - lowest), places = out.len / (Py_ssize_t)(8 * each);
-    if (nodes > count) nodes = count;
+    Py_ssize_t nodes = ((count - 1) >> lowest) + 1, places = out.len / (Py_ssize_t)(8 * each);
     if (first < 0 || step < 1 || first >= places || (places - 1 - first) / step < nodes - 1) {
         PyErr_SetString(PyExc_ValueError, "no place for so many nodes");
         goto end;
@@ -1635,11 +1637,6 @@ TARGET static void NAME(split)(const Prime *P, word *even, word *odd, const word
     }
 }
 
-TARGET static void NAME(twice)(const Prime *P, word *a) {
-    MODULUS(P);
-    EACH(P) STORE(&a[i], NAME(near)(ADD(LOAD(&a[i]), LOAD(&a[i])), p, pinv));
-}
-
 TARGET static void NAME(permute)(const Prime *P, word *dst, const word *src, const uint32_t *table, int add) {
     MODULUS(P);
     EACH(P) {
@@ -1874,7 +1871,7 @@ static const Ops doubles_avx512 = {"avx512", DOUBLES,
 static const Ops doubles_avx2 = {"avx2", DOUBLES,
 #endif
     NAME(load),   NAME(scale),     NAME(store), NAME(inverse),    NAME(begin),     NAME(finish),
-    NAME(settle), NAME(remainder), NAME(fold),  NAME(accumulate), NAME(butterfly), NAME(split),  NAME(twice), NAME(permute),
+    NAME(settle), NAME(remainder), NAME(fold),  NAME(accumulate), NAME(butterfly), NAME(split),  NAME(permute),
 };
 
 #undef LANES

@@ -170,8 +170,8 @@ def _count_packing(machine: CostMachine, totals: Sequence[Noise], width: int) ->
             machine.switch(low, finish.level)
     elements, primes = packing_elements(parameters.ring_degree), packing_primes(parameters)
     for start in range(0, len(totals), width):
-        for level, pairs, alone in merges_of(min(width, len(totals) - start)):
-            machine.counts["key switch", 2, primes] += pairs * len(elements[level])
+        for level, pairs, alone in merges_of(min(width, len(totals) - start), parameters.ring_degree):
+            machine.counts["key switch", 2, primes] += (pairs + alone) * len(elements[level])
             machine.counts["scale", 2, primes] += pairs
             machine.counts["add", 2, primes] += 3 * pairs + alone
 

@@ -25,7 +25,6 @@ from encryptedstats.crypto.packing import (
     packed_noise,
     packing_levels,
     packing_model,
-    packing_order,
     packing_parameters,
     packing_primes,
     to_packing_context,
@@ -70,33 +69,30 @@ def _lowered(keys: PublicKeys, part: Part, finish: Finish) -> Residues:
 
 
 def pack_totals(keys: PublicKeys, totals: Sequence[Part], width: int, workers: int | None = None) -> list[Part]:
-    """Lowered totals merged, up to ``width`` into one ciphertext of the packing context."""
+    """Lowered totals merged, up to ``width`` into one ciphertext of the packing context, which holds them and nothing else."""
     packs = [totals[start : start + width] for start in range(0, len(totals), width)]
-    return [_packed(keys, [pack[i] for i in packing_order(len(pack))], workers) for pack in packs]
+    return [_packed(keys, pack, workers) for pack in packs]
 
 
 def _packed(keys: PublicKeys, totals: Sequence[Part], workers: int | None) -> Part:
-    """One pack, by the kernels or else by SEAL: every process packs every so-manieth total, and what they bring is merged."""
+    """One pack, by the kernels or else by SEAL: processes pack some neighbours each, and what they bring is merged."""
     parameters, engine = keys.parameters, keys.engine
     small = engine_for(packing_parameters(parameters))
     model = packing_model(parameters, packing_primes(parameters))
-    worst = max((part.noise for part in totals), key=model.coefficient_bound)
-    noise = packed_noise(model, Noise(worst.flat, worst.peak), len(totals))
+    worst = Noise(max(part.noise.flat for part in totals), max(part.noise.peak for part in totals))
+    noise = packed_noise(model, worst, len(totals))
     if keys.kernels is not None and keys.packs:
         return Part(keys.kernels.pack([part.residues for part in totals], threads=workers), noise)
-    share = _largest_power_of_two(min(workers or cores(), len(totals))) if len(totals) > BATCH else 1
+    level = packing_levels(-(-len(totals) // min(workers or cores(), len(totals)))) if len(totals) > BATCH else 0
+    firsts = range(0, len(totals), 1 << level)
 
-    def pack_share(first: int) -> Residues:
-        chosen = [to_packing_context(engine, ciphertext_of(engine, part.residues)) for part in totals[first::share]]
-        levels = packing_levels(len(totals)) - (share.bit_length() - 1)
-        return residues_of(small, keys.pack(chosen, levels))
+    def pack_some(first: int) -> Residues:
+        chosen = totals[first : first + (1 << level)]
+        ciphertexts = [to_packing_context(engine, ciphertext_of(engine, part.residues)) for part in chosen]
+        return residues_of(small, keys.pack(ciphertexts, level))
 
-    shares = [ciphertext_of(small, r) for r in ordered_map(pack_share, range(share), share)]
-    return Part(residues_of(small, keys.merge(shares, packing_levels(len(totals)))), noise)
-
-
-def _largest_power_of_two(at_most: int) -> int:
-    return 1 << (at_most.bit_length() - 1)
+    some = [ciphertext_of(small, r) for r in ordered_map(pack_some, firsts, len(firsts) if level else 1)]
+    return Part(residues_of(small, keys.pack(some, lowest=level)), noise)
 
 
 # -- taking packs apart ---------------------------------------------------------------------------------------------------
@@ -106,7 +102,8 @@ def expanded_noises(totals: EncryptedTotals) -> list[Noise]:
     """The noise of every packed total once it is expanded, as a ciphertext under the primes of the packing context."""
     parameters = totals.keys.parameters
     model, dropped = packing_model(parameters, packing_primes(parameters)), _dropped(parameters)
-    noises = [expanded_noise(model, part.noise) for part in totals.parts]
+    counts = [min(totals.width, len(totals) - k * totals.width) for k in range(len(totals.parts))]
+    noises = [expanded_noise(model, part.noise, count) for part, count in zip(totals.parts, counts, strict=True)]
     return [replace(noises[k // totals.width], level=dropped) for k in range(len(totals))]
 
 
@@ -148,11 +145,8 @@ def _expanded(
     keys: PublicKeys, pack: Residues, numbers: range, chosen: NDArray[np.bool_], workers: int | None
 ) -> Iterator[tuple[int, Residues]]:
     apart: _Parts = _KernelParts(keys, workers) if keys.kernels is not None else _SealParts(keys, workers)
-    top = apart.cleared(pack, len(numbers))
-    for group, level, node in _groups(apart, top, numbers, packing_levels(len(numbers)), chosen):
-        placed = dict(zip(packing_order(len(group)), apart.expanded(node, len(group), level), strict=True))
-        for place, number in enumerate(group):
-            yield number, placed[place]
+    for group, level, node in _groups(apart, apart.whole(pack), numbers, packing_levels(len(numbers)), chosen):
+        yield from zip(group, apart.expanded(node, len(group), level), strict=True)
 
 
 def _groups(
@@ -161,26 +155,25 @@ def _groups(
     """Nodes of at most so many totals, first totals first; nodes above them are parted when it is their turn."""
     if not chosen[numbers.start : numbers.stop].any():
         return
-    if len(numbers) <= _EXPANDED_AT_ONCE:
+    if 1 << level <= _EXPANDED_AT_ONCE:
         yield numbers, level, node
         return
-    even, odd = apart.parted(node, level)
-    half = -(-len(numbers) // 2)
-    yield from _groups(apart, even, numbers[:half], level - 1, chosen)
-    yield from _groups(apart, odd, numbers[half:], level - 1, chosen)
+    half = 1 << (level - 1)
+    for part, some in zip(apart.parted(node, level), (numbers[:half], numbers[half:]), strict=True):
+        yield from _groups(apart, part, some, level - 1, chosen)
 
 
 class _Parts(Protocol):
     """What taking a pack apart needs, on nodes of some kind."""
 
-    def cleared(self, pack: Residues, count: int) -> Any:
-        """A pack without what lies between its totals."""
+    def whole(self, pack: Residues) -> Any:
+        """A pack as a node."""
 
     def parted(self, node: Any, level: int) -> tuple[Any, Any]:
-        """The totals at even places and those at odd ones."""
+        """The first half of the places, and the others."""
 
     def expanded(self, node: Any, count: int, level: int) -> Iterable[Residues]:
-        """All totals of a node, in the order of their places."""
+        """All totals of a node, in order."""
 
 
 class _KernelParts:
@@ -191,8 +184,8 @@ class _KernelParts:
             raise ValueError("there are no kernels for these keys")
         self._kernels, self._workers = keys.kernels, workers
 
-    def cleared(self, pack: Residues, count: int) -> Residues:
-        return self._kernels.clear(pack, packing_levels(count))
+    def whole(self, pack: Residues) -> Residues:
+        return pack
 
     def parted(self, node: Residues, level: int) -> tuple[Residues, Residues]:
         return self._kernels.split(node, level)
@@ -208,28 +201,23 @@ class _SealParts:
         self._keys, self._workers = keys, workers
         self._engine = engine_for(packing_parameters(keys.parameters))
 
-    def cleared(self, pack: Residues, count: int) -> Any:
-        return self._keys.clear(ciphertext_of(self._engine, pack), count)
+    def whole(self, pack: Residues) -> Any:
+        return ciphertext_of(self._engine, pack)
 
     def parted(self, node: Any, level: int) -> tuple[Any, Any]:
-        even, odd = self._keys.part(node, level)
-        return even, odd
+        first, others = self._keys.part(node, level)
+        return first, others
 
     def expanded(self, node: Any, count: int, level: int) -> Iterable[Residues]:
-        if count < 4 * (self._workers or cores()):
+        half = 1 << (level - 1) if level else 1
+        if count <= half or count < 4 * (self._workers or cores()):
             return [residues_of(self._engine, total) for total in self._keys.expand(node, count, level)]
-        halves = self._keys.part(node, level)
-        totals: list[Any] = [None] * count
-        counts = [len(totals[first::2]) for first in range(2)]
+        parts, counts = self._keys.part(node, level), (half, count - half)
 
-        def one_half(first: int) -> list[Residues]:
-            return [
-                residues_of(self._engine, total) for total in self._keys.expand(halves[first], counts[first], level - 1)
-            ]
+        def one_part(i: int) -> list[Residues]:
+            return [residues_of(self._engine, total) for total in self._keys.expand(parts[i], counts[i], level - 1)]
 
-        for first, half in enumerate(ordered_map(one_half, range(2), self._workers or cores())):
-            totals[first::2] = half
-        return totals
+        return [total for part in ordered_map(one_part, range(2), self._workers or cores()) for total in part]
 
 
 def _dropped(parameters: Parameters) -> int:

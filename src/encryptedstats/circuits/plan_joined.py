@@ -31,7 +31,7 @@ from encryptedstats.crypto.packing import (
     expanded_noise,
     expansion_scale,
     packed_noise,
-    packing_elements,
+    packing_levels,
     packing_model,
     packing_primes,
 )
@@ -253,8 +253,9 @@ class _Search:
         model = packing_model(parameters, primes)
         least, noises = model.rounded(2), {}
         for name, _, count in shapes.packs:
-            packed = packed_noise(model, Noise(least.flat, least.peak), min(count, parameters.ring_degree))
-            noises[name] = expanded_noise(model, packed).at(len(parameters.data_moduli) - primes)
+            width = min(count, parameters.ring_degree)
+            packed = packed_noise(model, Noise(least.flat, least.peak), width)
+            noises[name] = expanded_noise(model, packed, width).at(len(parameters.data_moduli) - primes)
         try:
             self._prove_answers(parameters, shapes.answers_with(None), noises)
         except NoiseError:
@@ -272,7 +273,7 @@ class _Search:
             raise NoiseError("what is not packed cannot be expanded")
         primes = packing_primes(parameters)
         several = report.pack.times(2**ROOM_FOR_ADDING)
-        noise = expanded_noise(packing_model(parameters, primes), replace(several, level=0))
+        noise = expanded_noise(packing_model(parameters, primes), replace(several, level=0), report.width)
         return replace(noise, level=len(parameters.data_moduli) - primes)
 
     def refusal(self) -> str:
@@ -375,9 +376,9 @@ class _Search:
         return {**known, **{key: noises[name] for key, (name, _) in names.items() if name in noises}}
 
     def _expansion(self, parameters: Parameters, different: int) -> Counter[Kind]:
-        """A key switch for every total and level of the ring that is not parted, and as many additions twice."""
-        primes, ring = packing_primes(parameters), parameters.ring_degree
-        switches = max(0, different - 1) + len(packing_elements(ring))
+        """A key switch for every total but one, and for every level that could have one without a partner; twice as many additions."""
+        primes = packing_primes(parameters)
+        switches = max(0, different - 1) + packing_levels(different)
         return Counter(
             {("key switch", 2, primes): switches, ("add", 2, primes): 2 * switches, ("scale", 2, primes): different}
         )

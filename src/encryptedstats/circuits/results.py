@@ -20,7 +20,6 @@ from encryptedstats.crypto.noise import Noise, NoiseModel
 from encryptedstats.crypto.packing import (
     centred,
     packing_model,
-    packing_order,
     packing_parameters,
     packing_primes,
     unpack,
@@ -232,8 +231,7 @@ def _packed_sums(totals: EncryptedTotals, decryptor: Decryptor) -> list[int]:
     for part in totals.parts:
         plain = decryptor.decrypt_packed(ciphertext_of(totals._engine, part.residues))
         count = min(left, totals.width)
-        placed = dict(zip(packing_order(count), unpack(parameters, plain, count), strict=True))
-        sums += [placed[i] for i in range(count)]
+        sums += unpack(parameters, plain, count)
         left -= totals.width
     return sums
 

@@ -158,45 +158,39 @@ class Kernels:
         _share(work, len(totals), threads)
         return out
 
-    def pack(self, totals: Sequence[Residues], levels: int | None = None, threads: int | None = None) -> Residues:
-        """Lowered totals merged into one ciphertext of the packing context: see :mod:`encryptedstats.crypto.packing`.
+    def pack(
+        self, totals: Sequence[Residues], levels: int | None = None, lowest: int = 0, threads: int | None = None
+    ) -> Residues:
+        """Lowered totals merged into one ciphertext of the packing context: see :func:`encryptedstats.crypto.packing.pack`.
 
-        ``levels`` merges so many times, for totals that are a share of more.
+        ``levels`` merges only so far, for totals that are a part of more; with ``lowest`` they are such parts.
         """
-        levels = packing_levels(len(totals)) if levels is None else levels
-        if not 1 <= len(totals) <= 1 << levels or 1 << levels > self.parameters.ring_degree:
+        top = self.parameters.ring_degree.bit_length() - 1
+        levels = top if levels is None else levels
+        if not 0 <= lowest <= levels <= top or not 1 <= len(totals) <= 1 << (levels - lowest):
             raise ValueError(f"{len(totals)} totals: one ciphertext holds 1 to {self.parameters.ring_degree}")
         threads = cores() if threads is None else threads
         # A few subtrees for every thread, so that all end at about the same time; the last merges are done by one.
-        shares = 1 << (min(4 * threads, len(totals)).bit_length() - 1) if threads > 1 else 1
-        below = levels - packing_levels(shares)
-        packs: list[Any] = [None] * shares
+        below = packing_levels(len(totals)) - packing_levels(4 * threads)
+        if threads < 2 or below < 1:
+            return self._pack(totals, levels, lowest)
+        size = 1 << below
+        packs: list[Any] = [None] * -(-len(totals) // size)
 
         def work(indices: Iterator[int]) -> None:
-            for first in indices:
-                packs[first] = self._pack(totals[first::shares], below, 0)
+            for i in indices:
+                packs[i] = self._pack(totals[i * size : (i + 1) * size], lowest + below, lowest)
 
-        _share(work, shares, threads)
-        return packs[0] if shares == 1 else self.merge(packs, levels)
-
-    def merge(self, packs: Sequence[Residues], levels: int) -> Residues:
-        """The pack of all totals from packs of every so-manieth of them, in order; ``levels`` as for all of them."""
-        return self._pack(packs, levels, levels - packing_levels(len(packs)))
+        _share(work, len(packs), threads)
+        return self._pack(packs, levels, lowest + below)
 
     # -- totals out of a pack ---------------------------------------------------------------------------------------------
 
-    def clear(self, pack: Residues, level: int) -> Residues:
-        """A pack of 2^level places without what the other coefficients hold, times N/2^level: what expansion begins with.
-
-        The plaintext keeps what it has at the multiples of X^(N/2^level), and has 0 between them.
-        """
-        cleared: Residues = self.expand(pack, 1, self.parameters.ring_degree.bit_length() - 1, level, threads=1)[0]
-        return cleared
-
     def split(self, node: Residues, level: int) -> tuple[Residues, Residues]:
-        """The nodes of a node's even and odd totals, doubled: ``node + s(node)`` and ``(node - s(node)) / X^(N/2^level)``."""
-        even, odd = self.expand(node, 2, level, level - 1, threads=1)
-        return even, odd
+        """The nodes of the first half of a node's totals and of the others, doubled: ``node + s(node)`` and
+        ``(node - s(node)) / X^(N/2^level)``."""
+        first, others = self.expand(node, 1 << level, level, level - 1, threads=1)
+        return first, others
 
     def expand(
         self,
@@ -210,14 +204,13 @@ class Kernels:
         """The inverse of :meth:`pack`: a node of 2^level places split into nodes of 2^lowest, (nodes, 2, primes, N).
 
         With ``lowest`` 0 there is one for each total, in order: 2^level times the total as a constant polynomial, so that all slots
-        hold it. Otherwise ``out[i]`` is the node of ``totals[i :: 2**(level - lowest)]``, to be expanded from ``lowest`` on.
+        hold it. Otherwise ``out[i]`` is the node of the i-th 2^lowest totals, to be expanded from ``lowest`` on.
         Each split is one automorphism (two at level 2), and a node of a single total needs one for each of its levels.
 
         Parameters
         ----------
         node : residues of shape (2, primes, N)
-            Under the first primes of the packing context, one or more. What it holds between its places is not removed: see
-            :meth:`clear`.
+            Under the first primes of the packing context, one or more. Between its places it holds 0, as packs do.
         count : int
             Totals in it, from 1 to 2^level. Places after them are not computed.
         level, lowest : int
@@ -228,37 +221,40 @@ class Kernels:
         """
         self._check_node(node, count, level, lowest)
         threads = cores() if threads is None else threads
-        nodes = min(count, 1 << (level - lowest))
+        nodes = -(-count >> lowest)
         shape = (nodes, *node.shape)
         out = np.empty(shape, dtype=np.uint64) if out is None else out
         if out.shape != shape or out.dtype != np.uint64 or not out.flags.c_contiguous:
             raise ValueError(
                 f"out is {out.dtype} of shape {out.shape}: it must be uint64 of shape {shape}, in one piece"
             )
-        # Node i of 2^depth lies at out[i] until it is split. First one level after the other, all nodes of it at once, so that
-        # every thread gets a few subtrees and all end at about the same time.
+        # A node lies at the first of its places in ``out`` until it is split. First one level after the other, all nodes of it at
+        # once, so that every thread gets a few subtrees and all end at about the same time.
         enough = min(4 * threads, nodes) if threads > 1 else 1
         depth = 0
         while depth < level - lowest and 1 << depth < enough:
-            self._split_all(node, out, count, (level, level - depth, level - depth - 1), threads)
+            source = node if depth == 0 else None
+            self._split_all(source, out, count, (level - depth, level - depth - 1, lowest), threads)
             depth += 1
         if depth == 0 or depth < level - lowest:
-            self._split_all(node, out, count, (level, level - depth, lowest), threads)
+            self._split_all(node if depth == 0 else None, out, count, (level - depth, lowest, lowest), threads)
         return out
 
-    def _split_all(self, node: Residues, out: Residues, count: int, levels: tuple[int, int, int], threads: int) -> None:
-        """All nodes of one level split down to another, in their places."""
-        top, level, lowest = levels
-        step, keys, primes = 1 << (top - level), self._packing, node.shape[1]
+    def _split_all(
+        self, top: Residues | None, out: Residues, count: int, levels: tuple[int, int, int], threads: int
+    ) -> None:
+        """All nodes of one level, or the one at the ``top``, split down to another, in places for the nodes of a third."""
+        level, to, lowest = levels
+        apart, step, keys, primes = 1 << (level - lowest), 1 << (to - lowest), self._packing, out.shape[2]
 
         def work(indices: Iterator[int]) -> None:
-            scratch = self._scratch(primes, max(1, level - lowest))
+            scratch = self._scratch(primes, max(1, level - to))
             for i in indices:
-                source = _words(node) if top == level else out[i]
-                totals = len(range(i, count, step))
-                _residues.expand(self._ring, keys, source, primes, level, lowest, totals, out, i, step, scratch)
+                source = out[i * apart] if top is None else _words(top)
+                totals = min(1 << level, count - (i << level))
+                _residues.expand(self._ring, keys, source, primes, level, to, totals, out, i * apart, step, scratch)
 
-        _share(work, min(count, step), threads)
+        _share(work, -(-count >> level), threads)
 
     def _check_node(self, node: Residues, count: int, level: int, lowest: int) -> None:
         primes, ring = packing_primes(self.parameters), self.parameters.ring_degree

@@ -164,24 +164,16 @@ class PublicKeys:
         """Whether totals can be packed with these keys, many into one ciphertext."""
         return self._packing is not None
 
-    def pack(self, ciphertexts: Sequence[Any], levels: int | None = None) -> Any:
-        """Ciphertexts of the packing context merged into one: see :mod:`encryptedstats.crypto.packing`."""
-        return packing.pack(self.parameters, self._needed_packing(), ciphertexts, levels)
-
-    def merge(self, shares: Sequence[Any], levels: int) -> Any:
-        """Packs of every so-manieth total merged into the pack of all."""
-        return packing.merge_shares(self.parameters, self._needed_packing(), shares, levels)
-
-    def clear(self, pack: Any, count: int) -> Any:
-        """A pack of so many totals without what lies between them."""
-        return packing.cleared(self._small_engine, self._needed_packing(), pack, count)
+    def pack(self, ciphertexts: Sequence[Any], levels: int | None = None, lowest: int = 0) -> Any:
+        """Ciphertexts of the packing context merged into one: see :func:`encryptedstats.crypto.packing.pack`."""
+        return packing.pack(self.parameters, self._needed_packing(), ciphertexts, levels, lowest)
 
     def part(self, pack: Any, level: int) -> tuple[Any, ...]:
-        """A cleared pack, with so many levels left, in two: totals at even places, and those at odd ones."""
+        """A pack, with so many levels left, in two: the first half of its totals, and the others."""
         return packing.parted(self._small_engine, self._needed_packing(), pack, level)
 
     def expand(self, pack: Any, count: int, level: int) -> list[Any]:
-        """The totals of a cleared pack, each in every slot of a ciphertext."""
+        """The totals of a pack, each in every slot of a ciphertext."""
         return packing.expand(self._small_engine, self._needed_packing(), pack, count, level)
 
     @property

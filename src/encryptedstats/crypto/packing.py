@@ -3,8 +3,11 @@ coefficients can be merged.
 
 Two ciphertexts a, b become one, ``c = (a + X^h b) + s(a - X^h b)`` with the automorphism s: X -> X^g, g = 2^l + 1, that keeps
 what a has at the multiples of X^(2h) and turns the sign of what X^h b has between them: so c holds twice the constant
-coefficients of both, at 0 and at h = N/2^l. Repeated, 2^l totals cost 2^l - 1 automorphisms and no rotation (the other
-coefficients hold what nobody needs).
+coefficients of both, at 0 and at h = N/2^l. Repeated, 2^l totals cost 2^l - 1 automorphisms and no rotation.
+
+What the other coefficients hold is linear in the rows, and nobody's business. So a pack is always merged up to level log2 N, by
+``a + s(a)`` where there is no partner: that clears the coefficients which a partner's totals would have. A finished pack has
+its totals, and 0 everywhere else; the factor is N, so that what a coefficient holds is the sum over all slots itself.
 
 All this is done under the first few primes only, in a SEAL context of its own with the same secret: key-switching keys are then
 a fraction of the size, and every step of the work too.
@@ -125,26 +128,16 @@ def has_packing_keys(keys: Any, ring_degree: int) -> bool:
 # -- packing ----------------------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=64)
-def packing_order(count: int) -> tuple[int, ...]:
-    """In which order ``count`` totals are packed: such that every part of an expansion brings neighbours.
+def packing_places(count: int, ring_degree: int) -> list[int]:
+    """The coefficients that ``count`` totals are packed into: the first half of them at the even places, and so on within.
 
-    A pack is expanded by parting those with an even place from those with an odd one, again and again. The first half of the
-    totals is at the even places therefore, and so on within.
+    So that all parts but the last are full whatever the number, and every half of a pack that is taken apart has neighbours.
 
-    >>> packing_order(6)
-    (0, 3, 2, 5, 1, 4)
+    >>> packing_places(6, 1024)
+    [0, 512, 256, 768, 128, 640]
     """
-
-    def placed(totals: range) -> list[int]:
-        if len(totals) < 2:
-            return list(totals)
-        half = -(-len(totals) // 2)
-        order = [0] * len(totals)
-        order[0::2], order[1::2] = placed(totals[:half]), placed(totals[half:])
-        return order
-
-    return tuple(placed(range(count)))
+    levels = ring_degree.bit_length() - 1
+    return [int(f"{i:0{levels}b}"[::-1], 2) for i in range(count)]
 
 
 def packing_levels(count: int) -> int:
@@ -152,22 +145,25 @@ def packing_levels(count: int) -> int:
     return max(0, count - 1).bit_length()
 
 
-def merges_of(count: int) -> Iterator[tuple[int, int, int]]:
-    """How ``count`` totals are merged: for each level, the pairs, and the ones that are left without a partner."""
-    levels = packing_levels(count)
-    for depth in range(levels):
-        pairs = min(1 << depth, count - (1 << depth))
-        yield levels - depth, pairs, (1 << depth) - pairs
+def merges_of(count: int, ring_degree: int) -> Iterator[tuple[int, int, int]]:
+    """How ``count`` totals are merged: for each level, the pairs, and the ones (0 or 1) that are left without a partner."""
+    for level in range(1, ring_degree.bit_length()):
+        nodes, below = -(-count >> level), -(-count >> (level - 1))
+        yield level, below - nodes, 2 * nodes - below
 
 
 def packed_noise(model: NoiseModel, start: Noise, count: int) -> Noise:
-    """The noise of a pack of ``count`` ciphertexts that are all bounded by ``start``."""
+    """The noise of a pack of up to ``count`` ciphertexts that are all bounded by ``start``."""
     noise = start
-    for level in range(1, packing_levels(count) + 1):
-        moved = noise.times(2)
-        for _ in packing_elements(model.ring_degree)[level]:
-            moved = model.key_switch(moved)
-        noise = noise.times(2) + moved
+    for level in range(1, model.ring_degree.bit_length()):
+        merged = noise.times(2) if level <= packing_levels(count) else noise
+        noise = merged + _moved_noise(model, merged, level)
+    return noise
+
+
+def _moved_noise(model: NoiseModel, noise: Noise, level: int) -> Noise:
+    for _ in packing_elements(model.ring_degree)[level]:
+        noise = model.key_switch(noise)
     return noise
 
 
@@ -176,50 +172,54 @@ def to_packing_context(engine: Engine, ciphertext: Any) -> Any:
     return ciphertext_of(engine_for(packing_parameters(engine.parameters)), residues_of(engine, ciphertext))
 
 
-def pack(parameters: Parameters, keys: Any, ciphertexts: Sequence[Any], levels: int | None = None) -> Any:
-    """One ciphertext of the packing context with all the constant coefficients, in order.
+def pack(parameters: Parameters, keys: Any, ciphertexts: Sequence[Any], levels: int | None = None, lowest: int = 0) -> Any:
+    """One ciphertext of the packing context with all the constant coefficients, and nothing else.
 
-    ``levels`` merges so many times, for totals that are a share of more.
+    ``levels`` merges only so far, for totals that are a part of more; with ``lowest`` the ciphertexts are such parts, each but
+    the last of 2^lowest totals.
     """
     engine = engine_for(packing_parameters(parameters))
-    levels = packing_levels(len(ciphertexts)) if levels is None else levels
-    if not 1 <= len(ciphertexts) <= 1 << levels or 1 << levels > parameters.ring_degree:
+    top = parameters.ring_degree.bit_length() - 1
+    levels = top if levels is None else levels
+    if not 0 <= lowest <= levels <= top or not 1 <= len(ciphertexts) <= 1 << (levels - lowest):
         raise ValueError(f"{len(ciphertexts)} totals: one ciphertext holds 1 to {parameters.ring_degree}")
-    return _merged(engine, keys, list(ciphertexts), levels, 0)
-
-
-def merge_shares(parameters: Parameters, keys: Any, shares: Sequence[Any], levels: int) -> Any:
-    """The pack of all totals from packs of every so-manieth of them, in order; ``levels`` as for all of them."""
-    engine = engine_for(packing_parameters(parameters))
-    return _merged(engine, keys, list(shares), levels, levels - packing_levels(len(shares)))
+    return _merged(engine, keys, list(ciphertexts), levels, lowest)
 
 
 def _merged(engine: Engine, keys: Any, items: list[Any], level: int, lowest: int) -> Any:
     if level == lowest:
         return items[0]
-    even = _merged(engine, keys, items[0::2], level - 1, lowest)
-    odd = _merged(engine, keys, items[1::2], level - 1, lowest) if len(items) > 1 else None
+    half = 1 << (level - 1 - lowest)
+    even = _merged(engine, keys, items[:half], level - 1, lowest)
+    odd = _merged(engine, keys, items[half:], level - 1, lowest) if len(items) > half else None
     return merge(engine, keys, even, odd, level)
 
 
 def merge(engine: Engine, keys: Any, even: Any, odd: Any | None, level: int) -> Any:
-    """One step of packing. Without a partner, what is there is doubled, to keep step with the others: what the automorphism
-    would remove lies where the partner's totals would, and nobody reads it there."""
+    """One step of packing. Without a partner, what lies where the partner's totals would is cleared."""
     evaluator = engine.evaluator
     if odd is None:
-        return evaluator.add(even, even)
+        return evaluator.add(even, _moved(engine, keys, even, level))
     shifted = evaluator.multiply_plain(odd, seal.Plaintext(f"1x^{engine.parameters.ring_degree >> level}"))
     plus, minus = evaluator.add(even, shifted), evaluator.sub(even, shifted)
     return evaluator.add(plus, _moved(engine, keys, minus, level))
 
 
 def unpack(parameters: Parameters, plain: Any, count: int) -> list[int]:
-    """The sums over all slots that a decrypted pack of ``count`` totals holds, between -(t-1)/2 and (t-1)/2."""
-    ring, t, level = parameters.ring_degree, parameters.plain_modulus, packing_levels(count)
-    coefficients = plaintext_coefficients(plain, ring)
-    factor = (ring >> level) % t  # the pack holds 2^level times the constant coefficient, a sum is N times it
-    values = [int(coefficients[i * (ring >> level)]) * factor % t for i in range(count)]
-    return [centred(value, t) for value in values]
+    """The sums over all slots that a decrypted pack of ``count`` totals holds, between -(t-1)/2 and (t-1)/2.
+
+    Raises
+    ------
+    ValueError
+        If it holds anything else.
+    """
+    coefficients = plaintext_coefficients(plain, parameters.ring_degree)
+    places = packing_places(count, parameters.ring_degree)
+    if np.count_nonzero(coefficients) > np.count_nonzero(coefficients[places]):
+        raise ValueError(
+            "the result holds something beside its totals: it was altered, or not computed as asked. It is refused"
+        )
+    return [centred(int(value), parameters.plain_modulus) for value in coefficients[places]]
 
 
 def centred(value: int, modulus: int) -> int:
@@ -238,17 +238,14 @@ def plaintext_coefficients(plain: Any, ring_degree: int) -> Any:
     return coefficients
 
 
-# -- expanding: from a pack back to a ciphertext for each total, in every slot ---------------------------------------------
+# -- expanding: from a pack back to a ciphertext for each total, in every slot -------------------------------------------
 
 
-def expanded_noise(model: NoiseModel, packed: Noise) -> Noise:
-    """The noise of every total that is expanded out of a pack: at each level twice what there was, and an automorphism."""
+def expanded_noise(model: NoiseModel, packed: Noise, count: int) -> Noise:
+    """The noise of every total that is expanded out of a pack of ``count``: at each level twice what there was, and an automorphism."""
     noise = packed
-    for level in range(model.ring_degree.bit_length() - 1, 0, -1):
-        moved = noise
-        for _ in packing_elements(model.ring_degree)[level]:
-            moved = model.key_switch(moved)
-        noise = noise + moved
+    for level in range(packing_levels(count), 0, -1):
+        noise = noise + _moved_noise(model, noise, level)
     return noise
 
 
@@ -257,15 +254,8 @@ def expansion_scale(plain_modulus: int, count: int) -> int:
     return pow(2, packing_levels(count), plain_modulus)
 
 
-def cleared(engine: Engine, keys: Any, ciphertext: Any, count: int) -> Any:
-    """A pack without what lies between its totals."""
-    for level in range(engine.parameters.ring_degree.bit_length() - 1, packing_levels(count), -1):
-        ciphertext = engine.evaluator.add(ciphertext, _moved(engine, keys, ciphertext, level))
-    return ciphertext
-
-
 def parted(engine: Engine, keys: Any, ciphertext: Any, level: int, *, odd: bool = True) -> tuple[Any, ...]:
-    """What holds the totals at even places, and (``odd``) what holds those at odd ones: the inverse of :func:`merge`."""
+    """What holds the first half of the totals, and (``odd``) what holds the others: the inverse of :func:`merge`."""
     evaluator, ring = engine.evaluator, engine.parameters.ring_degree
     moved = _moved(engine, keys, ciphertext, level)
     even = evaluator.add(ciphertext, moved)
@@ -277,14 +267,13 @@ def parted(engine: Engine, keys: Any, ciphertext: Any, level: int, *, odd: bool 
 
 
 def expand(engine: Engine, keys: Any, ciphertext: Any, count: int, level: int) -> list[Any]:
-    """The totals of a cleared pack (or of a part of one, with ``level`` levels left), in the order of their places."""
+    """The totals of a pack (or of a part of one, with ``level`` levels left), in order."""
     if not level:
         return [ciphertext]
-    halves = parted(engine, keys, ciphertext, level, odd=count > 1)
-    totals: list[Any] = [None] * count
-    for first, half in enumerate(halves):
-        totals[first::2] = expand(engine, keys, half, len(totals[first::2]), level - 1)
-    return totals
+    half = 1 << (level - 1)
+    parts = parted(engine, keys, ciphertext, level, odd=count > half)
+    totals = expand(engine, keys, parts[0], min(count, half), level - 1)
+    return totals + expand(engine, keys, parts[1], count - half, level - 1) if count > half else totals
 
 
 def _moved(engine: Engine, keys: Any, ciphertext: Any, level: int) -> Any:
