@@ -30,7 +30,7 @@ from encryptedstats.circuits.walk import FLAT, Walk
 from encryptedstats.datasets import DatasetUnavailableError
 from encryptedstats.parallel import cores
 
-PARAMETERS = ("bgv", 8192, 4000, (43, 43, 44, 44, 44))
+PARAMETERS = ("bgv", 8192, 4000, (42, 43, 43, 43, 43))
 N_VARIABLES, N_TREES, DEPTH = 9, 100, 3
 SEAL_TREES = 3  # SEAL takes long enough for these; every tree costs it the same
 CHUNKS = (1, 2, 4, 8, 16, 32, 64, 122)  # the last is a million rows

@@ -57,7 +57,7 @@ def run(quick: bool = False, settings: Settings | None = None) -> list[dict[str,
 
 
 def parameters() -> es.Parameters:
-    return es.Parameters.from_bits("bgv", 8192, 4000, (43, 43, 44, 44, 44))
+    return es.Parameters.from_bits("bgv", 8192, 4000, (42, 43, 43, 43, 43))
 
 
 def _case_study(settings: Settings) -> dict[str, Any] | None:

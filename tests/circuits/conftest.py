@@ -23,4 +23,4 @@ def bgv() -> Lab:
 @pytest.fixture(scope="session", params=SCHEMES)
 def real(request: pytest.FixtureRequest) -> Lab:
     """128 bits of security, 8192 slots."""
-    return Lab(es.Owner(es.Parameters.from_bits(request.param, 8192, 4000, (43, 43, 44, 44, 44))))
+    return Lab(es.Owner(es.Parameters.from_bits(request.param, 8192, 4000, (42, 43, 43, 43, 43))))

@@ -476,7 +476,7 @@ def test_the_case_study() -> None:
         pytest.skip("the data set is not here")
     frame = data.table_frame()
     table = es.Schema.infer(frame, target="target", kinds=data.kinds).table(frame)
-    owner = es.Owner(es.Parameters.from_bits("bgv", 8192, 4000, (43, 43, 44, 44, 44)))
+    owner = es.Owner(es.Parameters.from_bits("bgv", 8192, 4000, (42, 43, 43, 43, 43)))
     sealed = owner.encrypt(table)
     clear = es.CompletelyRandomForest(n_trees=3, depth=3, random_state=7).fit(table)
     forest = es.CompletelyRandomForest(n_trees=3, depth=3, random_state=7).fit(sealed, engine="fused")

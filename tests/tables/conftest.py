@@ -29,7 +29,7 @@ def stranger_keeper() -> es.Owner:
 @pytest.fixture(scope="session")
 def real() -> es.Owner:
     """128 bits of security, 8192 slots, 4 data primes of 43 and 44 bits."""
-    return es.Owner(es.Parameters.from_bits("bgv", 8192, 4000, (43, 43, 44, 44, 44)))
+    return es.Owner(es.Parameters.from_bits("bgv", 8192, 4000, (42, 43, 43, 43, 43)))
 
 
 @pytest.fixture(scope="session")

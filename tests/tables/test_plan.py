@@ -56,7 +56,7 @@ def test_plan_prints_and_goes_through_json(schema: es.Schema) -> None:
     text = str(plan)
     for part in (
         "security",
-        "HomomorphicEncryption.org",
+        "eprint 2024/463",
         "failure bound",
         "2^-128",
         "upload",

@@ -102,7 +102,7 @@ class Parameters:
         Parameters
         ----------
         security : 128, 192 or 256
-            Bits of security by the table of the HomomorphicEncryption.org standard.
+            Bits of security by the guidelines of 2024.
         max_value : int
             Largest absolute value that any result or intermediate result can take.
         depth : int
@@ -146,7 +146,7 @@ class Parameters:
         Examples
         --------
         >>> from encryptedstats import Parameters
-        >>> Parameters.from_bits("bgv", 8192, 4000, (43, 43, 44, 44, 44)).depth
+        >>> Parameters.from_bits("bgv", 8192, 4000, (42, 43, 43, 43, 43)).depth
         3
         """
         if scheme not in SCHEMES:
@@ -396,7 +396,7 @@ def smallest_chain(
             return False
 
     smallest = max(plain_modulus.bit_length() + 2, _step(scheme, ring_degree, plain_modulus).bit_length() + 2)
-    allowed = MAX_MODULUS_BITS[security][ring_degree]
+    allowed = MAX_MODULUS_BITS[security].get(ring_degree, 0)
     for count in range(2, allowed // smallest + 1):
         low, high = count * smallest, min(allowed, count * largest_prime)
         if low > high or not good(high):
