@@ -26,7 +26,7 @@ from encryptedstats.crypto.vectors import encrypt_slots
 from encryptedstats.parallel import cores
 
 RING = 8192
-CHAINS: dict[str, tuple[int, ...]] = {"3 x 48 bits": (48, 48, 48, 48), "4 x 43 bits": (43, 43, 43, 43, 43)}
+CHAINS: dict[str, tuple[int, ...]] = {"3 x 48 bits": (48, 48, 48, 48), "4 x 43 bits": (42, 43, 43, 43, 43)}
 SIZES = (3, 4, 5)
 EACH = 2  # different totals of each size
 PACKED = 16  # totals in the packs that are compared
@@ -50,10 +50,10 @@ class Case:
     def keys(self) -> es.PublicKeys:
         return self.owner.public_keys()
 
-    def levels(self, width: int) -> list[int]:
+    def levels(self) -> list[int]:
         """Where to relinearise; as low as it goes where the noise is not proven, for there is a time to be had all the same."""
         last = len(self.parameters.data_moduli) - packing_primes(self.parameters)
-        plans = [plan_finish(self.parameters, part.noise, width) for part in self.totals]
+        plans = [plan_finish(self.parameters, part.noise) for part in self.totals]
         return [last if plan is None else plan.relinearise_at for plan in plans]
 
 
@@ -95,7 +95,7 @@ def packing(settings: Settings) -> Report:
 def _compared(name: str, case: Case, settings: Settings) -> dict[str, Any]:
     p, keys = case.parameters, case.keys
     ways = {cpu: Kernels(p, keys._relinearisation, keys._packing, cpu) for cpu in CPU_LEVELS}
-    levels = case.levels(ALL_TOTALS)
+    levels = case.levels()
     residues = [part.residues for part in case.totals]
     low = ways[CPU_LEVELS[-1]].lower(residues, levels)
     many = [low[i % len(low)] for i in range(PACKED)]
@@ -187,7 +187,7 @@ def _everything(case: Case, kernels: Kernels, levels: Sequence[int], count: int,
 def _decrypts(case: Case, chosen: Sequence[int], pack: Residues) -> bool:
     """Whether the pack was compared with the plain sums; it is an error if they differ. Not done where the noise is not proven."""
     width, limit = 1 << packing_levels(len(chosen)), case.parameters.max_value
-    plans = [plan_finish(case.parameters, total.noise, width) for total in case.totals]
+    plans = [plan_finish(case.parameters, total.noise) for total in case.totals]
     noises = [plan.noise for plan in plans if plan is not None]
     if len(noises) < len(plans):
         return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import Any
 from unittest import mock
@@ -145,12 +145,17 @@ class MemorySource:
 
 
 @cache
-def lab_of(scheme: str, key: int = 0, max_value: int = 1 << 29, bits: tuple[int, ...] = (56,) * 7) -> Lab:
-    """Small keys with all rotations, made once: exact up to half a milliard, four products deep."""
+def lab_of(
+    scheme: str, key: int = 0, max_value: int = 1 << 29, bits: tuple[int, ...] = (56,) * 7, kept: int | None = None
+) -> Lab:
+    """Small keys with all rotations, made once: exact up to half a milliard, four products deep; packs keep so many primes."""
     layout = Layout(1, SLOTS)
     shifts = [drawn_shift(seed, layout) for seed in SEEDS]
     steps = {*replication_steps(SLOTS), *(rotation for _, rotation, _ in shifts)}
-    return Lab(es.Owner(insecure(scheme, max_value, bits)), tuple(sorted(steps)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", es.InsecureParametersWarning)
+        parameters = replace(insecure(scheme, max_value, bits), kept_primes=kept)
+    return Lab(es.Owner(parameters), tuple(sorted(steps)))
 
 
 @cache

@@ -233,7 +233,7 @@ def test_damaged_ciphertexts_are_refused(small):
     damaged = EncryptedTotals(
         small.keys, "packed", totals.facts, [replace(totals.parts[0], residues=spoiled)], totals.width
     )
-    with pytest.raises(ValueError, match=r"was altered, or does not belong to this computation\. It is refused"):
+    with pytest.raises(ValueError, match=r"it was altered, or not computed as asked\. It is refused"):
         small.owner.decrypt(damaged)
 
 

@@ -283,7 +283,7 @@ def _many_rows(n_rows: int) -> Layout:
 
 def test_results_that_decrypt_but_cannot_be_packed_say_so(bgv, monkeypatch):
     p, outputs = bgv.parameters, [(N**4).total()]
-    monkeypatch.setattr(noise_reader, "plan_finish", lambda parameters, noise, width: None)
+    monkeypatch.setattr(noise_reader, "plan_finish", lambda parameters, noise: None)
     assert read_noise(outputs, p, LAYOUT, form="slots").budget >= 1
     with pytest.raises(es.NoiseError, match=r"its results cannot be brought into packed form, form='slots' may do"):
         read_noise(outputs, p, LAYOUT, form="packed")

@@ -139,7 +139,7 @@ def test_fractions_that_only_an_opened_forest_has(schema: es.Schema) -> None:
 
 
 def test_the_parameters_of_the_paper_are_below_todays_security(schema: es.Schema) -> None:
-    """N = 8192 with 224 bits; nor do 218 carry fit and prediction of a forest of depth 3."""
+    """N = 8192 with 224 bits; nor do 214 carry fit and prediction of a forest of depth 3."""
     with pytest.raises(es.ParameterError):
         es.Parameters.from_bits("bfv", 8192, 1 << 20, (56, 56, 56, 56))
     assert planned(es.CompletelyRandomForest(n_trees=2, depth=3), schema).parameters.ring_degree > 8192

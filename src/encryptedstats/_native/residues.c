@@ -997,6 +997,7 @@ typedef struct {
     int primes;
     int lowest;
     int wrong; /* a residue was not below its prime */
+    uint64_t scale[MAX_PRIMES]; /* what is multiplied by when it is read */
     Key *keys[MAX_LOG][2]; /* by level, from 1; the second one may be NULL */
     const uint64_t **src;
     Component minus[2], between[2];
@@ -1018,10 +1019,18 @@ static void automorphism(Packer *K, const Key *key, const Component *from, word 
     key_switch(R, key, K->primes, moved, &to[0], &to[1], &K->switcher, 1);
 }
 
+/* Every way through all levels multiplies by n: what goes through all of them is divided by n when it is read. */
+static void take_scale(Packer *K, int all_levels) {
+    for (int i = 0; i < K->primes; i++) {
+        const Prime *P = &K->ring->p[i];
+        K->scale[i] = all_levels ? power((uint64_t)P->n, P->p - 2, P) : 1;
+    }
+}
+
 static void load_pair(const Packer *K, Component *to, const uint64_t *src) {
     const Ring *R = K->ring;
     for (int c = 0; c < 2; c++)
-        for (int i = 0; i < K->primes; i++, src += R->n) R->ops->load(&R->p[i], to[c].value[i], src, 1);
+        for (int i = 0; i < K->primes; i++, src += R->n) R->ops->load(&R->p[i], to[c].value[i], src, K->scale[i]);
 }
 
 static void store_pair(const Packer *K, uint64_t *out, const Component *from) {
@@ -1347,6 +1356,7 @@ static PyObject *py_pack(PyObject *self, PyObject *args) {
     Component to[2];
     K->ring = R, K->primes = primes, K->lowest = lowest;
     take_packer(&s, K, to, level);
+    take_scale(K, lowest == 0);
     pack(K, 0, (size_t)count, level, to);
     store_pair(K, out.buf, to);
     Py_END_ALLOW_THREADS;
@@ -1401,6 +1411,7 @@ static PyObject *py_expand(PyObject *self, PyObject *args) {
     good = reduced(R, src.buf, 2, primes);
     if (good) {
         take_packer(&s, K, node, level);
+        take_scale(K, level == R->logn);
         load_pair(K, node, src.buf);
         expand(K, node, (size_t)first, (size_t)step, (size_t)count, level, out.buf);
     }
@@ -1445,6 +1456,7 @@ static PyObject *py_automorphism(PyObject *self, PyObject *args) {
     good = reduced(R, src.buf, 2, primes);
     if (good) {
         take_packer(&s, K, from, 0);
+        take_scale(K, 0);
         load_pair(K, from, src.buf);
         automorphism(K, key, from, from[0].value, K->between, 0);
         store_pair(K, out.buf, K->between);

@@ -164,7 +164,7 @@ def read_cost(
 def _count_packing(machine: CostMachine, totals: Sequence[Noise], width: int) -> None:
     parameters = machine.parameters
     for noise in totals:
-        finish = plan_finish(parameters, noise, width)
+        finish = plan_finish(parameters, noise)
         if finish is not None:
             low = machine.relinearise(machine.switch(noise, finish.relinearise_at))
             machine.switch(low, finish.level)

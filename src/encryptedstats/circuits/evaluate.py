@@ -40,6 +40,7 @@ def evaluate(
     checkpoint: str | os.PathLike[str] | None = None,
     bounds: Sequence[Interval] | None = None,
     report: NoiseReport | None = None,
+    flood: bool | None = None,
 ) -> EncryptedTotals:
     """The encrypted totals of a circuit. Checked before anything is computed: bounds against t, noise against q.
 
@@ -48,7 +49,8 @@ def evaluate(
     outputs : expressions, all of them totals
     source : an encrypted table
     form : "packed", "replicated" or "slots"
-        Many totals in few ciphertexts; each in all slots of one; or unsummed, for the owner to add up.
+        Many totals in few ciphertexts; each in all slots of one; or unsummed, for the owner to add up: that shows rows, so it is
+        for rows that the owner encrypted.
     workers : int, optional
         Processes or threads; all cores by default.
     progress : bool, optional
@@ -69,12 +71,21 @@ def evaluate(
     report : NoiseReport, optional
         A proof for at least these rows and outputs, made elsewhere: results of shards of a table add up when all of them are
         computed and packed in the way that one proof holds for.
+    flood : bool, optional
+        Hide the rows from who opens the totals, by noise: see :mod:`encryptedstats.crypto.flooding`. By default where rows were
+        encrypted by others.
     """
     outputs = list(outputs)
     if not outputs or not all(output.is_total for output in outputs):
         raise TypeError("a circuit is evaluated to totals: write .total() for the sum over rows")
     if form not in (PACKED, REPLICATED, SLOTS):
         raise ValueError(f"form={form!r}: totals come 'packed', 'replicated' or in 'slots'")
+    flood = not source.with_secret_key if flood is None else flood
+    if form != PACKED and not source.with_secret_key:
+        raise ValueError(
+            f"form={form!r} is for rows that the owner encrypted. These were encrypted by others, and who opens their totals is to "
+            "learn nothing else of them: form='packed'"
+        )
     facts = total_facts(outputs, source, bounds)
     if form == PACKED and not source.keys.packs:
         raise KeyMismatchError(
@@ -82,9 +93,9 @@ def evaluate(
         )
     if report is None:
         report = read_noise(
-            outputs, source.parameters, source.layout, with_secret_key=source.with_secret_key, form=form
+            outputs, source.parameters, source.layout, with_secret_key=source.with_secret_key, form=form, flooded=flood
         )
-    job = _Job(outputs, source, report.strategy, form, report.width, start_level(outputs, source, report))
+    job = _Job(outputs, source, report.strategy, form, start_level(outputs, source, report))
     fused = choose_engine(engine, outputs, source.parameters, report.strategy)
     if checkpoint is not None and not fused:
         why = obstacle(outputs, source.parameters, report.strategy) or "engine='seal' was asked for"
@@ -94,7 +105,10 @@ def evaluate(
     parts = [one.part for one in found]
     if form == PACKED:
         parts = pack_totals(source.keys, parts, report.width, workers)
-    return EncryptedTotals(source.keys, form, facts, parts, report.width)
+    flooded = None if source.with_secret_key else False
+    totals = EncryptedTotals(source.keys, form, facts, parts, report.width, flooded=flooded)
+    totals.check_decrypts()
+    return totals.with_flooding() if flood else totals
 
 
 def evaluate_rows(outputs: Sequence[Expression], source: Source) -> list[EncryptedVector]:
@@ -180,7 +194,6 @@ class _Job:
     source: Source
     strategy: Strategy
     form: str
-    width: int
     level: int = 0  # that the fused reader begins at
 
     def run(self, workers: int | None, progress: bool | None) -> list[_Found]:
@@ -225,7 +238,7 @@ class _Job:
         keys, layout = self.source.keys, self.source.layout
         if self.form == PACKED and keys.kernels is not None and all(output in sums for output in outputs):
             parts = [Part(one.residues, one.noise) for one in sums.values()]
-            lowered = dict(zip(sums, lower_totals(keys, parts, self.width, workers), strict=True))
+            lowered = dict(zip(sums, lower_totals(keys, parts, workers), strict=True))
             padding = padding_value(outputs)
             offsets = [-known_padding(output, padding) * layout.padding for output in outputs]
             return [_Found(lowered[o], offset, False) for o, offset in zip(outputs, offsets, strict=True)]
@@ -306,6 +319,6 @@ class _Job:
             value = machine.relinearise(total.value) if self.form != PACKED else total.value
             part = Part(residues_of(engine, value.ciphertext), value.bound)
             if self.form == PACKED:
-                (part,) = lower_totals(self.source.keys, [part], self.width, workers=1)
+                (part,) = lower_totals(self.source.keys, [part], workers=1)
             found.append(_Found(part, total.offset, total.each))
         return found

@@ -2,8 +2,8 @@
 
 This is how a model predicts that nobody has opened. Its totals lie in packs; each is expanded into all slots of a ciphertext (about
 one key switch a total), some at a time, and combined with the columns of the new rows; then it is forgotten. What a circuit calls
-:func:`given` is such a total. An expanded total carries a factor that is known (a power of two, modulo t): rather than dividing it
-out, which would cost noise, the factor is followed through the circuit and taken off by the owner.
+:func:`given` is such a total. An expanded total carries a factor that is known (1/N, modulo t): rather than multiplying it away,
+which would cost noise, the factor is followed through the circuit and taken off by the owner.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def followed(
 ) -> list[tuple[Expression, int]]:
     """Every output as it comes out when columns are multiplied by factors modulo t, and the factor it then has itself.
 
-    Where terms of a sum have different factors, or there is a plain number among them, coefficients make up for it. ``offsets`` are
-    what columns lack (before they are multiplied): what padding has added to a total is taken off here.
+    Where terms of a sum have different factors, or there is a plain number among them, the smallest coefficients make up for it.
+    ``offsets`` are what columns lack (before they are multiplied): what padding has added to a total is taken off here.
     """
     missing = offsets or {}
 
@@ -84,15 +84,21 @@ def followed(
         if node.op != LINEAR:
             raise TypeError(f"{node!r} cannot be computed beside given totals")
         coefficients, constant = node.data
-        common = args[0][1]
-        terms = [
-            (c if factor == common else centred(c * common * pow(factor, -1, t), t), term)
-            for c, (term, factor) in zip(coefficients, args, strict=True)
-        ]
+        factors_here = list(dict.fromkeys(factor for _, factor in args))
+        ways = [_with_factor(common, coefficients, args, t) for common in factors_here]
+        terms, common = min(ways, key=lambda way: max(abs(c) for c, _ in way[0]))
         return linear(terms, constant if common == 1 else centred(constant * common, t)), common
 
     values = fold(outputs, rule)
     return [values[output] for output in outputs]
+
+
+def _with_factor(
+    common: int, coefficients: Sequence[int], args: Sequence[tuple[Expression, int]], t: int
+) -> tuple[list[tuple[int, Expression]], int]:
+    """The terms of a sum, with coefficients that bring all of them to one factor: large ones cost noise."""
+    pairs = zip(coefficients, args, strict=True)
+    return [(c if f == common else centred(c * common * pow(f, -1, t), t), term) for c, (term, f) in pairs], common
 
 
 # -- proof ----------------------------------------------------------------------------------------------------------------
@@ -201,6 +207,11 @@ def prepare_joined(
 ) -> Prepared:
     """All checks of :func:`evaluate_joined`; no row is read for them."""
     keys, parameters = source.keys, source.parameters
+    if not source.with_secret_key:
+        raise ValueError(
+            "these rows were encrypted by others: who opens their votes would learn something of every single row. Rows are "
+            "predicted for the owner who encrypted them with the secret key"
+        )
     for totals in packs.values():
         keys.check_same(totals.keys)
         check_packed(totals)

@@ -45,6 +45,7 @@ def start_level(outputs: Sequence[Expression], source: Source, report: NoiseRepo
                 with_secret_key=source.with_secret_key,
                 form=PACKED,
                 known=dict.fromkeys(names, model.switch(fresh, level)),
+                flooded=report.flooded,
                 quick=True,
             )
         except NoiseError:

@@ -21,8 +21,9 @@ from encryptedstats.circuits.expressions import (
 )
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.walk import FLAT, LEVELLED, Machine, Strategy, Total, Walk, plan_finish
+from encryptedstats.crypto.flooding import flooded_noise
 from encryptedstats.crypto.noise import Noise
-from encryptedstats.crypto.packing import packing_levels, packing_model, packing_primes
+from encryptedstats.crypto.packing import encrypted_zero_noise, packing_levels, packing_model, packing_primes
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.errors import NoiseError
 
@@ -103,14 +104,14 @@ class NoiseMachine(Machine[Noise]):
 class NoiseReport:
     """A proof that a circuit decrypts: the strategy it holds for, and the bits to spare of its worst output.
 
-    ``width`` is how many totals one ciphertext can be packed with: merging costs noise, so less can be all there is; ``pack``
-    bounds the noise of the packs.
+    ``width`` is how many totals one ciphertext is packed with, ``pack`` bounds the noise of packs, which are ``flooded`` or not.
     """
 
     strategy: Strategy
     budget: float
     width: int
     pack: Noise | None = None
+    flooded: bool = False
 
 
 def read_noise(
@@ -120,14 +121,16 @@ def read_noise(
     *,
     with_secret_key: bool = True,
     form: str = PACKED,
-    room: float = ROOM_FOR_ADDING,
     known: Mapping[str, Noise] | None = None,
     n_outputs: int | None = None,
     quick: bool = False,
+    flooded: bool | None = None,
 ) -> NoiseReport:
-    """The proof for the cheapest strategy that has one. Packs are as wide as they can be with ``room`` bits left.
+    """The proof for the cheapest strategy that has one.
 
     ``known`` is the noise of columns that are no fresh ciphertexts; ``n_outputs`` how many are packed, if some stand for more.
+
+    ``flooded`` proves packs that are flooded in the end; by default those of rows that others encrypted.
 
     With ``quick``, rows are proven for the cheapest strategy or not at all, and nobody finds out why not.
 
@@ -138,10 +141,11 @@ def read_noise(
     """
     n_outputs = len(outputs) if n_outputs is None else n_outputs
     outputs, known = representatives(outputs, known), known or {}
+    flooded = not with_secret_key and form == PACKED if flooded is None else flooded
     reports = []
     for strategy in strategies(parameters)[: 1 if quick and form == SLOTS else None]:
         machine = NoiseMachine(parameters, with_secret_key=with_secret_key, known=known)
-        reports.append(_try(machine, outputs, n_outputs, layout, strategy, form, room))
+        reports.append(_try(machine, outputs, n_outputs, layout, strategy, form, flooded))
         if reports[-1].budget >= 1.0 and (form != PACKED or parameters.kept_primes is None):
             return reports[-1]
     proven = [report for report in reports if report.budget >= 1.0]
@@ -151,7 +155,7 @@ def read_noise(
         raise NoiseError("not proven")
     best = max(reports, key=lambda report: report.budget)
     machine = NoiseMachine(parameters, with_secret_key=with_secret_key, known=known)
-    raise NoiseError(_refusal(machine, outputs, layout, best, form))
+    raise NoiseError(_refusal(machine, outputs, layout, best, form, flooded))
 
 
 def _least_noisy(reports: Sequence[NoiseReport]) -> NoiseReport:
@@ -220,7 +224,7 @@ def _try(
     layout: Layout,
     strategy: Strategy,
     form: str,
-    room: float,
+    flooded: bool,
 ) -> NoiseReport:
     parameters = machine.parameters
     results = walked(machine, outputs, strategy, layout, form)
@@ -228,31 +232,17 @@ def _try(
     budget = min(parameters.noise.budget(machine.relinearise(noise)) for noise in noises)
     if form != PACKED:
         return NoiseReport(strategy, budget, 1)
-    packs = _widest_packs(parameters, set(noises), n_outputs, room)
-    if packs is None:
+    finishes = [plan_finish(parameters, noise) for noise in _worst_of_each_form(set(noises))]
+    packs = {finish.noise for finish in finishes if finish is not None}
+    if None in finishes:
         return NoiseReport(strategy, min(budget, 0.0), 0)
-    width, packed, worst = packs
-    return NoiseReport(strategy, min(budget, packed), width, worst)
-
-
-def _widest_packs(
-    parameters: Parameters, noises: set[Noise], n_outputs: int, room: float
-) -> tuple[int, float, Noise] | None:
-    """The most totals (a power of two) that one ciphertext can be packed with, its budget and noise; None if not even one can."""
     model = packing_model(parameters, packing_primes(parameters))
-    worst = _worst_of_each_form(noises)
+    if flooded:
+        zero = encrypted_zero_noise(parameters)
+        packs = {flooded_noise(model, noise, zero) for noise in packs}
     width = 1 << packing_levels(min(n_outputs, parameters.ring_degree))
-    tight: tuple[int, float, Noise] | None = None
-    while width:
-        finishes = [plan_finish(parameters, noise, width) for noise in worst]
-        packs = [finish.noise for finish in finishes if finish is not None]
-        if len(packs) == len(worst):
-            found = width, min(map(model.budget, packs)), _worst_of_each_form(set(packs))[0]
-            tight = tight or found
-            if found[1] >= 1.0 + room:
-                return found
-        width //= 2
-    return tight
+    worst = _worst_of_each_form(packs)[0]
+    return NoiseReport(strategy, min(budget, *map(model.budget, packs)), width, worst, flooded)
 
 
 def _worst_of_each_form(noises: set[Noise]) -> list[Noise]:
@@ -315,9 +305,21 @@ class _OneForAll(Walk[Noise]):
         return results
 
 
-def _refusal(machine: NoiseMachine, outputs: Sequence[Expression], layout: Layout, best: NoiseReport, form: str) -> str:
+def _refusal(
+    machine: NoiseMachine,
+    outputs: Sequence[Expression],
+    layout: Layout,
+    best: NoiseReport,
+    form: str,
+    flooded: bool,
+) -> str:
     binding = _binding_node(machine, outputs, layout, best.strategy)
     what = f"its results cannot be brought into {form} form" + (", form='slots' may do" if form == PACKED else "")
+    if flooded:
+        what = (
+            "rows that others encrypted are hidden from who opens a result by noise, and there is no room for it. Plan for such "
+            "rows, by_others=True"
+        )
     if binding is not None:
         what = f"the binding step is {binding!r}"
     return (

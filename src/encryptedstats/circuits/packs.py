@@ -36,10 +36,10 @@ from encryptedstats.parallel import cores, ordered_map
 _EXPANDED_AT_ONCE: Final = 64  # totals: a few megabytes each
 
 
-def lower_totals(keys: PublicKeys, totals: Sequence[Part], width: int, workers: int | None = None) -> list[Part]:
+def lower_totals(keys: PublicKeys, totals: Sequence[Part], workers: int | None = None) -> list[Part]:
     """Sums over rows, of any size, brought down to the primes of the packing context: by the kernels, or else by SEAL."""
     parameters, model = keys.parameters, keys.parameters.noise
-    plans = [plan_finish(parameters, part.noise, width) for part in totals]
+    plans = [plan_finish(parameters, part.noise) for part in totals]
     finishes = [finish for finish in plans if finish is not None]
     if len(finishes) < len(plans):
         raise AssertionError("the noise reader has accepted what cannot be packed")
@@ -80,19 +80,21 @@ def _packed(keys: PublicKeys, totals: Sequence[Part], workers: int | None) -> Pa
     small = engine_for(packing_parameters(parameters))
     model = packing_model(parameters, packing_primes(parameters))
     worst = Noise(max(part.noise.flat for part in totals), max(part.noise.peak for part in totals))
-    noise = packed_noise(model, worst, len(totals))
+    noise = packed_noise(model, worst)
     if keys.kernels is not None and keys.packs:
         return Part(keys.kernels.pack([part.residues for part in totals], threads=workers), noise)
-    level = packing_levels(-(-len(totals) // min(workers or cores(), len(totals)))) if len(totals) > BATCH else 0
+
+    def packed(some: Sequence[Part], level: int | None) -> Any:
+        return keys.pack([to_packing_context(engine, ciphertext_of(engine, part.residues)) for part in some], level)
+
+    if len(totals) <= BATCH:
+        return Part(residues_of(small, packed(totals, None)), noise)
+    level = max(1, packing_levels(-(-len(totals) // (workers or cores()))))
     firsts = range(0, len(totals), 1 << level)
-
-    def pack_some(first: int) -> Residues:
-        chosen = totals[first : first + (1 << level)]
-        ciphertexts = [to_packing_context(engine, ciphertext_of(engine, part.residues)) for part in chosen]
-        return residues_of(small, keys.pack(ciphertexts, level))
-
-    some = [ciphertext_of(small, r) for r in ordered_map(pack_some, firsts, len(firsts) if level else 1)]
-    return Part(residues_of(small, keys.pack(some, lowest=level)), noise)
+    parts = ordered_map(
+        lambda first: residues_of(small, packed(totals[first : first + (1 << level)], level)), firsts, len(firsts)
+    )
+    return Part(residues_of(small, keys.pack([ciphertext_of(small, r) for r in parts], lowest=level)), noise)
 
 
 # -- taking packs apart ---------------------------------------------------------------------------------------------------
@@ -102,20 +104,15 @@ def expanded_noises(totals: EncryptedTotals) -> list[Noise]:
     """The noise of every packed total once it is expanded, as a ciphertext under the primes of the packing context."""
     parameters = totals.keys.parameters
     model, dropped = packing_model(parameters, packing_primes(parameters)), _dropped(parameters)
-    counts = [min(totals.width, len(totals) - k * totals.width) for k in range(len(totals.parts))]
-    noises = [expanded_noise(model, part.noise, count) for part, count in zip(totals.parts, counts, strict=True)]
+    noises = [expanded_noise(model, part.noise) for part in totals.parts]
     return [replace(noises[k // totals.width], level=dropped) for k in range(len(totals))]
 
 
 def expansion_scales(totals: EncryptedTotals) -> list[int]:
-    """What every total is multiplied by, modulo t, once it is expanded: once for each slot, where it was in all of them."""
-    parameters, left, scales = totals.keys.parameters, len(totals), []
-    for _ in totals.parts:
-        count = min(left, totals.width)
-        scales += [expansion_scale(parameters.plain_modulus, count)] * count
-        left -= count
-    t, slots = parameters.plain_modulus, parameters.ring_degree
-    return [scale * slots % t if f.each else scale for scale, f in zip(scales, totals.facts, strict=True)]
+    """What every total is multiplied by, modulo t, once it is expanded: nothing, where it was in all slots."""
+    parameters = totals.keys.parameters
+    scale = expansion_scale(parameters.ring_degree, parameters.plain_modulus)
+    return [1 if facts.each else scale for facts in totals.facts]
 
 
 def check_packed(totals: EncryptedTotals) -> None:
@@ -145,7 +142,8 @@ def _expanded(
     keys: PublicKeys, pack: Residues, numbers: range, chosen: NDArray[np.bool_], workers: int | None
 ) -> Iterator[tuple[int, Residues]]:
     apart: _Parts = _KernelParts(keys, workers) if keys.kernels is not None else _SealParts(keys, workers)
-    for group, level, node in _groups(apart, apart.whole(pack), numbers, packing_levels(len(numbers)), chosen):
+    top = keys.parameters.ring_degree.bit_length() - 1
+    for group, level, node in _groups(apart, apart.whole(pack), numbers, top, chosen):
         yield from zip(group, apart.expanded(node, len(group), level), strict=True)
 
 
@@ -159,7 +157,8 @@ def _groups(
         yield numbers, level, node
         return
     half = 1 << (level - 1)
-    for part, some in zip(apart.parted(node, level), (numbers[:half], numbers[half:]), strict=True):
+    parts = apart.parted(node, level, odd=len(numbers) > half)
+    for part, some in zip(parts, (numbers[:half], numbers[half:]), strict=False):
         yield from _groups(apart, part, some, level - 1, chosen)
 
 
@@ -169,8 +168,8 @@ class _Parts(Protocol):
     def whole(self, pack: Residues) -> Any:
         """A pack as a node."""
 
-    def parted(self, node: Any, level: int) -> tuple[Any, Any]:
-        """The first half of the places, and the others."""
+    def parted(self, node: Any, level: int, *, odd: bool) -> Sequence[Any]:
+        """The first half of the places, and (``odd``) the others."""
 
     def expanded(self, node: Any, count: int, level: int) -> Iterable[Residues]:
         """All totals of a node, in order."""
@@ -187,8 +186,8 @@ class _KernelParts:
     def whole(self, pack: Residues) -> Residues:
         return pack
 
-    def parted(self, node: Residues, level: int) -> tuple[Residues, Residues]:
-        return self._kernels.split(node, level)
+    def parted(self, node: Residues, level: int, *, odd: bool) -> Sequence[Residues]:
+        return self._kernels.split(node, level, odd=odd)
 
     def expanded(self, node: Residues, count: int, level: int) -> Iterable[Residues]:
         return self._kernels.expand(node, count, level, threads=self._workers)
@@ -204,9 +203,8 @@ class _SealParts:
     def whole(self, pack: Residues) -> Any:
         return ciphertext_of(self._engine, pack)
 
-    def parted(self, node: Any, level: int) -> tuple[Any, Any]:
-        first, others = self._keys.part(node, level)
-        return first, others
+    def parted(self, node: Any, level: int, *, odd: bool) -> Sequence[Any]:
+        return self._keys.part(node, level, odd=odd)
 
     def expanded(self, node: Any, count: int, level: int) -> Iterable[Residues]:
         half = 1 << (level - 1) if level else 1

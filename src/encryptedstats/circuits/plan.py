@@ -6,9 +6,8 @@ Reads the circuit with the bounds, noise and cost readers, for one ring after th
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
 from encryptedstats.circuits.bounds import ColumnRange, read_bounds
@@ -17,8 +16,9 @@ from encryptedstats.circuits.expressions import Expression, depth_of
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.noise import PACKED, NoiseReport, read_noise, room_for
 from encryptedstats.circuits.walk import rotations_needed
+from encryptedstats.crypto.flooding import FLOODING_BITS
 from encryptedstats.crypto.noise import FAILURE_BITS, Scheme
-from encryptedstats.crypto.packing import packing_parameters
+from encryptedstats.crypto.packing import packing_parameters, packing_primes
 from encryptedstats.crypto.parameters import (
     MAX_PRIME_BITS,
     Parameters,
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 # Below 2^50 a modular product can be computed in doubles, several at a time; tried first.
 FAST_PRIME_BITS: Final = 49
-# How many totals a ciphertext should at least be packed with: a ring is left for a larger one when it cannot give the last.
-PACK_WIDTHS: Final = (512, 32)
 # A shard of a cluster's work: by default a table is cut into so many, none of more than so many chunks. A shard's totals are
 # brought down and packed once, which costs as much as several chunks; and a lost shard should not be an hour's work.
 SHARDS: Final = 32
@@ -119,6 +117,8 @@ class Plan:
         Where it was planned for many workers: shards, time, bytes and money.
     prediction : PredictionCost, optional
         Where it was planned to predict without opening anything: how, and what that takes.
+    flooded : bool
+        Whether results hide the rows from who opens them, by noise: so it is for rows that others encrypt.
     """
 
     parameters: Parameters
@@ -138,6 +138,7 @@ class Plan:
     report: NoiseReport
     cluster: ClusterCost | None = None
     prediction: PredictionCost | None = None
+    flooded: bool = False
 
     @property
     def security(self) -> int:
@@ -171,6 +172,7 @@ class Plan:
             "encrypt_seconds": self.encrypt_seconds,
             "seconds": self.seconds,
             "rotations": list(self.rotations),
+            "flooded": self.flooded,
             **({} if self.cluster is None else {"cluster": asdict(self.cluster)}),
             **({} if self.prediction is None else {"prediction": self.prediction.to_dict()}),
         }
@@ -186,6 +188,7 @@ class Plan:
             ("depth", f"{self.depth} products in a row"),
             ("largest value", f"±{self.largest:,} (exact up to ±{p.max_value:,})"),
             ("failure bound", self.failure_bound),
+            *([("flooding", f"{FLOODING_BITS} bits over the noise: results hide the rows of others")] if self.flooded else ()),
             ("upload", f"{self.n_columns * layout.n_chunks:,} ciphertexts, {show_size(self.bytes_up)}"),
             ("download", f"{self.n_totals:,} totals, {show_size(self.bytes_down)}"),
             ("work", f"{self.products:,} products, {self.key_switches:,} key switches"),
@@ -263,6 +266,7 @@ def plan_circuit(
         seconds=cost.seconds(times),
         rotations=rotations_needed(outputs, layout, replicated=form == "replicated"),
         report=report,
+        flooded=not with_secret_key,
     )
     return (
         made if workers is None else replace(made, cluster=_on_cluster(made, cost, times, workers, price_per_core_hour))
@@ -327,26 +331,39 @@ class _Wish:
         t, layout = plain_modulus_for(ring, max(1, largest)), Layout(n_rows, ring)
         room = room_for(-(-layout.n_chunks // chunks_per_shard(layout.n_chunks, self.workers)) if self.workers else 1)
 
-        def report(primes: tuple[int, ...]) -> NoiseReport:
-            parameters = Parameters(self.scheme, ring, t, primes)
-            return read_noise(
-                self.outputs, parameters, layout, with_secret_key=self.with_secret_key, form=self.form, room=room
+        def proven(primes: tuple[int, ...]) -> tuple[Parameters, NoiseReport] | None:
+            try:
+                for parameters in self._with_kept_primes(Parameters(self.scheme, ring, t, primes)):
+                    report = self._report(parameters, layout)
+                    if report is not None and (self.form != PACKED or report.budget >= 1.0 + room):
+                        return parameters, report
+            except ParameterError:
+                pass
+            return None
+
+        for largest_prime in (FAST_PRIME_BITS, MAX_PRIME_BITS):
+            sizes = smallest_chain(
+                self.scheme, ring, t, self.security, lambda primes: proven(primes) is not None, largest_prime
             )
-
-        for width, largest_prime in product(PACK_WIDTHS, (FAST_PRIME_BITS, MAX_PRIME_BITS)):
-
-            def carries(primes: tuple[int, ...], width: int = min(width, len(self.outputs))) -> bool:
-                try:
-                    found = report(primes)
-                except (NoiseError, ParameterError):
-                    return False
-                return self.form != PACKED or (found.width >= width and found.budget >= 1.0 + room)
-
-            sizes = smallest_chain(self.scheme, ring, t, self.security, carries, largest_prime)
             if sizes is not None:
-                parameters = parameters_from_sizes(self.scheme, ring, t, sizes)
-                return parameters, report(parameters.coefficient_moduli)
+                return proven(parameters_from_sizes(self.scheme, ring, t, sizes).coefficient_moduli)
         return None
+
+    def _with_kept_primes(self, parameters: Parameters) -> Iterator[Parameters]:
+        """Packs that are flooded have to keep more primes: as few as there can be."""
+        if self.with_secret_key or self.form != PACKED:
+            yield parameters
+            return
+        for kept in range(packing_primes(parameters), len(parameters.data_moduli) + 1):
+            yield replace(parameters, kept_primes=kept)
+
+    def _report(self, parameters: Parameters, layout: Layout) -> NoiseReport | None:
+        try:
+            return read_noise(
+                self.outputs, parameters, layout, with_secret_key=self.with_secret_key, form=self.form, quick=True
+            )
+        except NoiseError:
+            return None
 
     def _what_is_possible(self, n_rows: int) -> str:
         """Why there are no parameters: values, or depth; and the most rows that would do."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from encryptedstats.circuits.bounds import ColumnRange, Interval, read_bounds
@@ -235,7 +236,7 @@ class _Search:
                 reports.append(report)
                 # Models of several tables can be added up before they predict.
                 noises[name] = self._expanded(parameters, report)
-            proof = self._prove_answers(parameters, shapes.answers_with(reports), noises)
+            proof = self._prove_answers(parameters, shapes.answers, noises)
         except (NoiseError, ParameterError):
             return None
         fit, drawn = (*reports, None, None)[:2]
@@ -252,12 +253,11 @@ class _Search:
     def _hope(self, parameters: Parameters, shapes: _Shapes, primes: int) -> bool:
         model = packing_model(parameters, primes)
         least, noises = model.rounded(2), {}
-        for name, _, count in shapes.packs:
-            width = min(count, parameters.ring_degree)
-            packed = packed_noise(model, Noise(least.flat, least.peak), width)
-            noises[name] = expanded_noise(model, packed, width).at(len(parameters.data_moduli) - primes)
+        for name, _, _ in shapes.packs:
+            packed = packed_noise(model, Noise(least.flat, least.peak))
+            noises[name] = expanded_noise(model, packed).at(len(parameters.data_moduli) - primes)
         try:
-            self._prove_answers(parameters, shapes.answers_with(None), noises)
+            self._prove_answers(parameters, shapes.answers, noises)
         except NoiseError:
             return False
         return True
@@ -273,7 +273,7 @@ class _Search:
             raise NoiseError("what is not packed cannot be expanded")
         primes = packing_primes(parameters)
         several = report.pack.times(2**ROOM_FOR_ADDING)
-        noise = expanded_noise(packing_model(parameters, primes), replace(several, level=0), report.width)
+        noise = expanded_noise(packing_model(parameters, primes), replace(several, level=0))
         return replace(noise, level=len(parameters.data_moduli) - primes)
 
     def refusal(self) -> str:
@@ -333,6 +333,7 @@ class _Search:
             rotations=rotations_needed(outputs, layout),
             report=found.answers.report,
             prediction=prediction,
+            flooded=not self.with_secret_key,
         )
 
     def _technique(self, chosen: str, different: int, every: int) -> str:
@@ -376,7 +377,7 @@ class _Search:
         return {**known, **{key: noises[name] for key, (name, _) in names.items() if name in noises}}
 
     def _expansion(self, parameters: Parameters, different: int) -> Counter[Kind]:
-        """A key switch for every total but one, and for every level that could have one without a partner; twice as many additions."""
+        """A key switch for every total but one, and one for every level that has a total without a partner; two additions each."""
         primes = packing_primes(parameters)
         switches = max(0, different - 1) + packing_levels(different)
         return Counter(
@@ -399,25 +400,19 @@ class _Shapes:
             self.packs.append((wish.name, compressed(wish.totals, {}), len(wish.totals)))
         if draws:
             self.packs.append((wish.drawn_name, compressed(draws, {}), len(draws)))
-        self._answers: dict[tuple[int, ...], list[Expression]] = {}
         self.hopes: dict[
             tuple[tuple[int, ...], int], bool
         ] = {}  # by the primes that are kept, and that of key switching
 
-    def answers_with(self, reports: Sequence[NoiseReport] | None) -> list[Expression]:
-        """The answers, with coefficients for the factors that packs of these widths have (by default as wide as can be)."""
-        widths = tuple(self._ring for _ in self.packs) if reports is None else tuple(report.width for report in reports)
-        if widths not in self._answers:
-            names = totals_of(self._wish.answers)
-            factors = {}
-            for (name, _, count), width in zip(self.packs, widths, strict=True):
-                for key, (pack, index) in names.items():
-                    if pack == name:
-                        size = min(width, count - index // width * width)
-                        factors[key] = expansion_scale(self._t, size)
-            circuits = [circuit for circuit, _ in followed(self._wish.answers, factors, self._t)]
-            self._answers[widths] = compressed(circuits, {key: name for key, (name, _) in names.items()})
-        return self._answers[widths]
+    @cached_property
+    def answers(self) -> list[Expression]:
+        """The answers, with coefficients for the factors that expanded totals have."""
+        names = totals_of(self._wish.answers)
+        packed = {name for name, _, _ in self.packs}
+        scale = expansion_scale(self._ring, self._t)
+        factors = {key: scale for key, (name, _) in names.items() if name in packed}
+        circuits = [circuit for circuit, _ in followed(self._wish.answers, factors, self._t)]
+        return compressed(circuits, {key: name for key, (name, _) in names.items()})
 
 
 def _number(work: Counter[Kind], name: str) -> int:

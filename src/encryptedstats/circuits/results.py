@@ -15,10 +15,12 @@ from encryptedstats.circuits.noise import PACKED, REPLICATED, SLOTS
 from encryptedstats.crypto.digests import DIGEST_FIELD, joined_digest, read_digest
 from encryptedstats.crypto.dispatch import decrypt_value
 from encryptedstats.crypto.engine import Engine, engine_for
+from encryptedstats.crypto.flooding import flood, flooded_noise, flooding_width
 from encryptedstats.crypto.keys import Decryptor, PublicKeys, check_belongs
 from encryptedstats.crypto.noise import Noise, NoiseModel
 from encryptedstats.crypto.packing import (
     centred,
+    encrypted_zero_noise,
     packing_model,
     packing_parameters,
     packing_primes,
@@ -34,6 +36,10 @@ from encryptedstats.storage.objects import load_file, save_file
 TOTALS_KIND: Final = "encrypted totals"
 _FORMS: Final = (PACKED, REPLICATED, SLOTS)
 MAX_TOTALS: Final = 1 << 24
+NO_ROOM_FOR_FLOODING: Final = (
+    "rows that others encrypted are hidden from who opens a result by noise, and these keys leave no room for it: make keys for "
+    "such rows, es.Owner(es.plan(..., by_others=True))"
+)
 
 
 @dataclass(frozen=True)
@@ -71,6 +77,7 @@ class EncryptedTotals:
         parts: Sequence[Part],
         width: int = 1,
         schema_digest: str | None = None,
+        flooded: bool | None = None,
     ) -> None:
         self.keys = keys
         self.form = form
@@ -78,6 +85,7 @@ class EncryptedTotals:
         self.facts = tuple(facts)
         self.parts = tuple(parts)
         self.schema_digest = schema_digest  # of the rows, by which their owner knows the schema again; opaque here
+        self.flooded = flooded  # for rows of others, whether noise hides them from who opens the totals; None for one's own
 
     def __len__(self) -> int:
         return len(self.facts)
@@ -127,7 +135,8 @@ class EncryptedTotals:
                     "so many results added up could not be proven to decrypt any more: decrypt some of them"
                 )
             parts.append(Part(self._combine_ciphertexts(a, b, level, sign), noise))
-        return EncryptedTotals(self.keys, self.form, facts, parts, self.width, digest)
+        flooded = None if self.flooded is other.flooded is None else False not in (self.flooded, other.flooded)
+        return EncryptedTotals(self.keys, self.form, facts, parts, self.width, digest, flooded)
 
     def _combine_ciphertexts(self, a: Part, b: Part, level: int, sign: int) -> Residues:
         engine = self._engine
@@ -147,6 +156,27 @@ class EncryptedTotals:
                 "these results are made of the same ciphertexts: nothing is left of them but zeros"
             ) from error
 
+    def check_decrypts(self) -> None:
+        """Refuse what the noise that was tracked on the way does not prove to decrypt, whatever was proven beforehand."""
+        if not all(self._model().decrypts(part.noise) for part in self.parts):
+            raise NoiseError("these totals are not proven to decrypt: the proof they were computed with was for others")
+
+    def with_flooding(self) -> EncryptedTotals:
+        """The same totals, hidden from who opens them in all but their values: see :mod:`encryptedstats.crypto.flooding`."""
+        if self.form != PACKED:
+            raise ValueError(f"totals in form {self.form!r} cannot be flooded: only packs hold nothing beside their totals")
+        keys, model = self.keys, self._model()
+        zero_noise = encrypted_zero_noise(keys.parameters)
+        parts = []
+        for part in self.parts:
+            noise = flooded_noise(model, part.noise, zero_noise)
+            if not model.decrypts(noise):
+                raise NoiseError(NO_ROOM_FOR_FLOODING)
+            zero = keys.encrypted_zero(len(keys.parameters.data_moduli) - part.residues.shape[1])
+            residues = flood(self._engine, part.residues, zero, flooding_width(model, part.noise))
+            parts.append(Part(residues, noise))
+        return EncryptedTotals(keys, self.form, self.facts, parts, self.width, self.schema_digest, flooded=True)
+
     def _model(self) -> NoiseModel:
         parameters = self.keys.parameters
         return packing_model(parameters, packing_primes(parameters)) if self.form == PACKED else parameters.noise
@@ -163,7 +193,7 @@ class EncryptedTotals:
             "noise": json.dumps(noises).encode(),
             "residues": b"".join(residues_to_bytes(part.residues, self._engine) for part in self.parts),
         }
-        own = {"parameters": parameters.to_dict(), "form": self.form, "width": self.width}
+        own = {"parameters": parameters.to_dict(), "form": self.form, "width": self.width, "flooded": self.flooded}
         own |= {DIGEST_FIELD: self.schema_digest, **(fields or {})}
         return Container(kind, parameters.fingerprint, self.keys.key_id, own, sections)
 
@@ -192,7 +222,10 @@ class EncryptedTotals:
             start += length
         if start != len(data):
             raise FileFormatError("the residues of the results are cut short or too many")
-        return cls(keys, form, facts, parts, width, read_digest(file))
+        flooded = file.fields.get("flooded")
+        if flooded not in (None, True, False):
+            raise FileFormatError("the results do not say whether they are flooded")
+        return cls(keys, form, facts, parts, width, read_digest(file), flooded)
 
     def save(self, url: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the results to a path or fsspec URL; the file holds no key."""

@@ -339,8 +339,8 @@ class Finish:
 
 
 @lru_cache(maxsize=4096)
-def plan_finish(parameters: Parameters, noise: Noise, width: int) -> Finish | None:
-    """The cheapest way to pack ``width`` sums of this noise: the lowest level to relinearise at that is proven to decrypt.
+def plan_finish(parameters: Parameters, noise: Noise) -> Finish | None:
+    """The cheapest way to pack sums of this noise: the lowest level to relinearise at that is proven to decrypt.
 
     Where packs are computed on with, the lowest that leaves about as little noise as any: switching a ciphertext of many
     polynomials rounds each of them, and the rounding of the last meets a high power of the secret.
@@ -351,7 +351,7 @@ def plan_finish(parameters: Parameters, noise: Noise, width: int) -> Finish | No
     ways = []
     for relinearise_at in range(level, noise.level - 1, -1):
         low = model.switch(model.relinearise(model.switch(noise, relinearise_at)), level)
-        packed = packed_noise(small, Noise(low.flat, low.peak), width)
+        packed = packed_noise(small, Noise(low.flat, low.peak))
         if small.decrypts(packed):
             ways.append(Finish(relinearise_at, level, packed))
             if parameters.kept_primes is None:

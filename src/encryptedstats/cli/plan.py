@@ -115,7 +115,8 @@ def plan(
     by_others: Annotated[
         bool,
         typer.Option(
-            "--by-others", help="Rows come from others who encrypt with the public keys, which makes more noise."
+            "--by-others",
+            help="Rows come from others who encrypt with the public keys: more noise, and results that hide their rows."
         ),
     ] = False,
     workers: Annotated[
@@ -187,7 +188,7 @@ def plan(
             encodings=[one.value for one in encoding],
             weight_bound=weight_bound,
             folds=folds,
-            with_secret_key=not by_others,
+            by_others=by_others,
             workers=workers,
             price_per_core_hour=price,
         )

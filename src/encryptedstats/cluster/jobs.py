@@ -269,9 +269,10 @@ class Job(StoredJob):
 
     def evaluate(self, item: Item) -> EncryptedTotals:
         """A range of the model's totals over the rows of a shard."""
-        # One process, one core: what runs at the same time is the cluster's affair.
+        # One process, one core: what runs at the same time is the cluster's affair. Only the sum of all leaves the cluster, so only
+        # the sum is flooded: what shards bring is the same whoever computes it.
         outputs = self.outputs[slice(*item.outputs)]
-        return self.sub_table(item.blocks).evaluate(outputs, report=self.report, workers=1, progress=False)
+        return self.sub_table(item.blocks).evaluate(outputs, report=self.report, workers=1, progress=False, flood=False)
 
     def result(self, item: Item, file: Container) -> EncryptedTotals:
         """The totals in a file."""
@@ -283,8 +284,9 @@ class Job(StoredJob):
 
     def finish(self, item: Item, results: Sequence[EncryptedTotals]) -> Container:
         """The model."""
-        ids = tuple(entry.id for entry in self.entries)
-        return self.model._like()._set_state(_joined(results), self.facts.schema, self.n_rows, ids)._to_container()
+        ids, totals = tuple(entry.id for entry in self.entries), _joined(results)
+        totals = totals.with_flooding() if totals.flooded is False else totals
+        return self.model._like()._set_state(totals, self.facts.schema, self.n_rows, ids)._to_container()
 
 
 def _joined(parts: Sequence[EncryptedTotals]) -> EncryptedTotals:
@@ -292,7 +294,7 @@ def _joined(parts: Sequence[EncryptedTotals]) -> EncryptedTotals:
     first = parts[0]
     facts = [fact for part in parts for fact in part.facts]
     packs = [pack for part in parts for pack in part.parts]
-    return EncryptedTotals(first.keys, first.form, facts, packs, first.width, first.schema_digest)
+    return EncryptedTotals(first.keys, first.form, facts, packs, first.width, first.schema_digest, first.flooded)
 
 
 def other_version(job: StoredJob, model: TotalsClassifier) -> ClusterError:
@@ -519,8 +521,7 @@ def _shard_report(
     largest = max(shards, key=lambda blocks: blocks[1] - blocks[0])
     inside = tuple(rows[slice(*largest)])
     layout = Layout(sum(inside), facts.parameters.slots, inside)
-    room = room_for(len(shards))
-    return read_noise(outputs, facts.parameters, layout, with_secret_key=facts.with_secret_key, room=room)
+    return read_noise(outputs, facts.parameters, layout, with_secret_key=facts.with_secret_key)
 
 
 def _proof(

@@ -186,11 +186,9 @@ class Kernels:
 
     # -- totals out of a pack ---------------------------------------------------------------------------------------------
 
-    def split(self, node: Residues, level: int) -> tuple[Residues, Residues]:
-        """The nodes of the first half of a node's totals and of the others, doubled: ``node + s(node)`` and
-        ``(node - s(node)) / X^(N/2^level)``."""
-        first, others = self.expand(node, 1 << level, level, level - 1, threads=1)
-        return first, others
+    def split(self, node: Residues, level: int, *, odd: bool = True) -> Sequence[Residues]:
+        """The nodes of the first half of a node's totals and (``odd``) of the others: see :meth:`expand`."""
+        return list(self.expand(node, 1 << (level if odd else level - 1), level, level - 1, threads=1))
 
     def expand(
         self,
@@ -203,9 +201,10 @@ class Kernels:
     ) -> Residues:
         """The inverse of :meth:`pack`: a node of 2^level places split into nodes of 2^lowest, (nodes, 2, primes, N).
 
-        With ``lowest`` 0 there is one for each total, in order: 2^level times the total as a constant polynomial, so that all slots
-        hold it. Otherwise ``out[i]`` is the node of the i-th 2^lowest totals, to be expanded from ``lowest`` on.
-        Each split is one automorphism (two at level 2), and a node of a single total needs one for each of its levels.
+        With ``lowest`` 0 there is one for each total, in order, as a constant polynomial, so that all slots hold it: for a whole
+        pack, of level log2 N, itself; for a part of one, 2^level times. Otherwise ``out[i]`` is the node of the i-th 2^lowest
+        totals, to be expanded from ``lowest`` on. Each split, ``node + s(node)`` and ``(node - s(node)) / X^(N/2^level)``, is one
+        automorphism (two at level 2), and a node of a single total needs one for each of its levels.
 
         Parameters
         ----------

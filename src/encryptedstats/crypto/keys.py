@@ -22,6 +22,7 @@ from encryptedstats.crypto.engine import Engine, check_seal_bytes, engine_for
 from encryptedstats.crypto.kernels import Kernels, make_kernels
 from encryptedstats.crypto.noise import Noise
 from encryptedstats.crypto.parameters import Parameters
+from encryptedstats.crypto.residues import Residues, residues_of
 from encryptedstats.errors import FileFormatError, KeyMismatchError, ParameterError, PassphraseError
 from encryptedstats.storage import container
 from encryptedstats.storage import passphrase as locks
@@ -145,6 +146,11 @@ class PublicKeys:
         encrypt = seal.Encryptor(self._engine.context, self._public_key).encrypt
         return Encryptor(self, encrypt, with_secret_key=False, token_key=os.urandom(32))
 
+    def encrypted_zero(self, level: int) -> Residues:
+        """A new encryption of 0 by the public key, switched down to a level."""
+        ciphertext, _ = self.encryptor.encrypt(self._engine.encode_integer(0), constant=True)
+        return residues_of(self._engine, self._engine.evaluator.mod_switch_to(ciphertext, self._engine.level_ids[level]))
+
     @property
     def engine(self) -> Engine:
         """SEAL's context and evaluator, for the evaluators of this library."""
@@ -168,9 +174,9 @@ class PublicKeys:
         """Ciphertexts of the packing context merged into one: see :func:`encryptedstats.crypto.packing.pack`."""
         return packing.pack(self.parameters, self._needed_packing(), ciphertexts, levels, lowest)
 
-    def part(self, pack: Any, level: int) -> tuple[Any, ...]:
-        """A pack, with so many levels left, in two: the first half of its totals, and the others."""
-        return packing.parted(self._small_engine, self._needed_packing(), pack, level)
+    def part(self, pack: Any, level: int, *, odd: bool = True) -> tuple[Any, ...]:
+        """A pack, with so many levels left, in two: the first half of its totals, and (``odd``) the others."""
+        return packing.parted(self._small_engine, self._needed_packing(), pack, level, odd=odd)
 
     def expand(self, pack: Any, count: int, level: int) -> list[Any]:
         """The totals of a pack, each in every slot of a ciphertext."""

@@ -147,7 +147,7 @@ class NoiseModel:
     def _divided(self, level: int, size: int = 2) -> Noise:
         """What dividing the polynomials of a ciphertext by a prime adds. BGV's remainders are multiples of t in [0, t)."""
         if (level, size) not in self._divisions:
-            error = self._floored(self.plain_modulus) if self.scheme == "bgv" else self._centred(self._unit(level))
+            error = self._floored(self.plain_modulus) if self.scheme == "bgv" else self._centred(self.unit(level))
             self._divisions[level, size] = error.times(self._powers_of_secret(size))
         return self._divisions[level, size]
 
@@ -162,7 +162,7 @@ class NoiseModel:
         """q after ``level`` switches."""
         return math.prod(self.data_moduli[: self.levels - level])
 
-    def _unit(self, level: int) -> float:
+    def unit(self, level: int) -> float:
         """What an error of size 1 in the ciphertext adds to the noise: t for BGV, t/q for BFV."""
         return self.plain_modulus / (self.modulus(level) if self.scheme == "bfv" else 1.0)
 
@@ -191,15 +191,15 @@ class NoiseModel:
         """What a message adds by itself: itself in BGV; the rounding of q/t times it in BFV."""
         if self.scheme == "bgv":
             return Noise(self.message(constant=constant), level=level)
-        return Noise(self._unit(level) * (1 if constant else self.ring_degree), level=level)
+        return Noise(self.unit(level) * (1 if constant else self.ring_degree), level=level)
 
     def fresh(self, *, with_secret_key: bool, constant: bool = False) -> Noise:
         """A new ciphertext, by the secret key (one error) or by the public key (divided down from the key modulus)."""
         if with_secret_key:
-            error = Noise(self._error * self._unit(0))
+            error = Noise(self._error * self.unit(0))
         else:
             raw = self._error * (1 + 2 * self._secret) / self.special_modulus
-            error = Noise(raw * self._unit(0)) + self._divided(level=0)
+            error = Noise(raw * self.unit(0)) + self._divided(level=0)
         return error + self._encoding(constant=constant, level=0)
 
     def add(self, a: Noise, b: Noise) -> Noise:
@@ -236,13 +236,13 @@ class NoiseModel:
         # BEHZ base conversion is off by up to one unit a prime, in every coefficient of every component.
         conversion = (self.levels + 1) * self.ring_degree * self._powers_of_secret(a.size + b.size - 1)
         cross = (whole_a * b + whole_b * a + a * b).at(a.level)
-        return cross + Noise(self._unit(a.level) * conversion)
+        return cross + Noise(self.unit(a.level) * conversion)
 
     def key_switch(self, a: Noise) -> Noise:
         """Rotating, or relinearising away one component: digits times key errors, divided by the special prime."""
         if a.level not in self._key_switches:
             digits = self._floored(sum(self.data_moduli[: self.levels - a.level]))
-            switched = digits.times(self._error * self._unit(a.level) / self.special_modulus)
+            switched = digits.times(self._error * self.unit(a.level) / self.special_modulus)
             self._key_switches[a.level] = switched + self._divided(a.level)
         return a + self._key_switches[a.level]
 

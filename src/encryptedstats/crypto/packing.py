@@ -7,7 +7,11 @@ coefficients of both, at 0 and at h = N/2^l. Repeated, 2^l totals cost 2^l - 1 a
 
 What the other coefficients hold is linear in the rows, and nobody's business. So a pack is always merged up to level log2 N, by
 ``a + s(a)`` where there is no partner: that clears the coefficients which a partner's totals would have. A finished pack has
-its totals, and 0 everywhere else; the factor is N, so that what a coefficient holds is the sum over all slots itself.
+its totals, and 0 everywhere else.
+
+On this way everything is multiplied by N, noise included, so ciphertexts are divided by N first: modulo q, not as integers, which
+makes them meaningless until the way is gone to its end, and then they are what they were, noise included. What a key switch adds is
+all that grows. Taking a pack apart is the same way back, from level log2 N down to 0.
 
 All this is done under the first few primes only, in a SEAL context of its own with the same secret: key-switching keys are then
 a fraction of the size, and every step of the work too.
@@ -26,7 +30,7 @@ import seal
 from encryptedstats.crypto.engine import Engine, engine_for
 from encryptedstats.crypto.noise import Noise, NoiseModel
 from encryptedstats.crypto.parameters import Parameters
-from encryptedstats.crypto.residues import ciphertext_of, residues_of
+from encryptedstats.crypto.residues import ciphertext_of, residues_of, times_constant
 from encryptedstats.errors import InsecureParametersWarning
 
 # A circuit may leave this much more than the rounding of a switched ciphertext before it is packed.
@@ -45,7 +49,7 @@ def packing_primes(parameters: Parameters) -> int:
     for primes in range(1, count):
         model = packing_model(parameters, primes)
         start = model.rounded(2).times(2.0**_SPARE_BITS)
-        if model.decrypts(packed_noise(model, start, parameters.ring_degree)):
+        if model.decrypts(packed_noise(model, start)):
             return primes
     return count
 
@@ -77,6 +81,12 @@ def first_primes(parameters: Parameters, primes: int) -> Parameters:
             parameters.terms,
             allow_insecure=parameters.allow_insecure,
         )
+
+
+def encrypted_zero_noise(parameters: Parameters) -> Noise:
+    """The noise of an encryption of 0 by the public key that was switched down to the primes packing works under."""
+    level = len(parameters.data_moduli) - packing_primes(parameters)
+    return parameters.noise.switch(parameters.noise.fresh(with_secret_key=False, constant=True), level).at(0)
 
 
 def packing_secret(parameters: Parameters, secret: Any) -> Any:
@@ -152,16 +162,21 @@ def merges_of(count: int, ring_degree: int) -> Iterator[tuple[int, int, int]]:
         yield level, below - nodes, 2 * nodes - below
 
 
-def packed_noise(model: NoiseModel, start: Noise, count: int) -> Noise:
-    """The noise of a pack of up to ``count`` ciphertexts that are all bounded by ``start``."""
-    noise = start
+def packed_noise(model: NoiseModel, start: Noise) -> Noise:
+    """The noise of a pack of any number of ciphertexts that are all bounded by ``start``: a bound on its coefficients.
+
+    A coefficient of the pack is one of one total (divided and multiplied by N: itself), and what was added on its own way: of the
+    other totals it sees nothing. What is added at level l is doubled at each level that follows.
+    """
+    noise = Noise(model.coefficient_bound(start))
     for level in range(1, model.ring_degree.bit_length()):
-        merged = noise.times(2) if level <= packing_levels(count) else noise
-        noise = merged + _moved_noise(model, merged, level)
+        added = _automorphism_noise(model, level).times(model.ring_degree >> level)
+        noise = noise + Noise(model.coefficient_bound(added))
     return noise
 
 
-def _moved_noise(model: NoiseModel, noise: Noise, level: int) -> Noise:
+def _automorphism_noise(model: NoiseModel, level: int) -> Noise:
+    noise = Noise(0.0)
     for _ in packing_elements(model.ring_degree)[level]:
         noise = model.key_switch(noise)
     return noise
@@ -183,7 +198,14 @@ def pack(parameters: Parameters, keys: Any, ciphertexts: Sequence[Any], levels: 
     levels = top if levels is None else levels
     if not 0 <= lowest <= levels <= top or not 1 <= len(ciphertexts) <= 1 << (levels - lowest):
         raise ValueError(f"{len(ciphertexts)} totals: one ciphertext holds 1 to {parameters.ring_degree}")
-    return _merged(engine, keys, list(ciphertexts), levels, lowest)
+    items = list(ciphertexts) if lowest else [_divided_by_ring_degree(engine, each) for each in ciphertexts]
+    return _merged(engine, keys, items, levels, lowest)
+
+
+def _divided_by_ring_degree(engine: Engine, ciphertext: Any) -> Any:
+    residues, ring = residues_of(engine, ciphertext), engine.parameters.ring_degree
+    moduli = engine.parameters.data_moduli[: residues.shape[1]]
+    return ciphertext_of(engine, times_constant(residues, [pow(ring, -1, p) for p in moduli], moduli))
 
 
 def _merged(engine: Engine, keys: Any, items: list[Any], level: int, lowest: int) -> Any:
@@ -213,13 +235,13 @@ def unpack(parameters: Parameters, plain: Any, count: int) -> list[int]:
     ValueError
         If it holds anything else.
     """
-    coefficients = plaintext_coefficients(plain, parameters.ring_degree)
-    places = packing_places(count, parameters.ring_degree)
+    ring, t = parameters.ring_degree, parameters.plain_modulus
+    coefficients, places = plaintext_coefficients(plain, ring), packing_places(count, ring)
     if np.count_nonzero(coefficients) > np.count_nonzero(coefficients[places]):
         raise ValueError(
             "the result holds something beside its totals: it was altered, or not computed as asked. It is refused"
         )
-    return [centred(int(value), parameters.plain_modulus) for value in coefficients[places]]
+    return [centred(int(value) * ring, t) for value in coefficients[places]]
 
 
 def centred(value: int, modulus: int) -> int:
@@ -241,22 +263,27 @@ def plaintext_coefficients(plain: Any, ring_degree: int) -> Any:
 # -- expanding: from a pack back to a ciphertext for each total, in every slot -------------------------------------------
 
 
-def expanded_noise(model: NoiseModel, packed: Noise, count: int) -> Noise:
-    """The noise of every total that is expanded out of a pack of ``count``: at each level twice what there was, and an automorphism."""
-    noise = packed
-    for level in range(packing_levels(count), 0, -1):
-        noise = noise + _moved_noise(model, noise, level)
+def expanded_noise(model: NoiseModel, packed: Noise) -> Noise:
+    """The noise of every total that is expanded out of a pack: a coefficient of the pack's, and what was added on the way.
+
+    What is added at level l is doubled at each level that follows, down to 0.
+    """
+    noise = Noise(model.coefficient_bound(packed))
+    for level in range(model.ring_degree.bit_length() - 1, 0, -1):
+        noise = noise + _automorphism_noise(model, level).times(1 << (level - 1))
     return noise
 
 
-def expansion_scale(plain_modulus: int, count: int) -> int:
-    """What totals are multiplied by, modulo t, after a pack of ``count`` and its expansion."""
-    return pow(2, packing_levels(count), plain_modulus)
+def expansion_scale(ring_degree: int, plain_modulus: int) -> int:
+    """What totals are multiplied by, modulo t, once they are packed and expanded: a sum over slots is N times a coefficient."""
+    return pow(ring_degree, -1, plain_modulus)
 
 
 def parted(engine: Engine, keys: Any, ciphertext: Any, level: int, *, odd: bool = True) -> tuple[Any, ...]:
     """What holds the first half of the totals, and (``odd``) what holds the others: the inverse of :func:`merge`."""
     evaluator, ring = engine.evaluator, engine.parameters.ring_degree
+    if 1 << level == ring:
+        ciphertext = _divided_by_ring_degree(engine, ciphertext)
     moved = _moved(engine, keys, ciphertext, level)
     even = evaluator.add(ciphertext, moved)
     if not odd:

@@ -6,6 +6,7 @@ on the parameters, the size and the level alone (for BGV because our correction 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from encryptedstats.crypto.engine import HEADER_BYTES, Engine
 from encryptedstats.errors import FileFormatError
 
 Residues = NDArray[np.uint64]
-__all__ = ["HEADER_BYTES", "Residues", "ciphertext_of", "residues_of"]
+__all__ = ["HEADER_BYTES", "Residues", "ciphertext_of", "residues_of", "times_constant"]
 
 
 def residues_of(engine: Engine, ciphertext: Any) -> Residues:
@@ -37,3 +38,25 @@ def ciphertext_of(engine: Engine, residues: Residues) -> Any:
         raise FileFormatError(f"residues of shape {residues.shape} are no ciphertext of {parameters!r}")
     data = engine.ciphertext_header(size, level) + np.ascontiguousarray(residues, dtype="<u8").tobytes()
     return engine.ciphertext_from_bytes(data, size=size, level=level)
+
+
+def times_constant(residues: Residues, factors: Sequence[int], moduli: Sequence[int]) -> Residues:
+    """Residues of shape (..., primes, N), each multiplied by the number that goes with its prime (below 2^63), exactly.
+
+    Shoup's product: with w' = floor(w 2^64 / p), x w - floor(x w' / 2^64) p is x w modulo p, or p more.
+    """
+    out = np.empty_like(residues, dtype=np.uint64)
+    for i, (factor, p) in enumerate(zip(factors, moduli, strict=True)):
+        x, w = residues[..., i, :].astype(np.uint64), factor % p
+        rest = x * np.uint64(w) - _high_word(x, (w << 64) // p) * np.uint64(p)  # wraps around, as it should
+        out[..., i, :] = np.where(rest >= np.uint64(p), rest - np.uint64(p), rest)
+    return out
+
+
+def _high_word(x: Residues, y: int) -> Residues:
+    """The upper 64 bits of the products with a number below 2^64, from products of halves."""
+    half, low = np.uint64(32), np.uint64(0xFFFFFFFF)
+    x1, x0, y1, y0 = x >> half, x & low, np.uint64(y >> 32), np.uint64(y & 0xFFFFFFFF)
+    middle = (x0 * y0 >> half) + (x1 * y0 & low) + (x0 * y1 & low)
+    high: Residues = x1 * y1 + (x1 * y0 >> half) + (x0 * y1 >> half) + (middle >> half)
+    return high

@@ -29,7 +29,7 @@ def plan(
     encodings: Sequence[str] = ("onehot",),
     weight_bound: int = 1,
     folds: int = 0,
-    with_secret_key: bool = True,
+    by_others: bool = False,
     workers: int | None = None,
     price_per_core_hour: float | None = None,
 ) -> Plan:
@@ -52,8 +52,9 @@ def plan(
         By default BGV, which is faster, and BFV for values that are too large for it.
     encodings, weight_bound, folds
         As the table will be encrypted: see ``owner.encrypt`` and ``schema.table``.
-    with_secret_key : bool
-        Whether the owner encrypts (less noise), or others with the public key.
+    by_others : bool
+        Rows come from others, who encrypt with the public keys. That makes more noise, and results get some more of it, so that who
+        opens them learns nothing else of the rows: see SECURITY.md.
     workers : int, optional
         Plan for a cluster of so many workers of one core each: keys leave room to add up the results of all shards, and
         ``plan.cluster`` says how many shards, and what they take.
@@ -87,7 +88,7 @@ def plan(
     public = schema.public()
     columns = table_columns(public, encodings, classes=public.n_classes > 0, n_folds=folds)
     if encrypted_prediction:
-        conditions = {"security": security, "scheme": scheme, "with_secret_key": with_secret_key}
+        conditions = {"security": security, "scheme": scheme, "with_secret_key": not by_others}
         made = _plan_prediction(circuit, public, columns, n_rows, n_predict, weight_bound, conditions)
         return replace(made, bytes_up=_stored_bytes(made, len(columns)))
     if n_predict is not None:
@@ -107,7 +108,7 @@ def plan(
         n_columns=len(stored),
         security=security,
         scheme=scheme,
-        with_secret_key=with_secret_key,
+        with_secret_key=not by_others,
         workers=workers,
         price_per_core_hour=price_per_core_hour,
     )
