@@ -91,6 +91,9 @@ def test_what_cannot_be_calibrated(keeper: es.Owner) -> None:
     closed = es.MultinomialNB().fit(keeper.encrypt(table(), workers=1), workers=1)
     with pytest.raises(NotFittedError, match="still encrypted"):
         es.CalibratedModel(closed).fit(X, y)
+    without = frame(60)[lambda rows: rows["ill"] == "yes"]
+    with pytest.raises(ValueError, match="some scores of the model are infinite: a class had no rows in its fit"):
+        es.CalibratedModel(es.LinearMeans().fit(schema().table(without))).fit(X, y)
     done = es.CalibratedModel(opened).fit(X, y)
     with pytest.raises(ValueError, match="combine the models it was made from, and calibrate what comes out"):
         done + done

@@ -91,6 +91,10 @@ class CalibratedModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         weights = np.ones(len(codes)) if not isinstance(X, Table) or X.weights is None else X.weights.astype(np.float64)
         fit = {"sigmoid": _sigmoid, "isotonic": _isotonic}[self.method]
         columns = _answers(self.model, X).T
+        if not np.isfinite(columns).all():
+            raise ValueError(
+                "some scores of the model are infinite: a class had no rows in its fit, and cannot be calibrated"
+            )
         targets = range(1, 2) if len(classes) == 2 else range(len(classes))
         self.curves_ = [fit(column, codes == k, weights) for k, column in zip(targets, columns, strict=True)]
         self.n_rows_, self.class_counts_ = len(codes), counts
