@@ -46,15 +46,6 @@ def test_it_is_the_librarys(ward: Ward, opened: Path, method: str, tmp_path: Pat
     assert json.loads(done("info", out, "--json").stdout)["calibrated"]
 
 
-def test_shares_of_votes_are_called_so(ward: Ward, opened: Path, tmp_path: Path) -> None:
-    caveat = "shares of votes, not calibrated probabilities"
-    assert caveat in done("predict", opened, ward.csv, "-o", tmp_path / "a.csv").stdout
-    done("calibrate", opened, kept_back(ward), "-o", tmp_path / "m")
-    assert caveat not in done("predict", tmp_path / "m", ward.csv, "-o", tmp_path / "b.csv").stdout
-    bayes = ward.opened(ward.combined("mnb"))
-    assert caveat not in done("predict", bayes, ward.csv, "-o", tmp_path / "c.csv").stdout
-
-
 def test_a_calibrated_model_is_calibrated_anew(ward: Ward, opened: Path, tmp_path: Path) -> None:
     done("calibrate", opened, kept_back(ward), "-o", tmp_path / "a", "--method", "isotonic")
     done("calibrate", tmp_path / "a", kept_back(ward), "-o", tmp_path / "b")

@@ -197,13 +197,7 @@ class _Predictions:
     def facts(self) -> dict[str, Any]:
         """Ready for JSON."""
         counts = {str(label): self.predicted[label] for label in self.model.classes_.tolist()}
-        return {
-            "rows": self.rows,
-            "left_out": self.left_out,
-            "predicted": counts,
-            "right": self.right,
-            "shares_of_votes": isinstance(self.model, es.CompletelyRandomForest),
-        }
+        return {"rows": self.rows, "left_out": self.left_out, "predicted": counts, "right": self.right}
 
 
 def _show_predictions(facts: dict[str, Any], out: Path) -> None:
@@ -212,8 +206,6 @@ def _show_predictions(facts: dict[str, Any], out: Path) -> None:
     if facts["right"] is not None:
         share = f"{100 * facts['right'] / facts['rows']:.1f} %"
         rows.append(("right", f"{facts['right']:,} of {facts['rows']:,}, {share}, by the target in the file"))
-    if facts["shares_of_votes"]:
-        rows.append(("P(...)", "shares of votes, not calibrated probabilities: see calibrate"))
     if facts["left_out"]:
         rows.append(("left out", Text(f"{plural(facts['left_out'], 'row')} with missing values", style="yellow")))
     console = Console()
