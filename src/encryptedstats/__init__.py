@@ -30,6 +30,7 @@ from encryptedstats.tables import EncryptedStatistic, EncryptedTable, PublicSche
 if TYPE_CHECKING:
     from encryptedstats import cluster as cluster
     from encryptedstats.models import (
+        CalibratedModel,
         CompletelyRandomForest,
         EncryptedFolds,
         EncryptedVotes,
@@ -48,6 +49,7 @@ __version__ = "0.1.0"
 _LATE = {
     **dict.fromkeys(
         (
+            "CalibratedModel",
             "CompletelyRandomForest",
             "EncryptedFolds",
             "EncryptedVotes",
@@ -77,6 +79,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "CalibratedModel",
     "ClusterError",
     "CompletelyRandomForest",
     "EncryptedArray",

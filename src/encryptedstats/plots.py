@@ -1,19 +1,21 @@
 """Pictures of opened models: a tree with its counts, votes, ROC and calibration curves. Needs matplotlib (extra ``plots``).
 
-Every function draws into ``ax``, or into a new figure, and returns the axes. Curves are scikit-learn's own displays.
+Every function draws into ``ax``, or into a new figure, and returns the axes. Curves name the positive class and show intervals.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from encryptedstats.metrics import Binary, Predictions, class_codes, positive_position, roc_band, roc_points
 from encryptedstats.models.forest import CompletelyRandomForest
 from encryptedstats.models.growth import Split
-from encryptedstats.tables import PublicSchema, Schema, Table
+from encryptedstats.tables import PublicSchema, Schema
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,6 +25,13 @@ __all__ = ["plot_calibration", "plot_roc", "plot_tree", "plot_votes"]
 # Okabe and Ito's colours: told apart by everybody, also in print.
 _COLOURS: Final = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
 _GREY: Final = "#8a8a8a"
+_LINES: Final = ("-", (0, (4, 1.5)), (0, (1, 1.2)), (0, (6, 1.5, 1, 1.5)))
+_MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X", "*")
+_SQUARE: Final = (4.4, 4.4)  # inches: a column of a journal is a little less
+_UNIT: Final = (-0.01, 1.01)
+_ABOVE: Final = {"loc": "lower left", "bbox_to_anchor": (0, 1.0)}
+_SAME: Final = "the same curve as"
+_NEAR: Final = 0.02  # curves that are nowhere further apart are said to be near each other
 _LONGEST: Final = 26  # characters of a line in a label
 
 
@@ -84,7 +93,7 @@ def plot_votes(forest: CompletelyRandomForest, X: Any, y: Any = None, ax: Axes |
     ax : matplotlib axes, optional
     """
     shares = forest.predict_proba(X)
-    codes = _codes(forest, _labels(forest, X, y))
+    codes = class_codes(forest.classes_, X, y)
     ax = _axes(ax, (8.0, 4.0))
     order = np.lexsort((-shares[np.arange(len(codes)), codes], codes))
     n_classes = len(forest.classes_)
@@ -115,8 +124,13 @@ def plot_votes(forest: CompletelyRandomForest, X: Any, y: Any = None, ax: Axes |
     return ax
 
 
-def plot_roc(models: Any, X: Any, y: Any = None, ax: Axes | None = None) -> Axes:
-    """ROC curves of one or several opened two-class models, or of any other classifiers, on the same rows.
+def plot_roc(
+    models: Any, X: Any, y: Any = None, ax: Axes | None = None, *, pos_label: Any = None, band: bool = True
+) -> Axes:
+    """ROC curves of one or several opened models, or of any other classifiers, on the same rows.
+
+    The legend has each AUC with DeLong's 95 % interval. Shaded is where 95 % of the curves lie when rows of each class are drawn
+    again. A marker shows what the model itself predicts.
 
     Parameters
     ----------
@@ -125,25 +139,22 @@ def plot_roc(models: Any, X: Any, y: Any = None, ax: Axes | None = None) -> Axes
     y : array, optional
         True classes; those of ``X`` where it is a table.
     ax : matplotlib axes, optional
+    pos_label : label, optional
+        The positive class; by default the second of two. Of more classes it is held against all others.
+    band : bool
+        Whether to shade intervals.
     """
-    from sklearn.metrics import RocCurveDisplay
-
-    ax = _axes(ax, (5.2, 5.0))
-    ax.set_prop_cycle(color=list(_COLOURS))
-    for name, model in _named(models).items():
-        _check_two_classes(name, model)
-        RocCurveDisplay.from_estimator(model, X, _labels(model, X, y), name=name, ax=ax)
-    ax.plot([0, 1], [0, 1], color=_GREY, linewidth=0.8, linestyle=":")
-    ax.set(xlabel="false positive rate", ylabel="true positive rate", xlim=(-0.01, 1.01), ylim=(-0.01, 1.01))
-    ax.legend(loc="lower right", frameon=False)
-    _without_frame(ax)
-    return ax
+    return _roc(_curves(_predictions(models, X, y), pos_label, "a ROC curve"), ax, band)
 
 
-def plot_calibration(models: Any, X: Any, y: Any = None, ax: Axes | None = None, *, n_bins: int = 10) -> Axes:
-    """How often the second class occurs among rows that are given a probability: on the diagonal, probabilities are to be trusted.
+def plot_calibration(
+    models: Any, X: Any, y: Any = None, ax: Axes | None = None, *, n_bins: int = 10, pos_label: Any = None
+) -> Axes:
+    """How often the positive class occurs among rows that are given a probability: on the diagonal, it is to be trusted.
 
-    Forests and naive Bayes are not calibrated (paper, section 3.3.1): look before a threshold is chosen.
+    Each point is a group of about equally many rows, with Wilson's 95 % interval. Strips below count the rows at every probability,
+    those of the positive class upwards. Forests and naive Bayes are not calibrated (paper, section 3.3.1): look before a threshold
+    is chosen.
 
     Parameters
     ----------
@@ -155,31 +166,86 @@ def plot_calibration(models: Any, X: Any, y: Any = None, ax: Axes | None = None,
     ax : matplotlib axes, optional
     n_bins : int
         Groups of equally many rows.
+    pos_label : label, optional
+        The positive class; by default the second of two. Of more classes it is held against all others.
     """
-    from sklearn.calibration import CalibrationDisplay
+    return _calibration(_curves(_predictions(models, X, y), pos_label, "a calibration curve"), ax, n_bins)
 
-    ax = _axes(ax, (5.2, 5.0))
-    ax.set_prop_cycle(color=list(_COLOURS))
-    ax.plot([0, 1], [0, 1], color=_GREY, linewidth=0.8, linestyle=":")
-    for i, (name, model) in enumerate(_named(models).items()):
-        _check_two_classes(name, model)
-        if not hasattr(model, "predict_proba"):
+
+def draw_predictions(made: Mapping[str, Predictions], pos_label: Any, threshold: float | None = None) -> Any:
+    """A figure of predictions that are there: ROC, and calibration beside it where there are probabilities."""
+    both = all(one.are_probabilities for one in made.values())
+    with _needing_matplotlib():
+        from matplotlib.figure import Figure  # not pyplot: nobody is to see a window
+    figure = Figure(figsize=(9.2 if both else _SQUARE[0], 5.4 if both else _SQUARE[1]), layout="constrained")
+    axes = figure.subplots(1, 2 if both else 1, squeeze=False)[0]
+    curves = _curves(made, pos_label, "a ROC curve", threshold)
+    _roc(
+        curves,
+        axes[0],
+        True,
+        "marker: as the model predicts" if threshold is None else f"marker: from {threshold:g} on",
+    )
+    if both:
+        _calibration(curves, axes[1], 10)
+    return figure
+
+
+# -- curves --------------------------------------------------------------------------------------------------------------
+
+
+def _roc(
+    curves: Mapping[str, Binary], ax: Axes | None, band: bool, marked: str = "marker: as the model predicts"
+) -> Axes:
+    ax = _axes(ax, _SQUARE)
+    grid = np.linspace(0, 1, 201)
+    drawn: dict[str, NDArray[np.float64]] = {}
+    labels = []
+    for i, (name, curve) in enumerate(curves.items()):
+        rows = curve.positive, curve.scores, curve.weight
+        fpr, tpr = roc_points(*rows)
+        drawn[name] = np.interp(grid, fpr, tpr)
+        note = _overlap(name, drawn)
+        if band and _SAME not in note:
+            low, high = roc_band(*rows, grid)
+            ax.fill_between(grid, low, high, color=_colour(i), alpha=0.15, linewidth=0, zorder=2)
+        ax.plot(fpr, tpr, **_line(i, len(curves)))
+        negative, weight = ~curve.positive, curve.weight
+        own = [np.average(curve.called[among], weights=weight[among]) for among in (negative, curve.positive)]
+        ax.plot(*own, **_marker(i, 7), zorder=5)
+        labels.append(f"{name}: AUC {curve.estimates()['auc']}{note}")
+    one = _class_text(curves)
+    ax.set(xlabel=f"1 − specificity (not {one})", ylabel=f"sensitivity ({one})")
+    _finish(ax, curves, labels, ["shaded: 95 % interval"] * band + [marked], loc="lower right")
+    return ax
+
+
+def _calibration(curves: Mapping[str, Binary], ax: Axes | None, n_bins: int) -> Axes:
+    for name, curve in curves.items():
+        if not curve.are_probabilities:
             raise ValueError(f"{name} has scores and no probabilities: there is nothing to calibrate")
-        CalibrationDisplay.from_estimator(
-            model,
-            X,
-            _labels(model, X, y),
-            n_bins=n_bins,
-            strategy="quantile",
-            name=name,
-            ax=ax,
-            ref_line=False,
-            color=_colour(i),
-            markersize=4,
-        )
-    ax.set(xlabel="predicted probability", ylabel="observed frequency", xlim=(-0.01, 1.01), ylim=(-0.01, 1.01))
-    ax.legend(loc="upper left", frameon=False)
-    _without_frame(ax)
+    ax = _axes(ax, (_SQUARE[0], _SQUARE[1] + 1 + 0.5 * len(curves)))
+    drawn, labels = {}, []
+    for i, (name, curve) in enumerate(curves.items()):
+        table = curve.calibration(n_bins=n_bins)
+        x, share = table["predicted"].to_numpy(), table["observed"].to_numpy()
+        drawn[name] = np.concatenate([x, share])
+        error = np.abs(np.vstack([table["low"], table["high"]]) - share)
+        ax.errorbar(x, share, error, fmt="none", ecolor=_colour(i), elinewidth=0.9, zorder=2)
+        ax.plot(x, share, **_line(i, len(curves)), **_marker(i, 6))
+        slope = curve.estimates(n_bins=n_bins)["calibration_slope"]
+        labels.append(f"{name}: slope {slope}{_overlap(name, drawn)}")
+        _strip(ax, curve, i)
+    one = _class_text(curves)
+    ax.set_ylabel(f"observed share of {one}")
+    ax.tick_params(labelbottom=False)
+    lowest = ax.child_axes[-1]
+    lowest.tick_params(labelbottom=True)
+    lowest.set_xlabel(f"predicted probability of {one}")
+    _finish(
+        ax, curves, labels, ["points: groups of rows, with 95 % intervals", f"below: rows, {one} upwards"], **_ABOVE
+    )
+    _settle(ax)
     return ax
 
 
@@ -189,11 +255,17 @@ def plot_calibration(models: Any, X: Any, y: Any = None, ax: Axes | None = None,
 def _axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
     if ax is not None:
         return ax
-    try:
+    with _needing_matplotlib():
         import matplotlib.pyplot as plt
+    return plt.subplots(figsize=size, layout="constrained")[1]
+
+
+@contextmanager
+def _needing_matplotlib() -> Iterator[None]:
+    try:
+        yield
     except ImportError as error:
         raise ImportError("plots need matplotlib: pip install 'encryptedstats[plots]'") from error
-    return plt.subplots(figsize=size, layout="constrained")[1]
 
 
 def _named(models: Any) -> dict[str, Any]:
@@ -208,25 +280,100 @@ def _named(models: Any) -> dict[str, Any]:
     }
 
 
-def _check_two_classes(name: str, model: Any) -> None:
-    if len(model.classes_) != 2:
-        raise ValueError(f"{name} has {len(model.classes_)} classes: this picture is for two")
+def _predictions(models: Any, X: Any, y: Any) -> dict[str, Predictions]:
+    return {name: Predictions.of(model, X, y) for name, model in _named(models).items()}
 
 
-def _labels(model: Any, X: Any, y: Any) -> NDArray[Any]:
-    if y is not None:
-        return np.asarray(y)
-    if not isinstance(X, Table) or X.class_codes is None:
-        raise ValueError("true classes are needed: give y=, or a table that has them")
-    labels: NDArray[Any] = np.asarray(model.classes_)[X.class_codes]
-    return labels
+def _curves(
+    predictions: Mapping[str, Predictions], pos_label: Any, what: str, threshold: float | None = None
+) -> dict[str, Binary]:
+    """Of each model the positive class against the others, on the same rows."""
+    found = {}
+    for name, made in predictions.items():
+        position = positive_position(made.classes, pos_label)
+        if position is None:
+            raise ValueError(f"{name} has {len(made.classes)} classes: name the positive one with pos_label=")
+        curve = made.against(position, threshold)
+        if len(np.unique(curve.positive)) < 2:
+            raise ValueError(
+                f"{what} needs rows of class {curve.label} and others: these {len(made)} rows are all of one kind"
+            )
+        found[name] = curve
+    if len({curve.label for curve in found.values()}) > 1:
+        raise ValueError("the models differ in which class is the second: name the positive one with pos_label=")
+    return found
 
 
-def _codes(model: Any, labels: NDArray[Any]) -> NDArray[np.intp]:
-    matches = labels[:, None] == np.asarray(model.classes_)[None, :]
-    if not matches.any(axis=1).all():
-        raise ValueError(f"y has classes beyond those of the model, {', '.join(map(str, model.classes_))}")
-    return np.asarray(matches.argmax(axis=1))
+def _class_text(curves: Mapping[str, Binary]) -> str:
+    """The positive class; a dollar in its name is no formula."""
+    label = str(next(iter(curves.values())).label)
+    return "class " + (label if len(label) <= _LONGEST else label[: _LONGEST - 1] + "…").replace("$", r"\$")
+
+
+def _overlap(name: str, drawn: Mapping[str, NDArray[np.float64]]) -> str:
+    """A word on a curve that another one hides, or nearly so."""
+    for other, points in drawn.items():
+        if other != name and len(points) == len(drawn[name]):
+            apart = float(np.abs(points - drawn[name]).max())
+            if apart < _NEAR:
+                return f"\n({_SAME if apart < 1e-9 else f'within {_NEAR} of'} {other})"
+    return ""
+
+
+def _line(index: int, count: int) -> dict[str, Any]:
+    """Colour and line of a curve: a later one is thinner and broken, so that it does not hide those below."""
+    width = 1.5 + 0.6 * min(3, count - 1 - index)
+    style = {"linestyle": _LINES[index % len(_LINES)], "linewidth": width, "dash_capstyle": "butt"}
+    return {"color": _colour(index), "zorder": 3 + index / count, **style}
+
+
+def _marker(index: int, size: float) -> dict[str, Any]:
+    face = {"markerfacecolor": _colour(index), "markeredgecolor": "white", "markeredgewidth": 0.8}
+    return {"marker": _MARKERS[index % len(_MARKERS)], "markersize": size, **face}
+
+
+def _strip(ax: Axes, curve: Binary, index: int) -> None:
+    """How many rows have which probability: the positive class upwards, the others downwards."""
+    strip = ax.inset_axes((0, -0.03 - 0.11 * (index + 1), 1, 0.09))
+    edges = np.linspace(0, 1, 41)
+    tallest = 1
+    for rows, sign, alpha in ((curve.positive, 1, 1.0), (~curve.positive, -1, 0.5)):
+        counts = np.histogram(np.clip(curve.scores[rows], 0, 1), edges)[0]
+        tallest = max(tallest, int(counts.max()))
+        strip.bar(edges[:-1], sign * counts, edges[1], align="edge", color=_colour(index), alpha=alpha, linewidth=0)
+    strip.axhline(0, color=_GREY, linewidth=0.6)
+    strip.set(xlim=_UNIT, ylim=(-1.1 * tallest, 1.1 * tallest))
+    strip.set_yticks([0, tallest], ["0", f"{tallest:,}"])
+    strip.tick_params(labelsize="x-small", labelbottom=False)
+    _without_frame(strip)
+
+
+def _settle(ax: Axes) -> None:
+    """Let matplotlib lay out the figure until what hangs below the axes has its room: its size follows that of the axes."""
+    figure: Any = ax.get_figure()
+    engine = figure.get_layout_engine()
+    for _ in range(0 if engine is None else 3):
+        engine.execute(figure)
+
+
+def _finish(
+    ax: Axes, curves: Mapping[str, Binary], labels: Sequence[str], remarks: Sequence[str], **place: Any
+) -> None:
+    """Diagonal, limits, and a legend that says of how many rows the picture is."""
+    from matplotlib.lines import Line2D
+
+    ax.plot([0, 1], [0, 1], color=_GREY, linewidth=0.8, linestyle=":", zorder=1)
+    ax.set(xlim=_UNIT, ylim=_UNIT)
+    handles = [Line2D([], [], **_line(i, len(labels)), **_marker(i, 6)) for i in range(len(labels))]
+    rows = next(iter(curves.values()))
+    title = "\n".join([f"{len(rows.positive):,} rows, {rows.positive.sum():,} of {_class_text(curves)}", *remarks])
+    legend = ax.legend(
+        handles, labels, title=title, **place, frameon=True, framealpha=0.85, edgecolor="none", fontsize="small",
+        title_fontsize="small", alignment="left", handlelength=2.6, borderpad=0.2,
+    )  # fmt: skip
+    legend.set_zorder(6)
+    ax.tick_params(labelsize="small")
+    _without_frame(ax)
 
 
 def _colour(index: int) -> str:

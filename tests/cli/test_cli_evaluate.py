@@ -10,9 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from cli_helpers import MODELS, Run, Ward, disk_full, done, names, the_error
-from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
+from sklearn.metrics import accuracy_score, brier_score_loss, log_loss, recall_score, roc_auc_score
 
 import encryptedstats as es
+from encryptedstats.metrics import wilson_interval
 from encryptedstats.storage import files as storage_files
 
 
@@ -34,7 +35,14 @@ def half(ward: Ward) -> Path:
 
 def test_folds_are_scored_on_rows_they_have_not_seen(ward: Ward, folds: Path, tmp_path: Path) -> None:
     shown = done("evaluate", folds, half(ward), *owner(ward), "-o", tmp_path / "s.csv").stdout
-    for words in ("Scored 2 folds of mnb --alpha 1.0 on 30 rows", "AUC", "mean", "of yes against no", "s.csv"):
+    for words in (
+        "Scored 2 folds of mnb --alpha 1.0 on 30 rows",
+        "AUC",
+        "mean",
+        "positive class yes",
+        "s.csv",
+        "DeLong",
+    ):
         assert words in shown
     table = es.Schema.load(ward.schema).table(ward.frame[:30], folds=2)
     models = es.MultinomialNB().fit_folds(table)
@@ -42,17 +50,23 @@ def test_folds_are_scored_on_rows_they_have_not_seen(ward: Ward, folds: Path, tm
     for fold, model in enumerate(models):
         rows = ward.frame[:30][table.fold_codes == fold]
         shares = model.predict_proba(rows)
-        expected = [
-            len(rows),
-            roc_auc_score(rows["ill"] == "yes", shares[:, 1]),
-            accuracy_score(rows["ill"], model.predict(rows)),
-            log_loss(rows["ill"], shares, labels=["no", "yes"]),
-        ]
-        np.testing.assert_allclose(found.loc[str(fold)], expected)
-    assert list(found.columns) == ["rows", "auc", "accuracy", "log_loss"]
+        expected = {
+            "rows": len(rows),
+            "positives": (rows["ill"] == "yes").sum(),
+            "auc": roc_auc_score(rows["ill"] == "yes", shares[:, 1]),
+            "accuracy": accuracy_score(rows["ill"], model.predict(rows)),
+            "log_loss": log_loss(rows["ill"], shares, labels=["no", "yes"]),
+            "brier": brier_score_loss(rows["ill"] == "yes", shares[:, 1]),
+            "sensitivity": recall_score(rows["ill"], model.predict(rows), pos_label="yes"),
+            "specificity": recall_score(rows["ill"], model.predict(rows), pos_label="no"),
+        }
+        assert found.loc[str(fold), list(expected)].to_dict() == pytest.approx(expected)
+        assert found.loc[str(fold), "auc_low"] < found.loc[str(fold), "auc"] <= found.loc[str(fold), "auc_high"]
+    assert list(found.index) == ["0", "1", "mean", "all"]
     np.testing.assert_allclose(found.loc["mean", "auc"], found.loc[["0", "1"], "auc"].mean())
     facts = json.loads(done("evaluate", folds, half(ward), *owner(ward), "--json").stdout)
-    assert [entry["auc"] for entry in facts["scores"]] == found["auc"].tolist()[:2]
+    assert [entry["auc"] for entry in facts["folds"]] == found["auc"].tolist()[:2]
+    assert facts["scores"]["auc"]["value"] == found.loc["all", "auc"]
     assert facts["mean"]["rows"] == facts["rows"] == 30
 
 
@@ -61,7 +75,7 @@ def test_the_library_says_the_same(ward: Ward, folds: Path) -> None:
     table = es.Schema.load(ward.schema).table(ward.frame[:30], folds=2)
     scores = key.cross_validate(es.load(folds, key.public_keys()), table)
     facts = json.loads(done("evaluate", folds, half(ward), *owner(ward), "--json").stdout)
-    np.testing.assert_allclose([entry["auc"] for entry in facts["scores"]], scores["score"])
+    np.testing.assert_allclose([entry["auc"] for entry in facts["folds"]], scores["score"])
 
 
 def test_a_file_that_is_read_in_pieces_has_the_same_folds(ward: Ward, tmp_path: Path) -> None:
@@ -82,7 +96,7 @@ def test_a_file_that_is_read_in_pieces_has_the_same_folds(ward: Ward, tmp_path: 
 def test_an_opened_model_needs_no_key(ward: Ward, name: str) -> None:
     """Some models give no probabilities: there is no log loss, and JSON says null."""
     facts = json.loads(done("evaluate", ward.opened(ward.combined(name)), ward.csv, "--json").stdout)
-    (scores,) = facts["scores"]
+    scores = {name: score["value"] for name, score in facts["scores"].items()}
     model = MODELS[name][1]().fit(es.Schema.load(ward.schema).table(ward.frame))
     yes = ward.frame["ill"] == "yes"
     if hasattr(model, "predict_proba"):
@@ -94,7 +108,81 @@ def test_an_opened_model_needs_no_key(ward: Ward, name: str) -> None:
         assert scores["log_loss"] is None
     assert scores["accuracy"] == pytest.approx(model.score(ward.frame, ward.frame["ill"]))
     assert facts["mean"] is None
-    assert "fold" in done("evaluate", ward.opened(ward.combined(name)), ward.csv).stdout
+    assert facts["positive"] == "yes"
+    assert facts["class_counts"] == ward.frame["ill"].value_counts()[["no", "yes"]].to_dict()
+    assert facts["seen"]
+    shown = done("evaluate", ward.opened(ward.combined(name)), ward.csv).stdout
+    assert "these are the rows that the model was fitted to" in shown
+    assert ("encryptedstats calibrate" in shown) == (name == "forest")
+
+
+def test_the_positive_class_and_the_threshold_are_named(ward: Ward, tmp_path: Path, run: Run) -> None:
+    opened = ward.opened(ward.combined("mnb"))
+    model, yes = ward.clear("mnb"), ward.frame["ill"] == "yes"
+    shares = model.predict_proba(ward.frame)
+    options = ("--pos-label", "no", "--threshold", 0.7)
+    facts = json.loads(done("evaluate", opened, ward.csv, *options, "--json").stdout)
+    assert (facts["positive"], facts["threshold"]) == ("no", 0.7)
+    called = shares[:, 0] >= 0.7
+    assert facts["scores"]["sensitivity"]["value"] == pytest.approx(called[~yes].mean())
+    assert facts["scores"]["specificity"]["value"] == pytest.approx((~called)[yes].mean())
+    low, high = wilson_interval(int(called[~yes].sum()), int((~yes).sum()))
+    assert facts["scores"]["sensitivity"]["low"] == pytest.approx(low)
+    assert facts["scores"]["sensitivity"] == {
+        "value": facts["scores"]["sensitivity"]["value"], "low": pytest.approx(low), "high": pytest.approx(high),
+        "n": int((~yes).sum()), "interval": "Wilson",
+    }  # fmt: skip
+    assert sum(group["rows"] for group in facts["calibration"]) == len(yes)
+    assert sum(group["positives"] for group in facts["calibration"]) == (~yes).sum()
+    shown = done("evaluate", opened, ward.csv, *options).stdout
+    for words in (
+        "positive class no",
+        "no from 0.7 on",
+        "predicted P(no)",
+        "Brier score",
+        "calibration slope",
+        "Wilson",
+    ):
+        assert words in shown
+    assert "--pos-label maybe: the classes are no, yes" in the_error(
+        run("evaluate", opened, ward.csv, "--pos-label", "maybe")
+    )
+
+
+def test_rows_that_cannot_be_scored_are_counted(ward: Ward, tmp_path: Path, run: Run) -> None:
+    rows = ward.frame.astype({"ill": object})
+    rows.loc[:4, "ill"] = np.nan
+    rows.to_csv(tmp_path / "d.csv", index=False)
+    opened = ward.opened(ward.combined("mnb"))
+    facts = json.loads(done("evaluate", opened, tmp_path / "d.csv", "--json").stdout)
+    assert facts["left_out"] == {"missing_values": 0, "no_class": 5}
+    assert facts["rows"] == len(rows) - 5
+    assert "5 rows without a class" in done("evaluate", opened, tmp_path / "d.csv").stdout
+    rows.assign(ill=np.nan).to_csv(tmp_path / "none.csv", index=False)
+    assert f"has no class in any of its {len(rows)} rows" in the_error(run("evaluate", opened, tmp_path / "none.csv"))
+    gaps = ward.frame.drop(columns="patient")
+    gaps.loc[:6, "age"] = np.nan
+    schema = es.Schema.infer(gaps, target="ill", missing="drop")
+    es.MultinomialNB().fit(schema.table(gaps)).save(tmp_path / "m")
+    gaps.to_csv(tmp_path / "gaps.csv", index=False)
+    assert "7 rows with missing values" in done("evaluate", tmp_path / "m", tmp_path / "gaps.csv").stdout
+
+
+def test_pictures_and_files_are_not_replaced_unasked(ward: Ward, tmp_path: Path, run: Run) -> None:
+    opened, picture = ward.opened(ward.combined("mnb")), tmp_path / "curves.svg"
+    scored = ("evaluate", opened, ward.csv, "--plot", picture)
+    assert "curves.svg" in done(*scored).stdout
+    assert picture.stat().st_mode & 0o777 == 0o600
+    assert b"<svg" in picture.read_bytes()
+    assert "was not touched" in the_error(run(*scored))
+    done(*scored, "--force")
+    refused = the_error(run("evaluate", opened, ward.csv, "--plot", tmp_path / "curves.xyz"))
+    assert "curves.xyz" in refused
+    assert "svg" in refused
+    scores = ("evaluate", opened, ward.csv, "-o", tmp_path / "s.csv")
+    done(*scores)
+    assert "was not touched" in the_error(run(*scores))
+    assert names(tmp_path) == ["curves.svg", "s.csv"]
 
 
 def test_three_classes_and_weights(tmp_path: Path) -> None:
@@ -107,19 +195,33 @@ def test_three_classes_and_weights(tmp_path: Path) -> None:
     frame.to_csv(tmp_path / "d.csv", index=False)
     facts = json.loads(done("evaluate", tmp_path / "m", tmp_path / "d.csv", "--weights", "w", "--json").stdout)
     shares, weights = model.predict_proba(frame), frame["w"].to_numpy()
-    (scores,) = facts["scores"]
+    scores = {name: score["value"] for name, score in facts["scores"].items()}
     single = [roc_auc_score(frame["y"] == k, shares[:, k], sample_weight=weights) for k in range(3)]
-    sizes = [weights[frame["y"] == k].sum() for k in range(3)]
-    assert scores["auc"] == pytest.approx(np.average(single, weights=sizes))
+    assert scores["auc"] == pytest.approx(np.mean(single))
+    assert list(facts["by_class"]) == ["0", "1", "2"]
+    assert facts["positive"] is None
     assert scores["log_loss"] == pytest.approx(log_loss(frame["y"], shares, sample_weight=weights))
     assert scores["accuracy"] == pytest.approx(accuracy_score(frame["y"], model.predict(frame), sample_weight=weights))
+
+
+def test_one_of_three_classes(tmp_path: Path, run: Run) -> None:
+    frame = pd.DataFrame({"x": np.arange(60.0), "y": np.repeat(["a", "b", "c"], 20)})
+    es.MultinomialNB().fit(es.Schema.infer(frame, target="y").table(frame)).save(tmp_path / "m")
+    frame.to_csv(tmp_path / "d.csv", index=False)
+    scored = ("evaluate", tmp_path / "m", tmp_path / "d.csv")
+    assert "each against all others" in done(*scored).stdout
+    assert "c against all other classes" in done(*scored, "--pos-label", "c", "--threshold", 0.4).stdout
+    assert "and there are 3: name it with --pos-label" in the_error(run(*scored, "--threshold", 0.4))
+    assert "name it with --pos-label" in the_error(run(*scored, "--plot", tmp_path / "p.png"))
 
 
 def test_rows_of_one_class_have_no_auc(ward: Ward, tmp_path: Path) -> None:
     ward.frame[ward.frame["ill"] == "no"].to_csv(tmp_path / "d.csv", index=False)
     opened = ward.opened(ward.combined("forest"))
-    assert json.loads(done("evaluate", opened, tmp_path / "d.csv", "--json").stdout)["scores"][0]["auc"] is None
-    assert "n/a" in done("evaluate", opened, tmp_path / "d.csv").stdout
+    assert json.loads(done("evaluate", opened, tmp_path / "d.csv", "--json").stdout)["scores"]["auc"]["value"] is None
+    shown = done("evaluate", opened, tmp_path / "d.csv").stdout
+    assert "n/a" in shown
+    assert "rows is of the positive class yes: AUC and calibration slope need rows of both kinds" in shown
 
 
 def test_what_cannot_be_scored(

@@ -26,6 +26,7 @@ COMMANDS: dict[str, Arguments] = {
     "decrypt": lambda h, w, t: (h.ask("age", "counts", "v0"), "--key", h.key, "-o", t / "x.csv"),
     "predict": lambda h, w, t: (w.opened(w.combined("mnb")), w.csv, "-o", t / "p.csv"),
     "evaluate": lambda h, w, t: (w.opened(w.combined("means")), w.csv, "-o", t / "s.csv"),
+    "calibrate": lambda h, w, t: (w.opened(w.fitted("mnb", 0)), w.home / "half1.csv", "-o", t / "m"),
     "info": lambda h, w, t: (h.table,),
     "counts": lambda h, w, t: (h.table, "v0", "-o", t / "r"),
     "crosstab": lambda h, w, t: (h.table, "v1", "v3", "-o", t / "r"),

@@ -28,6 +28,7 @@ PUBLIC = {
     ".cluster": "es.cluster",
     ".datasets": "es.datasets",
     ".evaluation": "encryptedstats.evaluation",
+    ".metrics": "encryptedstats.metrics",
     ".plots": "encryptedstats.plots",
 }
 NAMES = [(package, name) for package in PUBLIC for name in importlib.import_module(f"encryptedstats{package}").__all__]
@@ -208,6 +209,12 @@ def test_notebooks_become_pages() -> None:
     assert page.startswith("# First steps\n")
     assert "](../notebooks/hospital_forest.md)" in page
     assert examples_of(page)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_the_paper_is_cited_by_words(path: Path) -> None:
+    """Readers of the paper see titles and captions, not the labels of its LaTeX."""
+    assert not re.findall(r"\b(?:fig|tab|sec|eq|app):\w+", path.read_text(encoding="utf-8"))
 
 
 # -- links ---------------------------------------------------------------------------------------------------------------

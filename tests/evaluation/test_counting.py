@@ -11,8 +11,9 @@ from sklearn.metrics import roc_auc_score
 
 import encryptedstats as es
 from encryptedstats.evaluation import convergence, counting, drawn_fraction, settings
-from encryptedstats.evaluation.counting import FastForest, auc, shallower, share_of_votes
+from encryptedstats.evaluation.counting import FastForest, shallower, share_of_votes
 from encryptedstats.evaluation.methods import forest_scores, forest_weights
+from encryptedstats.metrics import auc
 
 
 def some_rows(n: int = 300) -> tuple[es.Schema, es.Table]:

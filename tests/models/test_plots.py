@@ -14,6 +14,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 
 import encryptedstats as es
+from encryptedstats.metrics import evaluate
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -95,19 +96,87 @@ def test_votes_are_grouped_by_true_class(classes: tuple[str, ...]) -> None:
     assert len(again.patches) == len(ax.patches) == len(classes) ** 2
 
 
-def test_roc_and_calibration_of_several_models() -> None:
+def legend(ax: Any) -> list[str]:
+    return [text.get_text() for text in ax.get_legend().get_texts()]
+
+
+def test_roc_names_the_positive_class_and_shows_intervals() -> None:
+    data = frame(300, seed=3)
+    X, y = data.drop(columns="ill"), data["ill"]
+    models = {
+        "forest": forest(),
+        "bayes": es.SemiparametricNB().fit(table(120)),
+        "means": es.LinearMeans().fit(table(120)),
+    }
+    ax = plots.plot_roc(models, X, y)
+    for text, (name, model) in zip(legend(ax), models.items(), strict=True):
+        assert text.startswith(f"{name}: AUC {evaluate(model, X, y).scores['auc']}")
+    assert ax.get_legend().get_title().get_text().split("\n") == [
+        f"300 rows, {(y == 'yes').sum()} of class yes",
+        "shaded: 95 % interval",
+        "marker: as the model predicts",
+    ]
+    assert ax.get_xlabel() == "1 − specificity (not class yes)"
+    assert ax.get_ylabel() == "sensitivity (class yes)"
+    assert len(ax.collections) == 3  # a band for each
+    drawn, found = ax.lines[1].get_xydata()[0], evaluate(models["forest"], X, y).scores
+    assert drawn == pytest.approx([1 - found["specificity"].value, found["sensitivity"].value])
+    assert not plots.plot_roc(models, X, y, band=False).collections
+    other = plots.plot_roc(forest(), schema().table(data), pos_label="no")
+    assert other.get_ylabel() == "sensitivity (class no)"
+    assert f"{(y == 'no').sum()} of class no" in other.get_legend().get_title().get_text()
+
+
+def test_identical_curves_are_told_apart() -> None:
+    rows = table(200, seed=3)
+    ax = plots.plot_roc({"one": forest(), "two": forest(), "three": es.LinearMeans().fit(table(120))}, rows)
+    assert [text.partition("\n")[2] for text in legend(ax)] == ["", "(the same curve as one)", ""]
+    lines = [ax.lines[0], ax.lines[2], ax.lines[4]]
+    assert len({str(line.get_linestyle()) + str(line._dash_pattern) for line in lines}) == 3
+    assert len({line.get_color() for line in lines}) == 3
+    widths = [line.get_linewidth() for line in lines]
+    assert widths == sorted(widths, reverse=True)
+    assert widths[0] > widths[1]
+    assert len({line.get_marker() for line in ax.lines[1:6:2]}) == 3
+    assert len(ax.collections) == 2  # one band for both
+    calibration = plots.plot_calibration({"one": forest(), "two": forest()}, rows)
+    assert "(the same curve as one)" in legend(calibration)[1]
+
+
+def test_calibration_shows_intervals_and_counts() -> None:
     data = frame(300, seed=3)
     X, y = data.drop(columns="ill"), data["ill"]
     models = {"forest": forest(), "bayes": es.SemiparametricNB().fit(table(120))}
-    ax = plots.plot_roc({**models, "means": es.LinearMeans().fit(table(120))}, X, y)
-    shown = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert [text.split(" (")[0] for text in shown] == ["forest", "bayes", "means"]
-    assert all("AUC" in text for text in shown)
     ax = plots.plot_calibration(models, X, y, n_bins=5)
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["forest", "bayes"]
-    rows = schema().table(data)
-    assert plots.plot_roc(forest(), rows).get_xlabel() == "false positive rate"
-    assert plots.plot_calibration([forest(), forest(1)], rows).get_ylabel() == "observed frequency"
+    found = {name: evaluate(model, X, y, n_bins=5) for name, model in models.items()}
+    assert legend(ax) == [f"{name}: slope {one.scores['calibration_slope']}" for name, one in found.items()]
+    assert ax.get_ylabel() == "observed share of class yes"
+    strips = ax.child_axes
+    assert strips[-1].get_xlabel() == "predicted probability of class yes"
+    for strip in strips:  # every row is counted, the positive ones upwards
+        heights = np.array([bar.get_height() for bar in strip.patches])
+        assert heights[heights > 0].sum() == (y == "yes").sum()
+        assert heights[heights < 0].sum() == -(y == "no").sum()
+    line = found["forest"].calibration
+    assert line is not None
+    bars = ax.collections[0].get_segments()
+    np.testing.assert_allclose([bar[:, 1] for bar in bars], line[["low", "high"]])
+    assert f"300 rows, {(y == 'yes').sum()} of class yes" in ax.get_legend().get_title().get_text()
+    ax.figure.canvas.draw()
+    page = ax.figure.bbox
+    for shown in (*strips, ax.get_legend(), ax):
+        box = shown.get_tightbbox(ax.figure.canvas.get_renderer())
+        assert box.x0 >= page.x0 - 1
+        assert box.y0 >= page.y0 - 1
+        assert box.x1 <= page.x1 + 1
+        assert box.y1 <= page.y1 + 1
+
+
+def test_a_dollar_in_a_class_is_no_formula() -> None:
+    rows = table(60, classes=("less", "$50 or $60"))
+    ax = plots.plot_roc(forest(rows=rows), rows)
+    ax.figure.canvas.draw()
+    assert ax.get_ylabel() == r"sensitivity (class \$50 or \$60)"
 
 
 def test_other_classifiers_stand_beside_ours() -> None:
@@ -115,8 +184,11 @@ def test_other_classifiers_stand_beside_ours() -> None:
     X, y = data[["age", "grade"]], data["ill"]
     models = [es.MultinomialNB().fit(X, y), LogisticRegression().fit(X, y), LogisticRegression(C=9).fit(X, y)]
     ax = plots.plot_roc(models, X, y)
-    shown = [text.get_text().split(" (")[0] for text in ax.get_legend().get_texts()]
-    assert shown == ["MultinomialNB", "LogisticRegression 2", "LogisticRegression 3"]
+    assert [text.split(":")[0] for text in legend(ax)] == [
+        "MultinomialNB",
+        "LogisticRegression 2",
+        "LogisticRegression 3",
+    ]
 
 
 def test_what_cannot_be_shown_is_refused(keeper: es.Owner) -> None:
@@ -125,8 +197,17 @@ def test_what_cannot_be_shown_is_refused(keeper: es.Owner) -> None:
     with pytest.raises(NotFittedError, match=r"still encrypted: open it with owner.decrypt\(model\)"):
         plots.plot_tree(es.CompletelyRandomForest(2, 1).fit(keeper.encrypt(table(), workers=1), workers=1))
     three = table(60, classes=("a", "b", "c"))
-    with pytest.raises(ValueError, match="CompletelyRandomForest has 3 classes: this picture is for two"):
+    with pytest.raises(ValueError, match="CompletelyRandomForest has 3 classes: name the positive one with pos_label="):
         plots.plot_roc(forest(rows=three), three)
+    assert plots.plot_roc(forest(rows=three), three, pos_label="b").get_ylabel() == "sensitivity (class b)"
+    ill = frame(60)[lambda rows: rows["ill"] == "yes"]
+    with pytest.raises(
+        ValueError, match=f"a ROC curve needs rows of class yes and others: these {len(ill)} rows are all"
+    ):
+        plots.plot_roc(forest(), ill, ill["ill"])
+    turned = es.MultinomialNB().fit(es.Schema.infer(frame(90), target="ill", classes=["yes", "no"]).table(frame(90)))
+    with pytest.raises(ValueError, match="the models differ in which class is the second: name the positive one"):
+        plots.plot_roc([forest(), turned], frame(60), frame(60)["ill"])
     with pytest.raises(ValueError, match="scores and no probabilities"):
         plots.plot_calibration(es.LinearMeans().fit(table()), table())
     with pytest.raises(ValueError, match="true classes are needed: give y=, or a table that has them"):

@@ -14,6 +14,7 @@ import typer
 import encryptedstats as es
 from encryptedstats.cli import (
     bench,
+    calibrate,
     casestudy,
     cluster,
     datasets,
@@ -134,6 +135,7 @@ _ROLES: dict[str, tuple[Callable[..., None], ...]] = {
         decrypt.decrypt,
         predict.predict,
         evaluate.evaluate,
+        calibrate.calibrate,
     ),
     "Worker: computes on what it cannot read": (
         info.info,

@@ -191,7 +191,6 @@ def draw(story: Story, path: Path) -> bool:
     names = {"fitted encrypted": "opened", "scikit-learn's random forest": "plain"}
     curves = {name: story.forests[key] for name, key in names.items()}
     plot_roc(curves, story.test.drop(columns=TARGET), story.test[TARGET], ax=right)
-    right.set_aspect("auto")  # scikit-learn makes it a square, and the titles would not be in line
     right.set_title(f"{len(story.test)} patients that no forest has seen", loc="left", fontsize=11)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)

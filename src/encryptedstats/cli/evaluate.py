@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import numpy as np
 import pandas as pd
+import typer
 from numpy.typing import NDArray
 from rich.console import Console, RenderableType
 from rich.text import Text
 
 import encryptedstats as es
-from encryptedstats.cli._console import fact_table, plural, print_json, printable, progress, size_text
-from encryptedstats.cli._files import check_target, write_text
+from encryptedstats.cli._console import command_line, fact_table, plural, print_json, printable, progress, size_text
+from encryptedstats.cli._files import check_new, naming, write_text
 from encryptedstats.cli._frames import frame_view, label_text
 from encryptedstats.cli._inputs import check_rows, expect, load_schema, nature
 from encryptedstats.cli._keys import load_owner
@@ -24,6 +26,7 @@ from encryptedstats.cli._options import (
     AsJson,
     DataFile,
     FoldSeed,
+    Force,
     KeyFile,
     PassphraseFile,
     Weights,
@@ -33,28 +36,52 @@ from encryptedstats.cli._options import (
 )
 from encryptedstats.progress import progress_bar
 from encryptedstats.storage import container
+from encryptedstats.storage.files import PRIVATE, write_atomic
 from encryptedstats.tables.encrypting import file_tables
+from encryptedstats.tables.reading import read_frame, read_frames
 
-SCORES: Final = ("auc", "accuracy", "log_loss")
+if TYPE_CHECKING:
+    from encryptedstats.metrics import Evaluation
+
+_LOSS: Final = "the scores in it would have to be computed again"
 _MEAN: Final = "mean"
 _ALL: Final = "all"
-# Rows of a file that are encoded at once, where no folds depend on it.
-_ROWS_AT_ONCE: Final = 1 << 16
+# Scores of single folds that a screen has room for; files have all of them.
+_OF_FOLDS: Final = ("auc", "accuracy", "log_loss", "brier", "sensitivity", "specificity")
+_OF_CLASSES: Final = ("auc", "sensitivity", "specificity", "ppv", "npv", "brier")
 
 
 @dataclass(frozen=True)
 class _Work:
-    """Models, and the clear rows that each of them is to be scored on."""
+    """Models, the clear rows that each of them is to be scored on, and how many rows are not among them."""
 
     models: Sequence[Any]
     table: es.Table
     parts: Sequence[NDArray[np.intp]]
     labels: Sequence[str]
+    n_dropped: int
+    n_unlabelled: int
 
 
 def evaluate(
     file: Annotated[Path, file_argument("FILE", "Folds, as fit --folds wrote them, or an opened model.")],
     data: DataFile,
+    pos_label: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CLASS",
+            help="The positive class. By default the second of two in the schema; of more, each against all others.",
+            show_default=False,
+        ),
+    ] = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            metavar="X",
+            help="Call a row positive from this probability on; by default as the model predicts, above 0.5.",
+            show_default=False,
+        ),
+    ] = None,
     key: KeyFile = None,
     schema: Annotated[
         Path | None, file_option("--schema", help="Of folds: your schema, as encrypt was given it.")
@@ -62,26 +89,32 @@ def evaluate(
     fold_seed: FoldSeed = 0,
     weights: Weights = None,
     out: Annotated[Path | None, output("Write the scores as CSV there.")] = None,
+    plot: Annotated[
+        Path | None, file_option("--plot", help="Draw ROC and calibration there: a .png, .svg or .pdf file.")
+    ] = None,
     passphrase_file: PassphraseFile = None,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Score a model on rows with known classes: area under the ROC curve, accuracy, log loss.
+    """Score a model on rows with known classes: AUC, accuracy, log loss, Brier score, sensitivity, specificity, calibration.
 
-    Folds are opened with the secret key, and each is scored on the rows that its model has not seen: give the file that
-    was encrypted, with the same --fold-seed and --weights. An opened model needs no key: give rows that it was not fitted
-    to.
+    Each figure has its 95 % interval: Wilson's for shares, DeLong's for the AUC, else a normal one. Folds are opened with the
+    secret key, and each is scored on the rows that its model has not seen: give the file that was encrypted, with the same
+    --fold-seed and --weights. An opened model needs no key: give rows that it was not fitted to.
 
     Examples:
+      # an opened model on rows that were kept back
+      encryptedstats evaluate forest.opened test.csv
+      encryptedstats evaluate forest.opened test.csv --pos-label ill --threshold 0.3 --plot curves.png
+
       # the owner, then the worker, then the owner
       encryptedstats encrypt patients.csv patients.enc --schema schema.json --key secret.key --folds 5
       encryptedstats fit patients.enc -o folds.enc --model forest --folds
       encryptedstats evaluate folds.enc patients.csv --key secret.key --schema schema.json -o scores.csv
-
-      # an opened model on rows that were kept back
-      encryptedstats evaluate forest.opened test.csv
     """
-    if out is not None:
-        check_target(out)
+    for path in (out, plot):
+        if path is not None:
+            check_new(path, force, _LOSS)
     kind = expect(file, (FOLDS_KIND, OPEN_MODEL_KIND), "the folds of a model, or an opened one", _cure(file))
     check_rows(data)
     if kind == FOLDS_KIND:
@@ -91,31 +124,47 @@ def evaluate(
         owner = load_owner(key, passphrase_file)
         work = _folds(file, data, private, owner, fold_seed=fold_seed, weights=weights)
     else:
-        work = _opened(file, data, weights=weights)
-    frame = _scores(work)
+        work = _opened(file, data, weights)
+    asked = _asked(work.models[0].classes_, pos_label, threshold)
+    predictions = _predictions(work)
+    frame, found = _scores(work, predictions, asked)
     model = work.models[0]
     facts = {
         "file": str(file),
         "data": str(data),
-        "model": type(model).__name__,
+        "model": type(inside(model)).__name__,
         "params": model._growth(),
+        "calibrated": model is not inside(model),
         "classes": [str(label) for label in model.classes_],
-        "rows": len(work.table),
-        "scores": frame.reset_index().to_dict("records"),
-        "mean": None if len(frame) == 1 else _mean(frame),
+        **found.to_dict(),
+        "seen": kind == OPEN_MODEL_KIND and _was_seen(work),
+        "folds": [] if len(frame) == 1 else frame.drop([_MEAN, _ALL]).reset_index().to_dict("records"),
+        "mean": None if len(frame) == 1 else frame.loc[_MEAN, ["rows", *found.scores]].to_dict(),
     }
+    if plot is not None:
+        _draw(predictions, found, facts, plot)
     if out is not None:
-        write_text(out, _with_mean(frame).to_csv(lineterminator="\n"))
+        write_text(out, frame.to_csv(lineterminator="\n"))
     if as_json:
         print_json(facts)
     else:
-        _show(work, frame, facts, out)
+        _show(work, frame, found, facts, [path for path in (out, plot) if path is not None])
 
 
 def _cure(file: Path) -> str:
     if nature(file) == ENCRYPTED_MODEL_KIND:
         return "its owner opens it with decrypt -o, or let the worker fit --folds"
     return ""
+
+
+def _asked(classes: NDArray[Any], pos_label: str | None, threshold: float | None) -> dict[str, Any]:
+    """What is asked of the positive class: found by the words that the command line has for it."""
+    labels = {str(label): label for label in classes.tolist()}
+    if pos_label is not None and pos_label not in labels:
+        raise ValueError(f"--pos-label {pos_label}: the classes are {', '.join(labels)}")
+    if threshold is not None and pos_label is None and len(labels) > 2:
+        raise ValueError(f"--threshold is for one class, and there are {len(labels)}: name it with --pos-label")
+    return {"pos_label": None if pos_label is None else labels[pos_label], "threshold": threshold}
 
 
 # -- what is scored --------------------------------------------------------------------------------------------------
@@ -127,27 +176,61 @@ def _folds(file: Path, data: Path, schema: es.Schema, owner: es.Owner, **options
 
     folds = read_folds(container.read(file), owner.public_keys())
     models = owner.decrypt(folds, schema=schema)
-    table = _table(schema, data, owner.parameters.slots, folds=folds.n_folds, **options)
+    slots = owner.parameters.slots
+    with progress(f"reading {printable(str(data))}"):
+        tables = list(file_tables(schema, data, slots, folds=folds.n_folds, **options))
+        in_file = sum(map(len, read_frames(data, schema, slots)))
+    if not tables:
+        raise _no_rows(data, schema)
+    table = _with_classes(es.Table.concat(tables), data)
     _check_folds(models, folds.model.fit_folds(table), data)
     codes = np.asarray(table.fold_codes)
     parts = [np.flatnonzero(codes == fold) for fold in range(folds.n_folds)]
-    return _Work(models, table, parts, [str(fold) for fold in range(folds.n_folds)])
+    labels = [str(fold) for fold in range(folds.n_folds)]
+    return _Work(models, table, parts, labels, in_file - len(table), 0)
 
 
-def _opened(file: Path, data: Path, **options: Any) -> _Work:
+def _opened(file: Path, data: Path, weights: str | None) -> _Work:
     model = load_model(container.read(file))
-    table = _table(model._known_private(), data, _ROWS_AT_ONCE, **options)
-    return _Work([model], table, [np.arange(len(table))], [_ALL])
+    table, unlabelled = labelled_rows(model._known_private(), data, weights)
+    return _Work([model], table, [np.arange(len(table))], [_ALL], table.n_dropped, unlabelled)
 
 
-def _table(schema: es.Schema, data: Path, rows_at_once: int, **options: Any) -> es.Table:
+def labelled_rows(schema: es.Schema, data: Path, weights: str | None = None) -> tuple[es.Table, int]:
+    """The rows of a file that have a class, as a table, and the number of those that have none."""
     with progress(f"reading {printable(str(data))}"):
-        tables = list(file_tables(schema, data, rows_at_once, **options))
-    if not tables:
-        raise es.SchemaError(f"{data} has no rows{' without missing values' if schema.missing == 'drop' else ''}")
-    table = es.Table.concat(tables)
+        frame = read_frame(data, schema)
+        if not len(frame):
+            raise _no_rows(data, schema)
+        if schema.target not in frame.columns:
+            raise _no_classes(data, schema)
+        known = frame[frame[schema.target].notna()]
+        if not len(known):
+            raise es.SchemaError(
+                f"{data} has no class in any of its {plural(len(frame), 'row')}: nothing can be scored"
+            )
+        if weights is not None and weights not in known.columns:
+            raise es.SchemaError(f"{data}: there is no column {weights!r} for the weights")
+        try:
+            # The columns of a one-hot table count by position, so the weights must not stand among them.
+            rows = known if weights is None or schema.onehot is None else known.drop(columns=weights)
+            table = schema.table(rows, weights=None if weights is None else known[weights].to_numpy())
+        except es.SchemaError as error:
+            raise es.SchemaError(f"{data}: {error}") from error
+    return table, len(frame) - len(known)
+
+
+def _no_rows(data: Path, schema: es.Schema) -> es.SchemaError:
+    return es.SchemaError(f"{data} has no rows{' without missing values' if schema.missing == 'drop' else ''}")
+
+
+def _no_classes(data: Path, schema: es.Schema) -> es.SchemaError:
+    return es.SchemaError(f"{data} has no column {schema.target!r}: scores need the classes of the rows")
+
+
+def _with_classes(table: es.Table, data: Path) -> es.Table:
     if not table.has_classes:
-        raise es.SchemaError(f"{data} has no column {schema.target!r}: scores need the classes of the rows")
+        raise _no_classes(data, table.schema)
     return table
 
 
@@ -165,81 +248,183 @@ def _check_folds(models: Sequence[Any], clear: Sequence[Any], data: Path) -> Non
             )
 
 
+def inside(model: Any) -> Any:
+    """The model, or the one that was calibrated."""
+    return model.model if isinstance(model, es.CalibratedModel) else model
+
+
+def _was_seen(work: _Work) -> bool:
+    from encryptedstats.models.calibration import was_fitted_to
+
+    return was_fitted_to(inside(work.models[0]), work.table)
+
+
 # -- scores ----------------------------------------------------------------------------------------------------------
 
 
-def _scores(work: _Work) -> pd.DataFrame:
-    """A line for each model: its rows and its scores; nan where there is none, as with one class alone."""
-    lines = []
+def _predictions(work: _Work) -> list[Any]:
+    """What each model says of its rows."""
+    from encryptedstats.metrics import Predictions
+
+    made = []
     with progress_bar("scoring", len(work.models), "models") as advance:
         for model, inside in zip(work.models, work.parts, strict=True):
-            lines.append({"rows": len(inside), **_score(model, work.table.take(inside))})
+            made.append(Predictions.of(model, work.table.take(inside)))
             advance(1)
-    return pd.DataFrame(lines, pd.Index(work.labels, name="fold"))
+    return made
 
 
-def _score(model: Any, table: es.Table) -> dict[str, float]:
-    from sklearn.metrics import accuracy_score, log_loss
+def _scores(work: _Work, predictions: Sequence[Any], asked: Mapping[str, Any]) -> tuple[pd.DataFrame, Evaluation]:
+    """A line for each fold, their mean, and one for all rows; and all there is to say of these.
 
-    if not len(table):
-        return dict.fromkeys(SCORES, np.nan)
-    classes, codes, weights = model.classes_, np.asarray(table.class_codes), table.weights
-    labels = classes[codes]
-    shares = model.predict_proba(table) if hasattr(model, "predict_proba") else None
-    loss = np.nan if shares is None else log_loss(labels, shares, sample_weight=weights, labels=classes)
-    return {
-        "auc": _auc(codes, len(classes), model.decision_function(table) if shares is None else shares, weights),
-        "accuracy": float(accuracy_score(labels, model.predict(table), sample_weight=weights)),
-        "log_loss": float(loss),
-    }
+    Of folds, every row of the last line is predicted by the model that has not seen it.
+    """
+    from encryptedstats.metrics import Predictions, evaluate_predictions
 
-
-def _auc(codes: NDArray[Any], n_classes: int, scores: NDArray[Any], weights: Any) -> float:
-    """Of the second class against the first; of more, the mean of each against all others, by their sizes."""
-    from sklearn.metrics import roc_auc_score
-
-    present = np.unique(codes)
-    if len(present) < 2:
-        return float("nan")
-    if n_classes == 2:
-        return float(roc_auc_score(codes, scores if scores.ndim == 1 else scores[:, 1], sample_weight=weights))
-    sizes = np.bincount(codes, weights, minlength=n_classes)[present]
-    single = [roc_auc_score(codes == one, scores[:, one], sample_weight=weights) for one in present]
-    return float(np.average(single, weights=sizes))
+    pooled = replace(Predictions.concat(predictions), n_dropped=work.n_dropped, n_unlabelled=work.n_unlabelled)
+    found = evaluate_predictions(pooled, **asked)
+    if len(predictions) == 1:
+        return pd.DataFrame([_line(found)], pd.Index([_ALL], name="fold")), found
+    lines = [_line(evaluate_predictions(one, **asked)) for one in predictions]
+    frame = pd.DataFrame(lines, pd.Index(work.labels, name="fold"))
+    counts = {name: int(frame[name].sum()) for name in ("rows", "positives") if name in frame.columns}
+    mean = counts | {
+        name: float(frame[name].mean()) for name in found.scores
+    }  # folds are no sample: it has no interval
+    last = pd.DataFrame([mean, _line(found)], pd.Index([_MEAN, _ALL], name="fold"))
+    return pd.concat([frame, last[frame.columns]]), found
 
 
-def _mean(frame: pd.DataFrame) -> dict[str, Any]:
-    return {"rows": int(frame["rows"].sum()), **{name: float(frame[name].mean()) for name in SCORES}}
+def _line(found: Evaluation) -> dict[str, Any]:
+    counts = {} if found.positive is None else {"positives": found.class_counts[found.positive]}
+    line: dict[str, Any] = {"rows": found.n_rows, **counts}
+    for name, one in found.scores.items():
+        line |= {name: one.value, f"{name}_low": one.low, f"{name}_high": one.high}
+    return line
 
 
-def _with_mean(frame: pd.DataFrame) -> pd.DataFrame:
-    """The scores, and their mean below those of several folds."""
-    if len(frame) == 1:
-        return frame
-    last = pd.DataFrame([_mean(frame)], pd.Index([_MEAN], name=frame.index.name))
-    return pd.concat([frame, last])
+def _draw(predictions: Sequence[Any], found: Evaluation, facts: Mapping[str, Any], path: Path) -> None:
+    """ROC and calibration side by side; of folds, each row by the model that has not seen it."""
+    if found.positive is None:
+        raise ValueError("--plot is for one class against all others: name it with --pos-label")
+    from encryptedstats.metrics import Predictions
+    from encryptedstats.plots import draw_predictions
+
+    name = model_text(facts["model"], facts["params"]).split()[0] + (", calibrated" if facts["calibrated"] else "")
+    figure = draw_predictions({name: Predictions.concat(predictions)}, found.positive, found.threshold)
+    picture = io.BytesIO()
+    try:
+        figure.savefig(picture, format=path.suffix[1:] or "png", dpi=200)
+    except ValueError as error:
+        raise ValueError(f"--plot {path}: {error}") from error
+    with naming(path):
+        write_atomic(path, [picture.getvalue()], mode=PRIVATE)
 
 
 # -- showing ---------------------------------------------------------------------------------------------------------
 
 
-def _show(work: _Work, frame: pd.DataFrame, facts: dict[str, Any], out: Path | None) -> None:
+def _show(
+    work: _Work, frame: pd.DataFrame, found: Evaluation, facts: Mapping[str, Any], written: Sequence[Path]
+) -> None:
+    from encryptedstats.metrics import SCORES
+
     console = Console()
-    what = model_text(facts["model"], facts["params"])
+    what = model_text(facts["model"], facts["params"]) + (", calibrated," if facts["calibrated"] else "")
     folds = f"{len(work.models)} folds of " if len(work.models) > 1 else ""
-    console.print(Text.assemble(("Scored", "bold"), f" {folds}{what} on {plural(facts['rows'], 'row')}"))
-    shown = _with_mean(frame).astype(dict.fromkeys(SCORES, object))
-    for name in SCORES:
-        shown[name] = ["n/a" if np.isnan(score) else f"{score:.4f}" for score in shown[name]]
-    shown = shown.rename(columns={"auc": "AUC", "log_loss": "log loss"})
-    console.print(frame_view(shown, console.width, _MEAN))
-    notes: list[tuple[str, RenderableType]] = []
-    if len(facts["classes"]) == 2:
-        notes.append(("AUC", f"of {label_text(facts['classes'][1])} against {label_text(facts['classes'][0])}"))
+    console.print(Text.assemble(("Scored", "bold"), f" {folds}{what} on {plural(found.n_rows, 'row')}"))
+    console.print(fact_table(_about(work, found, facts)))
+    console.print()
+    console.print(frame_view(_score_frame(found), console.width))
+    if found.by_class:
+        names = {name: SCORES[name] for name in _OF_CLASSES}
+        single = {label: {names[n]: str(scores[n]) for n in names} for label, scores in found.by_class.items()}
+        console.print()
+        console.print(frame_view(pd.DataFrame(single).T.rename_axis("class"), console.width))
+    if found.calibration is not None:
+        console.print()
+        console.print(frame_view(_calibration_frame(found), console.width))
     if len(frame) > 1:
-        notes.append(("spread", f"{frame['auc'].std():.4f} between the folds, in AUC"))
-    if out is not None:
-        notes.append(("wrote", Text.assemble((printable(str(out)), "bold"), f"  {size_text(out.stat().st_size)}")))
+        shown = frame[["rows", *_OF_FOLDS]].drop(_ALL).astype(dict.fromkeys(_OF_FOLDS, object))
+        for name in _OF_FOLDS:
+            shown[name] = [_figure(score) for score in shown[name]]
+        console.print()
+        console.print(frame_view(shown.rename(columns=SCORES), console.width, _MEAN))
+    notes = _notes(frame, facts, written)
     if notes:
         console.print()
         console.print(fact_table(notes))
+
+
+def _about(work: _Work, found: Evaluation, facts: Mapping[str, Any]) -> list[tuple[str, RenderableType]]:
+    """Which rows, which class is the positive one, and when a row is called so."""
+    classes = ", ".join(f"{label_text(label)} {count:,}" for label, count in found.class_counts.items())
+    rows: list[tuple[str, RenderableType]] = [("classes", classes)]
+    if found.positive is None:
+        rows.append(("positive", "each class in turn, against all others; --pos-label names one"))
+    else:
+        rows.append(("positive", Text(label_text(found.positive), style="bold")))
+    if found.threshold is None:
+        rows.append(("called", "as the model predicts"))
+    else:
+        rows.append(("called", f"{label_text(found.positive)} from {found.threshold:g} on"))
+    rows += [("left out", Text(text, style="yellow")) for text in found.left_out()]
+    rows += [("note", Text(printable(text), style="yellow")) for text in found.notes]
+    if facts["seen"]:
+        text = "these are the rows that the model was fitted to: it will do worse on others"
+        rows.append(("note", Text(text, style="yellow")))
+    if len(work.models) > 1:
+        rows.append(("rows", "each is predicted by the model that has not seen its fold"))
+    return rows
+
+
+def _score_frame(found: Evaluation) -> pd.DataFrame:
+    """Scores for people: the figure, its interval, whose that is, and of how many rows; with the positive class by name."""
+    from encryptedstats.metrics import SCORES
+
+    head = "each against all others" if found.positive is None else f"positive class {label_text(found.positive)}"
+    lines = [
+        {
+            "value": _figure(score.value),
+            f"{100 * found.level:g} % interval": "" if np.isnan(score.low) else f"{score.low:.4f} to {score.high:.4f}",
+            "by": score.method,
+            "rows": score.n,
+        }
+        for name, score in found.scores.items()
+    ]
+    return pd.DataFrame(lines, pd.Index([SCORES[name] for name in found.scores], name=head))
+
+
+def _calibration_frame(found: Evaluation) -> pd.DataFrame:
+    table = found.calibration
+    assert table is not None
+    one = label_text(found.positive)
+    return pd.DataFrame(
+        {
+            "rows": table["rows"],
+            f"of {one}": table["positives"],
+            f"predicted P({one})": [f"{value:.3f}" for value in table["predicted"]],
+            "observed": [f"{value:.3f}" for value in table["observed"]],
+            f"{100 * found.level:g} % interval": [
+                f"{low:.3f} to {high:.3f}" for low, high in zip(table["low"], table["high"], strict=True)
+            ],
+        },
+        table.index,
+    )
+
+
+def _figure(score: float) -> str:
+    return "n/a" if np.isnan(score) else f"{score:.4f}"
+
+
+def _notes(frame: pd.DataFrame, facts: Mapping[str, Any], written: Sequence[Path]) -> list[tuple[str, RenderableType]]:
+    notes: list[tuple[str, RenderableType]] = []
+    if len(frame) > 1:
+        spread = frame.drop([_MEAN, _ALL])["auc"].std()
+        notes.append(("spread", f"{_figure(spread)} between the folds, in AUC"))
+    elif facts["model"] == "CompletelyRandomForest" and not facts["calibrated"]:
+        hint = command_line("calibrate", facts["file"], "kept-back.csv", "-o", "calibrated.opened")
+        notes.append(("probabilities", Text.assemble("shares of votes, not calibrated; with other rows: ", hint)))
+    for path in written:
+        notes.append(("wrote", Text.assemble((printable(str(path)), "bold"), f"  {size_text(path.stat().st_size)}")))
+    return notes

@@ -62,7 +62,7 @@ _HARMLESS: Final = {
     VOTES_KIND: {"numbers", "chunks", "noise", "residues"},
     ENCRYPTED_MODEL_KIND: _TOTALS | _MODEL,
     FOLDS_KIND: _TOTALS,
-    OPEN_MODEL_KIND: {"totals"} | _MODEL,
+    OPEN_MODEL_KIND: {"totals", "calibration"} | _MODEL,
 }
 
 
@@ -187,6 +187,7 @@ def _model_facts(content: Container) -> dict[str, Any]:
         "encrypted": not is_open,
         **({"names_inside": private} if is_open else _totals_facts(content)),
         "drawn": "drawn" in content.sections,
+        "calibrated": "calibration" in content.sections,
     }
 
 
@@ -261,7 +262,7 @@ def _kind_text(facts: dict[str, Any]) -> str:
         what = f"{facts['folds']} folds of an encrypted model" if kind == FOLDS_KIND else kind
         size = f"{plural(facts['rows'], 'row')}, {plural(facts['variables'], 'variable')}, {facts['classes']} classes"
         inside = "" if kind == OPEN_MODEL_KIND else f"; {_ciphertexts(facts)}"
-        inside += "; its stochastic fraction is drawn" * facts["drawn"]
+        inside += "; its stochastic fraction is drawn" * facts["drawn"] + "; calibrated" * facts["calibrated"]
         return f"{what}: {model_text(facts['model'], facts['params'])}\n{size}{inside}"
     if kind == VOTES_KIND:
         answers = f"{plural(facts['answers'], 'number')} for each, in {plural(facts['ciphertexts'], 'ciphertext')}"

@@ -1,4 +1,4 @@
-"""tab:datasets, counted again from the data: rows, rows without missing values, and predictors in the three ways of counting."""
+"""The table of data sets, counted again from the data: rows, complete rows, and predictors in the three ways of counting."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class Finding:
     Attributes
     ----------
     where : str
-        Section, figure or table, by the paper's label.
+        Section, figure or table of the paper, in words.
     says : str
         What the paper states, in short.
     ours : str
@@ -114,14 +114,16 @@ def _verdict(right: bool, partly: bool = False) -> str:
 # -- section 4: one step of reweighted least squares -----------------------------------------------------------------------
 
 
-@_claim("eq:1step_bias", "The one-step slope has expectation 4p − 2, so that it is shrunk by 4p − 2 − β.", "shrinkage")
+@_claim(
+    "Logistic regression", "The one-step slope has expectation 4p − 2, so that it is shrunk by 4p − 2 − β.", "shrinkage"
+)
 def _shrinkage(e: Evidence) -> Judgement:
     errors = e.shrinkage["standard_error"].clip(lower=1e-9)
     worst = float(((e.shrinkage["simulated"] - e.shrinkage["theory"]).abs() / errors).max())
     return _verdict(worst < 4.5), f"the simulation is within {worst:.1f} standard errors at every β"
 
 
-@_claim("fig:biasbeta1d", "Shrinkage is negligible for small β and grows linearly outside (−2, 2).", "shrinkage")
+@_claim("Figure on shrinkage", "Shrinkage is negligible for small β and grows linearly outside (−2, 2).", "shrinkage")
 def _shrinkage_shape(e: Evidence) -> Judgement:
     half, two = (float(expected_shrinkage(np.array(b))) for b in (0.5, 2.0))
     slopes = [float(4 * p * (1 - p) - 1) for p in (1 / (1 + np.exp(-b)) for b in (2.0, 4.0))]
@@ -129,7 +131,7 @@ def _shrinkage_shape(e: Evidence) -> Judgement:
     return AGREES, ours
 
 
-@_claim("fig:biasbeta1d", "The shrunk value is always 2 in size for |β| above about 2.5.", "shrinkage")
+@_claim("Figure on shrinkage", "The shrunk value is always 2 in size for |β| above about 2.5.", "shrinkage")
 def _saturation(e: Evidence) -> Judgement:
     values = {b: float(expected_shrinkage(np.array(b))) + b for b in (2.5, 4.0, 5.3)}
     ours = ", ".join(f"{v:.2f} at β = {b:g}" for b, v in values.items())
@@ -138,7 +140,9 @@ def _saturation(e: Evidence) -> Judgement:
 
 
 @_claim(
-    "fig:bias_beta_1d", "For all p the generalisation error shrinks monotonically with n to a limit.", "generalisation"
+    "Figure on generalisation error",
+    "For all p the generalisation error shrinks monotonically with n to a limit.",
+    "generalisation",
 )
 def _monotone(e: Evidence) -> Judgement:
     p = np.linspace(0.01, 0.99, 99)
@@ -147,7 +151,7 @@ def _monotone(e: Evidence) -> Judgement:
     return _verdict(falls), "it falls for every p, and not at all from n = 1 to n = 2, where both are equal"
 
 
-@_claim("fig:bias_beta_1d", "The limit of the generalisation error is −(2p−1)³/6.", "generalisation")
+@_claim("Figure on generalisation error", "The limit of the generalisation error is −(2p−1)³/6.", "generalisation")
 def _limit(e: Evidence) -> Judgement:
     p = np.linspace(0, 1, 101)
     gap = np.abs(approximate_limit(p) - exact_limit(p))
@@ -160,7 +164,7 @@ def _limit(e: Evidence) -> Judgement:
     )
 
 
-@_claim("fig:bias_beta_1d", "The distance from the limit stabilises at around n = 20.", "generalisation")
+@_claim("Figure on generalisation error", "The distance from the limit stabilises at around n = 20.", "generalisation")
 def _settles(e: Evidence) -> Judgement:
     p = np.linspace(0, 1, 101)
     gaps = {n: float(np.abs(approximate_error(n, p) - approximate_limit(p)).max()) for n in (1, 20, 100)}
@@ -170,15 +174,21 @@ def _settles(e: Evidence) -> Judgement:
 
 # -- section 5.1: classification performance --------------------------------------------------------------------------------
 
-_PERFORMANCE = "fig:performance"
+_PERFORMANCE = "Figure on performance"
 
 
-@_claim("sec:results", "The methods were tested on 20 data sets.", "catalogue")
+@_claim("Results", "The methods were tested on 20 data sets.", "catalogue")
 def _n_sets(e: Evidence) -> Judgement:
-    return DIFFERS, f"tab:datasets lists 19; {len(e.catalogue)} were counted here", "a slip in the text, it seems"
+    return (
+        DIFFERS,
+        f"the table of data sets lists 19; {len(e.catalogue)} were counted here",
+        "a slip in the text, it seems",
+    )
 
 
-@_claim("tab:datasets", "Rows, complete rows, and predictors counted in three ways, of every data set.", "catalogue")
+@_claim(
+    "Table of data sets", "Rows, complete rows, and predictors counted in three ways, of every data set.", "catalogue"
+)
 def _catalogue(e: Evidence) -> Judgement:
     table = e.catalogue.set_index("name")
     wrong = [f"{name} {c}" for name in table.index for c in COUNTS if table.at[name, c] != table.at[name, f"paper_{c}"]]
@@ -188,7 +198,7 @@ def _catalogue(e: Evidence) -> Judgement:
     return _verdict(not wrong), ours + note
 
 
-@_claim("sec:results", "Encrypted and clear runs give the same results.", "encrypted")
+@_claim("Results", "Encrypted and clear runs give the same results.", "encrypted")
 def _same(e: Evidence) -> Judgement:
     table = e.encrypted
     ours = (
@@ -295,7 +305,7 @@ def _centred(e: Evidence) -> Judgement:
     return _verdict(gap.abs().max() < EQUAL, gap.abs().median() < EQUAL), ours, why
 
 
-@_claim("sec:results", "SNB run to convergence performs equally well in most situations.", "convergence")
+@_claim("Results", "SNB run to convergence performs equally well in most situations.", "convergence")
 def _converged(e: Evidence) -> Judgement:
     ratio = _ratios(e)
     equal = ratio[(ratio - 1).abs() < CLEAR]
@@ -311,7 +321,7 @@ def _ratios(e: Evidence) -> Frame:
 
 def _ratio_claim(name: str, paper: float) -> None:
     @_claim(
-        "sec:results",
+        "Results",
         f"On {name} the AUC after convergence is {paper} of that after one step.",
         "convergence",
         sets=(name,),
@@ -332,7 +342,7 @@ _ratio_claim("chess", 0.76)
 _ratio_claim("musk1", 0.67)
 
 
-@_claim("sec:results", "In the clear the new methods are cheap: additions and multiplications only.", "performance")
+@_claim("Results", "In the clear the new methods are cheap: additions and multiplications only.", "performance")
 def _cheap(e: Evidence) -> Judgement:
     largest = e.performance.groupby("dataset")["seconds"].sum().idxmax()
     seconds = e.performance[e.performance["dataset"] == largest].groupby("method")["seconds"].median()
@@ -345,7 +355,7 @@ def _cheap(e: Evidence) -> Judgement:
 
 # -- section 5.2: timings and memory -----------------------------------------------------------------------------------------
 
-_TIMES = "tab:times"
+_TIMES = "Table of times"
 
 
 def _fit_of(e: Evidence, model: str, rows: int) -> Frame:
@@ -420,7 +430,7 @@ def _parameters(e: Evidence) -> Judgement:
 
 # -- section 5.3: choices for the forest -------------------------------------------------------------------------------------
 
-_SIZE = "fig:CRFperformance"
+_SIZE = "Appendix on trees and depth"
 
 
 @_claim(_SIZE, "In most cases many trees matter more than tall trees.", "trees")
@@ -484,10 +494,15 @@ def _additive(e: Evidence) -> Judgement:
     return AGREES, f"{ours}; with 1000 of them, six levels gain {gap.median():+.3f} in the median data set"
 
 
-_SF = "sec:RFfracPerf"
+_SF = "Stochastic fraction"
 
 
-@_claim("fig:ionoSF", "Of all data sets, iono gains most from the stochastic fraction.", "fraction", sets=("iono",))
+@_claim(
+    "Figure on the fraction, iono",
+    "Of all data sets, iono gains most from the stochastic fraction.",
+    "fraction",
+    sets=("iono",),
+)
 def _iono(e: Evidence) -> Judgement:
     best = _gains(e).max(axis=1).sort_values(ascending=False)
     ours = ", ".join(f"{name} {value:+.3f}" for name, value in best.head(3).items())
@@ -499,7 +514,7 @@ def _gains(e: Evidence) -> Frame:
     return means.drop(columns=0).sub(means[0], axis=0)
 
 
-@_claim("fig:ionoSF", "On iono AUC improves by up to 12.6 %.", "fraction", sets=("iono",))
+@_claim("Figure on the fraction, iono", "On iono AUC improves by up to 12.6 %.", "fraction", sets=("iono",))
 def _most_gain(e: Evidence) -> Judgement:
     table = e.fraction[e.fraction["dataset"] == "iono"].pivot_table(index="split", columns="fraction", values="auc")
     relative = table.drop(columns=0).div(table[0], axis=0) - 1
@@ -529,7 +544,9 @@ def _no_fall(e: Evidence) -> Judgement:
     return _verdict(below.empty, bool((falls > -EQUAL).all())), ours, why
 
 
-@_claim("fig:bcw_pSF", "bcw_p is the data set with the least improvement.", "fraction", sets=("bcw_p",))
+@_claim(
+    "Figure on the fraction, bcw_p", "bcw_p is the data set with the least improvement.", "fraction", sets=("bcw_p",)
+)
 def _least(e: Evidence) -> Judgement:
     last = _gains(e).iloc[:, -1].sort_values()
     place = list(last.index).index("bcw_p") + 1
@@ -542,7 +559,7 @@ def _least(e: Evidence) -> Judgement:
 
 
 @_claim(
-    "fig:bcw_pSF",
+    "Figure on the fraction, bcw_p",
     "On bcw_p all points lie about the diagonal: the fraction has next to no effect.",
     "fraction",
     sets=("bcw_p",),
@@ -576,7 +593,7 @@ def _no_harm(e: Evidence) -> Judgement:
 
 # -- section 5.4: the case study ---------------------------------------------------------------------------------------------
 
-_AWS = "sec:AWS"
+_AWS = "Case study"
 
 
 @_claim(
@@ -632,7 +649,7 @@ def _case_time(e: Evidence) -> Judgement:
     return (
         DIFFERS,
         f"{seconds:.1f} s on {n} cores: {5760 * 1152 / (seconds * n):,.0f} times less core time",
-        "as for tab:times",
+        "as for the table of times",
     )
 
 

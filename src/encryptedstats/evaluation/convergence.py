@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
-from encryptedstats.evaluation.counting import auc
 from encryptedstats.evaluation.samples import Sample
+from encryptedstats.metrics import auc
 from encryptedstats.models import SemiparametricNB
 
 # R's glm has the same two: at most 25 steps, or until the deviance changes by a hundred millionth of itself.

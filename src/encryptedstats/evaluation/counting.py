@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from encryptedstats.models.growth import Tree, grow
 from encryptedstats.tables import PublicSchema, Table
@@ -46,18 +45,6 @@ def drawn_fraction(leaf_sizes: Integers, n_rows: int, fraction: int, rng: np.ran
     p = leaf_sizes / n_rows
     waits = rng.geometric(np.where(p > 0, p, 1.0))
     return np.where(p > 0, np.minimum(waits, fraction + 1), fraction + 1)
-
-
-def auc(classes: Integers, scores: NDArray[np.float64]) -> float:
-    """Area under the ROC curve: the share of pairs of both classes that are in order, ties counting half.
-
-    >>> auc(np.array([0, 1, 0, 1]), np.array([0.1, 0.8, 0.8, 0.9]))
-    0.875
-    """
-    positive = classes == 1
-    n1 = int(positive.sum())
-    n0 = len(classes) - n1
-    return float((rankdata(scores)[positive].sum() - n1 * (n1 + 1) / 2) / (n0 * n1))
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,11 +13,12 @@ import numpy as np
 
 from encryptedstats import datasets
 from encryptedstats.crypto import Owner
-from encryptedstats.evaluation.counting import FastForest, auc
+from encryptedstats.evaluation.counting import FastForest
 from encryptedstats.evaluation.methods import forest_scores, forest_seed, forest_weights, fraction_generator
 from encryptedstats.evaluation.results import ResultFolder
 from encryptedstats.evaluation.samples import Sample, sample, store_splits
 from encryptedstats.evaluation.settings import BINS, DEPTH, FRACTION, N_TREES, TEST_SHARE, Settings
+from encryptedstats.metrics import auc
 from encryptedstats.models import CompletelyRandomForest, MultinomialNB, SemiparametricNB
 from encryptedstats.progress import progress_bar
 from encryptedstats.tables import EncryptedTable, plan

@@ -61,7 +61,7 @@ class Evidence:
 
     @cached_property
     def catalogue(self) -> Frame:
-        """tab:datasets, counted again."""
+        """The table of data sets, counted again."""
         return self.table("datasets", "datasets")
 
     @cached_property

@@ -102,7 +102,7 @@ def _names(rows: Frame) -> list[str]:
 
 
 def performance(evidence: Evidence) -> Figure | None:
-    """A point for each split, method and data set; a bar at the mean (fig:performance)."""
+    """A point for each split, method and data set; a bar at the mean (the figure on performance)."""
     rows = evidence.performance
     if rows.empty:
         return None
@@ -138,7 +138,7 @@ def _method_legend(ax: Axes) -> None:
 
 
 def trees(evidence: Evidence) -> Figure | None:
-    """Mean AUC by number of trees, a line for each depth (fig:CRFperformance)."""
+    """Mean AUC by number of trees, a line for each depth (the appendix on trees and depth)."""
     rows = evidence.trees
     if rows.empty:
         return None
@@ -254,7 +254,7 @@ def _apart(values: Iterable[float], gap: float) -> list[float]:
 
 
 def shrinkage(evidence: Evidence) -> Figure | None:
-    """Expected and simulated shrinkage of the slope (fig:biasbeta1d)."""
+    """Expected and simulated shrinkage of the slope (the figure on shrinkage)."""
     rows = evidence.shrinkage
     if rows.empty:
         return None
@@ -277,7 +277,7 @@ def shrinkage(evidence: Evidence) -> Figure | None:
 
 
 def generalisation(evidence: Evidence) -> Figure | None:
-    """Generalisation error by p and n, and how fast it settles (fig:bias_beta_1d)."""
+    """Generalisation error by p and n, and how fast it settles (the figure on generalisation error)."""
     rows = evidence.generalisation
     if rows.empty:
         return None

@@ -1,4 +1,4 @@
-"""The seven methods of fig:performance: each takes a split and gives a score to every test row, higher for class 1.
+"""The seven methods of the figure on performance: each takes a split and gives a score to every test row, higher for class 1.
 
 Ours are the library's own classifiers, fitted to clear tables by the circuits that encrypted ones are fitted by. The others are
 scikit-learn's. Scores are log-odds where a method has them: probabilities of many predictors round to exactly 0 and 1, and ties

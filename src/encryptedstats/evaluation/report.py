@@ -80,20 +80,20 @@ def write_report(output: Path) -> Path:
 
 def _page(evidence: Evidence, pictures: dict[str, Path], found: list[Finding]) -> str:
     sections = [
-        ("data", "Data sets", "tab:datasets", _data(evidence)),
+        ("data", "Data sets", "Table of data sets", _data(evidence)),
         (
             "theory",
             "One step of reweighted least squares",
-            "fig:biasbeta1d, fig:bias_beta_1d",
+            "Figures on shrinkage and generalisation error",
             _theory(evidence, pictures),
         ),
-        ("encrypted", "Encrypted and clear", "sec:results", _encrypted(evidence)),
-        ("performance", "Classification performance", "fig:performance", _performance(evidence, pictures)),
-        ("convergence", "One step, or convergence", "sec:results", _convergence(evidence)),
-        ("times", "Timings and memory", "tab:times", _times(evidence)),
-        ("trees", "Trees and depth", "fig:CRFperformance", _trees(evidence, pictures)),
-        ("fraction", "The stochastic fraction", "fig:ionoSF, fig:bcw_pSF", _fraction(evidence, pictures)),
-        ("study", "The case study", "sec:AWS", _study(evidence)),
+        ("encrypted", "Encrypted and clear", "Results", _encrypted(evidence)),
+        ("performance", "Classification performance", "Figure on performance", _performance(evidence, pictures)),
+        ("convergence", "One step, or convergence", "Results", _convergence(evidence)),
+        ("times", "Timings and memory", "Table of times", _times(evidence)),
+        ("trees", "Trees and depth", "Appendix on trees and depth", _trees(evidence, pictures)),
+        ("fraction", "The stochastic fraction", "Figures on the fraction", _fraction(evidence, pictures)),
+        ("study", "The case study", "Case study", _study(evidence)),
         ("statements", "Statement by statement", "", _statements(found)),
         ("method", "How it was computed", "", _method(evidence)),
     ]

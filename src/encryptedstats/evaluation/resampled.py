@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from encryptedstats.evaluation.convergence import VARIANTS, compare_convergence
-from encryptedstats.evaluation.counting import FastForest, auc, drawn_fraction, shallower, share_of_votes
+from encryptedstats.evaluation.counting import FastForest, drawn_fraction, shallower, share_of_votes
 from encryptedstats.evaluation.methods import METHODS, forest_scores, forest_seed, forest_weights, fraction_generator
 from encryptedstats.evaluation.results import ResultFile, ResultFolder
 from encryptedstats.evaluation.samples import Sample, sample, store_splits
@@ -32,6 +32,7 @@ from encryptedstats.evaluation.settings import (
     TREE_COUNTS,
     Settings,
 )
+from encryptedstats.metrics import auc
 from encryptedstats.models import CompletelyRandomForest
 from encryptedstats.parallel import ordered_map
 from encryptedstats.progress import progress_bar
@@ -68,7 +69,7 @@ class Part:
 
 
 def performance(sample: Sample, methods: Sequence[str], seed: int) -> list[Row]:
-    """AUC of the methods on a split (fig:performance), and seconds of fit and prediction."""
+    """AUC of the methods on a split (the figure on performance), and seconds of fit and prediction."""
     _ = sample.train, sample.test, sample.plain  # made when first asked for, and no method is to pay for the others
     rows = []
     for method in methods:
@@ -82,7 +83,7 @@ def performance(sample: Sample, methods: Sequence[str], seed: int) -> list[Row]:
 
 
 def fraction(sample: Sample, fractions: Sequence[int], seed: int) -> list[Row]:
-    """AUC of one forest with drawn fractions of different M (fig:ionoSF, fig:bcw_pSF)."""
+    """AUC of one forest with drawn fractions of different M (the figures on the fraction)."""
     forest = CompletelyRandomForest(N_TREES, DEPTH, random_state=forest_seed(sample, seed)).fit(sample.train)
     leaves = forest.apply(sample.test)
     rows = []
@@ -93,7 +94,7 @@ def fraction(sample: Sample, fractions: Sequence[int], seed: int) -> list[Row]:
 
 
 def trees(sample: Sample, depths: Sequence[int], seed: int) -> list[Row]:
-    """AUC of forests of every size and depth (fig:CRFperformance); all are cut out of the largest."""
+    """AUC of forests of every size and depth (the appendix on trees and depth); all are cut out of the largest."""
     deepest = max(DEPTHS)
     forest = FastForest.grow(sample.schema.public(), max(TREE_COUNTS), deepest, forest_seed(sample, seed))
     counts, rng, n_rows = forest.counts(sample.train), fraction_generator(sample, seed), len(sample.train)

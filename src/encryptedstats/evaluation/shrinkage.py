@@ -26,12 +26,12 @@ Numbers = NDArray[np.float64]
 
 
 def one_step_slope(n1: NDArray[Any], n: int) -> Numbers:
-    """The one-step slope of a binary predictor that is 1 in n rows, n1 of them of class 1 (eq:betatilde)."""
+    """The one-step slope of a binary predictor that is 1 in n rows, n1 of them of class 1 (section Logistic Regression)."""
     return np.asarray(2 * (2 * n1 - n) / n, dtype=float)
 
 
 def expected_shrinkage(beta: Numbers) -> Numbers:
-    """E[slope] - beta (eq:1step_bias): the expected slope is 4p - 2."""
+    """E[slope] - beta (section Logistic Regression): the expected slope is 4p - 2."""
     return np.asarray(4 * expit(beta) - 2 - beta)
 
 

@@ -1,4 +1,4 @@
-"""tab:times and the case study, measured here: seconds to fit and predict encrypted, and bytes of an encrypted value.
+"""The table of times and the case study, measured here: seconds to fit and predict encrypted, and bytes of an encrypted value.
 
 The paper's unit is 100 rows and one tree or predictor, because its cost grows with the rows. Here up to 8192 rows share a
 ciphertext and cost the same, so two figures are given: for a table of just 100 rows, and for a full ciphertext shared out over
@@ -37,7 +37,7 @@ ROWS: Final = (100, 8192, 32768)
 CASE_STUDY_ROWS: Final = 547
 _SHARD_ROWS: Final = 32
 
-#: tab:times: seconds to fit and to predict, and KB of an encrypted value.
+#: The table of times: seconds to fit and to predict, and KB of an encrypted value.
 PAPER: Final = {
     "SNB-paired": (18.0, 7.8, 154),
     "CRF, L=1": (12.5, 15.1, 128),

@@ -6,6 +6,7 @@ statistics, in the clear.
 
 from __future__ import annotations
 
+from encryptedstats.models.calibration import CalibratedModel
 from encryptedstats.models.discriminants import FisherDiscriminant, LinearMeans
 from encryptedstats.models.folds import EncryptedFolds
 from encryptedstats.models.forest import CompletelyRandomForest
@@ -14,6 +15,7 @@ from encryptedstats.models.naive_bayes import MultinomialNB, SemiparametricNB
 from encryptedstats.models.prediction import EncryptedVotes, Votes
 
 __all__ = [
+    "CalibratedModel",
     "CompletelyRandomForest",
     "EncryptedFolds",
     "EncryptedVotes",

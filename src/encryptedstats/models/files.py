@@ -16,6 +16,7 @@ from encryptedstats.models.base import (
     OPEN_MODEL_KIND,
     TotalsClassifier,
 )
+from encryptedstats.models.calibration import CALIBRATION, read_calibrated
 from encryptedstats.storage.container import Container
 from encryptedstats.tables import PublicSchema, Schema
 
@@ -48,9 +49,11 @@ def read_model(file: Container, keys: PublicKeys | None) -> Any:
     try:
         model = head.model._set_state(totals, head.schema, head.n_rows, head.block_ids)
         model._read_more(file, keys)
-        return model
     except (ValueError, ArithmeticError) as error:
         raise FileFormatError(f"the file has totals that cannot be: {error}") from error
+    if file.kind == OPEN_MODEL_KIND and CALIBRATION in file.sections:
+        return read_calibrated(model, file.section(CALIBRATION))
+    return model
 
 
 def read_head(file: Container) -> StoredHead:

@@ -1,0 +1,99 @@
+"""``calibrate``: probabilities for an opened model, from rows with known classes that it was not fitted to. The owner's work."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+import encryptedstats as es
+from encryptedstats.cli._console import command_line, fact_table, plural, print_json, printable, size_text
+from encryptedstats.cli._files import check_new, save
+from encryptedstats.cli._inputs import check_rows, expect
+from encryptedstats.cli._models import OPEN_MODEL_KIND, load_model, model_text
+from encryptedstats.cli._options import AsJson, DataFile, Force, Weights, file_argument, output
+from encryptedstats.cli._votes import counts_text
+from encryptedstats.cli.evaluate import inside, labelled_rows
+from encryptedstats.storage import container
+
+_LOSS: Final = "the calibration in it would have to be fitted again"
+
+
+class Method(str, Enum):
+    """How scores become probabilities."""
+
+    sigmoid = "sigmoid"
+    isotonic = "isotonic"
+
+
+def calibrate(
+    file: Annotated[Path, file_argument("MODEL", "An opened model, as decrypt -o wrote it.")],
+    data: DataFile,
+    out: Annotated[Path, output("Where the calibrated model goes; predict and evaluate read it.")],
+    method: Annotated[
+        Method,
+        typer.Option(help="sigmoid: Platt's two numbers. isotonic: any rising curve, for a thousand rows or more."),
+    ] = Method.sigmoid,
+    weights: Weights = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Fit the probabilities of an opened model to rows with known classes.
+
+    What a forest gives are shares of votes: they rank rows, and are no probabilities. Calibration finds how often a class
+    occurs at each share. It needs rows that the model was not fitted to, a hundred or more, and the scores of the result are
+    then taken on rows of a third kind, which neither has seen.
+
+    Examples:
+      encryptedstats calibrate forest.opened kept-back.csv -o calibrated.opened
+      encryptedstats evaluate calibrated.opened test.csv
+      encryptedstats predict calibrated.opened new.csv -o predicted.csv
+    """
+    check_new(out, force, _LOSS)
+    expect(file, (OPEN_MODEL_KIND,), "an opened model")
+    check_rows(data)
+    model = inside(load_model(container.read(file)))
+    table, unlabelled = labelled_rows(model._known_private(), data, weights)
+    try:
+        calibrated = es.CalibratedModel(model, method.value).fit(table)
+    except ValueError as error:
+        raise ValueError(f"{data}: {error}") from error
+    save(calibrated, out)
+    facts = {
+        "file": str(out),
+        "bytes": out.stat().st_size,
+        "model": type(model).__name__,
+        "params": model._growth(),
+        "method": method.value,
+        "rows": len(table),
+        "class_counts": {str(label): int(n) for label, n in zip(model.classes_, calibrated.class_counts_, strict=True)},
+        "left_out": {"missing_values": table.n_dropped, "no_class": unlabelled},
+        "curves": calibrated.curves_,
+    }
+    if as_json:
+        print_json(facts)
+    else:
+        _show(facts, out)
+
+
+def _show(facts: dict[str, Any], out: Path) -> None:
+    rows: list[tuple[str, RenderableType]] = [("classes", counts_text(facts["class_counts"]))]
+    for name, why in (("missing_values", "with missing values"), ("no_class", "without a class")):
+        if facts["left_out"][name]:
+            rows.append(("left out", Text(f"{plural(facts['left_out'][name], 'row')} {why}", style="yellow")))
+    if facts["method"] == "sigmoid":
+        lines = [f"{one['slope']:.4g} x score {one['intercept']:+.4g}" for one in facts["curves"]]
+        rows.append(("log-odds", "; ".join(lines)))
+    else:
+        rows.append(("curve", ", ".join(plural(len(one["x"]), "corner") for one in facts["curves"])))
+    written = Text.assemble((printable(str(out)), "bold red"), f"  {size_text(facts['bytes'])}, mode 0600: ")
+    rows.append(("model", written.append("it is not encrypted")))
+    rows.append(("next", command_line("evaluate", out, "test.csv")))
+    console = Console()
+    what = f"{model_text(facts['model'], facts['params'])} by {facts['method']} on {plural(facts['rows'], 'row')}"
+    console.print(Text.assemble(("Calibrated", "bold"), f" {what}"))
+    console.print(fact_table(rows))

@@ -1,0 +1,748 @@
+"""How good a classifier is, with an interval beside every figure: accuracy, AUC, log loss, Brier score, sensitivity and the like.
+
+Plain statistics of clear predictions; imports tables and nothing above. One class is the positive one, and every table names it.
+Intervals are Wilson's for shares, DeLong's for the AUC, normal for means and coefficients. Weights are those of rows, not numbers
+of copies: intervals use Kish's effective number of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import brentq
+from scipy.special import expit, logit
+from scipy.stats import norm
+
+from encryptedstats.tables import Table
+
+__all__ = ["Estimate", "Evaluation", "auc", "auc_interval", "calibration_table", "evaluate", "wilson_interval"]
+
+Floats = NDArray[np.float64]
+#: The scores of an :class:`Evaluation`, in the order they are shown.
+SCORES: Final = {
+    "accuracy": "accuracy",
+    "auc": "AUC",
+    "log_loss": "log loss",
+    "brier": "Brier score",
+    "sensitivity": "sensitivity",
+    "specificity": "specificity",
+    "ppv": "PPV",
+    "npv": "NPV",
+    "calibration_error": "calibration error",
+    "calibration_slope": "calibration slope",
+    "calibration_intercept": "calibration in the large",
+}
+_WILSON, _DELONG, _NEWCOMBE, _NORMAL = "Wilson", "DeLong", "Newcombe", "normal"
+_MACRO = "mean over classes"
+_N_BINS: Final = 10
+_LEAST: Final = 1e-6  # how near to 0 or 1 a probability may come before its log-odds are taken
+_STEPS: Final = 100
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A figure, and the interval that goes with it: nan where there is none.
+
+    Attributes
+    ----------
+    value, low, high : float
+    n : int
+        Rows it is about: for sensitivity those of the positive class.
+    method : str
+        Whose interval it is.
+    """
+
+    value: float
+    low: float = np.nan
+    high: float = np.nan
+    n: int = 0
+    method: str = ""
+
+    def __str__(self) -> str:
+        if np.isnan(self.value):
+            return "n/a"
+        return f"{self.value:.3f}" if np.isnan(self.low) else f"{self.value:.3f} ({self.low:.3f} to {self.high:.3f})"
+
+
+# -- intervals -----------------------------------------------------------------------------------------------------------
+
+
+def wilson_interval(successes: float, n: float, level: float = 0.95) -> tuple[float, float]:
+    """Wilson's score interval of a share.
+
+    Parameters
+    ----------
+    successes, n : float
+        So many of so many; of none there is no share, and the interval is nan.
+    level : float
+
+    References
+    ----------
+    Wilson (1927), Probable inference, the law of succession, and statistical inference.
+
+    Examples
+    --------
+    >>> low, high = wilson_interval(81, 263)
+    >>> round(low, 4), round(high, 4)
+    (0.2553, 0.3662)
+    """
+    if not 0 <= successes <= n:
+        raise ValueError(f"{successes} of {n}: successes are at least 0 and at most n")
+    if not n:
+        return np.nan, np.nan
+    z, p = _normal_quantile(level), successes / n
+    centre = (p + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * np.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    low = 0.0 if successes == 0 else max(0.0, centre - half)  # rounding must not leave them beside 0 and 1
+    return float(low), 1.0 if successes == n else float(min(1.0, centre + half))
+
+
+def auc(truth: ArrayLike, scores: ArrayLike, weights: ArrayLike | None = None) -> float:
+    """Area under the ROC curve: the share of pairs of both classes that are in order, ties counting half.
+
+    Examples
+    --------
+    >>> auc([0, 1, 0, 1], [0.1, 0.8, 0.8, 0.9])
+    0.875
+    """
+    positive, values, weight = _arrays(truth, scores, weights)
+    if positive.all() or not positive.any():
+        return np.nan
+    above = _share_below(values[positive], values[~positive], weight[~positive])
+    total = weight[positive].sum() * weight[~positive].sum()
+    return float((above * weight[positive]).sum() / total)
+
+
+def auc_interval(
+    truth: ArrayLike, scores: ArrayLike, weights: ArrayLike | None = None, level: float = 0.95
+) -> tuple[float, float]:
+    """DeLong's interval of the AUC, on the scale of log-odds so that it stays between 0 and 1.
+
+    Where DeLong has no variance, because every pair is in order or a class has a single row, it is Newcombe's (method 5).
+
+    References
+    ----------
+    DeLong, DeLong and Clarke-Pearson (1988), Comparing the areas under two or more correlated receiver operating characteristic
+    curves.
+    Newcombe (2006), Confidence intervals for an effect size measure based on the Mann-Whitney statistic, part 2.
+    """
+    found = _auc_estimate(*_arrays(truth, scores, weights), level)
+    return found.low, found.high
+
+
+def delong_variance(positive: NDArray[np.bool_], scores: Floats, weights: Floats) -> float:
+    """The variance of the AUC by DeLong; nan where a class has less than two rows."""
+    one, other = weights[positive], weights[~positive]
+    of_one = _share_below(scores[positive], scores[~positive], other) / other.sum()
+    of_other = 1 - _share_below(scores[~positive], scores[positive], one) / one.sum()
+    return _variance_of_mean(of_one, one) + _variance_of_mean(of_other, other)
+
+
+def _auc_estimate(positive: NDArray[np.bool_], scores: Floats, weights: Floats, level: float) -> Estimate:
+    value, n = auc(positive, scores, weights), len(positive)
+    if np.isnan(value):
+        return Estimate(value, n=n)
+    z, variance = _normal_quantile(level), delong_variance(positive, scores, weights)
+    if 0 < value < 1 and np.isfinite(variance):
+        half = z * np.sqrt(variance) / (value * (1 - value))
+        low, high = expit(logit(value) - half), expit(logit(value) + half)
+        return Estimate(value, float(low), float(high), n, _DELONG)
+    low, high = _newcombe(value, _effective(weights[positive]), _effective(weights[~positive]), z)
+    return Estimate(value, low, high, n, _NEWCOMBE)
+
+
+def _newcombe(value: float, n1: float, n0: float, z: float) -> tuple[float, float]:
+    more = (n1 + n0) / 2 - 1
+
+    def beyond(theta: float) -> float:
+        variance = theta * (1 - theta) * (1 + more * ((1 - theta) / (2 - theta) + theta / (1 + theta))) / (n1 * n0)
+        return float((theta - value) ** 2 - z * z * variance)
+
+    # Within a hair of 0 and 1 the variance vanishes, and nothing but the value itself would be inside.
+    low = 0.0 if value == 0 else float(brentq(beyond, 1e-12, value - 1e-9))
+    return low, 1.0 if value == 1 else float(brentq(beyond, value + 1e-9, 1 - 1e-12))
+
+
+def _share_below(values: Floats, others: Floats, weights: Floats) -> Floats:
+    """For each value the weight of the others below it, ties counting half."""
+    order = np.argsort(others, kind="stable")
+    ordered, summed = others[order], np.concatenate([[0.0], np.cumsum(weights[order])])
+    below, upto = (summed[np.searchsorted(ordered, values, side=side)] for side in ("left", "right"))
+    share: Floats = (below + upto) / 2
+    return share
+
+
+def _variance_of_mean(values: Floats, weights: Floats) -> float:
+    """The variance of a weighted mean; of equal weights that of the textbook."""
+    n = np.count_nonzero(weights)
+    if n < 2:
+        return np.nan
+    apart = values - np.average(values, weights=weights)
+    return float(((weights * apart) ** 2).sum() / weights.sum() ** 2 * n / (n - 1))
+
+
+def _effective(weights: Floats) -> float:
+    """Kish's effective number of rows."""
+    total = weights.sum()
+    return float(total**2 / (weights**2).sum()) if total else 0.0
+
+
+def _normal_quantile(level: float) -> float:
+    if not 0 < level < 1:
+        raise ValueError(f"level={level}: give a share between 0 and 1, such as 0.95")
+    return float(norm.ppf((1 + level) / 2))
+
+
+def _share(hits: NDArray[np.bool_], among: NDArray[np.bool_], weights: Floats, level: float) -> Estimate:
+    """The share of hits among some rows."""
+    inside, n = weights[among], int(among.sum())
+    if not inside.sum():
+        return Estimate(np.nan, n=n)
+    value, size = float(np.average(hits[among], weights=inside)), _effective(inside)
+    return Estimate(value, *wilson_interval(min(value * size, size), size, level), n, _WILSON)
+
+
+def _mean(values: Floats, weights: Floats, level: float) -> Estimate:
+    value = float(np.average(values, weights=weights))
+    half = float(_normal_quantile(level) * np.sqrt(_variance_of_mean(values, weights)))
+    if np.isnan(half):  # a single row
+        return Estimate(value, n=len(values))
+    return Estimate(value, max(0.0, value - half), value + half, len(values), _NORMAL)
+
+
+# -- curves --------------------------------------------------------------------------------------------------------------
+
+
+def roc_points(
+    positive: NDArray[np.bool_], scores: Floats, weights: Floats, resampled: NDArray[Any] | None = None
+) -> tuple[Floats, Floats]:
+    """Shares of others and of positives that lie at or above each score, from the highest score on; both from 0 to 1."""
+    _, level = np.unique(-scores, return_inverse=True)
+    weight = weights if resampled is None else weights * resampled
+    shares = []
+    for rows in (~positive, positive):
+        summed = np.cumsum(np.bincount(level.ravel()[rows], weight[rows], minlength=int(level.max()) + 1))
+        shares.append(np.concatenate([[0.0], summed / summed[-1]]))
+    return shares[0], shares[1]
+
+
+def roc_band(
+    positive: NDArray[np.bool_],
+    scores: Floats,
+    weights: Floats,
+    grid: Floats,
+    level: float = 0.95,
+    n_resamples: int = 200,
+) -> tuple[Floats, Floats]:
+    """Between which sensitivities the curve lies at each share of false positives, by drawing the rows of each class again."""
+    rng = np.random.default_rng(0)
+    curves = np.empty((n_resamples, len(grid)))
+    for curve in curves:
+        drawn = np.zeros(len(positive))
+        for rows in (np.flatnonzero(positive), np.flatnonzero(~positive)):
+            drawn[rows] = np.bincount(rng.integers(0, len(rows), len(rows)), minlength=len(rows))
+        curve[:] = np.interp(grid, *roc_points(positive, scores, weights, drawn))
+    low, high = np.quantile(curves, [(1 - level) / 2, (1 + level) / 2], axis=0)
+    return low, high
+
+
+def calibration_table(
+    truth: ArrayLike,
+    probabilities: ArrayLike,
+    weights: ArrayLike | None = None,
+    *,
+    n_bins: int = _N_BINS,
+    level: float = 0.95,
+) -> pd.DataFrame:
+    """What was predicted and what occurred, in groups of about equally many rows with ever higher predictions.
+
+    Returns
+    -------
+    DataFrame
+        A line for each group: ``rows`` and ``positives`` in it, the mean ``predicted`` probability, the ``observed`` share of
+        positives with its Wilson interval, ``low`` to ``high``. Rows with equal predictions stay together, so there may be fewer.
+    """
+    if n_bins < 1:
+        raise ValueError(f"n_bins={n_bins}: at least one group is needed")
+    positive, p, weight = _arrays(truth, probabilities, weights)
+    if ((p < 0) | (p > 1)).any():
+        raise ValueError("probabilities lie between 0 and 1: these do not")
+    edges = np.unique(np.quantile(p, np.linspace(0, 1, n_bins + 1)))
+    group = np.searchsorted(edges[1:-1], p)
+    lines = []
+    for number in np.unique(group):
+        inside = group == number
+        found = _share(positive, inside, weight, level)
+        if np.isnan(found.value):  # rows without weight
+            continue
+        lines.append(
+            {
+                "rows": int(inside.sum()),
+                "positives": int(positive[inside].sum()),
+                "weight": float(weight[inside].sum()),
+                "predicted": float(np.average(p[inside], weights=weight[inside])),
+                "observed": found.value,
+                "low": found.low,
+                "high": found.high,
+            }
+        )
+    frame = pd.DataFrame(lines, pd.RangeIndex(1, len(lines) + 1, name="group"))
+    return frame.drop(columns="weight") if weights is None else frame
+
+
+@dataclass(frozen=True)
+class Line:
+    """Log-odds as a line, with the covariance of (intercept, slope); nan where the rows do not determine it."""
+
+    intercept: float
+    slope: float
+    covariance: Floats
+
+
+def logistic_line(x: Floats, targets: Floats, weights: Floats, *, slope: float | None = None) -> Line:
+    """The line of log-odds that makes the targets (0 to 1) most likely, by Newton's method; of a given slope, its intercept."""
+    centre, spread = float(np.average(x, weights=weights)), float(x.std()) or 1.0
+    z = (x - centre) / spread
+    design = np.ones((len(x), 1)) if slope is not None else np.column_stack([np.ones(len(x)), z])
+    offset = np.zeros(len(x)) if slope is None else slope * (x - centre)
+    beta = np.zeros(design.shape[1])
+    nothing = Line(np.nan, np.nan, np.full((2, 2), np.nan))
+    for _ in range(_STEPS):
+        fitted = expit(design @ beta + offset)
+        information = (design.T * (weights * fitted * (1 - fitted))) @ design
+        try:
+            step = np.linalg.solve(information, design.T @ (weights * (targets - fitted)))
+        except (
+            np.linalg.LinAlgError
+        ):  # all of one class, separated, or x constant: the best line is infinitely steep, or any
+            return nothing
+        beta = beta + np.clip(step, -3, 3)
+        if np.abs(step).max() < 1e-10:
+            break
+    else:
+        return nothing
+    found = slope if slope is not None else beta[1] / spread
+    back = np.array([[1.0], [0.0]]) if slope is not None else np.array([[1.0, -centre / spread], [0.0, 1 / spread]])
+    return Line(float(beta[0] - found * centre), float(found), back @ np.linalg.inv(information) @ back.T)
+
+
+def log_odds(p: Floats) -> Floats:
+    """Of probabilities, those next to 0 and 1 taken for 0.000001 and its opposite."""
+    odds: Floats = logit(np.clip(p, _LEAST, 1 - _LEAST))
+    return odds
+
+
+# -- predictions ---------------------------------------------------------------------------------------------------------
+
+
+def class_codes(classes: NDArray[Any], X: Any, y: Any) -> NDArray[np.intp]:
+    """The number of the true class of every row: of ``y``, or of a table."""
+    if y is None:
+        if not isinstance(X, Table) or X.class_codes is None:
+            raise ValueError("true classes are needed: give y=, or a table that has them")
+        return np.asarray(X.class_codes, dtype=np.intp)
+    labels = np.asarray(y)
+    matches = labels[:, None] == np.asarray(classes)[None, :]
+    foreign = ~matches.any(axis=1)
+    if foreign.any():
+        raise ValueError(
+            f"y has classes beyond those of the model, {', '.join(map(str, classes))}: "
+            f"{labels[foreign].tolist()[0]!r} in {foreign.sum()} of {len(labels)} rows"
+        )
+    return np.asarray(matches.argmax(axis=1))
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """What a classifier says of some rows, beside what they are.
+
+    Attributes
+    ----------
+    classes : array
+    codes, predicted : integer arrays
+        Numbers of the true and of the predicted class of every row.
+    scores : array
+        A column for each class: probabilities, or scores.
+    are_probabilities : bool
+    weights : array, optional
+    n_dropped, n_unlabelled : int
+        Rows that are not here: because values are missing, because their class is not known.
+    """
+
+    classes: NDArray[Any]
+    codes: NDArray[np.intp]
+    predicted: NDArray[np.intp]
+    scores: Floats
+    are_probabilities: bool
+    weights: Floats | None = None
+    n_dropped: int = 0
+    n_unlabelled: int = 0
+
+    @classmethod
+    def of(cls, model: Any, X: Any, y: Any = None) -> Predictions:
+        """The predictions of a model for rows of known class.
+
+        Rows whose ``y`` is missing are left out and counted, rows of weight 0 left out.
+        """
+        missing = np.zeros(0, dtype=bool) if y is None else pd.isna(pd.Series(np.asarray(y))).to_numpy()
+        if missing.all() and len(missing):
+            raise ValueError(
+                f"the class is missing in all {len(missing)} rows: there is nothing to compare predictions with"
+            )
+        if missing.any():
+            X = X.take(np.flatnonzero(~missing)) if isinstance(X, Table) else X[~missing]
+            y = np.asarray(y)[~missing]
+        if isinstance(X, Table) and X.weights is not None:
+            counted = np.flatnonzero(X.weights)
+            X, y = replace(X.take(counted), n_dropped=X.n_dropped), y if y is None else np.asarray(y)[counted]
+        classes = np.asarray(model.classes_)
+        codes = class_codes(classes, X, y)
+        has = hasattr(model, "predict_proba")
+        scores = np.asarray(model.predict_proba(X) if has else model.decision_function(X), dtype=np.float64)
+        if scores.ndim == 1:  # of two classes, the score of the second
+            scores = np.column_stack([-scores, scores])
+        weights = None if not isinstance(X, Table) or X.weights is None else X.weights.astype(np.float64)
+        dropped = X.n_dropped if isinstance(X, Table) else 0
+        predicted = class_codes(classes, None, model.predict(X))
+        return cls(classes, codes, predicted, scores, has, weights, dropped, int(missing.sum()))
+
+    @classmethod
+    def concat(cls, parts: Sequence[Predictions]) -> Predictions:
+        """The predictions of several models, each for rows of its own, as if one had made them."""
+        first = parts[0]
+        weights = None if first.weights is None else np.concatenate([one.weights for one in parts])
+        codes, predicted, scores = (
+            np.concatenate([getattr(one, name) for one in parts]) for name in ("codes", "predicted", "scores")
+        )
+        dropped, unlabelled = (sum(getattr(one, name) for one in parts) for name in ("n_dropped", "n_unlabelled"))
+        return replace(
+            first, codes=codes, predicted=predicted, scores=scores, weights=weights, n_dropped=dropped, n_unlabelled=unlabelled
+        )  # fmt: skip
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    @property
+    def weight(self) -> Floats:
+        """The weight of every row."""
+        return np.ones(len(self)) if self.weights is None else self.weights
+
+    def against(self, position: int, threshold: float | None = None) -> Binary:
+        """A class against all others: called where the model predicts it, or where its score reaches a threshold."""
+        scores = self.scores[:, position]
+        called = self.predicted == position if threshold is None else scores >= threshold
+        label, weighted = self.classes.tolist()[position], self.weights is not None
+        return Binary(label, self.codes == position, scores, called, self.weight, self.are_probabilities, weighted)
+
+
+@dataclass(frozen=True, eq=False)
+class Binary:
+    """Rows that are of a class, by its label, or not, with a score and a verdict for each."""
+
+    label: Any
+    positive: NDArray[np.bool_]
+    scores: Floats
+    called: NDArray[np.bool_]
+    weight: Floats
+    are_probabilities: bool
+    is_weighted: bool = False
+
+    def estimates(self, level: float = 0.95, n_bins: int = _N_BINS) -> dict[str, Estimate]:
+        """All scores, by name."""
+        positive, called, weight = self.positive, self.called, self.weight
+        everybody = np.ones(len(positive), dtype=bool)
+        nothing = Estimate(np.nan, n=len(positive))
+        return {
+            **dict.fromkeys(SCORES, nothing),
+            "accuracy": _share(positive == called, everybody, weight, level),
+            "auc": _auc_estimate(positive, self.scores, weight, level),
+            "sensitivity": _share(called, positive, weight, level),
+            "specificity": _share(~called, ~positive, weight, level),
+            "ppv": _share(positive, called, weight, level),
+            "npv": _share(~positive, ~called, weight, level),
+            **(self._of_probabilities(level, n_bins) if self.are_probabilities else {}),
+        }
+
+    def _of_probabilities(self, level: float, n_bins: int) -> dict[str, Estimate]:
+        positive, p, weight = self.positive, self.scores, self.weight
+        table = self.calibration(n_bins=n_bins)
+        share = table["weight"] if self.is_weighted else table["rows"]
+        error = float(np.average((table["predicted"] - table["observed"]).abs(), weights=share))
+        found = {
+            "log_loss": _mean(_loss(np.where(positive, p, 1 - p)), weight, level),
+            "brier": _mean((p - positive) ** 2, weight, level),
+            "calibration_error": Estimate(error, n=len(p)),
+        }
+        if positive.all() or not positive.any():
+            return found
+        odds, truth = log_odds(p), positive.astype(np.float64)
+        steep, level_line = logistic_line(odds, truth, weight), logistic_line(odds, truth, weight, slope=1.0)
+        scale = _effective(weight) / weight.sum()  # weights are no copies of rows
+        z, n = _normal_quantile(level), len(p)
+        for name, value, variance in (
+            ("calibration_slope", steep.slope, steep.covariance[1, 1]),
+            ("calibration_intercept", level_line.intercept, level_line.covariance[0, 0]),
+        ):
+            half = z * np.sqrt(variance / scale)
+            found[name] = Estimate(value, float(value - half), float(value + half), n, _NORMAL)
+        return found
+
+    def calibration(self, *, n_bins: int = _N_BINS, level: float = 0.95) -> pd.DataFrame:
+        """As :func:`calibration_table`."""
+        weights = self.weight if self.is_weighted else None
+        return calibration_table(self.positive, self.scores, weights, n_bins=n_bins, level=level)
+
+
+def _loss(p: Floats) -> Floats:
+    """Minus the logarithm of what was given to the true class; as scikit-learn, no less than the smallest step above 0."""
+    least = np.finfo(np.float64).eps
+    loss: Floats = -np.log(np.clip(p, least, 1 - least))
+    return loss
+
+
+def _arrays(truth: ArrayLike, scores: ArrayLike, weights: ArrayLike | None) -> tuple[NDArray[np.bool_], Floats, Floats]:
+    positive, values = np.asarray(truth).astype(bool), np.asarray(scores, dtype=np.float64)
+    weight = np.ones(len(positive)) if weights is None else np.asarray(weights, dtype=np.float64)
+    if not len(positive) or not len(positive) == len(values) == len(weight):
+        raise ValueError(
+            f"{len(positive)} classes, {len(values)} scores and {len(weight)} weights: one of each for every row is needed"
+        )
+    if np.isnan(values).any():
+        raise ValueError("some scores are nan: there is no order among them")
+    if (weight < 0).any() or not weight.any():
+        raise ValueError("weights are at least 0, and one of them is more")
+    return positive, values, weight
+
+
+# -- all of it -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """All scores of a classifier on some rows. Made by :func:`evaluate`; printed, it is a table.
+
+    Attributes
+    ----------
+    scores : dict of str to Estimate
+        ``accuracy``, ``auc``, ``log_loss``, ``brier``, ``sensitivity``, ``specificity``, ``ppv``, ``npv``, ``calibration_error``,
+        ``calibration_slope``, ``calibration_intercept``.
+    positive : label or None
+        The positive class. None of more than two classes: then sensitivity and the like are means over classes, each of them
+        against all others.
+    by_class : dict
+        Of more than two classes: the scores of each against all others.
+    calibration : DataFrame or None
+        As :func:`calibration_table` gives it, for the positive class.
+    class_counts : dict
+        Rows of each class.
+    n_rows, n_dropped, n_unlabelled : int
+        Rows that were scored, that were left out because values are missing, and because their class is.
+    threshold : float or None
+        From which score on a row is called positive; None for what the model itself predicts.
+    level : float
+        Of the intervals.
+    notes : tuple of str
+        What is not there, and why.
+    """
+
+    scores: dict[str, Estimate]
+    positive: Any
+    class_counts: dict[Any, int]
+    n_dropped: int
+    n_unlabelled: int
+    threshold: float | None
+    level: float
+    calibration: pd.DataFrame | None = None
+    by_class: dict[Any, dict[str, Estimate]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def n_rows(self) -> int:
+        """Rows that were scored."""
+        return sum(self.class_counts.values())
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """A line for each score: value, interval, how many rows it is about, and whose interval it is."""
+        return _score_table(self.scores)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, ready for JSON; a number that there is not is nan."""
+        return {
+            "positive": _plain(self.positive),
+            "threshold": self.threshold,
+            "rows": self.n_rows,
+            "class_counts": {str(label): count for label, count in self.class_counts.items()},
+            "left_out": {"missing_values": self.n_dropped, "no_class": self.n_unlabelled},
+            "level": self.level,
+            "scores": _documents(self.scores),
+            "by_class": {str(label): _documents(scores) for label, scores in self.by_class.items()},
+            "calibration": None if self.calibration is None else self.calibration.reset_index().to_dict("records"),
+            "notes": list(self.notes),
+        }
+
+    def heading(self) -> str:
+        """The rows, and the positive class by name."""
+        if self.positive is None:
+            classes = ", ".join(f"{label} {count:,}" for label, count in self.class_counts.items())
+            return f"{self.n_rows:,} rows ({classes}); each class against all others"
+        count = self.class_counts[self.positive]
+        return f"{self.n_rows:,} rows, {count:,} of the positive class {self.positive}"
+
+    def __str__(self) -> str:
+        wide = max(map(len, SCORES.values()))
+        lines = [f"{SCORES[name]:{wide}}  {found}" for name, found in self.scores.items()]
+        left = [f"left out: {text}" for text in self.left_out()]
+        return "\n".join([self.heading(), *lines, *left, *self.notes])
+
+    def left_out(self) -> list[str]:
+        """Rows that were not scored, in words."""
+        counts = {"with missing values": self.n_dropped, "without a class": self.n_unlabelled}
+        return [f"{count:,} row{'' if count == 1 else 's'} {why}" for why, count in counts.items() if count]
+
+
+def evaluate(
+    model: Any,
+    X: Any,
+    y: Any = None,
+    *,
+    pos_label: Any = None,
+    threshold: float | None = None,
+    level: float = 0.95,
+    n_bins: int = _N_BINS,
+) -> Evaluation:
+    """Score a classifier on rows of known class, which it should not have been fitted to.
+
+    Parameters
+    ----------
+    model : classifier
+        An opened model, or any other of scikit-learn's kind.
+    X : DataFrame, array or Table
+    y : array, optional
+        True classes; those of ``X`` where it is a table. Rows where it is missing are left out and counted.
+    pos_label : label, optional
+        The positive class. By default the second of two classes; of more, each in turn is held against all others.
+    threshold : float, optional
+        Call a row positive from this probability (or score) on. By default what the model predicts is taken: of two classes the
+        one with a probability above 0.5.
+    level : float
+        Of the intervals.
+    n_bins : int
+        Groups of rows in the calibration table.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.dummy import DummyClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> found = evaluate(DummyClassifier().fit(X, y), X, y, pos_label=0)
+    >>> print(found.scores["accuracy"], found.positive)
+    0.627 (0.587 to 0.666) 0
+    """
+    return evaluate_predictions(
+        Predictions.of(model, X, y), pos_label=pos_label, threshold=threshold, level=level, n_bins=n_bins
+    )
+
+
+def evaluate_predictions(
+    made: Predictions,
+    *,
+    pos_label: Any = None,
+    threshold: float | None = None,
+    level: float = 0.95,
+    n_bins: int = _N_BINS,
+) -> Evaluation:
+    """As :func:`evaluate`, of predictions that are there."""
+    position = positive_position(made.classes, pos_label)
+    if position is None and threshold is not None:
+        raise ValueError(
+            f"threshold={threshold}: there are {len(made.classes)} classes, and a threshold is for one of them: name it with "
+            "pos_label="
+        )
+    labels = made.classes.tolist()
+    counts = dict(zip(labels, np.bincount(made.codes, minlength=len(labels)).tolist(), strict=True))
+    single, calibration = {}, None
+    if position is None:
+        single = {label: made.against(k).estimates(level, n_bins) for k, label in enumerate(labels)}
+        scores = _macro(made, single, level)
+    else:
+        binary = made.against(position, threshold)
+        scores = binary.estimates(level, n_bins)
+        calibration = binary.calibration(n_bins=n_bins, level=level) if made.are_probabilities else None
+    return Evaluation(
+        scores=scores,
+        positive=None if position is None else labels[position],
+        class_counts=counts,
+        n_dropped=made.n_dropped,
+        n_unlabelled=made.n_unlabelled,
+        threshold=threshold,
+        level=level,
+        calibration=calibration,
+        by_class=single,
+        notes=tuple(_notes(made, counts, position)),
+    )
+
+
+def positive_position(classes: NDArray[Any], pos_label: Any = None) -> int | None:
+    """Which class is the positive one: the one named, else the second of two, else none."""
+    known: list[Any] = np.asarray(classes).tolist()
+    if pos_label is None:
+        return 1 if len(known) == 2 else None
+    if pos_label not in known:
+        raise ValueError(f"pos_label={pos_label!r}: the classes are {', '.join(map(repr, known))}")
+    return known.index(pos_label)
+
+
+def _macro(made: Predictions, single: Mapping[Any, dict[str, Estimate]], level: float) -> dict[str, Estimate]:
+    """Of more than two classes: accuracy and losses of all together, and means over classes of everything else."""
+    found, rows = {}, len(made)
+    for name in SCORES:
+        values = [scores[name].value for scores in single.values()]
+        found[name] = Estimate(float(np.mean(values)), n=rows, method=_MACRO)  # nan if one of them is
+    everybody = np.ones(rows, dtype=bool)
+    found["accuracy"] = _share(made.predicted == made.codes, everybody, made.weight, level)
+    if made.are_probabilities:
+        given = made.scores[np.arange(rows), made.codes]
+        truth = np.eye(len(made.classes))[made.codes]
+        found["log_loss"] = _mean(_loss(given), made.weight, level)
+        found["brier"] = _mean(((made.scores - truth) ** 2).sum(axis=1), made.weight, level)
+    return found
+
+
+def _notes(made: Predictions, counts: Mapping[Any, int], position: int | None) -> list[str]:
+    notes = []
+    absent = [label for label, count in counts.items() if not count]
+    if position is not None and len(made.classes) > 2:
+        notes.append(f"{made.classes.tolist()[position]} against all other classes")
+    positive = made.codes == position
+    if position is not None and (positive.all() or not positive.any()):
+        which = f"all {len(made):,} rows are" if positive.all() else f"none of the {len(made):,} rows is"
+        notes.append(
+            f"{which} of the positive class {made.classes.tolist()[position]}: AUC and calibration slope need rows of both kinds"
+        )
+    elif position is None and absent:
+        notes.append(f"no rows of class {', '.join(map(str, absent))}: means over classes need rows of each")
+    if not made.are_probabilities:
+        notes.append("the model has scores and no probabilities: no log loss, Brier score or calibration")
+    return notes
+
+
+def _score_table(scores: Mapping[str, Estimate]) -> pd.DataFrame:
+    lines = [(one.value, one.low, one.high, one.n, one.method) for one in scores.values()]
+    return pd.DataFrame(lines, pd.Index(list(scores), name="score"), ["value", "low", "high", "n", "interval"])
+
+
+def _documents(scores: Mapping[str, Estimate]) -> dict[str, Any]:
+    return {
+        name: {"value": one.value, "low": one.low, "high": one.high, "n": one.n, "interval": one.method}
+        for name, one in scores.items()
+    }
+
+
+def _plain(label: Any) -> Any:
+    return label if label is None or isinstance(label, (bool, int, float)) else str(label)

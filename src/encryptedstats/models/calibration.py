@@ -1,0 +1,261 @@
+"""Probabilities for opened models that have none to be trusted: a curve from what a model says to how often that came true.
+
+All of it happens after opening, in the clear, on rows that the owner has labels of and the model has not seen. The curve is
+Platt's, two numbers, or isotonic regression's, a few corners: they are stored beside the opened model, in its file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, ClassVar, Final, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.isotonic import IsotonicRegression
+from sklearn.utils.validation import check_is_fitted
+
+from encryptedstats.errors import FileFormatError
+from encryptedstats.metrics import class_codes, logistic_line
+from encryptedstats.models.base import TotalsClassifier
+from encryptedstats.storage.container import Container
+from encryptedstats.storage.objects import save_file
+from encryptedstats.tables import Schema, Table
+
+CALIBRATION: Final = "calibration"  # the section of a file
+METHODS: Final = ("sigmoid", "isotonic")
+Floats = NDArray[np.float64]
+Curve = dict[str, Any]
+
+
+class CalibratedModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """An opened model whose probabilities were held against rows of known class, and corrected.
+
+    scikit-learn's ``CalibratedClassifierCV(FrozenEstimator(opened))`` gives the same probabilities. This one also takes tables,
+    refuses the rows that the model was fitted to, and is saved without pickle.
+
+    Parameters
+    ----------
+    model : classifier of this library
+        Opened, or fitted in the clear.
+    method : {"sigmoid", "isotonic"}
+        Platt's two numbers, for a few hundred rows or less; or any rising curve, for a thousand rows or more.
+
+    Attributes
+    ----------
+    classes_ : array
+    curves_ : list of dict
+        ``slope`` and ``intercept``, or the corners ``x`` and ``y``: one curve for two classes, of the second; else one for each.
+    n_rows_ : int
+        Rows that it was calibrated on.
+    class_counts_ : array
+        How many of them are of each class.
+
+    References
+    ----------
+    Platt (1999), Probabilistic outputs for support vector machines. Zadrozny and Elkan (2002), Transforming classifier scores into
+    accurate multiclass probability estimates.
+    """
+
+    is_encrypted: ClassVar[bool] = False
+
+    def __init__(self, model: Any = None, method: str = "sigmoid") -> None:
+        self.model = model
+        self.method = method
+
+    def fit(self, X: Any, y: Any = None) -> CalibratedModel:
+        """Calibrate on labelled rows that the model was not fitted to: a table, or ``X`` and ``y``."""
+        if self.method not in METHODS:
+            raise ValueError(f"method={self.method!r}: there are 'sigmoid' and 'isotonic'")
+        if not isinstance(self.model, TotalsClassifier):
+            raise TypeError(
+                f"a fitted model of this library is calibrated here, not {type(self.model).__name__}: others have scikit-learn's "
+                "CalibratedClassifierCV"
+            )
+        self.model._check_open()
+        classes = np.asarray(self.model.classes_)
+        codes = class_codes(classes, X, y)
+        counts = np.bincount(codes, minlength=len(classes))
+        if not counts.all():
+            absent = ", ".join(str(label) for label, count in zip(classes.tolist(), counts, strict=True) if not count)
+            raise ValueError(f"no rows of class {absent} among the {len(codes)}: calibration needs rows of every class")
+        if was_fitted_to(self.model, X, y):
+            raise ValueError(
+                "these are the rows that the model was fitted to, and it looks better on them than it is: calibrate on rows that "
+                "were kept back"
+            )
+        weights = np.ones(len(codes)) if not isinstance(X, Table) or X.weights is None else X.weights.astype(np.float64)
+        fit = {"sigmoid": _sigmoid, "isotonic": _isotonic}[self.method]
+        columns = _answers(self.model, X).T
+        if not np.isfinite(columns).all():
+            raise ValueError(
+                "some scores of the model are infinite: a class had no rows in its fit, and cannot be calibrated"
+            )
+        targets = range(1, 2) if len(classes) == 2 else range(len(classes))
+        self.curves_ = [fit(column, codes == k, weights) for k, column in zip(targets, columns, strict=True)]
+        self.n_rows_, self.class_counts_ = len(codes), counts
+        return self
+
+    # -- the model inside --------------------------------------------------------------------------------------------
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """The classes of the model."""
+        classes: NDArray[Any] = self.model.classes_
+        return classes
+
+    @property
+    def n_features_in_(self) -> int:
+        """How many predictors the model has."""
+        return int(self.model.n_features_in_)
+
+    @property
+    def schema_(self) -> Any:
+        """The schema of the model."""
+        return self.model.schema_
+
+    def _known_private(self) -> Schema:
+        schema: Schema = self.model._known_private()
+        return schema
+
+    def _growth(self) -> dict[str, Any]:
+        parameters: dict[str, Any] = self.model._growth()
+        return parameters
+
+    def __add__(self, other: Any) -> NoReturn:
+        raise ValueError(
+            "a calibrated model cannot be combined: combine the models it was made from, and calibrate what comes out"
+        )
+
+    __sub__ = __radd__ = __rsub__ = __add__
+
+    def predict_votes(self, X: Any, **options: Any) -> NoReturn:
+        """Refused: the curve is no circuit of integers."""
+        raise ValueError(
+            "a calibrated model predicts rows in the clear: for encrypted rows give the opened model that it was made from"
+        )
+
+    # -- predicting --------------------------------------------------------------------------------------------------
+
+    def predict_proba(self, X: Any) -> Floats:
+        """The calibrated probability of each class."""
+        check_is_fitted(self, "curves_")
+        answers = _answers(self.model, X)
+        read = {"sigmoid": _read_sigmoid, "isotonic": _read_isotonic}[self.method]
+        p = np.column_stack([read(curve, column) for curve, column in zip(self.curves_, answers.T, strict=True)])
+        if len(self.classes_) == 2:
+            return np.column_stack([1 - p[:, 0], p[:, 0]])
+        total = p.sum(axis=1, keepdims=True)
+        return np.where(total > 0, p / np.where(total > 0, total, 1), 1 / p.shape[1])
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The class with the highest calibrated probability."""
+        predicted: NDArray[Any] = self.classes_[self.predict_proba(X).argmax(axis=1)]
+        return predicted
+
+    # -- files -------------------------------------------------------------------------------------------------------
+
+    def save(self, url: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the opened model and its calibration to a path or fsspec URL; ``es.load`` reads it."""
+        check_is_fitted(self, "curves_")
+        save_file(self._to_container(), url, overwrite=overwrite, private=True)
+
+    def _to_container(self) -> Container:
+        file: Container = self.model._to_container()
+        facts = {"method": self.method, "class_counts": self.class_counts_.tolist(), "curves": self.curves_}
+        return replace(file, sections={**file.sections, CALIBRATION: json.dumps(facts).encode()})
+
+
+def was_fitted_to(model: Any, X: Any, y: Any = None) -> bool:
+    """Whether these are the very rows that an open model was fitted to: a fit to them in the clear has the same totals."""
+    if not isinstance(X, Table):
+        X = model._known_private().table(model._checked_frame(X, reset=False), y)
+    counts = np.bincount(X.class_codes, X.weights, minlength=len(model.classes_))
+    if not np.array_equal(counts, model.class_counts_):  # the fit is spared where the classes already tell
+        return False
+    return list(model._like()._fit_table(X).totals_) == list(model.totals_)
+
+
+def _answers(model: Any, X: Any) -> Floats:
+    """What a model says of rows: log-odds or scores where it has them, else probabilities. For two classes, of the second alone."""
+    if hasattr(model, "decision_function"):
+        scores = np.asarray(model.decision_function(X), dtype=np.float64)
+        return scores[:, None] if scores.ndim == 1 else scores
+    shares = np.asarray(model.predict_proba(X), dtype=np.float64)
+    return shares[:, 1:] if shares.shape[1] == 2 else shares
+
+
+# -- curves --------------------------------------------------------------------------------------------------------------
+
+
+def _sigmoid(answers: Floats, positive: NDArray[np.bool_], weights: Floats) -> Curve:
+    """Platt's: targets a little within 0 and 1, as if one more row of each kind had been seen, so that no line is too steep."""
+    n1, n0 = weights[positive].sum(), weights[~positive].sum()
+    targets = np.where(positive, (n1 + 1) / (n1 + 2), 1 / (n0 + 2))
+    varies = answers.min() < answers.max()
+    line = logistic_line(answers, targets, weights, slope=None if varies else 0.0)
+    return {"slope": line.slope, "intercept": line.intercept}
+
+
+def _read_sigmoid(curve: Curve, answers: Floats) -> Floats:
+    p: Floats = expit(curve["slope"] * answers + curve["intercept"])
+    return p
+
+
+def _isotonic(answers: Floats, positive: NDArray[np.bool_], weights: Floats) -> Curve:
+    fitted = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(answers, positive.astype(float), weights)
+    return {"x": fitted.X_thresholds_.tolist(), "y": fitted.y_thresholds_.tolist()}
+
+
+def _read_isotonic(curve: Curve, answers: Floats) -> Floats:
+    return np.interp(answers, curve["x"], curve["y"])
+
+
+# -- reading back --------------------------------------------------------------------------------------------------------
+
+
+def read_calibrated(model: Any, data: bytes) -> CalibratedModel:
+    """The model with the calibration that its file has, checked."""
+    try:
+        facts = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError("the calibration of the file is not valid JSON") from error
+    if (
+        not isinstance(facts, dict)
+        or set(facts) != {"method", "class_counts", "curves"}
+        or facts["method"] not in METHODS
+    ):
+        raise FileFormatError("the file has a calibration of a kind that this library does not know")
+    n_classes, counts, curves = len(model.classes_), facts["class_counts"], facts["curves"]
+    good: Callable[[Any], bool] = {"sigmoid": _is_sigmoid, "isotonic": _is_isotonic}[facts["method"]]
+    if (
+        not isinstance(counts, list)
+        or len(counts) != n_classes
+        or not all(type(count) is int and 0 < count < 1 << 62 for count in counts)
+        or not isinstance(curves, list)
+        or len(curves) != (1 if n_classes == 2 else n_classes)
+        or not all(isinstance(curve, dict) and good(curve) for curve in curves)
+    ):
+        raise FileFormatError("the file has a calibration that cannot be")
+    calibrated = CalibratedModel(model, facts["method"])
+    calibrated.curves_, calibrated.class_counts_, calibrated.n_rows_ = curves, np.array(counts), sum(counts)
+    return calibrated
+
+
+def _is_sigmoid(curve: Curve) -> bool:
+    return set(curve) == {"slope", "intercept"} and _are_numbers(list(curve.values()))
+
+
+def _is_isotonic(curve: Curve) -> bool:
+    if set(curve) != {"x", "y"} or not all(_are_numbers(corners) and corners for corners in curve.values()):
+        return False
+    x, y = np.array(curve["x"], dtype=float), np.array(curve["y"], dtype=float)
+    return len(x) == len(y) and bool((np.diff(x) > 0).all() and (np.diff(y) >= 0).all() and y[0] >= 0 and y[-1] <= 1)
+
+
+def _are_numbers(values: Any) -> bool:
+    return isinstance(values, list) and all(type(value) in (int, float) and abs(value) < 1e300 for value in values)
