@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import operator
 import pickle
 import struct
 import time
@@ -444,3 +445,16 @@ def test_keys_are_compared_by_id_not_by_object(small, tmp_path):
     small.keys.save(tmp_path / "keys")
     keys = PublicKeys.load(tmp_path / "keys")
     assert small.owner.decrypt(EncryptedTotals.load(tmp_path / "results", keys) + totals) == [2 * v for v in expected]
+
+
+def test_results_of_different_circuits_are_not_added_even_if_their_shapes_agree(small):
+    """Regression: totals of two columns, each of one total, gave a sum that meant nothing."""
+    source = small.source((20,))
+    one, other, again = (evaluate([column(name).total()], source) for name in ("a0", "a1", "a0"))
+    for combine in (operator.add, operator.sub):
+        with pytest.raises(ValueError, match="results of different circuits or forms cannot be added"):
+            combine(one, other)
+    assert small.owner.decrypt(one + again) == [2 * source.clear([column("a0").total()])[0]]
+    stored = EncryptedTotals.from_container(other.to_container(), small.keys)
+    with pytest.raises(ValueError, match="results of different circuits"):
+        one + stored

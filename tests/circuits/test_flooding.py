@@ -60,7 +60,9 @@ def test_products_with_constants_are_exact(data: st.DataObject) -> None:
         + es.Parameters.from_bits("bfv", 8192, 1000, (60, 60, 60)).data_moduli[:1]
     )
     special = [[0, 1, p - 1, p // 2] for p in moduli]
-    x = np.array([[data.draw(st.integers(0, p - 1)) for _ in range(4)] + s for p, s in zip(moduli, special, strict=True)])
+    x = np.array(
+        [[data.draw(st.integers(0, p - 1)) for _ in range(4)] + s for p, s in zip(moduli, special, strict=True)]
+    )
     factors = [data.draw(st.sampled_from([0, 1, p - 1]) | st.integers(0, p - 1)) for p in moduli]
     found = times_constant(x.astype(np.uint64), factors, moduli)
     expected = [[int(v) * f % p for v in row] for row, f, p in zip(x, factors, moduli, strict=True)]
@@ -154,14 +156,18 @@ def test_sums_are_flooded_where_all_that_must_be_is() -> None:
     lab = room("bgv")
     own, others = (lab.source((30,), with_secret_key=secret) for secret in (True, False))
     mine, hidden, bare = evaluate(OUTPUTS, own), evaluate(OUTPUTS, others), evaluate(OUTPUTS, others, flood=False)
-    assert [(a + b).flooded for a, b in ((mine, mine), (mine, hidden), (hidden, hidden), (mine, bare), (hidden, bare))] == [
+    assert [
+        (a + b).flooded for a, b in ((mine, mine), (mine, hidden), (hidden, hidden), (mine, bare), (hidden, bare))
+    ] == [
         None,
         True,
         True,
         False,
         False,
     ]
-    assert lab.owner.decrypt(mine + hidden) == [a + b for a, b in zip(own.clear(OUTPUTS), others.clear(OUTPUTS), strict=True)]
+    assert lab.owner.decrypt(mine + hidden) == [
+        a + b for a, b in zip(own.clear(OUTPUTS), others.clear(OUTPUTS), strict=True)
+    ]
 
 
 @pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")

@@ -9,7 +9,15 @@ from typing import Final
 
 from encryptedstats.circuits.bounds import Interval, read_bounds
 from encryptedstats.circuits.clear import known_padding
-from encryptedstats.circuits.expressions import MASK, RESAMPLE, Expression, depth_of, in_order, padding_value
+from encryptedstats.circuits.expressions import (
+    MASK,
+    RESAMPLE,
+    Expression,
+    circuit_digest,
+    depth_of,
+    in_order,
+    padding_value,
+)
 from encryptedstats.circuits.fused import Sum, in_totals, obstacle, sums_in_batches
 from encryptedstats.circuits.lowered import Lowered, start_level
 from encryptedstats.circuits.noise import PACKED, REPLICATED, SLOTS, NoiseReport, read_noise
@@ -106,7 +114,8 @@ def evaluate(
     if form == PACKED:
         parts = pack_totals(source.keys, parts, report.width, workers)
     flooded = None if source.with_secret_key else False
-    totals = EncryptedTotals(source.keys, form, facts, parts, report.width, flooded=flooded)
+    digest = circuit_digest(outputs)
+    totals = EncryptedTotals(source.keys, form, facts, parts, report.width, flooded=flooded, circuit=digest)
     totals.check_decrypts()
     return totals.with_flooding() if flood else totals
 

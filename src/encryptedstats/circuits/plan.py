@@ -188,7 +188,11 @@ class Plan:
             ("depth", f"{self.depth} products in a row"),
             ("largest value", f"±{self.largest:,} (exact up to ±{p.max_value:,})"),
             ("failure bound", self.failure_bound),
-            *([("flooding", f"{FLOODING_BITS} bits over the noise: results hide the rows of others")] if self.flooded else ()),
+            *(
+                [("flooding", f"{FLOODING_BITS} bits over the noise: results hide the rows of others")]
+                if self.flooded
+                else ()
+            ),
             ("upload", f"{self.n_columns * layout.n_chunks:,} ciphertexts, {show_size(self.bytes_up)}"),
             ("download", f"{self.n_totals:,} totals, {show_size(self.bytes_down)}"),
             ("work", f"{self.products:,} products, {self.key_switches:,} key switches"),

@@ -36,6 +36,7 @@ from encryptedstats.storage.objects import load_file, save_file
 TOTALS_KIND: Final = "encrypted totals"
 _FORMS: Final = (PACKED, REPLICATED, SLOTS)
 MAX_TOTALS: Final = 1 << 24
+_DIGEST_LENGTH: Final = 64
 NO_ROOM_FOR_FLOODING: Final = (
     "rows that others encrypted are hidden from who opens a result by noise, and these keys leave no room for it: make keys for "
     "such rows, es.Owner(es.plan(..., by_others=True))"
@@ -78,6 +79,7 @@ class EncryptedTotals:
         width: int = 1,
         schema_digest: str | None = None,
         flooded: bool | None = None,
+        circuit: str | None = None,
     ) -> None:
         self.keys = keys
         self.form = form
@@ -85,7 +87,10 @@ class EncryptedTotals:
         self.facts = tuple(facts)
         self.parts = tuple(parts)
         self.schema_digest = schema_digest  # of the rows, by which their owner knows the schema again; opaque here
-        self.flooded = flooded  # for rows of others, whether noise hides them from who opens the totals; None for one's own
+        self.flooded = (
+            flooded  # for rows of others, whether noise hides them from who opens the totals; None for one's own
+        )
+        self.circuit = circuit  # a digest of what was computed: only the same adds up
 
     def __len__(self) -> int:
         return len(self.facts)
@@ -107,12 +112,18 @@ class EncryptedTotals:
     # -- adding ----------------------------------------------------------------------------------------------------
 
     def __add__(self, other: EncryptedTotals) -> EncryptedTotals:
-        return self._combined(other, 1)
+        return self._of_same_circuit(other).combined(other, 1)
 
     def __sub__(self, other: EncryptedTotals) -> EncryptedTotals:
-        return self._combined(other, -1)
+        return self._of_same_circuit(other).combined(other, -1)
 
-    def _combined(self, other: EncryptedTotals, sign: int) -> EncryptedTotals:
+    def _of_same_circuit(self, other: EncryptedTotals) -> EncryptedTotals:
+        if self.circuit != other.circuit:
+            raise ValueError("results of different circuits or forms cannot be added")
+        return self
+
+    def combined(self, other: EncryptedTotals, sign: int) -> EncryptedTotals:
+        """The sum (1) or difference (-1) with the same totals of other rows, for who knows that they mean the same."""
         self.keys.check_same(other.keys)
         if (self.form, self.width) != (other.form, other.width) or [f.each for f in self.facts] != [
             f.each for f in other.facts
@@ -136,7 +147,7 @@ class EncryptedTotals:
                 )
             parts.append(Part(self._combine_ciphertexts(a, b, level, sign), noise))
         flooded = None if self.flooded is other.flooded is None else False not in (self.flooded, other.flooded)
-        return EncryptedTotals(self.keys, self.form, facts, parts, self.width, digest, flooded)
+        return EncryptedTotals(self.keys, self.form, facts, parts, self.width, digest, flooded, self.circuit)
 
     def _combine_ciphertexts(self, a: Part, b: Part, level: int, sign: int) -> Residues:
         engine = self._engine
@@ -164,7 +175,9 @@ class EncryptedTotals:
     def with_flooding(self) -> EncryptedTotals:
         """The same totals, hidden from who opens them in all but their values: see :mod:`encryptedstats.crypto.flooding`."""
         if self.form != PACKED:
-            raise ValueError(f"totals in form {self.form!r} cannot be flooded: only packs hold nothing beside their totals")
+            raise ValueError(
+                f"totals in form {self.form!r} cannot be flooded: only packs hold nothing beside their totals"
+            )
         keys, model = self.keys, self._model()
         zero_noise = encrypted_zero_noise(keys.parameters)
         parts = []
@@ -175,7 +188,7 @@ class EncryptedTotals:
             zero = keys.encrypted_zero(len(keys.parameters.data_moduli) - part.residues.shape[1])
             residues = flood(self._engine, part.residues, zero, flooding_width(model, part.noise))
             parts.append(Part(residues, noise))
-        return EncryptedTotals(keys, self.form, self.facts, parts, self.width, self.schema_digest, flooded=True)
+        return EncryptedTotals(keys, self.form, self.facts, parts, self.width, self.schema_digest, True, self.circuit)
 
     def _model(self) -> NoiseModel:
         parameters = self.keys.parameters
@@ -193,7 +206,8 @@ class EncryptedTotals:
             "noise": json.dumps(noises).encode(),
             "residues": b"".join(residues_to_bytes(part.residues, self._engine) for part in self.parts),
         }
-        own = {"parameters": parameters.to_dict(), "form": self.form, "width": self.width, "flooded": self.flooded}
+        own = {"parameters": parameters.to_dict(), "form": self.form, "width": self.width}
+        own |= {"flooded": self.flooded, "circuit": self.circuit}
         own |= {DIGEST_FIELD: self.schema_digest, **(fields or {})}
         return Container(kind, parameters.fingerprint, self.keys.key_id, own, sections)
 
@@ -225,7 +239,10 @@ class EncryptedTotals:
         flooded = file.fields.get("flooded")
         if flooded not in (None, True, False):
             raise FileFormatError("the results do not say whether they are flooded")
-        return cls(keys, form, facts, parts, width, read_digest(file), flooded)
+        circuit = file.fields.get("circuit")
+        if circuit is not None and (not isinstance(circuit, str) or len(circuit) > _DIGEST_LENGTH):
+            raise FileFormatError("the results do not say what was computed")
+        return cls(keys, form, facts, parts, width, read_digest(file), flooded, circuit)
 
     def save(self, url: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the results to a path or fsspec URL; the file holds no key."""

@@ -116,7 +116,7 @@ def plan(
         bool,
         typer.Option(
             "--by-others",
-            help="Rows come from others who encrypt with the public keys: more noise, and results that hide their rows."
+            help="Rows come from others who encrypt with the public keys: more noise, and results that hide their rows.",
         ),
     ] = False,
     workers: Annotated[

@@ -284,17 +284,19 @@ class Job(StoredJob):
 
     def finish(self, item: Item, results: Sequence[EncryptedTotals]) -> Container:
         """The model."""
-        ids, totals = tuple(entry.id for entry in self.entries), _joined(results)
+        ids, totals = tuple(entry.id for entry in self.entries), _joined(results, self.circuit_digest)
         totals = totals.with_flooding() if totals.flooded is False else totals
         return self.model._like()._set_state(totals, self.facts.schema, self.n_rows, ids)._to_container()
 
 
-def _joined(parts: Sequence[EncryptedTotals]) -> EncryptedTotals:
+def _joined(parts: Sequence[EncryptedTotals], circuit: str) -> EncryptedTotals:
     """The totals of all ranges, one after the other. All but the last range fill their packs."""
     first = parts[0]
     facts = [fact for part in parts for fact in part.facts]
     packs = [pack for part in parts for pack in part.parts]
-    return EncryptedTotals(first.keys, first.form, facts, packs, first.width, first.schema_digest, first.flooded)
+    return EncryptedTotals(
+        first.keys, first.form, facts, packs, first.width, first.schema_digest, first.flooded, circuit
+    )
 
 
 def other_version(job: StoredJob, model: TotalsClassifier) -> ClusterError:

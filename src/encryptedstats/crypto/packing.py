@@ -187,7 +187,9 @@ def to_packing_context(engine: Engine, ciphertext: Any) -> Any:
     return ciphertext_of(engine_for(packing_parameters(engine.parameters)), residues_of(engine, ciphertext))
 
 
-def pack(parameters: Parameters, keys: Any, ciphertexts: Sequence[Any], levels: int | None = None, lowest: int = 0) -> Any:
+def pack(
+    parameters: Parameters, keys: Any, ciphertexts: Sequence[Any], levels: int | None = None, lowest: int = 0
+) -> Any:
     """One ciphertext of the packing context with all the constant coefficients, and nothing else.
 
     ``levels`` merges only so far, for totals that are a part of more; with ``lowest`` the ciphertexts are such parts, each but

@@ -427,7 +427,7 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
 
     def _combined(self: M, other: M, sign: int, block_ids: tuple[str, ...]) -> M:
         if self.is_encrypted:
-            totals = self.totals_ + other.totals_ if sign > 0 else self.totals_ - other.totals_
+            totals = self.totals_.combined(other.totals_, sign)
         else:
             totals = [a + sign * b for a, b in zip(self.totals_, other.totals_, strict=True)]
         schema = self.schema_ if isinstance(self.schema_, Schema) else other.schema_
