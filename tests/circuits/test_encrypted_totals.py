@@ -202,7 +202,7 @@ def test_results_at_different_levels_add(small):
     for part in totals.parts:
         low = engine.evaluator.mod_switch_to(ciphertext_of(engine, part.residues), engine.level_ids[1])
         lower.append(Part(residues_of(engine, low), model.switch(part.noise, 1)))
-    lowered = EncryptedTotals(small.keys, "slots", totals.facts, lower)
+    lowered = EncryptedTotals(small.keys, "slots", totals.facts, lower, circuit=totals.circuit)
     for both in (totals + lowered, lowered + totals):
         assert {part.noise.level for part in both.parts} == {1}
         assert small.owner.decrypt(both) == [2 * value for value in expected]
