@@ -13,8 +13,8 @@ from typing import Any
 
 from encryptedstats.circuits.bounds import ColumnRange, Interval, read_bounds
 from encryptedstats.circuits.cost import Cost, CostMachine, Kind, Times, measured_times, read_cost, work_seconds
-from encryptedstats.circuits.expressions import Expression, depth_of
-from encryptedstats.circuits.joined import JoinedProof, followed, prove_joined, totals_of
+from encryptedstats.circuits.expressions import Expression, column_names, depth_of
+from encryptedstats.circuits.joined import HERE, JoinedProof, followed, prove_joined, totals_of
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.noise import (
     ROOM_FOR_ADDING,
@@ -58,7 +58,7 @@ class PredictionCircuit:
     totals : list of Expression
         What a fit computes; empty for a model that is open.
     answers : list of Expression
-        For each new row.
+        For each new row, 0 in padding.
     bounds : list of Interval
         Of the answers.
     drawn : function of a layout, optional
@@ -415,7 +415,8 @@ class _Shapes:
                         size = min(width, count - index // width * width)
                         factors[key] = expansion_scale(self._t, size)
             circuits = [circuit for circuit, _ in followed(self._wish.answers, factors, self._t)]
-            self._answers[widths] = compressed(circuits, {key: name for key, (name, _) in names.items()})
+            kinds = {name: HERE for name in column_names(circuits) if name.startswith(HERE)}
+            self._answers[widths] = compressed(circuits, kinds | {key: name for key, (name, _) in names.items()})
         return self._answers[widths]
 
 
