@@ -21,6 +21,7 @@ from encryptedstats.models.prediction import (
     Answer,
     Judgement,
     Known,
+    Line,
     class_names,
     clear_answers,
     count_names,
@@ -121,14 +122,11 @@ class SemiparametricNB(CodedPredictors, TotalsClassifier):
             sum_x, sum_xx, sum_xz = int(x0 + x1), int(xx0 + xx1), 2 * int(x1 - x0)
             possible = xx0 >= 0 and xx1 >= 0 and n * sum_xx >= sum_x**2
             refuse_impossible(possible, "a sum of squares or a variance would be negative")
-            if self.paired:
-                self.a_.append(sum_xx * sum_z - sum_x * sum_xz)
-                self.b_.append(n * sum_xz - sum_x * sum_z)
-                self.d_.append(n * sum_xx - sum_x**2)
-            else:
-                self.a_.append(sum_z)
-                self.b_.append(sum_xz)
-                self.d_.append(sum_xx)
+            line = (
+                line_of(n0, n1, int(x0), int(x1), sum_xx, paired=True) if self.paired else Line(sum_z, sum_xz, sum_xx)
+            )
+            for values, number in zip((self.a_, self.b_, self.d_), (line.a, line.b, line.d), strict=True):
+                values.append(number)
         self._warn_of_constants(schema)
 
     def _warn_of_constants(self, schema: PublicSchema) -> None:

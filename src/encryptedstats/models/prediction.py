@@ -28,7 +28,7 @@ from encryptedstats.crypto.dispatch import decrypt_value
 from encryptedstats.crypto.keys import Decryptor, PublicKeys
 from encryptedstats.errors import FileFormatError, KeyMismatchError, SchemaError
 from encryptedstats.storage.container import Container
-from encryptedstats.storage.objects import load_file, save_file
+from encryptedstats.storage.objects import load_file, save_file, write_object
 from encryptedstats.tables import EncryptedTable, PublicSchema, Schema, Table
 from encryptedstats.tables.columns import Column, column_ranges
 from encryptedstats.tables.opening import opening_schema
@@ -112,6 +112,22 @@ class Votes(pd.DataFrame):
         """The most probable class of each row."""
         best = self._scores.to_numpy().argmax(axis=1)
         return pd.Series(np.asarray(self._scores.columns)[best], index=self.index, name="predicted")
+
+    def frame(self) -> pd.DataFrame:
+        """All of it in one table: the predicted class, then probabilities or scores, then the integers they are made of."""
+        letter = "P" if self._are_probabilities else "score"
+        scores = self._scores.set_axis([f"{letter}({label})" for label in self._scores.columns], axis=1)
+        of_classes = list(self.columns) == list(self._scores.columns)
+        numbers = self.set_axis([f"votes({name})" if of_classes else str(name) for name in self.columns], axis=1)
+        together: pd.DataFrame = pd.concat([self.predict, scores, numbers], axis=1).rename_axis("row")
+        return together
+
+    def save(self, url: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write :meth:`frame` as a CSV to a path or fsspec URL. These are rows of people: a local file is private."""
+        try:
+            write_object(url, self.frame().to_csv().encode(), private=True, overwrite=overwrite)
+        except FileExistsError as error:
+            raise FileExistsError(f"{error} (overwrite=True replaces it)") from None
 
 
 def votes_of(model: TotalsClassifier, values: NDArray[Any], schema: Schema | PublicSchema, output: str) -> Votes:
