@@ -149,6 +149,10 @@ def with_fields(file: Container, **fields: Any) -> Container:
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
+        (
+            {"places": [0, 1], "plain": []},
+            "votes are of version 0.1, whose slots held more than answers: predict again",
+        ),
         ({"output": "factors"}, "answers 'factors', which a CompletelyRandomForest does not give"),
         ({"output": 3}, "output"),
         ({"schema_digest": "short"}, "no digest"),

@@ -85,11 +85,14 @@ def totals_of(outputs: Sequence[Expression]) -> dict[str, tuple[str, int]]:
 # -- padding --------------------------------------------------------------------------------------------------------------
 
 
-def cleared(outputs: Sequence[Expression | int]) -> tuple[list[Expression], dict[str, int]]:
+def cleared(
+    outputs: Sequence[Expression | int], ones: Expression | None = None
+) -> tuple[list[Expression], dict[str, int]]:
     """Every output as it is in the rows, and 0 in padding slots; and what number is in all rows of the columns made for that.
 
-    Columns are 0 in padding, so most terms of a sum are; given totals and plain numbers are not, and are multiplied by a column
-    that is 1 in every row. An output without given totals has a column of its own for its plain number, 0 included: fresh
+    Columns are 0 in padding, so most terms of a sum are; given totals and plain numbers are not, and are multiplied by ``ones``,
+    which is 1 in every row: all bins of a variable, say, so that the same rows give the same ciphertexts; by default it is
+    encrypted where it is needed. An output without given totals has a column of its own for its plain number, 0 included: fresh
     encryptions that hide the coefficients of the others.
 
     >>> outputs, numbers = cleared([given("model", 0) + given("model", 1) * column("v0.bin1"), column("v0.bin1") - 7, 5])
@@ -98,30 +101,29 @@ def cleared(outputs: Sequence[Expression | int]) -> tuple[list[Expression], dict
     >>> outputs[1:], numbers["here:answer1"], numbers["here:answer2"]
     ([v0.bin1 + here:answer1, here:answer2], -7, 5)
     """
-    clearing = _Clearing([output for output in outputs if isinstance(output, Expression)])
+    made = column(f"{HERE}one")
+    clearing = _Clearing([output for output in outputs if isinstance(output, Expression)], ones or made)
     found, numbers = [], {}
     for number, output in enumerate(outputs):
         terms, constant = ([], output) if isinstance(output, int) else clearing.parted(output)
         done: Expression | int = 0
         if isinstance(output, Expression) and clearing.is_given[output]:
-            done = combination([*terms, (constant, _ONE)])
+            done = combination([*terms, (constant, clearing.ones)])
         if isinstance(done, int):
             name = f"{HERE}answer{number}"
             numbers[name] = constant
             done = linear([*terms, (1, column(name))])
         found.append(done)
-    if _ONE in set(in_order(found)):
-        numbers[_ONE.data] = 1
+    if made in set(in_order(found)):
+        numbers[made.data] = 1
     return found, numbers
-
-
-_ONE: Final = column(f"{HERE}one")
 
 
 class _Clearing:
     """What some circuits are in padding slots, and how they are written so that it is 0."""
 
-    def __init__(self, outputs: Sequence[Expression]) -> None:
+    def __init__(self, outputs: Sequence[Expression], ones: Expression) -> None:
+        self.ones = ones
         totals = totals_of(outputs)
 
         def vanishes(node: Expression, args: list[bool]) -> bool:
@@ -143,11 +145,11 @@ class _Clearing:
         if self.vanishes[node]:
             return [(times, node)], 0
         if not self.is_mixed[node]:
-            return [(times, node * _ONE)], 0
+            return [(times, node * self.ones)], 0
         if node.op == PRODUCT:
             mixed, other = node.args if self.is_mixed[node.args[0]] else node.args[::-1]
             terms, constant = self.parted(mixed)
-            return [(times, linear([*terms, (constant, _ONE)]) * other)], 0
+            return [(times, linear([*terms, (constant, self.ones)]) * other)], 0
         coefficients, constant = node.data
         terms, same = [], []  # in all slots alike, so that one product does for all of these
         for coefficient, arg in zip(coefficients, node.args, strict=True):
@@ -160,7 +162,7 @@ class _Clearing:
         shared = combination(same, constant)
         if isinstance(shared, int):
             return [(times * c, term) for c, term in terms], times * shared
-        return [(times * c, term) for c, term in [*terms, (1, shared * _ONE)]], 0
+        return [(times * c, term) for c, term in [*terms, (1, shared * self.ones)]], 0
 
 
 # -- the factors of expanded totals ------------------------------------------------------------------------------------------
@@ -278,6 +280,7 @@ def evaluate_joined(
     source: Source,
     packs: Mapping[str, EncryptedTotals],
     *,
+    ones: Expression | None = None,
     told: Sequence[Interval] | None = None,
     workers: int | None = None,
     progress: bool | None = None,
@@ -294,12 +297,14 @@ def evaluate_joined(
     source : an encrypted table
     packs : mapping
         The totals by the name that the circuit gives them. Without any, coefficients are not told apart by what comes back.
+    ones : expression, optional
+        As of :func:`cleared`.
     told : intervals, optional
         What the result says of its numbers, where that is to be less than is known here.
     workers, progress, engine, memory_limit
         As of :func:`encryptedstats.circuits.evaluate.evaluate`.
     """
-    ready = prepare_joined(outputs, bounds, source, packs)
+    ready = prepare_joined(outputs, bounds, source, packs, ones)
     circuits, proof = [circuit for circuit, _ in ready.scaled], ready.proof
     job = _Job(source, proof, packs, ready.used, ready.numbers, workers, memory_limit or MEMORY_LIMIT)
     totals = [circuit.total() for circuit in circuits]
@@ -326,6 +331,7 @@ def prepare_joined(
     bounds: Sequence[Interval],
     source: Source,
     packs: Mapping[str, EncryptedTotals],
+    ones: Expression | None = None,
 ) -> Prepared:
     """All checks of :func:`evaluate_joined`; no row is read for them."""
     keys, parameters = source.keys, source.parameters
@@ -333,7 +339,7 @@ def prepare_joined(
         keys.check_same(totals.keys)
         check_packed(totals)
     check_bounds(outputs, [bound.largest for bound in bounds], parameters)
-    clear, numbers = cleared(outputs)
+    clear, numbers = cleared(outputs, ones)
     used = totals_of(clear)
     scales = {name: expansion_scales(totals) for name, totals in packs.items()}
     noises = {name: expanded_noises(totals) for name, totals in packs.items()}

@@ -45,7 +45,7 @@ from encryptedstats.storage.objects import open_store, read_object
 PREDICTION_KIND: Final = "cluster prediction"
 MODELS: Final = "models/"
 # Part of every name, as of fits.
-_RECIPE: Final = "encryptedstats predict 1"
+_RECIPE: Final = "encryptedstats predict 2"
 
 
 @dataclass(frozen=True, eq=False)

@@ -56,6 +56,7 @@ from encryptedstats.models.prediction import (
     clear_judgement,
     given_ranges,
     given_totals,
+    ones_of,
     predict,
     total_bounds,
 )
@@ -372,7 +373,7 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
             known = given_totals([found[total] for total in totals], self._n_drawn(schema), drawn_bound)
         asked = self._answers(schema, new, known, self._outputs[0])
         bounds = answer_bounds(asked, {**column_ranges(schema, new, 1), **given_ranges(known, asked)}, n_rows)
-        answers, _ = cleared([answer.value for answer in asked])
+        answers, _ = cleared([answer.value for answer in asked], ones_of(schema, new))
         return PredictionCircuit(MODEL, totals, answers, bounds, drawn if totals else None, DRAWN, drawn_bound)
 
     def _drawn_circuit(self, schema: PublicSchema) -> tuple[Callable[[Layout], list[Expression]] | None, Interval]:

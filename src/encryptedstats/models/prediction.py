@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from encryptedstats.circuits.bounds import ColumnRange, Interval, largest_value, read_bounds
 from encryptedstats.circuits.clear import read_clear
-from encryptedstats.circuits.expressions import Expression, column_names, combination
+from encryptedstats.circuits.expressions import Expression, column, column_names, combination, sum_of
 from encryptedstats.circuits.joined import evaluate_joined, given, prepare_joined, totals_of
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.results import EncryptedTotals
@@ -217,6 +217,8 @@ def read_votes(file: Container, keys: PublicKeys | None) -> EncryptedVotes:
 
     if keys is None:
         raise TypeError("votes are encrypted: give the public keys= they belong to")
+    if "places" in file.fields:
+        raise FileFormatError("these votes are of version 0.1, whose slots held more than answers: predict again")
     head, rows = read_head(file), EncryptedRows.from_container(file, keys)
     output, digest = file.expect("output", str), read_digest(file)
     if len(rows.facts) != _expected_answers(head.model, head.schema.public(), output):
@@ -316,14 +318,14 @@ def question(model: TotalsClassifier, rows: EncryptedTable, output: str) -> Ques
 def check_prediction(model: TotalsClassifier, rows: EncryptedTable, output: str) -> Question:
     """Refuse what could not be predicted, without reading a row: of another key or schema, or without a proof that it decrypts."""
     asked = question(model, rows, output)
-    prepare_joined(asked.values, asked.bounds, rows, asked.packs)
+    prepare_joined(asked.values, asked.bounds, rows, asked.packs, ones_of(rows.schema, rows.columns()))
     return asked
 
 
 def _encrypted(model: TotalsClassifier, rows: EncryptedTable, output: str, options: dict[str, Any]) -> EncryptedVotes:
     asked = question(model, rows, output)
-    told = asked.told(rows.parameters.max_value)
-    found = evaluate_joined(asked.values, asked.bounds, rows, asked.packs, told=told, **options)
+    ones, told = ones_of(rows.schema, rows.columns()), asked.told(rows.parameters.max_value)
+    found = evaluate_joined(asked.values, asked.bounds, rows, asked.packs, ones=ones, told=told, **options)
     schema = rows.private_schema or (model.schema_ if isinstance(model.schema_, Schema) else rows.schema)
     # Rows that were encrypted with the public key have no digest: the model's is that of its own rows.
     digest = joined_digest(model.totals_.schema_digest if asked.packs else None, rows.facts.schema_digest)
@@ -431,6 +433,14 @@ def shallow_product(factors: Sequence[Number]) -> Number:
         return factors[0]
     half = len(factors) // 2
     return times(shallow_product(factors[:half]), shallow_product(factors[half:]))
+
+
+def ones_of(schema: PublicSchema, columns: Sequence[Column]) -> Expression | None:
+    """What is 1 in every row and 0 in padding: all bins of a variable, of which a row has one; None where there are no bins."""
+    stored = set(columns)
+    every = [[Column("onehot", j, k) for k in range(v.n_bins)] for j, v in enumerate(schema.variables)]
+    found = [bins for bins in every if bins and stored.issuperset(bins)]
+    return sum_of([column(str(bin_)) for bin_ in min(found, key=len)]) if found else None
 
 
 def class_names(schema: Schema | PublicSchema) -> list[Any]:
