@@ -171,7 +171,7 @@ class SemiparametricNB(CodedPredictors, TotalsClassifier):
     def predict_raw(self, X: Any) -> tuple[NDArray[Any], list[int]]:
         """The integers (e, d) of every row and predictor: the log-odds of predictor j are e_j / d_j."""
         values = clear_answers(self, self._rows(X), self._outputs[0])
-        return values[:, 0:-2:2], list(values[0, 1:-2:2])
+        return values[:, 0:-2:2].astype(object), values[0, 1:-2:2].tolist()
 
     def predict_log_odds(self, X: Any) -> NDArray[np.float64]:
         """Log-odds of the second class for every row."""

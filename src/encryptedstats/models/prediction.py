@@ -141,6 +141,8 @@ def votes_of(model: TotalsClassifier, values: NDArray[Any], schema: Schema | Pub
 
 def _narrow(values: NDArray[Any]) -> NDArray[Any]:
     """Integers of 64 bits where all fit, else Python's own."""
+    if values.dtype == np.int64:
+        return values
     fits = all(abs(int(value)) < 1 << 62 for value in values.flat)
     return values.astype(np.int64) if fits else values
 
@@ -271,7 +273,9 @@ def clear_answers(model: TotalsClassifier, table: Table, output: str) -> NDArray
     alone = Layout(len(table), 1 << max(1, (len(table) - 1).bit_length()))  # rows do not meet: any layout does
     found = iter(read_clear(expressions, values, alone, largest=largest))
     exact = [next(found) if isinstance(a.value, Expression) else np.full(len(table), a.value, object) for a in answers]
-    return np.column_stack([numbers.astype(object) for numbers in exact])
+    # Below 2^53 floats are exact too, so that what is made of 64-bit integers is what is made of Python's, only sooner.
+    fit = all(abs(answer) < 1 << 53 for numbers in exact for answer in (numbers.min(), numbers.max()))
+    return np.column_stack([numbers.astype(np.int64 if fit else object) for numbers in exact])
 
 
 @dataclass(frozen=True)
