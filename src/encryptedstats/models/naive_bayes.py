@@ -117,16 +117,15 @@ class SemiparametricNB(CodedPredictors, TotalsClassifier):
         refuse_impossible(n0 >= 0 and n1 >= 0, "a class would have fewer than no rows")
         self.class_counts_ = np.array([n0, n1], dtype=np.int64)
         n, sum_z = n0 + n1, 2 * (n1 - n0)
-        self.a_, self.b_, self.d_ = [], [], []
+        lines = []
         for x0, x1, xx0, xx1 in np.array(totals[2:], dtype=object).reshape(-1, 4):
             sum_x, sum_xx, sum_xz = int(x0 + x1), int(xx0 + xx1), 2 * int(x1 - x0)
             possible = xx0 >= 0 and xx1 >= 0 and n * sum_xx >= sum_x**2
             refuse_impossible(possible, "a sum of squares or a variance would be negative")
-            line = (
+            lines.append(
                 line_of(n0, n1, int(x0), int(x1), sum_xx, paired=True) if self.paired else Line(sum_z, sum_xz, sum_xx)
             )
-            for values, number in zip((self.a_, self.b_, self.d_), (line.a, line.b, line.d), strict=True):
-                values.append(number)
+        self.a_, self.b_, self.d_ = ([getattr(line, letter) for line in lines] for letter in "abd")
         self._warn_of_constants(schema)
 
     def _warn_of_constants(self, schema: PublicSchema) -> None:
@@ -189,7 +188,8 @@ def _log_odds(values: NDArray[Any]) -> NDArray[np.float64]:
         return np.full(len(values), np.inf if n1 else -np.inf if n0 else 0.0)
     used = np.flatnonzero(d)
     log_odds: NDArray[np.float64] = sum((e[:, j] / d[j] for j in used), start=np.zeros(len(values))).astype(float)
-    return log_odds + (len(used) - 1) * np.log(float(n0) / float(n1))
+    log_odds += (len(used) - 1) * np.log(float(n0) / float(n1))
+    return log_odds
 
 
 class MultinomialNB(TotalsClassifier):
