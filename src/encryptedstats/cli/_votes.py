@@ -155,10 +155,7 @@ def _show(facts: dict[str, Any]) -> None:
 
 def votes_frame(votes: Any) -> pd.DataFrame:
     """Opened votes with their names: the predicted class, then probabilities or scores, then the integers they are made of."""
-    scores = votes.scores.set_axis(score_names(votes.scores.columns, votes._are_probabilities), axis=1)
-    of_classes = list(votes.columns) == list(votes.scores.columns)
-    numbers = votes.set_axis([f"votes({name})" if of_classes else str(name) for name in votes.columns], axis=1)
-    frame: pd.DataFrame = pd.concat([votes.predict, scores, numbers], axis=1).rename_axis("row")
+    frame: pd.DataFrame = votes.frame()
     return frame
 
 

@@ -34,6 +34,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d
 
 from encryptedstats.circuits.bounds import Interval, read_bounds
 from encryptedstats.circuits.expressions import Expression, column
+from encryptedstats.circuits.joined import cleared
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.plan_joined import PredictionCircuit
 from encryptedstats.circuits.results import EncryptedTotals
@@ -52,8 +53,10 @@ from encryptedstats.models.prediction import (
     Known,
     Votes,
     answer_bounds,
+    clear_judgement,
     given_ranges,
     given_totals,
+    ones_of,
     predict,
     total_bounds,
 )
@@ -76,7 +79,8 @@ M = TypeVar("M", bound="TotalsClassifier")
 class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """A classifier whose fit is a list of totals over rows.
 
-    Subclasses define :meth:`circuit`, :meth:`_n_totals`, :meth:`_open` and :meth:`_scores`.
+    Subclasses define :meth:`circuit`, :meth:`_n_totals` and :meth:`_open`, and how they predict: by :meth:`_answers`,
+    :meth:`_n_answers` and :meth:`_judge`, opened or not; or, where that takes opened totals, by :meth:`_scores`.
 
     Attributes
     ----------
@@ -122,9 +126,9 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
     def _open(self, totals: Sequence[int], schema: PublicSchema) -> None:
         """Set the fitted attributes from the opened totals, refusing totals that cannot be."""
 
-    @abstractmethod
     def _scores(self, table: Table) -> NDArray[np.float64]:
         """Class probabilities (or scores, for classifiers without) of the rows of a table."""
+        return clear_judgement(self, table).scores
 
     # -- fitting -------------------------------------------------------------------------------------------------
 
@@ -314,11 +318,6 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
 
     # -- predicting ------------------------------------------------------------------------------------------------
 
-    def _prior(self) -> NDArray[np.float64]:
-        """How frequent classes are; all alike where there are no rows."""
-        total = self.class_counts_.sum()
-        return self.class_counts_ / total if total else np.full(len(self.class_counts_), 1 / len(self.class_counts_))
-
     def predict(self, X: Any) -> NDArray[Any]:
         """The most probable class of each row."""
         scores = self._scores(self._rows(X))
@@ -372,9 +371,9 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
             totals = self.circuit(schema, columns)
             found = read_bounds(totals, column_ranges(schema, columns, weight_bound), n_rows)
             known = given_totals([found[total] for total in totals], self._n_drawn(schema), drawn_bound)
-        asked = [a for a in self._answers(schema, new, known, self._outputs[0]) if isinstance(a.value, Expression)]
-        answers = [a.value for a in asked if isinstance(a.value, Expression)]
-        bounds = answer_bounds(asked, {**column_ranges(schema, new, 1), **given_ranges(known, answers)}, n_rows)
+        asked = self._answers(schema, new, known, self._outputs[0])
+        bounds = answer_bounds(asked, {**column_ranges(schema, new, 1), **given_ranges(known, asked)}, n_rows)
+        answers, _ = cleared([answer.value for answer in asked], ones_of(schema, new))
         return PredictionCircuit(MODEL, totals, answers, bounds, drawn if totals else None, DRAWN, drawn_bound)
 
     def _drawn_circuit(self, schema: PublicSchema) -> tuple[Callable[[Layout], list[Expression]] | None, Interval]:
