@@ -235,7 +235,7 @@ def _facts(table: Table, encryptor: Encryptor, encodings: Sequence[str]) -> Tabl
         table.weight_bound,
         table.n_folds,
         encryptor.with_secret_key,
-        encryptor.schema_digest(table.schema.canonical_json()),
+        encryptor.schema_digest(table.schema.digest_json()),
     )
 
 
