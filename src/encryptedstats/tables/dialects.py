@@ -84,6 +84,13 @@ class CsvFormat:
             check_date_format(spelt)
 
     @property
+    def mark(self) -> str:
+        """What numbers are read with. In a file that shows no decimal mark, that is a point between commas; elsewhere 1.234 may be
+        1234, so that a sign is taken which no file has, and such a number is refused when it comes.
+        """
+        return self.decimal or ("." if self.separator == "," else "\x1f")
+
+    @property
     def is_plain(self) -> bool:
         """Whether there is nothing to say: commas, decimal points, UTF-8, no dates."""
         return self == CsvFormat(decimal=self.decimal) and self.decimal in (None, ".")
@@ -441,13 +448,13 @@ def _place(place: tuple[str, str]) -> str:
 
 def spelt_numbers(values: pd.Series[Any], form: CsvFormat) -> pd.Series[Any]:
     """Text as numbers where it spells some in this format; anything else stays as it is."""
-    decimal, between = re.escape(form.decimal or "."), form.thousands
+    decimal, between = re.escape(form.mark), form.thousands
     groups = rf"\d{{1,3}}(?:{re.escape(between)}\d{{3}})+|" if between else ""
     pattern = rf"[+-]?(?:(?:{groups}\d+)(?:{decimal}\d*)?|{decimal}\d+)(?:[eE][+-]?\d+)?"
     text = values.astype(object).where(values.notna(), "").astype(str).str.strip()
     spelt = text.str.fullmatch(pattern).to_numpy(dtype=bool)
     plain = text[spelt].str.replace(between, "", regex=False) if between else text[spelt]
-    numbers = pd.to_numeric(plain.str.replace(form.decimal or ".", ".", regex=False))
+    numbers = pd.to_numeric(plain.str.replace(form.mark, ".", regex=False))
     if len(numbers) == values.notna().sum():
         return numbers.reindex(values.index)
     mixed = values.astype(object).copy()

@@ -227,8 +227,12 @@ class Schema(Document):
         unknown: str = "error",
         id: str | None = None,
         weights: NDArray[np.int64] | None = None,
+        compare: bool = True,
     ) -> tuple[Schema, list[str]]:
-        """`infer` without its warnings, which are given back; `weights` count a row several times, for its quantiles."""
+        """`infer` without its warnings, which are given back: those of single columns, and where they are compared of all.
+
+        `weights` count a row several times, for its quantiles.
+        """
         frame = as_frame(data)
         if not len(frame):
             raise SchemaError("the data has no rows to infer a schema from")
@@ -260,7 +264,7 @@ class Schema(Document):
         doubts = [summaries[label].doubt for label in names if label not in wanted]
         if labels is not None and classes is None:
             doubts.append(doubtful_target(labels, schema.n_classes))
-        doubts += doubtful_columns(frame, names, labels)
+        doubts += doubtful_columns(frame, names, labels) if compare else []
         return schema, [doubt for doubt in doubts if doubt]
 
     @classmethod
@@ -449,11 +453,12 @@ class Schema(Document):
 
     def same_bins(self, other: Schema) -> bool:
         """Whether rows of both mean the same. What becomes of unknown levels may differ: it is decided before there are bins."""
-        return self._meaning == other._meaning
+        return (self.strict_variables, self.classes) == (other.strict_variables, other.classes)
 
     @property
-    def _meaning(self) -> tuple[Any, ...]:
-        return tuple(variable.strict for variable in self.variables), self.classes
+    def strict_variables(self) -> tuple[Variable, ...]:
+        """The variables without their policies for unknown levels: what the bins mean."""
+        return tuple(variable.strict for variable in self.variables)
 
     def digest_json(self) -> bytes:
         """What a keyed digest of the schema is made of: all that gives results their labels, and no policy that a later file may change.

@@ -406,6 +406,11 @@ class PublicSchema(Document):
         """Itself: nothing here is private."""
         return self
 
+    @property
+    def strict_variables(self) -> tuple[PublicVariable, ...]:
+        """The variables: what becomes of unknown levels is not known here."""
+        return self.variables
+
     def index(self, variable: str | int) -> int:
         """Position of a variable, given by its opaque id or its position."""
         return find_variable(variable, (), len(self.variables))
