@@ -29,7 +29,8 @@ def rows(**changed: object) -> pd.DataFrame:
 def test_an_unseen_category(schema):
     message = (
         r"column 'größe', row 'p4': 'riesig' is not a level of the schema \(levels: .*\): correct it; or, before anything is "
-        r"encrypted, give it a level, schema\.with_bins\('größe', levels=\[\.\.\.\]\), or .* schema\.with_unknown\('other', 'größe'\)"
+        r"encrypted, give it a level, schema\.with_bins\('größe', levels=\[\.\.\.\]\), or .* "
+        r"schema\.with_unknown\('other', 'größe'\)"
     )
     with pytest.raises(SchemaError, match=message):
         schema.table(rows(größe="riesig"))

@@ -15,6 +15,7 @@ from rich.text import Text
 
 import encryptedstats as es
 from encryptedstats.cli._console import fact_table, plural, print_json, printable, progress, size_text
+from encryptedstats.cli._csv import Charset, Dates, Decimal, Separator, Thousands, csv_options, say_format
 from encryptedstats.cli._files import check_target, write_text
 from encryptedstats.cli._frames import frame_view, label_text
 from encryptedstats.cli._inputs import check_rows, expect, load_schema, nature
@@ -63,6 +64,11 @@ def evaluate(
     weights: Weights = None,
     out: Annotated[Path | None, output("Write the scores as CSV there.")] = None,
     passphrase_file: PassphraseFile = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    thousands: Thousands = None,
+    charset: Charset = None,
+    dates: Dates = None,
     as_json: AsJson = False,
 ) -> None:
     """Score a model on rows with known classes: area under the ROC curve, accuracy, log loss.
@@ -84,14 +90,15 @@ def evaluate(
         check_target(out)
     kind = expect(file, (FOLDS_KIND, OPEN_MODEL_KIND), "the folds of a model, or an opened one", _cure(file))
     check_rows(data)
+    csv = csv_options(separator, decimal, thousands, charset, dates)
     if kind == FOLDS_KIND:
         if schema is None:
             raise ValueError("the schema is needed to read the rows: --schema schema.json, as encrypt was given")
         private = load_schema(schema)
         owner = load_owner(key, passphrase_file)
-        work = _folds(file, data, private, owner, fold_seed=fold_seed, weights=weights)
+        work = _folds(file, data, private, owner, fold_seed=fold_seed, weights=weights, csv=csv)
     else:
-        work = _opened(file, data, weights=weights)
+        work = _opened(file, data, weights=weights, csv=csv)
     frame = _scores(work)
     model = work.models[0]
     facts = {
@@ -142,7 +149,7 @@ def _opened(file: Path, data: Path, **options: Any) -> _Work:
 
 def _table(schema: es.Schema, data: Path, rows_at_once: int, **options: Any) -> es.Table:
     with progress(f"reading {printable(str(data))}"):
-        tables = list(file_tables(schema, data, rows_at_once, **options))
+        tables = list(file_tables(schema, data, rows_at_once, told=say_format(data), **options))
     if not tables:
         raise es.SchemaError(f"{data} has no rows{' without missing values' if schema.missing == 'drop' else ''}")
     table = es.Table.concat(tables)

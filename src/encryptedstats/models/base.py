@@ -14,7 +14,8 @@ Deviations from scikit-learn, all deliberate; ``tests/models/test_estimator_chec
   an error. Missing numbers are an error, as anywhere in scikit-learn.
 - ``sample_weight`` are integers, at least 0: a row of weight 2 is two rows. A table brings its weights,
   ``schema.table(df, weights=...)``.
-- ``fit`` also takes tables, without ``y``; ``bins`` are then those of its schema, and others are warned of. A model of a table finds the columns of a DataFrame by name and overlooks others.
+- ``fit`` also takes tables, without ``y``; ``bins`` are then those of its schema, and others are warned of. A model of a table
+  finds the columns of a DataFrame by name and overlooks others.
 """
 
 from __future__ import annotations
@@ -139,7 +140,8 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
     def fit(self: M, X: Any, y: Any = None, sample_weight: Any = None, **options: Any) -> M:
         """Fit to a DataFrame or array with ``y``, to a clear ``Table``, or to an ``EncryptedTable``.
 
-        ``sample_weight`` are integers, at least 0, for ``X`` and ``y``; tables have their own. On an encrypted table the state stays encrypted: ``owner.decrypt(model)`` opens it. Options are then those of
+        ``sample_weight`` are integers, at least 0, for ``X`` and ``y``; tables have their own. On an encrypted table the state
+        stays encrypted: ``owner.decrypt(model)`` opens it. Options are then those of
         ``EncryptedTable.evaluate`` (``workers``, ``progress``, ``engine``, ``memory_limit``, ``checkpoint``).
         """
         table = self._training_table(X, y, sample_weight)
@@ -177,9 +179,7 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         joined = self + self._like()._fit_table(X, **options)
         return self._set_state(joined.totals_, joined.schema_, joined.n_rows_, joined.block_ids_)
 
-    def _training_table(
-        self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None
-    ) -> Table | EncryptedTable:
+    def _training_table(self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None) -> Table | EncryptedTable:
         if not isinstance(X, (Table, EncryptedTable)):
             return self._table_of(X, y, sample_weight, classes)
         if y is not None:
@@ -294,8 +294,8 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         gaps = missing_masks(frame, numbers)
         if gaps:
             raise SchemaError(
-                f"missing values in {describe_missing(gaps, frame.index)}: numbers need a value in every row, fill them in; or make a table "
-                "that has a bin for them, Schema.infer(..., missing='bin')"
+                f"missing values in {describe_missing(gaps, frame.index)}: numbers need a value in every row, fill them in; or make a "
+                "table that has a bin for them, Schema.infer(..., missing='bin')"
             )
         kinds = {str(name): "continuous" for name in numbers}
         schema, doubts = Schema._infer(
@@ -312,7 +312,9 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
             if variable.missing_bin:
                 schema = schema.with_unknown("missing", variable.name)
             elif variable.levels:
-                schema = schema.with_unknown("other", variable.name, level=_rarest(by_name[variable.name], variable.levels))
+                schema = schema.with_unknown(
+                    "other", variable.name, level=_rarest(by_name[variable.name], variable.levels)
+                )
         return schema
 
     def _checked_frame(self, X: Any, *, reset: bool) -> Any:
@@ -675,7 +677,9 @@ def _checked_weights(weights: Any, n_rows: int) -> NDArray[np.int64] | None:
             f"sample_weight: {error}. Counts are exact here, so scale fractions to integers yourself: np.rint(100 * w).astype(int)"
         ) from error
     if not found.any():
-        raise ValueError("sample_weight is 0 in every row, and sample weights must contain at least one non-zero number")
+        raise ValueError(
+            "sample_weight is 0 in every row, and sample weights must contain at least one non-zero number"
+        )
     return found
 
 

@@ -70,7 +70,9 @@ def _written(value: object, indent: int, level: int = 0) -> str:
     inner = " " * indent * (level + 1)
     if not isinstance(value, (dict, list)) or not value:
         return flat
-    is_plain = not any(isinstance(item, (dict, list)) for item in (value.values() if isinstance(value, dict) else value))
+    is_plain = not any(
+        isinstance(item, (dict, list)) for item in (value.values() if isinstance(value, dict) else value)
+    )
     if isinstance(value, list) and is_plain and len(flat) + len(inner) <= _LINE:
         return flat
     if isinstance(value, dict):
@@ -143,7 +145,11 @@ class Document(ABC):
             raise SchemaError(f"format {found!r}: {cls._FORMAT!r} is needed")
         version = value["version"] if isinstance(value, dict) and "version" in value else None
         if type(version) is not int or not cls._OLDEST <= version <= cls._VERSION:
-            versions = f"version {cls._VERSION}" if cls._OLDEST == cls._VERSION else f"versions {cls._OLDEST} to {cls._VERSION}"
+            versions = (
+                f"version {cls._VERSION}"
+                if cls._OLDEST == cls._VERSION
+                else f"versions {cls._OLDEST} to {cls._VERSION}"
+            )
             raise SchemaError(f"{cls._FORMAT} version {version!r}: this library reads {versions}")
 
     @classmethod

@@ -90,7 +90,9 @@ def encode_table(
 
 def without_gaps(schema: Schema) -> list[str]:
     """Variables in which no value may be missing: without a bin for that, and without another that takes such rows."""
-    return [v.name for v in schema.variables if not v.missing_bin and not (schema.missing == "bin" and v.other is not None)]
+    return [
+        v.name for v in schema.variables if not v.missing_bin and not (schema.missing == "bin" and v.other is not None)
+    ]
 
 
 def rows_to_predict(schema: Schema, data: object, stacklevel: int = 1) -> Table:
@@ -105,9 +107,9 @@ def rows_to_predict(schema: Schema, data: object, stacklevel: int = 1) -> Table:
     if masks:
         first, names = rows.predictors.index[min(int(mask.argmax()) for mask in masks.values())], list(masks)
         raise SchemaError(
-            f"row {show(first)} cannot be predicted: missing values in {describe_missing(masks, rows.predictors.index)}, and the model "
-            f"has no bin for them there. Fill them in, or leave such rows out, X.dropna(subset={names!r}); or fit a model of a schema "
-            f"with such a bin, schema.with_missing_bin({names[0]!r})"
+            f"row {show(first)} cannot be predicted: missing values in {describe_missing(masks, rows.predictors.index)}, and the "
+            f"model has no bin for them there. Fill them in, or leave such rows out, X.dropna(subset={names!r}); or fit a model of a "
+            f"schema with such a bin, schema.with_missing_bin({names[0]!r})"
         )
     table = encode_table(schema, rows.predictors)
     warn_of_moved(table.moved, stacklevel=stacklevel + 1)
@@ -221,7 +223,9 @@ def encode_variable(variable: Variable, series: pd.Series[Any], moved: list[Move
 def _variable_codes(variable: Variable, series: pd.Series[Any], moved: list[Moved]) -> Integers:
     """The position of each value among the levels; -1 where it counts as missing."""
     other = -1 if variable.other is None else variable.levels.index(variable.other)
-    positions = {level: position for position, level in enumerate(variable.levels)} | dict.fromkeys(variable.rare, other)
+    positions = {level: position for position, level in enumerate(variable.levels)} | dict.fromkeys(
+        variable.rare, other
+    )
     codes, unseen = _level_codes(series, positions, "column")
     if unseen.any():
         if variable.unknown == "error":

@@ -170,8 +170,8 @@ def refuse_missing(masks: dict[str, Mask], index: pd.Index[Any], *, made: bool) 
     if not made:
         raise SchemaError(f"{where}: fill them in, or infer the schema with missing='bin' or missing='drop'")
     raise SchemaError(
-        f"{where}, and the schema has no bin for them there: fill them in, or leave these rows out; or, before anything is encrypted, "
-        f"make one, schema.with_missing_bin({next(iter(masks))!r})"
+        f"{where}, and the schema has no bin for them there: fill them in, or leave these rows out; or, before anything is "
+        f"encrypted, make one, schema.with_missing_bin({next(iter(masks))!r})"
     )
 
 

@@ -97,7 +97,9 @@ def check_rare(rare: object) -> None:
     """Refuse what is neither a number of rows nor a share of them."""
     is_number = isinstance(rare, (int, float, np.integer, np.floating)) and not isinstance(rare, bool)
     if rare is not None and not (is_number and rare > 0 and (rare < 1 or rare == int(rare))):  # type: ignore[operator, call-overload]  # a number
-        raise SchemaError(f"rare={rare!r}: a number of rows, such as 5, or a share of them between 0 and 1, such as 0.01")
+        raise SchemaError(
+            f"rare={rare!r}: a number of rows, such as 5, or a share of them between 0 and 1, such as 0.01"
+        )
 
 
 def _doubt(series: pd.Series[Any], n_distinct: int, problem: str) -> str:
@@ -154,10 +156,14 @@ def doubtful_columns(frame: pd.DataFrame, names: Sequence[str], labels: pd.Serie
         if len(codes) <= MANY_CLASSES:
             continue  # in a few rows columns are alike by chance
         if target is not None and _has_groups(codes) and np.array_equal(codes, target):
-            doubts.append(f"column {name!r} says the same as the target in every row: leave it out, unless new rows will have it too")
+            doubts.append(
+                f"column {name!r} says the same as the target in every row: leave it out, unless new rows will have it too"
+            )
         content = _content(frame[name], codes)
         if content in seen:
-            doubts.append(f"column {name!r} says the same as column {seen[content]!r} in every row: leave one of them out")
+            doubts.append(
+                f"column {name!r} says the same as column {seen[content]!r} in every row: leave one of them out"
+            )
         seen.setdefault(content, name)
     return doubts
 

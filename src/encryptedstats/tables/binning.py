@@ -44,7 +44,9 @@ def quantile_edges(values: ArrayLike, bins: int, weights: ArrayLike | None = Non
     last = np.cumsum(np.ones(given.size, np.int64) if weights is None else np.asarray(weights, dtype=np.int64)[order])
     # Positions in integer arithmetic: a quantile meant to be a data value is that very value, whatever its rounding.
     below, rest = np.divmod(np.arange(1, bins) * (int(last[-1]) - 1), bins)
-    left, right = (ordered[np.searchsorted(last, at, side="right")] for at in (below, np.minimum(below + 1, last[-1] - 1)))
+    left, right = (
+        ordered[np.searchsorted(last, at, side="right")] for at in (below, np.minimum(below + 1, last[-1] - 1))
+    )
     share = rest / bins
     cuts = np.clip((1 - share) * left + share * right, left, right)
     n_below = np.searchsorted(ordered, cuts, side="right")

@@ -37,8 +37,12 @@ _NAMES: Final = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe", ".": 
 _NAMES_OF_OTHERS: Final = {"\u00a0": "hard space", "\u202f": "narrow space", "'": "apostrophe", "\u2019": "apostrophe"}
 # 1234, 1,234 or 1.234.567 in groups of one mark; then decimals, and an exponent.
 _GROUPS: Final = r"[1-9]\d{0,2}(?P<mark>[., \u00a0\u202f'\u2019])\d{3}(?P<more>(?:(?P=mark)\d{3})*)"
-_NUMBER: Final = re.compile(rf"[+-]?(?:(?:{_GROUPS}|\d+)(?:(?P<decimal>[.,])\d*)?|(?P<first>[.,])\d+)(?P<power>[eE][+-]?\d+)?")
-_DATE: Final = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}(?:(?P<between>[ T])\d{1,2}:\d{2}(?P<seconds>:\d{2}(?P<parts>\.\d+)?)?)?")
+_NUMBER: Final = re.compile(
+    rf"[+-]?(?:(?:{_GROUPS}|\d+)(?:(?P<decimal>[.,])\d*)?|(?P<first>[.,])\d+)(?P<power>[eE][+-]?\d+)?"
+)
+_DATE: Final = re.compile(
+    r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}(?:(?P<between>[ T])\d{1,2}:\d{2}(?P<seconds>:\d{2}(?P<parts>\.\d+)?)?)?"
+)
 
 
 @dataclass(frozen=True)
@@ -202,7 +206,8 @@ class Sample:
 class Expected:
     """What is known before a file is read: how another file of its kind was written, and its columns.
 
-    `columns` are those that count; None for all. `text` are columns whose values are no numbers and no dates, whatever they look like.
+    `columns` are those that count; None for all. `text` are columns whose values are no numbers and no dates, whatever they look
+    like.
     """
 
     known: CsvFormat | None = None
@@ -226,7 +231,11 @@ def find_format(sample: Sample, options: CsvOptions, expected: Expected, where: 
 
 def _charset(sample: Sample) -> str:
     """By its first bytes, else UTF-8 where that is possible, else what Windows writes in Western Europe."""
-    for mark, name in ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16")):
+    for mark, name in (
+        (codecs.BOM_UTF8, "utf-8-sig"),
+        (codecs.BOM_UTF16_LE, "utf-16"),
+        (codecs.BOM_UTF16_BE, "utf-16"),
+    ):
         if sample.content.startswith(mark):
             return name
     for name in ("utf-8", "cp1252"):
@@ -306,9 +315,7 @@ def _columns(
 # -- dates ---------------------------------------------------------------------------------------------------------------
 
 
-def _dates(
-    columns: Mapping[str, list[str]], asked: str | None, known: CsvFormat | None, where: str
-) -> dict[str, str]:
+def _dates(columns: Mapping[str, list[str]], asked: str | None, known: CsvFormat | None, where: str) -> dict[str, str]:
     before = {} if known is None else dict(known.dates)
     found = {}
     for name, values in columns.items():
@@ -431,8 +438,8 @@ def _decimal(
         if mark in known_marks or thousands == NONE or is_plain:
             continue
         raise SchemaError(
-            f"{where}: column {name!r} has numbers such as {value!r}, which is {value.replace(mark, '')} (a {mark_name(mark)} between "
-            f"thousands) or {value.replace(mark, '.')} (a decimal {mark_name(mark)}): say which, decimal={_opposite(mark)!r} or "
+            f"{where}: column {name!r} has numbers such as {value!r}, which is {value.replace(mark, '')} (a {mark_name(mark)} "
+            f"between thousands) or {value.replace(mark, '.')} (a decimal {mark_name(mark)}): say which, decimal={_opposite(mark)!r} or "
             f"decimal={mark!r}"
         )
     if known is not None and known.decimal is not None:

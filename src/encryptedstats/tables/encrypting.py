@@ -35,6 +35,7 @@ from encryptedstats.tables._frames import refuse
 from encryptedstats.tables.binning import LARGEST_INTEGER
 from encryptedstats.tables.blocks import BlockEntry, Residues, block_bytes, block_entry, block_id_of, block_name
 from encryptedstats.tables.columns import Column, column_bound
+from encryptedstats.tables.dialects import CsvFormat, CsvOptions
 from encryptedstats.tables.encrypted import (
     MANIFEST,
     EncryptedTable,
@@ -47,7 +48,6 @@ from encryptedstats.tables.encrypted import (
     write_keys,
     write_manifest,
 )
-from encryptedstats.tables.dialects import CsvFormat, CsvOptions
 from encryptedstats.tables.reading import read_frames
 from encryptedstats.tables.schema import Schema
 from encryptedstats.tables.table import Moved, Table, all_moved, warn_of_moved

@@ -1,6 +1,7 @@
 """Files of rows, read a piece at a time: CSV through pandas, Parquet through pyarrow. The whole file is never in memory.
 
-How a CSV file is written is found out from its beginning (see :mod:`encryptedstats.tables.dialects`), and all of it is read that way.
+How a CSV file is written is found out from its beginning (see :mod:`encryptedstats.tables.dialects`), and all of it is read
+that way.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import gzip
 import lzma
 import os
 import warnings
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -66,10 +68,12 @@ def read_frames(
     options = options or CsvOptions()
     try:
         with _beginning(path) as (source, sample):
+            if b"\0" in sample.content and not sample.content.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+                raise SchemaError(f"{path} is not a CSV file that pandas can read: it has bytes that are no text")
             form, skipped = find_format(sample, options, _expected(schema, options), str(path))
             if told is not None:
                 told(form)
-            reader = _Reader(form, _levels(schema), schema)
+            reader = _Reader(form, _levels(schema), _text_columns(schema, options))
             # Not low_memory: it guesses types for a few rows at a time, and one column comes out as numbers here and text there.
             with pd.read_csv(
                 source,
@@ -87,7 +91,8 @@ def read_frames(
         raise SchemaError(f"{path} is empty: there is not even a line of column names") from None
     except UnicodeDecodeError as error:
         raise SchemaError(
-            f"{path} is not written in {error.encoding}, as its beginning looked: {error}; say in which it is, charset='cp1252' for instance"
+            f"{path} is not written in {error.encoding}, as its beginning looked: {error}; say in which it is, for instance "
+            "charset='cp1252'"
         ) from error
     except (pd.errors.ParserError, EOFError, lzma.LZMAError, gzip.BadGzipFile) as error:
         raise SchemaError(f"{path} is not a CSV file that pandas can read: {error}") from error
@@ -157,8 +162,8 @@ def _warn_of_names_given_twice(frame: pd.DataFrame, path: str | os.PathLike[str]
     twice = [name for name in map(str, frame.columns) if name.endswith(".1") and name[:-2] in names]
     if twice:
         warnings.warn(
-            f"{path}: column {twice[0]!r} stands beside {twice[0][:-2]!r}: either the file has the name {twice[0][:-2]!r} twice, and the "
-            "second was renamed, or it is called so",
+            f"{path}: column {twice[0]!r} stands beside {twice[0][:-2]!r}: either the file has the name {twice[0][:-2]!r} twice, and "
+            "the second was renamed, or it is called so",
             SchemaWarning,
             stacklevel=2,
         )
@@ -181,12 +186,17 @@ def _is_text(levels: tuple[Level, ...]) -> bool:
     return bool(levels) and all(isinstance(level, str) for level in levels)
 
 
+def _text_columns(schema: Schema | None, options: CsvOptions) -> frozenset[str]:
+    """Columns that are kept as they are written: levels that are text, the id of the rows, and what nobody looks at."""
+    text = {name for name, values in _levels(schema).items() if _is_text(values)}
+    return options.ignored.union(text, {schema.id} if schema is not None and schema.id is not None else ())
+
+
 def _expected(schema: Schema | None, options: CsvOptions) -> Expected:
     if schema is None:
         return Expected()
-    levels = _levels(schema)
-    text = frozenset(name for name, values in levels.items() if _is_text(values))
-    return Expected(schema.csv, frozenset(levels) if schema.onehot is None else None, text)
+    columns = frozenset(_levels(schema)) if schema.onehot is None else None
+    return Expected(schema.csv, columns, _text_columns(schema, options))
 
 
 @dataclass(frozen=True)
@@ -195,21 +205,22 @@ class _Reader:
 
     form: CsvFormat
     levels: dict[str, tuple[Level, ...]]
-    schema: Schema | None
+    text: frozenset[str]
 
     def options(self) -> dict[str, Any]:
         """What pandas has to know: the format, which columns are text, and which words are levels and not missing."""
         form = self.form
         options: dict[str, Any] = {"sep": form.separator, "decimal": form.mark, "encoding": form.charset}
-        text = {name for name, values in self.levels.items() if _is_text(values)}
-        options["dtype"] = dict.fromkeys((*text, *(name for name, _ in form.dates)), str)
-        missing = {name: MISSING_WORDS.difference(self.levels[name] if name in text else ()) for name in self.levels}
+        options["dtype"] = dict.fromkeys((*self.text, *(name for name, _ in form.dates)), str)
+        missing = {
+            name: MISSING_WORDS.difference(self.levels[name] if name in self.text else ()) for name in self.levels
+        }
         if any(len(words) < len(MISSING_WORDS) for words in missing.values()):
             options |= {"keep_default_na": False, "na_values": {name: sorted(words) for name, words in missing.items()}}
         return options
 
     def read(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """A piece with its dates as days, and its numbers as numbers where a single word among them made pandas leave all as text."""
+        """A piece with its dates as days, and its numbers as numbers where a word among them made pandas leave all as text."""
         dates = dict(self.form.dates)
         for name in frame.columns:
             if name in dates:
@@ -220,11 +231,13 @@ class _Reader:
 
     def _numbers(self, column: pd.Series[Any]) -> pd.Series[Any]:
         known = self.levels.get(str(column.name))
-        if known is None:  # nothing is known of the column, so that most of its values decide; pandas has read plain ones
+        if column.name in self.text:
+            return column
+        if (
+            known is None
+        ):  # nothing is known of the column, so that most of its values decide; pandas has read plain ones
             is_plain = self.form.thousands is None and self.form.mark == "."
             return column if is_plain or not is_mostly_numbers(column, self.form) else spelt_numbers(column, self.form)
-        if _is_text(known):
-            return column
         if known and all(isinstance(level, (bool, str)) for level in known):
             return column.map(lambda value: _BOOLEANS.get(value, value))
         return spelt_numbers(column, self.form)

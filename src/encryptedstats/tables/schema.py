@@ -136,7 +136,9 @@ class Schema(Document):
         if self.target is not None and self.target in names:
             raise SchemaError(f"{self.target!r} is both the target and a variable")
         if self.id is not None and self.id in (*names, self.target):
-            raise SchemaError(f"{self.id!r} is the id of the rows, and cannot be {'the target' if self.id == self.target else 'a variable'} too")
+            raise SchemaError(
+                f"{self.id!r} is the id of the rows, and cannot be {'the target' if self.id == self.target else 'a variable'} too"
+            )
 
     def _check_onehot(self, onehot: Sequence[str]) -> None:
         for variable in self.variables:
@@ -241,7 +243,9 @@ class Schema(Document):
         check_rare(rare)
         check_unknown(unknown)
         if id is not None and id not in frame.columns:
-            raise SchemaError(f"the data has no column {id!r} for the id of the rows; it has {quoted(list(frame.columns))}")
+            raise SchemaError(
+                f"the data has no column {id!r} for the id of the rows; it has {quoted(list(frame.columns))}"
+            )
         name = _target_name(frame, target, array=isinstance(data, np.ndarray))
         if name is None and (y is not None or classes is not None):
             name = str(getattr(y, "name", None) or "target")
@@ -349,7 +353,9 @@ class Schema(Document):
         if not (digits is None and low is None and high is None):
             raise SchemaError(f"variable {old.name!r}: digits, low and high are for kind 'number', not {kind!r}")
         if levels is not None:
-            chosen = Variable(old.name, kind, levels=as_levels(levels, f"variable {old.name!r}"), missing_bin=old.missing_bin)
+            chosen = Variable(
+                old.name, kind, levels=as_levels(levels, f"variable {old.name!r}"), missing_bin=old.missing_bin
+            )
             return self._with_own(_like(old, chosen))
         if summary is not None:
             return self._with(_like(old, make_variable(summary, kind, missing_bin=old.missing_bin)))
@@ -461,7 +467,7 @@ class Schema(Document):
         return tuple(variable.strict for variable in self.variables)
 
     def digest_json(self) -> bytes:
-        """What a keyed digest of the schema is made of: all that gives results their labels, and no policy that a later file may change.
+        """What a keyed digest of the schema is made of: all that gives results their labels, and no policy that may change later.
 
         In version 1 this was the whole document. It still is for a schema that needs nothing newer, so that digests stay valid.
         """

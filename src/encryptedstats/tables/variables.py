@@ -171,7 +171,9 @@ class Variable:
             raise SchemaError(f"{self._where}: other={self.other!r} is none of its levels ({quoted(self.levels)})")
         if self.other is None and (self.rare or self.unknown == "other"):
             what = "rare levels go" if self.rare else "unknown='other' sends unknown levels"
-            raise SchemaError(f"{self._where}: {what} into the level other, and there is none: other= names one of the levels")
+            raise SchemaError(
+                f"{self._where}: {what} into the level other, and there is none: other= names one of the levels"
+            )
         both = [level for level in self.rare if level in self.levels]
         if both:
             raise SchemaError(f"{self._where}: level {both[0]!r} is in levels and in rare: a level has one bin")
@@ -280,7 +282,8 @@ class Variable:
         kept = tuple(level for level in made.levels if level not in few or level == made.other)
         if kept == (made.other,):
             raise SchemaError(
-                f"{self._where}: every level is rare, and one bin for all of them tells nothing: leave the column out, or ask for less"
+                f"{self._where}: every level is rare, and one bin for all of them tells nothing: leave the column out, or ask for "
+                "less"
             )
         return replace(made, levels=kept, rare=tuple(dict.fromkeys((*made.rare, *(x for x in few if x != made.other)))))
 
