@@ -294,8 +294,8 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         gaps = missing_masks(frame, numbers)
         if gaps:
             raise SchemaError(
-                f"missing values in {describe_missing(gaps, frame.index)}: numbers need a value in every row, fill them in; or make a "
-                "table that has a bin for them, Schema.infer(..., missing='bin')"
+                f"missing values in {describe_missing(gaps, frame.index)}: numbers need a value in every row, fill them in; or "
+                "make a table that has a bin for them, Schema.infer(..., missing='bin')"
             )
         kinds = {str(name): "continuous" for name in numbers}
         schema, doubts = Schema._infer(

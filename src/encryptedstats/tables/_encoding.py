@@ -108,8 +108,8 @@ def rows_to_predict(schema: Schema, data: object, stacklevel: int = 1) -> Table:
         first, names = rows.predictors.index[min(int(mask.argmax()) for mask in masks.values())], list(masks)
         raise SchemaError(
             f"row {show(first)} cannot be predicted: missing values in {describe_missing(masks, rows.predictors.index)}, and the "
-            f"model has no bin for them there. Fill them in, or leave such rows out, X.dropna(subset={names!r}); or fit a model of a "
-            f"schema with such a bin, schema.with_missing_bin({names[0]!r})"
+            f"model has no bin for them there. Fill them in, or leave such rows out, X.dropna(subset={names!r}); or fit a model "
+            f"of a schema with such a bin, schema.with_missing_bin({names[0]!r})"
         )
     table = encode_table(schema, rows.predictors)
     warn_of_moved(table.moved, stacklevel=stacklevel + 1)

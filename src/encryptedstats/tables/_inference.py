@@ -175,7 +175,7 @@ def _has_groups(codes: NDArray[np.int64]) -> bool:
 def _content(series: pd.Series[Any], codes: NDArray[np.int64]) -> bytes:
     """A hash of what a column tells: which rows are alike, or its very values where hardly any are."""
     values = codes if _has_groups(codes) else pd.util.hash_array(series.to_numpy(dtype=object))
-    return hashlib.sha256(np.ascontiguousarray(values)).digest()
+    return hashlib.sha256(values.tobytes()).digest()
 
 
 def _partition(series: pd.Series[Any]) -> NDArray[np.int64]:

@@ -439,8 +439,8 @@ def _decimal(
             continue
         raise SchemaError(
             f"{where}: column {name!r} has numbers such as {value!r}, which is {value.replace(mark, '')} (a {mark_name(mark)} "
-            f"between thousands) or {value.replace(mark, '.')} (a decimal {mark_name(mark)}): say which, decimal={_opposite(mark)!r} or "
-            f"decimal={mark!r}"
+            f"between thousands) or {value.replace(mark, '.')} (a decimal {mark_name(mark)}): say which, "
+            f"decimal={_opposite(mark)!r} or decimal={mark!r}"
         )
     if known is not None and known.decimal is not None:
         return known.decimal

@@ -162,8 +162,8 @@ def _warn_of_names_given_twice(frame: pd.DataFrame, path: str | os.PathLike[str]
     twice = [name for name in map(str, frame.columns) if name.endswith(".1") and name[:-2] in names]
     if twice:
         warnings.warn(
-            f"{path}: column {twice[0]!r} stands beside {twice[0][:-2]!r}: either the file has the name {twice[0][:-2]!r} twice, and "
-            "the second was renamed, or it is called so",
+            f"{path}: column {twice[0]!r} stands beside {twice[0][:-2]!r}: either the file has the name {twice[0][:-2]!r} twice, "
+            "and the second was renamed, or it is called so",
             SchemaWarning,
             stacklevel=2,
         )

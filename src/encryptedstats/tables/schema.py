@@ -577,7 +577,7 @@ class Schema(Document):
         if value["version"] > 1:
             return value
         variables = value.get("variables")
-        policy = {"other": None, "rare": [], "unknown": "error"}
+        policy: dict[str, Any] = {"other": None, "rare": [], "unknown": "error"}
         if isinstance(variables, list):
             variables = [{**policy, **item} if isinstance(item, dict) else item for item in variables]
             value = {**value, "variables": variables}

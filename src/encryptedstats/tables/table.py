@@ -61,8 +61,8 @@ class Moved:
         if self.example is None:
             return f"column {self.column!r}: {rows} without a value (such as row {self.row}) went to {self.into!r}"
         return (
-            f"column {self.column!r}: {rows} with a level that the schema does not know (such as {self.example}, row {self.row}) went "
-            f"to {self.into!r}"
+            f"column {self.column!r}: {rows} with a level that the schema does not know (such as {self.example}, row {self.row}) "
+            f"went to {self.into!r}"
         )
 
 
