@@ -237,6 +237,7 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
 
     def _set_feature_names(self, schema: Schema | PublicSchema) -> None:
         """The columns that a model of a table wants to see; by number only where nobody here knows their names."""
+        vars(self).pop("feature_names_in_", None)
         self.n_features_in_ = len(schema.public().variables)
         if isinstance(schema, Schema):
             self.feature_names_in_ = np.array(schema.column_names, dtype=object)

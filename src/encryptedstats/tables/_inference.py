@@ -65,7 +65,7 @@ def summarise(
     few, levels = ((), levels) if rare is None else _rare_levels(series, levels, rare)
     missing, declared = bool(series.isna().any()), isinstance(series.dtype, pd.CategoricalDtype)
     if problem:
-        kind, doubt = _text_kind(series), "" if declared else _doubt(series, n_distinct, problem)
+        kind, doubt = _text_kind(series), "" if declared or few else _doubt(series, n_distinct, problem)
         return Summary(name, kind, missing, declared, n_distinct, levels, bins, few, problem=problem, doubt=doubt)
     whole = bool((numbers == np.rint(numbers)).all())
     if _is_number_column(series):

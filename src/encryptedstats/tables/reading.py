@@ -23,7 +23,7 @@ import pandas as pd
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 from encryptedstats.errors import SchemaError, SchemaWarning
-from encryptedstats.tables._frames import days
+from encryptedstats.tables._frames import days, refuse
 from encryptedstats.tables.dialects import (
     MISSING_WORDS,
     SAMPLE_BYTES,
@@ -86,7 +86,7 @@ def read_frames(
                 for number, frame in enumerate(frames):
                     if not number:
                         _warn_of_names_given_twice(frame, path)
-                    yield reader.read(frame)
+                    yield reader.read(frame, path)
     except pd.errors.EmptyDataError:
         raise SchemaError(f"{path} is empty: there is not even a line of column names") from None
     except UnicodeDecodeError as error:
@@ -219,14 +219,17 @@ class _Reader:
             options |= {"keep_default_na": False, "na_values": {name: sorted(words) for name, words in missing.items()}}
         return options
 
-    def read(self, frame: pd.DataFrame) -> pd.DataFrame:
+    def read(self, frame: pd.DataFrame, path: str | os.PathLike[str]) -> pd.DataFrame:
         """A piece with its dates as days, and its numbers as numbers where a word among them made pandas leave all as text."""
         dates = dict(self.form.dates)
         for name in frame.columns:
             if name in dates:
                 frame[name] = _days(frame[name], dates[name])
             elif not (is_numeric_dtype(frame[name].dtype) or is_bool_dtype(frame[name].dtype)):
-                frame[name] = self._numbers(frame[name])
+                try:
+                    frame[name] = self._numbers(frame[name])
+                except SchemaError as error:
+                    raise SchemaError(f"{path}: {error}") from error
         return frame
 
     def _numbers(self, column: pd.Series[Any]) -> pd.Series[Any]:
@@ -237,10 +240,22 @@ class _Reader:
             known is None
         ):  # nothing is known of the column, so that most of its values decide; pandas has read plain ones
             is_plain = self.form.thousands is None and self.form.mark == "."
-            return column if is_plain or not is_mostly_numbers(column, self.form) else spelt_numbers(column, self.form)
+            return column if is_plain or not is_mostly_numbers(column, self.form) else self._spelt(column)
         if known and all(isinstance(level, (bool, str)) for level in known):
             return column.map(lambda value: _BOOLEANS.get(value, value))
-        return spelt_numbers(column, self.form)
+        return self._spelt(column)
+
+    def _spelt(self, column: pd.Series[Any]) -> pd.Series[Any]:
+        """Numbers in the format of the file. One in another format, which the beginning did not show, must not pass for one."""
+        read = spelt_numbers(column, self.form)
+        if is_numeric_dtype(read.dtype):
+            return read
+        is_text = read.map(lambda value: isinstance(value, str)).to_numpy(dtype=bool)
+        foreign = is_text & pd.to_numeric(column.where(is_text), errors="coerce").notna().to_numpy(dtype=bool)
+        if foreign.any():
+            cure = "correct it, or say how numbers are written, decimal='.' or decimal=','"
+            refuse(column.name, column, foreign, f"is no number in a file that is {self.form.describe()}", cure=cure)
+        return read
 
 
 def _days(column: pd.Series[Any], spelt: str) -> pd.Series[Any]:
