@@ -67,7 +67,7 @@ from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import load_file, save_file
 from encryptedstats.tables import EncryptedTable, PublicSchema, Schema, Table
 from encryptedstats.tables._encoding import as_weights, rows_to_predict
-from encryptedstats.tables._frames import describe_missing, missing_masks
+from encryptedstats.tables._frames import as_frame, describe_missing, missing_masks
 from encryptedstats.tables.columns import Column, column_ranges, table_columns
 from encryptedstats.tables.opening import opening_schema
 from encryptedstats.tables.variables import as_level
@@ -237,7 +237,7 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
 
     def _set_feature_names(self, schema: Schema | PublicSchema) -> None:
         """The columns that a model of a table wants to see; by number only where nobody here knows their names."""
-        vars(self).pop("feature_names_in_", None)
+        self.__dict__.pop("feature_names_in_", None)
         self.n_features_in_ = len(schema.public().variables)
         if isinstance(schema, Schema):
             self.feature_names_in_ = np.array(schema.column_names, dtype=object)
@@ -703,4 +703,4 @@ def _unused(name: str, frame: pd.DataFrame) -> str:
 
 
 def _array_names(X: NDArray[Any]) -> list[str]:
-    return list(Schema.infer(np.zeros((1, X.shape[1]))).names)
+    return list(as_frame(X[:1]).columns)
