@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from cli_helpers import Run, done, patients, the_error
+from cli_helpers import _RUNNER, Run, done, patients, the_error
 
 import encryptedstats as es
+from encryptedstats.cli._app import app
 
 
 @pytest.fixture(scope="module")
@@ -110,3 +111,10 @@ def test_rare_levels_and_dates(tmp_path: Path) -> None:
     assert found.table(pd.DataFrame({"town": "big", "day": pd.to_datetime(["2000-12-15", "2000-12-16"])})).data[
         1
     ].tolist() == [0, 1]
+
+
+def test_a_narrow_screen_shows_all_cut_points(tmp_path: Path) -> None:
+    pd.DataFrame({"a_rather_long_name": [i / 7 for i in range(60)]}).to_csv(tmp_path / "d.csv", index=False)
+    schema = es.Schema.infer(pd.read_csv(tmp_path / "d.csv"))
+    shown = _RUNNER.invoke(app, ["schema", str(tmp_path / "d.csv")], env={"COLUMNS": "80"}).stdout
+    assert all(f"{edge:.6g}" in shown for edge in schema.variables[0].edges)

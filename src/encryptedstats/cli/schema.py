@@ -29,6 +29,7 @@ from encryptedstats.tables.dialects import CsvFormat
 from encryptedstats.tables.reading import read_frame
 
 _MANY_BINS = 50  # each is a column of ciphertexts
+_MANY_LEVELS = 12  # more are not all shown
 #: What is lost with a schema.
 LOSS = "results of tables that were made with it need it"
 
@@ -336,7 +337,7 @@ def schema_view(found: es.Schema, rows: int | None = None) -> RenderableType:
     table.add_column("column", style="bold", overflow="fold", max_width=32)
     table.add_column("kind", no_wrap=True)
     table.add_column("bins", justify="right", no_wrap=True)
-    table.add_column("which", no_wrap=True, overflow="ellipsis", ratio=1)
+    table.add_column("which", overflow="fold", ratio=1)
     table.add_column("note", style="yellow")
     table.expand = True
     for position, variable in enumerate(found.variables):
@@ -360,7 +361,10 @@ def _content(variable: Variable) -> str:
         low, high = ((bound or 0) / scale for bound in (variable.low, variable.high))
         return f"{low:g} to {high:g}, {plural(variable.digits or 0, 'decimal')}"
     if variable.levels:
-        text = ", ".join(map(str, variable.levels)) + (f" ({variable.policy})" if variable.policy else "")
+        shown = list(map(str, variable.levels))
+        if len(shown) > _MANY_LEVELS:
+            shown[8:-2] = ["..."]
+        text = ", ".join(shown) + (f" ({variable.policy})" if variable.policy else "")
     elif variable.edges:
         text = "cut at " + ", ".join(f"{edge:.6g}" for edge in variable.edges)
     else:

@@ -174,7 +174,7 @@ def _has_groups(codes: NDArray[np.int64]) -> bool:
 
 def _content(series: pd.Series[Any], codes: NDArray[np.int64]) -> bytes:
     """A hash of what a column tells: which rows are alike, or its very values where hardly any are."""
-    values = codes if _has_groups(codes) else pd.util.hash_array(series.to_numpy(dtype=object))
+    values = codes if _has_groups(codes) else pd.util.hash_pandas_object(series, index=False).to_numpy()
     return hashlib.sha256(values.tobytes()).digest()
 
 
