@@ -86,8 +86,15 @@ class SemiparametricNB(CodedPredictors, TotalsClassifier):
         self.centred = centred
         self.bins = bins
 
-    def _infer(self, frame: pd.DataFrame, labels: pd.Series[Any], classes: Any, named: bool) -> Schema:
-        schema = super()._infer(frame, labels, classes, named)
+    def _infer(
+        self,
+        frame: pd.DataFrame,
+        labels: pd.Series[Any],
+        classes: Any,
+        named: bool,
+        weights: NDArray[np.int64] | None = None,
+    ) -> Schema:
+        schema = super()._infer(frame, labels, classes, named, weights)
         values = frame.to_numpy()
         if not named and values.dtype.kind in "iu":
             # Nothing is encrypted here, so that wide bounds cost nothing, and new rows may lie beyond the old ones.

@@ -378,7 +378,11 @@ def _check_rows(model: TotalsClassifier, rows: EncryptedTable) -> None:
         raise SchemaError("the rows are of another schema than the model: make them with schema.table(...) of its own")
     mine = model.totals_.schema_digest if model.is_encrypted else None
     theirs, known = rows.facts.schema_digest, rows.private_schema
-    other = known is not None and isinstance(model.schema_, Schema) and known.variables != model.schema_.variables
+    other = (
+        known is not None
+        and isinstance(model.schema_, Schema)
+        and known.strict_variables != model.schema_.strict_variables
+    )
     if other or (mine is not None and theirs is not None and mine != theirs):
         raise SchemaError(
             "the rows have the shape of those the model was fitted to, and yet another schema (cut points, levels or their order "
