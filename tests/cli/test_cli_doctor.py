@@ -76,5 +76,5 @@ def test_a_machine_that_says_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_an_optional_package_that_is_missing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "package_versions", lambda: {"numpy": "2.0", "cryptography": None})
-    assert "encryptedstats[passphrase]" in run("doctor").stdout
+    monkeypatch.setattr(doctor, "package_versions", lambda: {"numpy": "2.0", "pyarrow": None})
+    assert "encryptedstats[parquet]" in run("doctor").stdout

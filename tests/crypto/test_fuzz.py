@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import cryptography.hazmat.primitives.kdf.scrypt
 import numpy as np
 import pytest
 import seal
@@ -274,13 +273,13 @@ def without(value: Any, path: tuple[Any, ...]) -> Any:
 @contextmanager
 def no_waiting_for_scrypt(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Costs that are accepted are not paid: only whether they are asked for matters here."""
-    real = cryptography.hazmat.primitives.kdf.scrypt.Scrypt
+    real = passphrase.Scrypt
 
     def cheap(*, salt: bytes, length: int, n: int, r: int, p: int) -> Any:
         return real(salt=salt, length=length, n=min(n, 1 << 14), r=min(r, 8), p=1)
 
     with monkeypatch.context() as patch:
-        patch.setattr(cryptography.hazmat.primitives.kdf.scrypt, "Scrypt", cheap)
+        patch.setattr(passphrase, "Scrypt", cheap)
         yield
 
 
@@ -461,7 +460,7 @@ def test_passphrase_costs_that_are_too_high_or_strange_are_refused_before_they_a
 
     target = targets["locked"]
     file = target.container
-    monkeypatch.setattr(cryptography.hazmat.primitives.kdf.scrypt, "Scrypt", paying)
+    monkeypatch.setattr(passphrase, "Scrypt", paying)
     assert not target.attempt(forged(with_fields(file, lock={**file.fields["lock"], **BOMBS[what]})))
 
 

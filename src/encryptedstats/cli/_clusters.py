@@ -78,7 +78,7 @@ def predict_on_cluster(
 
 
 def _shared(given: Mapping[str, Any]) -> dict[str, Any]:
-    names = ("queue", "keys", "rows_per_shard")
+    names = ("queue", "keys", "rows_per_shard", "by_others")
     return {**{name: given[name] for name in names}, "overwrite": given["force"]}
 
 

@@ -13,6 +13,10 @@ _SPELLINGS: Final = tuple(
     (re.compile(pattern), words)
     for pattern, words in (
         (r"overwrite=True", "--overwrite"),
+        (
+            r"es\.load\(url, by_others=True\), or table\.accept_others\(\) for a table that was made here",
+            "--by-others",
+        ),
         (r", or give a variable a bin for them by with_missing_bin\(name\)", ""),
         (r"infer the schema with missing=", "make the schema with missing="),
         (r"missing='(\w+)'", r"--missing \1"),

@@ -38,6 +38,7 @@ class Unopened:
     model: str
     rows: str
     keys: Path | None
+    by_others: bool
     schema: Path | None
     output: str | None
 
@@ -95,7 +96,7 @@ def _tell(votes: Any, out: str, size: int, seconds: float, as_json: bool) -> Non
 
 
 def _encrypted_rows(what: Unopened) -> tuple[es.EncryptedTable, es.PublicKeys]:
-    table = load_table(what.rows, what.keys)
+    table = load_table(what.rows, what.keys, what.by_others)
     return table, table.keys
 
 

@@ -19,7 +19,7 @@ from encryptedstats.cli._console import fact_table, plural, print_json, printabl
 from encryptedstats.cli._files import check_target, naming
 from encryptedstats.cli._inputs import check_rows, expect, nature
 from encryptedstats.cli._models import ENCRYPTED_MODEL_KIND, OPEN_MODEL_KIND, load_model
-from encryptedstats.cli._options import AsJson, Force, Workers, file_argument, file_option, output
+from encryptedstats.cli._options import AsJson, ByOthers, Force, Workers, file_argument, file_option, output
 from encryptedstats.cli._votes import Unopened, counts_text, predict_by_many, predict_unopened, score_names
 from encryptedstats.storage.files import write_atomic
 from encryptedstats.storage.objects import is_url, load_file, local_or_url
@@ -57,6 +57,7 @@ def predict(
             "--keys", help="Public keys, for an encrypted model and rows that are not; a table brings its own."
         ),
     ] = None,
+    by_others: ByOthers = False,
     schema: Annotated[
         Path | None, file_option("--schema", help="The owner's schema, for an encrypted model and rows that are not.")
     ] = None,
@@ -97,7 +98,7 @@ def predict(
     many = is_for_cluster(ctx.params)
     kind = expect(model, (ENCRYPTED_MODEL_KIND, OPEN_MODEL_KIND), "a fitted model")
     is_table = _is_table(rows)
-    what = Unopened(model, rows, keys, schema, None if output_kind is None else output_kind.value)
+    what = Unopened(model, rows, keys, by_others, schema, None if output_kind is None else output_kind.value)
     if many:
         if not is_table:
             raise typer.BadParameter(

@@ -161,6 +161,7 @@ def _from_container(file: Container, queue: str, job_id: str) -> PredictionJob:
         facts,
         entries,
         partition(file, "shards", len(entries), 1),
+        file.expect("by_others", bool),
         file.expect("model", str),
         file.expect("model_sha256", str),
         file.expect("output", str),
@@ -175,6 +176,7 @@ def _job_bytes(job: PredictionJob, manifest: bytes) -> bytes:
     fields = {
         "table": job.table,
         "out": job.out,
+        "by_others": job.by_others,
         **({} if job.keys_url is None else {"keys": job.keys_url}),
         "model": job.model_url,
         "model_sha256": job.model_sha256,
@@ -218,6 +220,7 @@ def submit_prediction(
     queue: Url | None = None,
     keys: Url | None = None,
     rows_per_shard: int | None = None,
+    by_others: bool = False,
     overwrite: bool = False,
 ) -> PredictionJob:
     """Cut a prediction into items of work and put them into a queue; ``encryptedstats worker --queue`` or :func:`work` does them.
@@ -239,7 +242,7 @@ def submit_prediction(
     keys_url = None if keys is None else absolute(keys)
     sha256 = hashlib.sha256(data).hexdigest()
     places = (absolute(rows), absolute(out), keys_url)
-    job = PredictionJob(place, "", *places, facts, entries, shards, model_url, sha256, "", "")
+    job = PredictionJob(place, "", *places, facts, entries, shards, by_others, model_url, sha256, "", "")
     fitted = _read_model(data, model_url, lambda: job.keys)
     chosen = fitted._chosen_output(output)
     asked = check_prediction(fitted, job.sub_table((0, len(entries))), chosen)
@@ -260,6 +263,7 @@ def predict(
     queue: Url | None = None,
     keys: Url | None = None,
     rows_per_shard: int | None = None,
+    by_others: bool = False,
     workers: int | None = None,
     overwrite: bool = False,
     progress: bool | None = None,
@@ -278,7 +282,7 @@ def predict(
         Where the encrypted votes go.
     output : str, optional
         For models that can answer in several ways, as of ``model.predict_votes``.
-    scheduler, queue, keys, rows_per_shard, workers, overwrite, progress, patience, told
+    scheduler, queue, keys, rows_per_shard, by_others, workers, overwrite, progress, patience, told
         As of :func:`fit`.
 
     Returns
@@ -301,6 +305,7 @@ def predict(
         queue=queue,
         keys=keys,
         rows_per_shard=rows_per_shard,
+        by_others=by_others,
         overwrite=overwrite,
     )
     run_on_dask(job, scheduler, workers, progress, patience, told or (lambda _: None))

@@ -344,7 +344,7 @@ def total_bounds(totals: EncryptedTotals) -> list[Interval]:
 
 def _encrypted_here(model: TotalsClassifier, rows: Any) -> EncryptedTable:
     """Plain rows for an encrypted model: under the public key, which whoever predicts has."""
-    encrypted: EncryptedTable = model.totals_.keys.encrypt(model._rows_to_predict(rows))
+    encrypted: EncryptedTable = model.totals_.keys.encrypt(model._rows_to_predict(rows)).accept_others()
     return encrypted
 
 
