@@ -66,8 +66,7 @@ class Contributor:
         return (moved + primes - residues_of(engine, zero)[0]) % primes
 
     def forged(self, j: int) -> Residues:
-        """(c0, k X^-j), which decrypts to 1 + s_j, N times: as total over the slots, since N k is 1 modulo t. And to 1 + s_(j + BINS)
-        when it is multiplied by X^-BINS."""
+        """(c0, k X^-j): its total over the slots is 1 + s_j, since N k is 1 modulo t; times X^-BINS, it is 1 + s_(j + BINS)."""
         k = pow(self.ring, -1, self.t)
         c0 = self.polynomial({0: k, BINS: k})
         return np.stack([c0, self.polynomial(self.monomial(-j, k))])
@@ -86,7 +85,7 @@ class Contributor:
 
 
 def secret_coefficients(owner: es.Owner, count: int) -> list[int]:
-    """The first coefficients of the secret, from the values at the roots that SEAL keeps: s_j = sum of s(r) r^-j over roots, over N."""
+    """The first coefficients of the secret, from its values at the roots, which SEAL keeps: N s_j is the sum of s(r) r^-j."""
     ring, prime = owner.parameters.ring_degree, owner.parameters.coefficient_moduli[0]
     stored = owner._generator.secret_key().to_string()[-8 * ring * len(owner.parameters.coefficient_moduli) :]
     values = np.frombuffer(stored, dtype="<u8")[:ring].astype(object)
