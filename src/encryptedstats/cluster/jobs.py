@@ -459,7 +459,9 @@ def make_job(
     width, ranges = cut_totals(model, facts, len(outputs), report.width, trees_per_task)
     report = replace(report, width=width)
     digest = circuit_digest(outputs)
-    places = {"table": table, "out": out, "by_others": by_others, **({} if keys_url is None else {"keys": keys_url})}
+    places: dict[str, str | bool] = {"table": table, "out": out, "by_others": by_others}
+    if keys_url is not None:
+        places["keys"] = keys_url
     data = job_bytes(manifest, facts, model, places, shards, ranges, report, digest)
     job_id = hashlib.sha256(data).hexdigest()
     job = Job(queue, job_id, table, out, keys_url, facts, entries, shards, by_others, model, ranges, report, digest)
