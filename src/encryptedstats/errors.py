@@ -23,6 +23,10 @@ class KeyMismatchError(EncryptedStatsError, ValueError):
     """Data, keys or models that belong to different keys were brought together."""
 
 
+class RowsByOthersError(EncryptedStatsError, ValueError):
+    """Rows that others have encrypted with the public keys, where nobody has asked for such rows, or they must not be."""
+
+
 class FileFormatError(EncryptedStatsError, ValueError):
     """A file that is truncated, altered, foreign, of another kind, or too new."""
 
@@ -41,6 +45,10 @@ class ClusterError(EncryptedStatsError, RuntimeError):
 
 class InsecureParametersWarning(UserWarning):
     """Parameters below 128-bit security are in use because ``allow_insecure=True`` was given."""
+
+
+class InsecureKeyFileWarning(UserWarning):
+    """A file with a secret key that other users of the machine may read."""
 
 
 class SchemaWarning(UserWarning):

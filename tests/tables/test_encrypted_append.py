@@ -67,7 +67,7 @@ def test_computing_on_what_was_appended(small, schema):
 
 def test_the_noise_is_that_of_the_noisier(keeper, schema):
     one, two = tables(schema, 5, 6)
-    secret, public = keeper.encrypt(one), keeper.public_keys().encrypt(two)
+    secret, public = keeper.encrypt(one), keeper.public_keys().encrypt(two).accept_others()
     for grown in (secret.append(public), public.append(secret)):
         assert not grown.facts.with_secret_key
         assert len(plain(keeper, grown)["class0"]) == 11

@@ -22,6 +22,10 @@ _SPELLINGS: Final = tuple(
         (r", id=('[^']*')", r" (--id \1)"),
         (r"\b(decimal|thousands|charset|dates)='([^']*)'", r"--\1 '\2'"),
         (r"\b(separator|thousands)=$", r"--\1"),
+        (
+            r"es\.load\(url, by_others=True\), or table\.accept_others\(\) for a table that was made here",
+            "--by-others",
+        ),
         (r"infer the schema with missing=", "make the schema with missing="),
         (r"missing='(\w+)'", r"--missing \1"),
         (r", schema= \(", ", with --schema ("),

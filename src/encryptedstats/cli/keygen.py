@@ -92,6 +92,7 @@ def keygen(
         print_json(
             {
                 "key_id": owner.key_id,
+                "fingerprint": owner.fingerprint,
                 "secret": {"file": str(secret), "bytes": secret.stat().st_size, "locked": words is not None},
                 "public": {"file": str(public), "bytes": public.stat().st_size},
                 "seconds": seconds,
@@ -199,6 +200,13 @@ def _show(
                         (str(public), "bold green"),
                         f"  {size_text(public.stat().st_size)}.\n"
                         "Whoever has it can encrypt and compute for you, and can open nothing.",
+                    ),
+                ),
+                (
+                    "fingerprint",
+                    Text.assemble(
+                        (owner.fingerprint, "bold cyan"),
+                        "\nRead it by telephone to whoever gets the public keys, before they encrypt with them.",
                     ),
                 ),
             ]

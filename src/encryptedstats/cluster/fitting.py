@@ -28,6 +28,7 @@ def submit(
     keys: Url | None = None,
     rows_per_shard: int | None = None,
     trees_per_task: int | None = None,
+    by_others: bool = False,
     overwrite: bool = False,
 ) -> Job:
     """Cut a fit into items of work and put them into a queue; ``encryptedstats worker --queue`` or :func:`work` does them.
@@ -39,7 +40,8 @@ def submit(
     unfitted: TotalsClassifier = clone(model)
     unfitted._draw()
     place, keys_url = place_of_queue(out, queue), None if keys is None else absolute(keys)
-    job, data = make_job(unfitted, absolute(table), absolute(out), place, keys_url, rows_per_shard, trees_per_task)
+    places = (absolute(table), absolute(out), place, keys_url)
+    job, data = make_job(unfitted, *places, rows_per_shard, trees_per_task, by_others)
     put_into_queue(job, data, overwrite)
     return job
 
@@ -72,6 +74,7 @@ def fit(
     keys: Url | None = None,
     rows_per_shard: int | None = None,
     trees_per_task: int | None = None,
+    by_others: bool = False,
     workers: int | None = None,
     overwrite: bool = False,
     progress: bool | None = None,
@@ -98,6 +101,8 @@ def fit(
         Rows of a shard, at most; a block of the table is never cut. By default 32 shards, none of more than 64 blocks.
     trees_per_task : int, optional
         Of a forest: split by trees as well, about so many a task.
+    by_others : bool
+        Compute on rows that others have encrypted with the public keys: see :meth:`encryptedstats.EncryptedTable.accept_others`.
     workers : int, optional
         Processes of a cluster that is started here; as many as there are cores by default.
     overwrite : bool
@@ -128,6 +133,7 @@ def fit(
         keys=keys,
         rows_per_shard=rows_per_shard,
         trees_per_task=trees_per_task,
+        by_others=by_others,
         overwrite=overwrite,
     )
     run_on_dask(job, scheduler, workers, progress, patience, told or (lambda _: None))

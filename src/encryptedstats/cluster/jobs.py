@@ -112,6 +112,8 @@ class StoredJob(ABC):
         Where the table lies, and where the end result goes.
     shards : tuple of (int, int)
         Blocks of every shard, from the first up to the one after the last.
+    by_others : bool
+        Whether rows that others have encrypted were asked for.
     """
 
     queue: str
@@ -122,6 +124,7 @@ class StoredJob(ABC):
     facts: TableFacts
     entries: tuple[BlockEntry, ...]
     shards: tuple[tuple[int, int], ...]
+    by_others: bool
 
     @property
     def n_rows(self) -> int:
@@ -189,7 +192,7 @@ class StoredJob(ABC):
         """Some blocks of the table."""
         facts = self.facts
         chosen = StoredBlocks(open_store(self.table), self.entries[slice(*blocks)], facts.shape, facts.key_id)
-        return EncryptedTable(facts, chosen, self.keys)
+        return EncryptedTable(facts, chosen, self.keys, accepted=self.by_others)
 
     # -- stored form -----------------------------------------------------------------------------------------------
 
@@ -353,6 +356,7 @@ def _from_container(file: Container, queue: str, job_id: str) -> Job:
         facts,
         entries,
         shards,
+        file.expect("by_others", bool),
         model,
         partition(file, "ranges", outputs, width),
         _proof(model, facts, entries, shards, width, relinearise),
@@ -397,7 +401,7 @@ def job_bytes(
     manifest: bytes,
     facts: TableFacts,
     model: TotalsClassifier,
-    places: dict[str, str],
+    places: dict[str, str | bool],
     shards: Sequence[tuple[int, int]],
     ranges: Sequence[tuple[int, int]],
     report: NoiseReport,
@@ -445,6 +449,7 @@ def make_job(
     keys_url: str | None,
     rows_per_shard: int | None,
     trees_per_task: int | None,
+    by_others: bool,
 ) -> tuple[Job, bytes]:
     """Cut a fit into items, and refuse before any work what could not be finished."""
     manifest, facts, entries = read_stored_table(table)
@@ -458,11 +463,13 @@ def make_job(
     width, ranges = cut_totals(model, facts, len(outputs), report.width, trees_per_task)
     report = replace(report, width=width)
     digest = circuit_digest(outputs)
-    places = {"table": table, "out": out, **({} if keys_url is None else {"keys": keys_url})}
+    places: dict[str, str | bool] = {"table": table, "out": out, "by_others": by_others}
+    if keys_url is not None:
+        places["keys"] = keys_url
     data = job_bytes(manifest, facts, model, places, shards, ranges, report, digest)
     job_id = hashlib.sha256(data).hexdigest()
-    job = Job(queue, job_id, table, out, keys_url, facts, entries, shards, model, ranges, report, digest)
-    if not job.keys.packs:
+    job = Job(queue, job_id, table, out, keys_url, facts, entries, shards, by_others, model, ranges, report, digest)
+    if not job.sub_table((0, len(entries))).keys.packs:  # which also refuses rows by others that nobody asked for
         raise KeyMismatchError("the public keys of this table cannot pack totals: take owner.public_keys(packing=True)")
     return job, data
 

@@ -27,7 +27,7 @@ from encryptedstats.errors import FileFormatError
 from encryptedstats.storage.files import PUBLIC, write_atomic
 
 MAGIC: Final = b"\x89EncStat"
-VERSION: Final = 1
+VERSION: Final = 2
 _PREFIX: Final = struct.Struct("<8sHI")
 _DIGEST_BYTES: Final = 32
 MAX_HEADER_BYTES: Final = 1 << 20
@@ -143,6 +143,11 @@ def _header(data: bytes, name: str) -> tuple[dict[str, Any], int]:
         raise FileFormatError(f"{name} has format version {version}; this library reads up to {VERSION}: upgrade it")
     if version < 1:
         raise FileFormatError(f"{name} has format version {version}, which never existed")
+    if version < VERSION:
+        raise FileFormatError(
+            f"{name} has format version {version}, and this library reads {VERSION}, in which keys have longer ids: "
+            "open what is still needed with the version that wrote it, then make new keys and encrypt again"
+        )
     start = _PREFIX.size + length
     if length > MAX_HEADER_BYTES or start + _DIGEST_BYTES > len(data):
         raise FileFormatError(f"{name} is truncated: its header is not all there")

@@ -8,8 +8,9 @@ pieces. Every (prime, run, column) piece has its own digest, so that a partial r
 from __future__ import annotations
 
 import hashlib
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from itertools import pairwise
 from typing import Any, Final
@@ -31,6 +32,7 @@ RUN: Final = 1024
 _DIGEST_BYTES: Final = 16
 _COMPONENTS: Final = 2
 _HASH_BYTES: Final = 32
+_ROWS_DIGITS: Final = 16  # of the 32 of an id
 _NAME: Final = re.compile(r"blocks/[0-9]{6,12}-([0-9a-f]{32})")
 
 
@@ -43,6 +45,20 @@ def block_id_of(name: str) -> str | None:
     """The id in the name of a block's object; None for names that no block has, such as those that leave the folder."""
     match = _NAME.fullmatch(name)
     return match[1] if match else None
+
+
+def same_rows(a: Iterable[str], b: Iterable[str]) -> str | None:
+    """The id of a block of ``b`` whose rows are in a block of ``a`` too, as far as ids tell.
+
+    The first half of an id is the same for the same rows at the same place of any table, where the owner encrypted them.
+    """
+    known = {rows_id(block) for block in a}
+    return next((block for block in b if rows_id(block) in known), None)
+
+
+def rows_id(block_id: str) -> str:
+    """The half of a block's id that tells its rows."""
+    return block_id[:_ROWS_DIGITS]
 
 
 @dataclass(frozen=True)
@@ -109,6 +125,7 @@ class BlockEntry:
     start: int
     sha256: str
     digests_sha256: str
+    signature: str = ""  # of the owner who encrypted it with the secret key; none under the public key
 
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
@@ -128,6 +145,12 @@ class BlockEntry:
         return entry
 
 
+def block_statement(entry: BlockEntry, columns: Sequence[str], weight_bound: int) -> bytes:
+    """What the owner signs of a block: which rows, what its columns are, and every piece of it, by the hash of the digests."""
+    said = ["encryptedstats block", entry.id, entry.rows, list(columns), weight_bound, entry.digests_sha256]
+    return json.dumps(said).encode()
+
+
 def block_bytes(residues: Residues, shape: BlockShape, *, block_id: str, rows: int, key_id: str) -> bytes:
     """The object for residues of shape (columns, 2, primes, N)."""
     packed = pack_residues(residues, shape)
@@ -140,7 +163,7 @@ def block_size(shape: BlockShape, rows: int) -> int:
     """Bytes of the object for a block of so many rows, known before it is made."""
     fields = {"id": "0" * 32, "rows": rows, "columns": shape.n_columns}
     lengths = {"digests": shape.digest_bytes, "residues": shape.residue_bytes}
-    header = container.header_bytes(BLOCK_KIND, shape.parameters.fingerprint, "0" * 16, fields, lengths)
+    header = container.header_bytes(BLOCK_KIND, shape.parameters.fingerprint, "0" * 32, fields, lengths)
     return len(header) + sum(lengths.values()) + _HASH_BYTES
 
 

@@ -14,7 +14,7 @@ import secrets
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -54,6 +54,8 @@ from encryptedstats.tables.table import Moved, Table, all_moved, warn_of_moved
 
 DRAFT: Final = "table.draft"
 DRAFT_KIND: Final = "unfinished table"
+# Blocks of so many rows are known again when the owner encrypts them once more.
+KNOWN_AGAIN: Final = 64
 # Starting processes pays from a few seconds of work on: that is so many ciphertexts.
 _WORTH_PROCESSES: Final = 400
 
@@ -304,7 +306,8 @@ class _Job:
                     rows.append(n)
                     residues.append(block)
                     advance(n)
-        blocks = MemoryBlocks(tuple(ids), tuple(rows), tuple(residues))
+        sign = None if self.encryptor.signer is None else self.encryptor.signer.sign
+        blocks = MemoryBlocks(tuple(ids), tuple(rows), tuple(residues), (sign,) * len(ids))
         return EncryptedTable(self.facts, blocks, self.encryptor.keys, self.schema)
 
     def to_store(self, chunks: Iterable[Table], store: Store, overwrite: bool) -> EncryptedTable:
@@ -317,7 +320,7 @@ class _Job:
                 for entry, data in made:
                     if data is not None:
                         store.write(entry.name, [data])
-                    entries.append(entry)
+                    entries.append(self._signed(entry))
                     advance(entry.rows)
                     if self.total is None and not warned:
                         warned = _warn_if_many(sum(one.rows for one in entries), self.facts, stacklevel=6)
@@ -353,12 +356,25 @@ class _Job:
         data = block_bytes(self._residues(chunk), shape, block_id=block_id, rows=len(chunk), key_id=key_id)
         return block_entry(data, name, shape, key_id, name), data
 
+    def _signed(self, entry: BlockEntry) -> BlockEntry:
+        """The entry with the owner's signature; as it is under the public key."""
+        signer = self.encryptor.signer
+        return entry if signer is None else replace(entry, signature=signer.sign(self.facts.statement(entry)))
+
     def _block_id(self, table_id: bytes, index: int, chunk: Table) -> str:
-        """A keyed hash of the plain rows, unlike that of the same rows in any other table."""
-        digest = hmac.new(self.encryptor.token_key, table_id + index.to_bytes(8, "big"), hashlib.sha256)
+        """Two keyed hashes of the plain rows: the same in every table of the key, and unlike any other. See `same_rows`."""
+        key, place = self.encryptor.token_key, index.to_bytes(8, "big")
+        # Few rows may be alike by chance, and whoever sees that they are would learn something of them.
+        salt = b"" if len(chunk) >= KNOWN_AGAIN else table_id
+        schema = (self.facts.schema_digest or "").encode()
+        same = hmac.new(key, b"same rows" + schema + salt + place, hashlib.sha256)
+        own = hmac.new(key, table_id + place, hashlib.sha256)
         for column in self.facts.columns:
-            digest.update(chunk.values(column).tobytes())
-        return digest.hexdigest()[:32]
+            values = chunk.values(column).tobytes()
+            own.update(values)
+            if column.fold is None:
+                same.update(values)
+        return same.hexdigest()[:16] + own.hexdigest()[:16]
 
     def _unless_stored(
         self, chunks: Iterable[Table], table_id: bytes, store: Store
