@@ -1,0 +1,95 @@
+"""Puts every mutant in place of its rule and runs the calibration of the noise rules, which must fail.
+
+Nothing of the checkout is changed: each mutant is tried in a folder of links to the package, in which one file is another.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from mutants import NOISE_MUTANTS, PACKAGE, Mutant
+
+ROOT = Path(__file__).parents[2]
+TESTS = "tests/crypto/test_noise_calibration.py"
+PASSED, FAILED = 0, 1  # pytest's exit status; any other means that it did not run as it should
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run them all, say which test killed which, and return how many survived."""
+    options = _options(arguments)
+    chosen = [mutant for mutant in NOISE_MUTANTS if options.only in mutant.name]
+    for mutant in chosen:
+        mutant.source()  # a list that has rotted is noticed before anything is run
+    _expect_untouched_to_pass()
+    with ThreadPoolExecutor(options.jobs) as pool:
+        killers = list(pool.map(_tried, chosen))
+    survivors = [mutant.name for mutant, killer in zip(chosen, killers, strict=True) if killer is None]
+    print(f"{len(chosen) - len(survivors)} of {len(chosen)} mutants were killed")
+    if survivors:
+        print(f"survived, so {TESTS} does not see them: {'; '.join(survivors)}")
+    return len(survivors)
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--jobs", type=int, default=1, help="how many at a time")
+    parser.add_argument("--only", default="", help="those with this in their name")
+    return parser.parse_args(arguments)
+
+
+def _expect_untouched_to_pass() -> None:
+    """In the same kind of folder, without a mistake in it; and it must be that folder that is imported."""
+    with tempfile.TemporaryDirectory() as folder:
+        _link_package(Path(folder))
+        where = _python(folder, "-c", "import encryptedstats; print(encryptedstats.__file__)").stdout
+        if not where.startswith(folder):
+            raise SystemExit(
+                f"the package is imported from {where.strip()}, not from {folder}: no mutant would be seen"
+            )
+        done = _calibration(folder)
+        if done.returncode != PASSED:
+            raise SystemExit(f"the calibration fails without any mutant:\n{done.stdout}{done.stderr}")
+
+
+def _tried(mutant: Mutant) -> str | None:
+    """The test that killed it, or None."""
+    with tempfile.TemporaryDirectory() as folder:
+        _link_package(Path(folder))
+        place = Path(folder) / PACKAGE.name / mutant.file
+        place.unlink()
+        place.write_text(mutant.source())
+        done = _calibration(folder)
+    if done.returncode not in (PASSED, FAILED):
+        raise SystemExit(f"mutant {mutant.name!r}: the tests did not run\n{done.stdout}{done.stderr}")
+    failures = [line for line in done.stdout.splitlines() if line.startswith("FAILED")]
+    killer = failures[0].split("::")[1].split(" - ")[0] if failures else None
+    print(f"killed    {mutant.name}, by {killer}" if killer else f"SURVIVED  {mutant.name}", flush=True)
+    return killer
+
+
+def _link_package(folder: Path) -> None:
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(PACKAGE, folder / PACKAGE.name, copy_function=os.symlink, ignore=ignored)
+
+
+def _calibration(folder: str) -> subprocess.CompletedProcess[str]:
+    return _python(folder, "-m", "pytest", TESTS, "-q", "-x", "-rf", "-m", "not slow", "-p", "no:cacheprovider")
+
+
+def _python(folder: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": folder, "COLUMNS": "200"}
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(1 if main() else 0)
