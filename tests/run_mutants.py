@@ -1,13 +1,8 @@
-"""Puts every mutant in place of its rule and runs the calibration of the noise rules, which must fail.
-
-Nothing of the checkout is changed: each mutant is tried in a folder of links to the package, in which one file is another.
-"""
+"""Puts every mutant in place of its rule and runs the calibration of the noise rules, which must fail."""
 
 from __future__ import annotations
 
 import argparse
-import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -15,9 +10,9 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from mutants import NOISE_MUTANTS, PACKAGE, Mutant
+from linked_package import check_that_it_is_imported, link_package, run_python
+from mutation.mutants import NOISE_MUTANTS, Mutant
 
-ROOT = Path(__file__).parents[2]
 TESTS = "tests/crypto/test_noise_calibration.py"
 PASSED, FAILED = 0, 1  # pytest's exit status; any other means that it did not run as it should
 
@@ -46,15 +41,11 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _expect_untouched_to_pass() -> None:
-    """In the same kind of folder, without a mistake in it; and it must be that folder that is imported."""
+    """In the same kind of folder, without a mistake in it."""
     with tempfile.TemporaryDirectory() as folder:
-        _link_package(Path(folder))
-        where = _python(folder, "-c", "import encryptedstats; print(encryptedstats.__file__)").stdout
-        if not where.startswith(folder):
-            raise SystemExit(
-                f"the package is imported from {where.strip()}, not from {folder}: no mutant would be seen"
-            )
-        done = _calibration(folder)
+        link_package(Path(folder))
+        check_that_it_is_imported(Path(folder))
+        done = _calibration(Path(folder))
         if done.returncode != PASSED:
             raise SystemExit(f"the calibration fails without any mutant:\n{done.stdout}{done.stderr}")
 
@@ -62,11 +53,10 @@ def _expect_untouched_to_pass() -> None:
 def _tried(mutant: Mutant) -> str | None:
     """The test that killed it, or None."""
     with tempfile.TemporaryDirectory() as folder:
-        _link_package(Path(folder))
-        place = Path(folder) / PACKAGE.name / mutant.file
+        place = link_package(Path(folder)) / mutant.file
         place.unlink()
         place.write_text(mutant.source())
-        done = _calibration(folder)
+        done = _calibration(Path(folder))
     if done.returncode not in (PASSED, FAILED):
         raise SystemExit(f"mutant {mutant.name!r}: the tests did not run\n{done.stdout}{done.stderr}")
     failures = [line for line in done.stdout.splitlines() if line.startswith("FAILED")]
@@ -75,20 +65,9 @@ def _tried(mutant: Mutant) -> str | None:
     return killer
 
 
-def _link_package(folder: Path) -> None:
-    ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(PACKAGE, folder / PACKAGE.name, copy_function=os.symlink, ignore=ignored)
-
-
-def _calibration(folder: str) -> subprocess.CompletedProcess[str]:
-    return _python(folder, "-m", "pytest", TESTS, "-q", "-x", "-rf", "-m", "not slow", "-p", "no:cacheprovider")
-
-
-def _python(folder: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": folder, "COLUMNS": "200"}
-    return subprocess.run(
-        [sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
-    )
+def _calibration(folder: Path) -> subprocess.CompletedProcess[str]:
+    arguments = ["-q", "-x", "-rf", "-m", "not slow", "-p", "no:cacheprovider"]
+    return run_python(folder, "-m", "pytest", TESTS, *arguments, COLUMNS="200")
 
 
 if __name__ == "__main__":
