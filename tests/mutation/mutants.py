@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-PACKAGE = Path(__file__).parents[2] / "src" / "encryptedstats"
+from linked_package import PACKAGE
+
 MODEL, PACKING = "crypto/noise.py", "crypto/packing.py"
 _SWITCHES = """\
         for _ in packing_elements(model.ring_degree)[level]:
