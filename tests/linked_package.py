@@ -30,8 +30,10 @@ def run_python(folder: Path, *arguments: str, **environment: str) -> subprocess.
     )
 
 
-def check_that_it_is_imported(folder: Path, **environment: str) -> None:
-    """Or else the tests would try the package that is installed."""
-    done = run_python(folder, "-c", "import encryptedstats; print(encryptedstats.__file__)", **environment)
-    if done.returncode or not Path(done.stdout.strip()).is_relative_to(folder):
-        raise SystemExit(f"the package is not imported from {folder}, but: {done.stdout}{done.stderr}")
+def check_imported(folder: Path, *modules: str, **environment: str) -> None:
+    """That these are found there: or else the tests would try the package that is installed, or skip what is missing."""
+    for module in modules:
+        code = f"import {module} as module; print(module.__file__)"
+        done = run_python(folder, "-c", code, **environment)
+        if done.returncode or not Path(done.stdout.strip()).is_relative_to(folder):
+            raise SystemExit(f"{module} is not imported from {folder}, but: {done.stdout}{done.stderr}")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from linked_package import check_that_it_is_imported, link_package, run_python
+from linked_package import check_imported, link_package, run_python
 from mutation.mutants import NOISE_MUTANTS, Mutant
 
 TESTS = "tests/crypto/test_noise_calibration.py"
@@ -44,7 +44,7 @@ def _expect_untouched_to_pass() -> None:
     """In the same kind of folder, without a mistake in it."""
     with tempfile.TemporaryDirectory() as folder:
         link_package(Path(folder))
-        check_that_it_is_imported(Path(folder))
+        check_imported(Path(folder), "encryptedstats")
         done = _calibration(Path(folder))
         if done.returncode != PASSED:
             raise SystemExit(f"the calibration fails without any mutant:\n{done.stdout}{done.stderr}")

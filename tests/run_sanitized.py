@@ -17,10 +17,12 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from linked_package import PACKAGE, ROOT, check_that_it_is_imported, link_package, run_python
+from linked_package import PACKAGE, ROOT, check_imported, link_package, run_python
 
 TESTS = ("tests/crypto/test_kernels.py", "tests/circuits/test_fused.py", "tests/circuits/test_expansion.py")
 SANITIZED = ("-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+SUFFIX: str = sysconfig.get_config_var("EXT_SUFFIX")  # asked for once: threads that ask together may be told None
+INCLUDE = sysconfig.get_paths()["include"]
 # gcc, whatever compiler Python itself was built with: its run-time libraries are asked for by name.
 GCC = "gcc"
 
@@ -33,9 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         folder = Path(name)
         package = link_package(folder, "*.so")
         with ThreadPoolExecutor(options.jobs) as pool:
-            list(pool.map(lambda source: _build(source, package), sorted((PACKAGE / "_native").glob("*.c"))))
+            modules = list(pool.map(lambda source: _build(source, package), sorted((PACKAGE / "_native").glob("*.c"))))
         environment = _environment(options)
-        check_that_it_is_imported(folder, **environment)
+        check_imported(folder, *modules, **environment)
         # Not captured (-s): a process that dies takes what was captured with it, and that is what the sanitizers say.
         pytest = ["-m", "pytest", "-q", "-x", "-s", "-p", "no:cacheprovider", "-n", str(options.jobs)]
         done = run_python(folder, *pytest, *options.tests, **environment)
@@ -62,13 +64,14 @@ def _environment(options: argparse.Namespace) -> dict[str, str]:
     }
 
 
-def _build(source: Path, package: Path) -> None:
-    include = sysconfig.get_paths()["include"]
-    target = package / f"_{source.stem}{sysconfig.get_config_var('EXT_SUFFIX')}"
-    command = [GCC, "-shared", "-fPIC", *_flags(), *SANITIZED, f"-I{include}", str(source), "-o", str(target), "-lm"]
+def _build(source: Path, package: Path) -> str:
+    """The name of the extension."""
+    target = package / f"_{source.stem}{SUFFIX}"
+    command = [GCC, "-shared", "-fPIC", *_flags(), *SANITIZED, f"-I{INCLUDE}", str(source), "-o", str(target), "-lm"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{shlex.join(command)}\n{done.stderr}")
+    return f"{package.name}._{source.stem}"
 
 
 def _flags() -> list[str]:
