@@ -7,7 +7,7 @@ JOBS   ?= 2
 # The paper's data sets are not part of the project; where a folder of them lies beside the checkout, use it.
 export ENCRYPTEDSTATS_DATA ?= $(wildcard $(CURDIR)/../shared/data)
 
-.PHONY: demo casestudy test test-full lint types bench docs clean setup
+.PHONY: demo casestudy test test-full test-mutants test-sanitize lint types bench docs clean setup
 
 demo: $(STAMP)
 	$(BIN)/python -m encryptedstats.cli demo
@@ -19,8 +19,16 @@ casestudy: $(STAMP)
 test: $(STAMP)
 	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
 
-test-full: $(STAMP)
+test-full: $(STAMP) test-mutants test-sanitize
 	$(BIN)/python -m pytest -n $(JOBS)
+
+# Every mistake of a list in the noise rules must be noticed by their calibration.
+test-mutants: $(STAMP)
+	$(BIN)/python tests/run_mutants.py --jobs $(JOBS)
+
+# The C extensions built with gcc's sanitizers, in a folder of their own, with their tests and random fuzzers.
+test-sanitize: $(STAMP)
+	$(BIN)/python tests/run_sanitized.py --jobs $(JOBS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
