@@ -11,10 +11,7 @@ from pathlib import Path
 from linked_package import PACKAGE
 
 MODEL, PACKING = "crypto/noise.py", "crypto/packing.py"
-_SWITCHES = """\
-        for _ in packing_elements(model.ring_degree)[level]:
-            moved = model.key_switch(moved)
-"""
+_PACKED = "noise = Noise(model.coefficient_bound(start))\n"
 
 
 @dataclass(frozen=True)
@@ -117,12 +114,22 @@ NOISE_MUTANTS = [
         "a.times(1 / prime)",
     ),
     # packing
-    Mutant("expansion without doubling", "        noise = noise + moved\n", "        noise = moved\n", PACKING),
-    Mutant("merging without doubling", "noise = noise.times(2) + moved", "noise = noise + moved", PACKING),
+    Mutant("packing without the noise of the total", _PACKED, "noise = Noise(0.0)\n", PACKING),
     Mutant(
-        "merging without the automorphism's half", "noise = noise.times(2) + moved", "noise = noise.times(2)", PACKING
+        "packing that multiplies by N", _PACKED, _PACKED.replace("start", "start.times(model.ring_degree)"), PACKING
     ),
-    Mutant("merging one of two", "moved = noise.times(2)\n", "moved = noise\n", PACKING),
-    Mutant("merging without key switches", "moved = noise.times(2)\n" + _SWITCHES, "moved = noise.times(2)\n", PACKING),
-    Mutant("expansion without key switches", "moved = noise\n" + _SWITCHES, "moved = noise\n", PACKING),
+    Mutant("packing without doubling", ".times(model.ring_degree >> level)", "", PACKING),
+    Mutant(
+        "packing without key switches", "noise = noise + Noise(model.coefficient_bound(added))", "del added", PACKING
+    ),
+    Mutant(
+        "expansion without the noise of the pack", _PACKED.replace("start", "packed"), "noise = Noise(0.0)\n", PACKING
+    ),
+    Mutant("expansion without doubling", ".times(1 << (level - 1))", "", PACKING),
+    Mutant(
+        "expansion without key switches",
+        "noise = noise + _automorphism_noise(model, level).times(1 << (level - 1))",
+        "pass",
+        PACKING,
+    ),
 ]
