@@ -125,3 +125,14 @@ def rewritten_manifest(data: bytes, change: Callable[[Container], Container]) ->
 
 def manifest_of(url: Any) -> bytes:
     return open_store(url).read(MANIFEST)
+
+
+def before_each_write(monkeypatch, store_type, happens) -> None:
+    """Let something happen, with the name of the object, before one is written or made."""
+    for way in ("write", "create"):
+
+        def patched(self, name, data, real=getattr(store_type, way)):
+            happens(name)
+            return real(self, name, data)
+
+        monkeypatch.setattr(store_type, way, patched)
