@@ -439,6 +439,7 @@ def write_object(
     """Write a single object to a path or fsspec URL; ``private`` makes a local file readable to its user only."""
     address, pieces = local_or_url(url), [parts] if isinstance(parts, bytes) else parts
     if not is_url(address):
+        sweep(Path(address).parent)
         write_atomic(address, pieces, mode=PRIVATE if private else PUBLIC, overwrite=overwrite)
         return
     folder, name = folder_and_name(address)
