@@ -12,10 +12,12 @@ from encryptedstats import datasets
 from encryptedstats.circuits.plan import Plan
 from encryptedstats.crypto import EncryptedArray, EncryptedInteger, Owner, Parameters, PublicKeys
 from encryptedstats.errors import (
+    BusyError,
     ClusterError,
     EncryptedStatsError,
     FileFormatError,
     HeavyArrayWarning,
+    HelperError,
     InsecureParametersWarning,
     KeyMismatchError,
     NoiseError,
@@ -23,6 +25,7 @@ from encryptedstats.errors import (
     PassphraseError,
     SchemaError,
     SchemaWarning,
+    StorageError,
 )
 from encryptedstats.loading import load
 from encryptedstats.tables import EncryptedStatistic, EncryptedTable, PublicSchema, Schema, Table, plan
@@ -77,6 +80,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "BusyError",
     "ClusterError",
     "CompletelyRandomForest",
     "EncryptedArray",
@@ -90,6 +94,7 @@ __all__ = [
     "FisherDiscriminant",
     "FixedPoint",
     "HeavyArrayWarning",
+    "HelperError",
     "InsecureParametersWarning",
     "KeyMismatchError",
     "LinearMeans",
@@ -109,6 +114,7 @@ __all__ = [
     "SchemaError",
     "SchemaWarning",
     "SemiparametricNB",
+    "StorageError",
     "Table",
     "Votes",
     "__version__",

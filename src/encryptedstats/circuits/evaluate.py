@@ -24,6 +24,7 @@ from encryptedstats.crypto.vectors import EncryptedVector
 from encryptedstats.errors import KeyMismatchError
 from encryptedstats.parallel import cores, ordered_map
 from encryptedstats.progress import progress_bar
+from encryptedstats.storage.objects import is_url
 
 _MASKED_AT_ONCE: Final = 8  # totals of marked slots: three polynomials each, under many primes
 
@@ -63,7 +64,7 @@ def evaluate(
         top, some 0.3 MB each.
     checkpoint : path or URL, optional
         A folder for what is computed. A process that is interrupted and started again with the same circuit, rows and folder goes
-        on from it; when all is done it is removed. For the fused reader.
+        on from it; when the result is saved it is removed. For the fused reader.
     bounds : intervals, optional
         Between which every output is known to lie, where who wrote the circuit knows more than intervals tell.
     report : NoiseReport, optional
@@ -94,7 +95,10 @@ def evaluate(
     parts = [one.part for one in found]
     if form == PACKED:
         parts = pack_totals(source.keys, parts, report.width, workers)
-    return EncryptedTotals(source.keys, form, facts, parts, report.width)
+    totals = EncryptedTotals(source.keys, form, facts, parts, report.width)
+    if checkpoint is not None:  # kept until they are stored
+        totals.checkpoints = (checkpoint if is_url(os.fspath(checkpoint)) else os.path.abspath(checkpoint),)
+    return totals
 
 
 def evaluate_rows(outputs: Sequence[Expression], source: Source) -> list[EncryptedVector]:

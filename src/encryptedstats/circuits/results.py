@@ -12,6 +12,7 @@ from typing import Any, Final, NoReturn
 import numpy as np
 
 from encryptedstats.circuits.noise import PACKED, REPLICATED, SLOTS
+from encryptedstats.circuits.slices import drop_checkpoint
 from encryptedstats.crypto.digests import DIGEST_FIELD, joined_digest, read_digest
 from encryptedstats.crypto.dispatch import decrypt_value
 from encryptedstats.crypto.engine import Engine, engine_for
@@ -79,6 +80,7 @@ class EncryptedTotals:
         self.facts = tuple(facts)
         self.parts = tuple(parts)
         self.schema_digest = schema_digest  # of the rows, by which their owner knows the schema again; opaque here
+        self.checkpoints: tuple[str | os.PathLike[str], ...] = ()  # all that is stored of them, until they are saved
 
     def __len__(self) -> int:
         return len(self.facts)
@@ -128,7 +130,9 @@ class EncryptedTotals:
                     "so many results added up could not be proven to decrypt any more: decrypt some of them"
                 )
             parts.append(Part(self._combine_ciphertexts(a, b, level, sign), noise))
-        return EncryptedTotals(self.keys, self.form, facts, parts, self.width, digest)
+        combined = EncryptedTotals(self.keys, self.form, facts, parts, self.width, digest)
+        combined.checkpoints = self.checkpoints + other.checkpoints
+        return combined
 
     def _combine_ciphertexts(self, a: Part, b: Part, level: int, sign: int) -> Residues:
         engine = self._engine
@@ -198,6 +202,13 @@ class EncryptedTotals:
     def save(self, url: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the results to a path or fsspec URL; the file holds no key."""
         save_file(self.to_container(), url, overwrite=overwrite)
+        self.drop_checkpoints()
+
+    def drop_checkpoints(self) -> None:
+        """Remove the checkpoints that they were computed with: for who has stored them."""
+        for checkpoint in self.checkpoints:
+            drop_checkpoint(checkpoint)
+        self.checkpoints = ()
 
     @classmethod
     def load(cls, url: str | os.PathLike[str], keys: PublicKeys) -> EncryptedTotals:

@@ -155,10 +155,11 @@ class FolderStore:
 
     def read(self, name: str, start: int = 0, length: int | None = None, *, limit: int = MAX_FILE_BYTES) -> bytes:
         """An object, or a part of it."""
-        if length is not None:
-            return self.read_ranges(name, [(start, length)])[0]
         try:
-            return read_regular(self._root / name, limit=limit, follow=False)[start:]
+            if length is None:
+                return read_regular(self._root / name, limit=limit, follow=False)[start:]
+            with open_regular(self._root / name, follow=False) as file:
+                return _read_at(file, start, length)
         except _ABSENT as error:
             raise FileNotFoundError(f"{self.where(name)} is not there") from error
 
