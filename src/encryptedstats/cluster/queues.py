@@ -167,6 +167,7 @@ class _Worker:
                 break
             time.sleep(pause)
             pause = min(2 * pause, _POLL_SECONDS[1], self.lease_seconds)
+        self.store.sweep()  # what was killed meanwhile
         if self.failed:
             raise next(iter(self.failed.values()))
         shards = [one for one in self.done if one.is_shard]
