@@ -87,6 +87,8 @@ class Proxy:
         proxy = self
 
         class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"  # clients wait for "100 Continue" before they send a body
+
             def handle_one_request(self) -> None:
                 try:
                     super().handle_one_request()
@@ -151,7 +153,9 @@ class Proxy:
                 asked.send_header(name, value)
         length = answer.getheader("Content-Length") if asked.command == "HEAD" else str(len(data))
         asked.send_header("Content-Length", length or "0")
+        asked.send_header("Connection", "close")
         asked.end_headers()
+        asked.close_connection = True
         if asked.command != "HEAD":
             asked.wfile.write(sent)
         upstream.close()
