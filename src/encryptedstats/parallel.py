@@ -54,8 +54,8 @@ def ordered_map(
                 yield under_way.popleft().result()
         except BrokenProcessPool as error:
             raise HelperError(
-                f"one of {workers} helper processes was ended from outside, most often because memory ran out (the system's log says): "
-                "take fewer, workers=1 for none, or free memory, and run it again. What was stored is kept"
+                f"one of {workers} helper processes was ended from outside, most often because memory ran out (the system's log "
+                "says): take fewer, workers=1 for none, or free memory, and run it again. What was stored is kept"
             ) from error
         finally:
             pool.shutdown(cancel_futures=True)

@@ -342,7 +342,9 @@ def test_a_slice_that_is_altered_after_it_was_written_is_noticed(
             path.write_bytes(data[:-50] + bytes([data[-50] ^ 1]) + data[-49:])
 
     monkeypatch.setattr(slices.CheckpointSums, "put", altered)
-    with pytest.raises(es.FileFormatError, match=r"sums-000003 was damaged or altered since it was written: run the same"):
+    with pytest.raises(
+        es.FileFormatError, match=r"sums-000003 was damaged or altered since it was written: run the same"
+    ):
         sealed.evaluate(outputs, checkpoint=tmp_path / "c")
     monkeypatch.undo()
     with counted_slices() as computed:

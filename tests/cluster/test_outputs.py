@@ -50,7 +50,9 @@ def test_after_an_append_the_later_fit_stays(copied: Hospital, queue: Path) -> N
 
 def test_a_job_that_is_not_finished_is_given_up_only_when_asked(hospital: Hospital, queue: Path) -> None:
     first = submit(FOREST, hospital, queue)
-    with pytest.raises(es.ClusterError, match=rf"job {first.id[:12]} of the queue .* has not finished: .*overwrite=True"):
+    with pytest.raises(
+        es.ClusterError, match=rf"job {first.id[:12]} of the queue .* has not finished: .*overwrite=True"
+    ):
         submit(OTHER, hospital, queue)
     assert names(queue, "jobs") == {first.id}
     submit(OTHER, hospital, queue, overwrite=True)
@@ -189,5 +191,5 @@ def test_nobody_is_kept_by_leftovers(hospital: Hospital, queue: Path) -> None:
     (queue / "shards" / ".x.00000000-1-1-00000000.tmp").write_bytes(b"half")
     os.utime(queue / "shards" / ".x.00000000-1-1-00000000.tmp", (0, 0))
     cluster.work(queue)
-    assert not [path for path in queue.rglob("*.tmp")]
+    assert not list(queue.rglob("*.tmp"))
     assert open_store(queue).names()

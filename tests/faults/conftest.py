@@ -9,7 +9,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "cluster"))
 
-import cluster_samples as samples  # noqa: E402
+import cluster_samples as samples
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

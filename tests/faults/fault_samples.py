@@ -74,7 +74,9 @@ def duration(act: Callable[[], Any]) -> float:
 
 def unfinished_files(folder: Path) -> list[str]:
     """Files that nobody but a process under way should have."""
-    return [str(path) for path in folder.rglob("*") if path.name.startswith(".") or path.name.endswith((".tmp", ".lease"))]
+    return [
+        str(path) for path in folder.rglob("*") if path.name.startswith(".") or path.name.endswith((".tmp", ".lease"))
+    ]
 
 
 class Proxy:

@@ -97,6 +97,7 @@ def test_processes_are_known_again() -> None:
 
 # -- files that belong together ------------------------------------------------------------------------------------------
 
+
 def killed_at(moment: int, act: Callable[[], None]) -> None:
     """Do it in a process of its own that is killed before its so-manieth rename or removal."""
     child = os.fork()

@@ -129,10 +129,13 @@ def manifest_of(url: Any) -> bytes:
 
 def before_each_write(monkeypatch, store_type, happens) -> None:
     """Let something happen, with the name of the object, before one is written or made."""
-    for way in ("write", "create"):
 
-        def patched(self, name, data, real=getattr(store_type, way)):
+    def patched(real):
+        def call(self, name, data):
             happens(name)
             return real(self, name, data)
 
-        monkeypatch.setattr(store_type, way, patched)
+        return call
+
+    for way in ("write", "create"):
+        monkeypatch.setattr(store_type, way, patched(getattr(store_type, way)))

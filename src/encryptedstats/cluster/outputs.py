@@ -80,8 +80,8 @@ def claim(job: StoredJob, store: Store, before: str | None, overwrite: bool) -> 
             return
         if theirs is not None and theirs.job != job.id and not overwrite and _is_open(theirs, store):
             raise ClusterError(
-                f"job {theirs.job[:12]} of the queue {store.url} is to write {job.out} and has not finished: let workers finish it, "
-                "give another place, or overwrite=True to give it up (what it has computed is kept)"
+                f"job {theirs.job[:12]} of the queue {store.url} is to write {job.out} and has not finished: let workers "
+                "finish it, give another place, or overwrite=True to give it up (what it has computed is kept)"
             )
         if store.replace(name, data, mine.to_bytes()):
             return

@@ -86,7 +86,8 @@ def check_size(size: int, limit: int, where: str) -> None:
     """Refuse what is larger than its kind can be, before it is read into memory."""
     if size > limit:
         raise FileFormatError(
-            f"{where} has {size:,} bytes, and what belongs there has at most {limit:,}: it is not read. It is no such file, or was altered"
+            f"{where} has {size:,} bytes, and what belongs there has at most {limit:,}: it is not read. "
+            "It is no such file, or was altered"
         )
 
 
@@ -267,9 +268,9 @@ def _left_behind(folder: Path, below: bool = False) -> Iterator[tuple[Path, re.M
 def _machine() -> str:
     """This machine since it was started, and where process numbers mean what they mean here (containers have their own)."""
     known = [socket.gethostname()]
-    for read in (lambda: Path("/proc/sys/kernel/random/boot_id").read_text(), lambda: os.readlink("/proc/self/ns/pid")):
-        with contextlib.suppress(OSError):
-            known.append(read())
+    with contextlib.suppress(OSError):
+        known.append(Path("/proc/sys/kernel/random/boot_id").read_text())
+        known.append(os.readlink("/proc/self/ns/pid"))
     return hashlib.sha256("\n".join(known).encode()).hexdigest()[:8]
 
 

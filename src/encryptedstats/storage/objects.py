@@ -10,6 +10,8 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Protocol, TypeVar
 
@@ -25,7 +27,6 @@ from encryptedstats.storage.files import (
     is_left_behind,
     is_temporary,
     locked,
-    naming,
     open_regular,
     read_regular,
     sweep,
@@ -42,7 +43,9 @@ PROTOCOLS_VARIABLE: Final = "ENCRYPTEDSTATS_PROTOCOLS"
 #: Storage that has an object whole or not at all by itself; elsewhere it is written under a temporary name first.
 _WHOLE: Final = frozenset(("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "memory"))
 _S3: Final = frozenset(("s3", "s3a"))
-_ONE_PUT: Final = 5 << 30  # bytes up to which S3 takes an object in one request, which leaves nothing behind when it breaks off
+_ONE_PUT: Final = (
+    5 << 30
+)  # bytes up to which S3 takes an object in one request, which leaves nothing behind when it breaks off
 _PAUSES: Final = (0.2, 1.0)  # seconds before what failed is asked again
 _LOOKS: Final = 3  # at an object that is not what it should be, where it came over a network
 _ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
@@ -231,10 +234,14 @@ def _is_ours(name: str) -> bool:
 def _unknown(where: str, error: BaseException) -> StorageError:
     said = " ".join(str(error).split())[:300] or type(error).__name__
     if isinstance(error, PermissionError):
-        cure = "check who may read and list there; S3 answers so for an object that is not there, too, to who may not list"
+        cure = (
+            "check who may read and list there; S3 answers so for an object that is not there, too, to who may not list"
+        )
     else:
         cure = "check the address and the network, and run it again; nothing is concluded from no answer"
-    return StorageError(f"{where}: the storage cannot be reached or does not answer ({type(error).__name__}: {said}): {cure}")
+    return StorageError(
+        f"{where}: the storage cannot be reached or does not answer ({type(error).__name__}: {said}): {cure}"
+    )
 
 
 class FsspecStore:
@@ -281,9 +288,7 @@ class FsspecStore:
         if length is None:
             check_size(self._facts(name)["size"] or 0, limit, self.where(name))
         end = None if length is None else start + length
-        data: bytes = self._asked(
-            name, lambda: self._files.cat_file(self._path(name), start=start or None, end=end)
-        )
+        data: bytes = self._asked(name, lambda: self._files.cat_file(self._path(name), start=start or None, end=end))
         return data
 
     def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
@@ -391,10 +396,8 @@ class FsspecStore:
     def delete(self, name: str) -> None:
         """Remove the object."""
         if self.exists(name):
-            try:
+            with suppress(FileNotFoundError):
                 self._asked(name, lambda: self._files.rm_file(self._path(name)))
-            except FileNotFoundError:
-                pass
 
     def sweep(self) -> None:
         """Remove temporary objects of processes that are gone."""
@@ -406,7 +409,7 @@ class FsspecStore:
 def _age(facts: dict[str, Any]) -> float:
     """Seconds since an object was written, by what the storage says; 0 where it does not."""
     when = next((facts[key] for key in ("LastModified", "mtime", "modified", "created") if facts.get(key)), None)
-    seconds = when.timestamp() if hasattr(when, "timestamp") else when
+    seconds = when.timestamp() if isinstance(when, datetime) else when
     return time.time() - seconds if isinstance(seconds, (int, float)) else 0.0
 
 

@@ -171,9 +171,7 @@ def stored_entry(store: Store, name: str, shape: BlockShape, key_id: str) -> Blo
     """The entry of an object that is stored already; None if it is damaged or another block."""
     where, limit = store.where(name), block_size(shape, shape.parameters.slots)
     try:
-        entry = looked_at_again(
-            store, lambda: block_entry(store.read(name, limit=limit), name, shape, key_id, where)
-        )
+        entry = looked_at_again(store, lambda: block_entry(store.read(name, limit=limit), name, shape, key_id, where))
     except (FileFormatError, FileNotFoundError):
         return None
     return entry if entry.id == block_id_of(name) else None
