@@ -21,7 +21,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.filterwarnings("ignore::DeprecationWarning"))
 
 
-@pytest.fixture(params=[2, pytest.param(25, marks=pytest.mark.slow)], ids=["short", "long"])
+@pytest.fixture(params=[2, pytest.param(15, marks=pytest.mark.slow)], ids=["short", "long"])
 def rounds(request: pytest.FixtureRequest) -> int:
     number: int = request.param
     return number

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from encryptedstats.errors import BusyError
+from encryptedstats.errors import BusyError, StorageError
 from encryptedstats.storage import leases
 from encryptedstats.storage.leases import writing
 from encryptedstats.storage.objects import LEASE, open_store
@@ -33,7 +33,8 @@ with writing(open_store(sys.argv[1])):
 
 
 @pytest.fixture(params=["folder", "memory", "local"])
-def store(request, tmp_path):
+def store(request, tmp_path, monkeypatch):
+    monkeypatch.setattr(leases, "LEASE_SECONDS", 2.0)
     url = {"folder": tmp_path / "a", "memory": f"memory://lease{next(_numbers)}", "local": f"local://{tmp_path}/a"}
     return open_store(url[request.param])
 
@@ -108,6 +109,24 @@ def test_a_lease_is_renewed(monkeypatch):
         assert store.read(LEASE) != before
         with pytest.raises(BusyError), writing(store):
             pass
+
+
+def test_a_lease_that_could_not_be_given_back_is_known_again(monkeypatch):
+    """The storage was away at that moment; the process lives on, and is not kept out by itself."""
+    store = open_store(f"memory://lease{next(_numbers)}")
+
+    def away(self, name):
+        raise StorageError("away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(store), "delete", away)
+        with writing(store):
+            pass
+    assert store.exists(LEASE)
+    started = time.monotonic()
+    with writing(store):
+        assert time.monotonic() - started < 2
+    assert not store.exists(LEASE)
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"host": 1}', b"\xff"])

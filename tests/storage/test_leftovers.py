@@ -171,3 +171,13 @@ def test_what_is_too_large_is_not_read(tmp_path: Path) -> None:
         open_store(tmp_path).read("sparse", limit=1000)
     with pytest.raises(FileFormatError, match="at most"):
         files.read_regular(path)
+
+
+def test_a_full_disk_names_the_file(tmp_path: Path) -> None:
+    def parts() -> Any:
+        yield b"half"
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match=r"No space left on device: '.*/secret\.key'"):
+        write_atomic(tmp_path / "secret.key", parts(), mode=PRIVATE)
+    assert not list(tmp_path.iterdir())

@@ -100,14 +100,14 @@ def write_atomic(
     """Write ``parts`` one after the other to ``path``; on any failure the old file, or none, is what stays.
 
     ``mode`` is given at creation, so that a private file is never readable by others, not even for a moment. Before a private
-    file is written, private files that killed processes left unfinished in its folder are removed.
+    file is written, what killed processes left unfinished in its folder is removed: it may be a secret key.
     """
     target = Path(path)
     if not overwrite and os.path.lexists(target):
         raise FileExistsError(f"{target} exists already; it was not touched")
     if mode == PRIVATE:
         mend(target.parent)
-        sweep(target.parent, private=True)
+        sweep(target.parent)
     temporary = temporary_path(target)
     with naming(target):
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
@@ -245,13 +245,12 @@ def is_temporary(name: str) -> bool:
     return name.endswith(".tmp") or _TEMPORARY.fullmatch(name) is not None
 
 
-def sweep(folder: str | os.PathLike[str], *, private: bool = False, below: bool = False) -> None:
-    """Remove what killed processes left unfinished in a folder (and ``below`` it); only ``private`` files, if asked for."""
+def sweep(folder: str | os.PathLike[str], *, below: bool = False) -> None:
+    """Remove what killed processes left unfinished in a folder, and ``below`` it if asked for."""
     for path, found in _left_behind(Path(folder), below):
         if found["role"] == "tmp":
             with contextlib.suppress(FileNotFoundError, PermissionError):
-                if not private or stat.S_IMODE(path.lstat().st_mode) == PRIVATE:
-                    path.unlink()
+                path.unlink()
 
 
 def _left_behind(folder: Path, below: bool = False) -> Iterator[tuple[Path, re.Match[str]]]:

@@ -28,6 +28,7 @@ _BEATS: Final = 4  # in the time of a lease
 _POLL_SECONDS: Final = 0.1
 _HELPERS_SECONDS: Final = 10.0  # for which helper processes of a killed one may still hold its lock
 _MAX_BYTES: Final = 1 << 12
+_ended: set[str] = set()  # leases of this process that were given back, or could not be because the storage was away
 
 
 class Writer(Protocol):
@@ -127,9 +128,10 @@ class _Lease:
             now = time.monotonic()
             who, tag = _described(held)
             if held != seen:
-                # Its process is here, or it changed while it was watched: the holder lives.
-                alive, seen, since = bool(seen) or is_dead(tag) is False, held, now
-            if (not tag or is_dead(tag) or now - since >= self.seconds) and self.store.replace(LEASE, held, mine):
+                alive, seen, since = bool(seen), held, now  # it changed while it was watched: its holder lives
+            if (not tag or tag in _ended or is_dead(tag) or now - since >= self.seconds) and self.store.replace(
+                LEASE, held, mine
+            ):
                 break
             if alive and now - started >= wait:
                 raise _busy(self.store.url, who, "wait until it has finished, or give another place")
@@ -167,6 +169,7 @@ class _Lease:
 
     def give_back(self) -> None:
         self._ended.set()
+        _ended.add(self._who["tag"])
         with self._guard, suppress(StorageError, FileNotFoundError):
             if not self._lost and self.store.read(LEASE, limit=_MAX_BYTES) == self._content:
                 self.store.delete(LEASE)
