@@ -7,7 +7,7 @@ JOBS   ?= 2
 # The paper's data sets are not part of the project; where a folder of them lies beside the checkout, use it.
 export ENCRYPTEDSTATS_DATA ?= $(wildcard $(CURDIR)/../shared/data)
 
-.PHONY: demo casestudy test test-full test-mutants test-sanitize lint types bench docs clean setup
+.PHONY: demo casestudy test test-full test-faults test-mutants test-sanitize lint types bench docs clean setup
 
 demo: $(STAMP)
 	$(BIN)/python -m encryptedstats.cli demo
@@ -29,6 +29,10 @@ test-mutants: $(STAMP)
 # The C extensions built with gcc's sanitizers, in a folder of their own, with their tests and random fuzzers.
 test-sanitize: $(STAMP)
 	$(BIN)/python tests/run_sanitized.py --jobs $(JOBS)
+
+# Kills at random moments, two writers, broken storage: some minutes. ENCRYPTEDSTATS_FAULT_SEED=n makes other moments.
+test-faults: $(STAMP)
+	$(BIN)/python -m pytest tests/faults
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

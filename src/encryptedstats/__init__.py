@@ -12,10 +12,12 @@ from encryptedstats import datasets
 from encryptedstats.circuits.plan import Plan
 from encryptedstats.crypto import EncryptedArray, EncryptedInteger, Owner, Parameters, PublicKeys
 from encryptedstats.errors import (
+    BusyError,
     ClusterError,
     EncryptedStatsError,
     FileFormatError,
     HeavyArrayWarning,
+    HelperError,
     InsecureKeyFileWarning,
     InsecureParametersWarning,
     KeyMismatchError,
@@ -25,6 +27,7 @@ from encryptedstats.errors import (
     RowsByOthersError,
     SchemaError,
     SchemaWarning,
+    StorageError,
 )
 from encryptedstats.loading import load
 from encryptedstats.tables import EncryptedStatistic, EncryptedTable, PublicSchema, Schema, Table, plan
@@ -81,6 +84,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "BusyError",
     "CalibratedModel",
     "ClusterError",
     "CompletelyRandomForest",
@@ -95,6 +99,7 @@ __all__ = [
     "FisherDiscriminant",
     "FixedPoint",
     "HeavyArrayWarning",
+    "HelperError",
     "InsecureKeyFileWarning",
     "InsecureParametersWarning",
     "KeyMismatchError",
@@ -116,6 +121,7 @@ __all__ = [
     "SchemaError",
     "SchemaWarning",
     "SemiparametricNB",
+    "StorageError",
     "Table",
     "Votes",
     "__version__",

@@ -31,6 +31,18 @@ class FileFormatError(EncryptedStatsError, ValueError):
     """A file that is truncated, altered, foreign, of another kind, or too new."""
 
 
+class StorageError(EncryptedStatsError, OSError):
+    """Storage that cannot be reached or does not answer: what lies there is not known, so nothing is concluded from it."""
+
+
+class BusyError(EncryptedStatsError, RuntimeError):
+    """Somebody else is writing there now: one at a time, so that nothing is lost."""
+
+
+class HelperError(EncryptedStatsError, RuntimeError):
+    """A process that helped here was ended from outside."""
+
+
 class PassphraseError(EncryptedStatsError, ValueError):
     """A secret key file needs a passphrase, or the one given does not open it."""
 

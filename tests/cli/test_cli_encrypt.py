@@ -116,14 +116,14 @@ def long_csv(hospital: Hospital, tmp_path: Path) -> Path:
 
 def stop_at(block: int, monkeypatch: pytest.MonkeyPatch, stop: Any) -> None:
     """Let the store fail when it is to write the block of this number."""
-    write = FolderStore.write
+    create = FolderStore.create
 
-    def failing(self: FolderStore, name: str, parts: Any) -> None:
+    def failing(self: FolderStore, name: str, data: bytes) -> bool:
         if name.startswith(f"blocks/{block:06d}"):
             stop()
-        write(self, name, parts)
+        return create(self, name, data)
 
-    monkeypatch.setattr(FolderStore, "write", failing)
+    monkeypatch.setattr(FolderStore, "create", failing)
 
 
 def interrupt() -> None:

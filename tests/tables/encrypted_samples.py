@@ -129,3 +129,17 @@ def rewritten_manifest(data: bytes, change: Callable[[Container], Container]) ->
 
 def manifest_of(url: Any) -> bytes:
     return open_store(url).read(MANIFEST)
+
+
+def before_each_write(monkeypatch, store_type, happens) -> None:
+    """Let something happen, with the name of the object, before one is written or made."""
+
+    def patched(real):
+        def call(self, name, data):
+            happens(name)
+            return real(self, name, data)
+
+        return call
+
+    for way in ("write", "create"):
+        monkeypatch.setattr(store_type, way, patched(getattr(store_type, way)))

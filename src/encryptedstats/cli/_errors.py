@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 import re
 from typing import Final
 
 from encryptedstats.cli._console import printable
+from encryptedstats.storage.files import FULL as FULL
 
 # The library speaks Python to its callers; here the same cure is an option.
 _SPELLINGS: Final = tuple(
@@ -88,8 +88,6 @@ EXIT_CODES: Final = """\
 3    a mistake of the program: please report it
 130  interrupted by Ctrl-C; 143 if by the system
 # nothing is ever left half-written; encrypt goes on where it stopped"""
-#: Errors of a disk without room, or without room for so large a file.
-FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def one_line(error: BaseException) -> str:

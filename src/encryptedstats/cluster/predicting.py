@@ -73,6 +73,11 @@ class PredictionJob(StoredJob):
     output: str
     circuit_digest: str
 
+    @property
+    def addresses(self) -> dict[str, str]:
+        """The model's too."""
+        return {**super().addresses, "model": self.model_url}
+
     @cached_property
     def model(self) -> TotalsClassifier:
         """The model, the very one that the job was made for, which asks what it asked then; read once."""
@@ -246,8 +251,7 @@ def submit_prediction(
     job = replace(job, output=chosen, circuit_digest=circuit_digest(asked.expressions))
     job_data = _job_bytes(job, manifest)
     job = replace(job, id=hashlib.sha256(job_data).hexdigest())
-    put_into_queue(job, job_data, overwrite, {kept: data} if kept else {})
-    return job
+    return put_into_queue(job, job_data, overwrite, {kept: data} if kept else {})
 
 
 def predict(

@@ -23,7 +23,7 @@ from encryptedstats.errors import FileFormatError
 from encryptedstats.storage import container
 from encryptedstats.storage.bitpack import pack, unpack
 from encryptedstats.storage.container import Container
-from encryptedstats.storage.objects import Store
+from encryptedstats.storage.objects import Store, looked_at_again
 
 Residues = NDArray[np.uint64]
 
@@ -177,9 +177,36 @@ def block_entry(data: bytes, name: str, shape: BlockShape, key_id: str, where: s
     )
 
 
+def store_block(store: Store, data: bytes, name: str, shape: BlockShape, key_id: str) -> BlockEntry:
+    """Store a block that is not there, and the entry of what is: another writer's of the same rows is never replaced.
+
+    What lies under its name and is no such block is what a killed process left: no table lists it.
+    """
+    if not store.create(name, data):
+        found = stored_entry(store, name, shape, key_id)
+        if found is not None:
+            return found
+        store.write(name, [data])
+    return block_entry(data, name, shape, key_id, store.where(name))
+
+
+def stored_entry(store: Store, name: str, shape: BlockShape, key_id: str) -> BlockEntry | None:
+    """The entry of an object that is stored already; None if it is damaged or another block."""
+    where, limit = store.where(name), block_size(shape, shape.parameters.slots)
+    try:
+        entry = looked_at_again(store, lambda: block_entry(store.read(name, limit=limit), name, shape, key_id, where))
+    except (FileFormatError, FileNotFoundError):
+        return None
+    return entry if entry.id == block_id_of(name) else None
+
+
 def read_block(store: Store, entry: BlockEntry, shape: BlockShape, key_id: str) -> Residues:
     """All residues of a block."""
-    data = store.read(entry.name)
+    return looked_at_again(store, lambda: _read_block(store, entry, shape, key_id))
+
+
+def _read_block(store: Store, entry: BlockEntry, shape: BlockShape, key_id: str) -> Residues:
+    data = store.read(entry.name, limit=entry.bytes)
     where = store.where(entry.name)
     if data[-_HASH_BYTES:].hex() != entry.sha256:
         raise FileFormatError(f"{where} is not the block that the manifest lists: cut short, altered or exchanged")
@@ -250,7 +277,20 @@ def _checked_pieces(
     ranges = [
         (origin + shape.piece_start(prime, run, first), count * size) for run in runs for first, count in neighbours
     ]
-    read = store.read_ranges(entry.name, ranges)
+    return looked_at_again(store, lambda: _read_pieces(store, entry, shape, digests, prime, runs, columns, ranges))
+
+
+def _read_pieces(
+    store: Store,
+    entry: BlockEntry,
+    shape: BlockShape,
+    digests: bytes,
+    prime: int,
+    runs: Sequence[int],
+    columns: Sequence[int],
+    ranges: Sequence[tuple[int, int]],
+) -> list[bytes]:
+    size, read = shape.piece_bytes(prime), store.read_ranges(entry.name, ranges)
     pieces = [
         part[at : at + size] for part, (_, length) in zip(read, ranges, strict=True) for at in range(0, length, size)
     ]
@@ -324,6 +364,10 @@ def _digests(packed: bytes, shape: BlockShape) -> bytes:
 
 
 def _read_digests(store: Store, entry: BlockEntry, shape: BlockShape) -> bytes:
+    return looked_at_again(store, lambda: _read_checked_digests(store, entry, shape))
+
+
+def _read_checked_digests(store: Store, entry: BlockEntry, shape: BlockShape) -> bytes:
     digests = store.read(entry.name, entry.start, shape.digest_bytes)
     if hashlib.sha256(digests).hexdigest() != entry.digests_sha256:
         raise FileFormatError(f"{store.where(entry.name)} is not the block that the manifest lists, or is damaged")

@@ -40,13 +40,13 @@ from encryptedstats.errors import (
 )
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
-from encryptedstats.storage.objects import Store, open_store
+from encryptedstats.storage.leases import writing
+from encryptedstats.storage.objects import Store, looked_at_again, open_store
 from encryptedstats.tables.blocks import (
     BlockEntry,
     BlockShape,
     Residues,
     block_bytes,
-    block_entry,
     block_id_of,
     block_name,
     block_statement,
@@ -55,6 +55,7 @@ from encryptedstats.tables.blocks import (
     read_columns,
     read_runs,
     same_rows,
+    store_block,
 )
 from encryptedstats.tables.columns import (
     Column,
@@ -86,6 +87,8 @@ ROWS_BY_OTHERS: Final = (
     "es.load(url, by_others=True), or table.accept_others() for a table that was made here"
 )
 BY_OTHERS_FACT: Final = "yes: others encrypted rows of it with the public keys; computed on only when asked for"
+MAX_MANIFEST_BYTES: Final = 256 << 20  # a billion rows are a list of some 20 MB
+APPEND_SECONDS: Final = 60.0  # for which another writer of a table is waited for
 _KEYS_NAME: Final = re.compile("public-[0-9a-f]{32}[.]keys")
 
 
@@ -501,9 +504,10 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Statistics):
     def append(self, more: EncryptedTable) -> EncryptedTable:
         """This table with the rows of another behind its own. A stored table grows where it is stored, at once or not at all.
 
-        Refused unless keys, parameters, schema and columns are the same, for a block of rows that is in it already, and for
-        a stored table that has been appended to or replaced since it was opened: what came in between would be lost. Rows that
-        the owner encrypted twice are noticed where whole blocks of them are the same; rows by others are not.
+        Refused unless keys, parameters, schema and columns are the same, and for a block of rows that is in it already. A stored
+        table has one writer at a time: others wait for up to a minute. Rows that somebody has appended since it was opened stay,
+        and are in what is returned; a table that was replaced meanwhile is refused. Rows that the owner encrypted twice are noticed
+        where whole blocks of them are the same; rows by others are not.
         """
         if not isinstance(more, EncryptedTable):
             raise TypeError(
@@ -512,24 +516,45 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Statistics):
         self._check_appendable(more)
         for table in (self, more):
             table._check_origin(None if table._keys is None else table.public_keys())
+        if isinstance(self.blocks, StoredBlocks):
+            return self._append_stored(self.blocks, more)
         ids = (*self.blocks.ids, *more.blocks.ids)
         rows = (*self.blocks.rows, *more.blocks.rows)
-        facts = replace(
+        places = [(t.blocks, i) for t in (self, more) for i in range(len(t.blocks.rows))]
+        residues, signers = zip(*((blocks.block(i), blocks.signer(i)) for blocks, i in places), strict=True)
+        joined, accepted = MemoryBlocks(ids, rows, residues, signers), self._accepted or more._accepted
+        return EncryptedTable(self._joined_facts(more), joined, self._keys, self.private_schema, accepted=accepted)
+
+    def _joined_facts(self, more: EncryptedTable) -> TableFacts:
+        return replace(
             self.facts,
             with_secret_key=self.facts.with_secret_key and more.facts.with_secret_key,
             schema_digest=joined_digest(self.facts.schema_digest, more.facts.schema_digest),
         )
-        if isinstance(self.blocks, StoredBlocks):
-            _check_current(self.blocks)
-            entries = self.blocks.entries + _store_blocks(self.blocks.store, more, first=len(self.blocks.entries))
-            write_manifest(self.blocks.store, facts, entries)
-            blocks: Blocks = replace(self.blocks, entries=entries)
-        else:
-            parts = (self, more)
-            places = [(t.blocks, i) for t in parts for i in range(len(t.blocks.rows))]
-            residues, signers = zip(*((blocks.block(i), blocks.signer(i)) for blocks, i in places), strict=True)
-            blocks = MemoryBlocks(ids, rows, residues, signers)
-        return EncryptedTable(facts, blocks, self._keys, self.private_schema, accepted=self._accepted or more._accepted)
+
+    def _append_stored(self, blocks: StoredBlocks, more: EncryptedTable) -> EncryptedTable:
+        store = blocks.store
+        with writing(store, wait=APPEND_SECONDS) as writer:
+            store.sweep()
+            manifest = _manifest_bytes(store)
+            facts, entries = _read_manifest(store, manifest)
+            if entries[: len(blocks.entries)] != blocks.entries:
+                raise FileFormatError(
+                    f"the table at {store.url} is no longer the one that was opened, it was replaced: es.load() it again"
+                )
+            now = EncryptedTable(
+                facts, replace(blocks, entries=entries), self._keys, self.private_schema, accepted=self._accepted
+            )
+            now._check_appendable(more)
+            facts = now._joined_facts(more)
+            entries += _store_blocks(store, more, first=len(entries))
+            writer.check()
+            if not store.replace(MANIFEST, manifest, manifest_bytes(facts, entries)):
+                raise FileFormatError(
+                    f"the table at {store.url} was changed while rows were appended; these are not in it: append them again"
+                )
+        blocks, accepted = replace(blocks, entries=entries), self._accepted or more._accepted
+        return EncryptedTable(facts, blocks, self._keys, self.private_schema, accepted=accepted)
 
     def _check_appendable(self, more: EncryptedTable) -> None:
         if more.key_id != self.key_id or more.parameters != self.parameters:
@@ -546,14 +571,15 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Statistics):
         """Store the table, and the public keys to compute with, under a path or fsspec URL. The manifest is written last."""
         store = open_store(url)
         if store.exists(MANIFEST) and not overwrite:
-            raise FileExistsError(
-                f"there is a table at {store.url} already; it was not touched (overwrite=True replaces it)"
-            )
-        entries = _store_blocks(store, self)
-        if self._keys is not None:
-            write_keys(store, self.public_keys())
-        write_manifest(store, self.facts, entries)
-        remove_unlisted(store, self.facts, entries)
+            raise table_is_there(store)
+        with writing(store) as writer:
+            store.sweep()
+            entries = _store_blocks(store, self)
+            if self._keys is not None:
+                write_keys(store, self.public_keys())
+            writer.check()
+            write_manifest(store, self.facts, entries, overwrite=overwrite)
+            remove_unlisted(store, self.facts, entries)
 
     @classmethod
     def load(
@@ -565,7 +591,7 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Statistics):
         :meth:`accept_others`.
         """
         store = open_store(url)
-        facts, entries = _read_manifest(store)
+        facts, entries = looked_at_again(store, lambda: _read_manifest(store, _manifest_bytes(store)))
         blocks = StoredBlocks(store, entries, facts.shape, facts.key_id)
         if keys is not None:
             return cls(facts, blocks, _checked_keys(keys, facts), accepted=by_others)
@@ -654,9 +680,7 @@ def _store_blocks(store: Store, table: EncryptedTable, first: int = 0) -> tuple[
     shape, entries = table.facts.shape, []
     for index, (block_id, rows) in enumerate(zip(table.blocks.ids, table.blocks.rows, strict=True)):
         data = block_bytes(table.blocks.block(index), shape, block_id=block_id, rows=rows, key_id=table.key_id)
-        name = block_name(first + index, block_id)
-        store.write(name, [data])
-        entry = block_entry(data, name, shape, table.key_id, store.where(name))
+        entry = store_block(store, data, block_name(first + index, block_id), shape, table.key_id)
         sign = table.blocks.signer(index)
         entries.append(replace(entry, signature="" if sign is None else sign(table.facts.statement(entry))))
     return tuple(entries)
@@ -719,29 +743,42 @@ def _check_columns(schema: PublicSchema, columns: Sequence[Column], n_folds: int
         raise FileFormatError("a list of columns that does not fit the schema and the folds")
 
 
-def write_manifest(store: Store, facts: TableFacts, entries: Sequence[BlockEntry]) -> None:
-    """The last thing that is written of a table: with it, the table exists."""
+def write_manifest(store: Store, facts: TableFacts, entries: Sequence[BlockEntry], *, overwrite: bool) -> None:
+    """The last thing that is written of a table: with it, the table exists. Not over another one, unless asked to."""
+    data = manifest_bytes(facts, entries)
+    if overwrite:
+        store.write(MANIFEST, [data])
+    elif not store.create(MANIFEST, data):
+        raise table_is_there(store)
+
+
+def manifest_bytes(facts: TableFacts, entries: Sequence[BlockEntry]) -> bytes:
+    """What is publicly known of a table, and its list of blocks."""
     blocks = json.dumps([entry.to_dict() for entry in entries]).encode()
-    manifest = facts_to_container(facts, TABLE_KIND, {}, {"blocks": blocks})
-    store.write(MANIFEST, [container.to_bytes(manifest)])
+    return container.to_bytes(facts_to_container(facts, TABLE_KIND, {}, {"blocks": blocks}))
 
 
-def _read_manifest(store: Store) -> tuple[TableFacts, tuple[BlockEntry, ...]]:
-    file = _manifest_file(store)
-    with _named(store.where(MANIFEST)):
+def table_is_there(store: Store) -> FileExistsError:
+    """The refusal to replace a table."""
+    return FileExistsError(f"there is a table at {store.url} already; it was not touched (overwrite=True replaces it)")
+
+
+def _read_manifest(store: Store, data: bytes) -> tuple[TableFacts, tuple[BlockEntry, ...]]:
+    where = store.where(MANIFEST)
+    file = container.from_bytes(data, kind=TABLE_KIND, name=where)
+    with _named(where):
         facts = facts_from_container(file)
         return facts, _listed_blocks(file, facts.shape)
 
 
-def _manifest_file(store: Store) -> Container:
+def _manifest_bytes(store: Store) -> bytes:
     where = store.where(MANIFEST)
     try:
-        data = store.read(MANIFEST)
+        return store.read(MANIFEST, limit=MAX_MANIFEST_BYTES)
     except FileNotFoundError:
         raise FileNotFoundError(
             f"{where} is not there: no encrypted table lies at {store.url}, or it was not finished"
         ) from None
-    return container.from_bytes(data, kind=TABLE_KIND, name=where)
 
 
 def _listed_blocks(file: Container, shape: BlockShape) -> tuple[BlockEntry, ...]:
@@ -757,19 +794,6 @@ def _listed_blocks(file: Container, shape: BlockShape) -> tuple[BlockEntry, ...]
     if len({entry.id for entry in entries}) != len(entries):
         raise FileFormatError("a block is listed twice")
     return entries
-
-
-def _check_current(blocks: StoredBlocks) -> None:
-    """Refuse to write a manifest over one that is not the one we read."""
-    store = blocks.store
-    file = _manifest_file(store)
-    with _named(store.where(MANIFEST)):
-        current = _listed_blocks(file, blocks.shape)
-    if current != blocks.entries:
-        raise FileFormatError(
-            f"the table at {store.url} is no longer the one that was opened, it was appended to or replaced: "
-            "go on from what append() returned, or es.load() it again"
-        )
 
 
 @contextmanager
@@ -796,7 +820,7 @@ def write_keys(store: Store, keys: PublicKeys) -> None:
 
 def _stored_keys(store: Store, name: str) -> PublicKeys:
     where = store.where(name)
-    file = container.from_bytes(store.read(name), kind=PUBLIC_KIND, name=where)
+    file = looked_at_again(store, lambda: container.from_bytes(store.read(name), kind=PUBLIC_KIND, name=where))
     with _named(where):
         return PublicKeys.from_container(file)
 
