@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     )
     from encryptedstats.tables.transformers import FixedPoint, QuantileOneHot, QuantileOrdinal
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # What needs scikit-learn, which takes a second to import, is imported when it is first asked for.
 _LATE = {
