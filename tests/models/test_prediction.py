@@ -290,7 +290,7 @@ def test_rows_of_another_owner(closed: Any) -> None:
 
 def test_votes_of_another_owner(closed: Any) -> None:
     votes = closed.predict_votes(without_classes(table(5)), **QUIET)
-    with pytest.raises(es.KeyMismatchError, match="open it with the secret key"):
+    with pytest.raises(es.KeyMismatchError, match="Only the secret key .* opens it"):
         planned_owner("bgv", 1).decrypt(votes)
 
 
@@ -301,9 +301,8 @@ def test_rows_of_another_schema(closed: Any) -> None:
     with pytest.raises(es.SchemaError, match=r"another schema than the model: make them with schema.table"):
         closed.predict_votes(other)
     moved = schema().with_bins("age", edges=(40.0, 41.0)).table(frame(5).drop(columns="ill"), slots=SLOTS)
-    for sealed in (owner.encrypt(moved, workers=1), owner.public_keys().encrypt(moved, workers=1).accept_others()):
-        with pytest.raises(es.SchemaError, match="cut points, levels or their order"):
-            closed.predict_votes(sealed)
+    with pytest.raises(es.SchemaError, match="cut points, levels or their order"):
+        closed.predict_votes(owner.encrypt(moved, workers=1))
 
 
 def test_keys_that_were_not_planned_for_it() -> None:

@@ -48,7 +48,7 @@ def test_a_plan_of_a_prediction(small: es.Plan) -> None:
     told, parameters = small.prediction, small.parameters
     assert told is not None
     assert told.n_predict == 50
-    assert parameters.security == 128 == small.security
+    assert parameters.security == small.security >= 128
     assert parameters.ring_degree in RINGS
     assert told.kept_primes == parameters.kept_primes < len(parameters.data_moduli)
     assert told.technique.startswith("pack and expand")
