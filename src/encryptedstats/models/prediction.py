@@ -17,7 +17,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from encryptedstats.circuits.bounds import ColumnRange, Interval, read_bounds
-from encryptedstats.circuits.clear import read_clear
 from encryptedstats.circuits.expressions import Expression, column_names, linear
 from encryptedstats.circuits.joined import evaluate_joined, given, prepare_joined, totals_of
 from encryptedstats.circuits.results import EncryptedTotals
@@ -256,8 +255,7 @@ def clear_answers(model: TotalsClassifier, table: Table, output: str) -> NDArray
     """The answers of an opened model for clear rows, shape (rows, answers): by the circuit that encrypted ones are read by."""
     answers = model._answers(table.public_schema, table.columns(), model._known_plain(), output)
     expressions = [answer.value for answer in answers if isinstance(answer.value, Expression)]
-    values = {name: table.values(Column.parse(name)) for name in column_names(expressions)}
-    found = iter(read_clear(expressions, values, table.layout))
+    found = iter(table.evaluate(expressions))
     columns = [
         next(found) if isinstance(a.value, Expression) else np.full(len(table), a.value, dtype=object) for a in answers
     ]
