@@ -44,7 +44,7 @@ class InsecureParametersWarning(UserWarning):
 
 
 class SchemaWarning(UserWarning):
-    """A schema that was inferred by the rules and is probably not meant so, or keys that are too small for a table."""
+    """A schema that is probably not meant so, rows that count as another level, or keys that are too small for a table."""
 
 
 class HeavyArrayWarning(UserWarning):

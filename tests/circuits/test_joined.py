@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from circuit_samples import RANGES, Lab, MemorySource, seal_alone
+from circuit_samples import RANGES, Lab, MemorySource, insecure, seal_alone
 from hypothesis import HealthCheck, assume, settings
 from hypothesis import given as examples
 from hypothesis import strategies as st
@@ -25,10 +25,12 @@ from encryptedstats.circuits.joined import (
     followed,
     given,
     prove_joined,
+    resting_level,
     totals_of,
 )
 from encryptedstats.circuits.packs import expanded_noises
 from encryptedstats.circuits.results import EncryptedTotals
+from encryptedstats.crypto.noise import Noise
 from encryptedstats.crypto.residues import ciphertext_of
 
 few = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
@@ -131,7 +133,8 @@ def test_few_totals_at_a_time(engine: str, monkeypatch: pytest.MonkeyPatch) -> N
 def test_engines_and_kernels_agree() -> None:
     lab = kept_lab("bgv")
     source, new = lab.source((25, 3), seed=1), lab.source((5, 9), seed=2)
-    outputs = [given("model", 0) * a + given("model", 2) * (1 - a), given("model", 1) * w * n]
+    # Of columns alone: what is encrypted here, for padding, is another ciphertext every time.
+    outputs = [given("model", 0) * a + given("model", 2) * (y - a), given("model", 1) * w * n]
     bounds, wanted = both(outputs, new, {"model": (FITTED, source)})
     packs = {"model": packed(FITTED, source)}
     with seal_alone(lab.keys):
@@ -249,3 +252,45 @@ def test_refused_before_anything_is_computed() -> None:
         evaluate_joined([given("model", 0)], bounds, new, slots)
     assert new.loads == 0
     assert len(expanded_noises(packs["model"])) == len(FITTED)
+
+
+# -- plain models ----------------------------------------------------------------------------------------------------------
+
+
+def tight_lab() -> Lab:
+    """Keys whose last prime alone leaves between one bit and three above what rounding does."""
+    for bits in range(34, 40):
+        lab = Lab(es.Owner(insecure("bgv", 1 << 16, (bits, 49, 49, 49))))
+        model = lab.parameters.noise
+        if 1 <= model.budget(model.rounded(2, model.levels - 1)) < 3:
+            return lab
+    raise AssertionError("no such prime")
+
+
+def test_answers_of_plain_models_end_where_all_do() -> None:
+    """Under one prime more, where a model of small numbers could do without it and one of large numbers could not."""
+    lab = tight_lab()
+    model, source = lab.parameters.noise, lab.source((9,))
+    assert resting_level(model) == model.levels - 2
+    small = model.fresh(with_secret_key=True)
+    assert finish_rows(model, small)[1] == model.levels - 1
+    assert finish_rows(model, small, resting_level(model))[1] == model.levels - 2
+    most = lab.parameters.max_value
+    outputs, bounds = [y, most // 3 * y, 0, most], [Interval(-most, most)] * 4
+    rows = evaluate_joined(outputs, bounds, source, {}, progress=False)
+    assert len({part.noise for chunks in rows.parts for part in chunks}) == 1
+    assert {part.residues.shape[:2] for chunks in rows.parts for part in chunks} == {(2, 2)}
+    opened, wanted = lab.owner.decrypt(rows), source.columns["y0"]
+    assert opened.T.tolist() == [
+        (factor * wanted + more).tolist() for factor, more in ((1, 0), (most // 3, 0), (0, 0), (0, most))
+    ]
+
+
+@pytest.mark.parametrize("scheme", ["bgv", "bfv"])
+def test_what_is_proven_with_room_is_proven_at_rest(scheme: str) -> None:
+    for parameters in (kept_lab(scheme).parameters, tight_lab().parameters):
+        model = parameters.noise
+        for level in range(resting_level(model) + 1):
+            noise = Noise(2.0 ** (model.budget(Noise(1.0, level=level)) - 1.5), level=level)
+            assert model.budget(noise) == pytest.approx(1.5)
+            assert model.decrypts(model.switch(noise, resting_level(model)))

@@ -193,7 +193,7 @@ def test_a_disk_that_gets_full_on_the_way(
         (lambda frame: frame.assign(ill="perhaps"), "'perhaps' is not a class of the schema"),
         (lambda frame: frame.assign(age="old"), "column 'age', row 0: 'old' is not a number"),
         (lambda frame: frame.assign(dose=1000), "schema --range COLUMN=LOW:HIGH widens them"),
-        (lambda frame: frame.assign(age=np.nan), "--missing bin or --missing drop"),
+        (lambda frame: frame.assign(age=np.nan), "make one, schema --missing-bin 'age'"),
     ],
 )
 def test_rows_that_do_not_fit(run: Run, hospital: Hospital, tmp_path: Path, change: Any, words: str) -> None:

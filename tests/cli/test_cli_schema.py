@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ def test_it_is_inferred_written_and_shown(csv: Path, tmp_path: Path) -> None:
     out = tmp_path / "schema.json"
     shown = done("schema", csv, "--target", "ill", "--leave-out", "patient", "-o", out).stdout
     expected = es.Schema.infer(pd.read_csv(csv).drop(columns="patient"), target="ill")
-    assert es.Schema.load(out) == expected
+    assert replace(es.Schema.load(out), csv=None) == expected
     assert "60 rows, 6 variables" in shown
     for position, variable in enumerate(expected.variables):
         line = next(line for line in shown.splitlines() if line.startswith(f"v{position} "))
@@ -75,7 +76,7 @@ def test_names_with_signs_of_all_sorts(tmp_path: Path) -> None:
 def test_parquet(tmp_path: Path, csv: Path) -> None:
     pd.read_csv(csv).to_parquet(tmp_path / "p.parquet")
     found = [done("schema", path, "--target", "ill", "--json").stdout for path in (csv, tmp_path / "p.parquet")]
-    assert json.loads(found[0]) == json.loads(found[1])
+    assert {**json.loads(found[0]), "csv": None} == json.loads(found[1])
 
 
 @pytest.mark.parametrize(("policy", "n_bins"), [("bin", 4), ("drop", 3)])

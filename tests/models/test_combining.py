@@ -338,6 +338,7 @@ def test_an_encrypted_model_keeps_nothing_of_an_earlier_clear_fit(sealed_fit: Fi
     assert model.n_features_in_ == 4
     sealed_fit(model, table())
     assert model.n_features_in_ == 3
+    assert model.feature_names_in_.tolist() == ["age", "grade", "sex"]
     public = {key for key in vars(model) if key.endswith("_")}
     assert public == {
         "totals_",
@@ -346,6 +347,7 @@ def test_an_encrypted_model_keeps_nothing_of_an_earlier_clear_fit(sealed_fit: Fi
         "block_ids_",
         "classes_",
         "n_features_in_",
+        "feature_names_in_",
         "random_state_",
         "growth_",
     }
@@ -384,7 +386,9 @@ def test_a_model_of_x_and_y_is_as_strict_as_scikit_learn() -> None:
     model = clone(FOREST).fit(X, Y)
     with pytest.raises(ValueError, match="feature names should match"):
         model.predict(X.assign(more=1))
-    with pytest.raises(es.SchemaError, match="'q' is not a level of the schema"):
+    with pytest.warns(
+        es.SchemaWarning, match=r"rows with a level that the schema does not know \(such as 'q', row 0\)"
+    ):
         model.predict(X.assign(sex="q"))
 
 
@@ -401,10 +405,12 @@ def test_a_model_without_names_predicts_rows_that_are_binned(keeper: es.Owner, s
     sealed.schema_ = sealed.schema_.public()  # as on a worker, or read from a file
     nameless = keeper.decrypt(sealed)
     assert nameless.classes_.tolist() == [0, 1]
+    assert not hasattr(nameless, "feature_names_in_")
     np.testing.assert_array_equal(nameless.predict(rows), (clone(FOREST).fit(rows).predict(rows) == "yes") * 1)
     with pytest.raises(es.SchemaError, match=r"by number only: open it with owner.decrypt\(model, schema=schema\)"):
         nameless.predict(frame(5))
     named = keeper.decrypt(sealed, schema=schema())
+    assert named.feature_names_in_.tolist() == ["age", "grade", "sex"]
     assert named.predict(frame(5)).tolist() == clone(FOREST).fit(rows).predict(frame(5)).tolist()
 
 

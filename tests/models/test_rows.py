@@ -134,8 +134,8 @@ def test_a_row_with_missing_values_is_an_error_at_prediction(missing: str) -> No
     model = es.MultinomialNB().fit(schema.table(gaps if missing == "drop" else rows))
     assert model.n_rows_ == (57 if missing == "drop" else 60)
     message = (
-        r"row 'p5' cannot be predicted: missing values in column 'age' \(rows 'p5', 'p9'\); column 'sex' \(row 'p7'\)\. "
-        r"Fill them in, or leave such rows out, X\.dropna\(subset=\['age', 'sex'\]\); or .*missing='bin'"
+        r"row 'p5' cannot be predicted: missing values in column 'age' \(rows 'p5', 'p9'\); column 'sex' \(row 'p7'\), and "
+        r"the model has no bin .* leave such rows out, X\.dropna\(subset=\['age', 'sex'\]\); or .*with_missing_bin\('age'\)"
     )
     for ask in (model.predict, model.predict_proba):
         with pytest.raises(es.SchemaError, match=message):

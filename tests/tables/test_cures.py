@@ -28,18 +28,21 @@ def rows(**changed: object) -> pd.DataFrame:
 
 def test_an_unseen_category(schema):
     message = (
-        r"column 'größe', row 'p4': 'riesig' is not a level of the schema \(levels: .*\): correct it, or leave it empty where "
-        r"missing values have a bin \(missing='bin'\); or .* schema\.with_bins\('größe', levels=\[\.\.\.\]\) or Schema\.infer"
+        r"column 'größe', row 'p4': 'riesig' is not a level of the schema \(levels: .*\): correct it; or, before anything is "
+        r"encrypted, give it a level, schema\.with_bins\('größe', levels=\[\.\.\.\]\), or .* "
+        r"schema\.with_unknown\('other', 'größe'\)"
     )
     with pytest.raises(SchemaError, match=message):
         schema.table(rows(größe="riesig"))
     levels = [*schema["größe"].levels, "riesig"]
     assert len(schema.with_bins("größe", levels=levels).table(rows(größe="riesig"))) == 10  # the cure is one
+    with pytest.warns(SchemaWarning, match="'riesig', row 'p4'"):
+        assert len(schema.with_unknown("other", "größe").table(rows(größe="riesig"))) == 10
     assert len(schema.with_missing_bin("größe").table(rows(größe=None))) == 10
 
 
 def test_an_unseen_class(schema):
-    message = r"target 'sick', row 'p4': 'dead' is not a class .*: correct it, or name all classes .*classes=\[\.\.\.\]"
+    message = r"target 'sick', row 'p4': 'dead' is not a class .*: correct it, or name all classes .*with_classes\(\[\.\.\.\]\)"
     with pytest.raises(SchemaError, match=message):
         schema.table(rows(sick="dead"))
 
@@ -135,6 +138,9 @@ def test_keys_for_enough_rows_are_not(keeper, schema):
 # -------------------------------------------------------------------------------------------------------- inference
 
 
+EVEN = range(0, 120, 2)
+
+
 def column(values: object, name: str = "x") -> pd.DataFrame:
     return pd.DataFrame({name: values})
 
@@ -170,7 +176,7 @@ def test_names_and_numbers_of_people_are_warned_of(as_number):
 
 
 def test_a_measurement_as_target_is_warned_of():
-    frame = pd.DataFrame({"a": range(60), "y": np.arange(60) / 7})
+    frame = pd.DataFrame({"a": EVEN, "y": np.arange(60) / 7})
     with pytest.warns(
         SchemaWarning, match=r"target 'y' has 60 different numbers, .* cut it into classes first, .*median"
     ):
@@ -188,9 +194,9 @@ def test_a_measurement_as_target_is_warned_of():
         (column(pd.Categorical([f"p{i}" for i in range(50)])), {}),  # declared
         (column([f"p{i}" for i in range(50)]), {"kinds": {"x": "categorical"}}),  # asked for
         (column(np.arange(100.0)), {}),
-        (pd.DataFrame({"a": range(60), "y": np.arange(60) % 20}), {"target": "y"}),
-        (pd.DataFrame({"a": range(60), "y": range(60)}), {"target": "y", "classes": range(60)}),  # given
-        (pd.DataFrame({"a": range(60), "y": [f"c{i % 30}" for i in range(60)]}), {"target": "y"}),  # text
+        (pd.DataFrame({"a": EVEN, "y": np.arange(60) % 20}), {"target": "y"}),
+        (pd.DataFrame({"a": EVEN, "y": range(60)}), {"target": "y", "classes": range(60)}),  # given
+        (pd.DataFrame({"a": EVEN, "y": [f"c{i % 30}" for i in range(60)]}), {"target": "y"}),  # text
     ],
 )
 def test_what_is_meant_is_not_warned_of(frame, options):

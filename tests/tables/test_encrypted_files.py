@@ -296,7 +296,7 @@ def test_files_that_are_none(keeper, schema, tmp_path):
         ("empty.csv", b"", SchemaError, r"empty\.csv is empty: there is not even a line of column names"),
         ("head.csv", b"age,grade\n", SchemaError, r"head\.csv has no rows"),
         ("ragged.csv", b"a,b\n1,2\n1,2,3\n", SchemaError, r"ragged\.csv is not a CSV file that pandas can read"),
-        ("binary.csv", b"a,b\n\xff\xfe,2\n", SchemaError, r"binary\.csv is not a CSV file that pandas can read"),
+        ("binary.csv", b"a,b\n\x00\x01,2\n", SchemaError, r"binary\.csv is not a CSV file that pandas can read"),
         ("other.csv", b"a,b\n1,2\n", SchemaError, r"other\.csv: the data has no column 'age'"),
     ):
         with pytest.raises(kind, match=message):

@@ -192,7 +192,7 @@ def _with(frame, name, row, value):
         (
             "age",
             None,
-            r"missing values in column 'age' \(row 'r3'\): fill them in, or infer the schema with missing='bin'",
+            r"missing values in column 'age' \(row 'r3'\), and the schema has no bin for them there: fill them in",
         ),
         ("dose", np.nan, r"missing values in column 'dose' \(row 'r3'\)"),
     ],

@@ -153,7 +153,7 @@ def total_facts(
     return facts
 
 
-def check_bounds(outputs: Sequence[Expression], largest: Sequence[int], parameters: Parameters) -> None:
+def check_bounds(outputs: Sequence[Expression | int], largest: Sequence[int], parameters: Parameters) -> None:
     """Only results have to fit: what is computed on the way is exact modulo t whatever its size."""
     for output, value in zip(outputs, largest, strict=True):
         if value > parameters.max_value:

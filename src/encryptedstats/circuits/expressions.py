@@ -176,6 +176,18 @@ def linear(terms: Iterable[tuple[int, Expression]], constant: int = 0) -> Expres
     >>> linear([(1, a), (2, b), (1, a)])
     2*a + 2*b
     """
+    found = combination(terms, constant)
+    if isinstance(found, int):
+        raise ValueError("all terms cancel: this is a plain number, nothing to compute with")
+    return found
+
+
+def combination(terms: Iterable[tuple[int, Expression]], constant: int = 0) -> Expression | int:
+    """As :func:`linear`, and a plain number where all terms cancel.
+
+    >>> combination([(1, column("a")), (-1, column("a"))], 5)
+    5
+    """
     collected: dict[Expression, int] = {}
     for coefficient, term in terms:
         if not isinstance(term, Expression):
@@ -183,12 +195,12 @@ def linear(terms: Iterable[tuple[int, Expression]], constant: int = 0) -> Expres
         factor, term = _scaled(term)
         collected[term] = collected.get(term, 0) + factor * _integer(coefficient)
     kept = {term: coefficient for term, coefficient in collected.items() if coefficient}
+    constant = _integer(constant)
     if not kept:
-        raise ValueError("all terms cancel: this is a plain number, nothing to compute with")
+        return constant
     first = next(iter(kept))
     for term in kept:
         _check_same_kind(first, term, "add")
-    constant = _integer(constant)
     if constant == 0 and kept == {first: 1}:
         return first
     return Expression(LINEAR, tuple(kept), (tuple(kept.values()), constant), first.is_total)
@@ -288,7 +300,8 @@ def circuit_digest(outputs: Sequence[Expression]) -> str:
         if node.op == LINEAR:
             coefficients, constant = node.data
             return _hash([node.op, sorted(zip(args, coefficients, strict=True)), constant])
-        return _hash([node.op, sorted(args) if node.op == PRODUCT else args, node.data])
+        data = [node.data.chunk, *map(int, node.data.slots)] if node.op == MASK else node.data
+        return _hash([node.op, sorted(args) if node.op == PRODUCT else args, data])
 
     digests = fold(outputs, rule)
     return _hash([digests[output] for output in outputs])

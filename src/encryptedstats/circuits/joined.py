@@ -4,6 +4,11 @@ This is how a model predicts that nobody has opened. Its totals lie in packs; ea
 one key switch a total), some at a time, and combined with the columns of the new rows; then it is forgotten. What a circuit calls
 :func:`given` is such a total. An expanded total carries a factor that is known (1/N, modulo t): rather than multiplying it away,
 which would cost noise, the factor is followed through the circuit and taken off by the owner.
+
+What comes back holds answers and nothing else. Slots without a row are 0 (:func:`cleared`). Where the model is plain, its numbers
+are coefficients, and what is stored in the clear is the same for every model: an encryption of each answer's plain number is added,
+so that nobody but the owner can tell the coefficients from the ciphertexts, and the level and noise that go with them are those of
+the parameters.
 """
 
 from __future__ import annotations
@@ -18,7 +23,17 @@ import numpy as np
 
 from encryptedstats.circuits.bounds import ColumnRange, Interval
 from encryptedstats.circuits.evaluate import check_bounds, choose_engine
-from encryptedstats.circuits.expressions import COLUMN, LINEAR, PRODUCT, Expression, column, fold, in_order, linear
+from encryptedstats.circuits.expressions import (
+    COLUMN,
+    LINEAR,
+    PRODUCT,
+    Expression,
+    column,
+    combination,
+    fold,
+    in_order,
+    linear,
+)
 from encryptedstats.circuits.fused import MEMORY_LIMIT, Evaluator, sum_noises
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.lowered import switched_residues
@@ -34,12 +49,18 @@ from encryptedstats.crypto.noise import Noise, NoiseModel
 from encryptedstats.crypto.packing import centred, first_primes
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of
+from encryptedstats.crypto.vectors import encrypt_slots
 from encryptedstats.errors import NoiseError
 from encryptedstats.parallel import cores
 from encryptedstats.progress import progress_bar
 
 _GIVEN: Final = re.compile(r"(\w+)\[(\d+)\]")
 _HELD: Final = 256 << 20  # bytes of expanded totals that a batch may hold beside what all batches need
+HERE: Final = (
+    "here:"  # how columns are called that are no column of a table, but encrypted with the public key where rows are
+)
+_FLOOR: Final = 3.0  # bits that rounding has to leave at the level that plain models' answers are stored at ...
+_ROOM: Final = 1.5  # ... so that what has these bits left is still proven to decrypt there: 2^-3 + 2^-1.5 < 1/2
 
 
 def given(name: str, index: int) -> Expression:
@@ -59,6 +80,89 @@ def totals_of(outputs: Sequence[Expression]) -> dict[str, tuple[str, int]]:
         if match:
             found[node.data] = (match[1], int(match[2]))
     return found
+
+
+# -- padding --------------------------------------------------------------------------------------------------------------
+
+
+def cleared(
+    outputs: Sequence[Expression | int], ones: Expression | None = None
+) -> tuple[list[Expression], dict[str, int]]:
+    """Every output as it is in the rows, and 0 in padding slots; and what number is in all rows of the columns made for that.
+
+    Columns are 0 in padding, so most terms of a sum are; given totals and plain numbers are not, and are multiplied by ``ones``,
+    which is 1 in every row: all bins of a variable, say, so that the same rows give the same ciphertexts; by default it is
+    encrypted where it is needed. An output without given totals has a column of its own for its plain number, 0 included: fresh
+    encryptions that hide the coefficients of the others.
+
+    >>> outputs, numbers = cleared([given("model", 0) + given("model", 1) * column("v0.bin1"), column("v0.bin1") - 7, 5])
+    >>> outputs[0], numbers["here:one"]
+    (model[1] * v0.bin1 + model[0] * here:one, 1)
+    >>> outputs[1:], numbers["here:answer1"], numbers["here:answer2"]
+    ([v0.bin1 + here:answer1, here:answer2], -7, 5)
+    """
+    made = column(f"{HERE}one")
+    clearing = _Clearing([output for output in outputs if isinstance(output, Expression)], ones or made)
+    found, numbers = [], {}
+    for number, output in enumerate(outputs):
+        terms, constant = ([], output) if isinstance(output, int) else clearing.parted(output)
+        done: Expression | int = 0
+        if isinstance(output, Expression) and clearing.is_given[output]:
+            done = combination([*terms, (constant, clearing.ones)])
+        if isinstance(done, int):
+            name = f"{HERE}answer{number}"
+            numbers[name] = constant
+            done = linear([*terms, (1, column(name))])
+        found.append(done)
+    if made in set(in_order(found)):
+        numbers[made.data] = 1
+    return found, numbers
+
+
+class _Clearing:
+    """What some circuits are in padding slots, and how they are written so that it is 0."""
+
+    def __init__(self, outputs: Sequence[Expression], ones: Expression) -> None:
+        self.ones = ones
+        totals = totals_of(outputs)
+
+        def vanishes(node: Expression, args: list[bool]) -> bool:
+            if node.op == COLUMN:
+                return node.data not in totals
+            return any(args) if node.op == PRODUCT else node.op == LINEAR and not node.data[1] and all(args)
+
+        def is_mixed(node: Expression, args: list[bool]) -> bool:
+            if self.vanishes[node]:
+                return False
+            return any(args) or (node.op == LINEAR and any(self.vanishes[arg] for arg in node.args))
+
+        self.vanishes = fold(outputs, vanishes)
+        self.is_mixed = fold(outputs, is_mixed)  # not 0 in padding, but a part of it is
+        self.is_given = fold(outputs, lambda node, args: any(args) or (node.op == COLUMN and node.data in totals))
+
+    def parted(self, node: Expression, times: int = 1) -> tuple[list[tuple[int, Expression]], int]:
+        """A node times a number: terms that are 0 in padding, and the plain number that is left."""
+        if self.vanishes[node]:
+            return [(times, node)], 0
+        if not self.is_mixed[node]:
+            return [(times, node * self.ones)], 0
+        if node.op == PRODUCT:
+            mixed, other = node.args if self.is_mixed[node.args[0]] else node.args[::-1]
+            terms, constant = self.parted(mixed)
+            return [(times, linear([*terms, (constant, self.ones)]) * other)], 0
+        coefficients, constant = node.data
+        terms, same = [], []  # in all slots alike, so that one product does for all of these
+        for coefficient, arg in zip(coefficients, node.args, strict=True):
+            if self.vanishes[arg] or self.is_mixed[arg]:
+                more, plain = self.parted(arg, coefficient)
+                terms += more
+                constant += plain
+            else:
+                same.append((coefficient, arg))
+        shared = combination(same, constant)
+        if isinstance(shared, int):
+            return [(times * c, term) for c, term in terms], times * shared
+        return [(times * c, term) for c, term in [*terms, (1, shared * self.ones)]], 0
 
 
 # -- the factors of expanded totals ------------------------------------------------------------------------------------------
@@ -124,6 +228,9 @@ def prove_joined(
 ) -> JoinedProof:
     """The proof for a circuit over fresh columns and given totals of known noise; without totals, at the lowest level that has one.
 
+    Without totals the numbers of a model are coefficients. Then there must be room to store the results at the level where those
+    of any such model are.
+
     ``quick`` as of :func:`encryptedstats.circuits.noise.read_noise`.
 
     Raises
@@ -132,13 +239,13 @@ def prove_joined(
         Where there is none.
     """
     model = parameters.noise
-    fresh = model.fresh(with_secret_key=with_secret_key)
     names = [node.data for node in in_order(outputs) if node.op == COLUMN]
-    levels = [max(noise.level for noise in totals.values())] if totals else range(model.levels - 1, -1, -1)
+    levels = [max(noise.level for noise in totals.values())] if totals else range(resting_level(model), -1, -1)
     failure: NoiseError | None = None
     for level in levels:
-        own = model.switch(fresh, level)
-        noises = {name: totals.get(name, own) for name in names}
+        own = model.switch(model.fresh(with_secret_key=with_secret_key), level)
+        here = model.switch(model.fresh(with_secret_key=False), level)
+        noises = {name: totals.get(name, here if name.startswith(HERE) else own) for name in names}
         try:
             report = read_noise(
                 outputs,
@@ -152,19 +259,35 @@ def prove_joined(
         except NoiseError as error:
             failure = error
         else:
-            return JoinedProof(level, noises, report)
+            if totals or report.budget >= _ROOM:
+                return JoinedProof(level, noises, report)
+            failure = NoiseError(f"not proven to decrypt with {_ROOM} bits to spare")
     raise failure or NoiseError("a circuit without columns")
+
+
+def resting_level(model: NoiseModel) -> int:
+    """Where answers of plain models are stored: as few primes as leave room above what rounding does to any ciphertext."""
+    levels = range(model.levels - 1, 0, -1)
+    return next((level for level in levels if model.budget(model.rounded(2, level)) >= _FLOOR), 0)
+
+
+def _any_noise(model: NoiseModel) -> Noise:
+    """As much noise as is proven to decrypt at the resting level: what is said of every plain model's answers."""
+    level = resting_level(model)
+    return Noise(2.0 ** (model.budget(Noise(1.0, level=level)) - 1.001), level=level)
 
 
 # -- evaluating -----------------------------------------------------------------------------------------------------------
 
 
 def evaluate_joined(
-    outputs: Sequence[Expression],
+    outputs: Sequence[Expression | int],
     bounds: Sequence[Interval],
     source: Source,
     packs: Mapping[str, EncryptedTotals],
     *,
+    ones: Expression | None = None,
+    told: Sequence[Interval] | None = None,
     workers: int | None = None,
     progress: bool | None = None,
     engine: str = "auto",
@@ -174,36 +297,47 @@ def evaluate_joined(
 
     Parameters
     ----------
-    outputs : expressions over columns of the source and :func:`given` totals
+    outputs : expressions over columns of the source and :func:`given` totals, or plain numbers
     bounds : intervals
         Between which each output is known to lie.
     source : an encrypted table
     packs : mapping
-        The totals by the name that the circuit gives them.
+        The totals by the name that the circuit gives them. Without any, coefficients are not told apart by what comes back.
+    ones : expression, optional
+        As of :func:`cleared`.
+    told : intervals, optional
+        What the result says of its numbers, where that is to be less than is known here.
     workers, progress, engine, memory_limit
         As of :func:`encryptedstats.circuits.evaluate.evaluate`.
     """
-    ready = prepare_joined(outputs, bounds, source, packs)
+    ready = prepare_joined(outputs, bounds, source, packs, ones)
     circuits, proof = [circuit for circuit, _ in ready.scaled], ready.proof
-    job = _Job(source, proof, packs, ready.used, workers, memory_limit or MEMORY_LIMIT)
+    job = _Job(source, proof, packs, ready.used, ready.numbers, workers, memory_limit or MEMORY_LIMIT)
     totals = [circuit.total() for circuit in circuits]
     fused = choose_engine(engine, totals, source.parameters, proof.report.strategy)
     parts = job.run(circuits, fused=fused, progress=progress)
-    facts = [RowFacts(bound.low, bound.high, factor) for bound, (_, factor) in zip(bounds, ready.scaled, strict=True)]
+    pairs = zip(told or bounds, ready.scaled, strict=True)
+    facts = [RowFacts(bound.low, bound.high, factor) for bound, (_, factor) in pairs]
     return EncryptedRows(source.keys, facts, source.layout.counts, parts)
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A circuit that may be evaluated: the given totals it uses, its outputs with the factors they get, and the proof."""
+    """A circuit that may be evaluated: the given totals it uses, the numbers that are encrypted for it, its outputs with the
+    factors they get, and the proof."""
 
     used: dict[str, tuple[str, int]]
+    numbers: dict[str, int]
     scaled: list[tuple[Expression, int]]
     proof: JoinedProof
 
 
 def prepare_joined(
-    outputs: Sequence[Expression], bounds: Sequence[Interval], source: Source, packs: Mapping[str, EncryptedTotals]
+    outputs: Sequence[Expression | int],
+    bounds: Sequence[Interval],
+    source: Source,
+    packs: Mapping[str, EncryptedTotals],
+    ones: Expression | None = None,
 ) -> Prepared:
     """All checks of :func:`evaluate_joined`; no row is read for them."""
     keys, parameters = source.keys, source.parameters
@@ -216,14 +350,15 @@ def prepare_joined(
         keys.check_same(totals.keys)
         check_packed(totals)
     check_bounds(outputs, [bound.largest for bound in bounds], parameters)
-    used = totals_of(outputs)
+    clear, numbers = cleared(outputs, ones)
+    used = totals_of(clear)
     scales = {name: expansion_scales(totals) for name, totals in packs.items()}
     noises = {name: expanded_noises(totals) for name, totals in packs.items()}
     factors = {key: scales[name][k] for key, (name, k) in used.items()}
     offsets = {key: packs[name].facts[k].offset for key, (name, k) in used.items()}
-    scaled = followed(outputs, factors, parameters.plain_modulus, offsets)
+    scaled = followed(clear, factors, parameters.plain_modulus, offsets)
     expanded = {key: noises[name][k] for key, (name, k) in used.items()}
-    return Prepared(used, scaled, _proof([circuit for circuit, _ in scaled], source, expanded))
+    return Prepared(used, numbers, scaled, _proof([circuit for circuit, _ in scaled], source, expanded))
 
 
 def _proof(circuits: Sequence[Expression], source: Source, totals: Mapping[str, Noise]) -> JoinedProof:
@@ -249,9 +384,11 @@ class _Beside:
     level: int  # that columns are switched to
     noises: dict[str, Noise]
     totals: dict[str, Residues]  # those that are expanded now
+    numbers: Mapping[str, int]  # those that are encrypted here, the same in every row
     chunk: int = 0
     in_memory: bool = True
     _columns: dict[tuple[int, str], Residues] = field(default_factory=dict)
+    _made: dict[str, Residues] = field(default_factory=dict)
 
     @property
     def layout(self) -> Layout:
@@ -269,6 +406,16 @@ class _Beside:
         if chunk != self.chunk and not self.keeps:
             self._columns.clear()
         self.chunk = chunk
+        # All of them now: who computes reads a column in pieces, at the same time, and encrypting twice gives other pieces.
+        self._made = {name: self._lowered(self._encrypted(value)) for name, value in self.numbers.items()}
+
+    def _encrypted(self, value: int) -> Residues:
+        keys = self.source.keys
+        rows = np.full(self.source.layout.counts[self.chunk], value, dtype=np.int64)
+        return residues_of(keys.engine, encrypt_slots(rows, keys.encryptor)[0])
+
+    def _lowered(self, fresh: Residues) -> Residues:
+        return switched_residues(self.source.keys, fresh, self.level) if self.level else fresh
 
     @property
     def keeps(self) -> bool:
@@ -279,10 +426,10 @@ class _Beside:
     def residues(self, name: str, chunk: int) -> Residues:
         if name in self.totals:
             return self.totals[name]
+        if name in self.numbers:
+            return self._made[name]
         if (self.chunk, name) not in self._columns:
-            fresh = self.source.residues(name, self.chunk)
-            lowered = switched_residues(self.source.keys, fresh, self.level) if self.level else fresh
-            self._columns[self.chunk, name] = lowered
+            self._columns[self.chunk, name] = self._lowered(self.source.residues(name, self.chunk))
         return self._columns[self.chunk, name]
 
 
@@ -294,6 +441,7 @@ class _Job:
     proof: JoinedProof
     packs: Mapping[str, EncryptedTotals]
     used: Mapping[str, tuple[str, int]]
+    numbers: Mapping[str, int]
     workers: int | None
     memory_limit: int
 
@@ -316,7 +464,7 @@ class _Job:
         if fused:
             parameters = first_primes(parameters, len(parameters.data_moduli) - level)
             noises = {name: replace(noise, level=0) for name, noise in noises.items()}
-        return _Beside(self.source, parameters, self.source.keys, level, noises, held)
+        return _Beside(self.source, parameters, self.source.keys, level, noises, held, self.numbers)
 
     # -- batches ---------------------------------------------------------------------------------------------------------
 
@@ -336,12 +484,7 @@ class _Job:
                 batches.append(({}, set()))
             batches[-1][0].setdefault(number, []).append((coefficient, term))
             batches[-1][1].update(needed)
-        constants = {number: o.data[1] for number, o in enumerate(outputs) if o.op == LINEAR}
-        pieces = []
-        for grouped, needed in batches:
-            # The plain number of a sum goes with the first of its pieces.
-            pieces.append(({n: linear(found, constants.pop(n, 0)) for n, found in grouped.items()}, needed))
-        return pieces
+        return [({n: linear(found) for n, found in grouped.items()}, needed) for grouped, needed in batches]
 
     def _place(self, key: str) -> tuple[int, int]:
         name, index = self.used[key]
@@ -385,9 +528,9 @@ class _Job:
         return Part(residues, self.source.parameters.noise.add(a.noise, b.noise))
 
     def _finished(self, part: Part) -> Part:
-        """Two polynomials under as few primes as are proven to decrypt."""
+        """Two polynomials under as few primes as are proven to decrypt; under as many for every model that is plain."""
         keys, model = self.source.keys, self.source.parameters.noise
-        at, level = finish_rows(model, part.noise)
+        at, level = finish_rows(model, part.noise, None if self.packs else resting_level(model))
         low = self._switched(part, at)
         if len(low.residues) > 2:
             if keys.kernels is not None:
@@ -395,7 +538,8 @@ class _Job:
             else:
                 residues = residues_of(keys.engine, relinearise_any(keys, ciphertext_of(keys.engine, low.residues)))
             low = Part(residues, model.relinearise(low.noise))
-        return self._switched(low, level)
+        done = self._switched(low, level)
+        return done if self.packs else Part(done.residues, _any_noise(model))
 
     def _switched(self, part: Part, level: int) -> Part:
         if part.noise.level == level:
@@ -406,11 +550,12 @@ class _Job:
         )
 
 
-def finish_rows(model: NoiseModel, noise: Noise) -> tuple[int, int]:
-    """Where a result is relinearised and where it ends: both as low as is proven to decrypt."""
-    for at in range(model.levels - 1, noise.level - 1, -1):
+def finish_rows(model: NoiseModel, noise: Noise, end: int | None = None) -> tuple[int, int]:
+    """Where a result is relinearised and where it ends: both as low as is proven to decrypt, or the latter at a given level."""
+    lowest = model.levels - 1 if end is None else end
+    for at in range(lowest, noise.level - 1, -1):
         low = model.relinearise(model.switch(noise, at))
-        for level in range(model.levels - 1, at - 1, -1):
+        for level in range(lowest, at - 1 if end is None else end - 1, -1):
             if model.decrypts(model.switch(low, level)):
                 return at, level
     raise NoiseError("a result that was proven to decrypt does not")

@@ -14,8 +14,8 @@ from typing import Any
 
 from encryptedstats.circuits.bounds import ColumnRange, Interval, read_bounds
 from encryptedstats.circuits.cost import Cost, CostMachine, Kind, Times, measured_times, read_cost, work_seconds
-from encryptedstats.circuits.expressions import Expression, depth_of
-from encryptedstats.circuits.joined import JoinedProof, followed, prove_joined, totals_of
+from encryptedstats.circuits.expressions import Expression, column_names, depth_of
+from encryptedstats.circuits.joined import HERE, JoinedProof, followed, prove_joined, totals_of
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.noise import (
     ROOM_FOR_ADDING,
@@ -59,7 +59,7 @@ class PredictionCircuit:
     totals : list of Expression
         What a fit computes; empty for a model that is open.
     answers : list of Expression
-        For each new row.
+        For each new row, 0 in padding.
     bounds : list of Interval
         Of the answers.
     drawn : function of a layout, optional
@@ -412,7 +412,8 @@ class _Shapes:
         scale = expansion_scale(self._ring, self._t)
         factors = {key: scale for key, (name, _) in names.items() if name in packed}
         circuits = [circuit for circuit, _ in followed(self._wish.answers, factors, self._t)]
-        return compressed(circuits, {key: name for key, (name, _) in names.items()})
+        kinds = {name: HERE for name in column_names(circuits) if name.startswith(HERE)}
+        return compressed(circuits, kinds | {key: name for key, (name, _) in names.items()})
 
 
 def _number(work: Counter[Kind], name: str) -> int:

@@ -1,4 +1,4 @@
-"""Encrypted numbers for every row: what a prediction comes back as, opened by the owner alone."""
+"""Encrypted numbers for every row: what a prediction comes back as, opened by the owner alone. Slots without a row are 0."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class EncryptedRows:
 
 @decrypt_value.register(EncryptedRows)
 def decrypt_rows(rows: EncryptedRows, decryptor: Decryptor) -> NDArray[Any]:
-    """The integers, shape (rows, numbers), if they are what their bounds say."""
+    """The integers, shape (rows, numbers), if they are what their bounds say, and there is nothing else."""
     decryptor.check_own(rows.keys)
     engine, t = rows.keys.engine, rows.keys.parameters.plain_modulus
     columns = []
@@ -139,7 +139,13 @@ def decrypt_rows(rows: EncryptedRows, decryptor: Decryptor) -> NDArray[Any]:
         values = [np.zeros(0, dtype=object)]
         for part, count in zip(chunks, rows.counts, strict=True):
             plain = decryptor.decrypt(ciphertext_of(engine, part.residues))
-            values.append(engine.encoder.decode(plain)[:count].astype(object))
+            slots = engine.encoder.decode(plain)
+            if slots[count:].any():
+                raise ValueError(
+                    f"number {number} decrypts to something in slots that no row has, where results hold zeros: the result was "
+                    "altered, or does not belong to this computation. It is refused"
+                )
+            values.append(slots[:count].astype(object))
         exact = np.concatenate(values) * inverse % t
         exact = np.where(exact > t // 2, exact - t, exact)
         outside = np.flatnonzero((exact < facts.low) | (exact > facts.high))

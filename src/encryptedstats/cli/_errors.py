@@ -13,7 +13,15 @@ _SPELLINGS: Final = tuple(
     (re.compile(pattern), words)
     for pattern, words in (
         (r"overwrite=True", "--overwrite"),
-        (r", or give a variable a bin for them by with_missing_bin\(name\)", ""),
+        (r"schema\.with_missing_bin\('([^']*)'\)", r"schema --missing-bin '\1'"),
+        (r"schema\.with_bins\('([^']*)', levels=\[\.\.\.\]\)", r"schema --levels '\1=A,B,...'"),
+        (r"schema\.with_unknown\('(\w+)', '[^']*'\)", r"schema --unknown \1"),
+        (r"schema\.with_classes\(\[\.\.\.\]\)", "schema --classes A,B,..."),
+        (r", X\.dropna\(subset=\[[^\]]*\]\)", ""),
+        (r"let rare= join", "let --rare join"),
+        (r", id=('[^']*')", r" (--id \1)"),
+        (r"\b(decimal|thousands|charset|dates)='([^']*)'", r"--\1 '\2'"),
+        (r"\b(separator|thousands)=$", r"--\1"),
         (r"infer the schema with missing=", "make the schema with missing="),
         (r"missing='(\w+)'", r"--missing \1"),
         (r", schema= \(", ", with --schema ("),

@@ -20,12 +20,14 @@ from rich.text import Text
 import encryptedstats as es
 from encryptedstats.cli._clusters import predict_on_cluster
 from encryptedstats.cli._console import command_line, fact_table, plural, print_json, printable, size_text, time_text
+from encryptedstats.cli._csv import say_format
 from encryptedstats.cli._files import check_new, save
 from encryptedstats.cli._frames import frame_view, label_text
 from encryptedstats.cli._inputs import check_rows, load_public_keys, load_schema, load_table
 from encryptedstats.cli._models import OPEN_MODEL_KIND, load_model, model_text
 from encryptedstats.storage.objects import is_url, load_file
 from encryptedstats.tables._encoding import rows_to_predict
+from encryptedstats.tables.dialects import CsvOptions
 from encryptedstats.tables.reading import read_frame
 
 _LOSS = "what it holds would have to be computed again"
@@ -40,6 +42,7 @@ class Unopened:
     keys: Path | None
     schema: Path | None
     output: str | None
+    csv: CsvOptions
 
 
 def predict_unopened(
@@ -114,7 +117,7 @@ def _clear_rows(what: Unopened) -> tuple[es.Table, es.PublicKeys]:
         )
     public, schema = load_public_keys(what.keys), load_schema(what.schema)
     try:
-        return rows_to_predict(schema, read_frame(what.rows, schema)), public
+        return rows_to_predict(schema, read_frame(what.rows, schema, what.csv, say_format(what.rows))), public
     except es.SchemaError as error:
         raise es.SchemaError(f"{what.rows}: {error}") from error
 
@@ -155,10 +158,7 @@ def _show(facts: dict[str, Any]) -> None:
 
 def votes_frame(votes: Any) -> pd.DataFrame:
     """Opened votes with their names: the predicted class, then probabilities or scores, then the integers they are made of."""
-    scores = votes.scores.set_axis(score_names(votes.scores.columns, votes._are_probabilities), axis=1)
-    of_classes = list(votes.columns) == list(votes.scores.columns)
-    numbers = votes.set_axis([f"votes({name})" if of_classes else str(name) for name in votes.columns], axis=1)
-    frame: pd.DataFrame = pd.concat([votes.predict, scores, numbers], axis=1).rename_axis("row")
+    frame: pd.DataFrame = votes.frame()
     return frame
 
 

@@ -12,6 +12,7 @@ from rich.text import Text
 
 import encryptedstats as es
 from encryptedstats.cli._console import command_line, fact_table, plural, print_json, printable, size_text
+from encryptedstats.cli._csv import Charset, Dates, Decimal, Separator, Thousands, csv_options
 from encryptedstats.cli._files import check_new, save
 from encryptedstats.cli._inputs import check_rows, expect
 from encryptedstats.cli._models import OPEN_MODEL_KIND, load_model, model_text
@@ -39,6 +40,11 @@ def calibrate(
         typer.Option(help="sigmoid: Platt's two numbers. isotonic: any rising curve, for a thousand rows or more."),
     ] = Method.sigmoid,
     weights: Weights = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    thousands: Thousands = None,
+    charset: Charset = None,
+    dates: Dates = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -57,7 +63,8 @@ def calibrate(
     expect(file, (OPEN_MODEL_KIND,), "an opened model")
     check_rows(data)
     model = inside(load_model(container.read(file)))
-    table, unlabelled = labelled_rows(model._known_private(), data, weights)
+    csv = csv_options(separator, decimal, thousands, charset, dates)
+    table, unlabelled = labelled_rows(model._known_private(), data, weights, csv)
     try:
         calibrated = es.CalibratedModel(model, method.value).fit(table)
     except ValueError as error:

@@ -22,6 +22,7 @@ from encryptedstats.cli._console import (
     size_text,
     time_text,
 )
+from encryptedstats.cli._csv import Charset, Dates, Decimal, Separator, Thousands, csv_options, say_format
 from encryptedstats.cli._errors import FULL, INTERRUPTED, one_line
 from encryptedstats.cli._files import naming
 from encryptedstats.cli._inputs import check_rows, expect, load_public_keys, load_schema, nature
@@ -74,6 +75,11 @@ def encrypt(
     overwrite: Annotated[bool, typer.Option("--overwrite", "--force", help="Replace a table that is there.")] = False,
     workers: Workers = None,
     passphrase_file: PassphraseFile = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    thousands: Thousands = None,
+    charset: Charset = None,
+    dates: Dates = None,
     as_json: AsJson = False,
 ) -> None:
     """Encrypt the rows of a file into a table that can be handed to anybody.
@@ -92,6 +98,7 @@ def encrypt(
     if weights is not None and weight_bound is None:
         raise ValueError("--weights needs --weight-bound, the largest weight there may be: a worker has to know one")
     check_rows(data)
+    csv = csv_options(separator, decimal, thousands, charset, dates)
     store = open_store(out)
     _check_place(out, store, overwrite, [path for path in (data, schema, key) if path is not None])
     private = load_schema(schema)
@@ -110,6 +117,8 @@ def encrypt(
             fold_seed=fold_seed,
             overwrite=overwrite,
             workers=workers,
+            csv=csv,
+            told=say_format(data),
         )
     seconds = time.perf_counter() - started
     kept = sum(name in before for name in store.names() if block_id_of(name) is not None)

@@ -17,6 +17,7 @@ from rich.text import Text
 
 import encryptedstats as es
 from encryptedstats.cli._console import command_line, fact_table, plural, print_json, printable, progress, size_text
+from encryptedstats.cli._csv import Charset, Dates, Decimal, Separator, Thousands, csv_options, say_format
 from encryptedstats.cli._files import check_new, naming, write_text
 from encryptedstats.cli._frames import frame_view, label_text
 from encryptedstats.cli._inputs import check_rows, expect, load_schema, nature
@@ -37,6 +38,7 @@ from encryptedstats.cli._options import (
 from encryptedstats.progress import progress_bar
 from encryptedstats.storage import container
 from encryptedstats.storage.files import PRIVATE, write_atomic
+from encryptedstats.tables.dialects import CsvOptions
 from encryptedstats.tables.encrypting import file_tables
 from encryptedstats.tables.reading import read_frame, read_frames
 
@@ -93,6 +95,11 @@ def evaluate(
         Path | None, file_option("--plot", help="Draw ROC and calibration there: a .png, .svg or .pdf file.")
     ] = None,
     passphrase_file: PassphraseFile = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    thousands: Thousands = None,
+    charset: Charset = None,
+    dates: Dates = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -117,14 +124,15 @@ def evaluate(
             check_new(path, force, _LOSS)
     kind = expect(file, (FOLDS_KIND, OPEN_MODEL_KIND), "the folds of a model, or an opened one", _cure(file))
     check_rows(data)
+    csv = csv_options(separator, decimal, thousands, charset, dates)
     if kind == FOLDS_KIND:
         if schema is None:
             raise ValueError("the schema is needed to read the rows: --schema schema.json, as encrypt was given")
         private = load_schema(schema)
         owner = load_owner(key, passphrase_file)
-        work = _folds(file, data, private, owner, fold_seed=fold_seed, weights=weights)
+        work = _folds(file, data, private, owner, fold_seed=fold_seed, weights=weights, csv=csv)
     else:
-        work = _opened(file, data, weights)
+        work = _opened(file, data, weights, csv)
     asked = _asked(work.models[0].classes_, pos_label, threshold)
     predictions = _predictions(work)
     frame, found = _scores(work, predictions, asked)
@@ -178,8 +186,8 @@ def _folds(file: Path, data: Path, schema: es.Schema, owner: es.Owner, **options
     models = owner.decrypt(folds, schema=schema)
     slots = owner.parameters.slots
     with progress(f"reading {printable(str(data))}"):
-        tables = list(file_tables(schema, data, slots, folds=folds.n_folds, **options))
-        in_file = sum(map(len, read_frames(data, schema, slots)))
+        tables = list(file_tables(schema, data, slots, folds=folds.n_folds, told=say_format(data), **options))
+        in_file = sum(map(len, read_frames(data, schema, slots, options["csv"])))
     if not tables:
         raise _no_rows(data, schema)
     table = _with_classes(es.Table.concat(tables), data)
@@ -190,16 +198,18 @@ def _folds(file: Path, data: Path, schema: es.Schema, owner: es.Owner, **options
     return _Work(models, table, parts, labels, in_file - len(table), 0)
 
 
-def _opened(file: Path, data: Path, weights: str | None) -> _Work:
+def _opened(file: Path, data: Path, weights: str | None, csv: CsvOptions) -> _Work:
     model = load_model(container.read(file))
-    table, unlabelled = labelled_rows(model._known_private(), data, weights)
+    table, unlabelled = labelled_rows(model._known_private(), data, weights, csv)
     return _Work([model], table, [np.arange(len(table))], [_ALL], table.n_dropped, unlabelled)
 
 
-def labelled_rows(schema: es.Schema, data: Path, weights: str | None = None) -> tuple[es.Table, int]:
+def labelled_rows(
+    schema: es.Schema, data: Path, weights: str | None = None, csv: CsvOptions | None = None
+) -> tuple[es.Table, int]:
     """The rows of a file that have a class, as a table, and the number of those that have none."""
     with progress(f"reading {printable(str(data))}"):
-        frame = read_frame(data, schema)
+        frame = read_frame(data, schema, csv, say_format(data))
         if not len(frame):
             raise _no_rows(data, schema)
         if schema.target not in frame.columns:

@@ -194,7 +194,7 @@ def _model_facts(content: Container) -> dict[str, Any]:
 def _votes_facts(content: Container) -> dict[str, Any]:
     """What a prediction says of itself."""
     schema = PublicSchema.from_json(content.expect("schema", str))
-    counts, noises = (json_list(content, name) for name in ("chunks", "noise"))
+    counts, noises, numbers = (json_list(content, name) for name in ("chunks", "noise", "numbers"))
     if not all(type(count) is int for count in counts):
         raise es.FileFormatError("the prediction has a malformed list of rows")
     return {
@@ -204,7 +204,7 @@ def _votes_facts(content: Container) -> dict[str, Any]:
         "rows": sum(counts),
         "variables": len(schema.variables),
         "classes": schema.n_classes,
-        "answers": len(content.expect("places", list)),
+        "answers": len(numbers),
         "ciphertexts": len(noises),
     }
 

@@ -34,7 +34,7 @@ from encryptedstats.cli._models import (
 )
 from encryptedstats.cli._options import AsJson, Encoding, Encodings, SchemaFile, SchemeName, Security, output
 from encryptedstats.cli._questions import question_text, shortened, variable_name
-from encryptedstats.tables.statistics import CLASS, Statistic, check_variables
+from encryptedstats.tables.statistics import Statistic, check_variables, class_or_variable
 
 EncryptedPrediction = Annotated[
     bool,
@@ -208,15 +208,9 @@ def _statistic(name: str, text: str, schema: es.Schema, rows: int) -> Statistic:
     if not least <= len(names) <= most:
         wanted = {"counts": "a column, or two", "crosstab": "two columns", "moments": "columns of numbers"}[name]
         raise typer.BadParameter(f"--{name} {text}: {wanted} with a comma between them are needed")
-    statistic = Statistic(name, tuple(_position(one, schema) for one in names), rows)
+    statistic = Statistic(name, tuple(class_or_variable(one, schema) for one in names), rows)
     check_variables(statistic, schema.public())
     return statistic
-
-
-def _position(name: str, schema: es.Schema) -> int:
-    if name in (CLASS, schema.target) and name not in schema.names:
-        return -1
-    return schema.index(name)
 
 
 def _unopened(ctx: typer.Context, asked: Sequence[Statistic], models: Sequence[Any]) -> Any:

@@ -16,6 +16,7 @@ from rich.text import Text
 import encryptedstats as es
 from encryptedstats.cli._clusters import FitQueue, RowsPerShard, Scheduler, is_for_cluster
 from encryptedstats.cli._console import fact_table, plural, print_json, printable, progress, size_text
+from encryptedstats.cli._csv import Charset, Dates, Decimal, Separator, Thousands, csv_options, say_format
 from encryptedstats.cli._files import check_target, naming
 from encryptedstats.cli._inputs import check_rows, expect, nature
 from encryptedstats.cli._models import ENCRYPTED_MODEL_KIND, OPEN_MODEL_KIND, load_model
@@ -23,9 +24,12 @@ from encryptedstats.cli._options import AsJson, Force, Workers, file_argument, f
 from encryptedstats.cli._votes import Unopened, counts_text, predict_by_many, predict_unopened, score_names
 from encryptedstats.storage.files import write_atomic
 from encryptedstats.storage.objects import is_url, load_file, local_or_url
+from encryptedstats.tables._encoding import encode_table, without_gaps
+from encryptedstats.tables.dialects import CsvOptions
 from encryptedstats.tables.encrypted import TABLE_KIND
 from encryptedstats.tables.encrypting import DRAFT_KIND
 from encryptedstats.tables.reading import read_frames
+from encryptedstats.tables.table import Moved, all_moved, warn_of_moved
 
 _ROWS_AT_ONCE: Final = 1 << 16
 
@@ -72,6 +76,11 @@ def predict(
     queue: FitQueue = None,
     rows_per_shard: RowsPerShard = None,
     force: Force = False,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    thousands: Thousands = None,
+    charset: Charset = None,
+    dates: Dates = None,
     as_json: AsJson = False,
 ) -> None:
     """Predict the class of rows: as CSV if model and rows are open, else encrypted.
@@ -97,7 +106,8 @@ def predict(
     many = is_for_cluster(ctx.params)
     kind = expect(model, (ENCRYPTED_MODEL_KIND, OPEN_MODEL_KIND), "a fitted model")
     is_table = _is_table(rows)
-    what = Unopened(model, rows, keys, schema, None if output_kind is None else output_kind.value)
+    csv = csv_options(separator, decimal, thousands, charset, dates)
+    what = Unopened(model, rows, keys, schema, None if output_kind is None else output_kind.value, csv)
     if many:
         if not is_table:
             raise typer.BadParameter(
@@ -112,7 +122,7 @@ def predict(
         if ctx.params[name] is not None:
             flag = f"--{name.replace('_', '-')}"
             raise typer.BadParameter(f"{flag} is for an encrypted model or encrypted rows, and these lie open")
-    _predict_opened(load_model(load_file(model)), Path(rows), Path(out), as_json)
+    _predict_opened(load_model(load_file(model)), Path(rows), Path(out), as_json, csv)
 
 
 def _is_table(rows: str) -> bool:
@@ -121,14 +131,14 @@ def _is_table(rows: str) -> bool:
     return is_url(address) or nature(rows) in (TABLE_KIND, DRAFT_KIND)
 
 
-def _predict_opened(opened: Any, data: Path, out: Path, as_json: bool) -> None:
+def _predict_opened(opened: Any, data: Path, out: Path, as_json: bool, csv: CsvOptions) -> None:
     screen = str(out) == "-"
     if screen and as_json:
         raise typer.BadParameter("-o - and --json would both write to the screen: give a file")
     if not screen:
         check_target(out)
     check_rows(data)
-    work = _Predictions(opened, opened._known_private())
+    work = _Predictions(opened, opened._known_private(), csv)
     if screen:
         for part in work.csv(data):
             typer.echo(part, nl=False)
@@ -145,15 +155,17 @@ def _predict_opened(opened: Any, data: Path, out: Path, as_json: bool) -> None:
 class _Predictions:
     """The predictions of a file, a piece at a time, and what there is to say of them afterwards."""
 
-    def __init__(self, model: Any, schema: es.Schema) -> None:
-        self.model, self.schema = model, schema
+    def __init__(self, model: Any, schema: es.Schema, options: CsvOptions) -> None:
+        self.model, self.schema, self.options = model, schema, options
+        self.moved: tuple[Moved, ...] = ()
         self.rows = self.left_out = 0
         self.predicted: Counter[Any] = Counter()
         self.right: int | None = 0
 
     def csv(self, data: Path) -> Iterator[str]:
         """Pieces of the CSV."""
-        for number, frame in enumerate(read_frames(data, self.schema, _ROWS_AT_ONCE)):
+        frames = read_frames(data, self.schema, _ROWS_AT_ONCE, self.options, say_format(data))
+        for number, frame in enumerate(frames):
             kept = self._complete(frame)
             self.left_out += len(frame) - len(kept)
             if len(kept):
@@ -163,27 +175,29 @@ class _Predictions:
                 break
         if not self.rows:
             raise es.SchemaError(f"{data} has no rows{' without missing values' if self.left_out else ''}")
+        warn_of_moved(self.moved, stacklevel=1)
 
     def _complete(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Rows that can be predicted: the others are left out where the schema says so, else they are an error below."""
         if self.schema.missing != "drop" or self.schema.onehot is not None:
             return frame
-        needed = [v.name for v in self.schema.variables if not v.missing_bin and v.name in frame.columns]
-        return frame.dropna(subset=needed)
+        return frame.dropna(subset=[name for name in without_gaps(self.schema) if name in frame.columns])
 
     def _predict(self, frame: pd.DataFrame, data: Path) -> pd.DataFrame:
         rows = frame.drop(columns=[name for name in (self.schema.target,) if name in frame.columns])
         try:
-            table = self.schema.table(rows)
+            table = encode_table(self.schema, rows)
         except es.SchemaError as error:
             raise es.SchemaError(f"{data}: {error}") from error
+        self.moved = all_moved((*self.moved, *table.moved))
         classes = self.model.predict(table)
         self.predicted.update(classes.tolist())
         if self.schema.target in frame.columns and self.right is not None:
             self.right += int((frame[self.schema.target].to_numpy() == classes).sum())
         else:
             self.right = None
-        index = pd.Index(frame.index, name="row")
+        has_id = self.schema.id is not None and self.schema.id in frame.columns
+        index = pd.Index(frame[self.schema.id]) if has_id else pd.Index(frame.index, name="row")
         return pd.concat([pd.Series(classes, index, name="predicted"), self._scores(table, index)], axis=1)
 
     def _scores(self, table: es.Table, index: pd.Index[Any]) -> pd.DataFrame:
@@ -197,7 +211,14 @@ class _Predictions:
     def facts(self) -> dict[str, Any]:
         """Ready for JSON."""
         counts = {str(label): self.predicted[label] for label in self.model.classes_.tolist()}
-        return {"rows": self.rows, "left_out": self.left_out, "predicted": counts, "right": self.right}
+        moved = {part.column: part.n_rows for part in self.moved}
+        return {
+            "rows": self.rows,
+            "left_out": self.left_out,
+            "without_a_bin": moved,
+            "predicted": counts,
+            "right": self.right,
+        }
 
 
 def _show_predictions(facts: dict[str, Any], out: Path) -> None:

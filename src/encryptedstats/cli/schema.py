@@ -2,28 +2,44 @@
 
 from __future__ import annotations
 
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import date
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from pandas.api.types import is_bool_dtype, is_numeric_dtype
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 import encryptedstats as es
 from encryptedstats.cli import _complete
 from encryptedstats.cli._console import command_line, fact_table, plural, printable, progress
+from encryptedstats.cli._csv import Charset, Dates, Decimal, Separator, Thousands, csv_options, say_format
 from encryptedstats.cli._files import check_new, write_text
 from encryptedstats.cli._frames import plain_table
 from encryptedstats.cli._inputs import check_rows
 from encryptedstats.cli._options import AsJson, file_argument, output
 from encryptedstats.tables import Variable
 from encryptedstats.tables._documents import quoted
+from encryptedstats.tables.dialects import CsvFormat
 from encryptedstats.tables.reading import read_frame
 
 _MANY_BINS = 50  # each is a column of ciphertexts
+_MANY_LEVELS = 12  # more are not all shown
 #: What is lost with a schema.
 LOSS = "results of tables that were made with it need it"
+
+
+class UnknownPolicy(str, Enum):
+    """What becomes of levels that the schema does not know."""
+
+    error = "error"
+    other = "other"
+    missing = "missing"
 
 
 class MissingPolicy(str, Enum):
@@ -79,19 +95,77 @@ def schema(
             show_default=False,
         ),
     ] = None,
+    row_id: Annotated[
+        str | None,
+        typer.Option(
+            "--id",
+            metavar="COLUMN",
+            help="The column that tells rows apart: never encrypted; predict carries it along.",
+            autocompletion=_complete.columns,
+            show_default=False,
+        ),
+    ] = None,
+    cut: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN=X,Y,...",
+            help="Cut points of your own, as in age=18,40,65 (dates as in 2000-12-31); may be given several times.",
+            show_default=False,
+        ),
+    ] = None,
+    levels: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN=A,B,...",
+            help="The levels, in this order, those that the file does not show included; may be given several times.",
+            show_default=False,
+        ),
+    ] = None,
+    classes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B,...", help="The classes in this order; the last of two is the one to find.", show_default=False
+        ),
+    ] = None,
     missing: Annotated[
         MissingPolicy, typer.Option(help="Missing values: refuse them, give them a bin, or drop the row.")
     ] = MissingPolicy.error,
+    missing_bin: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="A bin for missing values, also where this file misses none; may be given several times.",
+            autocompletion=_complete.columns,
+            show_default=False,
+        ),
+    ] = None,
+    rare: Annotated[
+        float | None,
+        typer.Option(
+            metavar="N",
+            help="Levels with fewer rows than this (or a smaller share, below 1) count as the level other.",
+            show_default=False,
+        ),
+    ] = None,
+    unknown: Annotated[
+        UnknownPolicy,
+        typer.Option(help="Levels that this file does not show: refuse them, or count them as other or as missing."),
+    ] = UnknownPolicy.error,
     force: Annotated[
         bool,
         typer.Option("--force", help="Replace an existing schema. Results of tables made with it lose their labels."),
     ] = False,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    thousands: Thousands = None,
+    charset: Charset = None,
+    dates: Dates = None,
     as_json: AsJson = False,
 ) -> None:
     """Decide from a file how every column becomes bins or integers, and write that down.
 
     Names, cut points, levels and classes are in the schema: it stays with whoever encrypts. A worker only ever sees
-    v0, v1, ... with their kinds and numbers of bins.
+    v0, v1, ... with their kinds and numbers of bins. The file is JSON that you may edit: what reads it again says what is wrong.
 
     Examples:
       encryptedstats schema patients.csv --target ill -o schema.json
@@ -99,24 +173,51 @@ def schema(
       # an identifier stays at home, a grade is ordered, a dose is kept as a number
       encryptedstats schema patients.csv --target ill --leave-out patient \\
           --kind grade=ordinal --digits dose=1 --range dose=0:500 -o schema.json
+
+      # new rows may have gaps, and countries that this file has not
+      encryptedstats schema patients.csv --target ill --id patient --cut age=18,40,65 --classes no,yes \\
+          --missing-bin age --rare 20 --unknown other -o schema.json
     """
     if out is not None:
         check_new(out, force, LOSS)
     check_rows(data)
-    wishes = _Wishes(pairs(kind, "--kind"), pairs(digits, "--digits"), pairs(bounds, "--range"))
+    wishes = _Wishes(
+        pairs(kind, "--kind"),
+        pairs(digits, "--digits"),
+        pairs(bounds, "--range"),
+        _Bins(pairs(cut, "--cut"), pairs(levels, "--levels"), missing_bin or []),
+        classes,
+    )
+    ignored = frozenset([*(leave_out or ()), *([row_id] if row_id is not None else ())])
+    found_format: list[CsvFormat] = []
     with progress(f"reading {printable(str(data))}"):
-        frame = read_frame(data)
+        frame = read_frame(
+            data, None, csv_options(separator, decimal, thousands, charset, dates, ignored), found_format.append
+        )
         absent = [name for name in leave_out or () if name not in frame.columns]
         if absent:
             raise es.SchemaError(
                 f"{data} has no column {quoted(absent)} to leave out; it has {quoted(list(frame.columns))}"
             )
-        found = wishes.apply(frame.drop(columns=leave_out or []), target, bins, missing.value)
+        if rare is not None and rare >= 1 and rare == int(rare):
+            rare = int(rare)
+        found = wishes.apply(
+            frame.drop(columns=leave_out or []),
+            target=target,
+            bins=bins,
+            missing=missing.value,
+            rare=rare,
+            unknown=unknown.value,
+            id=row_id,
+        )
+        found = replace(found, csv=found_format[0] if found_format else None)
     if out is not None:
         write_text(out, found.to_json() + "\n")
     if as_json:
         typer.echo(found.to_json())
         return
+    for form in found_format:
+        say_format(data)(form)
     Console().print(_report(found, data, len(frame), out))
 
 
@@ -134,7 +235,16 @@ def pairs(given: list[str] | None, option: str) -> dict[str, str]:
 class _Wishes:
     """What the options say of single columns."""
 
-    def __init__(self, kinds: dict[str, str], digits: dict[str, str], bounds: dict[str, str]) -> None:
+    def __init__(
+        self,
+        kinds: dict[str, str],
+        digits: dict[str, str],
+        bounds: dict[str, str],
+        own: _Bins,
+        classes: str | None,
+    ) -> None:
+        self.own = own
+        self.classes = None if classes is None else _items(classes, "--classes")
         self.numbers = {name: _number_options(digits.get(name), bounds.get(name)) for name in {**digits, **bounds}}
         clash = [name for name in self.numbers if kinds.get(name, "number") != "number"]
         if clash:
@@ -143,11 +253,64 @@ class _Wishes:
             )
         self.kinds = {**kinds, **dict.fromkeys(self.numbers, "number")}
 
-    def apply(self, frame: Any, target: str | None, bins: int, missing: str) -> es.Schema:
-        found = es.Schema.infer(frame, target=target, bins=bins, kinds=self.kinds, missing=missing)
-        for name, options in self.numbers.items():
-            found = found.with_kind(name, "number", **options)
+    def apply(self, frame: Any, *, target: str | None, **options: Any) -> es.Schema:
+        if self.classes is not None and target is None:
+            raise typer.BadParameter("--classes are those of the target: give --target COLUMN")
+        classes = None if self.classes is None or target not in frame.columns else _typed(self.classes, frame[target])
+        found = es.Schema.infer(frame, target=target, kinds=self.kinds, classes=classes, **options)
+        for name, number in self.numbers.items():
+            found = found.with_kind(name, "number", **number)
+        return self.own.apply(found, frame)
+
+
+@dataclass(frozen=True)
+class _Bins:
+    """Bins that the options say: cut points, levels, and where one is for missing values."""
+
+    cuts: dict[str, str]
+    levels: dict[str, str]
+    missing: Sequence[str]
+
+    def apply(self, found: es.Schema, frame: Any) -> es.Schema:
+        for name, text in self.cuts.items():
+            found = found.with_bins(name, edges=[_cut_point(one, name) for one in _items(text, "--cut")])
+        for name, text in self.levels.items():
+            found = found.with_bins(name, levels=_typed(_items(text, "--levels"), frame[found[name].name]))
+        for name in self.missing:
+            found = found.with_missing_bin(name)
         return found
+
+
+def _items(text: str, option: str) -> list[str]:
+    """What stands between commas; an item with a comma in quotes, as in CSV."""
+    items = next(csv.reader([text], skipinitialspace=True), [])
+    if not all(items):
+        raise typer.BadParameter(f"{option} {text}: values with a comma between them are needed")
+    return items
+
+
+def _cut_point(text: str, name: str) -> float:
+    """A number, or a date as days since 1970."""
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        return float(date.fromisoformat(text).toordinal() - date(1970, 1, 1).toordinal())
+    except ValueError:
+        raise typer.BadParameter(f"--cut {name}=...: {text!r} is no number, and no date such as 2000-12-31") from None
+
+
+def _typed(items: Sequence[str], column: Any) -> list[Any]:
+    """Words of the command line as values of a column: numbers and booleans are such where the column has such."""
+    if is_bool_dtype(column.dtype):
+        return [{"true": True, "false": False}.get(item.lower(), item) for item in items]
+    if not is_numeric_dtype(column.dtype):
+        return list(items)
+    try:
+        return [float(item) for item in items]
+    except ValueError:
+        raise typer.BadParameter(f"column {column.name!r} has numbers, and {quoted(items)} are not all such") from None
 
 
 def _number_options(digits: str | None, bounds: str | None) -> dict[str, Any]:
@@ -174,7 +337,7 @@ def schema_view(found: es.Schema, rows: int | None = None) -> RenderableType:
     table.add_column("column", style="bold", overflow="fold", max_width=32)
     table.add_column("kind", no_wrap=True)
     table.add_column("bins", justify="right", no_wrap=True)
-    table.add_column("which", no_wrap=True, overflow="ellipsis", ratio=1)
+    table.add_column("which", overflow="fold", ratio=1)
     table.add_column("note", style="yellow")
     table.expand = True
     for position, variable in enumerate(found.variables):
@@ -198,7 +361,10 @@ def _content(variable: Variable) -> str:
         low, high = ((bound or 0) / scale for bound in (variable.low, variable.high))
         return f"{low:g} to {high:g}, {plural(variable.digits or 0, 'decimal')}"
     if variable.levels:
-        text = ", ".join(map(str, variable.levels))
+        shown = list(map(str, variable.levels))
+        if len(shown) > _MANY_LEVELS:
+            shown[8:-2] = ["..."]
+        text = ", ".join(shown) + (f" ({variable.policy})" if variable.policy else "")
     elif variable.edges:
         text = "cut at " + ", ".join(f"{edge:.6g}" for edge in variable.edges)
     else:

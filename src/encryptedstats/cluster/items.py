@@ -1,7 +1,8 @@
 """Doing one item of a job: evaluate a shard, add results up, or write the end result. Results are written once and never changed.
 
-An item reads stored objects and writes one; the same item gives the same bytes whoever does it, so that two who do it at the same
-time do no harm. A result that is missing, cut short or altered is not believed: it is made again from what it was made from.
+An item reads stored objects and writes one; the same item gives the same bytes whoever does it, or votes that open to the same, so
+that two who do it at the same time do no harm. A result that is missing, cut short or altered is not believed: it is made again
+from what it was made from.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ from encryptedstats.storage.objects import open_store, read_object
 PREDICTION_KIND: Final = "cluster prediction"
 MODELS: Final = "models/"
 # Part of every name, as of fits.
-_RECIPE: Final = "encryptedstats predict 1"
+_RECIPE: Final = "encryptedstats predict 2"
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,14 +136,12 @@ def _concatenated(parts: Sequence[EncryptedVotes]) -> EncryptedVotes:
     numbers = range(len(first.rows.facts))
     chunks = [[chunk for part in parts for chunk in part.rows.parts[number]] for number in numbers]
     rows = EncryptedRows(first.keys, first.rows.facts, counts, chunks)
-    return EncryptedVotes(
-        first.model, rows, first._places, first._plain, first.schema, first.output, first.schema_digest
-    )
+    return EncryptedVotes(first.model, rows, first.schema, first.output, first.schema_digest)
 
 
 def _meaning(votes: EncryptedVotes) -> tuple[Any, ...]:
     """What the owner reads the ciphertexts by."""
-    how = (votes.rows.facts, votes._places, votes._plain, votes.output)
+    how = (votes.rows.facts, votes.output)
     return (*how, votes.model._growth(), votes.schema.public(), votes.schema_digest)
 
 

@@ -8,16 +8,22 @@ Deviations from scikit-learn, all deliberate; ``tests/models/test_estimator_chec
 - Numbers are cut into ``bins`` before anything is counted, so that a model does not see small differences. Only
   ``SemiparametricNB`` takes arrays of integers, not DataFrames, as they are: unpaired, where the origin matters, it fails
   ``check_classifier_data_not_an_array``. Every other check passes for every model.
-- Text, booleans and Categoricals are categories: a level that was not there in training is an error that names it, and so
-  is a class, never a guess.
-- There is no ``sample_weight``: weights are integers and belong to the rows, ``schema.table(df, weights=...)``.
-- ``fit`` also takes tables, without ``y``. A model of a table finds the columns of a DataFrame by name and overlooks others.
+- Text, booleans and Categoricals are categories, and their missing values have a bin. A level that was not there when ``fit`` was
+  given ``X`` and ``y`` counts as missing where that column has such a bin, else as the column's rarest level, with a
+  ``SchemaWarning``: cross-validation meets such levels all the time. A table does what its schema says, which by default is
+  an error. Missing numbers are an error, as anywhere in scikit-learn.
+- ``sample_weight`` are integers, at least 0: a row of weight 2 is two rows. A table brings its weights,
+  ``schema.table(df, weights=...)``.
+- ``fit`` also takes tables, without ``y``; ``bins`` are then those of its schema, and others are warned of. A model of a table
+  finds the columns of a DataFrame by name and overlooks others.
 """
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -34,13 +40,14 @@ from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d
 
 from encryptedstats.circuits.bounds import Interval, read_bounds
 from encryptedstats.circuits.expressions import Expression, column
+from encryptedstats.circuits.joined import cleared
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.plan_joined import PredictionCircuit
 from encryptedstats.circuits.results import EncryptedTotals
 from encryptedstats.crypto.digests import joined_digest
 from encryptedstats.crypto.dispatch import decrypt_value
 from encryptedstats.crypto.keys import Decryptor, PublicKeys
-from encryptedstats.errors import FileFormatError, KeyMismatchError, SchemaError
+from encryptedstats.errors import FileFormatError, KeyMismatchError, SchemaError, SchemaWarning
 from encryptedstats.models._rows import rows_without, shared_block
 from encryptedstats.models._sklearn import record_features
 from encryptedstats.models.prediction import (
@@ -52,17 +59,21 @@ from encryptedstats.models.prediction import (
     Known,
     Votes,
     answer_bounds,
+    clear_judgement,
     given_ranges,
     given_totals,
+    ones_of,
     predict,
     total_bounds,
 )
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import load_file, save_file
 from encryptedstats.tables import EncryptedTable, PublicSchema, Schema, Table
-from encryptedstats.tables._encoding import rows_to_predict
+from encryptedstats.tables._encoding import as_weights, rows_to_predict
+from encryptedstats.tables._frames import as_frame, describe_missing, missing_masks
 from encryptedstats.tables.columns import Column, column_ranges, table_columns
 from encryptedstats.tables.opening import opening_schema
+from encryptedstats.tables.variables import as_level
 
 ENCRYPTED_MODEL_KIND: Final = "encrypted model"
 OPEN_MODEL_KIND: Final = "opened model"
@@ -70,13 +81,15 @@ FOLDS_KIND: Final = "folds of an encrypted model"
 MAX_LISTED_BLOCKS: Final = 4096  # in the header of a file; more of them are a section of their own
 _NOT_INSIDE: Final = "only rows that are in a model can be forgotten, and these are not"
 _MIXED: Final = "one of the models is encrypted and the other is open: open both, or none"
+_OWN_WEIGHTS: Final = "a table brings its own weights, schema.table(df, weights=...): fit(table), without sample_weight"
 M = TypeVar("M", bound="TotalsClassifier")
 
 
 class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """A classifier whose fit is a list of totals over rows.
 
-    Subclasses define :meth:`circuit`, :meth:`_n_totals`, :meth:`_open` and :meth:`_scores`.
+    Subclasses define :meth:`circuit`, :meth:`_n_totals` and :meth:`_open`, and how they predict: by :meth:`_answers`,
+    :meth:`_n_answers` and :meth:`_judge`, opened or not; or, where that takes opened totals, by :meth:`_scores`.
 
     Attributes
     ----------
@@ -122,33 +135,39 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
     def _open(self, totals: Sequence[int], schema: PublicSchema) -> None:
         """Set the fitted attributes from the opened totals, refusing totals that cannot be."""
 
-    @abstractmethod
     def _scores(self, table: Table) -> NDArray[np.float64]:
         """Class probabilities (or scores, for classifiers without) of the rows of a table."""
+        return clear_judgement(self, table).scores
 
     # -- fitting -------------------------------------------------------------------------------------------------
 
-    def fit(self: M, X: Any, y: Any = None, **options: Any) -> M:
+    def fit(self: M, X: Any, y: Any = None, sample_weight: Any = None, **options: Any) -> M:
         """Fit to a DataFrame or array with ``y``, to a clear ``Table``, or to an ``EncryptedTable``.
 
-        On an encrypted table the state stays encrypted: ``owner.decrypt(model)`` opens it. Options are then those of
+        ``sample_weight`` are integers, at least 0, for ``X`` and ``y``; tables have their own. On an encrypted table the state
+        stays encrypted: ``owner.decrypt(model)`` opens it. Options are then those of
         ``EncryptedTable.evaluate`` (``workers``, ``progress``, ``engine``, ``memory_limit``, ``checkpoint``).
         """
-        table = self._training_table(X, y)
+        table = self._training_table(X, y, sample_weight)
         self._draw()
         return self._fit_table(table, **options)
 
-    def partial_fit(self: M, X: Any, y: Any = None, classes: Any = None, **options: Any) -> M:
+    def partial_fit(
+        self: M, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None, **options: Any
+    ) -> M:
         """Add rows: those of another table (refused where they are in the model already), or more of ``X`` and ``y``.
 
         The first call for ``X`` and ``y`` may name all ``classes``.
         """
         if not hasattr(self, "totals_"):
-            table = self._training_table(X, y, classes)
+            table = self._training_table(X, y, sample_weight, classes)
             self._draw()
             return self._fit_table(table, **options)
         if not isinstance(X, (Table, EncryptedTable)):
-            X = self._known_private().table(self._checked_frame(X, reset=False), self._checked_y(y))
+            frame, labels = self._checked_frame(X, reset=False), self._checked_y(y)
+            X = self._known_private().table(frame, labels, weights=_checked_weights(sample_weight, len(labels)))
+        elif sample_weight is not None:
+            raise ValueError(_OWN_WEIGHTS)
         if isinstance(X, EncryptedTable) != self.is_encrypted:
             raise TypeError(_MIXED)
         self._refuse_twice(_block_ids(X))
@@ -164,14 +183,25 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         joined = self + self._like()._fit_table(X, **options)
         return self._set_state(joined.totals_, joined.schema_, joined.n_rows_, joined.block_ids_)
 
-    def _training_table(self, X: Any, y: Any, classes: Any = None) -> Table | EncryptedTable:
+    def _training_table(self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None) -> Table | EncryptedTable:
         if not isinstance(X, (Table, EncryptedTable)):
-            return self._table_of(X, y, classes)
+            return self._table_of(X, y, sample_weight, classes)
         if y is not None:
             raise ValueError("a table brings its own classes: fit(table), without y")
+        if sample_weight is not None:
+            raise ValueError(_OWN_WEIGHTS)
+        self._warn_of_bins()
         for name in set(vars(self)) & set(TotalsClassifier._carried):
             delattr(self, name)  # of an earlier fit to a frame
         return X
+
+    def _warn_of_bins(self) -> None:
+        if self.bins != inspect.signature(type(self)).parameters["bins"].default:
+            warnings.warn(
+                f"bins={self.bins!r} is not used: a table is cut as its schema says, Schema.infer(..., bins={self.bins!r})",
+                SchemaWarning,
+                stacklevel=4,
+            )
 
     def _draw(self) -> None:
         """Draw what a fit leaves to chance, once: models of other rows are fitted alike."""
@@ -203,11 +233,19 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         self.block_ids_ = block_ids
         self.growth_ = self._growth()
         self.classes_ = _labels(schema)
-        if not hasattr(self, "n_features_in_"):
-            self.n_features_in_ = len(schema.public().variables)
+        if not self._fitted_on_frame:
+            self._set_feature_names(schema)
         if not self.is_encrypted:
             self._open(list(totals), schema.public())
         return self
+
+    def _set_feature_names(self, schema: Schema | PublicSchema) -> None:
+        """The columns that a model of a table wants to see; by number only where nobody here knows their names."""
+        self.__dict__.pop("feature_names_in_", None)
+        self.n_features_in_ = len(schema.public().variables)
+        if isinstance(schema, Schema):
+            self.feature_names_in_ = np.array(schema.column_names, dtype=object)
+            self.n_features_in_ = len(self.feature_names_in_)
 
     def _check_table(self, table: Table | EncryptedTable) -> None:
         if not table.has_classes:
@@ -223,7 +261,7 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
 
     # -- tables from what scikit-learn users bring -----------------------------------------------------------------
 
-    def _table_of(self, X: Any, y: Any, classes: Any = None) -> Table:
+    def _table_of(self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None) -> Table:
         if y is None:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None (a Table brings its own)"
@@ -232,26 +270,56 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         labels = self._checked_y(y)
         if len(labels) != len(frame):
             raise ValueError(f"X has {len(frame)} rows and y has {len(labels)}: inconsistent numbers of samples")
+        weights = _checked_weights(sample_weight, len(labels))
+        if weights is not None:  # a row of weight 0 is not there
+            kept = weights > 0
+            frame, labels, weights = frame[kept], labels[kept], weights[kept]
         found = np.unique(labels) if classes is None else np.asarray(classes)
         if len(found) < 2:
             raise ValueError(f"{type(self).__name__} needs two classes, and y has only one class: {found.tolist()}")
         columns = frame if isinstance(frame, pd.DataFrame) else pd.DataFrame(frame, columns=_array_names(frame))
         target = pd.Series(labels, columns.index, name=_unused(getattr(y, "name", None) or "target", columns))
-        return self._infer(columns, target, classes, isinstance(frame, pd.DataFrame)).table(frame, labels)
+        schema = self._infer(columns, target, classes, isinstance(frame, pd.DataFrame), weights)
+        return schema.table(frame, labels, weights=weights)
 
-    def _infer(self, frame: pd.DataFrame, labels: pd.Series[Any], classes: Any, named: bool) -> Schema:
+    def _infer(
+        self,
+        frame: pd.DataFrame,
+        labels: pd.Series[Any],
+        classes: Any,
+        named: bool,
+        weights: NDArray[np.int64] | None = None,
+    ) -> Schema:
         """How columns become bins. Numbers are ordered, in arrays and DataFrames alike, and no new number is unknown.
 
         They are cut between any two values where these are few, else at quantiles. Of a DataFrame (``named``), columns of text,
-        booleans and Categoricals are categories.
+        booleans and Categoricals are categories; what is unknown or missing there has a bin to go to.
         """
         numbers = [name for name in frame.columns if not named or _is_number(frame[name])]
+        gaps = missing_masks(frame, numbers)
+        if gaps:
+            raise SchemaError(
+                f"missing values in {describe_missing(gaps, frame.index)}: numbers need a value in every row, fill them in; or "
+                "make a table that has a bin for them, Schema.infer(..., missing='bin')"
+            )
         kinds = {str(name): "continuous" for name in numbers}
-        schema = Schema.infer(frame, y=labels, bins=self.bins, kinds=kinds, classes=classes)
+        schema, doubts = Schema._infer(
+            frame, y=labels, bins=self.bins, kinds=kinds, classes=classes, missing="bin", weights=weights, compare=False
+        )
+        for doubt in doubts:
+            warnings.warn(doubt, SchemaWarning, stacklevel=5)
         for name in numbers:
             values = np.unique(frame[name].to_numpy(dtype=float))
             if 1 < len(values) <= self.bins:
                 schema = schema.with_bins(str(name), edges=[float(value) for value in values[:-1]])
+        by_name = {str(name): frame[name] for name in frame.columns}
+        for variable in schema.variables:
+            if variable.missing_bin:
+                schema = schema.with_unknown("missing", variable.name)
+            elif variable.levels:
+                schema = schema.with_unknown(
+                    "other", variable.name, level=_rarest(by_name[variable.name], variable.levels)
+                )
         return schema
 
     def _checked_frame(self, X: Any, *, reset: bool) -> Any:
@@ -303,21 +371,16 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
     def _rows_to_predict(self, X: Any) -> Table:
         """Clear rows, none of them left out, of the schema of the model."""
         if not isinstance(X, Table):
-            return rows_to_predict(self._known_private(), self._checked_frame(X, reset=False))
+            return rows_to_predict(self._known_private(), self._checked_frame(X, reset=False), stacklevel=4)
         known = self.schema_ if isinstance(self.schema_, Schema) else self.schema_.public()
         rows = X.schema if isinstance(self.schema_, Schema) else X.schema.public()
-        if rows.variables != known.variables:
+        if rows.strict_variables != known.strict_variables:
             raise SchemaError(
                 "the rows are of another schema than the model: make them with schema.table(...) of its own"
             )
         return X
 
     # -- predicting ------------------------------------------------------------------------------------------------
-
-    def _prior(self) -> NDArray[np.float64]:
-        """How frequent classes are; all alike where there are no rows."""
-        total = self.class_counts_.sum()
-        return self.class_counts_ / total if total else np.full(len(self.class_counts_), 1 / len(self.class_counts_))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The most probable class of each row."""
@@ -345,7 +408,10 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
             ``workers``, ``progress``, ``engine`` and ``memory_limit``, as of ``EncryptedTable.evaluate``.
         """
         check_is_fitted(self, "totals_")
-        return predict(self, X, self._chosen_output(output), **options)
+        votes = predict(self, X, self._chosen_output(output), **options)
+        if isinstance(votes, Votes) and isinstance(X, pd.DataFrame):
+            votes.index = votes._scores.index = X.index  # a row of the answer for each row, under its own label
+        return votes
 
     def _chosen_output(self, output: str | None) -> str:
         chosen = self._outputs[0] if output is None else output
@@ -372,9 +438,9 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
             totals = self.circuit(schema, columns)
             found = read_bounds(totals, column_ranges(schema, columns, weight_bound), n_rows)
             known = given_totals([found[total] for total in totals], self._n_drawn(schema), drawn_bound)
-        asked = [a for a in self._answers(schema, new, known, self._outputs[0]) if isinstance(a.value, Expression)]
-        answers = [a.value for a in asked if isinstance(a.value, Expression)]
-        bounds = answer_bounds(asked, {**column_ranges(schema, new, 1), **given_ranges(known, answers)}, n_rows)
+        asked = self._answers(schema, new, known, self._outputs[0])
+        bounds = answer_bounds(asked, {**column_ranges(schema, new, 1), **given_ranges(known, asked)}, n_rows)
+        answers, _ = cleared([answer.value for answer in asked], ones_of(schema, new))
         return PredictionCircuit(MODEL, totals, answers, bounds, drawn if totals else None, DRAWN, drawn_bound)
 
     def _drawn_circuit(self, schema: PublicSchema) -> tuple[Callable[[Layout], list[Expression]] | None, Interval]:
@@ -570,7 +636,7 @@ def refuse_impossible(good: bool, what: str) -> None:
 def same_schema(a: Schema | PublicSchema, b: Schema | PublicSchema) -> bool:
     """Whether rows of both mean the same, as far as it is known here: bins, and also their names and edges."""
     if isinstance(a, Schema) and isinstance(b, Schema):
-        return (a.variables, a.classes) == (b.variables, b.classes)
+        return a.same_bins(b)
     return a.public() == b.public()
 
 
@@ -597,6 +663,32 @@ def _listed(names: Sequence[str]) -> str:
     return " and ".join(repr(name) for name in names if name) or "one way to answer, without output="
 
 
+def _checked_weights(weights: Any, n_rows: int) -> NDArray[np.int64] | None:
+    """Integer weights, one a row, some of them not 0."""
+    if weights is None:
+        return None
+    values = np.asarray(weights)
+    if values.ndim == 0 and values.dtype.kind in "biuf":
+        values = np.full(n_rows, values)
+    try:
+        found = as_weights(values, n_rows)
+    except SchemaError as error:
+        raise ValueError(
+            f"sample_weight: {error}. Counts are exact here, so scale fractions to integers yourself: np.rint(100 * w).astype(int)"
+        ) from error
+    if not found.any():
+        raise ValueError(
+            "sample_weight is 0 in every row, and sample weights must contain at least one non-zero number"
+        )
+    return found
+
+
+def _rarest(column: pd.Series[Any], levels: Sequence[Any]) -> Any:
+    """The level with fewest rows, the last of several."""
+    counts = {as_level(value): int(n) for value, n in column.value_counts().items()}
+    return min(reversed(levels), key=lambda level: counts.get(level, 0))
+
+
 def _is_number(column: pd.Series[Any]) -> bool:
     return is_numeric_dtype(column.dtype) and not is_bool_dtype(column.dtype)
 
@@ -610,4 +702,4 @@ def _unused(name: str, frame: pd.DataFrame) -> str:
 
 
 def _array_names(X: NDArray[Any]) -> list[str]:
-    return list(Schema.infer(np.zeros((1, X.shape[1]))).names)
+    return list(as_frame(X[:1]).columns)

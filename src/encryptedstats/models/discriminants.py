@@ -14,7 +14,6 @@ from encryptedstats.models.base import TotalsClassifier, class_columns, refuse_i
 from encryptedstats.models.features import (
     CodedPredictors,
     count_features,
-    feature_matrix,
     product_totals,
     solve,
     symmetric,
@@ -83,8 +82,6 @@ class LinearMeans(CodedPredictors, TotalsClassifier):
         self.class_counts_ = np.array(totals[:n_classes], dtype=np.int64)
         refuse_impossible(bool((self.class_counts_ >= 0).all()), "a class would have fewer than no rows")
         self.means_ = (self._sums(totals, n_classes, k).T / np.maximum(self.class_counts_, 1)).T.astype(float)
-        self.origin_ = np.zeros(k)
-        self.directions_ = self.means_
 
     def _sums(self, totals: Sequence[int], n_classes: int, k: int) -> NDArray[Any]:
         return np.array(totals[n_classes : n_classes * (k + 1)], dtype=object).reshape(k, n_classes).T
@@ -101,8 +98,8 @@ class LinearMeans(CodedPredictors, TotalsClassifier):
                 weighted_sum(sums, [feature.value for feature in found]),
                 sum_of_numbers([s * s for s in sums]),
             )
-            answers += [Answer(along), Answer(length)]
-        return answers + [Answer(n) for n in known.totals[:n_classes]]
+            answers += [Answer(along), Answer(length, signed=False)]
+        return answers + [Answer(n, signed=False) for n in known.totals[:n_classes]]
 
     def _n_answers(self, schema: PublicSchema, output: str) -> int:
         return 3 * schema.n_classes
@@ -121,14 +118,6 @@ class LinearMeans(CodedPredictors, TotalsClassifier):
         """Score of each class; with two classes, that of the second less that of the first."""
         scores = self._scores(self._rows(X))
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
-
-    def _scores(self, table: Table) -> NDArray[np.float64]:
-        matrix = feature_matrix(self._features(table.public_schema), table, centred=self.centred)
-        half_way = (self.directions_ * (self.means_ - self.origin_)).sum(axis=1) / 2
-        scores: NDArray[np.float64] = (matrix - self.origin_) @ self.directions_.T - half_way
-        if self.class_counts_.any():
-            scores[:, self.class_counts_ == 0] = -np.inf  # a class without rows has no mean
-        return scores
 
 
 class FisherDiscriminant(LinearMeans):
@@ -163,6 +152,13 @@ class FisherDiscriminant(LinearMeans):
 
     def _n_answers(self, schema: PublicSchema, output: str) -> int:
         return TotalsClassifier._n_answers(self, schema, output)
+
+    def _scores(self, table: Table) -> NDArray[np.float64]:
+        half_way = (self.directions_ * (self.means_ - self.origin_)).sum(axis=1) / 2
+        scores: NDArray[np.float64] = (self._matrix(table) - self.origin_) @ self.directions_.T - half_way
+        if self.class_counts_.any():
+            scores[:, self.class_counts_ == 0] = -np.inf  # a class without rows has no mean
+        return scores
 
     def circuit(
         self, schema: PublicSchema, columns: Sequence[Column] | None = None, fold: int | None = None

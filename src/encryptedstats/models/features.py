@@ -58,6 +58,10 @@ class CodedPredictors:
     def _features(self, schema: PublicSchema, columns: Sequence[Column] | None = None) -> list[Feature]:
         return features(schema, columns, centred=self.centred)
 
+    def _matrix(self, table: Table) -> NDArray[np.int64]:
+        """The predictors of clear rows, shape (rows, predictors)."""
+        return feature_matrix(self._features(table.public_schema), table, centred=self.centred)
+
 
 def count_features(schema: PublicSchema) -> int:
     """How many predictors a schema has."""

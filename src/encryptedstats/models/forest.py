@@ -257,10 +257,8 @@ class CompletelyRandomForest(TotalsClassifier):
         return votes
 
     def _scores(self, table: Table) -> NDArray[np.float64]:
-        votes = self._votes(table)
-        total = votes.sum(axis=1, keepdims=True)
-        # A row that falls into empty leaves only is nobody's neighbour: what is left is how frequent classes are.
-        return np.where(total > 0, votes / np.where(total > 0, total, 1), self._prior())
+        # By the leaves of the rows: the same votes as from the answers, and the expected fraction where those have a drawn one.
+        return _shares(self._votes(table))
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Share of the votes of each class."""
@@ -285,7 +283,7 @@ class CompletelyRandomForest(TotalsClassifier):
         for c in range(n_classes):
             by_tree = [_leaf_value(tree, self._leaf_values(known, t, c, n_classes)) for t, tree in enumerate(trees)]
             largest = max(bound.high for bound in known.bounds[:n_classes]) * known.drawn_bound.high
-            answers.append(Answer(sum_of_numbers(by_tree), Interval(0, len(trees) * largest)))
+            answers.append(Answer(sum_of_numbers(by_tree), Interval(0, len(trees) * largest), signed=False))
         return answers
 
     def _n_answers(self, schema: PublicSchema, output: str) -> int:
@@ -316,16 +314,14 @@ class CompletelyRandomForest(TotalsClassifier):
         counts: list[Number] = [known.totals[c]]
         for node in range(n_nodes):
             left = known.totals[first + node * n_classes]
-            counts += [left, counts[node] - left]
+            counts += [left, sum_of_numbers([counts[node], -left])]
         leaves = counts[n_nodes:]
         if not known.drawn:
             return leaves
         return [times(count, known.drawn[t * len(leaves) + b]) for b, count in enumerate(leaves)]
 
     def _judge(self, values: NDArray[Any], schema: Schema | PublicSchema, output: str) -> Judgement:
-        total = values.sum(axis=1, keepdims=True)
-        shares = np.where(total > 0, values / np.where(total > 0, total, 1), 1 / values.shape[1])
-        return Judgement(class_names(schema), values, shares.astype(float))
+        return Judgement(class_names(schema), values, _shares(values.astype(float)))
 
     # -- the drawn fraction --------------------------------------------------------------------------------------------
 
@@ -473,8 +469,15 @@ def _leaf_value(tree: Tree, leaves: Sequence[Number]) -> Number:
         split = tree[node]
         share = sum_of([column(str(Column("onehot", split.variable, k))) for k in split.left])
         left, right = values[2 * node + 1], values[2 * node + 2]
-        values[node] = right + times(left - right, share)
+        values[node] = sum_of_numbers([right, times(sum_of_numbers([left, -right]), share)])
     return values[0]
+
+
+def _shares(votes: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The share of each class of the votes. A row that falls into empty leaves only has none, and every class as much of them."""
+    total = votes.sum(axis=1, keepdims=True)
+    shares: NDArray[np.float64] = np.where(total > 0, votes / np.where(total > 0, total, 1), 1 / votes.shape[1])
+    return shares
 
 
 def _goes_left(split: Split, table: Table) -> NDArray[np.bool_]:

@@ -14,12 +14,20 @@ from encryptedstats.models.base import TotalsClassifier, class_columns, refuse_i
 from encryptedstats.models.features import (
     CodedPredictors,
     count_features,
-    feature_matrix,
     product_totals,
     solve,
     symmetric,
 )
-from encryptedstats.models.prediction import Answer, Judgement, Known, Line, count_names, feature_labels, line_of
+from encryptedstats.models.prediction import (
+    Answer,
+    Judgement,
+    Known,
+    Line,
+    clear_answers,
+    count_names,
+    feature_labels,
+    line_of,
+)
 from encryptedstats.tables import PublicSchema, Schema, Table
 from encryptedstats.tables.columns import Column
 
@@ -114,29 +122,33 @@ class OneStepLogisticRegression(CodedPredictors, TotalsClassifier):
             return super()._answers(schema, columns, known, output)
         n0, n1, x0, x1, xx = known.totals
         line = line_of(n0, n1, x0, x1, xx, paired=True) if self.fit_intercept else Line(0, 2 * (x1 - x0), xx)
-        return [Answer(line.at(found[0].value)), Answer(line.d), Answer(n0), Answer(n1)]
+        counted = [Answer(number, signed=False) for number in (line.d, n0, n1)]
+        return [Answer(line.at(found[0].value)), *counted]
 
     def _n_answers(self, schema: PublicSchema, output: str) -> int:
         return 4 if count_features(schema) == 1 else super()._n_answers(schema, output)
 
     def _judge(self, values: NDArray[Any], schema: Schema | PublicSchema, output: str) -> Judgement:
-        e, (d, n0, n1) = values[:, 0], values[0, 1:]
-        constant = (
-            2 * (n1 - n0) / max(1, n0 + n1) if self.fit_intercept else 0.0
-        )  # what is left of a predictor that does not vary
-        log_odds = (e / d if d else np.full(len(values), constant)).astype(float)
-        p = expit(log_odds)
+        p = expit(self._log_odds_of(values))
         (label,) = feature_labels(self._features(schema.public()), schema)
         names = [f"e[{label}]", f"d[{label}]", *count_names(schema)]
         return Judgement(names, values, np.column_stack([1 - p, p]))
+
+    def _log_odds_of(self, values: NDArray[Any]) -> NDArray[np.float64]:
+        e, (d, n0, n1) = values[:, 0], values[0, 1:]
+        # What is left of a predictor that does not vary.
+        constant = 2 * (n1 - n0) / max(1, n0 + n1) if self.fit_intercept else 0.0
+        log_odds: NDArray[np.float64] = (e / d if d else np.full(len(values), constant)).astype(float)
+        return log_odds
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Estimated log-odds of the second class."""
         return self._log_odds(self._rows(X))
 
     def _log_odds(self, table: Table) -> NDArray[np.float64]:
-        matrix = feature_matrix(self._features(table.public_schema), table, centred=self.centred)
-        log_odds: NDArray[np.float64] = matrix @ self.coef_[0] + self.intercept_[0]
+        if count_features(table.public_schema) == 1:
+            return self._log_odds_of(clear_answers(self, table, self._outputs[0]))
+        log_odds: NDArray[np.float64] = self._matrix(table) @ self.coef_[0] + self.intercept_[0]
         return log_odds
 
     def _scores(self, table: Table) -> NDArray[np.float64]:

@@ -16,12 +16,14 @@ from encryptedstats.circuits.bounds import Interval
 from encryptedstats.circuits.expressions import Expression, column
 from encryptedstats.crypto.parameters import MAX_PRIME_BITS
 from encryptedstats.models.base import TotalsClassifier, class_columns, refuse_impossible
-from encryptedstats.models.features import CodedPredictors, count_features, feature_matrix, is_constant
+from encryptedstats.models.features import CodedPredictors, count_features, is_constant
 from encryptedstats.models.prediction import (
     Answer,
     Judgement,
     Known,
+    Line,
     class_names,
+    clear_answers,
     count_names,
     feature_labels,
     line_of,
@@ -84,8 +86,15 @@ class SemiparametricNB(CodedPredictors, TotalsClassifier):
         self.centred = centred
         self.bins = bins
 
-    def _infer(self, frame: pd.DataFrame, labels: pd.Series[Any], classes: Any, named: bool) -> Schema:
-        schema = super()._infer(frame, labels, classes, named)
+    def _infer(
+        self,
+        frame: pd.DataFrame,
+        labels: pd.Series[Any],
+        classes: Any,
+        named: bool,
+        weights: NDArray[np.int64] | None = None,
+    ) -> Schema:
+        schema = super()._infer(frame, labels, classes, named, weights)
         values = frame.to_numpy()
         if not named and values.dtype.kind in "iu":
             # Nothing is encrypted here, so that wide bounds cost nothing, and new rows may lie beyond the old ones.
@@ -115,19 +124,15 @@ class SemiparametricNB(CodedPredictors, TotalsClassifier):
         refuse_impossible(n0 >= 0 and n1 >= 0, "a class would have fewer than no rows")
         self.class_counts_ = np.array([n0, n1], dtype=np.int64)
         n, sum_z = n0 + n1, 2 * (n1 - n0)
-        self.a_, self.b_, self.d_ = [], [], []
+        lines = []
         for x0, x1, xx0, xx1 in np.array(totals[2:], dtype=object).reshape(-1, 4):
             sum_x, sum_xx, sum_xz = int(x0 + x1), int(xx0 + xx1), 2 * int(x1 - x0)
             possible = xx0 >= 0 and xx1 >= 0 and n * sum_xx >= sum_x**2
             refuse_impossible(possible, "a sum of squares or a variance would be negative")
-            if self.paired:
-                self.a_.append(sum_xx * sum_z - sum_x * sum_xz)
-                self.b_.append(n * sum_xz - sum_x * sum_z)
-                self.d_.append(n * sum_xx - sum_x**2)
-            else:
-                self.a_.append(sum_z)
-                self.b_.append(sum_xz)
-                self.d_.append(sum_xx)
+            lines.append(
+                line_of(n0, n1, int(x0), int(x1), sum_xx, paired=True) if self.paired else Line(sum_z, sum_xz, sum_xx)
+            )
+        self.a_, self.b_, self.d_ = ([getattr(line, letter) for line in lines] for letter in "abd")
         self._warn_of_constants(schema)
 
     def _warn_of_constants(self, schema: PublicSchema) -> None:
@@ -155,64 +160,43 @@ class SemiparametricNB(CodedPredictors, TotalsClassifier):
         for i, feature in enumerate(self._features(schema, columns)):
             x0, x1, xx0, xx1 = sums[4 * i : 4 * i + 4]
             line = line_of(n0, n1, x0, x1, xx0 + xx1, paired=self.paired)
-            answers += [Answer(line.at(feature.value)), Answer(line.d)]
-        return [*answers, Answer(n0), Answer(n1)]
+            answers += [Answer(line.at(feature.value)), Answer(line.d, signed=False)]
+        return [*answers, Answer(n0, signed=False), Answer(n1, signed=False)]
 
     def _n_answers(self, schema: PublicSchema, output: str) -> int:
         return 2 * count_features(schema) + 2
 
     def _judge(self, values: NDArray[Any], schema: Schema | PublicSchema, output: str) -> Judgement:
-        found = self._features(schema.public())
-        e, d, (n0, n1) = values[:, 0:-2:2], values[0, 1:-2:2], values[0, -2:]
-        used = [j for j in range(len(found)) if d[j]]
-        if n0 and n1:
-            log_odds = sum((e[:, j] / d[j] for j in used), start=np.zeros(len(values))).astype(float)
-            p = expit(log_odds + (len(used) - 1) * np.log(float(n0) / float(n1)))
-        else:
-            p = np.full(len(values), 1.0 if n1 else 0.0 if n0 else 0.5)
-        labels = feature_labels(found, schema)
+        p = expit(_log_odds(values))
+        labels = feature_labels(self._features(schema.public()), schema)
         names = [f"{letter}[{label}]" for label in labels for letter in "ed"]
         return Judgement([*names, *count_names(schema)], values, np.column_stack([1 - p, p]))
 
     # -- predicting ------------------------------------------------------------------------------------------------------
 
-    def _matrix(self, table: Table) -> NDArray[np.int64]:
-        return feature_matrix(self._features(table.public_schema), table, centred=self.centred)
-
     def predict_raw(self, X: Any) -> tuple[NDArray[Any], list[int]]:
         """The integers (e, d) of every row and predictor: the log-odds of predictor j are e_j / d_j."""
-        return self._raw(self._rows(X))
-
-    def _raw(self, table: Table) -> tuple[NDArray[Any], list[int]]:
-        x = self._matrix(table).astype(object)
-        a, b, d = (np.array(values, dtype=object) for values in (self.a_, self.b_, self.d_))
-        if self.paired:
-            return a + b * x, list(self.d_)
-        n = int(self.class_counts_.sum())
-        return a * d + b * n * x, [n * value for value in self.d_]
+        values = clear_answers(self, self._rows(X), self._outputs[0])
+        return values[:, 0:-2:2].astype(object), values[0, 1:-2:2].tolist()
 
     def predict_log_odds(self, X: Any) -> NDArray[np.float64]:
         """Log-odds of the second class for every row."""
-        return self._log_odds(self._rows(X))
-
-    def _log_odds(self, table: Table) -> NDArray[np.float64]:
-        n0, n1 = (int(count) for count in self.class_counts_)
-        if not n0 or not n1:
-            return np.full(len(table), np.inf if n1 else -np.inf if n0 else 0.0)
-        used = [j for j, d in enumerate(self.d_) if d]
-        slopes = np.array([self.b_[j] / self.d_[j] for j in used])
-        intercepts = [self.a_[j] / (self.d_[j] if self.paired else n0 + n1) for j in used]
-        log_theta = (len(used) - 1) * np.log(n0 / n1)
-        log_odds: NDArray[np.float64] = self._matrix(table)[:, used] @ slopes + sum(intercepts) + log_theta
-        return log_odds
-
-    def _scores(self, table: Table) -> NDArray[np.float64]:
-        p = expit(self._log_odds(table))
-        return np.column_stack([1 - p, p])
+        return _log_odds(clear_answers(self, self._rows(X), self._outputs[0]))
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Probability of each class."""
         return self._scores(self._rows(X))
+
+
+def _log_odds(values: NDArray[Any]) -> NDArray[np.float64]:
+    """From e and d of every predictor and the class counts. Where d is 0 a predictor is constant, and contributes nothing."""
+    e, d, (n0, n1) = values[:, 0:-2:2], values[0, 1:-2:2], values[0, -2:]
+    if not n0 or not n1:
+        return np.full(len(values), np.inf if n1 else -np.inf if n0 else 0.0)
+    used = np.flatnonzero(d)
+    log_odds: NDArray[np.float64] = sum((e[:, j] / d[j] for j in used), start=np.zeros(len(values))).astype(float)
+    log_odds += (len(used) - 1) * np.log(float(n0) / float(n1))
+    return log_odds
 
 
 class MultinomialNB(TotalsClassifier):
@@ -301,56 +285,59 @@ class MultinomialNB(TotalsClassifier):
                 bins = [column(str(Column("onehot", j, k))) for k in range(variable.n_bins)]
                 counts = [known.totals[at + k * n_classes] for k in range(variable.n_bins)]
                 largest = max(known.bounds[at + k * n_classes].high for k in range(variable.n_bins))
-                factors.append(Answer(weighted_sum(counts, bins), Interval(0, largest)))
+                # Of a product, each factor with its smoothing: every term has a bin, and there is nothing where there is no row.
+                plus = 0 if output == "factors" else self._whole_alpha()
+                smoothed = [count + plus for count in counts]
+                factors.append(Answer(weighted_sum(smoothed, bins), Interval(0, largest + plus), signed=False))
                 at += variable.n_bins * n_classes
             by_class.append(factors if output == "factors" else [self._whole(factors)])
-        return [answer for factors in by_class for answer in factors] + [Answer(n) for n in known.totals[:n_classes]]
+        class_counts = [Answer(n, signed=False) for n in known.totals[:n_classes]]
+        return [answer for factors in by_class for answer in factors] + class_counts
 
     def _n_answers(self, schema: PublicSchema, output: str) -> int:
         return schema.n_classes * (1 + (len(schema.variables) if output == "factors" else 1))
 
     def _whole(self, factors: Sequence[Answer]) -> Answer:
         """The product of all smoothed counts of a class."""
-        alpha = int(self.alpha)
-        if alpha != self.alpha:
-            raise ValueError(
-                f"output='products' needs a whole number for alpha, not {self.alpha}: take output='factors'"
-            )
-        largest = math.prod((factor.bound or Interval.of(0)).high + alpha for factor in factors)
+        largest = math.prod((factor.bound or Interval.of(0)).high for factor in factors)
         if largest.bit_length() >= MAX_PRIME_BITS - 2:
             raise OverflowError(
                 f"output='products' could reach 2^{largest.bit_length()}, a product of {len(factors)} counts, and a plaintext "
                 f"modulus carries 2^{MAX_PRIME_BITS - 3}: take output='factors', from which the owner computes the same"
             )
-        return Answer(shallow_product([factor.value + alpha for factor in factors]), Interval(0, largest))
+        return Answer(shallow_product([factor.value for factor in factors]), Interval(0, largest), signed=False)
+
+    def _whole_alpha(self) -> int:
+        if int(self.alpha) != self.alpha:
+            raise ValueError(
+                f"output='products' needs a whole number for alpha, not {self.alpha}: take output='factors'"
+            )
+        return int(self.alpha)
 
     def _judge(self, values: NDArray[Any], schema: Schema | PublicSchema, output: str) -> Judgement:
-        public, n_classes = schema.public(), schema.public().n_classes
-        bins = [variable.n_bins for variable in public.variables]
-        counts = values[0, -n_classes:].astype(float)
-        answers = values[:, :-n_classes].reshape(len(values), n_classes, -1)
-        # As the opened model does: so that both give the same to the last digit but for the order of adding.
-        prior = counts / counts.sum() if counts.sum() else np.full(n_classes, 1 / n_classes)
-        smoothed = (answers if output == "products" else answers + self.alpha).astype(float)
-        spread = np.log(np.maximum(counts[:, None] + self.alpha * np.array(bins), 1e-300)).sum(axis=1)
-        with np.errstate(divide="ignore"):
-            scores = np.log(prior) + np.log(smoothed).sum(axis=2) - spread
+        scores, prior = self._joint(values, schema.public(), output)
         variables = variable_names(schema)
         classes = class_names(schema)
         kinds = variables if output == "factors" else ["product"]
         names = [f"{name} | {label}" for label in classes for name in kinds] + count_names(schema)
         return Judgement(names, values, _normalised(scores, prior))
 
-    def _log_joint(self, table: Table) -> NDArray[np.float64]:
+    def _joint(
+        self, values: NDArray[Any], schema: PublicSchema, output: str
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The logarithm of the joint probability of row and class, and how frequent classes are."""
+        n_classes, bins = schema.n_classes, [variable.n_bins for variable in schema.variables]
+        counts = values[0, -n_classes:].astype(float)
+        answers = values[:, :-n_classes].reshape(len(values), n_classes, -1)
+        prior = counts / counts.sum() if counts.sum() else np.full(n_classes, 1 / n_classes)
+        smoothed = (answers if output == "products" else answers + self.alpha).astype(float)
+        spread = np.log(np.maximum(counts[:, None] + self.alpha * np.array(bins), 1e-300)).sum(axis=1)
         with np.errstate(divide="ignore"):
-            scores = np.tile(np.log(self._prior()), (len(table), 1))
-            for j, bins in enumerate(self.bin_counts_):
-                smoothed = (bins + self.alpha) / np.maximum(self.class_counts_ + self.alpha * len(bins), 1e-300)
-                scores += np.log(smoothed)[table.data[j]]
-        return scores
+            return np.log(prior) + np.log(smoothed).sum(axis=2) - spread, prior
 
-    def _scores(self, table: Table) -> NDArray[np.float64]:
-        return _normalised(self._log_joint(table), self._prior())
+    def _log_joint(self, table: Table) -> NDArray[np.float64]:
+        output = self._outputs[0]
+        return self._joint(clear_answers(self, table, output), table.public_schema, output)[0]
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Probability of each class."""

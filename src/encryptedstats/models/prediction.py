@@ -17,7 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from encryptedstats.circuits.bounds import ColumnRange, Interval, read_bounds
-from encryptedstats.circuits.expressions import Expression, column_names, linear
+from encryptedstats.circuits.expressions import Expression, column, column_names, combination, sum_of
 from encryptedstats.circuits.joined import evaluate_joined, given, prepare_joined, totals_of
 from encryptedstats.circuits.results import EncryptedTotals
 from encryptedstats.circuits.rows import VOTES_KIND, EncryptedRows
@@ -26,7 +26,7 @@ from encryptedstats.crypto.dispatch import decrypt_value
 from encryptedstats.crypto.keys import Decryptor, PublicKeys
 from encryptedstats.errors import FileFormatError, KeyMismatchError, SchemaError
 from encryptedstats.storage.container import Container
-from encryptedstats.storage.objects import load_file, save_file
+from encryptedstats.storage.objects import load_file, save_file, write_object
 from encryptedstats.tables import EncryptedTable, PublicSchema, Schema, Table
 from encryptedstats.tables.columns import Column
 from encryptedstats.tables.opening import opening_schema
@@ -52,10 +52,14 @@ class Known:
 
 @dataclass(frozen=True)
 class Answer:
-    """One number for every row, and between which it lies (None: as far as intervals tell)."""
+    """One number for every row, between which it lies (None: as far as intervals tell), and whether it can be below 0.
+
+    Whether it can be is a fact about the kind of model, never about its totals: it is stored in the clear.
+    """
 
     value: Number
     bound: Interval | None = None
+    signed: bool = True
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,22 @@ class Votes(pd.DataFrame):
         best = self._scores.to_numpy().argmax(axis=1)
         return pd.Series(np.asarray(self._scores.columns)[best], index=self.index, name="predicted")
 
+    def frame(self) -> pd.DataFrame:
+        """All of it in one table: the predicted class, then probabilities or scores, then the integers they are made of."""
+        letter = "P" if self._are_probabilities else "score"
+        scores = self._scores.set_axis([f"{letter}({label})" for label in self._scores.columns], axis=1)
+        of_classes = list(self.columns) == list(self._scores.columns)
+        numbers = self.set_axis([f"votes({name})" if of_classes else str(name) for name in self.columns], axis=1)
+        together: pd.DataFrame = pd.concat([self.predict, scores, numbers], axis=1).rename_axis("row")
+        return together
+
+    def save(self, url: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write :meth:`frame` as a CSV to a path or fsspec URL. These are rows of people: a local file is private."""
+        try:
+            write_object(url, self.frame().to_csv().encode(), private=True, overwrite=overwrite)
+        except FileExistsError as error:
+            raise FileExistsError(f"{error} (overwrite=True replaces it)") from None
+
 
 def votes_of(model: TotalsClassifier, values: NDArray[Any], schema: Schema | PublicSchema, output: str) -> Votes:
     """The answers of a model, read."""
@@ -119,6 +139,8 @@ def votes_of(model: TotalsClassifier, values: NDArray[Any], schema: Schema | Pub
 
 def _narrow(values: NDArray[Any]) -> NDArray[Any]:
     """Integers of 64 bits where all fit, else Python's own."""
+    if values.dtype == np.int64:
+        return values
     fits = all(abs(int(value)) < 1 << 62 for value in values.flat)
     return values.astype(np.int64) if fits else values
 
@@ -133,18 +155,12 @@ class EncryptedVotes:
         self,
         model: TotalsClassifier,
         rows: EncryptedRows,
-        places: Sequence[int | None],
-        plain: Sequence[int],
         schema: Schema | PublicSchema,
         output: str,
         schema_digest: str | None,
     ) -> None:
         self.model = model  # how it grew, nothing fitted
         self.rows = rows
-        self._places = tuple(
-            places
-        )  # of every answer among the encrypted ones; None for one that is the same in every row
-        self._plain = tuple(plain)
         self.schema = schema
         self.output = output
         self.schema_digest = schema_digest
@@ -174,18 +190,16 @@ class EncryptedVotes:
     # -- files -----------------------------------------------------------------------------------------------------
 
     def save(self, url: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the votes to a path or fsspec URL, for the owner to fetch; the file holds no key and no names."""
-        save_file(self.to_container(), url, overwrite=overwrite)
+        """Write the votes to a path or fsspec URL, for the owner to fetch; a local file is private.
+
+        It holds no key and no names, and nothing of the model but what kind it is.
+        """
+        save_file(self.to_container(), url, overwrite=overwrite, private=True)
 
     def to_container(self, kind: str = VOTES_KIND, fields: dict[str, Any] | None = None) -> Container:
         """As a checked envelope of bytes; ``fields`` are for those who store more with it."""
         own = self.model._stored_fields(self.schema.public(), 0, ())
-        more = {
-            "places": list(self._places),
-            "plain": list(self._plain),
-            "output": self.output,
-            DIGEST_FIELD: self.schema_digest,
-        }
+        more = {"output": self.output, DIGEST_FIELD: self.schema_digest}
         return self.rows.to_container(kind, {**own, **more, **(fields or {})})
 
     @classmethod
@@ -203,17 +217,13 @@ def read_votes(file: Container, keys: PublicKeys | None) -> EncryptedVotes:
 
     if keys is None:
         raise TypeError("votes are encrypted: give the public keys= they belong to")
+    if "places" in file.fields:
+        raise FileFormatError("these votes are of version 0.1, whose slots held more than answers: predict again")
     head, rows = read_head(file), EncryptedRows.from_container(file, keys)
-    places, plain = file.expect("places", list), file.expect("plain", list)
     output, digest = file.expect("output", str), read_digest(file)
-    answered = [place for place in places if place is not None]
-    if answered != list(range(len(rows.facts))) or len(plain) != len(places) - len(answered):
-        raise FileFormatError("the answers of the file do not fit its ciphertexts")
-    if not all(type(value) is int for value in plain):
-        raise FileFormatError("the answers of the file are malformed")
-    if len(places) != _expected_answers(head.model, head.schema.public(), output):
-        raise FileFormatError(f"the file has {len(places)} answers, and such a model gives another number of them")
-    return EncryptedVotes(head.model, rows, places, plain, head.schema, output, digest)
+    if len(rows.facts) != _expected_answers(head.model, head.schema.public(), output):
+        raise FileFormatError(f"the file has {len(rows.facts)} answers, and such a model gives another number of them")
+    return EncryptedVotes(head.model, rows, head.schema, output, digest)
 
 
 def _expected_answers(model: TotalsClassifier, schema: PublicSchema, output: str) -> int:
@@ -229,16 +239,16 @@ def _expected_answers(model: TotalsClassifier, schema: PublicSchema, output: str
 def _decrypt_votes(votes: EncryptedVotes, decryptor: Decryptor, *, schema: Schema | None = None) -> Votes:
     """The votes as a DataFrame with probabilities and predicted classes."""
     known = opening_schema(schema, votes.schema, votes, decryptor)
-    encrypted = decrypt_value(votes.rows, decryptor)
-    plain = iter(votes._plain)
-    columns = [
-        np.full(votes.n_rows, next(plain), dtype=object) if place is None else encrypted[:, place]
-        for place in votes._places
-    ]
-    return votes_of(votes.model, np.column_stack(columns), known, votes.output)
+    return votes_of(votes.model, decrypt_value(votes.rows, decryptor), known, votes.output)
 
 
 # -- predicting -----------------------------------------------------------------------------------------------------------
+
+
+def clear_judgement(model: TotalsClassifier, table: Table) -> Judgement:
+    """What an opened model makes of clear rows: its own answers, judged as the owner judges them."""
+    output = model._outputs[0]
+    return model._judge(clear_answers(model, table, output), _naming_schema(model, table), output)
 
 
 def predict(model: TotalsClassifier, rows: Any, output: str, **options: Any) -> Votes | EncryptedVotes:
@@ -256,20 +266,35 @@ def clear_answers(model: TotalsClassifier, table: Table, output: str) -> NDArray
     answers = model._answers(table.public_schema, table.columns(), model._known_plain(), output)
     expressions = [answer.value for answer in answers if isinstance(answer.value, Expression)]
     found = iter(table.evaluate(expressions))
-    columns = [
-        next(found) if isinstance(a.value, Expression) else np.full(len(table), a.value, dtype=object) for a in answers
-    ]
-    return np.column_stack([column.astype(object) for column in columns])
+    exact = [next(found) if isinstance(a.value, Expression) else np.full(len(table), a.value, object) for a in answers]
+    # Below 2^53 floats are exact too, so that what is made of 64-bit integers is what is made of Python's, only sooner.
+    fit = all(abs(answer) < 1 << 53 for numbers in exact for answer in (numbers.min(), numbers.max()))
+    return np.column_stack([numbers.astype(np.int64 if fit else object) for numbers in exact])
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is computed on encrypted rows: all answers, those that are expressions with their bounds, and the model's packs."""
+    """What is computed on encrypted rows: all answers with their bounds, and the model's packs; none, if it is plain."""
 
     answers: list[Answer]
-    expressions: list[Expression]
     bounds: list[Interval]
     packs: dict[str, EncryptedTotals]
+
+    @property
+    def values(self) -> list[Number]:
+        """What is asked for."""
+        return [answer.value for answer in self.answers]
+
+    @property
+    def expressions(self) -> list[Expression]:
+        """What there is to compute for it."""
+        return [value for value in self.values if isinstance(value, Expression)]
+
+    def told(self, max_value: int) -> list[Interval]:
+        """What everybody may know of the answers. Those of a plain model could be any: their bounds would give it away."""
+        if self.packs:
+            return self.bounds
+        return [Interval(-max_value if answer.signed else 0, max_value) for answer in self.answers]
 
 
 def question(model: TotalsClassifier, rows: EncryptedTable, output: str) -> Question:
@@ -278,55 +303,47 @@ def question(model: TotalsClassifier, rows: EncryptedTable, output: str) -> Ques
     packs = model._packs() if model.is_encrypted else {}
     known = model._known_given(packs) if packs else model._known_plain()
     answers = model._answers(rows.schema, rows.columns(), known, output)
-    asked = [answer for answer in answers if isinstance(answer.value, Expression)]
-    if not asked:
-        raise ValueError("this model gives every row the same answer: there is nothing to compute on encrypted rows")
-    expressions = [answer.value for answer in asked if isinstance(answer.value, Expression)]
-    totals = totals_of(expressions)
-    for name in column_names(expressions):
+    asked = Question(
+        answers, answer_bounds(answers, {**rows.ranges(), **given_ranges(known, answers)}, rows.n_rows), packs
+    )
+    totals = totals_of(asked.expressions)
+    for name in column_names(asked.expressions):
         if name not in totals:
             rows._check_stored(Column.parse(name))
-    return Question(answers, expressions, _bounds(asked, given_ranges(known, expressions), rows), packs)
+    return asked
 
 
 def check_prediction(model: TotalsClassifier, rows: EncryptedTable, output: str) -> Question:
     """Refuse what could not be predicted, without reading a row: of another key or schema, or without a proof that it decrypts."""
     asked = question(model, rows, output)
-    prepare_joined(asked.expressions, asked.bounds, rows, asked.packs)
+    prepare_joined(asked.values, asked.bounds, rows, asked.packs, ones_of(rows.schema, rows.columns()))
     return asked
 
 
 def _encrypted(model: TotalsClassifier, rows: EncryptedTable, output: str, options: dict[str, Any]) -> EncryptedVotes:
     asked = question(model, rows, output)
-    answers, packs = asked.answers, asked.packs
-    found = evaluate_joined(asked.expressions, asked.bounds, rows, packs, **options)
-    number = iter(range(len(asked.expressions)))
-    places = [next(number) if isinstance(answer.value, Expression) else None for answer in answers]
-    plain = [answer.value for answer in answers if isinstance(answer.value, int)]
+    ones, told = ones_of(rows.schema, rows.columns()), asked.told(rows.parameters.max_value)
+    found = evaluate_joined(asked.values, asked.bounds, rows, asked.packs, ones=ones, told=told, **options)
     schema = rows.private_schema or (model.schema_ if isinstance(model.schema_, Schema) else rows.schema)
     # Rows that were encrypted with the public key have no digest: the model's is that of its own rows.
-    digest = joined_digest(model.totals_.schema_digest if packs else None, rows.facts.schema_digest)
-    return EncryptedVotes(model._like(), found, places, plain, schema, output, digest)
+    digest = joined_digest(model.totals_.schema_digest if asked.packs else None, rows.facts.schema_digest)
+    return EncryptedVotes(model._like(), found, schema, output, digest)
 
 
-def given_ranges(known: Known, expressions: Sequence[Expression]) -> dict[str, ColumnRange]:
-    """What is publicly known of the given totals that some expressions use."""
+def given_ranges(known: Known, answers: Sequence[Answer]) -> dict[str, ColumnRange]:
+    """What is publicly known of the given totals that some answers use."""
     ranges = {}
-    for key, (name, k) in totals_of(expressions).items():
+    for key, (name, k) in totals_of([a.value for a in answers if isinstance(a.value, Expression)]).items():
         bound = known.bounds[k] if name == MODEL else known.drawn_bound
         ranges[key] = ColumnRange(bound.low, bound.high)
     return ranges
 
 
-def _bounds(asked: Sequence[Answer], ranges: dict[str, ColumnRange], rows: EncryptedTable) -> list[Interval]:
-    return answer_bounds(asked, {**rows.ranges(), **ranges}, rows.n_rows)
-
-
-def answer_bounds(asked: Sequence[Answer], ranges: dict[str, ColumnRange], n_rows: int) -> list[Interval]:
+def answer_bounds(answers: Sequence[Answer], ranges: dict[str, ColumnRange], n_rows: int) -> list[Interval]:
     """Between which numbers each answer lies: as the model says, else as far as intervals tell."""
-    open_ones = [a.value for a in asked if a.bound is None and isinstance(a.value, Expression)]
+    open_ones = [a.value for a in answers if a.bound is None and isinstance(a.value, Expression)]
     found = read_bounds(open_ones, ranges, n_rows)
-    return [a.bound if a.bound is not None else found[a.value] for a in asked if isinstance(a.value, Expression)]
+    return [a.bound or (found[a.value] if isinstance(a.value, Expression) else Interval.of(a.value)) for a in answers]
 
 
 def given_totals(bounds: Sequence[Interval], n_drawn: int = 0, drawn_bound: Interval = _ONE) -> Known:
@@ -355,7 +372,11 @@ def _check_rows(model: TotalsClassifier, rows: EncryptedTable) -> None:
         raise SchemaError("the rows are of another schema than the model: make them with schema.table(...) of its own")
     mine = model.totals_.schema_digest if model.is_encrypted else None
     theirs, known = rows.facts.schema_digest, rows.private_schema
-    other = known is not None and isinstance(model.schema_, Schema) and known.variables != model.schema_.variables
+    other = (
+        known is not None
+        and isinstance(model.schema_, Schema)
+        and known.strict_variables != model.schema_.strict_variables
+    )
     if other or (mine is not None and theirs is not None and mine != theirs):
         raise SchemaError(
             "the rows have the shape of those the model was fitted to, and yet another schema (cut points, levels or their order "
@@ -380,7 +401,7 @@ class Line:
 
     def at(self, x: Expression) -> Number:
         """e = a + b x."""
-        return self.a + times(self.b, x)
+        return sum_of_numbers([self.a, times(self.b, x)])
 
 
 def line_of(n0: Number, n1: Number, x0: Number, x1: Number, sum_xx: Number, *, paired: bool) -> Line:
@@ -398,10 +419,9 @@ def times(a: Number, b: Number) -> Number:
 
 
 def sum_of_numbers(terms: Sequence[Number]) -> Number:
-    """A sum of expressions and plain numbers, as one node."""
+    """A sum of expressions and plain numbers, as one node; a plain number where expressions cancel."""
     plain = sum(term for term in terms if isinstance(term, int))
-    found = [(1, term) for term in terms if isinstance(term, Expression)]
-    return linear(found, plain) if found else plain
+    return combination([(1, term) for term in terms if isinstance(term, Expression)], plain)
 
 
 def weighted_sum(weights: Sequence[Number], columns: Sequence[Expression]) -> Number:
@@ -415,6 +435,14 @@ def shallow_product(factors: Sequence[Number]) -> Number:
         return factors[0]
     half = len(factors) // 2
     return times(shallow_product(factors[:half]), shallow_product(factors[half:]))
+
+
+def ones_of(schema: PublicSchema, columns: Sequence[Column]) -> Expression | None:
+    """What is 1 in every row and 0 in padding: all bins of a variable, of which a row has one; None where there are no bins."""
+    stored = set(columns)
+    every = [[Column("onehot", j, k) for k in range(v.n_bins)] for j, v in enumerate(schema.variables)]
+    found = [bins for bins in every if bins and stored.issuperset(bins)]
+    return sum_of([column(str(bin_)) for bin_ in min(found, key=len)]) if found else None
 
 
 def class_names(schema: Schema | PublicSchema) -> list[Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.tables.columns import Column, TableLike
+from encryptedstats.tables.dialects import CsvFormat, CsvOptions
 from encryptedstats.tables.encrypted import EncryptedTable
 from encryptedstats.tables.encrypting import encrypt_file, encrypt_table
 from encryptedstats.tables.planning import plan
@@ -17,6 +18,8 @@ from encryptedstats.tables.table import Table
 
 __all__ = [
     "Column",
+    "CsvFormat",
+    "CsvOptions",
     "EncryptedStatistic",
     "EncryptedTable",
     "Layout",

@@ -25,6 +25,7 @@ NUMBER: Types = (int, float)
 OPTIONAL_INT: Types = (int, type(None))
 OPTIONAL_TEXT: Types = (str, type(None))
 LEVEL: Types = (str, int, float, bool)
+_LINE = 120  # characters
 
 
 def check_fields(value: object, fields: Mapping[str, Types], where: str) -> dict[str, Any]:
@@ -53,11 +54,33 @@ def _check_type(value: object, types: Types, where: str) -> None:
         raise SchemaError(f"{where}: {allowed} is needed, not {_type_name(value)}")
 
 
-_NAMES = {type(None): "null", str: "text", int: "an integer", float: "a number", bool: "true or false", list: "a list"}
+_NAMES = {type(None): "null", str: "text", int: "an integer", float: "a number", bool: "true or false"} | {
+    list: "a list",
+    dict: "a JSON object",
+}
 
 
 def _type_name(value: object) -> str:
     return _NAMES.get(type(value), type(value).__name__)
+
+
+def _written(value: object, indent: int, level: int = 0) -> str:
+    """JSON that a person can read and edit: a field a line, and a list of plain values in one line while it fits."""
+    flat = json.dumps(value, allow_nan=False)
+    inner = " " * indent * (level + 1)
+    if not isinstance(value, (dict, list)) or not value:
+        return flat
+    is_plain = not any(
+        isinstance(item, (dict, list)) for item in (value.values() if isinstance(value, dict) else value)
+    )
+    if isinstance(value, list) and is_plain and len(flat) + len(inner) <= _LINE:
+        return flat
+    if isinstance(value, dict):
+        items = [f"{json.dumps(name)}: {_written(item, indent, level + 1)}" for name, item in value.items()]
+    else:
+        items = [_written(item, indent, level + 1) for item in value]
+    ends = "{}" if isinstance(value, dict) else "[]"
+    return f"{ends[0]}\n{inner}" + f",\n{inner}".join(items) + f"\n{' ' * indent * level}{ends[1]}"
 
 
 def _unique_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -78,6 +101,7 @@ class Document(ABC):
     _FILE_MODE: ClassVar[int] = PRIVATE
     _FIELDS: ClassVar[Mapping[str, Types]]
     _VERSION: ClassVar[int] = 1
+    _OLDEST: ClassVar[int] = 1  # version that can be read
 
     @abstractmethod
     def _fields(self) -> dict[str, Any]:
@@ -92,8 +116,10 @@ class Document(ABC):
         return {"format": self._FORMAT, "version": self._VERSION, **self._fields()}
 
     def to_json(self, *, indent: int | None = 2) -> str:
-        """The content as JSON text."""
-        return json.dumps(self._document(), indent=indent, allow_nan=False)
+        """The content as JSON text, for people to read and to edit; in one line without `indent`."""
+        if indent is None:
+            return json.dumps(self._document(), allow_nan=False)
+        return _written(self._document(), indent)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -107,6 +133,7 @@ class Document(ABC):
         except RecursionError as error:
             raise SchemaError("not a schema: nested too deeply") from error
         cls._check_format(value)
+        value = cls._upgraded(value)
         header: dict[str, Types] = {"format": (str,), "version": (int,)}
         fields = check_fields(value, {**header, **cls._FIELDS}, cls._FORMAT)
         return cls._from_fields(fields)
@@ -117,8 +144,18 @@ class Document(ABC):
         if found != cls._FORMAT:
             raise SchemaError(f"format {found!r}: {cls._FORMAT!r} is needed")
         version = value["version"] if isinstance(value, dict) and "version" in value else None
-        if version != cls._VERSION or type(version) is not int:
-            raise SchemaError(f"{cls._FORMAT} version {version!r}: this library reads version {cls._VERSION}")
+        if type(version) is not int or not cls._OLDEST <= version <= cls._VERSION:
+            versions = (
+                f"version {cls._VERSION}"
+                if cls._OLDEST == cls._VERSION
+                else f"versions {cls._OLDEST} to {cls._VERSION}"
+            )
+            raise SchemaError(f"{cls._FORMAT} version {version!r}: this library reads {versions}")
+
+    @classmethod
+    def _upgraded(cls, value: Any) -> Any:
+        """A document of an older version with the fields that it lacks, by their defaults."""
+        return value
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the JSON to a file; after a crash the file is the old one or the new one, never half of it."""
@@ -138,7 +175,12 @@ class Document(ABC):
 
     def canonical_json(self) -> bytes:
         """The one way to write the content: equal documents, and no others, have equal bytes."""
-        return json.dumps(self._document(), sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
+        return canonical(self._document())
+
+
+def canonical(value: object) -> bytes:
+    """Plain values as JSON in the one way: sorted fields, no spaces, ASCII."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
 
 
 def quoted(values: Collection[object], most: int = 8) -> str:

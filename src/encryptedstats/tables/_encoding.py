@@ -6,7 +6,7 @@ target, drop rows or refuse them where values are missing, encode each variable,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from encryptedstats.errors import SchemaError
 from encryptedstats.tables._documents import quoted
 from encryptedstats.tables._frames import (
+    Mask,
     as_frame,
     describe_missing,
     is_polars,
@@ -29,7 +30,7 @@ from encryptedstats.tables._frames import (
     unboxed,
 )
 from encryptedstats.tables.binning import LARGEST_INTEGER, assign_bins, fits_fixed_point, fixed_point
-from encryptedstats.tables.table import Integers, Table
+from encryptedstats.tables.table import Integers, Moved, Table, warn_of_moved
 from encryptedstats.tables.variables import Level, Variable, as_level
 
 if TYPE_CHECKING:
@@ -53,21 +54,22 @@ class Rows:
 def encode_table(
     schema: Schema,
     data: object,
-    y: object,
-    weights: ArrayLike | None,
-    weight_bound: int | None,
-    folds: int | None,
-    fold_seed: int,
-    slots: int,
+    y: object = None,
+    weights: ArrayLike | None = None,
+    weight_bound: int | None = None,
+    folds: int | None = None,
+    fold_seed: int = 0,
+    slots: int = 8192,
 ) -> Table:
-    """The table of these rows; see `Schema.table`."""
+    """The table of these rows, without a word on values that went to another bin; see `Schema.table`."""
     rows = _split(schema, data, y, weights)
     if not len(rows.predictors):
         raise SchemaError("the table has no rows")
     n_given = len(rows.predictors)
+    moved: list[Moved] = []
     if schema.onehot is None:
         rows = _without_missing(schema, rows)
-        encoded = tuple(encode_variable(v, unboxed(rows.predictors[v.name])) for v in schema.variables)
+        encoded = tuple(encode_variable(v, unboxed(rows.predictors[v.name]), moved) for v in schema.variables)
     else:
         encoded = _from_onehot(schema, schema.onehot, rows.predictors)
     class_codes = None if rows.target is None else _class_codes(schema, rows.target)
@@ -82,10 +84,18 @@ def encode_table(
         weight_bound=_weight_bound(rows.weights, weight_bound),
         slots=slots,
         n_dropped=n_given - len(rows.predictors),
+        moved=tuple(moved),
     )
 
 
-def rows_to_predict(schema: Schema, data: object) -> Table:
+def without_gaps(schema: Schema) -> list[str]:
+    """Variables in which no value may be missing: without a bin for that, and without another that takes such rows."""
+    return [
+        v.name for v in schema.variables if not v.missing_bin and not (schema.missing == "bin" and v.other is not None)
+    ]
+
+
+def rows_to_predict(schema: Schema, data: object, stacklevel: int = 1) -> Table:
     """The table of rows to predict: one for every row of `data`, so that predictions stand beside the rows they are of.
 
     A target column is overlooked. What is missing is an error here even where the schema drops such rows.
@@ -93,15 +103,17 @@ def rows_to_predict(schema: Schema, data: object) -> Table:
     rows = _split(schema, data, None, None)
     masks = {}
     if schema.onehot is None:
-        masks = missing_masks(rows.predictors, [v.name for v in schema.variables if not v.missing_bin])
+        masks = missing_masks(rows.predictors, without_gaps(schema))
     if masks:
         first, names = rows.predictors.index[min(int(mask.argmax()) for mask in masks.values())], list(masks)
         raise SchemaError(
-            f"row {show(first)} cannot be predicted: missing values in {describe_missing(masks, rows.predictors.index)}. "
-            f"Fill them in, or leave such rows out, X.dropna(subset={names!r}); or fit the model with a schema that has a bin "
-            "for them, Schema.infer(..., missing='bin')"
+            f"row {show(first)} cannot be predicted: missing values in {describe_missing(masks, rows.predictors.index)}, and the "
+            f"model has no bin for them there. Fill them in, or leave such rows out, X.dropna(subset={names!r}); or fit a model "
+            f"of a schema with such a bin, schema.with_missing_bin({names[0]!r})"
         )
-    return schema.table(rows.predictors)
+    table = encode_table(schema, rows.predictors)
+    warn_of_moved(table.moved, stacklevel=stacklevel + 1)
+    return table
 
 
 def _split(schema: Schema, data: object, y: object, weights: ArrayLike | None) -> Rows:
@@ -179,28 +191,26 @@ def _weight_bound(weights: Integers | None, bound: int | None) -> int:
 
 def _without_missing(schema: Schema, rows: Rows) -> Rows:
     index = rows.predictors.index
-    masks = missing_masks(rows.predictors, [v.name for v in schema.variables if not v.missing_bin])
+    masks = missing_masks(rows.predictors, without_gaps(schema))
     if not masks:
         return rows
     if schema.missing != "drop":
-        refuse_missing(masks, index)
+        refuse_missing(masks, index, made=True)
     kept = ~np.logical_or.reduce(list(masks.values()))
     if not kept.any():
         raise SchemaError(f"no rows are left: values are missing in {describe_missing(masks, index)}")
     return rows.keep(kept)
 
 
-def encode_variable(variable: Variable, series: pd.Series[Any]) -> NDArray[Any]:
-    """Bin numbers of a column, as the smallest unsigned integers, or the fixed-point integers of a number."""
+def encode_variable(variable: Variable, series: pd.Series[Any], moved: list[Moved]) -> NDArray[Any]:
+    """Bin numbers of a column, as the smallest unsigned integers, or the fixed-point integers of a number.
+
+    Values that have no bin of their own are added to `moved`.
+    """
     if variable.kind == "number":
         return _number_values(variable, series)
     if variable.levels:
-        reason = f"is not a level of the schema (levels: {quoted(variable.levels)})"
-        cure = (
-            "correct it, or leave it empty where missing values have a bin (missing='bin'); or give it a level before anything is "
-            f"encrypted, schema.with_bins({variable.name!r}, levels=[...]) or Schema.infer from rows that have it"
-        )
-        codes = _level_codes(series, variable.levels, "column", reason, cure)
+        codes = _variable_codes(variable, series, moved)
     else:
         codes = np.full(len(series), -1, dtype=np.int64)
         codes[series.notna().to_numpy(dtype=bool)] = assign_bins(
@@ -208,6 +218,38 @@ def encode_variable(variable: Variable, series: pd.Series[Any]) -> NDArray[Any]:
         )
     codes[codes < 0] = variable.n_bins - 1  # what is missing; refused before where there is no bin for it
     return codes.astype(np.min_scalar_type(variable.n_bins - 1))
+
+
+def _variable_codes(variable: Variable, series: pd.Series[Any], moved: list[Moved]) -> Integers:
+    """The position of each value among the levels; -1 where it counts as missing."""
+    other = -1 if variable.other is None else variable.levels.index(variable.other)
+    positions = {level: position for position, level in enumerate(variable.levels)} | dict.fromkeys(
+        variable.rare, other
+    )
+    codes, unseen = _level_codes(series, positions, "column")
+    if unseen.any():
+        if variable.unknown == "error":
+            reason = f"is not a level of the schema (levels: {quoted(variable.levels)})"
+            cure = (
+                "correct it; or, before anything is encrypted, give it a level, "
+                f"schema.with_bins({variable.name!r}, levels=[...]), or say where unknown ones go, "
+                f"schema.with_unknown('other', {variable.name!r})"
+            )
+            refuse(series.name, series, unseen, reason, cure=cure)
+        codes[unseen] = other if variable.unknown == "other" else -1
+        into = variable.labels[other] if variable.unknown == "other" else "missing"
+        moved.append(_moved(variable, series, unseen, into, is_gap=False))
+    gaps = (codes < 0) & ~unseen
+    if gaps.any() and not variable.missing_bin:  # refused before, unless the level other takes them
+        codes[gaps] = other
+        moved.append(_moved(variable, series, gaps, variable.labels[other], is_gap=True))
+    return codes
+
+
+def _moved(variable: Variable, series: pd.Series[Any], rows: Mask, into: str, *, is_gap: bool) -> Moved:
+    first = int(rows.argmax())
+    example = None if is_gap else show(series.iloc[first])
+    return Moved(variable.name, into, example, show(series.index[first]), int(rows.sum()))
 
 
 def _text_cure(variable: Variable) -> str:
@@ -230,21 +272,18 @@ def _number_values(variable: Variable, series: pd.Series[Any]) -> Integers:
     return numbers
 
 
-def _level_codes(series: pd.Series[Any], levels: Sequence[Level], what: str, reason: str, cure: str) -> Integers:
-    """Position of each value among the levels, -1 where it is missing."""
-    positions = {level: position for position, level in enumerate(levels)}
+def _level_codes(series: pd.Series[Any], positions: Mapping[Level, int], what: str) -> tuple[Integers, Mask]:
+    """Position of each value, -1 where it is missing or has none; and which rows have none."""
     try:
         codes, distinct = pd.factorize(series)
     except TypeError as error:
         raise SchemaError(f"{what} {series.name!r}: {error}") from None
     found = np.array([_position(value, positions) for value in distinct] + [-1], dtype=np.int64)
     unseen = (found[codes] < 0) & (codes >= 0)
-    if unseen.any():
-        refuse(series.name, series, unseen, reason, what=what, cure=cure)
-    return found[codes]  # the code -1 of a missing value picks the last entry, -1
+    return found[codes], unseen  # the code -1 of a missing value picks the last entry, -1
 
 
-def _position(value: object, positions: dict[Level, int]) -> int:
+def _position(value: object, positions: Mapping[Level, int]) -> int:
     try:
         return positions.get(as_level(value), -1)
     except SchemaError:
@@ -256,9 +295,11 @@ def _class_codes(schema: Schema, target: pd.Series[Any]) -> NDArray[Any]:
     if missing.any():
         where = describe_missing({str(schema.target): missing}, target.index)
         raise SchemaError(f"the class is missing in {where}: leave those rows out, or leave the target out to predict")
-    reason = f"is not a class of the schema (classes: {quoted(schema.classes)})"
-    cure = "correct it, or name all classes before anything is encrypted, Schema.infer(..., classes=[...])"
-    codes = _level_codes(target, schema.classes, "target", reason, cure)
+    codes, unseen = _level_codes(target, {label: c for c, label in enumerate(schema.classes)}, "target")
+    if unseen.any():
+        reason = f"is not a class of the schema (classes: {quoted(schema.classes)})"
+        cure = "correct it, or name all classes before anything is encrypted, schema.with_classes([...])"
+        refuse(target.name, target, unseen, reason, what="target", cure=cure)
     return codes.astype(np.min_scalar_type(len(schema.classes) - 1))
 
 

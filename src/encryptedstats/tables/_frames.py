@@ -73,11 +73,22 @@ def polars_series(series: Any) -> pd.Series[Any]:
     return pd.Series(series.to_list(), dtype=object)
 
 
+def days(times: pd.Series[Any]) -> pd.Series[Any]:
+    """Times as days since 1970-01-01, with fractions; NaN where they are missing."""
+    zone = getattr(times.dtype, "tz", None)
+    plain = times if zone is None else times.dt.tz_localize(None)
+    return (plain - pd.Timestamp(0)) / pd.Timedelta(days=1)
+
+
 def unboxed(series: pd.Series[Any]) -> pd.Series[Any]:
-    """The column itself, but objects that are all numbers or all booleans become a column of such."""
+    """The column itself, but times become days, and objects that are all numbers or all booleans a column of such."""
+    if series.dtype.kind == "M":
+        return days(series)
     if series.dtype != object:
         return series
     content = infer_dtype(series.dropna(), skipna=False)
+    if content in ("datetime", "datetime64", "date"):
+        return days(pd.to_datetime(series))
     try:
         if content == "integer":
             return series.astype("Int64")
@@ -153,11 +164,14 @@ def missing_masks(frame: pd.DataFrame, names: Sequence[str]) -> dict[str, Mask]:
     return {name: mask for name, mask in masks.items() if mask.any()}
 
 
-def refuse_missing(masks: dict[str, Mask], index: pd.Index[Any]) -> NoReturn:
-    """Raise the error for missing values that nobody said what to do with."""
+def refuse_missing(masks: dict[str, Mask], index: pd.Index[Any], *, made: bool) -> NoReturn:
+    """Raise the error for missing values that nobody said what to do with, in a schema that is under way or `made` already."""
+    where = f"missing values in {describe_missing(masks, index)}"
+    if not made:
+        raise SchemaError(f"{where}: fill them in, or infer the schema with missing='bin' or missing='drop'")
     raise SchemaError(
-        f"missing values in {describe_missing(masks, index)}: fill them in, or infer the schema with missing='bin' or "
-        "missing='drop', or give a variable a bin for them by with_missing_bin(name)"
+        f"{where}, and the schema has no bin for them there: fill them in, or leave these rows out; or, before anything is "
+        f"encrypted, make one, schema.with_missing_bin({next(iter(masks))!r})"
     )
 
 

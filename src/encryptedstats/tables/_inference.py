@@ -6,18 +6,20 @@ the kinds would publish to the owner anyway (cut points, levels, least and great
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 from encryptedstats.errors import SchemaError
 from encryptedstats.tables._frames import numeric_values, read_numbers
 from encryptedstats.tables.binning import fixed_point, quantile_edges
-from encryptedstats.tables.variables import Level, Variable, as_levels, check_kind
+from encryptedstats.tables.variables import Level, Variable, as_level, as_levels, check_kind
 
 #: More levels than this are names or measurements, not a category: each would cost an encrypted column.
 MOST_LEVELS = 1000
@@ -27,6 +29,8 @@ DEFAULT_DIGITS = 2
 #: More classes than this are rarely meant, where they are numbers.
 MANY_CLASSES = 20
 _MOSTLY_NUMBERS = 0.9
+_MOSTLY_DISTINCT = 0.9
+_ID_WORDS = ("id", "ids", "uid", "uuid", "guid", "nr", "no", "number", "key", "index")
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,7 @@ class Summary:
     n_distinct: int
     levels: tuple[Level, ...]  # empty when there are more than MOST_LEVELS
     bins: int
+    rare: tuple[Level, ...] = ()  # those with too few rows for a bin of their own
     edges: tuple[float, ...] = ()
     low: float = 0
     high: float = 0
@@ -48,26 +53,53 @@ class Summary:
     doubt: str = ""  # why the default kind is probably not what is meant; empty when it is
 
 
-def summarise(series: pd.Series[Any], bins: int) -> Summary:
-    """Read a column once, for all kinds."""
+def summarise(
+    series: pd.Series[Any], bins: int, rare: float | None = None, weights: NDArray[np.int64] | None = None
+) -> Summary:
+    """Read a column once, for all kinds; levels with fewer than `rare` rows (or a smaller share of them) are rare."""
     name = str(series.name)
     numbers, problem = _numbers_or_problem(series)
     n_distinct, levels = column_levels(series, f"column {name!r}")
     if not n_distinct:
         raise SchemaError(f"column {name!r} has no values at all: leave it out")
+    few, levels = ((), levels) if rare is None else _rare_levels(series, levels, rare)
     missing, declared = bool(series.isna().any()), isinstance(series.dtype, pd.CategoricalDtype)
     if problem:
-        kind, doubt = _text_kind(series), "" if declared else _doubt(series, n_distinct, problem)
-        return Summary(name, kind, missing, declared, n_distinct, levels, bins, problem=problem, doubt=doubt)
+        kind, doubt = _text_kind(series), "" if declared or few else _doubt(series, n_distinct, problem)
+        return Summary(name, kind, missing, declared, n_distinct, levels, bins, few, problem=problem, doubt=doubt)
     whole = bool((numbers == np.rint(numbers)).all())
     if _is_number_column(series):
         kind = _number_kind(n_distinct, whole)
     else:
         kind, levels = _text_kind(series), levels if declared else _by_number(levels)
-    edges = tuple(quantile_edges(numbers, bins).tolist())
+    weights = None if weights is None else weights[series.notna().to_numpy(dtype=bool)]
+    edges = tuple(quantile_edges(numbers, bins, weights).tolist())
     low, high = numbers.min().item(), numbers.max().item()
-    doubt = "" if declared or _is_number_column(series) else _doubt(series, n_distinct, "")
-    return Summary(name, kind, missing, declared, n_distinct, levels, bins, edges, low, high, whole, doubt=doubt)
+    if _is_number_column(series):
+        doubt = _numbered(name, numbers) if kind == "continuous" and numbers.dtype.kind == "i" else ""
+    else:
+        doubt = "" if declared else _doubt(series, n_distinct, "")
+    return Summary(name, kind, missing, declared, n_distinct, levels, bins, few, edges, low, high, whole, doubt=doubt)
+
+
+def _rare_levels(
+    series: pd.Series[Any], levels: tuple[Level, ...], rare: float
+) -> tuple[tuple[Level, ...], tuple[Level, ...]]:
+    """Levels with too few rows, and all levels: of more than MOST_LEVELS also, if rows enough have those that are not rare."""
+    counts = {as_level(value): int(n) for value, n in series.value_counts().items()}
+    least = rare if rare >= 1 else rare * sum(counts.values())
+    known = levels or tuple(sorted(counts, key=_level_order))
+    few = tuple(level for level in known if counts.get(level, 0) < least)
+    return (few, known) if levels or len(known) - len(few) < MOST_LEVELS else ((), ())
+
+
+def check_rare(rare: object) -> None:
+    """Refuse what is neither a number of rows nor a share of them."""
+    is_number = isinstance(rare, (int, float, np.integer, np.floating)) and not isinstance(rare, bool)
+    if rare is not None and not (is_number and rare > 0 and (rare < 1 or rare == int(rare))):  # type: ignore[operator, call-overload]  # a number
+        raise SchemaError(
+            f"rare={rare!r}: a number of rows, such as 5, or a share of them between 0 and 1, such as 0.01"
+        )
 
 
 def _doubt(series: pd.Series[Any], n_distinct: int, problem: str) -> str:
@@ -80,11 +112,82 @@ def _doubt(series: pd.Series[Any], n_distinct: int, problem: str) -> str:
             f"column {series.name!r} has numbers in {int(1000 * share) / 10:g} % of its rows and {became}, because of other values "
             f"among them ({problem}): correct these, or leave them empty"
         )
-    if n_distinct == len(present) > MANY_CLASSES:
-        return (
-            f"column {series.name!r} has another value in every row, as names and ids have, and {became}: leave it out"
-        )
+    if len(present) > MANY_CLASSES and n_distinct >= _MOSTLY_DISTINCT * len(present):
+        every = "every row" if n_distinct == len(present) else "nearly every row"
+        return f"column {series.name!r} has another value in {every}, as names and ids have, and {became}: leave it out"
     return ""
+
+
+def _numbered(name: str, numbers: NDArray[Any]) -> str:
+    """What speaks against taking integers for measurements: they count the rows, or are called ids."""
+    if len(numbers) <= MANY_CLASSES or len(np.unique(numbers)) < len(numbers):
+        return ""
+    counts_rows = numbers[0] in (0, 1) and bool((np.diff(numbers) == 1).all())
+    if not counts_rows and not looks_like_id(name):
+        return ""
+    why = "counts the rows" if counts_rows else "has another whole number in every row, as ids have"
+    return f"column {name!r} {why}, and became a predictor: leave it out, or make it the id of the rows, id={name!r}"
+
+
+def looks_like_id(name: str) -> bool:
+    """Whether a column is called an identifier: ``id``, ``patient_id``, ``PatientID``, ``Nr``.
+
+    >>> [looks_like_id(name) for name in ("id", "patient ID", "PatientId", "case-nr", "acid", "hybrid")]
+    [True, True, True, True, False, False]
+    """
+    last = name.replace("-", " ").replace("_", " ").replace(".", " ").split(" ")[-1]
+    return last.lower() in _ID_WORDS or (last[-2:] in ("Id", "ID") and last[:-2] != "")
+
+
+def doubtful_columns(frame: pd.DataFrame, names: Sequence[str], labels: pd.Series[Any] | None) -> list[str]:
+    """What speaks against predictors as they stand together: without a name, constant, twice the same, or the target again."""
+    doubts: list[str] = []
+    seen: dict[bytes, str] = {}
+    target = None if labels is None else _partition(labels)
+    for name in names:
+        if _has_no_name(name):
+            doubts.append(
+                f"column {name!r} has no name in its file, as row numbers have that pandas wrote: leave it out if it is one"
+            )
+        codes = _partition(frame[name])
+        if not len(codes) or (codes == codes[0]).all():
+            doubts.append(f"column {name!r} is constant and tells nothing: leave it out")
+            continue
+        if len(codes) <= MANY_CLASSES:
+            continue  # in a few rows columns are alike by chance
+        if target is not None and _has_groups(codes) and np.array_equal(codes, target):
+            doubts.append(
+                f"column {name!r} says the same as the target in every row: leave it out, unless new rows will have it too"
+            )
+        content = _content(frame[name], codes)
+        if content in seen:
+            doubts.append(
+                f"column {name!r} says the same as column {seen[content]!r} in every row: leave one of them out"
+            )
+        seen.setdefault(content, name)
+    return doubts
+
+
+def _has_groups(codes: NDArray[np.int64]) -> bool:
+    return 2 * (int(codes.max()) + 1) <= len(codes)
+
+
+def _content(series: pd.Series[Any], codes: NDArray[np.int64]) -> bytes:
+    """A hash of what a column tells: which rows are alike, or its very values where hardly any are."""
+    values = codes if _has_groups(codes) else pd.util.hash_pandas_object(series, index=False).to_numpy()
+    return hashlib.sha256(values.tobytes()).digest()
+
+
+def _partition(series: pd.Series[Any]) -> NDArray[np.int64]:
+    """Which rows have the same value, whatever the value is; missing ones are alike."""
+    try:
+        return np.asarray(pd.factorize(series, use_na_sentinel=False)[0], dtype=np.int64)
+    except TypeError:  # values that cannot be compared, which are refused elsewhere
+        return np.arange(len(series))
+
+
+def _has_no_name(name: str) -> bool:
+    return not name.strip() or (name.startswith("Unnamed: ") and name[9:].isdigit())
 
 
 def doubtful_target(labels: pd.Series[Any], n_classes: int) -> str:
@@ -163,10 +266,11 @@ def make_variable(summary: Summary, kind: str, *, missing_bin: bool) -> Variable
     if not summary.levels:
         raise SchemaError(
             f"column {summary.name!r} has {summary.n_distinct} different values; kind {kind!r} takes at most "
-            f"{MOST_LEVELS}: leave the column out, give it another kind, or give levels="
+            f"{MOST_LEVELS}: leave the column out, give it another kind, let rare= join those of few rows, or give levels="
             + (f". As numbers it cannot be read: {summary.problem}" if summary.problem else "")
         )
-    return Variable(summary.name, kind, levels=summary.levels, missing_bin=missing_bin)
+    variable = Variable(summary.name, kind, levels=summary.levels, missing_bin=missing_bin)
+    return variable.with_rare(summary.rare) if kind == "categorical" else variable
 
 
 def make_number(

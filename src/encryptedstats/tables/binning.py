@@ -20,12 +20,13 @@ LARGEST_INTEGER = 2**62
 MOST_DIGITS = 15
 
 
-def quantile_edges(values: ArrayLike, bins: int) -> NDArray[np.float64]:
+def quantile_edges(values: ArrayLike, bins: int, weights: ArrayLike | None = None) -> NDArray[np.float64]:
     """Inner cut points that split `values` into `bins` bins of equal size, as far as ties allow.
 
     The cut points are the quantiles 1/bins, 2/bins, ... by linear interpolation (R's type 7, NumPy's default).
     A cut point that separates no two values from each other, because of ties, is left out, so that every bin holds at
     least one of the values; there may then be fewer than ``bins - 1`` cut points, and none for constant values.
+    A value of weight w (an integer, at least 1) counts as w equal ones.
 
     Examples
     --------
@@ -35,12 +36,17 @@ def quantile_edges(values: ArrayLike, bins: int) -> NDArray[np.float64]:
     array([1.])
     """
     check_bins(bins)
-    ordered = np.sort(np.asarray(values, dtype=np.float64).ravel())
-    if not ordered.size or not np.isfinite(ordered).all():
+    given = np.asarray(values, dtype=np.float64).ravel()
+    if not given.size or not np.isfinite(given).all():
         raise SchemaError("quantiles need at least one value, all of them finite")
+    order = np.argsort(given, kind="stable")
+    ordered = given[order]
+    last = np.cumsum(np.ones(given.size, np.int64) if weights is None else np.asarray(weights, dtype=np.int64)[order])
     # Positions in integer arithmetic: a quantile meant to be a data value is that very value, whatever its rounding.
-    below, rest = np.divmod(np.arange(1, bins) * (ordered.size - 1), bins)
-    left, right = ordered[below], ordered[np.minimum(below + 1, ordered.size - 1)]
+    below, rest = np.divmod(np.arange(1, bins) * (int(last[-1]) - 1), bins)
+    left, right = (
+        ordered[np.searchsorted(last, at, side="right")] for at in (below, np.minimum(below + 1, last[-1] - 1))
+    )
     share = rest / bins
     cuts = np.clip((1 - share) * left + share * right, left, right)
     n_below = np.searchsorted(ordered, cuts, side="right")

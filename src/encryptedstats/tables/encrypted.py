@@ -55,7 +55,14 @@ from encryptedstats.tables.columns import (
     column_ranges,
     table_columns,
 )
-from encryptedstats.tables.statistics import CLASS, EncryptedStatistic, Statistic, Statistics, check_variables
+from encryptedstats.tables.statistics import (
+    CLASS,
+    EncryptedStatistic,
+    Statistic,
+    Statistics,
+    check_variables,
+    class_or_variable,
+)
 from encryptedstats.tables.variables import PublicSchema, PublicVariable
 
 if TYPE_CHECKING:
@@ -402,8 +409,9 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Statistics):
         return position, self.schema.variables[position]
 
     def _position(self, variable: str | int) -> int:
-        named = self.private_schema is not None and CLASS in self.private_schema.names
-        return -1 if variable == CLASS and not named else self._variable(variable)[0]
+        if self.private_schema is not None:
+            return class_or_variable(variable, self.private_schema)
+        return -1 if variable == CLASS else self._variable(variable)[0]
 
     def _ask(self, statistic: Statistic, options: dict[str, Any]) -> EncryptedStatistic:
         check_variables(statistic, self.schema)

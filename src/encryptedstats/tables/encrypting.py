@@ -12,7 +12,7 @@ import hmac
 import os
 import secrets
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Final
@@ -30,10 +30,12 @@ from encryptedstats.parallel import ordered_map
 from encryptedstats.progress import progress_bar
 from encryptedstats.storage import container
 from encryptedstats.storage.objects import Store, open_store
+from encryptedstats.tables._encoding import encode_table, without_gaps
 from encryptedstats.tables._frames import refuse
 from encryptedstats.tables.binning import LARGEST_INTEGER
 from encryptedstats.tables.blocks import BlockEntry, Residues, block_bytes, block_entry, block_id_of, block_name
 from encryptedstats.tables.columns import Column, column_bound
+from encryptedstats.tables.dialects import CsvFormat, CsvOptions
 from encryptedstats.tables.encrypted import (
     MANIFEST,
     EncryptedTable,
@@ -48,7 +50,7 @@ from encryptedstats.tables.encrypted import (
 )
 from encryptedstats.tables.reading import read_frames
 from encryptedstats.tables.schema import Schema
-from encryptedstats.tables.table import Table
+from encryptedstats.tables.table import Moved, Table, all_moved, warn_of_moved
 
 DRAFT: Final = "table.draft"
 DRAFT_KIND: Final = "unfinished table"
@@ -107,11 +109,17 @@ def encrypt_file(
     overwrite: bool = False,
     workers: int | None = None,
     progress: bool | None = None,
+    csv: CsvOptions | None = None,
+    told: Callable[[CsvFormat], None] | None = None,
 ) -> EncryptedTable:
     """Encrypt a CSV or Parquet file into a store, in bounded memory. Running again resumes.
 
     As :func:`encrypt_table`, and:
 
+    csv : CsvOptions, optional
+        How a CSV file is written, where that is not to be found out from its beginning.
+    told : callable, optional
+        Called with the format that it is read by.
     weights : str, optional
         Name of a column of integer weights; needs their public ``weight_bound``.
     folds, fold_seed
@@ -121,7 +129,15 @@ def encrypt_file(
         raise SchemaError("weights from a file need weight_bound=: a public bound, since no row has been read yet")
     slots = encryptor.keys.parameters.slots
     tables = file_tables(
-        schema, path, slots, weights=weights, weight_bound=weight_bound, folds=folds, fold_seed=fold_seed
+        schema,
+        path,
+        slots,
+        weights=weights,
+        weight_bound=weight_bound,
+        folds=folds,
+        fold_seed=fold_seed,
+        csv=csv,
+        told=told,
     )
     chunks = _full_chunks(tables, slots)
     first = next(chunks, None)
@@ -140,15 +156,19 @@ def file_tables(
     weight_bound: int | None = None,
     folds: int | None = None,
     fold_seed: int = 0,
+    csv: CsvOptions | None = None,
+    told: Callable[[CsvFormat], None] | None = None,
 ) -> Iterator[Table]:
     """The rows of a file as clear tables, a piece at a time: what :func:`encrypt_file` encrypts, down to the folds."""
-    frames = (_complete(frame, schema) for frame in read_frames(path, schema, slots))
+    frames = (_complete(frame, schema) for frame in read_frames(path, schema, slots, csv, told))
+    moved: tuple[Moved, ...] = ()
     for number, frame in enumerate(_at_least(folds or 1, frames)):
         try:
             weight = None if weights is None else _weights(frame, weights)
             # The columns of a one-hot table count by position, so the weights must not stand among them.
             rows = frame if weights is None or schema.onehot is None else frame.drop(columns=weights)
-            table = schema.table(
+            table = encode_table(
+                schema,
                 rows,
                 weights=weight,
                 weight_bound=weight_bound,
@@ -159,14 +179,16 @@ def file_tables(
         except SchemaError as error:
             counted = " (the first row below the names is row 0)" if ", row " in str(error) else ""
             raise SchemaError(f"{path}: {error}{counted}") from error
+        moved = all_moved((*moved, *table.moved))
         yield table
+    warn_of_moved(moved, stacklevel=2)
 
 
 def _complete(frame: pd.DataFrame, schema: Schema) -> pd.DataFrame:
     """The rows to keep. Left to `Schema.table`, a piece of the file that loses all its rows would be an error."""
     if schema.missing != "drop" or schema.onehot is not None:
         return frame
-    needed = [v.name for v in schema.variables if not v.missing_bin and v.name in frame.columns]
+    needed = [name for name in without_gaps(schema) if name in frame.columns]
     return frame[frame[needed].notna().all(axis=1)]
 
 
@@ -235,7 +257,7 @@ def _facts(table: Table, encryptor: Encryptor, encodings: Sequence[str]) -> Tabl
         table.weight_bound,
         table.n_folds,
         encryptor.with_secret_key,
-        encryptor.schema_digest(table.schema.canonical_json()),
+        encryptor.schema_digest(table.schema.digest_json()),
     )
 
 

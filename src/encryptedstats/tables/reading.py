@@ -1,75 +1,270 @@
-"""Files of rows, read a piece at a time: CSV through pandas, Parquet through pyarrow. The whole file is never in memory."""
+"""Files of rows, read a piece at a time: CSV through pandas, Parquet through pyarrow. The whole file is never in memory.
+
+How a CSV file is written is found out from its beginning (see :mod:`encryptedstats.tables.dialects`), and all of it is read
+that way.
+"""
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import lzma
 import os
-from collections.abc import Iterator
+import warnings
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import BufferedReader, RawIOBase
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, Final
 
 import pandas as pd
+from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
-from encryptedstats.errors import SchemaError
+from encryptedstats.errors import SchemaError, SchemaWarning
+from encryptedstats.tables._frames import days, refuse
+from encryptedstats.tables.dialects import (
+    MISSING_WORDS,
+    SAMPLE_BYTES,
+    CsvFormat,
+    CsvOptions,
+    Expected,
+    Sample,
+    find_format,
+    is_mostly_numbers,
+    read_dates,
+    spelt_numbers,
+)
 from encryptedstats.tables.schema import Schema
+from encryptedstats.tables.variables import Level
 
 PARQUET_SUFFIXES = (".parquet", ".pq")
 # From 3.1 on pandas reads the nearest double anyway; before, a value could come out one step beside the edge that it equals.
 _EXACT_NUMBERS: dict[str, Any] = (
     {} if tuple(map(int, pd.__version__.split(".")[:2])) >= (3, 1) else {"float_precision": "round_trip"}
 )
-#: What pandas takes for a missing value in a CSV file.
-MISSING_WORDS = frozenset(
-    ("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA")
-) | {"NULL", "NaN", "None", "n/a", "nan", "null"}
+_UNPACKED: Final[dict[str, Callable[..., Any]]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+_PACKED_OTHERWISE: Final = (".zip", ".tar", ".tgz", ".zst")  # pandas unpacks these itself
+_BOOLEANS: Final = {"True": True, "TRUE": True, "true": True, "False": False, "FALSE": False, "false": False}
 
 
 def read_frames(
-    path: str | os.PathLike[str], schema: Schema | None = None, rows: int | None = None
+    path: str | os.PathLike[str],
+    schema: Schema | None = None,
+    rows: int | None = None,
+    options: CsvOptions | None = None,
+    told: Callable[[CsvFormat], None] | None = None,
 ) -> Iterator[pd.DataFrame]:
     """Frames of up to ``rows`` rows (all at once for None), their index counting the rows of the file from 0.
 
     With a schema, columns whose levels are text are read as text, whatever their values look like: ``01`` is not ``1``, and
-    a level such as ``None`` is no missing value. Numbers are the doubles nearest to what is written.
+    a level such as ``None`` is no missing value. Numbers are the doubles nearest to what is written; dates become days since
+    1970-01-01. How a CSV file is written is found out, unless ``options`` say it, and given to ``told`` before the first frame.
     """
     if Path(path).suffix.lower() in PARQUET_SUFFIXES:
         yield from _parquet_frames(path, rows)
         return
+    options = options or CsvOptions()
     try:
-        # Not low_memory: it guesses types for a few rows at a time, and one column comes out as numbers here and text there.
-        with pd.read_csv(
-            path,
-            chunksize=rows or 1 << 62,
-            low_memory=False,
-            **_EXACT_NUMBERS,
-            **_text_options(schema),
-        ) as frames:
-            yield from frames
+        with _beginning(path) as (source, sample):
+            if b"\0" in sample.content and not sample.content.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+                raise SchemaError(f"{path} is not a CSV file that pandas can read: it has bytes that are no text")
+            form, skipped = find_format(sample, options, _expected(schema, options), str(path))
+            if told is not None:
+                told(form)
+            reader = _Reader(form, _levels(schema), _text_columns(schema, options))
+            # Not low_memory: it guesses types for a few rows at a time, and one column comes out as numbers here and text there.
+            with pd.read_csv(
+                source,
+                chunksize=rows or 1 << 62,
+                low_memory=False,
+                skiprows=skipped,
+                **_EXACT_NUMBERS,
+                **reader.options(),
+            ) as frames:
+                for number, frame in enumerate(frames):
+                    if not number:
+                        _warn_of_names_given_twice(frame, path)
+                    yield reader.read(frame, path)
     except pd.errors.EmptyDataError:
         raise SchemaError(f"{path} is empty: there is not even a line of column names") from None
-    except (pd.errors.ParserError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise SchemaError(
+            f"{path} is not written in {error.encoding}, as its beginning looked: {error}; say in which it is, for instance "
+            "charset='cp1252'"
+        ) from error
+    except (pd.errors.ParserError, EOFError, lzma.LZMAError, gzip.BadGzipFile) as error:
         raise SchemaError(f"{path} is not a CSV file that pandas can read: {error}") from error
 
 
-def read_frame(path: str | os.PathLike[str], schema: Schema | None = None) -> pd.DataFrame:
+def read_frame(
+    path: str | os.PathLike[str],
+    schema: Schema | None = None,
+    options: CsvOptions | None = None,
+    told: Callable[[CsvFormat], None] | None = None,
+) -> pd.DataFrame:
     """The whole file."""
-    frames = list(read_frames(path, schema))
+    frames = list(read_frames(path, schema, None, options, told))
     if not frames:
         raise SchemaError(f"{path} has no rows")
     return pd.concat(frames) if len(frames) > 1 else frames[0]
 
 
-def _text_options(schema: Schema | None) -> dict[str, Any]:
-    """What pandas has to know about columns of text: which they are, and which words are levels and not missing."""
+# -- the beginning of a file -------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _beginning(path: str | os.PathLike[str]) -> Iterator[tuple[IO[bytes] | str, Sample]]:
+    """What pandas is to read, from its first byte on, and the sample that its format is found from."""
+    suffix = Path(path).suffix.lower()
+    if suffix in _PACKED_OTHERWISE:
+        yield os.fspath(path), Sample(b"", is_all=True)
+        return
+    with _UNPACKED.get(suffix, open)(path, "rb") as file:
+        content = _read_full(file, SAMPLE_BYTES)
+        is_all = len(content) < SAMPLE_BYTES
+        if Path(path).is_file():
+            file.seek(0)
+            yield file, Sample(content, is_all)
+        else:  # a pipe gives its bytes once
+            yield BufferedReader(_Again(content, file)), Sample(content, is_all)
+
+
+def _read_full(file: IO[bytes], size: int) -> bytes:
+    parts, missing = [], size
+    while missing and (part := file.read(missing)):
+        parts.append(part)
+        missing -= len(part)
+    return b"".join(parts)
+
+
+class _Again(RawIOBase):
+    """Bytes that were read already, and then the rest of their file."""
+
+    def __init__(self, content: bytes, rest: IO[bytes]) -> None:
+        self._content = content
+        self._rest = rest
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        part = self._content[: len(buffer)] or self._rest.read(len(buffer))
+        self._content = self._content[len(buffer) :]
+        buffer[: len(part)] = part
+        return len(part)
+
+
+def _warn_of_names_given_twice(frame: pd.DataFrame, path: str | os.PathLike[str]) -> None:
+    """Say which columns pandas has renamed: ``a.1`` beside ``a`` had the name ``a``."""
+    names = set(map(str, frame.columns))
+    twice = [name for name in map(str, frame.columns) if name.endswith(".1") and name[:-2] in names]
+    if twice:
+        warnings.warn(
+            f"{path}: column {twice[0]!r} stands beside {twice[0][:-2]!r}: either the file has the name {twice[0][:-2]!r} twice, "
+            "and the second was renamed, or it is called so",
+            SchemaWarning,
+            stacklevel=2,
+        )
+
+
+# -- what the schema knows of a file -----------------------------------------------------------------------------------
+
+
+def _levels(schema: Schema | None) -> dict[str, tuple[Level, ...]]:
+    """The levels of every column that the schema reads; none for columns of numbers."""
     if schema is None:
         return {}
-    levels = {variable.name: variable.levels for variable in schema.variables}
+    levels = {variable.name: (*variable.levels, *variable.rare) for variable in schema.variables}
     if schema.target is not None:
         levels[schema.target] = schema.classes
-    text = {name: str for name, values in levels.items() if values and all(isinstance(v, str) for v in values)}
-    missing = {name: sorted(MISSING_WORDS.difference(levels[name] if name in text else ())) for name in levels}
-    if all(len(words) == len(MISSING_WORDS) for words in missing.values()):
-        return {"dtype": text}
-    return {"dtype": text, "keep_default_na": False, "na_values": missing}
+    return levels
+
+
+def _is_text(levels: tuple[Level, ...]) -> bool:
+    return bool(levels) and all(isinstance(level, str) for level in levels)
+
+
+def _text_columns(schema: Schema | None, options: CsvOptions) -> frozenset[str]:
+    """Columns that are kept as they are written: levels that are text, the id of the rows, and what nobody looks at."""
+    text = {name for name, values in _levels(schema).items() if _is_text(values)}
+    return options.ignored.union(text, {schema.id} if schema is not None and schema.id is not None else ())
+
+
+def _expected(schema: Schema | None, options: CsvOptions) -> Expected:
+    if schema is None:
+        return Expected()
+    columns = frozenset(_levels(schema)) if schema.onehot is None else None
+    return Expected(schema.csv, columns, _text_columns(schema, options))
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """How pandas reads the pieces of a file, and what is left to do with each."""
+
+    form: CsvFormat
+    levels: dict[str, tuple[Level, ...]]
+    text: frozenset[str]
+
+    def options(self) -> dict[str, Any]:
+        """What pandas has to know: the format, which columns are text, and which words are levels and not missing."""
+        form = self.form
+        options: dict[str, Any] = {"sep": form.separator, "decimal": form.mark, "encoding": form.charset}
+        options["dtype"] = dict.fromkeys((*self.text, *(name for name, _ in form.dates)), str)
+        missing = {
+            name: MISSING_WORDS.difference(self.levels[name] if name in self.text else ()) for name in self.levels
+        }
+        if any(len(words) < len(MISSING_WORDS) for words in missing.values()):
+            options |= {"keep_default_na": False, "na_values": {name: sorted(words) for name, words in missing.items()}}
+        return options
+
+    def read(self, frame: pd.DataFrame, path: str | os.PathLike[str]) -> pd.DataFrame:
+        """A piece with its dates as days, and its numbers as numbers where a word among them made pandas leave all as text."""
+        dates = dict(self.form.dates)
+        for name in frame.columns:
+            if name in dates:
+                frame[name] = _days(frame[name], dates[name])
+            elif not (is_numeric_dtype(frame[name].dtype) or is_bool_dtype(frame[name].dtype)):
+                try:
+                    frame[name] = self._numbers(frame[name])
+                except SchemaError as error:
+                    raise SchemaError(f"{path}: {error}") from error
+        return frame
+
+    def _numbers(self, column: pd.Series[Any]) -> pd.Series[Any]:
+        known = self.levels.get(str(column.name))
+        if column.name in self.text:
+            return column
+        if (
+            known is None
+        ):  # nothing is known of the column, so that most of its values decide; pandas has read plain ones
+            is_plain = self.form.thousands is None and self.form.mark == "."
+            return column if is_plain or not is_mostly_numbers(column, self.form) else self._spelt(column)
+        if known and all(isinstance(level, (bool, str)) for level in known):
+            return column.map(lambda value: _BOOLEANS.get(value, value))
+        return self._spelt(column)
+
+    def _spelt(self, column: pd.Series[Any]) -> pd.Series[Any]:
+        """Numbers in the format of the file. One in another format, which the beginning did not show, must not pass for one."""
+        read = spelt_numbers(column, self.form)
+        if is_numeric_dtype(read.dtype):
+            return read
+        is_text = read.map(lambda value: isinstance(value, str)).to_numpy(dtype=bool)
+        foreign = is_text & pd.to_numeric(column.where(is_text), errors="coerce").notna().to_numpy(dtype=bool)
+        if foreign.any():
+            cure = "correct it, or say how numbers are written, decimal='.' or decimal=','"
+            refuse(column.name, column, foreign, f"is no number in a file that is {self.form.describe()}", cure=cure)
+        return read
+
+
+def _days(column: pd.Series[Any], spelt: str) -> pd.Series[Any]:
+    """Dates as days; what is no date stays as it is, to be refused by name."""
+    text = column.astype(object).where(column.notna(), None).map(lambda value: value.strip(), na_action="ignore")
+    times = read_dates(text, spelt)
+    found: pd.Series[Any] = days(times)
+    unread = (times.isna() & column.notna()).to_numpy(dtype=bool)
+    return found.astype(object).where(~unread, column.astype(object)) if unread.any() else found
 
 
 def _parquet_frames(path: str | os.PathLike[str], rows: int | None) -> Iterator[pd.DataFrame]:

@@ -15,22 +15,25 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from encryptedstats.errors import SchemaError, SchemaWarning
-from encryptedstats.tables._documents import LEVEL, OPTIONAL_TEXT, Document, Types, check_items, quoted
+from encryptedstats.tables._documents import LEVEL, OPTIONAL_TEXT, Document, Types, canonical, check_items, quoted
 from encryptedstats.tables._encoding import as_target, encode_table
 from encryptedstats.tables._frames import as_frame, missing_masks, refuse_missing, unboxed
 from encryptedstats.tables._inference import (
     Summary,
+    check_rare,
     column_levels,
+    doubtful_columns,
     doubtful_target,
     make_number,
     make_variable,
     summarise,
 )
 from encryptedstats.tables.binning import check_bins
-from encryptedstats.tables.table import Table
+from encryptedstats.tables.dialects import CsvFormat
+from encryptedstats.tables.table import Table, warn_of_moved
 from encryptedstats.tables.variables import (
     Level,
     PublicSchema,
@@ -38,6 +41,7 @@ from encryptedstats.tables.variables import (
     Variable,
     as_levels,
     check_kind,
+    check_unknown,
     find_variable,
 )
 
@@ -67,6 +71,10 @@ class Schema(Document):
         an error for the others.
     onehot
         For tables that are one-hot already: the name of the variable of each column.
+    id
+        Name of a column that tells rows apart and is no predictor. It is never encrypted; predictions of a file carry it along.
+    csv
+        How the CSV file was written that the schema was made from; later files that can be read in two ways are read alike.
 
     Examples
     --------
@@ -86,16 +94,21 @@ class Schema(Document):
     classes: tuple[Level, ...] = ()
     missing: str = "error"
     onehot: tuple[str, ...] | None = None
+    id: str | None = None
+    csv: CsvFormat | None = None
     # What inference saw, so that with_kind needs no data. Never written anywhere: JSON and pickle leave it out.
     _summaries: Mapping[str, Summary] = field(default_factory=dict, compare=False)
 
     _FORMAT: ClassVar[str] = "encryptedstats.schema"
+    _VERSION: ClassVar[int] = 2
     _FIELDS: ClassVar[Mapping[str, Types]] = {
         "variables": (list,),
         "target": OPTIONAL_TEXT,
         "classes": (list,),
         "missing": (str,),
         "onehot": (list, type(None)),
+        "id": OPTIONAL_TEXT,
+        "csv": (dict, type(None)),
     }
 
     def __post_init__(self) -> None:
@@ -122,6 +135,10 @@ class Schema(Document):
             raise SchemaError(f"variable {twice[0]!r} is given twice")
         if self.target is not None and self.target in names:
             raise SchemaError(f"{self.target!r} is both the target and a variable")
+        if self.id is not None and self.id in (*names, self.target):
+            raise SchemaError(
+                f"{self.id!r} is the id of the rows, and cannot be {'the target' if self.id == self.target else 'a variable'} too"
+            )
 
     def _check_onehot(self, onehot: Sequence[str]) -> None:
         for variable in self.variables:
@@ -147,6 +164,10 @@ class Schema(Document):
         missing: str = "error",
         classes: Iterable[object] | None = None,
         y: object = None,
+        *,
+        rare: float | None = None,
+        unknown: str = "error",
+        id: str | None = None,
     ) -> Schema:
         """Decide kind and bins of every column from data.
 
@@ -173,35 +194,82 @@ class Schema(Document):
             target is called ``"target"`` and is given to `table` as ``y``.
         y
             Labels beside the data, instead of a target column.
+        rare
+            Levels of categories with fewer rows than this (or a smaller share of them, below 1) have no bin of their own: they
+            count as the level ``"other"``, which is added where there is none.
+        unknown
+            What becomes of levels of categories that the data does not show: ``"error"``, ``"other"`` (every category gets such a
+            level) or ``"missing"`` (every category gets a bin for missing values). See `with_unknown`.
+        id
+            Name of a column that tells the rows apart and is no predictor.
+
+        Warns
+        -----
+        SchemaWarning
+            For columns that are probably not meant as predictors: identifiers, columns without a name, constant ones, columns
+            that say the same as another or as the target, numbers with a few words among them.
+        """
+        schema, doubts = cls._infer(data, target, bins, kinds, missing, classes, y, rare=rare, unknown=unknown, id=id)
+        for doubt in doubts:
+            warnings.warn(doubt, SchemaWarning, stacklevel=2)
+        return schema
+
+    @classmethod
+    def _infer(
+        cls,
+        data: object,
+        target: str | int | None = None,
+        bins: int = 5,
+        kinds: Mapping[str, str] | None = None,
+        missing: str = "error",
+        classes: Iterable[object] | None = None,
+        y: object = None,
+        *,
+        rare: float | None = None,
+        unknown: str = "error",
+        id: str | None = None,
+        weights: NDArray[np.int64] | None = None,
+        compare: bool = True,
+    ) -> tuple[Schema, list[str]]:
+        """`infer` without its warnings, which are given back: those of single columns, and where they are compared of all.
+
+        `weights` count a row several times, for its quantiles.
         """
         frame = as_frame(data)
         if not len(frame):
             raise SchemaError("the data has no rows to infer a schema from")
         check_bins(bins)
         _check_missing(missing)
+        check_rare(rare)
+        check_unknown(unknown)
+        if id is not None and id not in frame.columns:
+            raise SchemaError(
+                f"the data has no column {id!r} for the id of the rows; it has {quoted(list(frame.columns))}"
+            )
         name = _target_name(frame, target, array=isinstance(data, np.ndarray))
         if name is None and (y is not None or classes is not None):
             name = str(getattr(y, "name", None) or "target")
-        names = [label for label in frame.columns if label != name or target is None]
+        names = [label for label in frame.columns if (label != name or target is None) and label != id]
         labels = _labels(frame, name, y, given=target is not None)
         wanted = _wanted_kinds(kinds, names)
-        summaries = {label: summarise(unboxed(frame[label]), bins) for label in names}
+        summaries = {label: summarise(unboxed(frame[label]), bins, rare, weights) for label in names}
         masks = missing_masks(frame, names)
         if masks and missing == "error":
-            refuse_missing(masks, frame.index)
+            refuse_missing(masks, frame.index, made=False)
+        variables = (_inferred(summaries[label], wanted.get(label), missing) for label in names)
         schema = cls(
-            variables=tuple(_inferred(summaries[label], wanted.get(label), missing) for label in names),
+            variables=tuple(v.with_unknown(unknown) if v.kind == "categorical" else v for v in variables),
             target=name,
             classes=_classes(labels, classes),
             missing=missing,
+            id=id,
             _summaries=summaries,
         )
         doubts = [summaries[label].doubt for label in names if label not in wanted]
         if labels is not None and classes is None:
             doubts.append(doubtful_target(labels, schema.n_classes))
-        for doubt in filter(None, doubts):
-            warnings.warn(doubt, SchemaWarning, stacklevel=2)
-        return schema
+        doubts += doubtful_columns(frame, names, labels) if compare else []
+        return schema, [doubt for doubt in doubts if doubt]
 
     @classmethod
     def from_onehot(
@@ -285,10 +353,12 @@ class Schema(Document):
         if not (digits is None and low is None and high is None):
             raise SchemaError(f"variable {old.name!r}: digits, low and high are for kind 'number', not {kind!r}")
         if levels is not None:
-            chosen = as_levels(levels, f"variable {old.name!r}")
-            return self._with_own(Variable(old.name, kind, levels=chosen, missing_bin=old.missing_bin))
+            chosen = Variable(
+                old.name, kind, levels=as_levels(levels, f"variable {old.name!r}"), missing_bin=old.missing_bin
+            )
+            return self._with_own(_like(old, chosen))
         if summary is not None:
-            return self._with(make_variable(summary, kind, missing_bin=old.missing_bin))
+            return self._with(_like(old, make_variable(summary, kind, missing_bin=old.missing_bin)))
         return self._with(_same_bins(old, kind))
 
     def with_bins(
@@ -310,6 +380,38 @@ class Schema(Document):
     def with_missing_bin(self, name: str | int, present: bool = True) -> Schema:
         """The schema with, or without, a bin for missing values in one variable."""
         return self._with(replace(self[name], missing_bin=present))
+
+    def with_unknown(self, unknown: str, name: str | int | None = None, *, level: object = None) -> Schema:
+        """The schema with another policy for levels that it does not know, of one variable or of all categories.
+
+        Parameters
+        ----------
+        unknown
+            ``"error"``: rows with such a level are refused, by name. ``"other"``: they count as `level`. ``"missing"``: they count
+            as missing, in a bin for that. A level or bin that is not there yet is added, so decide before anything is encrypted.
+        name
+            The variable; all categorical ones by default.
+        level
+            For ``"other"``, which level that is: one of the variable's own, or a new one; ``"other"`` by default.
+        """
+        if name is not None:
+            return self._with(self[name].with_unknown(unknown, level))
+        check_unknown(unknown)
+        changed = (v.with_unknown(unknown, level) if v.kind == "categorical" else v for v in self.variables)
+        return replace(self, variables=tuple(changed))
+
+    def with_rare(self, name: str | int, levels: Iterable[object], *, level: object = None) -> Schema:
+        """The schema with some levels of a variable counted as another one, `level`: by default ``"other"``."""
+        return self._with(self[name].with_rare(levels, level))
+
+    def with_classes(self, classes: Iterable[object]) -> Schema:
+        """The schema with its classes in this order, or with classes that the data did not show."""
+        return replace(self, classes=as_levels(classes, "classes"))
+
+    def with_id(self, name: str | None) -> Schema:
+        """The schema with a column that tells rows apart: no predictor, never encrypted, carried along by predictions of a file."""
+        variables = tuple(variable for variable in self.variables if variable.name != name)
+        return replace(self, variables=variables, id=name)
 
     def _with(self, variable: Variable) -> Schema:
         variables = tuple(variable if old.name == variable.name else old for old in self.variables)
@@ -355,6 +457,29 @@ class Schema(Document):
         """What a worker may know: opaque ids, kinds, bin counts, integer bounds and the number of classes."""
         return self._public
 
+    def same_bins(self, other: Schema) -> bool:
+        """Whether rows of both mean the same. What becomes of unknown levels may differ: it is decided before there are bins."""
+        return (self.strict_variables, self.classes) == (other.strict_variables, other.classes)
+
+    @property
+    def strict_variables(self) -> tuple[Variable, ...]:
+        """The variables without their policies for unknown levels: what the bins mean."""
+        return tuple(variable.strict for variable in self.variables)
+
+    def digest_json(self) -> bytes:
+        """What a keyed digest of the schema is made of: all that gives results their labels, and no policy that may change later.
+
+        In version 1 this was the whole document. It still is for a schema that needs nothing newer, so that digests stay valid.
+        """
+        fields = self._fields()
+        for name in ("id", "csv"):
+            del fields[name]
+        for variable in fields["variables"]:
+            del variable["unknown"]
+            for name in [name for name in ("other", "rare") if not variable["rare"]]:
+                del variable[name]
+        return canonical({"format": self._FORMAT, "version": 1, **fields})
+
     @cached_property
     def _public(self) -> PublicSchema:
         return PublicSchema(tuple(v.public(j) for j, v in enumerate(self.variables)), self.n_classes)
@@ -398,8 +523,15 @@ class Schema(Document):
         SchemaError
             Naming the column, the row label and the value: for a column that is absent, a level or class that is not in
             the schema, text where a number belongs, infinite values, numbers out of bounds, missing values.
+
+        Warns
+        -----
+        SchemaWarning
+            Where rows went to the level for others, or to the bin for missing values, because the schema says so: which, how many.
         """
-        return encode_table(self, data, y, weights, weight_bound, folds, fold_seed, slots)
+        table = encode_table(self, data, y, weights, weight_bound, folds, fold_seed, slots)
+        warn_of_moved(table.moved, stacklevel=2)
+        return table
 
     # ------------------------------------------------------------------------------------- showing and storing
 
@@ -416,7 +548,8 @@ class Schema(Document):
         n_bins = sum(variable.n_bins for variable in self.variables)
         target = f"target {self.target!r}, classes {quoted(self.classes)}" if self.target is not None else "no target"
         plural = "s" if len(self.variables) > 1 else ""
-        return f"{len(self.variables)} variable{plural}, {n_bins} bins; {target}; missing values: {self.missing}"
+        named = f"; id {self.id!r}" if self.id is not None else ""
+        return f"{len(self.variables)} variable{plural}, {n_bins} bins; {target}; missing values: {self.missing}{named}"
 
     def _repr_html_(self) -> str:
         rows = [("", "variable", "kind", "bins", "note")]
@@ -435,7 +568,20 @@ class Schema(Document):
             "classes": list(self.classes),
             "missing": self.missing,
             "onehot": None if self.onehot is None else list(self.onehot),
+            "id": self.id,
+            "csv": None if self.csv is None else self.csv.to_fields(),
         }
+
+    @classmethod
+    def _upgraded(cls, value: Any) -> Any:
+        if value["version"] > 1:
+            return value
+        variables = value.get("variables")
+        policy: dict[str, Any] = {"other": None, "rare": [], "unknown": "error"}
+        if isinstance(variables, list):
+            variables = [{**policy, **item} if isinstance(item, dict) else item for item in variables]
+            value = {**value, "variables": variables}
+        return {"id": None, "csv": None, **value}
 
     @classmethod
     def _from_fields(cls, fields: dict[str, Any]) -> Schema:
@@ -446,6 +592,8 @@ class Schema(Document):
             classes=check_items(fields["classes"], LEVEL, "classes"),
             missing=fields["missing"],
             onehot=None if fields["onehot"] is None else check_items(fields["onehot"], (str,), "onehot"),
+            id=fields["id"],
+            csv=None if fields["csv"] is None else CsvFormat.from_fields(fields["csv"], "field 'csv'"),
         )
 
 
@@ -509,10 +657,15 @@ def _inferred(summary: Summary, wanted: str | None, missing: str) -> Variable:
     return make_number(summary.name, summary, None, None, None)
 
 
+def _like(old: Variable, made: Variable) -> Variable:
+    """A variable with new bins that treats unknown levels as the old one did, where it has levels."""
+    return made.with_unknown(old.unknown) if made.levels and old.unknown != "error" else made
+
+
 def _same_bins(old: Variable, kind: str) -> Variable:
     """Another kind with the same bins, where the kind can have them."""
     try:
-        return replace(old, kind=kind)
+        return replace(old, kind=kind)  # with its policy, where the kind can have one
     except SchemaError:
         raise SchemaError(
             f"variable {old.name!r} cannot turn from {old.kind} to {kind} without data, and a schema that was not just "

@@ -222,7 +222,7 @@ class Statistics(ABC):
         """Number of rows."""
 
     def counts(self, variable: str | int, by: str | int | None = None, **options: Any) -> Any:
-        """How many rows are in each bin of a variable; ``by="class"``, or by another variable.
+        """How many rows are in each bin of a variable; ``by="class"`` (or the target's name), or by another variable.
 
         Class counts are weighted where the table has weights. Options of encrypted tables: those of ``evaluate``.
         """
@@ -239,6 +239,13 @@ class Statistics(ABC):
         if not positions or len(set(positions)) != len(positions):
             raise SchemaError("moments need one or several different variables")
         return self._ask(Statistic("moments", positions, self.n_rows), options)
+
+
+def class_or_variable(variable: str | int, schema: Schema) -> int:
+    """Where a variable stands; -1 for the class, by that word or by the target's own name, where no variable is called so."""
+    if isinstance(variable, str) and variable in (CLASS, schema.target) and variable not in schema.names:
+        return -1
+    return schema.index(variable)
 
 
 def check_variables(statistic: Statistic, schema: PublicSchema) -> None:

@@ -6,7 +6,8 @@ It is the plain twin of the encrypted table: the same columns, the same layout, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from encryptedstats.circuits.clear import read_clear
 from encryptedstats.circuits.expressions import Expression, column_names
 from encryptedstats.circuits.layout import Layout
-from encryptedstats.errors import SchemaError
+from encryptedstats.errors import SchemaError, SchemaWarning
 from encryptedstats.tables.binning import centred_codes, ordinal_codes
 from encryptedstats.tables.columns import (
     Column,
@@ -27,13 +28,56 @@ from encryptedstats.tables.columns import (
     column_ranges,
     table_columns,
 )
-from encryptedstats.tables.statistics import CLASS, Statistic, Statistics, check_variables
+from encryptedstats.tables.statistics import Statistic, Statistics, check_variables, class_or_variable
 from encryptedstats.tables.variables import ORDERED_KINDS, PublicSchema
 
 if TYPE_CHECKING:
     from encryptedstats.tables.schema import Schema
 
 Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Moved:
+    """Rows of a column whose value has no bin of its own, and which bin they went to, as the schema says.
+
+    `example` is a level that the schema does not know, at the row called `row`; None for missing values.
+    """
+
+    column: str
+    into: str
+    example: str | None
+    row: str
+    n_rows: int
+
+    @property
+    def kind(self) -> tuple[str, str, bool]:
+        """What is counted together."""
+        return self.column, self.into, self.example is None
+
+    def __str__(self) -> str:
+        rows = f"{self.n_rows} row{'s' if self.n_rows > 1 else ''}"
+        if self.example is None:
+            return f"column {self.column!r}: {rows} without a value (such as row {self.row}) went to {self.into!r}"
+        return (
+            f"column {self.column!r}: {rows} with a level that the schema does not know (such as {self.example}, row {self.row}) "
+            f"went to {self.into!r}"
+        )
+
+
+def all_moved(parts: Iterable[Moved]) -> tuple[Moved, ...]:
+    """The same with the rows of each kind added up."""
+    found: dict[tuple[str, str, bool], Moved] = {}
+    for part in parts:
+        before = found.get(part.kind)
+        found[part.kind] = part if before is None else replace(before, n_rows=before.n_rows + part.n_rows)
+    return tuple(found.values())
+
+
+def warn_of_moved(moved: Sequence[Moved], stacklevel: int) -> None:
+    """Say aloud which rows are counted as something else."""
+    if moved:
+        warnings.warn("; ".join(map(str, moved)), SchemaWarning, stacklevel=stacklevel + 1)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -58,6 +102,8 @@ class Table(ColumnAlgebra[Integers], Statistics):
         Slots of a chunk, and rows in each if not all are full: see `layout`.
     n_dropped
         How many rows were left out because a value was missing.
+    moved
+        Values that went to another bin than one of their own, because the schema says so.
     """
 
     schema: Schema
@@ -70,6 +116,7 @@ class Table(ColumnAlgebra[Integers], Statistics):
     slots: int = 8192
     chunk_rows: tuple[int, ...] = ()
     n_dropped: int = 0
+    moved: tuple[Moved, ...] = ()
 
     def __post_init__(self) -> None:
         if not len(self):
@@ -155,7 +202,7 @@ class Table(ColumnAlgebra[Integers], Statistics):
         return read_clear(outputs, _Columns(self, columns), self.layout, ranges=ranges)
 
     def _position(self, variable: str | int) -> int:
-        return -1 if variable == CLASS and CLASS not in self.schema.names else self.schema.index(variable)
+        return class_or_variable(variable, self.schema)
 
     def _ask(self, statistic: Statistic, options: dict[str, Any]) -> pd.DataFrame:
         check_variables(statistic, self.public_schema)
@@ -190,7 +237,14 @@ class Table(ColumnAlgebra[Integers], Statistics):
         class_codes, weights = _cut(self.class_codes, rows), _cut(self.weights, rows)
         fold_codes = _cut(self.fold_codes, rows)
         return replace(
-            self, chunk_rows=(), n_dropped=0, data=data, class_codes=class_codes, weights=weights, fold_codes=fold_codes
+            self,
+            chunk_rows=(),
+            n_dropped=0,
+            moved=(),
+            data=data,
+            class_codes=class_codes,
+            weights=weights,
+            fold_codes=fold_codes,
         )
 
     def take(self, rows: NDArray[np.intp]) -> Table:
@@ -203,6 +257,7 @@ class Table(ColumnAlgebra[Integers], Statistics):
             fold_codes=None if self.fold_codes is None else self.fold_codes[rows],
             chunk_rows=(),
             n_dropped=0,
+            moved=(),
         )
 
     @staticmethod
@@ -223,6 +278,7 @@ class Table(ColumnAlgebra[Integers], Statistics):
             weight_bound=max(table.weight_bound for table in tables),
             chunk_rows=(),
             n_dropped=sum(table.n_dropped for table in tables),
+            moved=all_moved(part for table in tables for part in table.moved),
         )
 
     def _weights_or_ones(self) -> Integers:
@@ -237,6 +293,8 @@ class Table(ColumnAlgebra[Integers], Statistics):
             parts.append(f"{self.n_folds} folds")
         if self.n_dropped:
             parts.append(f"{self.n_dropped} rows with missing values left out")
+        if self.moved:
+            parts.append(f"{sum(part.n_rows for part in self.moved)} values without a bin of their own")
         layout = self.layout
         return f"Table({', '.join(parts)}; {layout.n_chunks} x {layout.slots} slots)"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import isfinite
 from typing import Any, ClassVar
@@ -18,13 +18,26 @@ import numpy as np
 
 from encryptedstats.errors import SchemaError
 from encryptedstats.storage.files import PUBLIC
-from encryptedstats.tables._documents import LEVEL, NUMBER, OPTIONAL_INT, Document, Types, check_fields, check_items
+from encryptedstats.tables._documents import (
+    LEVEL,
+    NUMBER,
+    OPTIONAL_INT,
+    Document,
+    Types,
+    check_fields,
+    check_items,
+    quoted,
+)
 from encryptedstats.tables.binning import LARGEST_INTEGER, check_digits
 
 Level = str | int | float | bool
 KINDS = ("continuous", "ordinal", "categorical", "number")
 #: Kinds whose bins have an order, and hence ordinal codes.
 ORDERED_KINDS = ("continuous", "ordinal")
+#: What becomes of a level that the schema does not know.
+UNKNOWN_POLICIES = ("error", "other", "missing")
+#: The level for rare and unknown ones, where the owner names no other.
+OTHER = "other"
 
 
 def as_level(value: object) -> Level:
@@ -63,6 +76,12 @@ def check_kind(kind: str, where: str) -> None:
         raise SchemaError(f"{where}: kind {kind!r} does not exist; the kinds are {', '.join(KINDS)}")
 
 
+def check_unknown(unknown: object, where: str = "") -> None:
+    """Refuse policies for unknown levels that do not exist."""
+    if unknown not in UNKNOWN_POLICIES:
+        raise SchemaError(f"{where}{where and ': '}unknown={unknown!r}: one of {quoted(UNKNOWN_POLICIES)} is needed")
+
+
 @dataclass(frozen=True)
 class Variable:
     """One predictor: its name, its kind, and how its values become bins or an integer.
@@ -85,6 +104,14 @@ class Variable:
         Whether a last bin holds the rows where the value is missing.
     asked_bins
         How many bins were asked for when `edges` were inferred; ties can leave fewer, see `note`.
+    other
+        The one of the `levels` whose bin also takes what has none of its own: rare levels, and unknown ones where
+        `unknown` says so.
+    rare
+        Levels that are known, and count as `other`.
+    unknown
+        What becomes of a level that is neither in `levels` nor in `rare`: ``"error"``, ``"other"`` (it counts as that level)
+        or ``"missing"`` (it counts as missing, and needs a bin for that).
 
     Examples
     --------
@@ -102,6 +129,9 @@ class Variable:
     high: int | None = None
     missing_bin: bool = False
     asked_bins: int | None = None
+    other: Level | None = None
+    rare: tuple[Level, ...] = ()
+    unknown: str = "error"
 
     _FIELDS: ClassVar[Mapping[str, Types]] = {
         "name": (str,),
@@ -113,6 +143,9 @@ class Variable:
         "high": OPTIONAL_INT,
         "missing_bin": (bool,),
         "asked_bins": OPTIONAL_INT,
+        "other": (*LEVEL, type(None)),
+        "rare": (list,),
+        "unknown": (str,),
     }
 
     def __post_init__(self) -> None:
@@ -121,6 +154,8 @@ class Variable:
         check_kind(self.kind, self._where)
         object.__setattr__(self, "edges", _as_edges(self.edges, self._where))
         object.__setattr__(self, "levels", as_levels(self.levels, self._where))
+        object.__setattr__(self, "rare", as_levels(self.rare, f"{self._where}, rare levels"))
+        self._check_policy()
         if self.kind == "number":
             self._check_number()
         else:
@@ -129,6 +164,21 @@ class Variable:
     @property
     def _where(self) -> str:
         return f"variable {self.name!r}"
+
+    def _check_policy(self) -> None:
+        check_unknown(self.unknown, self._where)
+        if self.other is not None and self.other not in self.levels:
+            raise SchemaError(f"{self._where}: other={self.other!r} is none of its levels ({quoted(self.levels)})")
+        if self.other is None and (self.rare or self.unknown == "other"):
+            what = "rare levels go" if self.rare else "unknown='other' sends unknown levels"
+            raise SchemaError(
+                f"{self._where}: {what} into the level other, and there is none: other= names one of the levels"
+            )
+        both = [level for level in self.rare if level in self.levels]
+        if both:
+            raise SchemaError(f"{self._where}: level {both[0]!r} is in levels and in rare: a level has one bin")
+        if self.unknown == "missing" and not (self.levels and self.missing_bin):
+            raise SchemaError(f"{self._where}: unknown='missing' is for levels, and needs missing_bin")
 
     def _check_number(self) -> None:
         if self.edges or self.levels or self.missing_bin or self.asked_bins is not None:
@@ -198,7 +248,55 @@ class Variable:
             return f"round(10**{self.digits} * x) in {self.low}..{self.high}"
         labels = self.labels
         shown = " ".join(labels) if len(labels) <= 6 else " ".join((*labels[:3], "...", *labels[-2:]))
-        return f"{self.n_bins} bin{'s' if self.n_bins > 1 else ''}: {shown}"
+        return f"{self.n_bins} bin{'s' if self.n_bins > 1 else ''}: {shown}{self.policy and '; '}{self.policy}"
+
+    @property
+    def policy(self) -> str:
+        """What becomes of levels that have no bin of their own, in words; empty where they are an error."""
+        as_other = [f"{len(self.rare)} rare"] if self.rare else []
+        if self.unknown == "missing":
+            return " and ".join([*(f"{few} as {self.other}" for few in as_other), "unknown as missing"])
+        if self.unknown == "other":
+            as_other.append("unknown")
+        return f"{' and '.join(as_other)} as {self.other}" if as_other else ""
+
+    def with_unknown(self, unknown: str, other: object = None) -> Variable:
+        """The variable with another policy for unknown levels, and with the bin that it needs."""
+        check_unknown(unknown, self._where)
+        if not self.levels:
+            raise SchemaError(f"{self._where} has no levels: no value of a {self.kind} variable is unknown")
+        if unknown == "missing":
+            return replace(self, unknown=unknown, missing_bin=True)
+        if unknown == "other" or other is not None:
+            return replace(self._with_other(other), unknown=unknown)
+        return replace(self, unknown=unknown)
+
+    def with_rare(self, rare: Iterable[object], other: object = None) -> Variable:
+        """The variable with some of its levels counted as other."""
+        if not self.levels:
+            raise SchemaError(f"{self._where} has no levels: a {self.kind} variable has no rare ones")
+        few = as_levels(rare, f"{self._where}, rare levels")
+        if not few:
+            return self
+        made = self._with_other(other)
+        kept = tuple(level for level in made.levels if level not in few or level == made.other)
+        if kept == (made.other,):
+            raise SchemaError(
+                f"{self._where}: every level is rare, and one bin for all of them tells nothing: leave the column out, or ask for "
+                "less"
+            )
+        return replace(made, levels=kept, rare=tuple(dict.fromkeys((*made.rare, *(x for x in few if x != made.other)))))
+
+    def _with_other(self, other: object) -> Variable:
+        level = as_level(other) if other is not None else OTHER if self.other is None else self.other
+        if level in self.levels:
+            return replace(self, other=level)
+        return replace(self, levels=(*self.levels, level), rare=tuple(x for x in self.rare if x != level), other=level)
+
+    @property
+    def strict(self) -> Variable:
+        """The variable without its policy for unknown levels: what its bins mean, and nothing else."""
+        return replace(self, unknown="error")
 
     def public(self, position: int) -> PublicVariable:
         """What a worker may know of the variable: an opaque id instead of all that has a meaning."""
@@ -211,9 +309,9 @@ class Variable:
     def _from_fields(cls, value: object, where: str) -> Variable:
         fields = check_fields(value, cls._FIELDS, where)
         edges = check_items(fields["edges"], NUMBER, f"{where}, field 'edges'")
-        levels = check_items(fields["levels"], LEVEL, f"{where}, field 'levels'")
+        levels, rare = (check_items(fields[name], LEVEL, f"{where}, field {name!r}") for name in ("levels", "rare"))
         try:
-            return cls(**{**fields, "edges": edges, "levels": levels})
+            return cls(**{**fields, "edges": edges, "levels": levels, "rare": rare})
         except SchemaError as error:
             raise SchemaError(f"{where}: {error}") from None
 
@@ -310,6 +408,11 @@ class PublicSchema(Document):
     def public(self) -> PublicSchema:
         """Itself: nothing here is private."""
         return self
+
+    @property
+    def strict_variables(self) -> tuple[PublicVariable, ...]:
+        """The variables: what becomes of unknown levels is not known here."""
+        return self.variables
 
     def index(self, variable: str | int) -> int:
         """Position of a variable, given by its opaque id or its position."""
