@@ -123,6 +123,18 @@ def test_ones_are_counted_without_numpy_2(count, monkeypatch):
     ]
 
 
+def test_columns_of_any_type():
+    """Python's integers, as totals of another table come in, and truth values: small ones are bits whatever they came as."""
+    rows = [1, 0, 1]
+    for dtype in (object, bool, np.uint8, np.int64):
+        columns = {"x": np.array(rows, dtype=dtype), "y": np.array([10**30, 0, -1], dtype=object)}
+        assert read_clear([(X * Y).total(), (X - X * X).total(), X.total()], columns, Layout(3, 4)) == [
+            10**30 - 1,
+            0,
+            2,
+        ]
+
+
 def test_columns_beyond_what_is_known_of_them_are_refused():
     with pytest.raises(ValueError, match=r"column x holds numbers from 0 to 3, and is said to be within 0 to 1"):
         read([X.total()], {"x": np.arange(4)}, Layout(4, 8), {"x": ColumnRange(0, 1)})

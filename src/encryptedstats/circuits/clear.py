@@ -189,7 +189,7 @@ class _Reader:
                 f"{interval.low} to {interval.high}"
             )
         kind, rows = self.types[node], self.places.from_rows(rows)
-        return _packed(rows) if kind == _BIT else rows.astype(kind, copy=False)
+        return _packed(rows.astype(bool, copy=False)) if kind == _BIT else rows.astype(kind, copy=False)
 
 
 # -- where values lie --------------------------------------------------------------------------------------------------
