@@ -324,7 +324,8 @@ def _ones_of_all() -> Values:
 
 def _ones_by_table(words: Values) -> Values:
     """How many bits are 1 in every quarter of a word: for a NumPy before 2."""
-    return _ones_of_all()[words.view(np.uint16)]
+    counts: Values = _ones_of_all()[words.view(np.uint16)]
+    return counts
 
 
 _ones: Callable[[Values], Values] = getattr(np, "bitwise_count", _ones_by_table)
