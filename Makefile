@@ -7,7 +7,7 @@ JOBS   ?= 2
 # The paper's data sets are not part of the project; where a folder of them lies beside the checkout, use it.
 export ENCRYPTEDSTATS_DATA ?= $(wildcard $(CURDIR)/../shared/data)
 
-.PHONY: demo casestudy test test-full lint types bench docs clean setup
+.PHONY: demo casestudy test test-full test-faults test-mutants test-sanitize lint types bench docs clean setup
 
 demo: $(STAMP)
 	$(BIN)/python -m encryptedstats.cli demo
@@ -19,8 +19,20 @@ casestudy: $(STAMP)
 test: $(STAMP)
 	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
 
-test-full: $(STAMP)
+test-full: $(STAMP) test-mutants test-sanitize
 	$(BIN)/python -m pytest -n $(JOBS)
+
+# Every mistake of a list in the noise rules must be noticed by their calibration.
+test-mutants: $(STAMP)
+	$(BIN)/python tests/run_mutants.py --jobs $(JOBS)
+
+# The C extensions built with gcc's sanitizers, in a folder of their own, with their tests and random fuzzers.
+test-sanitize: $(STAMP)
+	$(BIN)/python tests/run_sanitized.py --jobs $(JOBS)
+
+# Kills at random moments, two writers, broken storage: some minutes. ENCRYPTEDSTATS_FAULT_SEED=n makes other moments.
+test-faults: $(STAMP)
+	$(BIN)/python -m pytest tests/faults
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -216,3 +216,16 @@ def test_forked_processes_share_no_randomness(with_secret_key):
         assert a.shape == (2, 3, 1024)
         # 40-bit residues: equal ones by chance are one in a billion pairs of polynomials.
         assert (a == b).sum(axis=-1).max() <= 1
+
+
+@needs_fork
+def test_a_helper_that_is_killed_is_named_with_cause_and_cure():
+    def dies(n: int) -> int:
+        if n == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return n
+
+    with pytest.raises(
+        es.HelperError, match=r"one of 2 helper processes was ended from outside.*memory.*workers=1 for none"
+    ):
+        list(ordered_map(dies, range(9), 2))

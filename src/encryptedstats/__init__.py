@@ -12,17 +12,22 @@ from encryptedstats import datasets
 from encryptedstats.circuits.plan import Plan
 from encryptedstats.crypto import EncryptedArray, EncryptedInteger, Owner, Parameters, PublicKeys
 from encryptedstats.errors import (
+    BusyError,
     ClusterError,
     EncryptedStatsError,
     FileFormatError,
     HeavyArrayWarning,
+    HelperError,
+    InsecureKeyFileWarning,
     InsecureParametersWarning,
     KeyMismatchError,
     NoiseError,
     ParameterError,
     PassphraseError,
+    RowsByOthersError,
     SchemaError,
     SchemaWarning,
+    StorageError,
 )
 from encryptedstats.loading import load
 from encryptedstats.tables import EncryptedStatistic, EncryptedTable, PublicSchema, Schema, Table, plan
@@ -43,7 +48,7 @@ if TYPE_CHECKING:
     )
     from encryptedstats.tables.transformers import FixedPoint, QuantileOneHot, QuantileOrdinal
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # What needs scikit-learn, which takes a second to import, is imported when it is first asked for.
 _LATE = {
@@ -79,6 +84,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "BusyError",
     "CalibratedModel",
     "ClusterError",
     "CompletelyRandomForest",
@@ -93,6 +99,8 @@ __all__ = [
     "FisherDiscriminant",
     "FixedPoint",
     "HeavyArrayWarning",
+    "HelperError",
+    "InsecureKeyFileWarning",
     "InsecureParametersWarning",
     "KeyMismatchError",
     "LinearMeans",
@@ -108,10 +116,12 @@ __all__ = [
     "PublicSchema",
     "QuantileOneHot",
     "QuantileOrdinal",
+    "RowsByOthersError",
     "Schema",
     "SchemaError",
     "SchemaWarning",
     "SemiparametricNB",
+    "StorageError",
     "Table",
     "Votes",
     "__version__",

@@ -23,8 +23,24 @@ class KeyMismatchError(EncryptedStatsError, ValueError):
     """Data, keys or models that belong to different keys were brought together."""
 
 
+class RowsByOthersError(EncryptedStatsError, ValueError):
+    """Rows that others have encrypted with the public keys, where nobody has asked for such rows, or they must not be."""
+
+
 class FileFormatError(EncryptedStatsError, ValueError):
     """A file that is truncated, altered, foreign, of another kind, or too new."""
+
+
+class StorageError(EncryptedStatsError, OSError):
+    """Storage that cannot be reached or does not answer: what lies there is not known, so nothing is concluded from it."""
+
+
+class BusyError(EncryptedStatsError, RuntimeError):
+    """Somebody else is writing there now: one at a time, so that nothing is lost."""
+
+
+class HelperError(EncryptedStatsError, RuntimeError):
+    """A process that helped here was ended from outside."""
 
 
 class PassphraseError(EncryptedStatsError, ValueError):
@@ -41,6 +57,10 @@ class ClusterError(EncryptedStatsError, RuntimeError):
 
 class InsecureParametersWarning(UserWarning):
     """Parameters below 128-bit security are in use because ``allow_insecure=True`` was given."""
+
+
+class InsecureKeyFileWarning(UserWarning):
+    """A file with a secret key that other users of the machine may read."""
 
 
 class SchemaWarning(UserWarning):

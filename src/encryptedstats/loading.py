@@ -25,7 +25,7 @@ _NEED_KEYS: dict[str, Callable[[Container, PublicKeys], Any]] = {
 }
 
 
-def load(url: str | os.PathLike[str], keys: PublicKeys | None = None) -> Any:
+def load(url: str | os.PathLike[str], keys: PublicKeys | None = None, *, by_others: bool = False) -> Any:
     """Open a stored table, model, prediction, statistic, encrypted array or public keys.
 
     Parameters
@@ -35,13 +35,16 @@ def load(url: str | os.PathLike[str], keys: PublicKeys | None = None) -> Any:
     keys : PublicKeys, optional
         Keys to compute with. Encrypted arrays, statistics, models and votes need them; a table brings its own, unless others
         are wanted (with rotations, say).
+    by_others : bool
+        Of a table: compute on it although rows of it were encrypted with the public keys, by others than the owner. Whoever
+        forges such rows and sees a result can recover the secret key: see :meth:`EncryptedTable.accept_others`.
 
     Returns
     -------
     EncryptedTable, a model, EncryptedVotes, EncryptedStatistic, EncryptedArray, EncryptedInteger or PublicKeys
     """
     if open_store(url).exists(MANIFEST) or not object_exists(url):
-        return EncryptedTable.load(url, keys)
+        return EncryptedTable.load(url, keys, by_others=by_others)
     file = load_file(url)
     if file.kind == PUBLIC_KIND:
         return PublicKeys.from_container(file)

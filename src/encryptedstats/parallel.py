@@ -14,7 +14,10 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
+
+from encryptedstats.errors import HelperError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -49,6 +52,11 @@ def ordered_map(
                     yield under_way.popleft().result()
             while under_way:
                 yield under_way.popleft().result()
+        except BrokenProcessPool as error:
+            raise HelperError(
+                f"one of {workers} helper processes was ended from outside, most often because memory ran out (the system's log "
+                "says): take fewer, workers=1 for none, or free memory, and run it again. What was stored is kept"
+            ) from error
         finally:
             pool.shutdown(cancel_futures=True)
 

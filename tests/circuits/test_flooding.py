@@ -6,6 +6,7 @@ import math
 from unittest import mock
 
 import numpy as np
+import pandas as pd
 import pytest
 import seal
 from circuit_samples import Lab, lab_of
@@ -20,7 +21,13 @@ from encryptedstats.circuits.results import EncryptedTotals
 from encryptedstats.crypto import flooding
 from encryptedstats.crypto.engine import HEADER_BYTES, Engine, engine_for
 from encryptedstats.crypto.flooding import FLOODING_BITS, flooding_polynomial, flooding_width, uniform_residues
-from encryptedstats.crypto.packing import packing_model, packing_parameters, packing_primes, packing_secret
+from encryptedstats.crypto.packing import (
+    has_room_for_flooding,
+    packing_model,
+    packing_parameters,
+    packing_primes,
+    packing_secret,
+)
 from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of, times_constant
 
 OUTPUTS = [(column("a0") * column("y0")).total(), (column("n") * column("w")).total(), column("n").total()]
@@ -210,3 +217,13 @@ def test_an_encryption_of_zero_is_by_the_public_key_and_decrypts_to_zero() -> No
         plain = seal.Decryptor(engine.context, lab.owner._generator.secret_key()).decrypt(ciphertext_of(engine, zero))
         assert plain.to_string() == "0"
     assert (residues_of(engine, ciphertext_of(engine, lab.keys.encrypted_zero(0))) != lab.keys.encrypted_zero(0)).any()
+
+
+def test_keys_say_whether_rows_of_others_could_be_hidden() -> None:
+    assert has_room_for_flooding(room("bgv").parameters)
+    assert not has_room_for_flooding(lab_of("bgv", 0, 4000, (40,) * 4).parameters)
+    frame = pd.DataFrame({"x": [1.0, 2.0, 3.0] * 4, "y": [0, 1] * 6})
+    schema = es.Schema.infer(frame, target="y", bins=2)
+    for by_others in (True, False):
+        planned = es.plan(es.MultinomialNB(), schema, n_rows=1000, by_others=by_others)
+        assert has_room_for_flooding(planned.parameters) is planned.flooded is by_others

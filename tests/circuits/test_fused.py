@@ -28,6 +28,7 @@ from encryptedstats.circuits.seal import SealMachine
 from encryptedstats.circuits.tape import Tape, TapeWriter, sizes_of
 from encryptedstats.circuits.walk import FLAT, LEVELLED, Walk
 from encryptedstats.crypto.residues import residues_of
+from native_samples import REFUSALS, one_of, random_runs, strange
 
 fused = pytest.importorskip("encryptedstats._fused")
 LEVELS = fused.levels()
@@ -496,56 +497,82 @@ def test_trees_share_what_they_have_in_common() -> None:
     assert max(tape.sizes) == 5
 
 
+@cache
+def a_run() -> dict[str, Any]:
+    """The arguments of a run that is right, by their names."""
+    source, totals = fast_source(bits=(49, 49)), tree()
+    tape = write_tape(totals, source.parameters.plain_modulus, montgomery=False)
+    modulus = source.parameters.data_moduli[0]
+    return {
+        "level": "baseline",
+        "modulus": modulus,
+        "shape": (0, 1, SLOTS, 1, 64, 0, SLOTS),
+        "vectors": tape.vectors,
+        "add": False,
+        "known": False,
+        "columns": tuple(np.require(source.residues(name, 0), np.uint64, ("C", "A")) for name in tape.columns),
+        "tape": tape.words,
+        "segments": tape.segments,
+        "totals": tape.places,
+        "constants": tape.constants_modulo(modulus),
+        "accumulators": np.zeros(sum(tape.sizes) * SLOTS, dtype=np.uint64),
+        "scratch": np.zeros(sum(tape.vectors) * 64 + 16, dtype=np.uint64),
+        "kept": aligned(0),
+    }
+
+
 @pytest.mark.parametrize("level", LEVELS)
 def test_numbers_near_the_largest_do_not_come_round(level: str) -> None:
     """The end of a vector with such a number is beyond 32 bits: taken for a negative one, it was once let through."""
-    source, totals = fast_source(bits=(49, 49)), tree()
-    tape = write_tape(totals, source.parameters.plain_modulus, montgomery=False)
-    columns = tuple(np.require(source.residues(name, 0), np.uint64, ("C", "A")) for name in tape.columns)
-    modulus = source.parameters.data_moduli[0]
-    constants, scratch = tape.constants_modulo(modulus), np.zeros(sum(tape.vectors) * 64 + 16, dtype=np.uint64)
-    accumulators = np.zeros(sum(tape.sizes) * SLOTS, dtype=np.uint64)
-    arrays = [tape.words.copy(), tape.segments.copy(), tape.places.copy()]
-    for array in arrays:
+    given = dict(a_run(), level=level)
+    for which in ("tape", "segments", "totals"):
+        array = given[which] = given[which].copy()
         for place in range(array.size):
             right = array.flat[place]
             for value in range(2**31 - 16, 2**31):
                 array.flat[place] = value
                 with pytest.raises(ValueError, match="is not run"):
-                    fused.run(
-                        level, modulus, (0, 1, SLOTS, 1, 64, 0, SLOTS), tape.vectors, False, False, columns, *arrays,
-                        constants, accumulators, scratch, aligned(0),
-                    )  # fmt: skip
+                    fused.run(*given.values())
             array.flat[place] = right
 
 
-@given(data=st.data())
-@settings(deadline=None, max_examples=300)
-def test_a_spoilt_tape_is_refused_or_harmless(data: st.DataObject) -> None:
+def test_a_spoilt_tape_is_refused_or_harmless() -> None:
     """Whatever is written on it, nothing outside of the given arrays is touched: the process would not survive it."""
-    source, totals = fast_source(bits=(49, 49)), tree()
-    tape = write_tape(totals, source.parameters.plain_modulus, montgomery=False)
-    arrays = [tape.words.copy(), tape.segments.copy(), tape.places.copy()]
-    for _ in range(data.draw(st.integers(1, 3))):
-        array = data.draw(st.sampled_from(arrays))
-        value = data.draw(st.one_of(st.integers(-3, 40), st.integers(-(2**31), 2**31 - 1)))
-        array.flat[data.draw(st.integers(0, array.size - 1))] = value
-    vectors = data.draw(st.one_of(st.just(tape.vectors), st.tuples(*[st.integers(-1, 60)] * 3)))
-    accumulators = np.zeros(sum(tape.sizes) * SLOTS, dtype=np.uint64)
-    words = (sum(tape.vectors)) * 64 + 16
-    kept, known = data.draw(st.sampled_from([0, 1, tape.vectors[0] * SLOTS])), data.draw(st.booleans())
-    columns = tuple(np.require(source.residues(name, 0), np.uint64, ("C", "A")) for name in tape.columns)
-    modulus = source.parameters.data_moduli[0]
-    level = data.draw(st.sampled_from(LEVELS))
-    shape = (0, 1, SLOTS, 1, 64, 0, data.draw(st.sampled_from([64, 100, SLOTS])))
-    try:
-        fused.run(
-            level, modulus, shape, vectors, False, known, columns, *arrays, tape.constants_modulo(modulus), accumulators,
-            np.zeros(words, dtype=np.uint64), aligned(kept),
-        )  # fmt: skip
-    except ValueError as error:
-        if "is not run" not in str(error):
-            raise
+    for name, random in random_runs():
+        given = dict(a_run(), level=one_of(random, LEVELS), known=bool(random.integers(2)))
+        for _ in range(random.integers(1, 4)):
+            which = one_of(random, ("tape", "segments", "totals"))
+            spoilt = given[which].copy()
+            low, high = (-3, 41) if random.integers(2) else (-(2**31), 2**31)
+            spoilt.flat[random.integers(spoilt.size)] = random.integers(low, high)
+            given[which] = spoilt
+        if random.integers(2):
+            given["vectors"] = tuple(int(v) for v in random.integers(-1, 61, 3))
+        given["kept"] = aligned(one_of(random, (0, 1, a_run()["vectors"][0] * SLOTS)))
+        given["shape"] = (0, 1, SLOTS, 1, 64, 0, one_of(random, (64, 100, SLOTS)))
+        try:
+            fused.run(*given.values())
+        except ValueError as error:
+            if "is not run" not in str(error):
+                raise AssertionError(name) from error
+
+
+def test_strange_arguments_are_refused_or_harmless() -> None:
+    others = [None, "x", b"", 1.5, (), np.zeros(0, dtype=np.uint64), 1 << 70]
+    for name, random in random_runs():
+        given = dict(a_run(), level=one_of(random, LEVELS))
+        if random.integers(2):  # more chunks than one, of the same columns
+            given["shape"], given["columns"] = (0, 1, SLOTS, 2, 64, 0, SLOTS), given["columns"] * 2
+            given["scratch"] = np.zeros(2 * len(given["scratch"]), dtype=np.uint64)
+        for _ in range(random.integers(1, 3)):
+            which = one_of(random, [key for key in given if key != "level"])
+            given[which] = strange(random, given[which], others)
+        try:
+            fused.run(*given.values())
+        except REFUSALS:
+            continue
+        except BaseException as error:
+            raise AssertionError(name) from error
 
 
 @pytest.mark.parametrize(

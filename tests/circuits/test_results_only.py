@@ -188,7 +188,7 @@ def test_two_sites_pool_a_forest_and_who_opens_it_finds_totals_alone() -> None:
     one, two, schema = tables(100)
     forest = es.CompletelyRandomForest(n_trees=30, depth=2, random_state=1)
     owner = es.Owner(es.plan(forest, schema, n_rows=100, by_others=True))
-    sites = [owner.public_keys().encrypt(schema.table(part), workers=1) for part in (one, two)]
+    sites = [owner.public_keys().encrypt(schema.table(part), workers=1).accept_others() for part in (one, two)]
     fits = [es.CompletelyRandomForest(n_trees=30, depth=2, random_state=1).fit(site) for site in sites]
     pooled = fits[0] + fits[1]
     check_all(owner, [fit.totals_ for fit in (*fits, pooled)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import signal
@@ -75,12 +76,12 @@ def watched_reads() -> Iterator[Counter[tuple[str, int]]]:
     ranges, whole = FolderStore.read_ranges, FolderStore.read
 
     def read_ranges(self: FolderStore, name: str, parts: Any) -> Any:
-        for start, length in parts:
+        for start, length in parts if name.startswith("blocks/") else ():
             seen.update((name, at) for at in range(start, start + length, 64))
         return ranges(self, name, parts)
 
-    def read(self: FolderStore, name: str, start: int = 0, length: int | None = None) -> bytes:
-        data = whole(self, name, start, length)
+    def read(self: FolderStore, name: str, start: int = 0, length: int | None = None, **limit: int) -> bytes:
+        data = whole(self, name, start, length, **limit)
         if name.startswith("blocks/") and length is None:
             seen.update((name, at) for at in range(start, start + len(data), 64))
         return data
@@ -291,6 +292,8 @@ def test_a_killed_fit_goes_on(stored: tuple[es.Owner, Path], tmp_path: Path, aft
         forest = es.CompletelyRandomForest(**FOREST).fit(sealed, checkpoint=place)
     assert computed == list(range(after, 12))
     assert set(seen.values()) == {1}
+    assert len(list(place.glob("sums-*"))) == 12  # not stored yet: it is all there is
+    forest.save(tmp_path / "forest.enc")
     assert not place.exists()
     assert same(forest.totals_, es.CompletelyRandomForest(**FOREST).fit(sealed, engine="seal", workers=1).totals_)
 
@@ -307,8 +310,47 @@ def test_an_interrupted_fit_goes_on_with_other_memory_and_threads(sealed: Encryp
 
 def test_files_beside_a_checkpoint_stay(sealed: EncryptedTable, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
-    sealed.evaluate(circuit(sealed)[:4], checkpoint=tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+    sealed.evaluate(circuit(sealed)[:4], checkpoint=tmp_path).save(tmp_path / "totals.enc")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["notes.txt", "totals.enc"]
+
+
+def test_a_finished_fit_that_was_not_stored_is_not_computed_again(sealed: EncryptedTable, tmp_path: Path) -> None:
+    """The disk was full when the result was saved, say."""
+    outputs = circuit(sealed)
+    first = sealed.evaluate(outputs, checkpoint=tmp_path / "c")
+    with pytest.raises(FileNotFoundError):
+        first.save(tmp_path / "no" / "such" / "folder")
+    with counted_slices() as computed:
+        found = sealed.evaluate(outputs, checkpoint=tmp_path / "c")
+    assert computed == []
+    assert same(found, first)
+    (found + first).save(tmp_path / "both")
+    assert not (tmp_path / "c").exists()
+
+
+def test_a_slice_that_is_altered_after_it_was_written_is_noticed(
+    sealed: EncryptedTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between writing and reading back, in one run: by a disk or by somebody."""
+    outputs, put = circuit(sealed), slices.CheckpointSums.put
+
+    def altered(self: slices.CheckpointSums, number: int, sums: slices.Residues) -> None:
+        put(self, number, sums)
+        if number == 3:
+            path = tmp_path / "c" / "sums-000003"
+            data = path.read_bytes()
+            path.write_bytes(data[:-50] + bytes([data[-50] ^ 1]) + data[-49:])
+
+    monkeypatch.setattr(slices.CheckpointSums, "put", altered)
+    with pytest.raises(
+        es.FileFormatError, match=r"sums-000003 was damaged or altered since it was written: run the same"
+    ):
+        sealed.evaluate(outputs, checkpoint=tmp_path / "c")
+    monkeypatch.undo()
+    with counted_slices() as computed:
+        found = sealed.evaluate(outputs, checkpoint=tmp_path / "c")
+    assert computed == [3]
+    assert same(found, sealed.evaluate(outputs))
 
 
 def test_a_table_in_memory_can_have_one(stored: tuple[es.Owner, Path], sealed: EncryptedTable, tmp_path: Path) -> None:
@@ -342,7 +384,10 @@ def test_a_damaged_slice_is_computed_again(sealed: EncryptedTable, tmp_path: Pat
         file = container.from_bytes(data)
         words = np.frombuffer(file.section("sums"), dtype="<u8").copy()
         words[77] = sealed.parameters.data_moduli[0]
-        name.write_bytes(container.to_bytes(replace(file, sections={"sums": words.tobytes()})))
+        polynomials = words.reshape(len(file.section("digests")) // 16, -1)
+        digests = b"".join(hashlib.sha256(one.data).digest()[:16] for one in polynomials)
+        sections = {"digests": digests, "sums": words.tobytes()}
+        name.write_bytes(container.to_bytes(replace(file, sections=sections)))
     with counted_slices() as computed:
         found = sealed.evaluate(outputs, checkpoint=place)
     assert computed == [3, *range(5, 12)]

@@ -11,6 +11,7 @@ from cli_helpers import Hospital, Run, disk_full, done, names, the_error
 
 import encryptedstats as es
 from encryptedstats.circuits import column
+from encryptedstats.storage import container
 from encryptedstats.storage import files as storage_files
 
 
@@ -57,7 +58,10 @@ def test_totals(hospital: Hospital, tmp_path: Path) -> None:
 def test_keys_that_do_not_fit(run: Run, hospital: Hospital, files: Path, tmp_path: Path) -> None:
     result, out = hospital.ask("age", "counts", "v0"), tmp_path / "x.csv"
     assert "--key secret.key" in the_error(run("decrypt", result, "-o", out))
-    assert "belongs to key" in the_error(run("decrypt", result, "--key", files / "secret.key", "-o", out))
+    wanted, given = (container.read(path).key_id for path in (hospital.key, files / "secret.key"))
+    wrong = the_error(run("decrypt", result, "--key", files / "secret.key", "-o", out))
+    assert f"{result} belongs to key {wanted}, and {files / 'secret.key'} is the secret key {given}" in wrong
+    assert f"only the secret key {wanted} opens it, give that one with --key" in wrong
     assert "belongs to key" in the_error(run("decrypt", files / "array.enc", "--key", hospital.key, "-o", out))
     assert "holds public keys, and your secret key is wanted here: give the file that keygen wrote first" in the_error(
         run("decrypt", result, "--key", hospital.public, "-o", out)

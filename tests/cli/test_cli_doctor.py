@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from cli_helpers import Run
 
+import encryptedstats as es
 from encryptedstats.cli import doctor, machine
 
 
@@ -17,6 +20,23 @@ def test_it_passes_here(run: Run) -> None:
     assert result.exit_code == 0, result.output
     assert "All is well" in result.stdout
     assert all(word in result.stdout for word in ("seal-python", "numpy", "cores", "memory", "BGV", "BFV", "passed"))
+
+
+def test_it_shows_the_fingerprints_of_keys_in_this_folder(
+    run: Run, files: Path, owner: es.Owner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("secret.key", "public.keys", "array.enc"):
+        shutil.copy(files / name, tmp_path / name)
+    (tmp_path / "secret.key").chmod(0o644)
+    (tmp_path / "broken.keys").write_bytes((files / "public.keys").read_bytes()[:5000])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(doctor, "self_test", lambda scheme: doctor.SelfTest(scheme, passed=True))
+    shown = run("doctor").stdout
+    assert f"public.keys  public keys {owner.fingerprint}" in shown
+    assert (
+        f"secret.key  secret key {owner.fingerprint}, no passphrase on it; other users may read it: chmod 600" in shown
+    )
+    assert [key["file"] for key in json.loads(run("doctor", "--json").stdout)["keys"]] == ["public.keys", "secret.key"]
 
 
 def test_json(run: Run) -> None:
@@ -76,5 +96,5 @@ def test_a_machine_that_says_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_an_optional_package_that_is_missing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "package_versions", lambda: {"numpy": "2.0", "cryptography": None})
-    assert "encryptedstats[passphrase]" in run("doctor").stdout
+    monkeypatch.setattr(doctor, "package_versions", lambda: {"numpy": "2.0", "pyarrow": None})
+    assert "encryptedstats[parquet]" in run("doctor").stdout

@@ -71,9 +71,28 @@ def test_others_encrypt_with_the_public_keys(hospital: Hospital, tmp_path: Path,
     assert "encrypted with the public key" in shown
     assert "you cannot" in shown
     assert "secret.key" not in shown
-    done("counts", tmp_path / "t", "v1", "-o", tmp_path / "r")
+    assert es.PublicKeys.load(hospital.public).fingerprint in shown
+    for question in (("counts", tmp_path / "t", "v1"), ("fit", tmp_path / "t", "--model", "mnb")):
+        refused = the_error(run(*question, "-o", tmp_path / "r"))
+        assert "by others than its owner: whoever forges such rows and sees a result" in refused
+        assert refused.endswith("ask for such rows, --by-others")
+    assert "by others" in done("info", tmp_path / "t").stdout
+    done("counts", tmp_path / "t", "v1", "-o", tmp_path / "r", "--by-others")
     facts = json.loads(done("decrypt", tmp_path / "r", "--key", hospital.key, "--json").stdout)
     assert [row[0] for row in facts["values"]] == hospital.frame["grade"].value_counts().sort_index().tolist()
+
+
+def test_public_keys_are_taken_under_the_fingerprint_that_was_read_out(
+    hospital: Hospital, files: Path, tmp_path: Path, run: Run
+) -> None:
+    told = es.PublicKeys.load(hospital.public).fingerprint
+    rows = ("encrypt", hospital.csv, tmp_path / "t", "--schema", hospital.schema, "--workers", 1)
+    other = es.PublicKeys.load(files / "public.keys")
+    error = the_error(run(*rows, "--public-keys", files / "public.keys", "--fingerprint", told))
+    assert f"holds the keys {other.fingerprint}, and those of {told} are expected: do not use them" in error
+    assert "--fingerprint is for --public-keys" in the_error(run(*rows, "--key", hospital.key, "--fingerprint", told))
+    assert names(tmp_path) == []
+    done(*rows, "--public-keys", hospital.public, "--fingerprint", told)
 
 
 def test_rows_to_predict(hospital: Hospital, tmp_path: Path) -> None:
@@ -97,14 +116,14 @@ def long_csv(hospital: Hospital, tmp_path: Path) -> Path:
 
 def stop_at(block: int, monkeypatch: pytest.MonkeyPatch, stop: Any) -> None:
     """Let the store fail when it is to write the block of this number."""
-    write = FolderStore.write
+    create = FolderStore.create
 
-    def failing(self: FolderStore, name: str, parts: Any) -> None:
+    def failing(self: FolderStore, name: str, data: bytes) -> bool:
         if name.startswith(f"blocks/{block:06d}"):
             stop()
-        write(self, name, parts)
+        return create(self, name, data)
 
-    monkeypatch.setattr(FolderStore, "write", failing)
+    monkeypatch.setattr(FolderStore, "create", failing)
 
 
 def interrupt() -> None:

@@ -70,6 +70,7 @@ def test_public_files_say_that_nothing_in_them_decrypts(run: Run, files: Path, o
     assert result.exit_code == 0
     assert "nothing in it can decrypt" in result.stdout
     assert owner.key_id in result.stdout
+    assert (owner.fingerprint in result.stdout) == name.endswith(".keys")
     assert "SECRET" not in result.stdout
 
 

@@ -160,7 +160,7 @@ class Story:
         """The worker's model of a table."""
         out = self.hamlet.folders[WORKER] / f"{name}.model"
         if not out.exists():
-            self.hamlet.run(WORKER, "fit", f"{name}.enc", "-o", out.name, *FOREST)
+            self.hamlet.run(WORKER, "fit", f"{name}.enc", "-o", out.name, "--by-others", *FOREST)
         return out
 
 

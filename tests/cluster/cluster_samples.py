@@ -8,7 +8,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +25,12 @@ SLOW = Path(__file__).with_name("slow_worker.py")
 _CLASSES = ("no", "yes")
 
 
-def small_owner(scheme: str = "bgv", max_value: int = 1 << 22, primes: int = 6) -> es.Owner:
+def small_owner(scheme: str = "bgv", max_value: int = 1 << 22, primes: int = 6, kept: int | None = None) -> es.Owner:
     """Keys so small that a shard takes milliseconds: 1024 slots, exact up to four millions, four products deep."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", es.InsecureParametersWarning)
-        return es.Owner(es.Parameters.from_bits(scheme, SLOTS, max_value, (52,) * primes, allow_insecure=True))
+        parameters = es.Parameters.from_bits(scheme, SLOTS, max_value, (52,) * primes, allow_insecure=True)
+        return es.Owner(replace(parameters, kept_primes=kept))
 
 
 def frame(n: int, seed: int) -> pd.DataFrame:

@@ -17,6 +17,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning"))
 
 
+@pytest.fixture(autouse=True)
+def anywhere(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table of all tests lies in a folder of its own: workers may go there."""
+    monkeypatch.setenv("ENCRYPTEDSTATS_ALLOW", str(tmp_path_factory.getbasetemp()))
+
+
 @pytest.fixture(scope="session")
 def hospital(tmp_path_factory: pytest.TempPathFactory) -> samples.Hospital:
     owner = samples.small_owner()

@@ -167,7 +167,7 @@ def test_one_worker_does_fits_and_predictions(clinic: Clinic, tmp_path: Path) ->
 
 def test_names_differ_with_model_output_and_rows(clinic: Clinic, job: PredictionJob, tmp_path: Path) -> None:
     def named(model: Any, **options: Any) -> list[str]:
-        return shard_names(cluster.submit_prediction(model, clinic.rows, tmp_path / "other", **options))
+        return shard_names(cluster.submit_prediction(model, clinic.rows, tmp_path / "other", overwrite=True, **options))
 
     others = [
         named(clinic.model("mnb"), rows_per_shard=PER_SHARD),

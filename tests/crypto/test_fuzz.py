@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import cryptography.hazmat.primitives.kdf.scrypt
 import numpy as np
 import pytest
 import seal
@@ -25,7 +24,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import encryptedstats as es
+from encryptedstats.crypto.keys import PUBLIC_KIND
 from encryptedstats.crypto.primes import next_prime, primes_of_bits
+from encryptedstats.crypto.signatures import Signer
 from encryptedstats.storage import container, passphrase
 from encryptedstats.storage.container import Container
 
@@ -108,16 +109,27 @@ def with_parameters(file: Container, **changes: Any) -> Container:
     return with_key_id(changed, like=file) if "public_key" in file.sections else changed
 
 
-def key_id_of(file: Container, sections: tuple[str, ...]) -> str:
-    parts = (file.fingerprint.encode(), *(file.sections[name] for name in sections))
-    return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
+FORGER = Signer(bytes(32))  # whoever makes up keys signs them, too
 
 
 def with_key_id(file: Container, like: Container) -> Container:
-    """The key id that fits these sections, by the recipe that gave ``like`` its own: nothing is refused for the id alone."""
-    recipes = (("public_key",), ("public_key", "relinearisation"))
-    recipe = next(sections for sections in recipes if key_id_of(like, sections) == like.key_id)
-    return replace(file, key_id=key_id_of(file, recipe))
+    """The key id and the signatures that fit these sections: nothing is refused for the id or for the signer alone."""
+    assert _key_id(like) == like.key_id, "the recipe of the key id is another one"
+    if file.kind == PUBLIC_KIND:
+        signed = {name: _signature(file, name) for name in ("packing", "rotation") if name in file.sections}
+        file = with_section(with_fields(file, signatures=signed), "signing_key", FORGER.public_bytes)
+    return replace(file, key_id=_key_id(file))
+
+
+def _key_id(file: Container) -> str:
+    parts = [hashlib.sha256(file.sections[name]).digest() for name in ("public_key", "relinearisation", "signing_key")]
+    return hashlib.sha256(file.fingerprint.encode() + b"".join(parts)).hexdigest()[:32]
+
+
+def _signature(file: Container, name: str) -> str:
+    steps = file.fields["rotations"] if name == "rotation" else []
+    said = ["encryptedstats keys", name, steps, hashlib.sha256(file.sections[name]).hexdigest()]
+    return FORGER.sign(json.dumps(said).encode())
 
 
 @pytest.fixture(scope="module")
@@ -218,7 +230,6 @@ def test_noise_is_refused(targets: dict[str, Target], kind: str, noise: bytes) -
 @pytest.mark.parametrize(("kind", "other"), list(itertools.permutations(KINDS, 2)))
 def test_files_of_another_kind_are_refused(targets: dict[str, Target], kind: str, other: str) -> None:
     alike = {
-        ("locked", "owner"),
         ("public", "rotations"),
         ("rotations", "public"),
         ("array", "integer"),
@@ -274,13 +285,13 @@ def without(value: Any, path: tuple[Any, ...]) -> Any:
 @contextmanager
 def no_waiting_for_scrypt(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Costs that are accepted are not paid: only whether they are asked for matters here."""
-    real = cryptography.hazmat.primitives.kdf.scrypt.Scrypt
+    real = passphrase.Scrypt
 
     def cheap(*, salt: bytes, length: int, n: int, r: int, p: int) -> Any:
         return real(salt=salt, length=length, n=min(n, 1 << 14), r=min(r, 8), p=1)
 
     with monkeypatch.context() as patch:
-        patch.setattr(cryptography.hazmat.primitives.kdf.scrypt, "Scrypt", cheap)
+        patch.setattr(passphrase, "Scrypt", cheap)
         yield
 
 
@@ -338,7 +349,10 @@ def test_sections_that_are_swapped_missing_or_strange_are_refused(targets: dict[
     for name in names:
         data = file.sections[name]
         missing = {key: value for key, value in file.sections.items() if key != name}
-        assert target.attempt(forged(replace(file, sections=missing))) == (name in OPTIONAL_SECTIONS), name
+        assert not (name in OPTIONAL_SECTIONS and target.attempt(forged(replace(file, sections=missing)))), name
+        left = {key: value for key, value in file.fields.get("signatures", {}).items() if key != name}
+        unsigned = with_fields(file, signatures=left) if name in OPTIONAL_SECTIONS else file
+        assert target.attempt(forged(replace(unsigned, sections=missing))) == (name in OPTIONAL_SECTIONS), name
         for bad in (b"", data[:-1], data + b"\0", data[: len(data) // 2], data + data, bytes(len(data)), b"\xff" * 64):
             assert not target.attempt(forged(with_section(file, name, bad))), name
     reordered = {name: file.sections[name] for name in reversed(names)}
@@ -461,7 +475,7 @@ def test_passphrase_costs_that_are_too_high_or_strange_are_refused_before_they_a
 
     target = targets["locked"]
     file = target.container
-    monkeypatch.setattr(cryptography.hazmat.primitives.kdf.scrypt, "Scrypt", paying)
+    monkeypatch.setattr(passphrase, "Scrypt", paying)
     assert not target.attempt(forged(with_fields(file, lock={**file.fields["lock"], **BOMBS[what]})))
 
 

@@ -28,6 +28,7 @@ from encryptedstats.crypto.kernels import CPU_LEVELS, Kernels, cpu_level, make_k
 from encryptedstats.crypto.packing import packing_elements, packing_levels, packing_parameters, packing_primes
 from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of
 from encryptedstats.crypto.vectors import encrypt_slots
+from native_samples import REFUSALS, one_of, random_runs, strange
 
 needs_extension = pytest.mark.skipif(kernels._residues is None, reason="the extension was not built")
 pytestmark = needs_extension
@@ -629,6 +630,94 @@ def test_the_extension_refuses_what_would_not_fit_in_memory(cpu):
         expand(1, 0, 1, 1)
     with pytest.raises(ValueError, match="not enough scratch memory"):
         expand(1, 0, 1, scratch=np.empty(1024, dtype=np.uint64))
+
+
+def test_keys_of_another_ring_are_refused(cpu):
+    """A key of a smaller ring would be read beyond its end."""
+    ours, other = lab_of("mixed").kernels(cpu), lab_of("small").kernels(cpu)
+    whole, node = lab_of("mixed").residues(3, 4), lab_of("mixed").residues(2, 1)
+    native, ring, out = kernels._residues, ours._ring, np.empty_like(node)
+    with pytest.raises(ValueError, match="a key of another ring"):
+        native.lower(ring, other._relinearisation, whole, 3, 4, 1, 1, out, ours._scratch(4))
+    with pytest.raises(ValueError, match="a key of another ring"):
+        native.pack(ring, other._packing, (node, node), 1, 1, 0, out, ours._scratch(1, 1))
+    with pytest.raises(ValueError, match="a key of another ring"):
+        native.expand(ring, other._packing, node, 1, 1, 0, 1, out, 0, 1, ours._scratch(1, 1))
+    with pytest.raises(ValueError, match="a key of another ring"):
+        native.automorphism(ring, other._packing[0][0], node, 1, out, ours._scratch(1, 1))
+
+
+def test_a_key_keeps_its_ring():
+    lab = lab_of("small")
+    ring = kernels._ring.__wrapped__(lab.parameters, "baseline")
+    before = sys.getrefcount(ring)
+    key = kernels._residues.key(ring, switching_keys(lab.keys._relinearisation.to_string(), 1024)[0], 2, 0)
+    assert sys.getrefcount(ring) == before + 1
+    del key
+    assert sys.getrefcount(ring) == before
+
+
+def test_arrays_that_begin_within_a_word_are_refused(cpu):
+    ours, polynomial = lab_of("small").kernels(cpu), lab_of("small").residues(2, 1)[0, 0]
+    shifted = np.zeros(polynomial.nbytes + 1, dtype=np.uint8)[1:]
+    with pytest.raises(ValueError, match="a polynomial does not begin at a whole word"):
+        kernels._residues.transform(ours._ring, 0, 0, shifted, np.empty_like(polynomial), ours._scratch(1))
+
+
+@cache
+def good_calls() -> list[tuple[Callable[..., Any], tuple[Any, ...]]]:
+    """Calls of the extension with arguments that are right, for several rings: arguments of one are strange to the others."""
+    calls: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
+    for name, cpu in zip(("60 bits", "small", "odd stages", "mixed"), CPU_LEVELS, strict=True):
+        lab = lab_of(name)
+        ours, primes, n = lab.kernels(cpu), lab.packed_primes, lab.parameters.ring_degree
+        ring, keys, native = ours._ring, ours._packing, kernels._residues
+        roots = [minimal_root(q, 2 * n) for q in lab.parameters.coefficient_moduli]
+        node, whole = lab.residues(2, primes), lab.residues(4, lab.primes)
+        relinearisation = switching_keys(lab.keys._relinearisation.to_string(), n)[0]
+        memory = ours._scratch(lab.primes).copy()
+
+        def words(*shape: int) -> Residues:
+            return np.zeros(shape, dtype=np.uint64)
+
+        moduli = np.array(lab.parameters.coefficient_moduli, dtype=np.uint64)
+        given: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
+            (native.ring, (n, moduli, np.array(roots, dtype=np.uint64), lab.parameters.plain_modulus, cpu)),
+            (native.key, (ring, relinearisation, len(relinearisation), 0)),
+            (native.scratch, (ring, primes, 2)),
+            (native.lower, (ring, ours._relinearisation, whole, 4, *[lab.primes] * 2, 1, words(2, 1, n), memory)),
+            (native.pack, (ring, keys, (node,) * 3, primes, 2, 0, words(2, primes, n), ours._scratch(primes, 2).copy())),
+            (native.expand, (ring, keys, node, primes, 2, 0, 3, words(3, 2, primes, n), 0, 1, ours._scratch(primes, 2).copy())),
+            (native.automorphism, (ring, keys[0][0], node, primes, words(2, primes, n), ours._scratch(primes, 1).copy())),
+            (native.transform, (ring, 0, 0, node[0, 0], words(n), ours._scratch(1).copy())),
+            (native.transform, (ring, 0, 1, node[0, 0], words(n), ours._scratch(1).copy())),
+            (native.way, (ring,)),
+        ]  # fmt: skip
+        calls += given
+    return calls
+
+
+def test_right_arguments_are_taken() -> None:
+    for call, arguments in good_calls():
+        call(*arguments)
+
+
+def test_strange_arguments_are_refused_or_harmless() -> None:
+    """Also those that fit another ring, or are keys where rings should be: the process survives all of them."""
+    calls = good_calls()
+    others = [None, b"", 1.5, (), 1 << 70, "z80", *(argument for _, arguments in calls for argument in arguments)]
+    for name, random in random_runs():
+        call, arguments = one_of(random, calls)
+        changed = list(arguments)
+        for _ in range(random.integers(1, 3)):
+            at = int(random.integers(len(changed)))
+            changed[at] = strange(random, changed[at], others)
+        try:
+            call(*changed)
+        except REFUSALS:
+            continue
+        except BaseException as error:
+            raise AssertionError(name) from error
 
 
 def test_the_environment_caps_the_processor(monkeypatch):

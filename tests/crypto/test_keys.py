@@ -234,6 +234,85 @@ def test_a_locked_file_opens_for_its_passphrase_only(tiny: es.Owner, tmp_path: P
             es.Owner.load(path, no_text)
 
 
+@INSECURE
+def test_a_passphrase_for_a_file_that_is_not_locked_is_refused(tiny_stranger: es.Owner, tmp_path: Path) -> None:
+    """Somebody who puts a key of their own in the place of a locked one must not have it taken."""
+    path = tmp_path / "secret.key"
+    tiny_stranger.save(path)
+    with pytest.raises(
+        es.PassphraseError, match=f"is not locked, .* it holds key {tiny_stranger.key_id}, which may be another's"
+    ):
+        es.Owner.load(path, "open sesame")
+    assert es.Owner.load(path).key_id == tiny_stranger.key_id
+
+
+@INSECURE
+def test_a_secret_key_that_others_may_read_is_warned_of(tiny: es.Owner, tmp_path: Path) -> None:
+    path = tmp_path / "secret.key"
+    tiny.save(path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", es.InsecureKeyFileWarning)
+        es.Owner.load(path)
+    for mode in (0o640, 0o604):
+        path.chmod(mode)
+        with pytest.warns(es.InsecureKeyFileWarning, match=rf"{path} \(mode {mode:04o}\): chmod 600 {path}"):
+            es.Owner.load(path)
+
+
+# -- whose keys they are ------------------------------------------------------------------------------------------------------
+
+
+def test_a_key_id_has_128_bits_and_is_the_same_whatever_goes_with_it(tiny: es.Owner, tmp_path: Path) -> None:
+    assert len(bytes.fromhex(tiny.key_id)) == 16
+    assert {tiny.public_keys(steps, packing=packs).key_id for steps in ([], [1]) for packs in (True, False)} == {
+        tiny.key_id
+    }
+    groups = tiny.fingerprint.split(" ")
+    assert ("".join(groups), [len(group) for group in groups]) == (tiny.key_id, [4] * 8)
+    assert tiny.public_keys().fingerprint == tiny.fingerprint
+
+
+@pytest.mark.parametrize("section", ["public_key", "relinearisation", "signing_key", "packing", "rotation"])
+@INSECURE
+def test_no_section_of_public_keys_can_be_exchanged(tiny: es.Owner, tiny_stranger: es.Owner, section: str) -> None:
+    """Keys of another owner for the same parameters, under the id of this one: with the signatures of either."""
+    ours, theirs = (who.public_keys([1]).to_container() for who in (tiny, tiny_stranger))
+    moved = replace(ours, sections={**ours.sections, section: theirs.sections[section]})
+    for signatures in (ours.fields["signatures"], theirs.fields["signatures"]):
+        with pytest.raises(
+            es.FileFormatError, match=r"the key id of the file does not fit|are not signed by the owner of key"
+        ):
+            es.PublicKeys.from_container(replace(moved, fields={**ours.fields, "signatures": signatures}))
+    assert es.PublicKeys.from_container(ours).key_id == tiny.key_id
+
+
+@INSECURE
+def test_rotation_keys_are_signed_for_their_steps(tiny: es.Owner) -> None:
+    one, two = (tiny.public_keys([step]).to_container() for step in (1, 2))
+    for fields in ({"rotations": [2]}, {"signatures": two.fields["signatures"]}, {"signatures": {}}):
+        with pytest.raises(es.FileFormatError, match=r"signed by the owner|do not fit its sections"):
+            es.PublicKeys.from_container(replace(one, fields={**one.fields, **fields}))
+    # Further keys of the same owner are as good as the first.
+    mixed = replace(one, fields={**two.fields}, sections={**one.sections, "rotation": two.sections["rotation"]})
+    assert es.PublicKeys.from_container(mixed).rotations == (2,)
+
+
+@INSECURE
+def test_keys_are_loaded_only_under_the_fingerprint_that_was_read_out(
+    tiny: es.Owner, tiny_stranger: es.Owner, tmp_path: Path
+) -> None:
+    path = tmp_path / "public.keys"
+    tiny.public_keys().save(path)
+    for said in (tiny.fingerprint, tiny.key_id, tiny.fingerprint.upper().replace(" ", "-")):
+        assert es.PublicKeys.load(path, fingerprint=said).key_id == tiny.key_id
+    expected = f"{path} holds the keys {tiny.fingerprint}, and those of {tiny_stranger.fingerprint} are expected: do not use them"
+    with pytest.raises(es.KeyMismatchError, match=expected):
+        es.PublicKeys.load(path, fingerprint=tiny_stranger.fingerprint)
+    for none in (tiny.key_id[:16], "", tiny.key_id[:-1] + "g"):
+        with pytest.raises(ValueError, match="is no fingerprint: it has 32 hexadecimal digits"):
+            es.PublicKeys.load(path, fingerprint=none)
+
+
 @pytest.mark.usefixtures("cheap_lock")
 def test_a_passphrase_that_is_none_writes_no_file(tiny: es.Owner, tmp_path: Path) -> None:
     for no_text in ("", b"bytes", 7):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from encryptedstats.errors import FileFormatError
+from encryptedstats.errors import FileFormatError, StorageError
 from encryptedstats.storage import objects
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import FolderStore, FsspecStore, open_store
@@ -189,3 +189,99 @@ def test_a_private_file_stays_private(tmp_path):
     for url in (tmp_path / "a", f"file://{tmp_path}/b"):
         objects.save_file(FILE, url, private=True)
     assert {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {"a": 0o600, "b": 0o600}
+
+
+# -- what is not known ---------------------------------------------------------------------------------------------------
+
+
+def test_compare_and_replace(store):
+    assert not store.replace("a/x", b"", b"new")
+    assert store.create("a/x", b"one")
+    assert not store.create("a/x", b"two")
+    assert not store.replace("a/x", b"other", b"new")
+    assert store.replace("a/x", b"one", b"two")
+    assert store.read("a/x") == b"two"
+    assert store.names() == ["a/x"]
+
+
+class Outage:
+    """A storage whose next requests fail."""
+
+    def __init__(self, monkeypatch, failures: int, error: Exception) -> None:
+        self.left, self.asked = failures, 0
+        monkeypatch.setattr(objects, "_PAUSES", (0.0, 0.0))
+        files = type(open_store("memory://outage")._files)
+        for name in ("info", "cat_file", "pipe_file", "find"):
+            monkeypatch.setattr(files, name, self.failing(getattr(files, name), error))
+
+    def failing(self, real, error):
+        def call(*arguments, **options):
+            self.asked += 1
+            if self.left:
+                self.left -= 1
+                raise error
+            return real(*arguments, **options)
+
+        return call
+
+
+def test_an_outage_is_no_answer(monkeypatch):
+    """It used to be a no: what was there was replaced, although that was not asked for."""
+    place = f"memory://outage{next(_numbers)}/x.enc"
+    objects.save_file(FILE, place)
+    outage = Outage(monkeypatch, 20, ConnectionError("reset by peer"))
+    other = Container("votes", "ab", "cd", {"n": 2}, {})
+    for act in (
+        lambda: objects.object_exists(place),
+        lambda: objects.save_file(other, place),
+        lambda: objects.load_file(place),
+        lambda: open_store(place).names(),
+    ):
+        with pytest.raises(StorageError, match=r"outage.*the storage cannot be reached .*reset by peer.*run it again"):
+            act()
+    outage.left = 2
+    assert objects.load_file(place) == FILE  # what fails once is asked again
+    outage.left = 20
+    with pytest.raises(StorageError):
+        open_store("memory://outage").exists("x")
+    assert outage.left == 17
+
+
+def test_not_allowed_to_look_is_no_answer(monkeypatch):
+    Outage(monkeypatch, 20, PermissionError("Forbidden"))
+    with pytest.raises(StorageError, match=r"memory://outage/x: .*Forbidden.*check who may read and list there"):
+        open_store("memory://outage").exists("x")
+
+
+def test_an_altered_answer_is_asked_for_again(monkeypatch):
+    place = f"memory://altered{next(_numbers)}/x.enc"
+    objects.save_file(FILE, place)
+    files = type(open_store(place)._files)
+    real, left = files.cat_file, [2]
+
+    def altered(*arguments, **options):
+        data = real(*arguments, **options)
+        left[0] -= 1
+        return data if left[0] < 0 else data[:-1] + bytes([data[-1] ^ 1])
+
+    monkeypatch.setattr(files, "cat_file", altered)
+    monkeypatch.setattr(objects, "_PAUSES", (0.0, 0.0))
+    assert objects.load_file(place) == FILE
+    left[0] = 9
+    with pytest.raises(FileFormatError, match=r"x\.enc was altered or damaged"):
+        objects.load_file(place)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://host/x", "reference://x", "simplecache::s3://bucket/x", "s3://bucket/zip://a::file:///b", "ftp://host/x"],
+)
+def test_protocols_are_listed(url, monkeypatch):
+    with pytest.raises(ValueError, match=r"is no address that is opened here: .* begins with one of file, .*, s3,"):
+        open_store(url)
+    monkeypatch.setenv("ENCRYPTEDSTATS_PROTOCOLS", "dummy, http")
+    if url.startswith("http"):
+        objects.check_protocol(url)
+    else:
+        with pytest.raises(ValueError, match="memory, dummy, http"):
+            objects.check_protocol(url)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,10 +25,13 @@ GRADES = (1, 2, 3, 4)
 REFUSALS = (es.FileFormatError, es.KeyMismatchError, FileNotFoundError)
 
 
-def small_owner(scheme: str = "bgv") -> es.Owner:
+def small_owner(scheme: str = "bgv", *, for_others: bool = False) -> es.Owner:
     """Keys so small that a column takes a fraction of a millisecond: 1024 slots, exact up to 6144, two products deep."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", es.InsecureParametersWarning)
+        if for_others:  # results are flooded, which takes 65 bits more, and packs that keep them
+            parameters = es.Parameters.from_bits(scheme, SLOTS, 4000, (50,) * 6, allow_insecure=True)
+            return es.Owner(replace(parameters, kept_primes=5))
         return es.Owner(es.Parameters.from_bits(scheme, SLOTS, 4000, (40,) * 4, allow_insecure=True))
 
 
@@ -125,3 +129,17 @@ def rewritten_manifest(data: bytes, change: Callable[[Container], Container]) ->
 
 def manifest_of(url: Any) -> bytes:
     return open_store(url).read(MANIFEST)
+
+
+def before_each_write(monkeypatch, store_type, happens) -> None:
+    """Let something happen, with the name of the object, before one is written or made."""
+
+    def patched(real):
+        def call(self, name, data):
+            happens(name)
+            return real(self, name, data)
+
+        return call
+
+    for way in ("write", "create"):
+        monkeypatch.setattr(store_type, way, patched(getattr(store_type, way)))

@@ -59,7 +59,7 @@ class RecordingStore:
     def where(self, name: str) -> str:
         return f"recording/{name}"
 
-    def read(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+    def read(self, name: str, start: int = 0, length: int | None = None, *, limit: int = 1 << 30) -> bytes:
         data = self.objects[name][start:] if length is None else self.objects[name][start : start + length]
         self.reads.append((start, len(data)))
         return data

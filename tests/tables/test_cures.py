@@ -92,7 +92,9 @@ def test_whole_numbers_in_floats(keeper):
 
 
 def test_the_key_of_another_owner(keeper, stranger_keeper, schema, tmp_path):
-    ours = r"different keys \(what is to be opened to {0}, this owner to {1}\): open it with the secret key {0}, es\.Owner\.load"
+    ours = (
+        r"opened to {0}, and the secret key that was given is {1}\. Only the secret key {0} opens it: es\.Owner\.load"
+    )
     message = ours.format(keeper.key_id, stranger_keeper.key_id)
     table = keeper.encrypt(schema.table(mixed_frame(9)))
     for value in (keeper.encrypt(3), keeper.encrypt([1, 2]), table.counts("before"), table.values(table.columns()[0])):

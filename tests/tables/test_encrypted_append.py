@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from encrypted_samples import ALL, SLOTS, assert_twins, clear, mixed_frame, objects, plain
+from encrypted_samples import ALL, SLOTS, assert_twins, before_each_write, clear, mixed_frame, objects, plain
 
 import encryptedstats as es
 from encryptedstats.errors import SchemaError
@@ -67,7 +67,7 @@ def test_computing_on_what_was_appended(small, schema):
 
 def test_the_noise_is_that_of_the_noisier(keeper, schema):
     one, two = tables(schema, 5, 6)
-    secret, public = keeper.encrypt(one), keeper.public_keys().encrypt(two)
+    secret, public = keeper.encrypt(one), keeper.public_keys().encrypt(two).accept_others()
     for grown in (secret.append(public), public.append(secret)):
         assert not grown.facts.with_secret_key
         assert len(plain(keeper, grown)["class0"]) == 11
@@ -122,18 +122,20 @@ def test_what_does_not_fit_is_refused(keeper, stranger_keeper, schema, tmp_path)
 
 
 def test_a_stored_table_that_went_on_is_not_cut_back(keeper, schema, tmp_path):
-    """Appending twice to the same opened table would lose what came first."""
-    one, two, three = (keeper.encrypt(t) for t in tables(schema, 10, 20, 30))
+    """What was appended since it was opened stays; a table that was replaced is not written over."""
+    parts = tables(schema, 10, 20, 30)
+    one, two, three = (keeper.encrypt(part) for part in parts)
     one.save(tmp_path)
     opened = es.load(tmp_path)
     opened.append(two)
-    with pytest.raises(es.FileFormatError, match=r"is no longer the one that was opened.* es.load\(\) it again"):
-        opened.append(three)
-    assert len(es.load(tmp_path)) == 30
-    assert len(es.load(tmp_path).append(three)) == 60
+    grown = opened.append(three)
+    assert plain(keeper, grown) == plain(keeper, es.load(tmp_path)) == clear(Table.concat(parts))
+    with pytest.raises(SchemaError, match="in this table already: its rows would count twice"):
+        opened.append(two)
+    assert len(es.load(tmp_path)) == 60
     replaced = es.load(tmp_path)
     keeper.encrypt(schema.table(mixed_frame(4))).save(tmp_path, overwrite=True)
-    with pytest.raises(es.FileFormatError, match="is no longer the one that was opened"):
+    with pytest.raises(es.FileFormatError, match=r"is no longer the one that was opened.* es.load\(\) it again"):
         replaced.append(keeper.encrypt(schema.table(mixed_frame(5))))
     (tmp_path / "table.manifest").unlink()
     with pytest.raises(FileNotFoundError, match=r"table\.manifest is not there"):
@@ -145,13 +147,12 @@ def test_appending_is_all_or_nothing(keeper, schema, tmp_path, monkeypatch):
     stored, more = keeper.encrypt(one, out=tmp_path), keeper.encrypt(two)
     store, written = stored.blocks.store, []
 
-    def full_disk(name, parts):
+    def full_disk(name):
         written.append(name)
         if len(written) == 3:
             raise OSError(28, "No space left on device")
-        type(store).write(store, name, parts)
 
-    monkeypatch.setattr(store, "write", full_disk)
+    before_each_write(monkeypatch, type(store), full_disk)
     with pytest.raises(OSError, match="No space left"):
         stored.append(more)
     monkeypatch.undo()

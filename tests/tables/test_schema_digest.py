@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from encrypted_samples import objects, put, rewritten_manifest
+from encrypted_samples import objects, put, rewritten_manifest, small_owner
 
 import encryptedstats as es
 from encryptedstats.circuits.expressions import column
@@ -95,7 +95,7 @@ def test_an_owner_from_a_key_file_knows_it_again(keeper, known, results, tmp_pat
 
 def test_the_wrong_owner_hears_of_the_key_and_not_of_the_schema(stranger_keeper, known, results):
     for result in results.values():
-        with pytest.raises(es.KeyMismatchError, match=r"different keys .*es\.Owner\.load"):
+        with pytest.raises(es.KeyMismatchError, match=r"different keys: .*es\.Owner\.load"):
             stranger_keeper.decrypt(result, schema=known)
 
 
@@ -115,8 +115,9 @@ def test_rows_of_different_schemas_are_not_brought_together(keeper, known):
             combine()
 
 
-def test_rows_of_the_public_key_have_none_and_are_taken_as_they_are(keeper, known, tmp_path):
-    by_others = keeper.public_keys().encrypt(known.table(FRAME[:30]))
+def test_rows_of_the_public_key_have_none_and_are_taken_as_they_are(known, tmp_path):
+    keeper = small_owner(for_others=True)
+    by_others = keeper.public_keys().encrypt(known.table(FRAME[:30])).accept_others()
     assert by_others.facts.schema_digest is None
     by_others.private_schema = None
     count = by_others.counts("v0", by="class")
@@ -131,8 +132,9 @@ def test_rows_of_the_public_key_have_none_and_are_taken_as_they_are(keeper, know
     assert es.load(tmp_path / "own").facts.schema_digest == own.facts.schema_digest
 
 
-def test_in_one_program_names_are_compared_where_there_is_no_digest(keeper, known):
-    sealed = keeper.public_keys().encrypt(known.table(FRAME))
+def test_in_one_program_names_are_compared_where_there_is_no_digest(known):
+    keeper = small_owner(for_others=True)
+    sealed = keeper.public_keys().encrypt(known.table(FRAME)).accept_others()
     with pytest.raises(es.SchemaError, match=ANOTHER):
         keeper.decrypt(sealed.counts("age"), schema=others(known)["names swapped"])
 

@@ -887,9 +887,8 @@ enum { MAX_CHUNKS = 16 }; /* sums of so many products are exact in doubles */
 
 static int checked_shape(const Job *job, uint64_t modulus, long start, long stop, long n_given)
 {
-    long words = 2 * job->n_primes;
-    return modulus > 2 && modulus % 2 && modulus >> 50 == 0 && 0 <= job->prime && job->prime < job->n_primes && job->ring > 0
-           && job->ring <= 1 << 20 && job->n_primes <= 64 && words > 0 && 0 < job->block && job->block <= MAX_BLOCK && 0 <= start && start <= stop
+    return modulus > 2 && modulus % 2 && modulus >> 50 == 0 && 0 <= job->prime && job->prime < job->n_primes && job->n_primes <= 64
+           && job->ring > 0 && job->ring <= 1 << 20 && 0 < job->block && job->block <= MAX_BLOCK && 0 <= start && start <= stop
            && stop <= job->ring && 0 < job->n_chunks && job->n_chunks <= MAX_CHUNKS && n_given % job->n_chunks == 0;
 }
 

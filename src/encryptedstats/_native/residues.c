@@ -106,6 +106,7 @@ typedef struct {
 } Ring;
 
 typedef struct { /* a key-switching key: for each target prime and digit, two polynomials side by side */
+    PyObject *ring; /* the one that it was made for: under another it would reach beyond its words */
     int digits;
     word *words;
     uint32_t *table; /* of the automorphism that goes with it, or NULL */
@@ -1130,12 +1131,25 @@ static void free_ring(PyObject *capsule) {
 static void free_key(PyObject *capsule) {
     Key *key = PyCapsule_GetPointer(capsule, "key");
     if (!key) return;
+    Py_DECREF(key->ring);
     free(key->words), free(key->table), free(key);
 }
 
+/* The key in a capsule, for this ring alone. */
+static Key *key_of(PyObject *capsule, PyObject *ring) {
+    Key *key = PyCapsule_GetPointer(capsule, "key");
+    if (!key || key->ring == ring) return key;
+    PyErr_SetString(PyExc_ValueError, "a key of another ring");
+    return NULL;
+}
+
 static int needs(const Py_buffer *b, size_t words, const char *what) {
-    if ((size_t)b->len == 8 * words) return 0;
-    PyErr_Format(PyExc_ValueError, "%s has %zd bytes where %zu are needed", what, b->len, 8 * words);
+    if ((size_t)b->len != 8 * words)
+        PyErr_Format(PyExc_ValueError, "%s has %zd bytes where %zu are needed", what, b->len, 8 * words);
+    else if ((uintptr_t)b->buf % 8)
+        PyErr_Format(PyExc_ValueError, "%s does not begin at a whole word", what);
+    else
+        return 0;
     return -1;
 }
 
@@ -1155,7 +1169,11 @@ static PyObject *py_ring(PyObject *self, PyObject *args) {
         PyErr_NoMemory();
         goto end;
     }
-    if (n < 64 * PARTS || 1 << logn != n || logn >= MAX_LOG || count < 2 || count > MAX_PRIMES || roots.len != moduli.len || t < 2) {
+    if (needs(&moduli, (size_t)count, "moduli") || needs(&roots, (size_t)count, "roots")) {
+        free(R);
+        goto end;
+    }
+    if (n < 64 * PARTS || 1 << logn != n || logn >= MAX_LOG || count < 2 || count > MAX_PRIMES || t < 2) {
         PyErr_SetString(PyExc_ValueError, "no such ring");
         free(R);
         goto end;
@@ -1230,6 +1248,7 @@ static PyObject *py_key(PyObject *self, PyObject *args) {
         key->table[i] = reversed((uint32_t)((exponent & (2 * n - 1)) >> 1), R->logn);
     }
     found = PyCapsule_New(key, "key", free_key);
+    if (found) key->ring = Py_NewRef(ring);
 end:
     if (!found && key) free(key->words), free(key->table), free(key);
     PyBuffer_Release(&src);
@@ -1267,7 +1286,7 @@ static PyObject *py_lower(PyObject *self, PyObject *args) {
     (void)self;
     if (!PyArg_ParseTuple(args, "OOy*iiiiw*w*", &ring, &key_or_none, &src, &size, &from, &at, &to, &out, &scratch)) return NULL;
     Ring *R = PyCapsule_GetPointer(ring, "ring");
-    Key *key = key_or_none == Py_None ? NULL : PyCapsule_GetPointer(key_or_none, "key");
+    Key *key = key_or_none == Py_None ? NULL : key_of(key_or_none, ring);
     if (!R || (key_or_none != Py_None && !key)) goto end;
     if (size < 2 || size > 4096 || to < 1 || to > at || at > from || from > R->primes || (key && key->digits < at)) {
         PyErr_SetString(PyExc_ValueError, "no such size or level");
@@ -1293,7 +1312,7 @@ end:
 }
 
 /* The automorphism keys of levels 1 to `level`, from a tuple of tuples. */
-static int read_keys(Packer *K, PyObject *groups, int level, int primes) {
+static int read_keys(Packer *K, PyObject *ring, PyObject *groups, int level, int primes) {
     for (int l = 1; l <= level; l++) {
         PyObject *group = PyTuple_GetItem(groups, l - 1);
         Py_ssize_t members = PyTuple_Check(group) ? PyTuple_Size(group) : 0;
@@ -1302,7 +1321,7 @@ static int read_keys(Packer *K, PyObject *groups, int level, int primes) {
             return -1;
         }
         for (Py_ssize_t i = 0; i < members; i++) {
-            Key *key = PyCapsule_GetPointer(PyTuple_GetItem(group, i), "key");
+            Key *key = key_of(PyTuple_GetItem(group, i), ring);
             if (!key) return -1;
             if (!key->table || key->digits < primes) {
                 PyErr_SetString(PyExc_ValueError, "a key that is not one of an automorphism under these primes");
@@ -1339,7 +1358,7 @@ static PyObject *py_pack(PyObject *self, PyObject *args) {
         PyErr_NoMemory();
         goto end;
     }
-    if (read_keys(K, groups, level, primes)) goto end;
+    if (read_keys(K, ring, groups, level, primes)) goto end;
     size_t n = (size_t)R->n, each = 2 * n * (size_t)primes;
     word *memory = memory_of(&scratch, pack_polynomials(primes, level - lowest) * APART(n));
     if (!memory || needs(&out, each, "the result")) goto end;
@@ -1403,7 +1422,7 @@ static PyObject *py_expand(PyObject *self, PyObject *args) {
         goto end;
     }
     word *memory = memory_of(&scratch, pack_polynomials(primes, level - lowest) * APART(n));
-    if (!memory || needs(&src, each, "a ciphertext") || read_keys(K, groups, level, primes)) goto end;
+    if (!memory || needs(&src, each, "a ciphertext") || read_keys(K, ring, groups, level, primes)) goto end;
     Py_BEGIN_ALLOW_THREADS;
     Scratch s = {memory, APART(n)};
     Component node[2];
@@ -1436,7 +1455,7 @@ static PyObject *py_automorphism(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "OOy*iw*w*", &ring, &capsule, &src, &primes, &out, &scratch)) return NULL;
     Packer *K = calloc(1, sizeof(Packer));
     Ring *R = PyCapsule_GetPointer(ring, "ring");
-    Key *key = R ? PyCapsule_GetPointer(capsule, "key") : NULL;
+    Key *key = R ? key_of(capsule, ring) : NULL;
     if (!R || !key) goto end;
     if (!K) {
         PyErr_NoMemory();

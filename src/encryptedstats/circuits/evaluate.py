@@ -32,6 +32,7 @@ from encryptedstats.crypto.vectors import EncryptedVector
 from encryptedstats.errors import KeyMismatchError
 from encryptedstats.parallel import cores, ordered_map
 from encryptedstats.progress import progress_bar
+from encryptedstats.storage.objects import is_url
 
 _MASKED_AT_ONCE: Final = 8  # totals of marked slots: three polynomials each, under many primes
 
@@ -73,7 +74,7 @@ def evaluate(
         top, some 0.3 MB each.
     checkpoint : path or URL, optional
         A folder for what is computed. A process that is interrupted and started again with the same circuit, rows and folder goes
-        on from it; when all is done it is removed. For the fused reader.
+        on from it; when the result is saved it is removed. For the fused reader.
     bounds : intervals, optional
         Between which every output is known to lie, where who wrote the circuit knows more than intervals tell.
     report : NoiseReport, optional
@@ -117,7 +118,10 @@ def evaluate(
     digest = circuit_digest(outputs)
     totals = EncryptedTotals(source.keys, form, facts, parts, report.width, flooded=flooded, circuit=digest)
     totals.check_decrypts()
-    return totals.with_flooding() if flood else totals
+    totals = totals.with_flooding() if flood else totals
+    if checkpoint is not None:  # kept until they are stored
+        totals.checkpoints = (checkpoint if is_url(os.fspath(checkpoint)) else os.path.abspath(checkpoint),)
+    return totals
 
 
 def evaluate_rows(outputs: Sequence[Expression], source: Source) -> list[EncryptedVector]:

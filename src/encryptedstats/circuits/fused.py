@@ -162,7 +162,6 @@ def _slice_by_slice(
     """All outputs for one slice of the residues after the other: the table is read once. Then the sums, some at a time."""
     source, tape = evaluator.source, evaluator.tape(totals)
     kept = evaluator.place_for(tape, checkpoint)
-    done = False
     try:
         missing = [number for number in range(len(kept.slices)) if not kept.has(number)]
         advance(source.layout.n_rows * (1 - len(missing) / len(kept.slices)))
@@ -173,9 +172,8 @@ def _slice_by_slice(
         noises = sum_noises(totals, source)
         for batch, found in _joined(evaluator, tape, outputs, kept):
             yield batch, {total: Sum(residues, noises[total]) for total, residues in found.items()}
-        done = True
     finally:
-        kept.close(done=done)
+        kept.close()
 
 
 def _joined(

@@ -12,6 +12,7 @@ from typing import Any, Final, NoReturn
 import numpy as np
 
 from encryptedstats.circuits.noise import PACKED, REPLICATED, SLOTS
+from encryptedstats.circuits.slices import drop_checkpoint
 from encryptedstats.crypto.digests import DIGEST_FIELD, joined_digest, read_digest
 from encryptedstats.crypto.dispatch import decrypt_value
 from encryptedstats.crypto.engine import Engine, engine_for
@@ -87,10 +88,10 @@ class EncryptedTotals:
         self.facts = tuple(facts)
         self.parts = tuple(parts)
         self.schema_digest = schema_digest  # of the rows, by which their owner knows the schema again; opaque here
-        self.flooded = (
-            flooded  # for rows of others, whether noise hides them from who opens the totals; None for one's own
-        )
+        # For rows of others, whether noise hides them from who opens the totals; None for one's own.
+        self.flooded = flooded
         self.circuit = circuit  # a digest of what was computed: only the same adds up
+        self.checkpoints: tuple[str | os.PathLike[str], ...] = ()  # all that is stored of them, until they are saved
 
     def __len__(self) -> int:
         return len(self.facts)
@@ -147,7 +148,9 @@ class EncryptedTotals:
                 )
             parts.append(Part(self._combine_ciphertexts(a, b, level, sign), noise))
         flooded = None if self.flooded is other.flooded is None else False not in (self.flooded, other.flooded)
-        return EncryptedTotals(self.keys, self.form, facts, parts, self.width, digest, flooded, self.circuit)
+        combined = EncryptedTotals(self.keys, self.form, facts, parts, self.width, digest, flooded, self.circuit)
+        combined.checkpoints = self.checkpoints + other.checkpoints
+        return combined
 
     def _combine_ciphertexts(self, a: Part, b: Part, level: int, sign: int) -> Residues:
         engine = self._engine
@@ -247,6 +250,13 @@ class EncryptedTotals:
     def save(self, url: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the results to a path or fsspec URL; the file holds no key."""
         save_file(self.to_container(), url, overwrite=overwrite)
+        self.drop_checkpoints()
+
+    def drop_checkpoints(self) -> None:
+        """Remove the checkpoints that they were computed with: for who has stored them."""
+        for checkpoint in self.checkpoints:
+            drop_checkpoint(checkpoint)
+        self.checkpoints = ()
 
     @classmethod
     def load(cls, url: str | os.PathLike[str], keys: PublicKeys) -> EncryptedTotals:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
@@ -23,12 +24,16 @@ from encryptedstats.crypto.residues import Residues
 from encryptedstats.errors import FileFormatError
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
-from encryptedstats.storage.objects import FolderStore, Store, open_store
+from encryptedstats.storage.objects import FolderStore, Store, looked_at_again, open_store
 
 CHECKPOINT: Final = "fit.checkpoint"
 CHECKPOINT_KIND: Final = "checkpoint of a fit"
 SUMS_KIND: Final = "sums of a slice"
 _MAX_SLICES: Final = 1 << 20
+_MAX_HEADER_BYTES: Final = 128 << 20  # a list of so many slices
+_DIGEST_BYTES: Final = 16
+_HASH_BYTES: Final = 32
+_SUMS_NAME: Final = re.compile("sums-[0-9]{6,7}")
 
 
 @dataclass(frozen=True)
@@ -75,8 +80,8 @@ class SlicedSums(Protocol):
     def get(self, number: int, first: int, count: int) -> Residues:
         """Some polynomials of a slice."""
 
-    def close(self, *, done: bool) -> None:
-        """Nothing is asked any more; ``done``: because it is finished, not because it failed."""
+    def close(self) -> None:
+        """Nothing is asked any more."""
 
 
 @dataclass
@@ -99,7 +104,7 @@ class MemorySums:
         some: Residues = self.held[number][first : first + count]
         return some
 
-    def close(self, *, done: bool) -> None:
+    def close(self) -> None:
         """Let go of them."""
         self.held.clear()
 
@@ -140,7 +145,7 @@ class TemporarySums:
             raise OSError("a temporary file was cut short")
         return some
 
-    def close(self, *, done: bool) -> None:
+    def close(self) -> None:
         """Give the room back."""
         self._file.close()
 
@@ -173,7 +178,7 @@ class FitIdentity:
 class CheckpointSums:
     """In a folder or under a URL, each slice a file that is written whole or not at all and checked when it is read again.
 
-    A slice that is missing or damaged is computed again. When the fit is done, all of it is removed.
+    A slice that is missing or damaged is computed again. All of it stays until what is computed from it was saved.
     """
 
     def __init__(
@@ -185,6 +190,7 @@ class CheckpointSums:
         polynomials: int,
     ) -> None:
         self._store: Store = open_store(url)
+        self._store.sweep()
         self._identity, self._parameters, self._polynomials = identity, parameters, polynomials
         if self._store.exists(CHECKPOINT):
             slices = self._read_header()
@@ -194,13 +200,16 @@ class CheckpointSums:
             file = Container(CHECKPOINT_KIND, identity.fingerprint, identity.key_id, fields, {"slices": listed})
             self._store.write(CHECKPOINT, container.parts_of(file))
         self.slices = slices
+        self._digests: dict[int, bytes] = {}  # of each slice: the hash of the digests of its polynomials
         self._done = self._found()
 
     # -- the header ------------------------------------------------------------------------------------------------
 
     def _read_header(self) -> list[Slice]:
         where = self._store.where(CHECKPOINT)
-        file = container.from_bytes(self._store.read(CHECKPOINT), kind=CHECKPOINT_KIND, name=where)
+        file = container.from_bytes(
+            self._store.read(CHECKPOINT, limit=_MAX_HEADER_BYTES), kind=CHECKPOINT_KIND, name=where
+        )
         found = FitIdentity(file.fingerprint, file.key_id, file.expect("rows", str), file.expect("circuit", str))
         if found != self._identity:
             raise FileFormatError(
@@ -225,11 +234,13 @@ class CheckpointSums:
         return {"fit": self._identity.digest, "slice": number}
 
     def _start(self, number: int) -> int:
-        """Where the sums begin in the object of a slice."""
-        length = 8 * int(np.prod(self._shape(number)))
+        """Where the digests begin in the object of a slice; the sums are behind them."""
         identity = self._identity
-        head = (SUMS_KIND, identity.fingerprint, identity.key_id, self._fields(number), {"sums": length})
+        head = (SUMS_KIND, identity.fingerprint, identity.key_id, self._fields(number), self._lengths(number))
         return len(container.header_bytes(*head))
+
+    def _lengths(self, number: int) -> dict[str, int]:
+        return {"digests": _DIGEST_BYTES * self._polynomials, "sums": 8 * int(np.prod(self._shape(number)))}
 
     def _found(self) -> set[int]:
         numbers = range(len(self.slices))
@@ -237,15 +248,20 @@ class CheckpointSums:
 
     def _good(self, number: int) -> bool:
         """Whether a slice is whole, of this fit, and holds residues."""
-        name = self._name(number)
+        name, lengths, shape = self._name(number), self._lengths(number), self._shape(number)
+        limit = self._start(number) + sum(lengths.values()) + _HASH_BYTES
         try:
-            file = container.from_bytes(self._store.read(name), kind=SUMS_KIND, name=self._store.where(name))
+            data = self._store.read(name, limit=limit)
+            file = container.from_bytes(data, kind=SUMS_KIND, name=self._store.where(name))
         except (FileFormatError, FileNotFoundError):
             return False
-        data, shape = file.sections.get("sums", b""), self._shape(number)
-        if dict(file.fields) != self._fields(number) or len(data) != 8 * int(np.prod(shape)):
+        found = {section: len(content) for section, content in file.sections.items()}
+        if dict(file.fields) != self._fields(number) or found != lengths:
             return False
-        sums = np.frombuffer(data, dtype="<u8").reshape(shape)
+        sums = np.frombuffer(file.section("sums"), dtype="<u8").reshape(shape)
+        if _digests(sums) != file.section("digests"):
+            return False
+        self._digests[number] = hashlib.sha256(file.section("digests")).digest()
         moduli = [self._parameters.data_moduli[prime] for prime in self.slices[number].primes(self._parameters)]
         return all(int(sums[:, place].max()) < modulus for place, modulus in enumerate(moduli))
 
@@ -256,28 +272,52 @@ class CheckpointSums:
     def put(self, number: int, sums: Residues) -> None:
         """Write it, whole or not at all."""
         identity = self._identity
-        data = sums.astype("<u8", copy=False).tobytes()
-        file = Container(SUMS_KIND, identity.fingerprint, identity.key_id, self._fields(number), {"sums": data})
+        sums = sums.astype("<u8", copy=False)
+        sections = {"digests": _digests(sums), "sums": sums.tobytes()}
+        file = Container(SUMS_KIND, identity.fingerprint, identity.key_id, self._fields(number), sections)
         self._store.write(self._name(number), container.parts_of(file))
+        self._digests[number] = hashlib.sha256(sections["digests"]).digest()
         self._done.add(number)
 
     def get(self, number: int, first: int, count: int) -> Residues:
-        """Read some polynomials."""
-        _, primes, width = self._shape(number)
-        each = 8 * primes * width
-        data = self._store.read(self._name(number), self._start(number) + first * each, count * each)
-        return np.frombuffer(data, dtype="<u8").reshape(count, primes, width)
+        """Read some polynomials, and check that they are what was written."""
+        return looked_at_again(self._store, lambda: self._checked(number, first, count))
 
-    def close(self, *, done: bool) -> None:
-        """Remove it when the fit is done: the header last, so that what is left can always be gone on from."""
-        if not done:
-            return
-        for number in range(len(self.slices)):
-            self._store.delete(self._name(number))
-        self._store.delete(CHECKPOINT)
-        if isinstance(self._store, FolderStore):
-            with suppress(OSError):  # there is something else in it
-                os.rmdir(self._store.where(""))
+    def _checked(self, number: int, first: int, count: int) -> Residues:
+        _, primes, width = self._shape(number)
+        name, each, start = self._name(number), 8 * primes * width, self._start(number)
+        length = _DIGEST_BYTES * self._polynomials
+        ranges = [(start, length), (start + length + first * each, count * each)]
+        digests, data = self._store.read_ranges(name, ranges)
+        if hashlib.sha256(digests).digest() == self._digests[number] and len(data) == count * each:
+            sums = np.frombuffer(data, dtype="<u8").reshape(count, primes, width)
+            if _digests(sums) == digests[_DIGEST_BYTES * first : _DIGEST_BYTES * (first + count)]:
+                return sums
+        raise FileFormatError(
+            f"{self._store.where(name)} was damaged or altered since it was written: run the same again, and this part of the "
+            "checkpoint is computed anew"
+        )
+
+    def close(self) -> None:
+        """It stays: until what was computed from it is stored, it is all there is of it. See :func:`drop_checkpoint`."""
+
+
+def _digests(sums: Residues) -> bytes:
+    """A digest of each polynomial."""
+    return b"".join(hashlib.sha256(one.data).digest()[:_DIGEST_BYTES] for one in np.ascontiguousarray(sums))
+
+
+def drop_checkpoint(url: str | os.PathLike[str]) -> None:
+    """Remove a checkpoint whose result is stored: the header last, so that what is left can always be gone on from."""
+    store = open_store(url)
+    for name in store.names():
+        if _SUMS_NAME.fullmatch(name):
+            store.delete(name)
+    store.delete(CHECKPOINT)
+    store.sweep()
+    if isinstance(store, FolderStore):
+        with suppress(OSError):  # there is something else in it
+            os.rmdir(store.where(""))
 
 
 def _read_slices(data: bytes, parameters: Parameters, where: str) -> list[Slice]:

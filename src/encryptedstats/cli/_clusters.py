@@ -78,8 +78,8 @@ def predict_on_cluster(
 
 
 def _shared(given: Mapping[str, Any]) -> dict[str, Any]:
-    names = ("queue", "keys", "rows_per_shard")
-    return {**{name: given[name] for name in names}, "overwrite": given["force"]}
+    names = ("queue", "keys", "rows_per_shard", "by_others")
+    return {**{name: given[name] for name in names if name in given}, "overwrite": given["force"]}
 
 
 def _schedule(given: Mapping[str, Any]) -> dict[str, Any]:

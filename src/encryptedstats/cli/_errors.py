@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 import re
 from typing import Final
 
 from encryptedstats.cli._console import printable
+from encryptedstats.storage.files import FULL as FULL
 
 # The library speaks Python to its callers; here the same cure is an option.
 _SPELLINGS: Final = tuple(
@@ -22,6 +22,10 @@ _SPELLINGS: Final = tuple(
         (r", id=('[^']*')", r" (--id \1)"),
         (r"\b(decimal|thousands|charset|dates)='([^']*)'", r"--\1 '\2'"),
         (r"\b(separator|thousands)=$", r"--\1"),
+        (
+            r"es\.load\(url, by_others=True\), or table\.accept_others\(\) for a table that was made here",
+            "--by-others",
+        ),
         (r"infer the schema with missing=", "make the schema with missing="),
         (r"missing='(\w+)'", r"--missing \1"),
         (r", schema= \(", ", with --schema ("),
@@ -84,8 +88,6 @@ EXIT_CODES: Final = """\
 3    a mistake of the program: please report it
 130  interrupted by Ctrl-C; 143 if by the system
 # nothing is ever left half-written; encrypt goes on where it stopped"""
-#: Errors of a disk without room, or without room for so large a file.
-FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def one_line(error: BaseException) -> str:

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any, Final
 
-from encryptedstats.crypto.keys import OWNER_KIND
+from encryptedstats.crypto.keys import OWNER_KIND, PUBLIC_KIND
 from encryptedstats.storage import container
 from encryptedstats.storage.files import naming as naming
 from encryptedstats.storage.files import write_atomic
@@ -14,6 +14,7 @@ from encryptedstats.storage.files import write_atomic
 # Where a secret key says that it is one, within the first bytes of its file.
 _HEAD_BYTES: Final = container.MAX_HEADER_BYTES + 64
 _SECRET_MARK: Final = f'"kind":"{OWNER_KIND}"'.encode()
+_PUBLIC_MARK: Final = f'"kind":"{PUBLIC_KIND}"'.encode()
 
 
 def check_target(path: Path, *, over_keys: bool = False) -> None:
@@ -40,6 +41,12 @@ def check_new(path: Path, force: bool, loss: str) -> None:
 def is_secret_key(head: bytes) -> bool:
     """Whether the first bytes of a file are those of a secret key."""
     return head.startswith(container.MAGIC) and _SECRET_MARK in head[:_HEAD_BYTES]
+
+
+def is_key_file(path: Path) -> bool:
+    """Whether a file is a secret key or public keys, by its first bytes."""
+    head = _head(path) if path.is_file() else b""
+    return is_secret_key(head) or (head.startswith(container.MAGIC) and _PUBLIC_MARK in head)
 
 
 def _head(path: Path) -> bytes:

@@ -111,7 +111,7 @@ def load_public_keys(path: Path) -> es.PublicKeys:
     """Public keys, from their file or from the folder of a table."""
     if path.is_dir():
         expect(path, (TABLE_KIND,), "a file of public keys, or the folder of a table with them")
-        return es.EncryptedTable.load(path).keys
+        return es.EncryptedTable.load(path).public_keys()
     cure = "give the file that keygen wrote second"
     if nature(path) == OWNER_KIND:
         cure += ", and keep the secret key off every machine but the owner's"
@@ -119,13 +119,15 @@ def load_public_keys(path: Path) -> es.PublicKeys:
     return es.PublicKeys.load(path)
 
 
-def load_table(url: str, keys: Path | None) -> es.EncryptedTable:
-    """An encrypted table, with the public keys inside it or with those of a file."""
+def load_table(url: str, keys: Path | None, by_others: bool) -> es.EncryptedTable:
+    """An encrypted table to compute on, with the public keys inside it or with those of a file."""
     public = None if keys is None else load_public_keys(keys)
     address = local_or_url(url)
     if not is_url(address) and Path(address).exists():
         expect(address, (TABLE_KIND,), "the folder of an encrypted table", _table_cure(Path(address)))
-    return es.EncryptedTable.load(url, public)
+    table = es.EncryptedTable.load(url, public, by_others=by_others)
+    _ = table.keys  # rows by others that nobody asked for are refused before anything else is said
+    return table
 
 
 def _table_cure(path: Path) -> str:

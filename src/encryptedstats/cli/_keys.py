@@ -12,14 +12,24 @@ from encryptedstats.cli._console import progress
 from encryptedstats.cli._inputs import expect
 from encryptedstats.crypto.keys import OWNER_KIND
 from encryptedstats.storage import container
+from encryptedstats.storage.objects import load_file
 
 
-def load_owner(key: Path | None, passphrase_file: Path | None) -> es.Owner:
-    """The owner of a key file; a locked one is opened by the file given, or by asking where somebody can answer."""
+def load_owner(key: Path | None, passphrase_file: Path | None, opens: str | Path | None = None) -> es.Owner:
+    """The owner of a key file; a locked one is opened by the file given, or by asking where somebody can answer.
+
+    Where it is to open a file, another key is refused before anybody is asked for a passphrase.
+    """
     if key is None:
         raise ValueError("the secret key is needed: --key secret.key, the file that keygen wrote first")
     expect(key, (OWNER_KIND,), "your secret key", "give the file that keygen wrote first")
-    locked = bool(container.read(key, kind=OWNER_KIND).fields.get("lock"))
+    content = container.read(key, kind=OWNER_KIND)
+    if opens is not None and (wanted := load_file(opens).key_id) != content.key_id:
+        raise es.KeyMismatchError(
+            f"{opens} belongs to key {wanted}, and {key} is the secret key {content.key_id}: only the secret key {wanted} opens "
+            "it, give that one with --key"
+        )
+    locked = bool(content.fields.get("lock"))
     words = first_line(passphrase_file) if passphrase_file is not None else None
     if locked and words is None:
         words = _asked(key)

@@ -100,4 +100,21 @@ ResultFile = Annotated[Path, output("Where the encrypted result goes.")]
 TableKeys = Annotated[
     Path | None, file_option("--keys", help="Public keys to compute with, instead of those in the table.")
 ]
+ByOthers = Annotated[
+    bool,
+    typer.Option(
+        "--by-others",
+        help="Compute on rows that others have encrypted with the public keys. Whoever forges such rows and sees a result can "
+        "recover the secret key: only where all of them are trusted like the key, or see no results.",
+    ),
+]
+Fingerprint = Annotated[
+    str | None,
+    typer.Option(
+        "--fingerprint",
+        metavar="DIGITS",
+        help="Of the public keys, as their owner read it to you by telephone: others are refused.",
+        show_default=False,
+    ),
+]
 Force = Annotated[bool, typer.Option("--force", help="Replace a file that is there.")]

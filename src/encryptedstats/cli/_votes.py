@@ -98,7 +98,7 @@ def _tell(votes: Any, out: str, size: int, seconds: float, as_json: bool) -> Non
 
 
 def _encrypted_rows(what: Unopened) -> tuple[es.EncryptedTable, es.PublicKeys]:
-    table = load_table(what.rows, what.keys)
+    table = load_table(what.rows, what.keys, by_others=True)
     return table, table.keys
 
 

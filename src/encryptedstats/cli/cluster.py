@@ -28,6 +28,7 @@ def worker(
         float,
         typer.Option(
             min=0.001,
+            max=7 * 24 * 3600.0,
             metavar="SECONDS",
             help="Others may take over what this worker has not finished after so long. Longer than a shard takes.",
         ),
@@ -35,6 +36,14 @@ def worker(
     wait: Annotated[
         float, typer.Option(min=0, metavar="SECONDS", help="Look for new work so long before ending.")
     ] = 0.0,
+    allow: Annotated[
+        list[str],
+        typer.Option(
+            metavar="URL",
+            help="Jobs may read and write below this, too; by default only in the folder or bucket that the queue lies in.",
+            show_default=False,
+        ),
+    ] = [],  # noqa: B006  Typer copies it
     as_json: AsJson = False,
 ) -> None:
     """Work through a queue until nothing is left. Start as many as you have cores; stop any of them at any time.
@@ -45,6 +54,9 @@ def worker(
 
       # on machines that may be taken away: what they leave behind is another's after a minute
       encryptedstats worker --queue s3://bucket/work --keys public.keys --lease 60
+
+      # a queue in one place, tables and models in another
+      encryptedstats worker --queue /srv/queue --allow /srv/tables --allow /srv/models
     """
     from encryptedstats import cluster
 
@@ -55,7 +67,7 @@ def worker(
         text = f"{what} {done.name[-12:]}, {plural(done.rows, 'row')}, {time_text(done.seconds)}"
         console.print(Text(text, style="dim"))
 
-    report = cluster.work(queue, keys=keys, lease=lease, wait=wait, told=None if as_json else told)
+    report = cluster.work(queue, keys=keys, lease=lease, wait=wait, allow=allow, told=None if as_json else told)
     if as_json:
         print_json(asdict(report))
     else:

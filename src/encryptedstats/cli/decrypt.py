@@ -76,7 +76,7 @@ def decrypt(
         check_target(out)
     opener = _opener(file)
     private = None if schema is None else load_schema(schema)
-    owner = load_owner(key, passphrase_file)
+    owner = load_owner(key, passphrase_file, opens=file)
     opened = opener(file, owner, private)
     if screen and out is not None and opened.csv is None:
         raise ValueError("an opened model is no CSV: give -o FILE to keep it, or leave -o out to see it")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import stat
 import time
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -13,10 +16,13 @@ from rich.text import Text
 
 import encryptedstats as es
 from encryptedstats.cli._console import fact_table, print_json, printable, progress, size_text, time_text
+from encryptedstats.cli._files import is_key_file
 from encryptedstats.cli._options import AsJson
 from encryptedstats.cli.machine import OPTIONAL, describe_machine, package_versions
+from encryptedstats.crypto.keys import OWNER_KIND, fingerprint_of
 from encryptedstats.crypto.noise import Scheme
 from encryptedstats.crypto.parameters import SCHEMES
+from encryptedstats.storage import container
 
 _STEPS = ("keys", "encrypt", "multiply", "decrypt")
 
@@ -32,7 +38,7 @@ class SelfTest:
 
 
 def doctor(as_json: AsJson = False) -> None:
-    """Check the installation: versions, CPU, memory, and a self-test of both schemes.
+    """Check the installation: versions, CPU, memory, a self-test of both schemes, and the key files in this folder.
 
     Examples:
       encryptedstats doctor
@@ -44,13 +50,50 @@ def doctor(as_json: AsJson = False) -> None:
     with progress("self-test"):
         tests = [self_test(scheme) for scheme in SCHEMES]
     healthy = all(test.passed for test in tests)
+    keys = keys_in(Path())
     if as_json:
         tested = [asdict(test) for test in tests]
-        print_json({"healthy": healthy, "machine": machine, "packages": packages, "self_test": tested})
+        found = {"keys": [asdict(key) for key in keys]}
+        print_json({"healthy": healthy, "machine": machine, "packages": packages, "self_test": tested, **found})
     else:
         _show(machine, packages, tests)
+        for key in keys:
+            Console().print(_key_text(key))
     if not healthy:
         raise typer.Exit(1)
+
+
+@dataclass(frozen=True)
+class FoundKey:
+    """A key file: which key it is, and who may read it."""
+
+    file: str
+    kind: str
+    fingerprint: str
+    locked: bool
+    others_may_read: bool
+
+
+def keys_in(folder: Path) -> list[FoundKey]:
+    """The key files of a folder, as far as they can be read; the fingerprints are for the telephone."""
+    found = []
+    for path in sorted(folder.iterdir()):
+        with contextlib.suppress(OSError, es.FileFormatError):
+            if is_key_file(path):
+                content = container.read(path)
+                lax = bool(stat.S_IMODE(path.stat().st_mode) & 0o077)
+                of_key = (content.kind, fingerprint_of(content.key_id), bool(content.fields.get("lock")))
+                found.append(FoundKey(path.name, *of_key, content.kind == OWNER_KIND and lax))
+    return found
+
+
+def _key_text(key: FoundKey) -> Text:
+    text = Text.assemble((printable(key.file), "bold"), f"  {key.kind} ", (printable(key.fingerprint), "cyan"))
+    if key.kind == OWNER_KIND:
+        text.append(", locked by a passphrase" if key.locked else ", no passphrase on it")
+    if key.others_may_read:
+        text.append(f"; other users may read it: chmod 600 {printable(key.file)}", style="bold red")
+    return text
 
 
 def self_test(scheme: Scheme) -> SelfTest:

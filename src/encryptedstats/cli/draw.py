@@ -14,7 +14,7 @@ from encryptedstats.cli._console import command_line, fact_table, plural, print_
 from encryptedstats.cli._files import check_new, save
 from encryptedstats.cli._inputs import expect, load_table
 from encryptedstats.cli._models import ENCRYPTED_MODEL_KIND, load_model, model_text
-from encryptedstats.cli._options import AsJson, Force, TableKeys, TableUrl, Workers, file_argument, output
+from encryptedstats.cli._options import AsJson, ByOthers, Force, TableKeys, TableUrl, Workers, file_argument, output
 from encryptedstats.storage import container
 
 
@@ -23,6 +23,7 @@ def draw(
     table: TableUrl,
     out: Annotated[Path, output("Where the forest with its fractions goes.")],
     keys: TableKeys = None,
+    by_others: ByOthers = False,
     workers: Workers = None,
     force: Force = False,
     as_json: AsJson = False,
@@ -37,7 +38,7 @@ def draw(
     """
     check_new(out, force, "what it holds would have to be computed again")
     expect(model, (ENCRYPTED_MODEL_KIND,), "an encrypted forest")
-    sealed = load_table(table, keys)
+    sealed = load_table(table, keys, by_others)
     forest = load_model(container.read(model), sealed.keys)
     if not isinstance(forest, es.CompletelyRandomForest):
         raise ValueError(f"{model} holds a {type(forest).__name__}: only forests have a stochastic fraction to draw")

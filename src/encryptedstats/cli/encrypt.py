@@ -32,6 +32,7 @@ from encryptedstats.cli._options import (
     DataFile,
     Encoding,
     Encodings,
+    Fingerprint,
     FoldSeed,
     KeyFile,
     PassphraseFile,
@@ -41,7 +42,7 @@ from encryptedstats.cli._options import (
     Workers,
     file_option,
 )
-from encryptedstats.crypto.keys import PUBLIC_KIND
+from encryptedstats.crypto.keys import PUBLIC_KIND, fingerprint_of
 from encryptedstats.storage.objects import Store, open_store
 from encryptedstats.tables import encrypt_file
 from encryptedstats.tables.blocks import block_id_of
@@ -62,6 +63,7 @@ def encrypt(
     public_keys: Annotated[
         Path | None, file_option(help="Instead of --key: encrypt for somebody whose public keys these are.")
     ] = None,
+    fingerprint: Fingerprint = None,
     encoding: Encodings = [Encoding.onehot],  # noqa: B006  Typer copies it
     folds: Annotated[
         int | None,
@@ -91,10 +93,12 @@ def encrypt(
       encryptedstats encrypt patients.csv patients.enc --schema schema.json --key secret.key
 
       # a clinic that may not see anybody else's rows, nor open its own again
-      encryptedstats encrypt more.csv more.enc --schema schema.json --public-keys public.keys
+      encryptedstats encrypt more.csv more.enc --schema schema.json --public-keys public.keys --fingerprint "3f2a 91bc ..."
     """
     if (key is None) == (public_keys is None):
         raise ValueError("one key is needed: --key, your secret key, or --public-keys, those of whom you encrypt for")
+    if fingerprint is not None and public_keys is None:
+        raise ValueError("--fingerprint is for --public-keys, those of somebody else")
     if weights is not None and weight_bound is None:
         raise ValueError("--weights needs --weight-bound, the largest weight there may be: a worker has to know one")
     check_rows(data)
@@ -102,7 +106,7 @@ def encrypt(
     store = open_store(out)
     _check_place(out, store, overwrite, [path for path in (data, schema, key) if path is not None])
     private = load_schema(schema)
-    run = _encryption(key, public_keys, passphrase_file)
+    run = _encryption(key, public_keys, passphrase_file, fingerprint)
     before = set(store.names()) if store.exists(DRAFT) else set()
     started = time.perf_counter()
     with _interruptible(store, resumable=key is not None), naming(out):
@@ -155,7 +159,7 @@ def _check_place(out: str, store: Store, overwrite: bool, private: list[Path]) -
 
 
 def _encryption(
-    key: Path | None, public_keys: Path | None, passphrase_file: Path | None
+    key: Path | None, public_keys: Path | None, passphrase_file: Path | None, fingerprint: str | None
 ) -> Callable[..., es.EncryptedTable]:
     """The function that encrypts a file, under the key that was given."""
     if key is not None:
@@ -163,7 +167,10 @@ def _encryption(
             expect(key, (), "your secret key", f"to encrypt for their owner give them as --public-keys {key}")
         run: Callable[..., es.EncryptedTable] = load_owner(key, passphrase_file).encrypt_file
         return run
-    encryptor = load_public_keys(cast(Path, public_keys)).encryptor
+    public = load_public_keys(cast(Path, public_keys))
+    if fingerprint is not None:
+        public.check_fingerprint(fingerprint, str(public_keys))
+    encryptor = public.encryptor
     return lambda data, schema, out, **options: encrypt_file(schema, encryptor, data, out, **options)
 
 
@@ -217,7 +224,9 @@ def _who_gets_what(
     give = Text.assemble((printable(out), "bold green"), "  whole, to whoever computes: no key in it opens anything")
     if key is None:
         owner = Text.assemble("only who made ", (printable(str(public_keys)), "bold"), " can open it; you cannot")
-        return [("give away", give), ("opens", owner)]
+        compare = Text.assemble((fingerprint_of(table.key_id), "cyan"), "  compare it with the owner's by telephone")
+        worker = Text("computes on it only with --by-others: rows that were encrypted with public keys")
+        return [("give away", give), ("opens", owner), ("fingerprint", compare), ("worker", worker)]
     keep = Text.assemble((printable(str(key)), "bold red"), " and ", (printable(str(schema)), "bold red"))
     keep.append("  they open results, and say which column is which")
     binned = [variable.id for variable in table.schema.variables if variable.kind != "number"]

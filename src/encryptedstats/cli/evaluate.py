@@ -129,7 +129,7 @@ def evaluate(
         if schema is None:
             raise ValueError("the schema is needed to read the rows: --schema schema.json, as encrypt was given")
         private = load_schema(schema)
-        owner = load_owner(key, passphrase_file)
+        owner = load_owner(key, passphrase_file, opens=file)
         work = _folds(file, data, private, owner, fold_seed=fold_seed, weights=weights, csv=csv)
     else:
         work = _opened(file, data, weights, csv)

@@ -36,14 +36,14 @@ from encryptedstats.cli._questions import question_text, variable_name
 from encryptedstats.cli.plan import read_plan
 from encryptedstats.cli.schema import schema_view
 from encryptedstats.crypto.arrays import ARRAY_KIND
-from encryptedstats.crypto.keys import OWNER_KIND, PUBLIC_KIND, read_parameters
+from encryptedstats.crypto.keys import OWNER_KIND, PUBLIC_KIND, fingerprint_of, read_parameters
 from encryptedstats.progress import progress_bar
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import Store, open_store
 from encryptedstats.tables import PublicSchema
 from encryptedstats.tables.blocks import BLOCK_KIND, block_id_of
-from encryptedstats.tables.encrypted import MANIFEST, TABLE_KIND, keys_name
+from encryptedstats.tables.encrypted import BY_OTHERS_FACT, MANIFEST, TABLE_KIND, keys_name
 from encryptedstats.tables.encrypting import DRAFT, DRAFT_KIND
 from encryptedstats.tables.statistics import STATISTIC_KIND
 
@@ -52,7 +52,7 @@ _TOTALS: Final = {"totals", "noise", "residues"}
 _MODEL: Final = {"blocks", "drawn"}  # what a model may have beside its totals
 # Kinds that hold no secret by their making, and the sections they consist of.
 _HARMLESS: Final = {
-    PUBLIC_KIND: {"public_key", "relinearisation", "packing", "rotation"},
+    PUBLIC_KIND: {"public_key", "relinearisation", "signing_key", "packing", "rotation"},
     ARRAY_KIND: {"values", "ciphertexts"},
     BLOCK_KIND: {"digests", "residues"},
     DRAFT_KIND: {"schema", "columns"},
@@ -126,6 +126,7 @@ def describe(file: Path, content: Container, parameters: es.Parameters | None) -
         "file": str(file),
         "kind": content.kind,
         "key_id": content.key_id,
+        "fingerprint": fingerprint_of(content.key_id),
         "holds_secret_key": _holds_secret_key(content),
         "insecure": parameters is not None and not parameters.security,
         "bytes": file.stat().st_size,
@@ -238,9 +239,15 @@ def _rows(facts: dict[str, Any]) -> list[tuple[str, RenderableType]]:
         ("secret", _open_text(facts) if facts["kind"] == OPEN_MODEL_KIND else _secret_text(facts["holds_secret_key"])),
         ("sections", ", ".join(f"{printable(name)} {size_text(size)}" for name, size in facts["sections"].items())),
     ]
+    if facts["kind"] in (OWNER_KIND, PUBLIC_KIND):
+        rows.insert(3, ("fingerprint", _fingerprint_text(facts)))
     if facts.get("rotations"):
         rows.append(("rotations", ", ".join(map(str, facts["rotations"]))))
     return rows
+
+
+def _fingerprint_text(facts: dict[str, Any]) -> Text:
+    return Text.assemble((printable(facts["fingerprint"]), "cyan"), "  compare it by telephone")
 
 
 def _kind_text(facts: dict[str, Any]) -> str:
@@ -339,7 +346,7 @@ def _check_blocks(table: es.EncryptedTable) -> None:
         for index in range(len(table.blocks.rows)):
             table.blocks.block(index)
             advance(1)
-    _ = table.keys
+    _ = table.accept_others().keys  # and whether the owner has signed what is said to be the owner's
 
 
 def _table_facts(url: str, store: Store, table: es.EncryptedTable) -> dict[str, Any]:
@@ -349,6 +356,7 @@ def _table_facts(url: str, store: Store, table: es.EncryptedTable) -> dict[str, 
         "file": url,
         "kind": TABLE_KIND,
         **{name: value for name, value in known.items() if name not in ("secret_key_inside", "stored", "security")},
+        "fingerprint": fingerprint_of(table.key_id),
         "holds_secret_key": "secret key" in strays.values(),
         "insecure": not table.parameters.security,
         "public_keys": store.exists(keys_name(table.key_id)),
@@ -384,9 +392,12 @@ def _table_rows(facts: dict[str, Any], table: es.EncryptedTable) -> list[tuple[s
         ("class", f"{facts['classes']} classes" if facts["classes"] else "none: rows to predict"),
         ("columns", f"{facts['columns']:,}: {', '.join(facts['encodings'])}"),
         ("key", Text.assemble((printable(facts["key_id"]), "cyan"), f", encrypted with the {facts['encrypted_with']}")),
+        ("fingerprint", _fingerprint_text(facts)),
         ("public keys", keys),
         ("secret", _secret_text(facts["holds_secret_key"])),
     ]
+    if facts["by_others"]:
+        rows.insert(7, ("by others", Text(BY_OTHERS_FACT, style="yellow")))
     if facts["folds"]:
         rows.insert(4, ("folds", str(facts["folds"])))
     for name, what in facts["other_files"].items():

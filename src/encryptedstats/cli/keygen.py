@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import secrets
 import stat
 import time
 from pathlib import Path
@@ -31,6 +28,7 @@ from encryptedstats.cli._keys import first_line
 from encryptedstats.cli._options import AsJson, Scheme, SchemeName, Security, file_argument, file_option
 from encryptedstats.cli._questions import shortened
 from encryptedstats.cli.plan import SavedPlan, read_plan
+from encryptedstats.storage.files import write_together
 
 _WISHES = ("security", "max_value", "depth", "terms", "scheme")
 
@@ -92,6 +90,7 @@ def keygen(
         print_json(
             {
                 "key_id": owner.key_id,
+                "fingerprint": owner.fingerprint,
                 "secret": {"file": str(secret), "bytes": secret.stat().st_size, "locked": words is not None},
                 "public": {"file": str(public), "bytes": public.stat().st_size},
                 "seconds": seconds,
@@ -136,36 +135,9 @@ def _passphrase(ask: bool, file: Path | None) -> str | None:
 
 
 def save_pair(owner: es.Owner, secret: Path, public: Path, passphrase: str | None) -> None:
-    """Write both files or neither: a new secret key beside the public keys of an old one would mislead.
-
-    Both are written under temporary names first; old files are set aside, and come back if anything fails.
-    """
-    token = secrets.token_hex(8)
-    fresh = {path: path.with_name(f".{path.name}.{token}.new") for path in (secret, public)}
-    aside = {path: path.with_name(f".{path.name}.{token}.old") for path in (secret, public)}
-    placed: list[Path] = []
-    try:
-        owner.save(fresh[secret], passphrase)
-        owner.public_keys().save(fresh[public])
-        for path, old in aside.items():
-            with contextlib.suppress(FileNotFoundError):
-                os.replace(path, old)
-        for path, new in fresh.items():
-            placed.append(path)
-            os.replace(new, path)
-    except BaseException:
-        for path in placed:
-            path.unlink(missing_ok=True)
-        for path, old in aside.items():
-            if old.exists():
-                os.replace(old, path)
-        raise
-    else:
-        for old in aside.values():
-            old.unlink(missing_ok=True)
-    finally:
-        for new in fresh.values():
-            new.unlink(missing_ok=True)
+    """Write both files or neither: a new secret key beside the public keys of an old one would mislead."""
+    keys = owner.public_keys()
+    write_together({secret: lambda path: owner.save(path, passphrase), public: keys.save})
 
 
 def _show(
@@ -199,6 +171,13 @@ def _show(
                         (str(public), "bold green"),
                         f"  {size_text(public.stat().st_size)}.\n"
                         "Whoever has it can encrypt and compute for you, and can open nothing.",
+                    ),
+                ),
+                (
+                    "fingerprint",
+                    Text.assemble(
+                        (owner.fingerprint, "bold cyan"),
+                        "\nRead it by telephone to whoever gets the public keys, before they encrypt with them.",
                     ),
                 ),
             ]

@@ -11,11 +11,10 @@ from typing import Any, Final
 from encryptedstats import __version__
 
 FEATURES: Final = ("avx2", "fma", "avx512f", "avx512ifma")  # those that speed up modular arithmetic
-REQUIRED: Final = ("numpy", "pandas", "scikit-learn", "seal-python")
+REQUIRED: Final = ("cryptography", "numpy", "pandas", "scikit-learn", "seal-python")
 OPTIONAL: Final = {
     "typer": "cli",
     "rich": "cli",
-    "cryptography": "passphrase",
     "fsspec": "storage",
     "pyarrow": "parquet",
 }

@@ -53,6 +53,7 @@ from encryptedstats.cli._models import (
 )
 from encryptedstats.cli._options import (
     AsJson,
+    ByOthers,
     Force,
     TableKeys,
     TableUrl,
@@ -86,6 +87,7 @@ def fit(
         bool, typer.Option("--folds", help="Fit every fold of a table that was encrypted with --folds.")
     ] = False,
     keys: TableKeys = None,
+    by_others: ByOthers = False,
     workers: Workers = None,
     checkpoint: Annotated[
         Path | None,
@@ -131,7 +133,7 @@ def fit(
             return
         fitted, size = made
     else:
-        sealed = load_table(table, keys)
+        sealed = load_table(table, keys, by_others)
         started = time.perf_counter()
         fitted = (unfitted.fit_folds if folds else unfitted.fit)(sealed, workers=workers, checkpoint=checkpoint)
     seconds = time.perf_counter() - started

@@ -16,7 +16,7 @@ from encryptedstats.cli import _complete
 from encryptedstats.cli._console import command_line, fact_table, plural, print_json, printable, size_text, time_text
 from encryptedstats.cli._files import check_new, save
 from encryptedstats.cli._inputs import load_table
-from encryptedstats.cli._options import AsJson, Force, ResultFile, TableKeys, TableUrl, VariableId, Workers
+from encryptedstats.cli._options import AsJson, ByOthers, Force, ResultFile, TableKeys, TableUrl, VariableId, Workers
 from encryptedstats.cli._questions import question_text, variable_name
 
 
@@ -34,6 +34,7 @@ def counts(
         ),
     ] = None,
     keys: TableKeys = None,
+    by_others: ByOthers = False,
     workers: Workers = None,
     force: Force = False,
     as_json: AsJson = False,
@@ -44,7 +45,7 @@ def counts(
       encryptedstats counts patients.enc v0 -o v0.enc
       encryptedstats counts patients.enc v0 --by class -o v0-by-class.enc
     """
-    _run(table, keys, out, force, as_json, lambda sealed: sealed.counts(variable, by, workers=workers))
+    _run(table, keys, by_others, out, force, as_json, lambda sealed: sealed.counts(variable, by, workers=workers))
 
 
 def crosstab(
@@ -53,6 +54,7 @@ def crosstab(
     second: VariableId,
     out: ResultFile,
     keys: TableKeys = None,
+    by_others: ByOthers = False,
     workers: Workers = None,
     force: Force = False,
     as_json: AsJson = False,
@@ -62,7 +64,7 @@ def crosstab(
     Examples:
       encryptedstats crosstab patients.enc v0 v1 -o v0-v1.enc
     """
-    _run(table, keys, out, force, as_json, lambda sealed: sealed.crosstab(first, second, workers=workers))
+    _run(table, keys, by_others, out, force, as_json, lambda sealed: sealed.crosstab(first, second, workers=workers))
 
 
 def moments(
@@ -78,6 +80,7 @@ def moments(
     ],
     out: ResultFile,
     keys: TableKeys = None,
+    by_others: ByOthers = False,
     workers: Workers = None,
     force: Force = False,
     as_json: AsJson = False,
@@ -87,12 +90,13 @@ def moments(
     Examples:
       encryptedstats moments patients.enc v3 v4 -o moments.enc
     """
-    _run(table, keys, out, force, as_json, lambda sealed: sealed.moments(variables, workers=workers))
+    _run(table, keys, by_others, out, force, as_json, lambda sealed: sealed.moments(variables, workers=workers))
 
 
 def _run(
     url: str,
     keys: Path | None,
+    by_others: bool,
     out: Path,
     force: bool,
     as_json: bool,
@@ -100,7 +104,7 @@ def _run(
 ) -> None:
     """Open the table, ask it, and write the encrypted answer."""
     check_new(out, force, "what it holds would have to be computed again")
-    sealed = load_table(url, keys)
+    sealed = load_table(url, keys, by_others)
     started = time.perf_counter()
     answer = ask(sealed)
     seconds = time.perf_counter() - started

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from sklearn.base import clone
 
 from encryptedstats.cluster.items import Done, model_is_there
 from encryptedstats.cluster.jobs import JOBS, Job, StoredJob, absolute, make_job
-from encryptedstats.cluster.queues import refuse_unfinished
+from encryptedstats.cluster.outputs import claim, digest_at
+from encryptedstats.cluster.queues import DAMAGED, refuse_unfinished
 from encryptedstats.cluster.scheduling import PATIENCE, run_on_dask
+from encryptedstats.errors import FileFormatError
 from encryptedstats.models.base import TotalsClassifier
-from encryptedstats.storage.objects import object_exists, open_store
+from encryptedstats.storage.objects import Store, open_store
 
 Url = str | os.PathLike[str]
+AnyJob = TypeVar("AnyJob", bound=StoredJob)
 
 
 def submit(
@@ -28,20 +32,23 @@ def submit(
     keys: Url | None = None,
     rows_per_shard: int | None = None,
     trees_per_task: int | None = None,
+    by_others: bool = False,
     overwrite: bool = False,
 ) -> Job:
     """Cut a fit into items of work and put them into a queue; ``encryptedstats worker --queue`` or :func:`work` does them.
 
-    Parameters are those of :func:`fit`. Submitting the same again changes nothing.
+    Parameters are those of :func:`fit`. Submitting the same again changes nothing; ``finished`` of what is returned says whether
+    the model is there already. Another job of the queue that is to write ``out`` and has not finished is given up only by
+    ``overwrite=True``.
     """
     if not isinstance(model, TotalsClassifier):
         raise TypeError(f"cluster.fit needs a model of this library, not a {type(model).__name__}")
     unfitted: TotalsClassifier = clone(model)
     unfitted._draw()
     place, keys_url = place_of_queue(out, queue), None if keys is None else absolute(keys)
-    job, data = make_job(unfitted, absolute(table), absolute(out), place, keys_url, rows_per_shard, trees_per_task)
-    put_into_queue(job, data, overwrite)
-    return job
+    places = (absolute(table), absolute(out), place, keys_url)
+    job, data = make_job(unfitted, *places, rows_per_shard, trees_per_task, by_others)
+    return put_into_queue(job, data, overwrite)
 
 
 def place_of_queue(out: Url, queue: Url | None) -> str:
@@ -50,16 +57,36 @@ def place_of_queue(out: Url, queue: Url | None) -> str:
 
 
 def put_into_queue(
-    job: StoredJob, data: bytes, overwrite: bool, beside: Mapping[str, bytes] = MappingProxyType({})
-) -> None:
-    """Store a job, and first what it needs ``beside`` it, unless its end result would replace what it did not write."""
+    job: AnyJob, data: bytes, overwrite: bool, beside: Mapping[str, bytes] = MappingProxyType({})
+) -> AnyJob:
+    """Store a job, and first what it needs ``beside`` it, unless its end result would replace what it did not write.
+
+    What is returned knows whether the end result is there already.
+    """
     store = open_store(job.queue)
-    if not overwrite and object_exists(job.out) and not model_is_there(job, store):
+    finished = model_is_there(job, store)
+    before = None if finished else digest_at(job.out)
+    if before is not None and not overwrite:
         raise FileExistsError(
             f"there is something at {job.out} already; it was not touched (overwrite=True replaces it)"
         )
+    claim(job, store, before, overwrite)
     for name, needed in {**beside, JOBS + job.id: data}.items():
-        store.create(name, needed)
+        _keep(store, name, needed)
+    store.delete(DAMAGED + job.id)
+    return replace(job, finished=finished)
+
+
+def _keep(store: Store, name: str, data: bytes) -> None:
+    """Store an object that is named by its hash; a damaged one of that name is mended."""
+    if store.create(name, data):
+        return
+    try:
+        same = store.read(name, limit=len(data)) == data
+    except (FileFormatError, FileNotFoundError):
+        same = False
+    if not same:
+        store.write(name, [data])
 
 
 def fit(
@@ -72,6 +99,7 @@ def fit(
     keys: Url | None = None,
     rows_per_shard: int | None = None,
     trees_per_task: int | None = None,
+    by_others: bool = False,
     workers: int | None = None,
     overwrite: bool = False,
     progress: bool | None = None,
@@ -98,6 +126,8 @@ def fit(
         Rows of a shard, at most; a block of the table is never cut. By default 32 shards, none of more than 64 blocks.
     trees_per_task : int, optional
         Of a forest: split by trees as well, about so many a task.
+    by_others : bool
+        Compute on rows that others have encrypted with the public keys: see :meth:`encryptedstats.EncryptedTable.accept_others`.
     workers : int, optional
         Processes of a cluster that is started here; as many as there are cores by default.
     overwrite : bool
@@ -128,6 +158,7 @@ def fit(
         keys=keys,
         rows_per_shard=rows_per_shard,
         trees_per_task=trees_per_task,
+        by_others=by_others,
         overwrite=overwrite,
     )
     run_on_dask(job, scheduler, workers, progress, patience, told or (lambda _: None))

@@ -17,13 +17,16 @@ from operator import add
 from typing import Any, Final
 
 from encryptedstats.cluster.jobs import RECORD_KIND, Item, Result, StoredJob
+from encryptedstats.cluster.outputs import place, refuse_superseded
 from encryptedstats.errors import FileFormatError
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.files import naming
-from encryptedstats.storage.objects import Store, open_store, read_object, write_object
+from encryptedstats.storage.objects import Store, looked_at_again, open_store, read_object
 
 RESULT_KIND: Final = "cluster result"
+_MAX_RESULT_BYTES: Final = 4 << 30
+_MAX_RECORD_BYTES: Final = 512 << 20
 _log = logging.getLogger("encryptedstats.cluster")
 
 
@@ -101,8 +104,13 @@ def result_bytes(item: Item, result: Result) -> bytes:
 
 def read_result(job: StoredJob, item: Item, store: Store) -> Any:
     """A stored result, if it is the whole one of that name with exactly the shards that it must have."""
+    return looked_at_again(store, lambda: _read_result(job, item, store))
+
+
+def _read_result(job: StoredJob, item: Item, store: Store) -> Any:
     where = store.where(item.name)
-    file = container.from_bytes(store.read(item.name), kind=RESULT_KIND, name=where)
+    data = store.read(item.name, limit=_MAX_RESULT_BYTES)
+    file = container.from_bytes(data, kind=RESULT_KIND, name=where)
     if file.expect("name", str) != item.name or file.expect("rows", int) != item.rows:
         raise FileFormatError(f"{where} holds another result than its name says: it is stale, or was exchanged")
     if _listed_shards(file, where) != list(item.shards):
@@ -135,11 +143,13 @@ def believed_result(job: StoredJob, item: Item, store: Store) -> Any:
 
 def _write_model(job: StoredJob, item: Item, store: Store) -> None:
     """The record first: an end result without one would be somebody else's, and is not written over."""
+    refuse_superseded(job, store)
     data = container.to_bytes(job.finish(item, [believed_result(job, job.items[name], store) for name in item.needs]))
+    again = store.exists(item.name)
     with naming(store.where(item.name)):
         store.write(item.name, [record_bytes(job, item, data)])
     with naming(job.out):
-        write_object(job.out, data)
+        place(job, store, data, again=again)
 
 
 def record_bytes(job: StoredJob, item: Item, made: bytes) -> bytes:
@@ -157,7 +167,10 @@ def record_bytes(job: StoredJob, item: Item, made: bytes) -> bytes:
 def read_record(job: StoredJob, store: Store) -> Container:
     """The record of a finished job."""
     where = store.where(job.record)
-    file = container.from_bytes(store.read(job.record), kind=RECORD_KIND, name=where)
+    file = looked_at_again(
+        store,
+        lambda: container.from_bytes(store.read(job.record, limit=_MAX_RECORD_BYTES), kind=RECORD_KIND, name=where),
+    )
     if file.expect("job", str) != job.id:
         raise FileFormatError(f"{where} is the record of another job")
     return file

@@ -13,7 +13,7 @@ import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Final, Protocol, Self, TypeVar
@@ -31,12 +31,13 @@ from encryptedstats.models.base import TotalsClassifier
 from encryptedstats.models.files import _empty_model
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
-from encryptedstats.storage.objects import is_url, load_file, local_or_url, open_store
+from encryptedstats.storage.objects import Store, is_url, load_file, local_or_url, looked_at_again, open_store
 from encryptedstats.tables import EncryptedTable
 from encryptedstats.tables.blocks import BlockEntry
 from encryptedstats.tables.columns import Column
 from encryptedstats.tables.encrypted import (
     MANIFEST,
+    MAX_MANIFEST_BYTES,
     TABLE_KIND,
     StoredBlocks,
     TableFacts,
@@ -48,6 +49,7 @@ from encryptedstats.tables.encrypted import (
 JOB_KIND: Final = "cluster job"
 RECORD_KIND: Final = "cluster record"
 JOBS, SHARDS, SUMS, RECORDS = "jobs/", "shards/", "sums/", "records/"
+MAX_JOB_BYTES: Final = 512 << 20  # the list of blocks of a table, and little more
 # Part of every name: a change of what an item computes gets a new one, and old results are not taken for new.
 _RECIPE: Final = "encryptedstats fit 1"
 J = TypeVar("J", bound="StoredJob")
@@ -112,6 +114,10 @@ class StoredJob(ABC):
         Where the table lies, and where the end result goes.
     shards : tuple of (int, int)
         Blocks of every shard, from the first up to the one after the last.
+    by_others : bool
+        Whether rows that others have encrypted were asked for.
+    finished : bool
+        Whether the end result was there already when the job was submitted.
     """
 
     queue: str
@@ -122,6 +128,8 @@ class StoredJob(ABC):
     facts: TableFacts
     entries: tuple[BlockEntry, ...]
     shards: tuple[tuple[int, int], ...]
+    by_others: bool
+    finished: bool = field(default=False, kw_only=True)
 
     @property
     def n_rows(self) -> int:
@@ -137,6 +145,12 @@ class StoredJob(ABC):
     def passes(self) -> int:
         """How many shards every row is in."""
         return 1
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """All places that it reads or writes, by what they are to it."""
+        named = {"table": self.table, "out": self.out, "keys": self.keys_url}
+        return {name: address for name, address in named.items() if address is not None}
 
     @cached_property
     def items(self) -> dict[str, Item]:
@@ -189,7 +203,7 @@ class StoredJob(ABC):
         """Some blocks of the table."""
         facts = self.facts
         chosen = StoredBlocks(open_store(self.table), self.entries[slice(*blocks)], facts.shape, facts.key_id)
-        return EncryptedTable(facts, chosen, self.keys)
+        return EncryptedTable(facts, chosen, self.keys, accepted=self.by_others)
 
     # -- stored form -----------------------------------------------------------------------------------------------
 
@@ -322,16 +336,20 @@ def _with_keys(job: J, keys: str) -> J:
 def _loaded(queue: str, job_id: str) -> StoredJob:
     store = open_store(queue)
     where = store.where(JOBS + job_id)
-    data = store.read(JOBS + job_id)
-    if hashlib.sha256(data).hexdigest() != job_id:
-        raise FileFormatError(f"{where} is not the job of that name: cut short, altered or exchanged")
-    file = container.from_bytes(data, name=where)
+    file = looked_at_again(store, lambda: _job_file(store, job_id, where))
     if file.kind not in READERS:
         raise FileFormatError(f"{where} holds {file.kind!r}, and a job is wanted here")
     try:
         return READERS[file.kind](file, queue, job_id)
     except FileFormatError as error:
         raise FileFormatError(f"{where}: {error}") from error
+
+
+def _job_file(store: Store, job_id: str, where: str) -> Container:
+    data = store.read(JOBS + job_id, limit=MAX_JOB_BYTES)
+    if hashlib.sha256(data).hexdigest() != job_id:
+        raise FileFormatError(f"{where} is not the job of that name: cut short, altered or exchanged")
+    return container.from_bytes(data, name=where)
 
 
 def _from_container(file: Container, queue: str, job_id: str) -> Job:
@@ -353,6 +371,7 @@ def _from_container(file: Container, queue: str, job_id: str) -> Job:
         facts,
         entries,
         shards,
+        file.expect("by_others", bool),
         model,
         partition(file, "ranges", outputs, width),
         _proof(model, facts, entries, shards, width, relinearise),
@@ -397,7 +416,7 @@ def job_bytes(
     manifest: bytes,
     facts: TableFacts,
     model: TotalsClassifier,
-    places: dict[str, str],
+    places: dict[str, str | bool],
     shards: Sequence[tuple[int, int]],
     ranges: Sequence[tuple[int, int]],
     report: NoiseReport,
@@ -427,12 +446,15 @@ def read_stored_table(table: str) -> tuple[bytes, TableFacts, tuple[BlockEntry, 
     """The manifest of a stored table, and what it says."""
     store = open_store(table)
     where = store.where(MANIFEST)
+
+    def read() -> tuple[bytes, TableFacts, tuple[BlockEntry, ...]]:
+        manifest = store.read(MANIFEST, limit=MAX_MANIFEST_BYTES)
+        return manifest, *listed_table(manifest, where)
+
     try:
-        manifest = store.read(MANIFEST)
+        return looked_at_again(store, read)
     except FileNotFoundError:
         raise FileNotFoundError(f"{where} is not there: no encrypted table lies at {table}") from None
-    try:
-        return manifest, *listed_table(manifest, where)
     except FileFormatError as error:
         raise FileFormatError(str(error) if where in str(error) else f"{where}: {error}") from error
 
@@ -445,6 +467,7 @@ def make_job(
     keys_url: str | None,
     rows_per_shard: int | None,
     trees_per_task: int | None,
+    by_others: bool,
 ) -> tuple[Job, bytes]:
     """Cut a fit into items, and refuse before any work what could not be finished."""
     manifest, facts, entries = read_stored_table(table)
@@ -458,11 +481,13 @@ def make_job(
     width, ranges = cut_totals(model, facts, len(outputs), report.width, trees_per_task)
     report = replace(report, width=width)
     digest = circuit_digest(outputs)
-    places = {"table": table, "out": out, **({} if keys_url is None else {"keys": keys_url})}
+    places: dict[str, str | bool] = {"table": table, "out": out, "by_others": by_others}
+    if keys_url is not None:
+        places["keys"] = keys_url
     data = job_bytes(manifest, facts, model, places, shards, ranges, report, digest)
     job_id = hashlib.sha256(data).hexdigest()
-    job = Job(queue, job_id, table, out, keys_url, facts, entries, shards, model, ranges, report, digest)
-    if not job.keys.packs:
+    job = Job(queue, job_id, table, out, keys_url, facts, entries, shards, by_others, model, ranges, report, digest)
+    if not job.sub_table((0, len(entries))).keys.packs:  # which also refuses rows by others that nobody asked for
         raise KeyMismatchError("the public keys of this table cannot pack totals: take owner.public_keys(packing=True)")
     return job, data
 

@@ -73,6 +73,11 @@ class PredictionJob(StoredJob):
     output: str
     circuit_digest: str
 
+    @property
+    def addresses(self) -> dict[str, str]:
+        """The model's too."""
+        return {**super().addresses, "model": self.model_url}
+
     @cached_property
     def model(self) -> TotalsClassifier:
         """The model, the very one that the job was made for, which asks what it asked then; read once."""
@@ -159,6 +164,7 @@ def _from_container(file: Container, queue: str, job_id: str) -> PredictionJob:
         facts,
         entries,
         partition(file, "shards", len(entries), 1),
+        file.expect("by_others", bool),
         file.expect("model", str),
         file.expect("model_sha256", str),
         file.expect("output", str),
@@ -173,6 +179,7 @@ def _job_bytes(job: PredictionJob, manifest: bytes) -> bytes:
     fields = {
         "table": job.table,
         "out": job.out,
+        "by_others": job.by_others,
         **({} if job.keys_url is None else {"keys": job.keys_url}),
         "model": job.model_url,
         "model_sha256": job.model_sha256,
@@ -237,15 +244,14 @@ def submit_prediction(
     keys_url = None if keys is None else absolute(keys)
     sha256 = hashlib.sha256(data).hexdigest()
     places = (absolute(rows), absolute(out), keys_url)
-    job = PredictionJob(place, "", *places, facts, entries, shards, model_url, sha256, "", "")
+    job = PredictionJob(place, "", *places, facts, entries, shards, False, model_url, sha256, "", "")
     fitted = _read_model(data, model_url, lambda: job.keys)
     chosen = fitted._chosen_output(output)
     asked = check_prediction(fitted, job.sub_table((0, len(entries))), chosen)
     job = replace(job, output=chosen, circuit_digest=circuit_digest(asked.expressions))
     job_data = _job_bytes(job, manifest)
     job = replace(job, id=hashlib.sha256(job_data).hexdigest())
-    put_into_queue(job, job_data, overwrite, {kept: data} if kept else {})
-    return job
+    return put_into_queue(job, job_data, overwrite, {kept: data} if kept else {})
 
 
 def predict(

@@ -8,22 +8,29 @@ else. Leases only save work: what is right does not depend on them, since an ite
 from __future__ import annotations
 
 import json
+import logging
 import os
 import secrets
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from encryptedstats.cluster.items import Done, is_done, model_is_there, run_item
 from encryptedstats.cluster.jobs import JOBS, Item, StoredJob
-from encryptedstats.errors import ClusterError, EncryptedStatsError
+from encryptedstats.cluster.outputs import SupersededError, is_current
+from encryptedstats.cluster.places import allowed_places, check_places
+from encryptedstats.errors import ClusterError, EncryptedStatsError, FileFormatError, StorageError
 from encryptedstats.storage.files import naming
 from encryptedstats.storage.objects import Store, open_store
 
 LEASES: Final = "leases/"
+DAMAGED: Final = "damaged/"
 LEASE_SECONDS: Final = 300.0
+MAX_LEASE_SECONDS: Final = 7 * 24 * 3600.0  # who asks for more would keep an item for ever
+_MAX_LEASE_BYTES: Final = 1 << 16
+_log = logging.getLogger("encryptedstats.cluster")
 _POLL_SECONDS: Final = (0.05, 5.0)  # the pause between looks at a queue where others are at work grows so far
 _HEX: Final = frozenset("0123456789abcdef")
 
@@ -55,7 +62,7 @@ class Lease:
             lease = cls(**{name: kind(values[name]) for name, kind in _LEASE_FIELDS.items()})
         except (ValueError, TypeError, KeyError, RecursionError):
             return None
-        return lease if lease.seconds >= 0 else None
+        return lease if 0 <= lease.seconds <= MAX_LEASE_SECONDS else None
 
 
 _LEASE_FIELDS: Final[dict[str, Callable[[Any], Any]]] = {
@@ -96,6 +103,7 @@ def work(
     wait: float = 0.0,
     worker: str | None = None,
     told: Callable[[Done], None] | None = None,
+    allow: Sequence[str | os.PathLike[str]] = (),
 ) -> WorkReport:
     """Work on the jobs of a queue until all are finished. Run it on as many machines as there are; stop it at any time.
 
@@ -113,19 +121,26 @@ def work(
         A name for this worker; by default host, process, and a random part.
     told : callable, optional
         Called with every item that was done.
+    allow : sequence of paths or fsspec URLs
+        Below which jobs may read and write, beside the folder or the bucket that the queue lies in. Other jobs are refused.
 
     Raises
     ------
-    FileFormatError, FileNotFoundError
-        For an object that is damaged or missing and cannot be made again; after all else was done.
+    FileFormatError, FileNotFoundError, FileExistsError
+        For an object that is damaged or missing and cannot be made again, or would be written over; after all else was done.
+    ClusterError
+        For a job that names places that are not allowed; after all else was done.
     OSError
         At once, for a result that cannot be written: the disk is full, say.
     """
-    if not lease > 0:
-        raise ValueError(f"lease={lease!r}: a number of seconds is needed, more than 0")
+    if not 0 < lease <= MAX_LEASE_SECONDS:
+        raise ValueError(
+            f"lease={lease!r}: a number of seconds is needed, more than 0 and at most {MAX_LEASE_SECONDS:,.0f} (a week)"
+        )
     name = worker or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
     keys_url = None if keys is None else os.fspath(keys)
-    return _Worker(open_store(queue), name, lease, keys_url, told or (lambda _: None)).run(wait)
+    allowed = allowed_places(os.fspath(queue), [os.fspath(place) for place in allow])
+    return _Worker(open_store(queue), name, lease, keys_url, told or (lambda _: None), allowed).run(wait)
 
 
 @dataclass
@@ -135,12 +150,14 @@ class _Worker:
     lease_seconds: float
     keys: str | None
     told: Callable[[Done], None]
+    allowed: Sequence[str] = ("/",)
     done: list[Done] = field(default_factory=list)
     failed: dict[str, Exception] = field(default_factory=dict)
     _watched: dict[str, tuple[str, float]] = field(default_factory=dict)
 
     def run(self, wait: float) -> WorkReport:
         pause, idle_since = _POLL_SECONDS[0], time.monotonic()
+        self.store.sweep()
         while True:
             pending, did = self._pass()
             if did:
@@ -150,6 +167,7 @@ class _Worker:
                 break
             time.sleep(pause)
             pause = min(2 * pause, _POLL_SECONDS[1], self.lease_seconds)
+        self.store.sweep()  # what was killed meanwhile
         if self.failed:
             raise next(iter(self.failed.values()))
         shards = [one for one in self.done if one.is_shard]
@@ -160,7 +178,7 @@ class _Worker:
         """One look at the queue: how many items there are that can still be done, and whether one was done here."""
         names, pending = set(self.store.names()), 0
         for job in jobs_of(self.store, names, self.keys):
-            left = self._possible(unfinished(job, names, self.store))
+            left = self._left(job, names)
             pending += len(left)
             ready = list(_from_anywhere([item for item in left if names.issuperset(item.needs)]))
             unclaimed = [item for item in ready if lease_name(item.name) not in names]
@@ -169,6 +187,17 @@ class _Worker:
             if any(did) or any(self._do(job, item) for item in ready if self._taken_over(job, item)):
                 return pending, True
         return pending, False
+
+    def _left(self, job: StoredJob, names: set[str]) -> list[Item]:
+        """What can still be done of a job: nothing of one that may not be done here, or not by this version."""
+        try:
+            check_places(job, self.allowed)
+            return self._possible(unfinished(job, names, self.store))
+        except StorageError:
+            raise
+        except (EncryptedStatsError, ValueError, ArithmeticError) as error:
+            self.failed.setdefault(job.record, error)
+            return []
 
     def _possible(self, items: list[Item]) -> list[Item]:
         """What is left without what failed here, and without all that needs it."""
@@ -181,7 +210,10 @@ class _Worker:
     def _do(self, job: StoredJob, item: Item) -> bool:
         try:
             done = run_item(job, item.name)
-        except FileNotFoundError as error:
+        except SupersededError:
+            self.store.delete(lease_name(item.name))
+            return True
+        except (FileNotFoundError, FileExistsError) as error:
             return self._fail(item, error)
         except OSError:
             self.store.delete(lease_name(item.name))
@@ -231,10 +263,7 @@ class _Worker:
 
     def _has_run_out(self, item: Item) -> bool:
         """Whether a lease has been the same for its time, as seen from here; one that is done without a result holds nobody up."""
-        try:
-            lease = Lease.from_bytes(self.store.read(lease_name(item.name)))
-        except FileNotFoundError:
-            return True
+        lease = _read_lease(self.store, item)
         if lease is None or lease.state != "working":
             return True
         token, since = self._watched.setdefault(item.name, (lease.token, time.monotonic()))
@@ -251,17 +280,40 @@ def _from_anywhere(items: list[Item]) -> Iterator[Item]:
     yield from items[:start]
 
 
-def jobs_of(store: Store, names: set[str], keys: str | None = None) -> Iterator[StoredJob]:
-    """The jobs of a queue."""
-    for name in sorted(names):
-        job_id = name.removeprefix(JOBS)
-        if name.startswith(JOBS) and len(job_id) == 64 and set(job_id) <= _HEX:
-            yield StoredJob.load(store.url, job_id, keys)
+def _read_lease(store: Store, item: Item) -> Lease | None:
+    """Who is at an item; None if nobody is, or if what says so is no lease."""
+    try:
+        return Lease.from_bytes(store.read(lease_name(item.name), limit=_MAX_LEASE_BYTES))
+    except (FileNotFoundError, FileFormatError):
+        return None
+
+
+def job_ids(names: Collection[str]) -> list[str]:
+    """The ids of the jobs of a queue."""
+    ids = (name.removeprefix(JOBS) for name in sorted(names) if name.startswith(JOBS))
+    return [job_id for job_id in ids if len(job_id) == 64 and set(job_id) <= _HEX]
+
+
+def jobs_of(store: Store, names: Collection[str], keys: str | None = None) -> Iterator[StoredJob]:
+    """The jobs of a queue. One that is damaged is set aside, with a warning, and holds the others up no more."""
+    for job_id in job_ids(names):
+        if DAMAGED + job_id in names:
+            continue
+        try:
+            job = StoredJob.load(store.url, job_id, keys)
+        except FileNotFoundError:
+            continue  # taken away just now
+        except FileFormatError as error:
+            _log.warning("%s: the job is set aside; submit it again, or delete it", error)
+            store.create(DAMAGED + job_id, str(error).encode())
+            continue
+        yield job
 
 
 def unfinished(job: StoredJob, names: set[str], store: Store) -> list[Item]:
-    """What is left to do of a job. Nothing at all once its model is there, whatever was tidied away of its results."""
-    if job.record in names and model_is_there(job, store):
+    """What is left to do of a job. Nothing at all once its model is there, whatever was tidied away of its results; and
+    nothing where a later job writes the model."""
+    if not is_current(job, store, names) or (job.record in names and model_is_there(job, store)):
         return []
     return [item for item in job.items.values() if item.name not in names or item.is_model]
 
@@ -283,6 +335,8 @@ class JobStatus:
         For every worker the shards and rows it did, its rows per second, and what it is at.
     failures : tuple of str
         What could not be done, and why.
+    superseded : bool
+        Whether a later job writes the model instead.
     """
 
     id: str
@@ -295,9 +349,10 @@ class JobStatus:
     finished: bool
     workers: dict[str, dict[str, Any]]
     failures: tuple[str, ...]
+    superseded: bool = False
 
     def __str__(self) -> str:
-        state = "finished" if self.finished else "under way"
+        state = "superseded" if self.superseded else "finished" if self.finished else "under way"
         lines = [
             f"job {self.id[:12]}, {state}: {self.shards_done:,} of {self.shards:,} shards, "
             f"{self.rows_done:,} of {self.rows:,} rows"
@@ -314,7 +369,15 @@ def status(queue: str | os.PathLike[str]) -> list[JobStatus]:
     """How far the jobs of a queue are, from what lies in it; nobody is asked."""
     store = open_store(queue)
     names = set(store.names())
-    return [_status(job, names, store) for job in jobs_of(store, names)]
+    return [*(_status(job, names, store) for job in jobs_of(store, names)), *_set_aside(store)]
+
+
+def _set_aside(store: Store) -> list[JobStatus]:
+    """Jobs that are damaged: nothing is known of them but why."""
+    names = store.names()
+    found = [job_id for job_id in job_ids(names) if DAMAGED + job_id in names]
+    why = {job_id: store.read(DAMAGED + job_id, limit=_MAX_LEASE_BYTES).decode(errors="replace") for job_id in found}
+    return [JobStatus(job_id, "", "", 0, 0, 0, 0, False, {}, (f"set aside: {why[job_id]}",)) for job_id in found]
 
 
 def _status(job: StoredJob, names: set[str], store: Store) -> JobStatus:
@@ -323,7 +386,7 @@ def _status(job: StoredJob, names: set[str], store: Store) -> JobStatus:
     workers: dict[str, dict[str, Any]] = {}
     failures = []
     for item in job.items.values():
-        lease = Lease.from_bytes(store.read(lease_name(item.name))) if lease_name(item.name) in names else None
+        lease = _read_lease(store, item) if lease_name(item.name) in names else None
         if lease is None:
             continue
         one = workers.setdefault(lease.worker, {"shards": 0, "rows": 0, "seconds": 0.0, "working": 0})
@@ -340,7 +403,17 @@ def _status(job: StoredJob, names: set[str], store: Store) -> JobStatus:
     finished = is_done(job, job.items[job.record], store)
     rows_done = sum(item.rows for item in done) // job.passes
     return JobStatus(
-        job.id, job.table, job.out, len(shards), len(done), job.n_rows, rows_done, finished, workers, tuple(failures)
+        job.id,
+        job.table,
+        job.out,
+        len(shards),
+        len(done),
+        job.n_rows,
+        rows_done,
+        finished,
+        workers,
+        tuple(failures),
+        superseded=not is_current(job, store, names),
     )
 
 

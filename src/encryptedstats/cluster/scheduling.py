@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import math
+import os
 import secrets
 import statistics
 import sys
@@ -29,7 +30,18 @@ from encryptedstats.storage.objects import Store, open_store
 PATIENCE: Final = 60.0  # seconds that a scheduler may be away
 _TRIES: Final = 2  # of an item whose objects could not be read: the network may have cut it short
 _OVERTAKE: Final = 4.0  # times the usual duration after which an item is given to a second worker
-_IDLE_TIMEOUT: Final = "2 minutes"  # a local cluster whose user was killed ends itself
+_IDLE_TIMEOUT: Final = "2 minutes"  # a local cluster that nobody asks anything any more ends itself
+# Run by the scheduler and the nannies of a local cluster: who is killed cannot end them. Workers end with their nannies.
+_END_WITH_PARENT: Final = """\
+import os, threading, time
+
+def watch():
+    while os.getppid() == {parent}:
+        time.sleep(0.5)
+    os._exit(1)
+
+threading.Thread(target=watch, daemon=True).start()
+"""
 
 
 def dask_item(queue: str, job_id: str, name: str) -> dict[str, Any]:
@@ -103,12 +115,14 @@ def connected(scheduler: Any, workers: int | None, timeout: float, progress: boo
         yield scheduler
         return
     if scheduler is None:
+        watch = [_END_WITH_PARENT.format(parent=os.getpid())]
         cluster = SubprocessCluster(
             host="127.0.0.1",
             n_workers=workers or cores(),
             threads_per_worker=1,
             dashboard_address="127.0.0.1:0",
-            scheduler_kwargs={"idle_timeout": _IDLE_TIMEOUT},
+            scheduler_kwargs={"idle_timeout": _IDLE_TIMEOUT, "preload": watch},
+            worker_kwargs={"preload_nanny": watch},
         )
         with cluster, Client(cluster) as client:
             _tell_dashboard(client, progress)

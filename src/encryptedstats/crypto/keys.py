@@ -6,8 +6,11 @@ Key generation, encryption and decryption are SEAL's own; this module decides wh
 from __future__ import annotations
 
 import hashlib
+import json
 import operator
 import os
+import stat
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -23,7 +26,14 @@ from encryptedstats.crypto.kernels import Kernels, make_kernels
 from encryptedstats.crypto.noise import Noise
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.crypto.residues import Residues, residues_of
-from encryptedstats.errors import FileFormatError, KeyMismatchError, ParameterError, PassphraseError
+from encryptedstats.crypto.signatures import SIGNING_KEY_BYTES, Signer, verifies
+from encryptedstats.errors import (
+    FileFormatError,
+    InsecureKeyFileWarning,
+    KeyMismatchError,
+    ParameterError,
+    PassphraseError,
+)
 from encryptedstats.storage import container
 from encryptedstats.storage import passphrase as locks
 from encryptedstats.storage.container import Container
@@ -32,6 +42,8 @@ from encryptedstats.storage.objects import load_file, save_file
 
 PUBLIC_KIND: Final = "public keys"
 OWNER_KIND: Final = "secret key"
+KEY_ID_DIGITS: Final = 32  # 128 bits: nobody makes other keys with the id of some that exist
+_HEX_DIGITS: Final = frozenset("0123456789abcdef")
 
 
 class HasParameters(Protocol):
@@ -50,6 +62,7 @@ class Encryptor:
     seal_encrypt: Any
     with_secret_key: bool
     token_key: bytes = field(repr=False)  # for keyed hashes of plain data: only who encrypts can make or compare them
+    signer: Signer | None = field(default=None, repr=False)  # the owner's; None under the public key
 
     def encrypt(self, plain: Any, *, constant: bool = False) -> tuple[Any, Noise]:
         """A new ciphertext of a SEAL plaintext, with its noise."""
@@ -82,8 +95,8 @@ class Decryptor:
         """Refuse to open what belongs to another key."""
         if keys is not self.keys and keys.key_id != self.keys.key_id:
             raise KeyMismatchError(
-                f"these belong to different keys (what is to be opened to {keys.key_id}, this owner to {self.keys.key_id}): "
-                f"open it with the secret key {keys.key_id}, es.Owner.load(path)"
+                f"these belong to different keys: what is to be opened to {keys.key_id}, and the secret key that was given is "
+                f"{self.keys.key_id}. Only the secret key {keys.key_id} opens it: es.Owner.load(path) with the file of that one"
             )
 
     def schema_digest(self, content: bytes) -> str:
@@ -91,11 +104,20 @@ class Decryptor:
         return keyed_digest(self.token_key, "schema", content)
 
 
+@dataclass(frozen=True)
+class Signed:
+    """Key-switching keys with the owner's signature, without which they would not be taken for the owner's."""
+
+    keys: Any
+    signature: str
+
+
 class PublicKeys:
     """Keys that encrypt and compute, and cannot decrypt: all that an untrusted computer ever gets.
 
     Made by :meth:`Owner.public_keys` and :meth:`load`. Carries the public encryption key, the relinearisation keys that
-    products need, the packing keys that make results small, and the rotation keys that were asked for.
+    products need, the packing keys that make results small, and the rotation keys that were asked for; and a key by which
+    anybody can check what the owner has signed.
     """
 
     def __init__(
@@ -103,15 +125,18 @@ class PublicKeys:
         engine: Engine,
         public_key: Any,
         relinearisation: Any,
-        packing: Any = None,
-        rotation: Any = None,
+        signing_key: bytes,
+        packing: Signed | None = None,
+        rotation: Signed | None = None,
         steps: tuple[int, ...] = (),
     ) -> None:
         self._engine = engine
         self._public_key = public_key
         self._relinearisation = relinearisation
-        self._packing = packing
-        self._rotation = rotation
+        self._signing_key = signing_key
+        self._signed = {name: part for name, part in (("packing", packing), ("rotation", rotation)) if part is not None}
+        self._packing = None if packing is None else packing.keys
+        self._rotation = None if rotation is None else rotation.keys
         self.rotations = steps
 
     @property
@@ -121,8 +146,30 @@ class PublicKeys:
 
     @cached_property
     def key_id(self) -> str:
-        """A name for the key pair, the same in every file that belongs to it; it reveals nothing."""
-        return _key_id(self.parameters, self._public_key.to_string(), self._relinearisation.to_string())
+        """A name for the key pair, the same in every file that belongs to it; it reveals nothing.
+
+        32 hexadecimal digits: a hash of the parameters, the public key, the relinearisation keys, and the key that checks the
+        owner's signatures. Packing and rotation keys carry such a signature. So whoever knows the id knows all of them.
+        """
+        return _key_id(
+            self.parameters, self._public_key.to_string(), self._relinearisation.to_string(), self._signing_key
+        )
+
+    def extended(self, *, packing: Signed | None, rotation: Signed | None, steps: tuple[int, ...]) -> PublicKeys:
+        """The same keys with these packing and rotation keys, and no others; the id stays."""
+        own = (self._engine, self._public_key, self._relinearisation, self._signing_key)
+        keys = PublicKeys(*own, packing, rotation, steps)
+        keys.__dict__["key_id"] = self.key_id  # some megabytes need not be hashed again
+        return keys
+
+    @property
+    def fingerprint(self) -> str:
+        """The key id in groups of four, to be compared by telephone before anything is encrypted with these keys."""
+        return fingerprint_of(self.key_id)
+
+    def signed_by_owner(self, statement: bytes, signature: str) -> bool:
+        """Whether the owner of these keys has signed this."""
+        return verifies(self._signing_key, statement, signature)
 
     def encrypt(self, value: Any, **options: Any) -> Any:
         """Encrypt integers, nested lists or integer arrays with the public key: anybody can, only the owner can decrypt.
@@ -215,30 +262,56 @@ class PublicKeys:
 
     def to_container(self) -> Container:
         """The public keys as a checked envelope of bytes."""
-        sections = _public_sections(self._public_key, self._relinearisation)
-        if self._packing is not None:
-            sections["packing"] = self._packing.to_string()
-        if self._rotation is not None:
-            sections["rotation"] = self._rotation.to_string()
-        fields = {"parameters": self.parameters.to_dict(), "rotations": list(self.rotations)}
+        sections = self._own_sections()
+        sections.update((name, part.keys.to_string()) for name, part in self._signed.items())
+        fields = {
+            "parameters": self.parameters.to_dict(),
+            "rotations": list(self.rotations),
+            "signatures": {name: part.signature for name, part in self._signed.items()},
+        }
         return Container(PUBLIC_KIND, self.parameters.fingerprint, self.key_id, fields, sections)
+
+    def _own_sections(self) -> dict[str, bytes]:
+        """The sections that the key id is a hash of."""
+        return {
+            "public_key": self._public_key.to_string(),
+            "relinearisation": self._relinearisation.to_string(),
+            "signing_key": self._signing_key,
+        }
 
     def save(self, url: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the public keys to a path or fsspec URL; the file may be given to anybody."""
         save_file(self.to_container(), url, overwrite=overwrite)
 
     @classmethod
-    def load(cls, url: str | os.PathLike[str]) -> PublicKeys:
-        """Read public keys from a path or fsspec URL, checking every part."""
-        return cls.from_container(load_file(url, kind=PUBLIC_KIND))
+    def load(cls, url: str | os.PathLike[str], *, fingerprint: str | None = None) -> PublicKeys:
+        """Read public keys from a path or fsspec URL, checking every part.
+
+        ``fingerprint`` is what their owner has read to you by telephone, in groups or not: other keys are refused.
+        """
+        keys = cls.from_container(load_file(url, kind=PUBLIC_KIND))
+        if fingerprint is not None:
+            keys.check_fingerprint(fingerprint, str(url))
+        return keys
+
+    def check_fingerprint(self, expected: str, name: str = "these") -> None:
+        """Refuse keys that are not those whose owner has read you this fingerprint."""
+        digits = "".join(expected.replace("-", " ").split()).lower()
+        if len(digits) != KEY_ID_DIGITS or not set(digits) <= _HEX_DIGITS:
+            raise ValueError(f"{expected!r} is no fingerprint: it has {KEY_ID_DIGITS} hexadecimal digits")
+        if digits != self.key_id:
+            raise KeyMismatchError(
+                f"{name} holds the keys {self.fingerprint}, and those of {fingerprint_of(digits)} are expected: do not use them, "
+                "ask their owner for the right file"
+            )
 
     @classmethod
     def from_container(cls, file: Container) -> PublicKeys:
         """The inverse of :meth:`to_container`."""
-        return cls._from_sections(file, file.expect("rotations", list))
+        return cls._from_sections(file, file.expect("rotations", list), file.expect("signatures", dict))
 
     @classmethod
-    def _from_sections(cls, file: Container, steps: list[Any]) -> PublicKeys:
+    def _from_sections(cls, file: Container, steps: list[Any], signatures: dict[str, Any]) -> PublicKeys:
         parameters = read_parameters(file)
         _check_lengths(file, parameters)  # before SEAL prepares anything for parameters that may be made up
         engine = engine_for(parameters)
@@ -246,20 +319,24 @@ class PublicKeys:
             raise FileFormatError("the rotations of the key file are malformed")
         if bool(steps) != ("rotation" in file.sections):
             raise FileFormatError("the rotation keys of the file do not fit its list of rotations")
-        rotation = _load_seal(engine.context.from_galois_str, file.section("rotation")) if steps else None
-        if rotation is not None and not all(rotation.has_key(_galois_element(engine, step)) for step in steps):
-            raise FileFormatError("the rotation keys of the file do not fit its list of rotations")
         keys = cls(
             engine,
             _load_seal(engine.context.from_public_str, file.section("public_key")),
             _load_seal(engine.context.from_relin_str, file.section("relinearisation")),
-            _load_packing(engine, file),
-            rotation,
-            tuple(steps),
+            file.section("signing_key"),
         )
         if keys.key_id != file.key_id:
-            raise FileFormatError("the key id of the file does not fit the key in it")
-        return keys
+            raise FileFormatError("the key id of the file does not fit the keys in it")
+        if set(signatures) != {"packing", "rotation"} & set(file.sections):
+            raise FileFormatError("the signatures of the key file do not fit its sections")
+        _check_signatures(keys, file, signatures, steps)
+        packing = _load_packing(engine, file) if "packing" in signatures else None
+        rotation = _load_rotation(engine, file, steps) if steps else None
+        return keys.extended(
+            packing=packing and Signed(packing, signatures["packing"]),
+            rotation=rotation and Signed(rotation, signatures["rotation"]),
+            steps=tuple(steps),
+        )
 
     def __repr__(self) -> str:
         more = "" if self.packs else ", no packing keys"
@@ -305,8 +382,11 @@ class Owner:
     ) -> None:
         self._generator, self._steps = generator, steps
         secret = generator.secret_key()
-        packing_keys = packing.make_packing_keys(engine.parameters, secret)
-        self._bare_keys = PublicKeys(engine, public_key, relinearisation, packing_keys)
+        # What the signing key is made from is as secret as the secret key, and neither can be had from the other's public part.
+        self._signer = Signer(hashlib.sha256(b"encryptedstats: signatures of the owner" + secret.to_string()).digest())
+        bare = PublicKeys(engine, public_key, relinearisation, self._signer.public_bytes)
+        packing_keys = _signed(self._signer, "packing", packing.make_packing_keys(engine.parameters, secret))
+        self._bare_keys = bare.extended(packing=packing_keys, rotation=None, steps=())
         token_key = hashlib.sha256(b"encryptedstats: keyed hashes of plain data" + secret.to_string()).digest()
         small = engine_for(packing.packing_parameters(engine.parameters))
         packed = seal.Decryptor(small.context, packing.packing_secret(engine.parameters, secret))
@@ -321,16 +401,16 @@ class Owner:
     @cached_property
     def _encryptor(self) -> Encryptor:
         encrypt = seal.Encryptor(self._bare_keys.engine.context, self._generator.secret_key()).encrypt_symmetric
-        return Encryptor(self._keys, encrypt, with_secret_key=True, token_key=self._decryptor.token_key)
+        return Encryptor(self._keys, encrypt, True, self._decryptor.token_key, self._signer)
 
     def _keys_with(self, steps: tuple[int, ...], *, packs: bool = True) -> PublicKeys:
         rotation = None
         if steps:
-            rotation = seal.GaloisKeys()
-            self._generator.create_galois_keys(list(steps), rotation)
+            made = seal.GaloisKeys()
+            self._generator.create_galois_keys(list(steps), made)
+            rotation = _signed(self._signer, "rotation", made, steps)
         bare = self._bare_keys
-        packing_keys = bare._packing if packs else None
-        return PublicKeys(bare.engine, bare._public_key, bare._relinearisation, packing_keys, rotation, steps)
+        return bare.extended(packing=bare._signed.get("packing") if packs else None, rotation=rotation, steps=steps)
 
     @property
     def parameters(self) -> Parameters:
@@ -341,6 +421,11 @@ class Owner:
     def key_id(self) -> str:
         """The name of the key pair, as in every file that belongs to it."""
         return self._bare_keys.key_id
+
+    @property
+    def fingerprint(self) -> str:
+        """What you read to others by telephone, so that they know your public keys: the key id in groups of four."""
+        return self._bare_keys.fingerprint
 
     def public_keys(self, rotations: Iterable[int] | None = None, *, packing: bool = True) -> PublicKeys:
         """What a worker gets: keys that encrypt and compute, and cannot decrypt.
@@ -422,18 +507,19 @@ class Owner:
         }
         if passphrase is not None:
             fields["lock"], secret = locks.lock(secret, passphrase, bind_to=self.key_id.encode())
-        sections = {
-            **_public_sections(self._bare_keys._public_key, self._bare_keys._relinearisation),
-            "secret_key": secret,
-        }
+        sections = {**self._bare_keys._own_sections(), "secret_key": secret}
         file = Container(OWNER_KIND, self.parameters.fingerprint, self.key_id, fields, sections)
         container.write(file, path, mode=PRIVATE, overwrite=overwrite)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], passphrase: str | None = None) -> Owner:
-        """Read a secret key, checking that it fits the public key beside it."""
+        """Read a secret key, checking that it fits the public key beside it.
+
+        A passphrase for a file that is not locked is refused: the file is not the one that it was meant for.
+        """
         file = container.read(path, kind=OWNER_KIND)
-        keys = PublicKeys._from_sections(file, [])
+        _warn_of_lax_mode(path)
+        keys = PublicKeys._from_sections(file, [], {})
         secret = _load_seal(keys.engine.context.from_secret_str, _unlocked_secret(file, passphrase))
         steps = _read_rotations(file, keys.parameters)
         owner = cls.__new__(cls)
@@ -443,6 +529,8 @@ class Owner:
             owner._install(generator, keys._public_key, keys._relinearisation, keys.engine, steps)
         except (RuntimeError, IndexError) as error:
             raise FileFormatError(f"the secret key of the file is malformed: {error}") from error
+        if owner.key_id != keys.key_id:
+            raise FileFormatError("the secret key of the file does not fit the signing key in it")
         return owner
 
     def __repr__(self) -> str:
@@ -488,22 +576,59 @@ def _check_pair(keys: PublicKeys, generator: Any) -> None:
         raise FileFormatError("the secret key of the file does not fit the public key in it")
 
 
-def _key_id(parameters: Parameters, public_key: bytes, relinearisation: bytes) -> str:
-    return hashlib.sha256(parameters.fingerprint.encode() + public_key + relinearisation).hexdigest()[:16]
+def _key_id(parameters: Parameters, public_key: bytes, relinearisation: bytes, signing_key: bytes) -> str:
+    """A hash of hashes, so that no bytes of one section can be taken for those of another."""
+    parts = [hashlib.sha256(part).digest() for part in (public_key, relinearisation, signing_key)]
+    return hashlib.sha256(parameters.fingerprint.encode() + b"".join(parts)).hexdigest()[:KEY_ID_DIGITS]
+
+
+def fingerprint_of(key_id: str) -> str:
+    """A key id as it is read out: eight groups of four digits.
+
+    >>> fingerprint_of("0123456789abcdef0123456789abcdef")
+    '0123 4567 89ab cdef 0123 4567 89ab cdef'
+    """
+    return " ".join(key_id[start : start + 4] for start in range(0, len(key_id), 4))
+
+
+def _signed(signer: Signer, name: str, keys: Any, steps: Sequence[int] = ()) -> Signed:
+    return Signed(keys, signer.sign(_section_statement(name, steps, keys.to_string())))
+
+
+def _section_statement(name: str, steps: Sequence[int], content: bytes) -> bytes:
+    """What the owner signs of a section of keys."""
+    return json.dumps(["encryptedstats keys", name, list(steps), hashlib.sha256(content).hexdigest()]).encode()
+
+
+def _check_signatures(keys: PublicKeys, file: Container, signatures: dict[str, Any], steps: list[int]) -> None:
+    for name, signature in signatures.items():
+        statement = _section_statement(name, steps if name == "rotation" else (), file.section(name))
+        if not isinstance(signature, str) or not keys.signed_by_owner(statement, signature):
+            raise FileFormatError(
+                f"the {name} keys of the file are not signed by the owner of key {keys.key_id}: exchanged or altered"
+            )
+
+
+def _warn_of_lax_mode(path: str | os.PathLike[str]) -> None:
+    mode = stat.S_IMODE(os.stat(path).st_mode)
+    if os.name == "posix" and mode & 0o077:
+        warnings.warn(
+            f"other users of this machine may read the secret key {path} (mode {mode:04o}): chmod 600 {path}",
+            InsecureKeyFileWarning,
+            stacklevel=3,
+        )
 
 
 def _check_lengths(file: Container, parameters: Parameters) -> None:
     """Keys have the length that their parameters say: a small file cannot ask for the memory of large ones."""
     primes = len(parameters.coefficient_moduli)
     one = 16 * primes * parameters.ring_degree
+    if len(file.section("signing_key")) != SIGNING_KEY_BYTES:
+        raise FileFormatError(f"the section 'signing_key' of the file has not {SIGNING_KEY_BYTES} bytes")
     least = {"public_key": one, "relinearisation": (primes - 1) * one}
     for name, length in least.items():
         if not length <= len(file.section(name)) <= length + 1024 * primes:
             raise FileFormatError(f"the section {name!r} of the file has not the length that its parameters say")
-
-
-def _public_sections(public_key: Any, relinearisation: Any) -> dict[str, bytes]:
-    return {"public_key": public_key.to_string(), "relinearisation": relinearisation.to_string()}
 
 
 def read_parameters(file: Container) -> Parameters:
@@ -523,13 +648,18 @@ def check_belongs(file: Container, keys: PublicKeys, name: str = "the file") -> 
         raise TypeError("reading encrypted results needs PublicKeys, nothing more: owner.public_keys()")
     if read_parameters(file) != keys.parameters or file.key_id != keys.key_id:
         raise KeyMismatchError(
-            f"{name} belongs to key {file.key_id}, and these are keys {keys.key_id}: give the public keys of {file.key_id}, "
-            "owner.public_keys() of its owner or es.PublicKeys.load(path)"
+            f"{name} belongs to key {file.key_id}, and these are keys {keys.key_id}: give the public keys of {file.key_id}; "
+            f"only the secret key {file.key_id} opens it"
         )
 
 
 def _unlocked_secret(file: Container, passphrase: str | None) -> bytes:
     lock, secret = file.expect("lock", dict), file.section("secret_key")
+    if not lock and passphrase is not None:
+        raise PassphraseError(
+            f"this key file is not locked, and a passphrase was given for it: it holds key {file.key_id}, which may be another's. "
+            "Take the file that your passphrase locks, or load this one without a passphrase if it is yours"
+        )
     if not lock:
         return secret
     if passphrase is None:
@@ -545,9 +675,14 @@ def _load_seal(loader: Any, data: bytes) -> Any:
         raise FileFormatError(f"a key in the file is malformed: {error}") from error
 
 
+def _load_rotation(engine: Engine, file: Container, steps: list[int]) -> Any:
+    keys = _load_seal(engine.context.from_galois_str, file.section("rotation"))
+    if not all(keys.has_key(_galois_element(engine, step)) for step in steps):
+        raise FileFormatError("the rotation keys of the file do not fit its list of rotations")
+    return keys
+
+
 def _load_packing(engine: Engine, file: Container) -> Any:
-    if "packing" not in file.sections:
-        return None
     small = engine_for(packing.packing_parameters(engine.parameters))
     keys = _load_seal(small.context.from_galois_str, file.section("packing"))
     if not packing.has_packing_keys(keys, engine.parameters.ring_degree):

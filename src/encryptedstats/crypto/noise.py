@@ -217,7 +217,7 @@ class NoiseModel:
         return a + self._encoding(constant=constant, level=a.level)
 
     def multiply_plain(self, a: Noise, norm: float) -> Noise:
-        """Multiplying by a plain polynomial that is at most ``norm`` at every root (a constant k: |k|)."""
+        """Multiplying by a plain polynomial that is at most ``norm`` at every root (a constant k from 0 on: k)."""
         return a.times(max(norm, 1.0))
 
     def multiply(self, a: Noise, b: Noise) -> Noise:

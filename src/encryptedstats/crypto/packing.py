@@ -28,6 +28,7 @@ import numpy as np
 import seal
 
 from encryptedstats.crypto.engine import Engine, engine_for
+from encryptedstats.crypto.flooding import flooded_noise
 from encryptedstats.crypto.noise import Noise, NoiseModel
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.crypto.residues import ciphertext_of, residues_of, times_constant
@@ -87,6 +88,13 @@ def encrypted_zero_noise(parameters: Parameters) -> Noise:
     """The noise of an encryption of 0 by the public key that was switched down to the primes packing works under."""
     level = len(parameters.data_moduli) - packing_primes(parameters)
     return parameters.noise.switch(parameters.noise.fresh(with_secret_key=False, constant=True), level).at(0)
+
+
+def has_room_for_flooding(parameters: Parameters) -> bool:
+    """Whether packs could be flooded at all, however little noise they have: keys that were planned for rows of others."""
+    model = packing_model(parameters, packing_primes(parameters))
+    least = packed_noise(model, model.rounded(2))
+    return model.decrypts(flooded_noise(model, least, encrypted_zero_noise(parameters)))
 
 
 def packing_secret(parameters: Parameters, secret: Any) -> Any:

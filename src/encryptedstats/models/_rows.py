@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from encryptedstats.tables.blocks import rows_id
+
 # At most 65,536 folds, as in a file of folds: a file may claim any number.
 _SOME: Final = re.compile(r"(.+):([0-9]{1,5}(?:,[0-9]{1,5})*)/([0-9]{1,5})")
 _Folds = tuple[int, frozenset[int]]  # of how many, and which
@@ -25,9 +27,11 @@ def without_fold(blocks: Iterable[str], fold: int, n_folds: int) -> tuple[str, .
 
 
 def shared_block(a: Iterable[str], b: Iterable[str]) -> str | None:
-    """A block of which some rows are in both, if there is one."""
+    """A block of the first of which some rows are in both, if there is one; as far as ids tell, see `rows_id`."""
     one, other = _read(a), _read(b)
-    return next((block for block in sorted(one.keys() & other.keys()) if _meet(one[block], other[block])), None)
+    theirs = {rows_id(block): folds for block, folds in other.items()}
+    found = ((block, theirs.get(rows_id(block))) for block in sorted(one))
+    return next((block for block, folds in found if folds is not None and _meet(one[block], folds)), None)
 
 
 def rows_without(have: Iterable[str], gone: Iterable[str]) -> tuple[str, ...] | None:

@@ -559,6 +559,8 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         """Write the fitted model to a path or fsspec URL. Encrypted, it holds no key and no names; open, all it knows."""
         check_is_fitted(self, "totals_")
         save_file(self._to_container(), url, overwrite=overwrite, private=not self.is_encrypted)
+        if isinstance(self.totals_, EncryptedTotals):
+            self.totals_.drop_checkpoints()
 
     def _to_container(self) -> Container:
         listed = self.block_ids_ if len(self.block_ids_) <= MAX_LISTED_BLOCKS else ()

@@ -59,6 +59,7 @@ class EncryptedFolds:
         fields = self.model._stored_fields(self.schema.public(), self.n_rows, self.block_ids)
         file = self.totals.to_container(FOLDS_KIND, {**fields, "n_folds": self.n_folds})
         save_file(file, url, overwrite=overwrite)
+        self.totals.drop_checkpoints()
 
     @classmethod
     def load(cls, url: str | os.PathLike[str], keys: PublicKeys) -> EncryptedFolds:

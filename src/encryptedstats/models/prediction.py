@@ -24,7 +24,7 @@ from encryptedstats.circuits.rows import VOTES_KIND, EncryptedRows
 from encryptedstats.crypto.digests import DIGEST_FIELD, joined_digest, read_digest
 from encryptedstats.crypto.dispatch import decrypt_value
 from encryptedstats.crypto.keys import Decryptor, PublicKeys
-from encryptedstats.errors import FileFormatError, KeyMismatchError, SchemaError
+from encryptedstats.errors import FileFormatError, KeyMismatchError, RowsByOthersError, SchemaError
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import load_file, save_file, write_object
 from encryptedstats.tables import EncryptedTable, PublicSchema, Schema, Table
@@ -256,7 +256,9 @@ def predict(model: TotalsClassifier, rows: Any, output: str, **options: Any) -> 
     if not model.is_encrypted and not isinstance(rows, EncryptedTable):
         table = model._rows(rows)
         return votes_of(model, clear_answers(model, table, output), _naming_schema(model, table), output)
-    if not isinstance(rows, EncryptedTable):
+    if isinstance(rows, EncryptedTable):
+        _refuse_rows_of_others(rows)
+    else:
         rows = _encrypted_here(model, rows)
     return _encrypted(model, rows, output, options)
 
@@ -315,6 +317,7 @@ def question(model: TotalsClassifier, rows: EncryptedTable, output: str) -> Ques
 
 def check_prediction(model: TotalsClassifier, rows: EncryptedTable, output: str) -> Question:
     """Refuse what could not be predicted, without reading a row: of another key or schema, or without a proof that it decrypts."""
+    _refuse_rows_of_others(rows)
     asked = question(model, rows, output)
     prepare_joined(asked.values, asked.bounds, rows, asked.packs, ones_of(rows.schema, rows.columns()))
     return asked
@@ -359,8 +362,17 @@ def total_bounds(totals: EncryptedTotals) -> list[Interval]:
 
 def _encrypted_here(model: TotalsClassifier, rows: Any) -> EncryptedTable:
     """Plain rows for an encrypted model: under the public key, which whoever predicts has."""
-    encrypted: EncryptedTable = model.totals_.keys.encrypt(model._rows_to_predict(rows))
+    encrypted: EncryptedTable = model.totals_.keys.encrypt(model._rows_to_predict(rows)).accept_others()
     return encrypted
+
+
+def _refuse_rows_of_others(rows: EncryptedTable) -> None:
+    """Answers are numbers of single rows: they are for who owns all of them."""
+    if rows.by_others:
+        raise RowsByOthersError(
+            "these rows were encrypted by others: who opens their votes would learn something of every single row. Rows are "
+            "predicted for the owner who encrypted them with the secret key; let others predict their own rows with an opened model"
+        )
 
 
 def _check_rows(model: TotalsClassifier, rows: EncryptedTable) -> None:

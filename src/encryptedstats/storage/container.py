@@ -24,10 +24,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from encryptedstats.errors import FileFormatError
-from encryptedstats.storage.files import PUBLIC, write_atomic
+from encryptedstats.storage.files import MAX_FILE_BYTES, PUBLIC, check_size, open_regular, write_atomic
 
 MAGIC: Final = b"\x89EncStat"
-VERSION: Final = 1
+VERSION: Final = 2
 _PREFIX: Final = struct.Struct("<8sHI")
 _DIGEST_BYTES: Final = 32
 MAX_HEADER_BYTES: Final = 1 << 20
@@ -99,14 +99,16 @@ def header_bytes(
     return _PREFIX.pack(MAGIC, VERSION, len(encoded)) + encoded
 
 
-def read(path: str | os.PathLike[str], *, kind: str | None = None) -> Container:
-    """Read and check a file. Every error names it and says what is wrong."""
-    with open(path, "rb") as file:
+def read(path: str | os.PathLike[str], *, kind: str | None = None, limit: int = MAX_FILE_BYTES) -> Container:
+    """Read and check a file. Every error names it and says what is wrong; one of more bytes than ``limit`` is not read."""
+    with open_regular(path) as file:
+        check_size(os.fstat(file.fileno()).st_size, limit, str(path))
         data = file.read(_PREFIX.size)
         if len(data) == _PREFIX.size and data[: len(MAGIC)] == MAGIC:
             # Compare lengths before reading on, so that a huge file is not read only to be refused.
             data += file.read(min(_PREFIX.unpack(data)[2], MAX_HEADER_BYTES))
             header, start = _header(data + bytes(_DIGEST_BYTES), str(path))
+            _check_kind(header, kind, str(path))
             _check_length(start, header, os.fstat(file.fileno()).st_size, str(path))
             data += file.read()
     return from_bytes(data, kind=kind, name=str(path))
@@ -126,13 +128,17 @@ def from_bytes(data: bytes, *, kind: str | None = None, name: str = "these bytes
     lengths = _check_length(start, header, len(data), name)
     if hashlib.sha256(memoryview(data)[:content_end]).digest() != data[content_end:]:
         raise FileFormatError(f"{name} was altered or damaged: its SHA-256 does not fit")
-    if kind is not None and header["kind"] != kind:
-        raise FileFormatError(f"{name} holds {header['kind']!r}, and {kind!r} is wanted here")
+    _check_kind(header, kind, name)
     sections = {}
     for section, length in lengths.items():
         sections[section] = data[start : start + length]
         start += length
     return Container(header["kind"], header["fingerprint"], header["key_id"], header["fields"], sections)
+
+
+def _check_kind(header: dict[str, Any], kind: str | None, name: str) -> None:
+    if kind is not None and header["kind"] != kind:
+        raise FileFormatError(f"{name} holds {header['kind']!r}, and {kind!r} is wanted here")
 
 
 def _header(data: bytes, name: str) -> tuple[dict[str, Any], int]:
@@ -143,6 +149,11 @@ def _header(data: bytes, name: str) -> tuple[dict[str, Any], int]:
         raise FileFormatError(f"{name} has format version {version}; this library reads up to {VERSION}: upgrade it")
     if version < 1:
         raise FileFormatError(f"{name} has format version {version}, which never existed")
+    if version < VERSION:
+        raise FileFormatError(
+            f"{name} has format version {version}, and this library reads {VERSION}, in which keys have longer ids: "
+            "open what is still needed with the version that wrote it, then make new keys and encrypt again"
+        )
     start = _PREFIX.size + length
     if length > MAX_HEADER_BYTES or start + _DIGEST_BYTES > len(data):
         raise FileFormatError(f"{name} is truncated: its header is not all there")

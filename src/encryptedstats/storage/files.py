@@ -1,15 +1,41 @@
-"""Writing a file so that it is either there and whole, or not there: temporary name, flush, rename."""
+"""Local files: written so that they are there whole or not at all, read only when they are ordinary files of a sensible size.
+
+What is written lies under a temporary name first, which says whose process is writing it. So the next run knows what a process
+that was killed has left behind, and removes it, and never touches what another one is writing now.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
+import hashlib
 import os
+import re
 import secrets
-from collections.abc import Iterable, Iterator
+import socket
+import stat
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
+from typing import BinaryIO, Final
+
+from encryptedstats.errors import FileFormatError
 
 PRIVATE = 0o600
 PUBLIC = 0o644
+#: The largest file that is read at all, where nothing smaller is known of its kind.
+MAX_FILE_BYTES: Final = 16 << 30
+#: What nobody knows to be dead is taken for it when it has not changed for so long.
+_OLD_SECONDS: Final = 24 * 3600.0
+_TAG: Final = r"[0-9a-f]{8}-[0-9]{1,10}-[0-9]{1,20}-[0-9a-f]{8}"
+_TEMPORARY: Final = re.compile(rf"(?P<name>.*)\.(?P<tag>{_TAG}|[0-9a-f]{{16}})\.(?P<role>tmp|new[0-9]|old)", re.DOTALL)
+#: Errors of a disk without room, or without room for so large a file.
+FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_NO_LINKS: Final = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+#: A file system that knows no locks says one of these.
+_NO_LOCKS: Final = (errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOLCK, errno.EINVAL)
 
 
 @contextlib.contextmanager
@@ -23,33 +49,316 @@ def naming(path: object) -> Iterator[None]:
         raise OSError(error.errno, error.strerror, str(path)) from error
 
 
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def open_regular(path: str | os.PathLike[str], *, follow: bool = True) -> Iterator[BinaryIO]:
+    """An ordinary file to read. A pipe or a device would hang or never end; ``follow=False`` refuses links too."""
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+    try:
+        descriptor = os.open(path, flags)
+    except OSError as error:
+        if not follow and error.errno in (errno.ELOOP, errno.EMLINK):
+            raise FileFormatError(
+                f"{path} is a link: what is stored in a folder are ordinary files. Copy what it points to (cp -L)"
+            ) from error
+        if error.errno == errno.ENXIO:
+            raise FileFormatError(f"{path} is no ordinary file: it is not read") from error
+        raise
+    with os.fdopen(descriptor, "rb") as file:
+        mode = os.fstat(descriptor).st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(mode):
+            raise FileFormatError(f"{path} is no ordinary file: it is not read")
+        yield file
+
+
+def read_regular(path: str | os.PathLike[str], *, limit: int = MAX_FILE_BYTES, follow: bool = True) -> bytes:
+    """All of an ordinary file, unless it is larger than anything of its kind can be."""
+    with open_regular(path, follow=follow) as file:
+        check_size(os.fstat(file.fileno()).st_size, limit, str(path))
+        return file.read(limit + 1)
+
+
+def check_size(size: int, limit: int, where: str) -> None:
+    """Refuse what is larger than its kind can be, before it is read into memory."""
+    if size > limit:
+        raise FileFormatError(
+            f"{where} has {size:,} bytes, and what belongs there has at most {limit:,}: it is not read. "
+            "It is no such file, or was altered"
+        )
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+
 def write_atomic(
     path: str | os.PathLike[str], parts: Iterable[bytes], *, mode: int = PUBLIC, overwrite: bool = True
 ) -> None:
     """Write ``parts`` one after the other to ``path``; on any failure the old file, or none, is what stays.
 
-    ``mode`` is given at creation, so that a private file is never readable by others, not even for a moment.
+    ``mode`` is given at creation, so that a private file is never readable by others, not even for a moment. Before a private
+    file is written, what killed processes left unfinished in its folder is removed: it may be a secret key.
     """
     target = Path(path)
-    if not overwrite and target.exists():
+    if not overwrite and os.path.lexists(target):
         raise FileExistsError(f"{target} exists already; it was not touched")
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    if mode == PRIVATE:
+        mend(target.parent)
+        sweep(target.parent)
+    temporary = temporary_path(target)
+    with naming(target):
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                for part in parts:
+                    file.write(part)
+                file.flush()
+                os.fsync(file.fileno())
+            _place(temporary, target, overwrite)
+        except FileExistsError:
+            raise FileExistsError(f"{target} exists already; it was not touched") from None
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)
+        _sync_folder(target.parent)
+
+
+def _place(temporary: Path, target: Path, overwrite: bool) -> None:
+    if overwrite:
+        os.replace(temporary, target)
+        return
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            for part in parts:
-                file.write(part)
-            file.flush()
-            os.fsync(file.fileno())
-        if overwrite:
-            os.replace(temporary, target)
-        else:
-            os.link(temporary, target)  # fails where a file appeared meanwhile, unlike a rename
-            os.unlink(temporary)
-    except FileExistsError:
-        os.unlink(temporary)
-        raise FileExistsError(f"{target} exists already; it was not touched") from None
+        os.link(temporary, target)  # fails where a file appeared meanwhile, unlike a rename
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        # A file system without links: the name is taken first, by the one who makes it.
+        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE))
+        os.replace(temporary, target)
+
+
+def _sync_folder(folder: Path) -> None:
+    """A name is safe from a power failure when its folder has reached the disk; not every file system can be asked to."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def write_together(writers: Mapping[Path, Callable[[Path], None]]) -> None:
+    """Several files that belong together, all of them new or all as they were; each writer is given the name to write under.
+
+    Old files are set aside and come back if anything fails. If this process is killed in the middle, :func:`mend` undoes or
+    finishes it the next time: the first file decides, whether it was in its place already.
+    """
+    for folder in {path.parent for path in writers}:
+        mend(folder)
+    tag = process_tag()
+    fresh = {path: path.with_name(f".{path.name}.{tag}.new{number}") for number, path in enumerate(writers)}
+    aside = {path: path.with_name(f".{path.name}.{tag}.old") for path in writers}
+    placed: list[Path] = []
+    try:
+        for path, write in writers.items():
+            write(fresh[path])
+        for path, old in aside.items():
+            with contextlib.suppress(FileNotFoundError):
+                os.replace(path, old)
+        for path, new in fresh.items():
+            placed.append(path)
+            os.replace(new, path)
     except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
+        for path in placed:
+            path.unlink(missing_ok=True)
+        for path, old in aside.items():
+            if old.exists():
+                os.replace(old, path)
         raise
+    else:
+        for old in aside.values():
+            old.unlink(missing_ok=True)
+    finally:
+        for new in reversed(fresh.values()):  # the first one last: as long as it is there, nothing was put in place
+            new.unlink(missing_ok=True)
+
+
+def mend(folder: str | os.PathLike[str]) -> None:
+    """Undo or finish what a killed :func:`write_together` left in a folder, and remove what it wrote and nobody needs."""
+    groups: dict[str, dict[str, dict[Path, Path]]] = {}
+    for path, found in _left_behind(Path(folder)):
+        if found["role"] != "tmp":
+            target = path.with_name(found["name"].removeprefix("."))
+            groups.setdefault(found["tag"], {}).setdefault(found["role"], {})[path] = target
+    for group in groups.values():
+        aside = group.pop("old", {})
+        moved = aside if "new0" in group else {path: target for one in group.values() for path, target in one.items()}
+        for path, target in moved.items():
+            if moved is not aside or not target.exists():
+                os.replace(path, target)
+        for path in (*aside, *(path for one in group.values() for path in one)):
+            path.unlink(missing_ok=True)
+
+
+# -- temporary names -----------------------------------------------------------------------------------------------------
+
+
+def temporary_path(target: Path) -> Path:
+    """Where a file lies until it is whole: beside its place, under a hidden name that says which process writes it."""
+    return target.with_name(temporary_name(f".{target.name[:120]}"))
+
+
+def temporary_name(name: str) -> str:
+    """A name that :func:`is_left_behind` knows again."""
+    return f"{name}.{process_tag()}.tmp"
+
+
+def process_tag() -> str:
+    """This process, told from every other one there ever was, and a random part: ``machine-pid-start-token``."""
+    pid = os.getpid()
+    return f"{_machine()}-{pid}-{_start_of(pid) or 0}-{secrets.token_hex(4)}"
+
+
+def is_dead(tag: str) -> bool | None:
+    """Whether the process of a tag has ended; None where that cannot be known from here, as of another machine."""
+    parts = tag.split("-")
+    if len(parts) != 4 or parts[0] != _machine():
+        return None
+    start = _start_of(int(parts[1]))
+    return None if start == 0 else start != int(parts[2])
+
+
+def is_left_behind(name: str, age: float) -> bool:
+    """Whether a name is that of a temporary object whose process is gone, or of an unknown one that has not changed for a day."""
+    found = _TEMPORARY.fullmatch(name)
+    if found is None:
+        return False
+    dead = is_dead(found["tag"])
+    return age > _OLD_SECONDS if dead is None else dead
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a name is that of an object that is being written."""
+    return name.endswith(".tmp") or _TEMPORARY.fullmatch(name) is not None
+
+
+def sweep(folder: str | os.PathLike[str], *, below: bool = False) -> None:
+    """Remove what killed processes left unfinished in a folder, and ``below`` it if asked for."""
+    for path, found in _left_behind(Path(folder), below):
+        if found["role"] == "tmp":
+            with contextlib.suppress(FileNotFoundError, PermissionError):
+                path.unlink()
+
+
+def _left_behind(folder: Path, below: bool = False) -> Iterator[tuple[Path, re.Match[str]]]:
+    try:
+        for path in list(folder.rglob("*") if below else folder.iterdir()):
+            found = _TEMPORARY.fullmatch(path.name)
+            if found is not None and is_left_behind(path.name, time.time() - path.lstat().st_mtime):
+                yield path, found
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return
+
+
+@lru_cache(maxsize=1)
+def _machine() -> str:
+    """This machine since it was started, and where process numbers mean what they mean here (containers have their own)."""
+    known = [socket.gethostname()]
+    with contextlib.suppress(OSError):
+        known.append(Path("/proc/sys/kernel/random/boot_id").read_text())
+        known.append(os.readlink("/proc/self/ns/pid"))
+    return hashlib.sha256("\n".join(known).encode()).hexdigest()[:8]
+
+
+def _start_of(pid: int) -> int | None:
+    """When a process began, in ticks of the system; None if there is none, or 0 if it hides.
+
+    Numbers of processes are given again, but not with the same start.
+    """
+    try:
+        state, *rest = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+        return None if state in (b"Z", b"X") else int(rest[18])
+    except (OSError, ValueError):
+        pass
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return None
+    except PermissionError:
+        pass
+    return 0
+
+
+# -- one at a time -------------------------------------------------------------------------------------------------------
+
+_held: set[int] = set()  # descriptors of locks; a forked helper must not keep one that its parent held
+
+
+def _forget_locks() -> None:
+    for descriptor in _held:
+        with contextlib.suppress(OSError):
+            os.close(descriptor)
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_forget_locks)
+
+
+class NoLocks(Exception):
+    """The file system knows no locks."""
+
+
+def take_lock(path: Path, content: bytes) -> int | None:
+    """The descriptor of a lock that the system gives back when this process ends, however it ends; None if somebody has it.
+
+    ``content`` says who holds it, for messages. The file is removed by :func:`release_lock`; who waited for a file that is gone
+    by then tries again.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, PUBLIC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            same = os.path.samestat(os.fstat(descriptor), os.lstat(path))
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        except FileNotFoundError:
+            same = False
+        except OSError as error:
+            os.close(descriptor)
+            if error.errno in _NO_LOCKS:
+                raise NoLocks(path) from error
+            raise
+        if same:
+            os.truncate(descriptor, 0)
+            os.pwrite(descriptor, content, 0)
+            _held.add(descriptor)
+            return descriptor
+        os.close(descriptor)
+
+
+def release_lock(path: Path, descriptor: int) -> None:
+    """Give a lock back."""
+    _held.discard(descriptor)
+    with contextlib.suppress(OSError):
+        path.unlink()
+    os.close(descriptor)
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Wait for a lock and hold it for a few lines; where the file system knows none, go on without."""
+    try:
+        while (descriptor := take_lock(path, b"")) is None:
+            time.sleep(0.01)
+    except NoLocks:
+        yield
+        return
+    try:
+        yield
+    finally:
+        release_lock(path, descriptor)

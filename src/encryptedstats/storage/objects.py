@@ -1,21 +1,53 @@
-"""Where named objects lie: a folder, or anything that fsspec opens (S3, GCS, SFTP, memory).
+"""Where named objects lie: a folder, or what fsspec opens (S3, GCS, Azure, SFTP, memory).
 
-Objects are written whole or not at all and never changed afterwards, except by being replaced whole.
+Objects are written whole or not at all and never changed afterwards, except by being replaced whole. That an object is not there
+is known only where the storage says so: whatever else it answers is an error that names the object.
 """
 
 from __future__ import annotations
 
 import os
-import secrets
-from collections.abc import Iterable, Sequence
+import stat
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, Final, Protocol, TypeVar
 
-from encryptedstats.errors import FileFormatError
+from encryptedstats.errors import FileFormatError, StorageError
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
-from encryptedstats.storage.files import PRIVATE, PUBLIC, write_atomic
+from encryptedstats.storage.files import (
+    FULL,
+    MAX_FILE_BYTES,
+    PRIVATE,
+    PUBLIC,
+    check_size,
+    is_left_behind,
+    is_temporary,
+    locked,
+    open_regular,
+    read_regular,
+    sweep,
+    temporary_name,
+    write_atomic,
+)
 
+T = TypeVar("T")
+#: By which a store has one writer at a time: see :mod:`encryptedstats.storage.leases`.
+LEASE: Final = "writer.lease"
+#: What an address may begin with. Others read or run what their address says (``reference``, ``http``, ...), or name several.
+PROTOCOLS: Final = ("file", "local", "s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "sftp", "ssh", "memory")
+PROTOCOLS_VARIABLE: Final = "ENCRYPTEDSTATS_PROTOCOLS"
+#: Storage that has an object whole or not at all by itself; elsewhere it is written under a temporary name first.
+_WHOLE: Final = frozenset(("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "memory"))
+_S3: Final = frozenset(("s3", "s3a"))
+_ONE_PUT: Final = (
+    5 << 30
+)  # bytes up to which S3 takes an object in one request, which leaves nothing behind when it breaks off
+_PAUSES: Final = (0.2, 1.0)  # seconds before what failed is asked again
+_LOOKS: Final = 3  # at an object that is not what it should be, where it came over a network
 _ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
 
@@ -24,8 +56,11 @@ class Store(Protocol):
 
     url: str
 
-    def read(self, name: str, start: int = 0, length: int | None = None) -> bytes:
-        """An object, or a part of it. A missing object raises FileNotFoundError with its full name."""
+    def read(self, name: str, start: int = 0, length: int | None = None, *, limit: int = MAX_FILE_BYTES) -> bytes:
+        """An object, or a part of it. A missing object raises FileNotFoundError with its full name.
+
+        A whole object of more than ``limit`` bytes is refused before it is read: as large as its kind can be.
+        """
 
     def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """Several parts of an object, each given by its start and length, in as few steps as the storage can."""
@@ -36,8 +71,11 @@ class Store(Protocol):
     def create(self, name: str, data: bytes) -> bool:
         """Make an object unless there is one of this name: whether it was made. Of several who try, one succeeds."""
 
+    def replace(self, name: str, old: bytes, new: bytes) -> bool:
+        """Put an object in the place of one that is as it was: whether that was so. Of several who try, one succeeds."""
+
     def exists(self, name: str) -> bool:
-        """Whether there is such an object."""
+        """Whether there is such an object. Storage that does not say raises StorageError: not to know is not a no."""
 
     def names(self) -> list[str]:
         """All objects, with their path below the address."""
@@ -45,14 +83,45 @@ class Store(Protocol):
     def delete(self, name: str) -> None:
         """Remove an object; none is no error."""
 
+    def sweep(self) -> None:
+        """Remove what killed processes have left unfinished."""
+
     def where(self, name: str) -> str:
         """The full name of an object, for messages."""
 
 
 def open_store(url: str | os.PathLike[str]) -> Store:
-    """The store at a local path or fsspec URL."""
+    """The store at a local path or fsspec URL, of a protocol that is allowed."""
     address = local_or_url(url)
-    return FsspecStore(address) if is_url(address) else FolderStore(address)
+    if not is_url(address):
+        return FolderStore(address)
+    check_protocol(address)
+    return FsspecStore(address)
+
+
+def check_protocol(address: str) -> None:
+    """Refuse an address that fsspec would take for more than a place: one that names others inside, or is not known here.
+
+    ``ENCRYPTEDSTATS_PROTOCOLS``, names with commas between them, allows more.
+    """
+    protocol = address.partition("://")[0]
+    more = os.environ.get(PROTOCOLS_VARIABLE, "")
+    allowed = (*PROTOCOLS, *(name.strip() for name in more.split(",") if name.strip()))
+    if "::" in address or protocol not in allowed:
+        raise ValueError(
+            f"{address!r} is no address that is opened here: a local path, or a URL that begins with one of {', '.join(allowed)}, "
+            f"without '::'. {PROTOCOLS_VARIABLE} in the environment allows others"
+        )
+
+
+def looked_at_again(store: Store, read: Callable[[], T]) -> T:
+    """What ``read`` gives; where it finds something wrong and the bytes came over a network, it is tried again."""
+    for _ in range(_LOOKS - 1 if isinstance(store, FsspecStore) else 0):
+        try:
+            return read()
+        except FileFormatError:
+            time.sleep(_PAUSES[0])
+    return read()
 
 
 def local_or_url(url: str | os.PathLike[str]) -> str:
@@ -77,7 +146,7 @@ def _read_at(file: BinaryIO, start: int, length: int) -> bytes:
 
 
 class FolderStore:
-    """Objects as files of a local folder."""
+    """Objects as files of a local folder. A link in it is no object: only the folder itself may be reached through one."""
 
     def __init__(self, path: str) -> None:
         self.url = path
@@ -87,19 +156,20 @@ class FolderStore:
         """The path of an object."""
         return str(self._root / name)
 
-    def read(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+    def read(self, name: str, start: int = 0, length: int | None = None, *, limit: int = MAX_FILE_BYTES) -> bytes:
         """An object, or a part of it."""
         try:
-            with open(self._root / name, "rb") as file:
-                file.seek(start)
-                return file.read() if length is None else file.read(length)
+            if length is None:
+                return read_regular(self._root / name, limit=limit, follow=False)[start:]
+            with open_regular(self._root / name, follow=False) as file:
+                return _read_at(file, start, length)
         except _ABSENT as error:
             raise FileNotFoundError(f"{self.where(name)} is not there") from error
 
     def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """Several parts of a file, which is opened once."""
         try:
-            with open(self._root / name, "rb") as file:
+            with open_regular(self._root / name, follow=False) as file:
                 return [_read_at(file, start, length) for start, length in ranges]
         except _ABSENT as error:
             raise FileNotFoundError(f"{self.where(name)} is not there") from error
@@ -120,22 +190,62 @@ class FolderStore:
             return False
         return True
 
+    def replace(self, name: str, old: bytes, new: bytes) -> bool:
+        """Compare and write under a lock, which all take who replace."""
+        with locked(self._root / f"{name}.lock"):
+            try:
+                same = self.read(name, limit=len(old)) == old
+            except (FileNotFoundError, FileFormatError):
+                same = False
+            if same:
+                self.write(name, [new])
+            return same
+
     def exists(self, name: str) -> bool:
         """Whether the file is there."""
-        return (self._root / name).is_file()
+        try:
+            mode = os.lstat(self._root / name).st_mode
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            raise _unknown(self.where(name), error) from error
+        return not stat.S_ISDIR(mode)
 
     def names(self) -> list[str]:
-        """All files below the folder, but for the temporary ones of a write under way."""
-        found = (p.relative_to(self._root).as_posix() for p in self._root.rglob("*") if p.is_file())
-        return sorted(name for name in found if not name.endswith(".tmp"))
+        """All files below the folder, but for those of a write under way."""
+        found = (p.relative_to(self._root).as_posix() for p in self._root.rglob("*") if not p.is_dir())
+        return sorted(name for name in found if not _is_ours(name))
 
     def delete(self, name: str) -> None:
         """Remove the file."""
         (self._root / name).unlink(missing_ok=True)
 
+    def sweep(self) -> None:
+        """Remove temporary files of processes that are gone."""
+        sweep(self._root, below=True)
+
+
+def _is_ours(name: str) -> bool:
+    """Whether a name is none of an object, but of what is needed to write one."""
+    last = name.rpartition("/")[2]
+    return is_temporary(last) or last == LEASE or last.endswith(".lock")
+
+
+def _unknown(where: str, error: BaseException) -> StorageError:
+    said = " ".join(str(error).split())[:300] or type(error).__name__
+    if isinstance(error, PermissionError):
+        cure = (
+            "check who may read and list there; S3 answers so for an object that is not there, too, to who may not list"
+        )
+    else:
+        cure = "check the address and the network, and run it again; nothing is concluded from no answer"
+    return StorageError(
+        f"{where}: the storage cannot be reached or does not answer ({type(error).__name__}: {said}): {cure}"
+    )
+
 
 class FsspecStore:
-    """Objects under any URL that fsspec knows."""
+    """Objects under any URL that fsspec knows. What fails is tried again twice, then named."""
 
     def __init__(self, url: str) -> None:
         try:
@@ -145,6 +255,7 @@ class FsspecStore:
                 f"{url} is not a local path: other storage needs fsspec, pip install 'encryptedstats[storage]'"
             ) from error
         self.url = url.rstrip("/")
+        self._protocol = url.partition("://")[0]
         self._files: Any
         self._files, self._root = fsspec.core.url_to_fs(self.url)
 
@@ -155,38 +266,61 @@ class FsspecStore:
     def _path(self, name: str) -> str:
         return f"{self._root.rstrip('/')}/{name}"
 
-    def read(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+    def _asked(self, name: str, ask: Callable[[], T]) -> T:
+        """An answer of the storage: asked again where it fails, since most that fails on a network does not fail twice."""
+        for pause in (*_PAUSES, None):
+            try:
+                return ask()
+            except _ABSENT as error:
+                raise FileNotFoundError(f"{self.where(name)} is not there") from error
+            except Exception as error:
+                if isinstance(error, FileExistsError) or _is_refused(error):
+                    raise
+                if isinstance(error, OSError) and error.errno in FULL:
+                    raise OSError(error.errno, error.strerror, self.where(name)) from error
+                if pause is None or isinstance(error, PermissionError):
+                    raise _unknown(self.where(name), error) from error
+                time.sleep(pause)
+        raise AssertionError  # the last pause is None
+
+    def read(self, name: str, start: int = 0, length: int | None = None, *, limit: int = MAX_FILE_BYTES) -> bytes:
         """An object, or a part of it."""
+        if length is None:
+            check_size(self._facts(name)["size"] or 0, limit, self.where(name))
         end = None if length is None else start + length
-        try:
-            data: bytes = self._files.cat_file(self._path(name), start=start or None, end=end)
-        except _ABSENT as error:
-            raise FileNotFoundError(f"{self.where(name)} is not there") from error
+        data: bytes = self._asked(name, lambda: self._files.cat_file(self._path(name), start=start or None, end=end))
         return data
 
     def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """Several parts of an object, asked for at the same time where the storage can."""
         starts, ends = [start for start, _ in ranges], [start + length for start, length in ranges]
-        try:
-            data = self._files.cat_ranges([self._path(name)] * len(ranges), starts, ends, on_error="raise")
-        except _ABSENT as error:
-            raise FileNotFoundError(f"{self.where(name)} is not there") from error
-        return list(data)
+        paths = [self._path(name)] * len(ranges)
+        return list(self._asked(name, lambda: self._files.cat_ranges(paths, starts, ends, on_error="raise")))
 
     def write(self, name: str, parts: Iterable[bytes]) -> None:
-        """Make or replace an object: under a temporary name first, since not every store writes at once."""
-        path = self._path(name)
-        temporary = f"{path}.{secrets.token_hex(8)}.tmp"
-        self._files.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
+        """Make or replace an object: under a temporary name first, where the storage would show half of one."""
+        data, path = b"".join(parts), self._path(name)
+        self._make_folder(path)
+        if self._protocol in _WHOLE:
+            self._asked(name, lambda: self._put(path, data))
+            return
+        temporary = temporary_name(path)
         try:
-            with self._files.open(temporary, "wb") as file:
-                for part in parts:
-                    file.write(part)
-            self._rename(temporary, path)
+            self._asked(name, lambda: self._put(temporary, data))
+            self._asked(name, lambda: self._rename(temporary, path))
         except BaseException:
             if self._files.exists(temporary):
                 self._files.rm_file(temporary)
             raise
+
+    def _make_folder(self, path: str) -> None:
+        if self._protocol not in _WHOLE or self._protocol == "memory":
+            self._files.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
+
+    def _put(self, path: str, data: bytes, **conditions: Any) -> None:
+        if self._protocol in _S3 and len(data) < _ONE_PUT:
+            conditions["chunksize"] = _ONE_PUT
+        self._files.pipe_file(path, data, **conditions)
 
     def _rename(self, old: str, new: str) -> None:
         from fsspec import AbstractFileSystem
@@ -198,36 +332,104 @@ class FsspecStore:
             self._files.rm_file(old)
 
     def create(self, name: str, data: bytes) -> bool:
-        """Make an object where there is none; S3 and others refuse the second of two who try at once, by themselves."""
+        """Make an object where there is none; S3, GCS and Azure refuse the second of two who try at once, by themselves."""
         if self.exists(name):
             return False
+        if self._protocol not in _WHOLE:
+            return self._written(name, data)
         path = self._path(name)
-        self._files.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
+        self._make_folder(path)
+        return self._conditional(name, data, lambda: self._put(path, data, mode="create"))
+
+    def _written(self, name: str, data: bytes) -> bool:
+        """Write whole what no condition can be put on, and see whether it is what stayed: of two at once, the later one does."""
+        self.write(name, [data])
         try:
-            self._files.pipe_file(path, data, mode="create")
-        except OSError as error:
-            if isinstance(error, FileExistsError) or self.exists(name):
+            return self.read(name, limit=len(data)) == data
+        except (FileNotFoundError, FileFormatError):
+            return False
+
+    def replace(self, name: str, old: bytes, new: bytes) -> bool:
+        """S3 compares by itself (``If-Match``); elsewhere it is compared here, a moment before."""
+        try:
+            tag = str(self._facts(name).get("ETag") or "")
+            if self.read(name, limit=len(old)) != old:
                 return False
-            raise
+        except (FileNotFoundError, FileFormatError):
+            return False
+        if self._protocol not in _WHOLE:
+            return self._written(name, new)
+        conditions = {"IfMatch": tag} if tag and self._protocol in _S3 else {}
+        return self._conditional(name, new, lambda: self._put(self._path(name), new, **conditions))
+
+    def _conditional(self, name: str, data: bytes, put: Callable[[], None]) -> bool:
+        """Whether a write went through. One that was refused may have been ours, whose answer was lost on the way."""
+        try:
+            self._asked(name, put)
+        except Exception as error:
+            if not (isinstance(error, FileExistsError) or _is_refused(error)):
+                raise
+            try:
+                return self.read(name, limit=len(data)) == data
+            except (FileNotFoundError, FileFormatError):
+                return False
         return True
+
+    def _facts(self, name: str) -> dict[str, Any]:
+        """Size and type of an object; an error if there is none, or if the storage does not say."""
+        self._files.invalidate_cache()
+        facts: dict[str, Any] = self._asked(name, lambda: self._files.info(self._path(name)))
+        if facts["type"] == "directory":
+            raise FileNotFoundError(f"{self.where(name)} is not there")
+        return facts
 
     def exists(self, name: str) -> bool:
         """Whether the object is there."""
-        self._files.invalidate_cache()
-        return bool(self._files.isfile(self._path(name)))
+        try:
+            self._facts(name)
+        except FileNotFoundError:
+            return False
+        return True
 
     def names(self) -> list[str]:
         """All objects below the URL."""
+        return sorted(name for name in self._found() if not _is_ours(name))
+
+    def _found(self) -> dict[str, dict[str, Any]]:
+        """All objects, temporary ones among them, with what the storage says of each."""
         self._files.invalidate_cache()
         root = self._root.rstrip("/") + "/"
-        found = (str(path) for path in self._files.find(self._root))
-        stripped = (path.removeprefix(root).removeprefix("/" + root) for path in found)
-        return sorted(name for name in stripped if not name.endswith(".tmp"))
+        try:
+            found = self._asked("", lambda: self._files.find(self._root, detail=True))
+        except FileNotFoundError:
+            return {}
+        return {str(path).removeprefix(root).removeprefix("/" + root): facts for path, facts in found.items()}
 
     def delete(self, name: str) -> None:
         """Remove the object."""
         if self.exists(name):
-            self._files.rm_file(self._path(name))
+            with suppress(FileNotFoundError):
+                self._asked(name, lambda: self._files.rm_file(self._path(name)))
+
+    def sweep(self) -> None:
+        """Remove temporary objects of processes that are gone."""
+        for name, facts in self._found().items():
+            if is_left_behind(name.rpartition("/")[2], _age(facts)):
+                self.delete(name)
+
+
+def _age(facts: dict[str, Any]) -> float:
+    """Seconds since an object was written, by what the storage says; 0 where it does not."""
+    when = next((facts[key] for key in ("LastModified", "mtime", "modified", "created") if facts.get(key)), None)
+    seconds = when.timestamp() if isinstance(when, datetime) else when
+    return time.time() - seconds if isinstance(seconds, (int, float)) else 0.0
+
+
+def _is_refused(error: BaseException) -> bool:
+    """Whether S3 refused a conditional write, because what it was to replace, or that there was nothing, was not so."""
+    response = getattr(error.__cause__, "response", None)
+    code = response.get("Error", {}).get("Code") if isinstance(response, dict) else None
+    return code in ("PreconditionFailed", "412", "ConditionalRequestConflict")
 
 
 # -- single objects --------------------------------------------------------------------------------------------------
@@ -237,7 +439,12 @@ def object_exists(url: str | os.PathLike[str]) -> bool:
     """Whether a single object lies at a path or fsspec URL."""
     address = local_or_url(url)
     if not is_url(address):
-        return Path(address).is_file()
+        try:
+            return not stat.S_ISDIR(os.stat(address).st_mode)
+        except (FileNotFoundError, NotADirectoryError):
+            return os.path.islink(address)
+        except OSError as error:
+            raise _unknown(address, error) from error
     folder, name = folder_and_name(address)
     return open_store(folder).exists(name)
 
@@ -248,22 +455,24 @@ def write_object(
     """Write a single object to a path or fsspec URL; ``private`` makes a local file readable to its user only."""
     address, pieces = local_or_url(url), [parts] if isinstance(parts, bytes) else parts
     if not is_url(address):
+        sweep(Path(address).parent)
         write_atomic(address, pieces, mode=PRIVATE if private else PUBLIC, overwrite=overwrite)
         return
     folder, name = folder_and_name(address)
     store = open_store(folder)
-    if not overwrite and store.exists(name):
+    if overwrite:
+        store.write(name, pieces)
+    elif not store.create(name, b"".join(pieces)):
         raise FileExistsError(f"{url} exists already; it was not touched")
-    store.write(name, pieces)
 
 
-def read_object(url: str | os.PathLike[str]) -> bytes:
-    """Read a single object from a path or fsspec URL."""
+def read_object(url: str | os.PathLike[str], *, limit: int = MAX_FILE_BYTES) -> bytes:
+    """Read a single object from a path or fsspec URL, unless it is larger than its kind can be."""
     address = local_or_url(url)
     if not is_url(address):
-        return Path(address).read_bytes()
+        return read_regular(address, limit=limit)
     folder, name = folder_and_name(address)
-    return open_store(folder).read(name)
+    return open_store(folder).read(name, limit=limit)
 
 
 def save_file(file: Container, url: str | os.PathLike[str], *, overwrite: bool = False, private: bool = False) -> None:
@@ -279,4 +488,6 @@ def load_file(url: str | os.PathLike[str], *, kind: str | None = None) -> Contai
     address = local_or_url(url)
     if not is_url(address):
         return container.read(address, kind=kind)
-    return container.from_bytes(read_object(address), kind=kind, name=os.fspath(url))
+    folder, name = folder_and_name(address)
+    store = open_store(folder)
+    return looked_at_again(store, lambda: container.from_bytes(store.read(name), kind=kind, name=os.fspath(url)))

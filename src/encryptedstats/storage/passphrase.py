@@ -1,6 +1,6 @@
 """Locking bytes with a passphrase: scrypt makes the key, AES-256-GCM seals and authenticates.
 
-Both come from the ``cryptography`` package, an optional dependency. The cost is stored beside the sealed bytes so that it can
+Both come from the ``cryptography`` package. The cost is stored beside the sealed bytes so that it can
 grow over the years, and is capped on reading so that a hostile file cannot eat all memory.
 """
 
@@ -9,6 +9,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from typing import Any, Final
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
 from encryptedstats.errors import FileFormatError, PassphraseError
 
@@ -46,8 +50,6 @@ def unlock(lock: Mapping[str, Any], sealed: bytes, passphrase: str, *, bind_to: 
         sealed[_SALT_BYTES + _NONCE_BYTES :],
     )
     cipher = _cipher(passphrase, salt, cost)
-    from cryptography.exceptions import InvalidTag
-
     try:
         opened: bytes = cipher.decrypt(nonce, body, bind_to)
     except InvalidTag:
@@ -56,13 +58,6 @@ def unlock(lock: Mapping[str, Any], sealed: bytes, passphrase: str, *, bind_to: 
 
 
 def _cipher(passphrase: str, salt: bytes, cost: Mapping[str, int]) -> Any:
-    try:
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-        from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
-    except ImportError as error:
-        raise PassphraseError(
-            "passphrases need the package 'cryptography': pip install 'encryptedstats[passphrase]'"
-        ) from error
     if not isinstance(passphrase, str) or not passphrase:
         raise PassphraseError("the passphrase must be text and not empty")
     try:

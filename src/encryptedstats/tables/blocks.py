@@ -8,8 +8,9 @@ pieces. Every (prime, run, column) piece has its own digest, so that a partial r
 from __future__ import annotations
 
 import hashlib
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from itertools import pairwise
 from typing import Any, Final
@@ -22,7 +23,7 @@ from encryptedstats.errors import FileFormatError
 from encryptedstats.storage import container
 from encryptedstats.storage.bitpack import pack, unpack
 from encryptedstats.storage.container import Container
-from encryptedstats.storage.objects import Store
+from encryptedstats.storage.objects import Store, looked_at_again
 
 Residues = NDArray[np.uint64]
 
@@ -31,6 +32,7 @@ RUN: Final = 1024
 _DIGEST_BYTES: Final = 16
 _COMPONENTS: Final = 2
 _HASH_BYTES: Final = 32
+_ROWS_DIGITS: Final = 16  # of the 32 of an id
 _NAME: Final = re.compile(r"blocks/[0-9]{6,12}-([0-9a-f]{32})")
 
 
@@ -43,6 +45,20 @@ def block_id_of(name: str) -> str | None:
     """The id in the name of a block's object; None for names that no block has, such as those that leave the folder."""
     match = _NAME.fullmatch(name)
     return match[1] if match else None
+
+
+def same_rows(a: Iterable[str], b: Iterable[str]) -> str | None:
+    """The id of a block of ``b`` whose rows are in a block of ``a`` too, as far as ids tell.
+
+    The first half of an id is the same for the same rows at the same place of any table, where the owner encrypted them.
+    """
+    known = {rows_id(block) for block in a}
+    return next((block for block in b if rows_id(block) in known), None)
+
+
+def rows_id(block_id: str) -> str:
+    """The half of a block's id that tells its rows."""
+    return block_id[:_ROWS_DIGITS]
 
 
 @dataclass(frozen=True)
@@ -109,6 +125,7 @@ class BlockEntry:
     start: int
     sha256: str
     digests_sha256: str
+    signature: str = ""  # of the owner who encrypted it with the secret key; none under the public key
 
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
@@ -128,6 +145,12 @@ class BlockEntry:
         return entry
 
 
+def block_statement(entry: BlockEntry, columns: Sequence[str], weight_bound: int) -> bytes:
+    """What the owner signs of a block: which rows, what its columns are, and every piece of it, by the hash of the digests."""
+    said = ["encryptedstats block", entry.id, entry.rows, list(columns), weight_bound, entry.digests_sha256]
+    return json.dumps(said).encode()
+
+
 def block_bytes(residues: Residues, shape: BlockShape, *, block_id: str, rows: int, key_id: str) -> bytes:
     """The object for residues of shape (columns, 2, primes, N)."""
     packed = pack_residues(residues, shape)
@@ -140,7 +163,7 @@ def block_size(shape: BlockShape, rows: int) -> int:
     """Bytes of the object for a block of so many rows, known before it is made."""
     fields = {"id": "0" * 32, "rows": rows, "columns": shape.n_columns}
     lengths = {"digests": shape.digest_bytes, "residues": shape.residue_bytes}
-    header = container.header_bytes(BLOCK_KIND, shape.parameters.fingerprint, "0" * 16, fields, lengths)
+    header = container.header_bytes(BLOCK_KIND, shape.parameters.fingerprint, "0" * 32, fields, lengths)
     return len(header) + sum(lengths.values()) + _HASH_BYTES
 
 
@@ -154,9 +177,36 @@ def block_entry(data: bytes, name: str, shape: BlockShape, key_id: str, where: s
     )
 
 
+def store_block(store: Store, data: bytes, name: str, shape: BlockShape, key_id: str) -> BlockEntry:
+    """Store a block that is not there, and the entry of what is: another writer's of the same rows is never replaced.
+
+    What lies under its name and is no such block is what a killed process left: no table lists it.
+    """
+    if not store.create(name, data):
+        found = stored_entry(store, name, shape, key_id)
+        if found is not None:
+            return found
+        store.write(name, [data])
+    return block_entry(data, name, shape, key_id, store.where(name))
+
+
+def stored_entry(store: Store, name: str, shape: BlockShape, key_id: str) -> BlockEntry | None:
+    """The entry of an object that is stored already; None if it is damaged or another block."""
+    where, limit = store.where(name), block_size(shape, shape.parameters.slots)
+    try:
+        entry = looked_at_again(store, lambda: block_entry(store.read(name, limit=limit), name, shape, key_id, where))
+    except (FileFormatError, FileNotFoundError):
+        return None
+    return entry if entry.id == block_id_of(name) else None
+
+
 def read_block(store: Store, entry: BlockEntry, shape: BlockShape, key_id: str) -> Residues:
     """All residues of a block."""
-    data = store.read(entry.name)
+    return looked_at_again(store, lambda: _read_block(store, entry, shape, key_id))
+
+
+def _read_block(store: Store, entry: BlockEntry, shape: BlockShape, key_id: str) -> Residues:
+    data = store.read(entry.name, limit=entry.bytes)
     where = store.where(entry.name)
     if data[-_HASH_BYTES:].hex() != entry.sha256:
         raise FileFormatError(f"{where} is not the block that the manifest lists: cut short, altered or exchanged")
@@ -227,7 +277,20 @@ def _checked_pieces(
     ranges = [
         (origin + shape.piece_start(prime, run, first), count * size) for run in runs for first, count in neighbours
     ]
-    read = store.read_ranges(entry.name, ranges)
+    return looked_at_again(store, lambda: _read_pieces(store, entry, shape, digests, prime, runs, columns, ranges))
+
+
+def _read_pieces(
+    store: Store,
+    entry: BlockEntry,
+    shape: BlockShape,
+    digests: bytes,
+    prime: int,
+    runs: Sequence[int],
+    columns: Sequence[int],
+    ranges: Sequence[tuple[int, int]],
+) -> list[bytes]:
+    size, read = shape.piece_bytes(prime), store.read_ranges(entry.name, ranges)
     pieces = [
         part[at : at + size] for part, (_, length) in zip(read, ranges, strict=True) for at in range(0, length, size)
     ]
@@ -301,6 +364,10 @@ def _digests(packed: bytes, shape: BlockShape) -> bytes:
 
 
 def _read_digests(store: Store, entry: BlockEntry, shape: BlockShape) -> bytes:
+    return looked_at_again(store, lambda: _read_checked_digests(store, entry, shape))
+
+
+def _read_checked_digests(store: Store, entry: BlockEntry, shape: BlockShape) -> bytes:
     digests = store.read(entry.name, entry.start, shape.digest_bytes)
     if hashlib.sha256(digests).hexdigest() != entry.digests_sha256:
         raise FileFormatError(f"{store.where(entry.name)} is not the block that the manifest lists, or is damaged")

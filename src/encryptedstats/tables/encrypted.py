@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 
 from encryptedstats.circuits.bounds import ColumnRange
@@ -30,22 +30,32 @@ from encryptedstats.crypto.engine import engine_for
 from encryptedstats.crypto.keys import PUBLIC_KIND, Decryptor, read_parameters
 from encryptedstats.crypto.residues import ciphertext_of
 from encryptedstats.crypto.vectors import EncryptedVector
-from encryptedstats.errors import FileFormatError, KeyMismatchError, NoiseError, ParameterError, SchemaError
+from encryptedstats.errors import (
+    FileFormatError,
+    KeyMismatchError,
+    NoiseError,
+    ParameterError,
+    RowsByOthersError,
+    SchemaError,
+)
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
-from encryptedstats.storage.objects import Store, open_store
+from encryptedstats.storage.leases import writing
+from encryptedstats.storage.objects import Store, looked_at_again, open_store
 from encryptedstats.tables.blocks import (
     BlockEntry,
     BlockShape,
     Residues,
     block_bytes,
-    block_entry,
     block_id_of,
     block_name,
+    block_statement,
     read_block,
     read_column,
     read_columns,
     read_runs,
+    same_rows,
+    store_block,
 )
 from encryptedstats.tables.columns import (
     Column,
@@ -71,7 +81,15 @@ if TYPE_CHECKING:
 TABLE_KIND: Final = "encrypted table"
 MANIFEST: Final = "table.manifest"
 MAX_BINS: Final = 1 << 20
-_KEYS_NAME: Final = re.compile("public-[0-9a-f]{16}[.]keys")
+ROWS_BY_OTHERS: Final = (
+    "rows of this table were encrypted with the public keys, by others than its owner: whoever forges such rows and sees a result "
+    "that is opened can recover the secret key. If all of them are trusted like the key, or never see results, ask for such rows, "
+    "es.load(url, by_others=True), or table.accept_others() for a table that was made here"
+)
+BY_OTHERS_FACT: Final = "yes: others encrypted rows of it with the public keys; computed on only when asked for"
+MAX_MANIFEST_BYTES: Final = 256 << 20  # a billion rows are a list of some 20 MB
+APPEND_SECONDS: Final = 60.0  # for which another writer of a table is waited for
+_KEYS_NAME: Final = re.compile("public-[0-9a-f]{32}[.]keys")
 
 
 def keys_name(key_id: str) -> str:
@@ -96,6 +114,13 @@ class TableFacts:
     def shape(self) -> BlockShape:
         """Where things lie in a block."""
         return BlockShape(self.parameters, len(self.columns))
+
+    def statement(self, entry: BlockEntry) -> bytes:
+        """What the owner signs of one of its blocks."""
+        return block_statement(entry, [str(column) for column in self.columns], self.weight_bound)
+
+
+Sign = Callable[[bytes], str]
 
 
 class Blocks(Protocol):
@@ -127,6 +152,9 @@ class Blocks(Protocol):
     def stored_bytes(self) -> int:
         """Bytes that the blocks take where they are."""
 
+    def signer(self, index: int) -> Sign | None:
+        """What gives the owner's signature of a block; None where others have encrypted it."""
+
 
 @dataclass(frozen=True)
 class MemoryBlocks:
@@ -135,6 +163,7 @@ class MemoryBlocks:
     ids: tuple[str, ...]
     rows: tuple[int, ...]
     residues: tuple[Residues, ...]
+    signers: tuple[Sign | None, ...] = field(default=(), repr=False)
 
     def block(self, index: int) -> Residues:
         """All columns of a block."""
@@ -160,6 +189,10 @@ class MemoryBlocks:
     def stored_bytes(self) -> int:
         """Bytes of memory."""
         return sum(r.nbytes for r in self.residues)
+
+    def signer(self, index: int) -> Sign | None:
+        """The owner's, who encrypted it in this process."""
+        return self.signers[index] if self.signers else None
 
 
 @dataclass(frozen=True)
@@ -210,6 +243,11 @@ class StoredBlocks:
         """Bytes of the stored objects."""
         return sum(entry.bytes for entry in self.entries)
 
+    def signer(self, index: int) -> Sign | None:
+        """What gives the signature that the manifest lists."""
+        signature = self.entries[index].signature
+        return (lambda _: signature) if signature else None
+
 
 class EncryptedTable(ColumnAlgebra[EncryptedVector], Statistics):
     """A table under encryption: what the owner hands to anybody who may compute on it.
@@ -222,6 +260,8 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Statistics):
     schema : PublicSchema
     layout : Layout
         Rows, slots and chunks, as of its clear twin.
+    by_others : bool
+        Whether rows of it were encrypted with the public keys, by others than the owner: see :meth:`accept_others`.
     """
 
     def __init__(
@@ -230,8 +270,12 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Statistics):
         blocks: Blocks,
         keys: PublicKeys | Callable[[], PublicKeys] | None,
         private_schema: Schema | None = None,
+        *,
+        accepted: bool = False,
     ) -> None:
         self.facts = facts
+        self._accepted = accepted  # rows by others were asked for
+        self._checked = False
         self.blocks = blocks
         self.private_schema = private_schema  # of who encrypted it here, to speak by names; never stored
         self._keys = keys
@@ -253,8 +297,28 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Statistics):
         return self.facts.key_id
 
     @property
+    def by_others(self) -> bool:
+        """Whether rows were encrypted with the public keys, by others than the owner. The owner's rows are signed."""
+        return not self.facts.with_secret_key
+
+    def accept_others(self) -> EncryptedTable:
+        """The same table, to be computed on although others have encrypted rows of it; as ``es.load(url, by_others=True)``.
+
+        Ask for it only where all who contributed are trusted like the secret key, or never see a result: whoever forges rows
+        and sees what was computed from them can recover the secret key (SECURITY.md).
+        """
+        return EncryptedTable(self.facts, self.blocks, self._keys, self.private_schema, accepted=True)
+
+    @property
     def keys(self) -> PublicKeys:
-        """The public keys to compute with."""
+        """The public keys to compute with. Whoever computes asks for them: rows that were not asked for are refused here."""
+        if not self._checked:
+            self._check_origin(keys := self.public_keys())
+            self._keys, self._checked = keys, True
+        return self.public_keys()
+
+    def public_keys(self) -> PublicKeys:
+        """The public keys that came with the table, whoever encrypted its rows."""
         if self._keys is None:
             raise KeyMismatchError(
                 f"this table came without public keys: es.load(url, keys=...) with those of key {self.key_id}"
@@ -262,6 +326,19 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Statistics):
         if not isinstance(self._keys, PublicKeys):
             self._keys = _checked_keys(self._keys(), self.facts)
         return self._keys
+
+    def _check_origin(self, keys: PublicKeys | None) -> None:
+        """Refuse rows by others unless they were asked for, and rows that only claim to be the owner's."""
+        if self.by_others and not self._accepted:
+            raise RowsByOthersError(ROWS_BY_OTHERS)
+        if self.by_others or keys is None or not isinstance(self.blocks, StoredBlocks):
+            return
+        for entry in self.blocks.entries:
+            if not keys.signed_by_owner(self.facts.statement(entry), entry.signature):
+                raise FileFormatError(
+                    f"block {entry.id} of the table at {self.blocks.store.url} is not signed by the owner of key {self.key_id}, "
+                    "and the table says that the owner encrypted it: it was forged or altered, do not compute on it"
+                )
 
     @property
     def layout(self) -> Layout:
@@ -365,8 +442,8 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Statistics):
 
     def _reading(self, names: Sequence[str]) -> EncryptedTable:
         """The same table for a computation that needs only these columns: no others are read."""
-        table = EncryptedTable(self.facts, self.blocks, self.keys, self.private_schema)
-        table._wanted = tuple(names)
+        table = EncryptedTable(self.facts, self.blocks, self.keys, self.private_schema, accepted=self._accepted)
+        table._wanted, table._checked = tuple(names), True
         return table
 
     @property
@@ -427,30 +504,57 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Statistics):
     def append(self, more: EncryptedTable) -> EncryptedTable:
         """This table with the rows of another behind its own. A stored table grows where it is stored, at once or not at all.
 
-        Refused unless keys, parameters, schema and columns are the same, for a block of rows that is in it already, and for
-        a stored table that has been appended to or replaced since it was opened: what came in between would be lost.
+        Refused unless keys, parameters, schema and columns are the same, and for a block of rows that is in it already. A stored
+        table has one writer at a time: others wait for up to a minute. Rows that somebody has appended since it was opened stay,
+        and are in what is returned; a table that was replaced meanwhile is refused. Rows that the owner encrypted twice are noticed
+        where whole blocks of them are the same; rows by others are not.
         """
         if not isinstance(more, EncryptedTable):
             raise TypeError(
                 f"only an EncryptedTable can be appended, not {type(more).__name__}: encrypt the rows first"
             )
         self._check_appendable(more)
+        for table in (self, more):
+            table._check_origin(None if table._keys is None else table.public_keys())
+        if isinstance(self.blocks, StoredBlocks):
+            return self._append_stored(self.blocks, more)
         ids = (*self.blocks.ids, *more.blocks.ids)
         rows = (*self.blocks.rows, *more.blocks.rows)
-        facts = replace(
+        places = [(t.blocks, i) for t in (self, more) for i in range(len(t.blocks.rows))]
+        residues, signers = zip(*((blocks.block(i), blocks.signer(i)) for blocks, i in places), strict=True)
+        joined, accepted = MemoryBlocks(ids, rows, residues, signers), self._accepted or more._accepted
+        return EncryptedTable(self._joined_facts(more), joined, self._keys, self.private_schema, accepted=accepted)
+
+    def _joined_facts(self, more: EncryptedTable) -> TableFacts:
+        return replace(
             self.facts,
             with_secret_key=self.facts.with_secret_key and more.facts.with_secret_key,
             schema_digest=joined_digest(self.facts.schema_digest, more.facts.schema_digest),
         )
-        if isinstance(self.blocks, StoredBlocks):
-            _check_current(self.blocks)
-            entries = self.blocks.entries + _store_blocks(self.blocks.store, more, first=len(self.blocks.entries))
-            write_manifest(self.blocks.store, facts, entries)
-            blocks: Blocks = replace(self.blocks, entries=entries)
-        else:
-            parts = (self, more)
-            blocks = MemoryBlocks(ids, rows, tuple(t.blocks.block(i) for t in parts for i in range(len(t.blocks.rows))))
-        return EncryptedTable(facts, blocks, self._keys, self.private_schema)
+
+    def _append_stored(self, blocks: StoredBlocks, more: EncryptedTable) -> EncryptedTable:
+        store = blocks.store
+        with writing(store, wait=APPEND_SECONDS) as writer:
+            store.sweep()
+            manifest = _manifest_bytes(store)
+            facts, entries = _read_manifest(store, manifest)
+            if entries[: len(blocks.entries)] != blocks.entries:
+                raise FileFormatError(
+                    f"the table at {store.url} is no longer the one that was opened, it was replaced: es.load() it again"
+                )
+            now = EncryptedTable(
+                facts, replace(blocks, entries=entries), self._keys, self.private_schema, accepted=self._accepted
+            )
+            now._check_appendable(more)
+            facts = now._joined_facts(more)
+            entries += _store_blocks(store, more, first=len(entries))
+            writer.check()
+            if not store.replace(MANIFEST, manifest, manifest_bytes(facts, entries)):
+                raise FileFormatError(
+                    f"the table at {store.url} was changed while rows were appended; these are not in it: append them again"
+                )
+        blocks, accepted = replace(blocks, entries=entries), self._accepted or more._accepted
+        return EncryptedTable(facts, blocks, self._keys, self.private_schema, accepted=accepted)
 
     def _check_appendable(self, more: EncryptedTable) -> None:
         if more.key_id != self.key_id or more.parameters != self.parameters:
@@ -459,33 +563,41 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Statistics):
             raise SchemaError("only rows of the same schema, with the same columns stored, can be appended")
         if (more.n_folds, more.facts.weight_bound) != (self.n_folds, self.facts.weight_bound):
             raise SchemaError("only rows with the same number of folds and the same bound of weights can be appended")
-        twice = set(self.blocks.ids) & set(more.blocks.ids)
-        if twice:
-            raise SchemaError(f"block {sorted(twice)[0]} is in this table already: its rows would count twice")
+        twice = same_rows(self.blocks.ids, more.blocks.ids)
+        if twice is not None:
+            raise SchemaError(f"block {twice} is in this table already: its rows would count twice")
 
     def save(self, url: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Store the table, and the public keys to compute with, under a path or fsspec URL. The manifest is written last."""
         store = open_store(url)
         if store.exists(MANIFEST) and not overwrite:
-            raise FileExistsError(
-                f"there is a table at {store.url} already; it was not touched (overwrite=True replaces it)"
-            )
-        entries = _store_blocks(store, self)
-        if self._keys is not None:
-            write_keys(store, self.keys)
-        write_manifest(store, self.facts, entries)
-        remove_unlisted(store, self.facts, entries)
+            raise table_is_there(store)
+        with writing(store) as writer:
+            store.sweep()
+            entries = _store_blocks(store, self)
+            if self._keys is not None:
+                write_keys(store, self.public_keys())
+            writer.check()
+            write_manifest(store, self.facts, entries, overwrite=overwrite)
+            remove_unlisted(store, self.facts, entries)
 
     @classmethod
-    def load(cls, url: str | os.PathLike[str], keys: PublicKeys | None = None) -> EncryptedTable:
-        """Open a stored table. Blocks are read, and checked, when they are needed."""
+    def load(
+        cls, url: str | os.PathLike[str], keys: PublicKeys | None = None, *, by_others: bool = False
+    ) -> EncryptedTable:
+        """Open a stored table. Blocks are read, and checked, when they are needed.
+
+        A table with rows that others have encrypted with the public keys is computed on only with ``by_others=True``: see
+        :meth:`accept_others`.
+        """
         store = open_store(url)
-        facts, entries = _read_manifest(store)
+        facts, entries = looked_at_again(store, lambda: _read_manifest(store, _manifest_bytes(store)))
         blocks = StoredBlocks(store, entries, facts.shape, facts.key_id)
         if keys is not None:
-            return cls(facts, blocks, _checked_keys(keys, facts))
+            return cls(facts, blocks, _checked_keys(keys, facts), accepted=by_others)
         name = keys_name(facts.key_id)
-        return cls(facts, blocks, (lambda: _stored_keys(store, name)) if store.exists(name) else None)
+        stored = (lambda: _stored_keys(store, name)) if store.exists(name) else None
+        return cls(facts, blocks, stored, accepted=by_others)
 
     # -- showing -------------------------------------------------------------------------------------------------
 
@@ -529,6 +641,7 @@ class TableInfo:
             "stored": isinstance(table.blocks, StoredBlocks),
             "key_id": table.key_id,
             "encrypted_with": "secret key" if table.facts.with_secret_key else "public key",
+            "by_others": table.by_others,
             "secret_key_inside": False,
             "parameters": table.parameters.to_dict(),
             "security": table.parameters.security,
@@ -547,6 +660,8 @@ class TableInfo:
             f"key         {facts['key_id']}, encrypted with the {facts['encrypted_with']}; no secret key is inside",
             str(self._table.parameters),
         ]
+        if facts["by_others"]:
+            lines.insert(-1, "by others   " + BY_OTHERS_FACT)
         if facts["folds"]:
             lines.insert(3, f"folds       {facts['folds']}")
         return "Encrypted table\n" + "\n".join("  " + line for line in "\n".join(lines).split("\n"))
@@ -565,9 +680,9 @@ def _store_blocks(store: Store, table: EncryptedTable, first: int = 0) -> tuple[
     shape, entries = table.facts.shape, []
     for index, (block_id, rows) in enumerate(zip(table.blocks.ids, table.blocks.rows, strict=True)):
         data = block_bytes(table.blocks.block(index), shape, block_id=block_id, rows=rows, key_id=table.key_id)
-        name = block_name(first + index, block_id)
-        store.write(name, [data])
-        entries.append(block_entry(data, name, shape, table.key_id, store.where(name)))
+        entry = store_block(store, data, block_name(first + index, block_id), shape, table.key_id)
+        sign = table.blocks.signer(index)
+        entries.append(replace(entry, signature="" if sign is None else sign(table.facts.statement(entry))))
     return tuple(entries)
 
 
@@ -628,29 +743,42 @@ def _check_columns(schema: PublicSchema, columns: Sequence[Column], n_folds: int
         raise FileFormatError("a list of columns that does not fit the schema and the folds")
 
 
-def write_manifest(store: Store, facts: TableFacts, entries: Sequence[BlockEntry]) -> None:
-    """The last thing that is written of a table: with it, the table exists."""
+def write_manifest(store: Store, facts: TableFacts, entries: Sequence[BlockEntry], *, overwrite: bool) -> None:
+    """The last thing that is written of a table: with it, the table exists. Not over another one, unless asked to."""
+    data = manifest_bytes(facts, entries)
+    if overwrite:
+        store.write(MANIFEST, [data])
+    elif not store.create(MANIFEST, data):
+        raise table_is_there(store)
+
+
+def manifest_bytes(facts: TableFacts, entries: Sequence[BlockEntry]) -> bytes:
+    """What is publicly known of a table, and its list of blocks."""
     blocks = json.dumps([entry.to_dict() for entry in entries]).encode()
-    manifest = facts_to_container(facts, TABLE_KIND, {}, {"blocks": blocks})
-    store.write(MANIFEST, [container.to_bytes(manifest)])
+    return container.to_bytes(facts_to_container(facts, TABLE_KIND, {}, {"blocks": blocks}))
 
 
-def _read_manifest(store: Store) -> tuple[TableFacts, tuple[BlockEntry, ...]]:
-    file = _manifest_file(store)
-    with _named(store.where(MANIFEST)):
+def table_is_there(store: Store) -> FileExistsError:
+    """The refusal to replace a table."""
+    return FileExistsError(f"there is a table at {store.url} already; it was not touched (overwrite=True replaces it)")
+
+
+def _read_manifest(store: Store, data: bytes) -> tuple[TableFacts, tuple[BlockEntry, ...]]:
+    where = store.where(MANIFEST)
+    file = container.from_bytes(data, kind=TABLE_KIND, name=where)
+    with _named(where):
         facts = facts_from_container(file)
         return facts, _listed_blocks(file, facts.shape)
 
 
-def _manifest_file(store: Store) -> Container:
+def _manifest_bytes(store: Store) -> bytes:
     where = store.where(MANIFEST)
     try:
-        data = store.read(MANIFEST)
+        return store.read(MANIFEST, limit=MAX_MANIFEST_BYTES)
     except FileNotFoundError:
         raise FileNotFoundError(
             f"{where} is not there: no encrypted table lies at {store.url}, or it was not finished"
         ) from None
-    return container.from_bytes(data, kind=TABLE_KIND, name=where)
 
 
 def _listed_blocks(file: Container, shape: BlockShape) -> tuple[BlockEntry, ...]:
@@ -666,19 +794,6 @@ def _listed_blocks(file: Container, shape: BlockShape) -> tuple[BlockEntry, ...]
     if len({entry.id for entry in entries}) != len(entries):
         raise FileFormatError("a block is listed twice")
     return entries
-
-
-def _check_current(blocks: StoredBlocks) -> None:
-    """Refuse to write a manifest over one that is not the one we read."""
-    store = blocks.store
-    file = _manifest_file(store)
-    with _named(store.where(MANIFEST)):
-        current = _listed_blocks(file, blocks.shape)
-    if current != blocks.entries:
-        raise FileFormatError(
-            f"the table at {store.url} is no longer the one that was opened, it was appended to or replaced: "
-            "go on from what append() returned, or es.load() it again"
-        )
 
 
 @contextmanager
@@ -705,7 +820,7 @@ def write_keys(store: Store, keys: PublicKeys) -> None:
 
 def _stored_keys(store: Store, name: str) -> PublicKeys:
     where = store.where(name)
-    file = container.from_bytes(store.read(name), kind=PUBLIC_KIND, name=where)
+    file = looked_at_again(store, lambda: container.from_bytes(store.read(name), kind=PUBLIC_KIND, name=where))
     with _named(where):
         return PublicKeys.from_container(file)
 

@@ -14,7 +14,7 @@ import secrets
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -29,11 +29,20 @@ from encryptedstats.errors import FileFormatError, SchemaError, SchemaWarning
 from encryptedstats.parallel import ordered_map
 from encryptedstats.progress import progress_bar
 from encryptedstats.storage import container
+from encryptedstats.storage.leases import Writer, writing
 from encryptedstats.storage.objects import Store, open_store
 from encryptedstats.tables._encoding import encode_table, without_gaps
 from encryptedstats.tables._frames import refuse
 from encryptedstats.tables.binning import LARGEST_INTEGER
-from encryptedstats.tables.blocks import BlockEntry, Residues, block_bytes, block_entry, block_id_of, block_name
+from encryptedstats.tables.blocks import (
+    BlockEntry,
+    Residues,
+    block_bytes,
+    block_id_of,
+    block_name,
+    store_block,
+    stored_entry,
+)
 from encryptedstats.tables.columns import Column, column_bound
 from encryptedstats.tables.dialects import CsvFormat, CsvOptions
 from encryptedstats.tables.encrypted import (
@@ -45,6 +54,7 @@ from encryptedstats.tables.encrypted import (
     facts_from_container,
     facts_to_container,
     remove_unlisted,
+    table_is_there,
     write_keys,
     write_manifest,
 )
@@ -54,6 +64,9 @@ from encryptedstats.tables.table import Moved, Table, all_moved, warn_of_moved
 
 DRAFT: Final = "table.draft"
 DRAFT_KIND: Final = "unfinished table"
+# Blocks of so many rows are known again when the owner encrypts them once more.
+KNOWN_AGAIN: Final = 64
+_MAX_DRAFT_BYTES: Final = 64 << 20  # it has the columns, and no blocks
 # Starting processes pays from a few seconds of work on: that is so many ciphertexts.
 _WORTH_PROCESSES: Final = 400
 
@@ -304,29 +317,46 @@ class _Job:
                     rows.append(n)
                     residues.append(block)
                     advance(n)
-        blocks = MemoryBlocks(tuple(ids), tuple(rows), tuple(residues))
+        sign = None if self.encryptor.signer is None else self.encryptor.signer.sign
+        blocks = MemoryBlocks(tuple(ids), tuple(rows), tuple(residues), (sign,) * len(ids))
         return EncryptedTable(self.facts, blocks, self.encryptor.keys, self.schema)
 
     def to_store(self, chunks: Iterable[Table], store: Store, overwrite: bool) -> EncryptedTable:
-        table_id = self._draft(store, overwrite)
+        if store.exists(MANIFEST) and not overwrite:
+            raise table_is_there(store)
+        with writing(store) as writer:
+            store.sweep()
+            table_id = self._draft(store, overwrite)
+            entries = self._stored_blocks(chunks, table_id, store, writer)
+            write_keys(store, self.encryptor.keys)
+            writer.check()
+            write_manifest(store, self.facts, entries, overwrite=overwrite)
+            store.delete(DRAFT)
+            remove_unlisted(store, self.facts, entries)
+        blocks = StoredBlocks(store, tuple(entries), self.facts.shape, self.facts.key_id)
+        return EncryptedTable(self.facts, blocks, self.encryptor.keys, self.schema)
+
+    def _stored_blocks(
+        self, chunks: Iterable[Table], table_id: bytes, store: Store, writer: Writer
+    ) -> list[BlockEntry]:
+        """All blocks, each stored as soon as it is made."""
         entries: list[BlockEntry] = []
-        warned = False
+        warned, shape, key_id = False, self.facts.shape, self.facts.key_id
         with progress_bar("encrypting", self.total, "rows", self.progress) as advance:
             items = self._unless_stored(chunks, table_id, store)
             with closing(ordered_map(self._object, items, self.workers)) as made:
-                for entry, data in made:
-                    if data is not None:
-                        store.write(entry.name, [data])
-                    entries.append(entry)
+                for item in made:
+                    if isinstance(item, BlockEntry):
+                        entry = item
+                    else:
+                        writer.check()
+                        name, data = item
+                        entry = store_block(store, data, name, shape, key_id)
+                    entries.append(self._signed(entry))
                     advance(entry.rows)
                     if self.total is None and not warned:
-                        warned = _warn_if_many(sum(one.rows for one in entries), self.facts, stacklevel=6)
-        write_keys(store, self.encryptor.keys)
-        write_manifest(store, self.facts, entries)
-        store.delete(DRAFT)
-        remove_unlisted(store, self.facts, entries)
-        blocks = StoredBlocks(store, tuple(entries), self.facts.shape, self.facts.key_id)
-        return EncryptedTable(self.facts, blocks, self.encryptor.keys, self.schema)
+                        warned = _warn_if_many(sum(one.rows for one in entries), self.facts, stacklevel=7)
+        return entries
 
     # -- a block ---------------------------------------------------------------------------------------------------
 
@@ -344,21 +374,33 @@ class _Job:
         chunk, block_id = item
         return (block_id, len(chunk)), self._residues(chunk)
 
-    def _object(self, item: tuple[str, Table] | BlockEntry) -> tuple[BlockEntry, bytes | None]:
-        """A new object and its entry in the manifest, or the entry alone of one that is stored already."""
+    def _object(self, item: tuple[str, Table] | BlockEntry) -> tuple[str, bytes] | BlockEntry:
+        """A new object and its name, or the entry of one that is stored already."""
         if isinstance(item, BlockEntry):
-            return item, None
+            return item
         (name, chunk), shape, key_id = item, self.facts.shape, self.facts.key_id
         block_id = block_id_of(name) or ""
-        data = block_bytes(self._residues(chunk), shape, block_id=block_id, rows=len(chunk), key_id=key_id)
-        return block_entry(data, name, shape, key_id, name), data
+        return name, block_bytes(self._residues(chunk), shape, block_id=block_id, rows=len(chunk), key_id=key_id)
+
+    def _signed(self, entry: BlockEntry) -> BlockEntry:
+        """The entry with the owner's signature; as it is under the public key."""
+        signer = self.encryptor.signer
+        return entry if signer is None else replace(entry, signature=signer.sign(self.facts.statement(entry)))
 
     def _block_id(self, table_id: bytes, index: int, chunk: Table) -> str:
-        """A keyed hash of the plain rows, unlike that of the same rows in any other table."""
-        digest = hmac.new(self.encryptor.token_key, table_id + index.to_bytes(8, "big"), hashlib.sha256)
+        """Two keyed hashes of the plain rows: the same in every table of the key, and unlike any other. See `same_rows`."""
+        key, place = self.encryptor.token_key, index.to_bytes(8, "big")
+        # Few rows may be alike by chance, and whoever sees that they are would learn something of them.
+        salt = b"" if len(chunk) >= KNOWN_AGAIN else table_id
+        schema = (self.facts.schema_digest or "").encode()
+        same = hmac.new(key, b"same rows" + schema + salt + place, hashlib.sha256)
+        own = hmac.new(key, table_id + place, hashlib.sha256)
         for column in self.facts.columns:
-            digest.update(chunk.values(column).tobytes())
-        return digest.hexdigest()[:32]
+            values = chunk.values(column).tobytes()
+            own.update(values)
+            if column.fold is None:
+                same.update(values)
+        return same.hexdigest()[:16] + own.hexdigest()[:16]
 
     def _unless_stored(
         self, chunks: Iterable[Table], table_id: bytes, store: Store
@@ -366,17 +408,13 @@ class _Job:
         have = set(store.names())
         for index, chunk in enumerate(chunks):
             name = block_name(index, self._block_id(table_id, index, chunk))
-            stored = _stored_entry(store, name, self.facts) if name in have else None
+            stored = stored_entry(store, name, self.facts.shape, self.facts.key_id) if name in have else None
             yield stored or (name, chunk)
 
     # -- the draft: what a second run finds of the first -----------------------------------------------------------
 
     def _draft(self, store: Store, overwrite: bool) -> bytes:
         """The id of the table under way at this place: a new one, or the one to resume."""
-        if store.exists(MANIFEST) and not overwrite:
-            raise FileExistsError(
-                f"there is a table at {store.url} already; it was not touched (overwrite=True replaces it)"
-            )
         if store.exists(DRAFT):
             table_id, why_not = self._resumable(store)
             if table_id is not None:
@@ -395,7 +433,7 @@ class _Job:
             "choose another place, or overwrite=True to give it up"
         )
         try:
-            draft = container.from_bytes(store.read(DRAFT), kind=DRAFT_KIND)
+            draft = container.from_bytes(store.read(DRAFT, limit=_MAX_DRAFT_BYTES), kind=DRAFT_KIND)
             table_id = bytes.fromhex(draft.expect("table_id", str))
             same = hmac.compare_digest(draft.expect("token", str).encode(), self._token(table_id).encode())
             if facts_from_container(draft) != self.facts:
@@ -411,12 +449,3 @@ class _Job:
 
     def _token(self, table_id: bytes) -> str:
         return hmac.new(self.encryptor.token_key, b"draft" + table_id, hashlib.sha256).hexdigest()
-
-
-def _stored_entry(store: Store, name: str, facts: TableFacts) -> BlockEntry | None:
-    """The entry of an object that an earlier run has finished; None if it is damaged or another block."""
-    try:
-        entry = block_entry(store.read(name), name, facts.shape, facts.key_id, store.where(name))
-    except FileFormatError:
-        return None
-    return entry if entry.id == block_id_of(name) else None

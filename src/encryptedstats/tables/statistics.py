@@ -164,6 +164,7 @@ class EncryptedStatistic:
             "schema": self._public.to_json(),
         }
         save_file(self.totals.to_container(STATISTIC_KIND, fields), url, overwrite=overwrite)
+        self.totals.drop_checkpoints()
 
     @classmethod
     def load(cls, url: str | os.PathLike[str], keys: PublicKeys) -> EncryptedStatistic:

@@ -1,0 +1,242 @@
+"""Rows by others: taken only when asked for, since whoever forges some and sees a result learns the secret key. Here it is done."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import seal
+from encrypted_samples import objects, put, rewritten_manifest, small_owner
+
+import encryptedstats as es
+from encryptedstats.crypto.residues import Residues, residues_of
+from encryptedstats.storage import container
+from encryptedstats.storage.container import Container
+from encryptedstats.tables.encrypted import MANIFEST, EncryptedTable, MemoryBlocks
+
+pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
+REFUSED = (
+    r"encrypted with the public keys, by others than its owner: whoever forges such rows and sees a result that is opened can "
+    r"recover the secret key\. .*es\.load\(url, by_others=True\), or table\.accept_others\(\)"
+)
+BINS = 31
+FRAME = pd.DataFrame({"x": np.arange(4 * BINS) % BINS, "y": ["a", "b"] * (2 * BINS)})
+SCHEMA = es.Schema.infer(FRAME, target="y", kinds={"x": "ordinal"}, bins=BINS)
+
+
+@pytest.fixture(scope="module")
+def owner() -> es.Owner:
+    return small_owner(for_others=True)
+
+
+@pytest.fixture
+def by_public(owner: es.Owner) -> es.EncryptedTable:
+    return owner.public_keys().encrypt(SCHEMA.table(FRAME))
+
+
+# -- the attack ----------------------------------------------------------------------------------------------------------
+
+
+class Contributor:
+    """Somebody who has the public keys, and ciphertexts of their own making instead of rows."""
+
+    def __init__(self, keys: es.PublicKeys) -> None:
+        self.keys, self.ring, self.t = keys, keys.parameters.ring_degree, keys.parameters.plain_modulus
+
+    def monomial(self, power: int, factor: int = 1) -> dict[int, int]:
+        """factor X^power, where X^N is -1."""
+        sign = -1 if power // self.ring % 2 else 1
+        return {power % self.ring: sign * factor % self.t}
+
+    def plain(self, terms: dict[int, int]) -> Any:
+        powers = sorted(terms, reverse=True)
+        return seal.Plaintext(" + ".join(f"{terms[p]:X}x^{p}" if p else f"{terms[p]:X}" for p in powers))
+
+    def polynomial(self, terms: dict[int, int]) -> Residues:
+        """A polynomial as a ciphertext has it: what adding it to one changes."""
+        engine = self.keys.engine
+        zero = self.keys.encryptor.seal_encrypt(engine.encode_integer(0))
+        moved = residues_of(engine, engine.evaluator.add_plain(zero, self.plain(terms)))[0]
+        primes = np.array(self.keys.parameters.data_moduli, dtype=np.uint64)[:, None]
+        return (moved + primes - residues_of(engine, zero)[0]) % primes
+
+    def forged(self, j: int) -> Residues:
+        """(c0, k X^-j): its total over the slots is 1 + s_j, since N k is 1 modulo t; times X^-BINS, it is 1 + s_(j + BINS)."""
+        k = pow(self.ring, -1, self.t)
+        c0 = self.polynomial({0: k, BINS: k})
+        return np.stack([c0, self.polynomial(self.monomial(-j, k))])
+
+    def honest(self, terms: dict[int, int]) -> Residues:
+        return residues_of(self.keys.engine, self.keys.encryptor.seal_encrypt(self.plain(terms)))
+
+    def table(self) -> es.EncryptedTable:
+        """A table of one block whose bins are forged; its classes are 1 and X^-BINS in place of indicators."""
+        real = self.keys.encrypt(SCHEMA.table(FRAME))
+        classes = [self.honest({0: 1}), self.honest(self.monomial(-BINS))]
+        columns = [self.forged(j) for j in range(BINS)]
+        residues = np.stack([*columns, *classes])
+        assert residues.shape == real.blocks.block(0).shape
+        return EncryptedTable(real.facts, MemoryBlocks(real.blocks.ids, real.blocks.rows, (residues,)), self.keys)
+
+
+def secret_coefficients(owner: es.Owner, count: int) -> list[int]:
+    """The first coefficients of the secret, from its values at the roots, which SEAL keeps: N s_j is the sum of s(r) r^-j."""
+    ring, prime = owner.parameters.ring_degree, owner.parameters.coefficient_moduli[0]
+    stored = owner._generator.secret_key().to_string()[-8 * ring * len(owner.parameters.coefficient_moduli) :]
+    values = np.frombuffer(stored, dtype="<u8")[:ring].astype(object)
+    roots = Contributor(owner.public_keys()).polynomial({1: 1})[0].astype(object)
+    powers, found = np.array([pow(int(r), -1, prime) for r in roots], dtype=object), []
+    for _ in range(count):
+        found.append(int(values.sum()) * pow(ring, -1, prime) % prime)
+        values = values * powers % prime
+    return [c - prime if c > prime // 2 else c for c in found]
+
+
+def test_a_contributor_who_sees_a_published_cross_table_learns_the_secret_key(owner: es.Owner, tmp_path: Path) -> None:
+    Contributor(owner.public_keys()).table().save(tmp_path / "site.enc")
+    with pytest.raises(es.RowsByOthersError, match=REFUSED):
+        es.load(tmp_path / "site.enc").counts("v0", by="class")
+    # Who asks for it computes, opens and publishes as always, and no check finds anything.
+    result = es.load(tmp_path / "site.enc", by_others=True).counts("v0", by="class")
+    published = owner.decrypt(result, schema=SCHEMA).to_numpy()
+    recovered = (published - 1).T.ravel().tolist()
+    assert recovered == secret_coefficients(owner, 2 * BINS)
+    assert set(recovered) == {-1, 0, 1}
+
+
+def test_the_attacker_cannot_claim_to_be_the_owner(owner: es.Owner, tmp_path: Path) -> None:
+    Contributor(owner.public_keys()).table().save(tmp_path / "t")
+    _claim_the_secret_key(tmp_path / "t")
+    table = es.load(tmp_path / "t")
+    assert not table.by_others
+    for attempt in (lambda: table.counts("v0", by="class"), lambda: owner.encrypt(SCHEMA.table(FRAME)).append(table)):
+        with pytest.raises(
+            es.FileFormatError, match=f"is not signed by the owner of key {owner.key_id}, and the table says"
+        ):
+            attempt()
+
+
+def _claim_the_secret_key(url: Path) -> None:
+    def claimed(file: Container) -> Container:
+        return replace(file, fields={**file.fields, "with_secret_key": True})
+
+    content = objects(url)
+    put(url, {**content, MANIFEST: rewritten_manifest(content[MANIFEST], claimed)})
+
+
+@pytest.mark.parametrize("what", ["rows", "columns", "blocks of others"])
+def test_a_signature_is_for_one_block_as_it_is(owner: es.Owner, tmp_path: Path, what: str) -> None:
+    owner.encrypt(SCHEMA.table(FRAME)).save(tmp_path / "t")
+    content = objects(tmp_path / "t")
+    entries = container.from_bytes(content[MANIFEST]).section("blocks")
+    if what == "blocks of others":  # with the signature of the owner's
+        signature = _listed(entries)[0]["signature"]
+        Contributor(owner.public_keys()).table().save(tmp_path / "forged")
+        _claim_the_secret_key(tmp_path / "forged")
+        put(tmp_path / "t", _with_entry(objects(tmp_path / "forged"), signature=signature))
+    elif what == "rows":
+        put(tmp_path / "t", _with_entry(content, rows=5))
+    else:
+        changed = rewritten_manifest(content[MANIFEST], lambda f: replace(f, fields={**f.fields, "weight_bound": 2}))
+        put(tmp_path / "t", {**content, MANIFEST: changed})
+    with pytest.raises(es.FileFormatError, match="is not signed by the owner"):
+        es.load(tmp_path / "t").counts("v0")
+
+
+def _listed(section: bytes) -> list[dict[str, Any]]:
+    return json.loads(section)
+
+
+def _with_entry(content: dict[str, bytes], **changes: Any) -> dict[str, bytes]:
+    def changed(file: Container) -> Container:
+        entries = [{**entry, **changes} for entry in _listed(file.section("blocks"))]
+        return replace(file, sections={**file.sections, "blocks": json.dumps(entries).encode()})
+
+    return {**content, MANIFEST: rewritten_manifest(content[MANIFEST], changed)}
+
+
+# -- asking for it -------------------------------------------------------------------------------------------------------
+
+
+def test_rows_by_others_are_computed_on_only_when_asked_for(owner: es.Owner, by_public: es.EncryptedTable) -> None:
+    assert by_public.by_others
+    for attempt in (
+        lambda: by_public.counts("x"),
+        lambda: es.MultinomialNB().fit(by_public),
+        lambda: by_public.values(by_public.columns()[0]),
+        lambda: owner.encrypt(SCHEMA.table(FRAME)).append(by_public),
+        lambda: by_public.append(owner.encrypt(SCHEMA.table(FRAME))),
+    ):
+        with pytest.raises(es.RowsByOthersError, match=REFUSED):
+            attempt()
+    asked = by_public.accept_others()
+    assert owner.decrypt(asked.counts("x"), schema=SCHEMA)["count"].tolist() == [4] * BINS
+
+
+def test_a_stored_table_with_rows_by_others_keeps_asking(
+    owner: es.Owner, by_public: es.EncryptedTable, tmp_path: Path
+) -> None:
+    own = SCHEMA.table(FRAME.iloc[::-1])
+    owner.encrypt(own).save(tmp_path / "t")
+    assert not es.load(tmp_path / "t").by_others
+    grown = es.load(tmp_path / "t").append(by_public.accept_others())
+    assert grown.by_others
+    assert owner.decrypt(grown.counts("v0"))["count"].tolist() == [8] * BINS  # asked for when it was appended
+    again = es.load(tmp_path / "t")
+    assert again.n_rows == 8 * BINS  # looking at it is no danger
+    assert "by others   yes" in str(again.info())
+    assert again.info().to_dict()["by_others"]
+    with pytest.raises(es.RowsByOthersError, match=REFUSED):
+        again.counts("v0")
+    with pytest.raises(es.RowsByOthersError, match=REFUSED):
+        es.load(tmp_path / "t").append(owner.encrypt(SCHEMA.table(FRAME[:3])))
+    assert owner.decrypt(es.load(tmp_path / "t", by_others=True).counts("v0"))["count"].tolist() == [8] * BINS
+
+
+def test_tables_of_the_owner_are_signed_however_they_were_stored(owner: es.Owner, tmp_path: Path) -> None:
+    one, two = SCHEMA.table(FRAME), SCHEMA.table(FRAME.iloc[::-1])
+    owner.encrypt(one, out=tmp_path / "a")
+    owner.encrypt(one).append(owner.encrypt(two)).save(tmp_path / "b")
+    es.load(tmp_path / "a").append(owner.encrypt(two))
+    owner.encrypt(SCHEMA.table(FRAME[:5])).append(es.load(tmp_path / "a")).save(tmp_path / "c")
+    for place, n in (("a", 2), ("b", 2), ("c", 3)):
+        table = es.load(tmp_path / place)
+        assert (len(table.blocks.rows), table.by_others) == (n, False)
+        assert owner.decrypt(table.counts("v0"))["count"].sum() == table.n_rows
+
+
+# -- the same rows once more ---------------------------------------------------------------------------------------------
+
+
+def test_rows_that_the_owner_encrypts_twice_are_noticed(owner: es.Owner, tmp_path: Path) -> None:
+    rows = SCHEMA.table(FRAME)
+    owner.encrypt(rows).save(tmp_path / "t")
+    again = owner.encrypt(rows)
+    with pytest.raises(es.SchemaError, match="is in this table already: its rows would count twice"):
+        es.load(tmp_path / "t").append(again)
+    fitted = es.MultinomialNB().fit(es.load(tmp_path / "t"))
+    with pytest.raises(es.SchemaError, match="is in the model already: its rows would count twice"):
+        fitted + es.MultinomialNB().fit(again)
+    with_folds = owner.encrypt(SCHEMA.table(FRAME, folds=2))
+    with pytest.raises(es.SchemaError, match="is in the model already"):
+        fitted + es.MultinomialNB().fit(with_folds)
+    assert not set(es.load(tmp_path / "t").blocks.ids) & set(
+        again.blocks.ids
+    )  # objects of two tables never share a name
+
+
+def test_what_cannot_be_known_is_not_claimed(owner: es.Owner) -> None:
+    few = SCHEMA.table(FRAME[:20])  # so few rows may be alike by chance
+    assert owner.encrypt(few).append(owner.encrypt(few)).n_rows == 40
+    moved = SCHEMA.table(pd.concat([FRAME[-1:], FRAME]))
+    assert owner.encrypt(SCHEMA.table(FRAME)).append(owner.encrypt(moved)).n_rows == 8 * BINS + 1
+    rows = SCHEMA.table(FRAME)
+    sites = [
+        owner.public_keys(packing=False).encrypt(rows).accept_others() for _ in range(2)
+    ]  # two sites, without a secret
+    assert sites[0].append(sites[1]).n_rows == 8 * BINS
