@@ -28,6 +28,7 @@ STREAMING = {
     ],
     "adult": None,
 }
+CLEAR = {"rows": [{"rows": 1_000_000, "ours": {"seconds": 2.5, "peak_bytes": 3e8}, "scikit_learn": {"seconds": 9.0}}]}
 
 
 @pytest.fixture(autouse=True)
@@ -47,6 +48,7 @@ def test_goals_are_compared_in_the_right_direction(tmp_path: Path) -> None:
 
     written(tmp_path, "fit", FIT)
     written(tmp_path, "streaming", STREAMING)
+    written(tmp_path, "clear", CLEAR)
     found = {row["what"]: (row["value"], row["reached"]) for row in reached(tmp_path)}
     assert found["100 trees, L=3, 8192 rows: fused against SEAL"] == (14.0, False)
     assert found["bcw_o, 547 rows, 100 trees: fit"] == (0.1, True)
@@ -55,6 +57,8 @@ def test_goals_are_compared_in_the_right_direction(tmp_path: Path) -> None:
     value, good = found["seconds a row, 8 thousand to 1 million rows: spread"]
     assert (round(value, 1), good) == (11.1, True)
     assert found["1,000,000 rows from disk, 100 trees"] == (70.0, False)
+    assert found["1,000,000 rows in the clear, 100 trees"] == (2.5, False)
+    assert found["1,000,000 rows in the clear: memory"] == (0.3, True)
     assert not any(what.startswith(("adult", "SNB", "encrypted")) for what in found)
     assert goals_table(reached(tmp_path)).row_count == len(found)
 

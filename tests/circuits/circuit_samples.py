@@ -17,10 +17,20 @@ from hypothesis import strategies as st
 import encryptedstats as es
 from encryptedstats.circuits import Expression, Layout, column, linear
 from encryptedstats.circuits import noise as noise_reader
-from encryptedstats.circuits.bounds import ColumnRange, largest_value, read_bounds
+from encryptedstats.circuits.bounds import ColumnRange, read_bounds
 from encryptedstats.circuits.clear import drawn_shift, read_clear
 from encryptedstats.circuits.evaluate import evaluate
-from encryptedstats.circuits.expressions import depth_of, padding_value
+from encryptedstats.circuits.expressions import (
+    COLUMN,
+    LINEAR,
+    MASK,
+    PRODUCT,
+    REPLICATE,
+    TOTAL,
+    depth_of,
+    fold,
+    padding_value,
+)
 from encryptedstats.circuits.seal import SealMachine, SealValue
 from encryptedstats.circuits.walk import Strategy, replication_steps
 from encryptedstats.crypto.engine import engine_for
@@ -47,6 +57,42 @@ def insecure(scheme: str, max_value: int, bits: Sequence[int], ring_degree: int 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", es.InsecureParametersWarning)
         return es.Parameters.from_bits(scheme, ring_degree, max_value, tuple(bits), allow_insecure=True)
+
+
+def by_hand(outputs: Sequence[Expression], columns: Mapping[str, Any], layout: Layout) -> list[Any]:
+    """What a circuit means, said once more as simply as possible: Python's integers in lists, slot by slot, all slots at once."""
+    padding = padding_value(outputs)
+    slots = [(c, s) for c in range(layout.n_chunks) for s in range(layout.slots)]
+    rows = [(c, s) for c, count in enumerate(layout.counts) for s in range(count)]
+    half = layout.slots // 2
+
+    def rule(node: Expression, args: list[Any]) -> Any:
+        if node.op == COLUMN:
+            held = dict(zip(rows, map(int, columns[node.data]), strict=True))
+            return {slot: held.get(slot, 0) for slot in slots}
+        if node.op == TOTAL:
+            return sum(args[0].values()) - padding[node.args[0]] * layout.padding
+        if node.op == REPLICATE:
+            return dict.fromkeys(slots, args[0])
+        if node.op == MASK:
+            return {(c, s): args[0][c, s] * (c == node.data.chunk and s in node.data.slots) for c, s in slots}
+        if node.op in (PRODUCT, LINEAR):
+            return _number(node, args) if node.is_total else {s: _number(node, [a[s] for a in args]) for s in slots}
+        chunks, rotation, swap = drawn_shift(node.data, layout)
+        return {
+            (c, s): args[0][(c + chunks) % layout.n_chunks, (s // half ^ swap) * half + (s + rotation) % half]
+            for c, s in slots
+        }
+
+    values = fold(outputs, rule)
+    return [values[output] if output.is_total else [values[output][row] for row in rows] for output in outputs]
+
+
+def _number(node: Expression, args: Sequence[int]) -> int:
+    if node.op == PRODUCT:
+        return args[0] * args[1]
+    coefficients, constant = node.data
+    return constant + sum(c * value for c, value in zip(coefficients, args, strict=True))
 
 
 def random_columns(n_rows: int, seed: int = 0) -> dict[str, np.ndarray]:
@@ -138,7 +184,7 @@ class MemorySource:
         return read_bounds(outputs, self.known, self.layout.n_rows, self.layout.n_chunks * self.layout.slots)
 
     def clear(self, outputs: Sequence[Expression]) -> list[Any]:
-        return read_clear(outputs, self.columns, self.layout, largest=largest_value(self.bounds(outputs)))
+        return read_clear(outputs, self.columns, self.layout, ranges=self.known)
 
     def encrypted(self, outputs: Sequence[Expression], **options: Any) -> list[int]:
         return self.lab.owner.decrypt(evaluate(outputs, self, **options))

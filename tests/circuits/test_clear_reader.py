@@ -1,56 +1,143 @@
-"""The clear reader: plain NumPy says the same; padding never counts; resampling is a permutation that a seed fixes."""
+"""The clear reader: by hand it is the same; padding never counts; resampling is a permutation that a seed fixes; little memory."""
 
 from __future__ import annotations
 
+import tracemalloc
 from itertools import product
 
 import numpy as np
 import pandas as pd
 import pytest
-from circuit_samples import NAMES, RANGES, random_columns, row_pools
-from hypothesis import given, settings
+from circuit_samples import NAMES, RANGES, by_hand, circuits, random_columns, row_pools
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import encryptedstats as es
-from encryptedstats.circuits import Expression, Layout, column, linear
-from encryptedstats.circuits.bounds import ColumnRange, largest_value, read_bounds
+from encryptedstats.circuits import Layout, clear, column, linear
+from encryptedstats.circuits.bounds import ColumnRange
 from encryptedstats.circuits.clear import drawn_shift, from_slots, permute_slots, read_clear, to_slots
-from encryptedstats.circuits.expressions import COLUMN, LINEAR, PRODUCT, padding_value
+from encryptedstats.circuits.expressions import Marks, column_names, padding_value
+from encryptedstats.tables.columns import Column
 
 X, Y = column("x"), column("y")
 layouts = st.lists(st.integers(1, 8), min_size=1, max_size=4).map(lambda counts: Layout(sum(counts), 8, tuple(counts)))
 
 
-def by_rows(node: Expression, columns: dict[str, np.ndarray]) -> np.ndarray:
-    """What an expression over rows is, row by row, in Python's integers. No slots, no padding, no sharing."""
-    if node.op == COLUMN:
-        return columns[node.data].astype(object)
-    args = [by_rows(arg, columns) for arg in node.args]
-    if node.op == PRODUCT:
-        return args[0] * args[1]
-    assert node.op == LINEAR
-    coefficients, constant = node.data
-    return sum(c * arg for c, arg in zip(coefficients, args, strict=True)) + constant
-
-
 def read(outputs, columns, layout, ranges=RANGES):
-    bounds = read_bounds(outputs, ranges, layout.n_rows, layout.n_chunks * layout.slots)
-    return read_clear(outputs, columns, layout, largest=largest_value(bounds))
+    return read_clear(outputs, columns, layout, ranges=ranges)
 
 
-# ---------------------------------------------------------------------------------------------------- plain NumPy
+# -------------------------------------------------------------------------------------------- by hand, in any blocks
+
+
+def same(outputs, columns, layout, ranges=RANGES):
+    """Whether the reader gives what is found by hand, with and without knowing more of the columns than they hold."""
+    expected = by_hand(outputs, columns, layout)
+    for found in (read(outputs, columns, layout, ranges), read_clear(outputs, columns, layout)):
+        assert [
+            value if output.is_total else value.tolist() for output, value in zip(outputs, found, strict=True)
+        ] == expected
+        assert all(type(value) is int for output, value in zip(outputs, found, strict=True) if output.is_total)
+
+
+@pytest.fixture(params=[False, True], ids=["one block", "blocks of a word"])
+def small_blocks(request, monkeypatch):
+    if request.param:
+        monkeypatch.setattr(clear, "_LEAST_ROWS", 64)
+        monkeypatch.setattr(clear, "_BLOCK_BYTES", 0)
 
 
 @settings(max_examples=150, deadline=None)
-@given(pool=row_pools(max_depth=6, resample=False, steps=9), layout=layouts, seed=st.integers(0, 99))
-def test_random_circuits_equal_plain_numpy(pool, layout, seed):
-    columns = random_columns(layout.n_rows, seed)
-    expected = [by_rows(node, columns) for node in pool]
-    for rows, found in zip(expected, read(pool, columns, layout), strict=True):
-        np.testing.assert_array_equal(found, rows)
-    totals = [node.total() for node in pool]
-    assert read(totals, columns, layout) == [rows.sum() for rows in expected]
-    assert read_clear(totals, columns, layout) == [rows.sum() for rows in expected]  # no bound: Python's integers
+@given(pool=row_pools(max_depth=6, steps=9), layout=layouts, seed=st.integers(0, 99))
+def test_random_rows_are_what_they_are_by_hand(pool, layout, seed):
+    same(
+        [*pool, *(node.total() for node in pool if padding_value(pool)[node] is not None)],
+        random_columns(layout.n_rows, seed),
+        layout,
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(outputs=circuits(max_depth=4, outputs=6), layout=layouts, seed=st.integers(0, 99))
+def test_random_totals_are_what_they_are_by_hand(outputs, layout, seed):
+    same(outputs, random_columns(layout.n_rows, seed), layout)
+
+
+long_layouts = st.sampled_from(
+    [Layout(n, 128) for n in (63, 64, 65, 127, 128, 129, 200)] + [Layout(150, 128, (30, 100, 20))]
+)
+in_blocks = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@in_blocks
+@given(
+    outputs=circuits(max_depth=4, resample=False),
+    layout=long_layouts,
+    seed=st.integers(0, 99),
+    marked=st.sets(st.integers(0, 19), min_size=1),
+)
+def test_blocks_change_nothing(small_blocks, outputs, layout, seed, marked):
+    """Totals add up over blocks, those that come back in the rows are known first, marks lie in the right block."""
+    marks = Marks(layout.n_chunks - 1, [slot for slot in marked if slot < layout.counts[-1]] or [0])
+    back = (outputs[0].replicate() if outputs else column("n").total().replicate()) * column("w") + 1
+    rows = [column("a0"), 1 - column("b1"), column("n").masked(marks), (1 - column("a1")).masked(marks), back]
+    totals = [rows[2].total(), rows[3].total(), (back * column("y1")).total()]
+    same([*outputs, *rows, *totals], random_columns(layout.n_rows, seed), layout)
+
+
+FACTORS = [1, -1, 2, 127, 128, -129, 255, 256, 1 << 15, -(1 << 31), (1 << 63) - 1, -(1 << 63), (1 << 64) + 1, 1 << 90]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    factors=st.lists(st.sampled_from(FACTORS), min_size=4, max_size=4),
+    names=st.lists(st.sampled_from(NAMES), min_size=4, max_size=4, unique=True),
+    constant=st.sampled_from([0, 1, -1, 255, *FACTORS]),
+)
+def test_every_width_of_integers(factors, names, constant):
+    """Bits, bytes and all that is wider, and numbers that are wide on the way only: what cancels in a narrow node."""
+    wide = linear(zip(factors, map(column, names), strict=True), constant)
+    x, y = column(names[0]), column(names[1])
+    share = column("a0") + column("a1")
+    nodes = [
+        wide,
+        wide * x,
+        wide * share,
+        wide * y - wide * y * share,
+        (wide * x).masked(Marks(0, [1])),
+        (wide * x).resample(1),
+    ]
+    layout = Layout(9, 8, (4, 5))
+    same([*nodes, *(node.total() for node in nodes)], random_columns(9, 3), layout)
+    zero = {name: np.zeros(9, dtype=int) for name in NAMES}
+    same([*nodes, *(node.total() for node in nodes)], zero, layout, {name: ColumnRange(0, 0) for name in NAMES})
+
+
+@pytest.mark.parametrize("count", [1, 63, 64, 65, 1000])
+def test_ones_are_counted_without_numpy_2(count, monkeypatch):
+    rows = np.random.default_rng(count).integers(0, 2, count).astype(bool)
+    monkeypatch.setattr(clear, "_ones", clear._ones_by_table)
+    assert read_clear([X.total(), (1 - X).total()], {"x": rows}, Layout(count, 1024)) == [
+        rows.sum(),
+        count - rows.sum(),
+    ]
+
+
+def test_columns_of_any_type():
+    """Python's integers, as totals of another table come in, and truth values: small ones are bits whatever they came as."""
+    rows = [1, 0, 1]
+    for dtype in (object, bool, np.uint8, np.int64):
+        columns = {"x": np.array(rows, dtype=dtype), "y": np.array([10**30, 0, -1], dtype=object)}
+        assert read_clear([(X * Y).total(), (X - X * X).total(), X.total()], columns, Layout(3, 4)) == [
+            10**30 - 1,
+            0,
+            2,
+        ]
+
+
+def test_columns_beyond_what_is_known_of_them_are_refused():
+    with pytest.raises(ValueError, match=r"column x holds numbers from 0 to 3, and is said to be within 0 to 1"):
+        read([X.total()], {"x": np.arange(4)}, Layout(4, 8), {"x": ColumnRange(0, 1)})
 
 
 def test_totals_of_totals_and_back_in_the_rows():
@@ -234,6 +321,37 @@ def test_tables_evaluate_circuits_and_agree_with_pandas():
     np.testing.assert_array_equal(table.evaluate([1 - column("class1")])[0], frame["c"] == "no")
     with pytest.raises(es.EncryptedStatsError, match="'nonsense' is not the key of a column"):
         table.evaluate([column("nonsense").total()])
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_forests_on_tables_are_what_they_are_by_hand(weighted):
+    table = made_up(150, weighted).with_layout(256)
+    forest = es.CompletelyRandomForest(n_trees=3, depth=3, random_state=1)
+    uneven = table.with_layout(Layout(150, 128, (30, 120)))
+    for fold in (None, 1):
+        outputs = forest.circuit(table.public_schema, fold=fold)
+        columns = {name: table.values(Column.parse(name)) for name in column_names(outputs)}
+        assert table.evaluate(outputs) == uneven.evaluate(outputs) == by_hand(outputs, columns, table.layout)
+
+
+def made_up(n_rows, weighted=False):
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({f"x{j}": rng.integers(0, 5, n_rows) for j in range(4)} | {"y": rng.integers(0, 2, n_rows)})
+    schema = es.Schema.infer(frame, target="y", kinds={f"x{j}": "ordinal" for j in range(4)})
+    return schema.table(frame, weights=rng.integers(1, 9, n_rows) if weighted else None, folds=2)
+
+
+def test_memory_does_not_grow_with_rows_times_nodes():
+    """100,000 rows and 400 nodes: 64 bits for each would be 320 MB, one bit each 5 MB."""
+    table = made_up(100_000)
+    outputs = es.CompletelyRandomForest(n_trees=20, depth=3, random_state=1).circuit(table.public_schema)
+    tracemalloc.start()
+    try:
+        table.evaluate(outputs)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 10e6
 
 
 def test_padding_is_known_wherever_a_total_is_taken():

@@ -115,11 +115,6 @@ def _moved(outputs: Iterable[Expression], padding: Mapping[Expression, int | Non
     return fold(outputs, rule)
 
 
-def largest_value(bounds: Mapping[Expression, Interval]) -> int:
-    """The largest absolute value that any node can take."""
-    return max((interval.largest for interval in bounds.values()), default=0)
-
-
 def _product(node: Expression, args: list[Interval]) -> Interval:
     if node.args[0] is node.args[1]:  # a square is never negative
         return Interval(0, args[0].largest ** 2)

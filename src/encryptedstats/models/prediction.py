@@ -16,11 +16,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from encryptedstats.circuits.bounds import ColumnRange, Interval, largest_value, read_bounds
-from encryptedstats.circuits.clear import read_clear
+from encryptedstats.circuits.bounds import ColumnRange, Interval, read_bounds
 from encryptedstats.circuits.expressions import Expression, column, column_names, combination, sum_of
 from encryptedstats.circuits.joined import evaluate_joined, given, prepare_joined, totals_of
-from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.results import EncryptedTotals
 from encryptedstats.circuits.rows import VOTES_KIND, EncryptedRows
 from encryptedstats.crypto.digests import DIGEST_FIELD, joined_digest, read_digest
@@ -30,7 +28,7 @@ from encryptedstats.errors import FileFormatError, KeyMismatchError, RowsByOther
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import load_file, save_file, write_object
 from encryptedstats.tables import EncryptedTable, PublicSchema, Schema, Table
-from encryptedstats.tables.columns import Column, column_ranges
+from encryptedstats.tables.columns import Column
 from encryptedstats.tables.opening import opening_schema
 
 if TYPE_CHECKING:
@@ -267,13 +265,9 @@ def predict(model: TotalsClassifier, rows: Any, output: str, **options: Any) -> 
 
 def clear_answers(model: TotalsClassifier, table: Table, output: str) -> NDArray[Any]:
     """The answers of an opened model for clear rows, shape (rows, answers): by the circuit that encrypted ones are read by."""
-    columns = table.columns()
-    answers = model._answers(table.public_schema, columns, model._known_plain(), output)
+    answers = model._answers(table.public_schema, table.columns(), model._known_plain(), output)
     expressions = [answer.value for answer in answers if isinstance(answer.value, Expression)]
-    values = {name: table.values(Column.parse(name)) for name in column_names(expressions)}
-    largest = largest_value(read_bounds(expressions, column_ranges(table.public_schema, columns), len(table)))
-    alone = Layout(len(table), 1 << max(1, (len(table) - 1).bit_length()))  # rows do not meet: any layout does
-    found = iter(read_clear(expressions, values, alone, largest=largest))
+    found = iter(table.evaluate(expressions))
     exact = [next(found) if isinstance(a.value, Expression) else np.full(len(table), a.value, object) for a in answers]
     # Below 2^53 floats are exact too, so that what is made of 64-bit integers is what is made of Python's, only sooner.
     fit = all(abs(answer) < 1 << 53 for numbers in exact for answer in (numbers.min(), numbers.max()))

@@ -7,7 +7,7 @@ It is the plain twin of the encrypted table: the same columns, the same layout, 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from encryptedstats.circuits.bounds import largest_value, read_bounds
 from encryptedstats.circuits.clear import read_clear
 from encryptedstats.circuits.expressions import Expression, column_names
 from encryptedstats.circuits.layout import Layout
@@ -166,6 +165,10 @@ class Table(ColumnAlgebra[Integers], Statistics):
 
     def values(self, column: Column) -> Integers:
         """One column as integers, a value a row."""
+        return self._compact(column).astype(np.int64, copy=False)
+
+    def _compact(self, column: Column) -> NDArray[Any]:
+        """The same, with indicators as true and false."""
         self._check(column)
         if column.encoding == "class":
             return self._class_values(column)
@@ -173,17 +176,16 @@ class Table(ColumnAlgebra[Integers], Statistics):
         if column.encoding == "number":
             return data.astype(np.int64)
         if column.encoding == "onehot":
-            return np.asarray(data == column.index, dtype=np.int64)
+            return np.asarray(data == column.index)
         if column.encoding == "ordinal":
             return ordinal_codes(data)
         return centred_codes(data, self.public_schema.variables[column.variable].n_bins)
 
-    def _class_values(self, column: Column) -> Integers:
-        inside = self.class_codes == column.index
+    def _class_values(self, column: Column) -> NDArray[Any]:
+        inside = np.asarray(self.class_codes == column.index)
         if column.fold is not None:
             inside = inside & (self.fold_codes == column.fold)
-        indicator = np.asarray(inside, dtype=np.int64)
-        return indicator if self.weights is None else indicator * self.weights
+        return inside if self.weights is None else inside * self.weights
 
     def _check(self, column: Column) -> None:
         check_column(self.public_schema, column)
@@ -197,10 +199,7 @@ class Table(ColumnAlgebra[Integers], Statistics):
         outputs = list(outputs)
         columns = [Column.parse(name) for name in column_names(outputs)]
         ranges = column_ranges(self.public_schema, columns, self.weight_bound)
-        layout = self.layout
-        bounds = read_bounds(outputs, ranges, layout.n_rows, layout.n_chunks * layout.slots)
-        values = {str(column): self.values(column) for column in columns}
-        return read_clear(outputs, values, layout, largest=largest_value(bounds))
+        return read_clear(outputs, _Columns(self, columns), self.layout, ranges=ranges)
 
     def _position(self, variable: str | int) -> int:
         return class_or_variable(variable, self.schema)
@@ -298,6 +297,23 @@ class Table(ColumnAlgebra[Integers], Statistics):
             parts.append(f"{sum(part.n_rows for part in self.moved)} values without a bin of their own")
         layout = self.layout
         return f"Table({', '.join(parts)}; {layout.n_chunks} x {layout.slots} slots)"
+
+
+class _Columns(Mapping[str, NDArray[Any]]):
+    """Columns of a table by their keys, each made when it is asked for: all of them at once are many times the table."""
+
+    def __init__(self, table: Table, columns: Sequence[Column]) -> None:
+        self._table = table
+        self._columns = {str(column): column for column in columns}
+
+    def __getitem__(self, key: str) -> NDArray[Any]:
+        return self._table._compact(self._columns[key])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
 
 
 def _cut(values: NDArray[Any] | None, rows: slice) -> NDArray[Any] | None:
