@@ -36,9 +36,9 @@ def test_what_is_said(run: Run, hospital: Hospital, tmp_path: Path) -> None:
     ):
         assert words in shown
     assert "encryptedstats counts" in shown
-    assert "it was not touched" in the_error(run("encrypt", hospital.csv, tmp_path / "t", *arguments(hospital)))
+    assert "exists already and was not touched" in the_error(run("encrypt", hospital.csv, tmp_path / "t", *arguments(hospital)))
     facts = json.loads(
-        done("encrypt", hospital.csv, tmp_path / "t", *arguments(hospital, "--overwrite", "--json")).stdout
+        done("encrypt", hospital.csv, tmp_path / "t", *arguments(hospital, "--force", "--json")).stdout
     )
     assert facts["rows"] == 60
     assert facts["blocks_kept"] == 0
@@ -151,10 +151,10 @@ def test_a_draft_of_something_else(
         stop_at(1, patch, interrupt)
         result = run("encrypt", long_csv, out, *public)
     assert result.exit_code == 130
-    assert "run again with --overwrite" in result.stderr
+    assert "run again with --force" in result.stderr
     error = the_error(run("encrypt", long_csv, out, *public))
-    assert "or --overwrite to" in error
-    done("encrypt", long_csv, out, *public, "--overwrite")
+    assert "or --force to" in error
+    done("encrypt", long_csv, out, *public, "--force")
     assert n_blocks(out) == 3
 
 

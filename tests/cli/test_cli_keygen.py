@@ -78,12 +78,8 @@ def test_a_failure_leaves_what_was_there(
     elif moment == "writing the public":
         monkeypatch.setattr(es.PublicKeys, "save", fail)
     else:
-        replace = os.replace
-        monkeypatch.setattr(
-            os,
-            "replace",
-            lambda a, b: fail() if str(a).endswith(".new") and Path(b).name == "p" else replace(a, b),
-        )
+        link = os.link
+        monkeypatch.setattr(os, "link", lambda a, b: fail() if Path(b) == tmp_path / "p" else link(a, b))
     error = the_error(run("keygen", tmp_path / "s", tmp_path / "p", *SMALL, "--force"))
     assert error == "error: p: no space left on device; free some space, or write elsewhere"
     assert names(tmp_path) == (["p", "s"] if existing else [])

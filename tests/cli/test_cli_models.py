@@ -231,7 +231,7 @@ def test_an_opened_model_is_private(run: Run, ward: Ward, tmp_path: Path) -> Non
         assert words in shown
     assert stat.S_IMODE(out.stat().st_mode) == 0o600
     assert "is no CSV" in the_error(run(*opened, "-"))
-    assert "holds a secret key" in the_error(run(*opened, ward.key))
+    assert "is read by this command" in the_error(run(*opened, ward.key, "--force"))
     assert "predict and evaluate read it" in the_error(run("decrypt", out, "--key", ward.key))
 
 

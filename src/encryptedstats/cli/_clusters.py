@@ -22,9 +22,11 @@ def _option(*names: str, help: str, **more: Any) -> Any:
     return typer.Option(*names, help=help, show_default=False, rich_help_panel=_PANEL, **more)
 
 
-ResultUrl = Annotated[
-    str, file_option("--output", "-o", help="Where the encrypted result goes; a URL too with --scheduler or --queue.")
-]
+RESULT_URL: Final = file_option(
+    "--output", "-o", help="Where the encrypted result goes; a URL too with --scheduler or --queue."
+)
+#: Options with which many machines work: they go on where they were, and see for themselves whose a result is.
+MANY: Final = ("scheduler", "queue")
 Scheduler = Annotated[
     str | None,
     _option(metavar="ADDRESS", help="Work on Dask: tcp://host:port, or local to start a cluster of processes here."),
@@ -39,7 +41,7 @@ TreesPerTask = Annotated[int | None, _option(min=1, metavar="N", help="forest: s
 
 def is_for_cluster(given: Mapping[str, Any]) -> bool:
     """Whether the options of ``fit`` or ``predict`` ask for many machines, refusing those that make sense for them only."""
-    if given["scheduler"] is not None or given["queue"] is not None:
+    if any(given[name] is not None for name in MANY):
         if given.get("folds"):
             raise typer.BadParameter("--folds are fitted in one place: leave out --scheduler and --queue")
         return True

@@ -20,15 +20,13 @@ from rich.text import Text
 import encryptedstats as es
 from encryptedstats.cli._clusters import predict_on_cluster
 from encryptedstats.cli._console import command_line, fact_table, plural, print_json, printable, size_text, time_text
-from encryptedstats.cli._files import check_new, save
+from encryptedstats.cli._files import save
 from encryptedstats.cli._frames import frame_view, label_text
 from encryptedstats.cli._inputs import check_rows, load_public_keys, load_schema, load_table
 from encryptedstats.cli._models import OPEN_MODEL_KIND, load_model, model_text
-from encryptedstats.storage.objects import is_url, load_file
+from encryptedstats.storage.objects import load_file
 from encryptedstats.tables._encoding import rows_to_predict
 from encryptedstats.tables.reading import read_frame
-
-_LOSS = "what it holds would have to be computed again"
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,6 @@ def predict_unopened(
 ) -> None:
     """Predict rows of an encrypted table, or by an encrypted model, and write the encrypted votes."""
     _check(what, str(out), is_table)
-    check_new(out, force, _LOSS)
     rows, public = _encrypted_rows(what) if is_table else _clear_rows(what)
     file = load_file(what.model)
     model = load_model(file, None if file.kind == OPEN_MODEL_KIND else public)
@@ -55,15 +52,13 @@ def predict_unopened(
     with _naming_the_cure():
         votes = model.predict_votes(rows, output=what.output, workers=workers)
     seconds = time.perf_counter() - started
-    save(votes, out)
+    save(votes, out, force=force)
     _tell(votes, str(out), out.stat().st_size, seconds, as_json)
 
 
 def predict_by_many(what: Unopened, out: str, given: Mapping[str, Any]) -> None:
     """Let many machines predict the rows of an encrypted table: by a Dask scheduler, or by the workers of a queue."""
     _check(what, out, is_table=True)
-    if not is_url(out):
-        check_new(Path(out), True, _LOSS)  # a cluster goes on where it was, and sees for itself whose the file is
     started = time.perf_counter()
     with _naming_the_cure():
         made = predict_on_cluster(what.model, what.rows, out, what.output, given)

@@ -23,7 +23,7 @@ from encryptedstats.cli._console import (
     time_text,
 )
 from encryptedstats.cli._errors import FULL, INTERRUPTED, one_line
-from encryptedstats.cli._files import naming
+from encryptedstats.cli._files import Writes
 from encryptedstats.cli._inputs import check_rows, expect, load_public_keys, load_schema, nature
 from encryptedstats.cli._keys import load_owner
 from encryptedstats.cli._options import (
@@ -41,10 +41,10 @@ from encryptedstats.cli._options import (
     file_option,
 )
 from encryptedstats.crypto.keys import PUBLIC_KIND
+from encryptedstats.storage.files import naming
 from encryptedstats.storage.objects import Store, open_store
 from encryptedstats.tables import encrypt_file
 from encryptedstats.tables.blocks import block_id_of
-from encryptedstats.tables.encrypted import MANIFEST
 from encryptedstats.tables.encrypting import DRAFT
 
 
@@ -52,6 +52,7 @@ def encrypt(
     data: DataFile,
     out: Annotated[
         str,
+        Writes("its rows would have to be encrypted again", table=True),
         typer.Argument(
             metavar="OUT", help="Folder for the encrypted table, or a URL such as s3://...", show_default=False
         ),
@@ -71,7 +72,10 @@ def encrypt(
     fold_seed: FoldSeed = 0,
     weights: Weights = None,
     weight_bound: WeightBound = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", "--force", help="Replace a table that is there.")] = False,
+    force: Annotated[
+        bool,
+        typer.Option("--force", "--overwrite", help="Replace what is there; never what this command reads."),
+    ] = False,
     workers: Workers = None,
     passphrase_file: PassphraseFile = None,
     as_json: AsJson = False,
@@ -93,7 +97,7 @@ def encrypt(
         raise ValueError("--weights needs --weight-bound, the largest weight there may be: a worker has to know one")
     check_rows(data)
     store = open_store(out)
-    _check_place(out, store, overwrite, [path for path in (data, schema, key) if path is not None])
+    _check_place(out, store, [path for path in (data, schema, key) if path is not None])
     private = load_schema(schema)
     run = _encryption(key, public_keys, passphrase_file)
     before = set(store.names()) if store.exists(DRAFT) else set()
@@ -108,7 +112,7 @@ def encrypt(
             weight_bound=weight_bound,
             folds=folds,
             fold_seed=fold_seed,
-            overwrite=overwrite,
+            overwrite=force,
             workers=workers,
         )
     seconds = time.perf_counter() - started
@@ -131,12 +135,8 @@ def encrypt(
     console.print(fact_table(_who_gets_what(table, out, key, public_keys, schema)))
 
 
-def _check_place(out: str, store: Store, overwrite: bool, private: list[Path]) -> None:
-    """Refuse at once what would fail at the end, and a folder that must not be given away."""
-    if store.exists(MANIFEST) and not overwrite:
-        raise FileExistsError(
-            f"there is a table at {out} already; it was not touched: give another place, or --overwrite to replace it"
-        )
+def _check_place(out: str, store: Store, private: list[Path]) -> None:
+    """Refuse a folder that must not be given away."""
     folder = Path(store.where("x")).parent.resolve()
     inside = [path for path in private if "://" not in store.url and folder in path.resolve().parents]
     if inside:
@@ -178,9 +178,7 @@ def _left(store: Store, resumable: bool) -> str:
     done = sum(block_id_of(name) is not None for name in store.names())
     if resumable:
         return f"{plural(done, 'block')} of a draft kept at {store.url}; run the same command again to go on"
-    return (
-        f"a draft is left at {store.url}; run again with --overwrite (only who has the secret key can go on with one)"
-    )
+    return f"a draft is left at {store.url}; run again with --force (only who has the secret key can go on with one)"
 
 
 def _rows(facts: dict[str, Any], schema: es.Schema) -> list[tuple[str, RenderableType]]:

@@ -15,7 +15,7 @@ from rich.text import Text
 
 import encryptedstats as es
 from encryptedstats.cli._console import fact_table, plural, print_json, printable, progress, size_text
-from encryptedstats.cli._files import check_target, write_text
+from encryptedstats.cli._files import COMPUTED, Writes, write_text
 from encryptedstats.cli._frames import frame_view, label_text
 from encryptedstats.cli._inputs import check_rows, expect, load_schema, nature
 from encryptedstats.cli._keys import load_owner
@@ -24,6 +24,7 @@ from encryptedstats.cli._options import (
     AsJson,
     DataFile,
     FoldSeed,
+    Force,
     KeyFile,
     PassphraseFile,
     Weights,
@@ -61,8 +62,9 @@ def evaluate(
     ] = None,
     fold_seed: FoldSeed = 0,
     weights: Weights = None,
-    out: Annotated[Path | None, output("Write the scores as CSV there.")] = None,
+    out: Annotated[Path | None, Writes(COMPUTED), output("Write the scores as CSV there.")] = None,
     passphrase_file: PassphraseFile = None,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Score a model on rows with known classes: area under the ROC curve, accuracy, log loss.
@@ -80,8 +82,6 @@ def evaluate(
       # an opened model on rows that were kept back
       encryptedstats evaluate forest.opened test.csv
     """
-    if out is not None:
-        check_target(out)
     kind = expect(file, (FOLDS_KIND, OPEN_MODEL_KIND), "the folds of a model, or an opened one", _cure(file))
     check_rows(data)
     if kind == FOLDS_KIND:
@@ -105,7 +105,7 @@ def evaluate(
         "mean": None if len(frame) == 1 else _mean(frame),
     }
     if out is not None:
-        write_text(out, _with_mean(frame).to_csv(lineterminator="\n"))
+        write_text(out, _with_mean(frame).to_csv(lineterminator="\n"), force=force)
     if as_json:
         print_json(facts)
     else:

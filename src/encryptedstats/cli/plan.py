@@ -15,7 +15,7 @@ from rich.text import Text
 
 import encryptedstats as es
 from encryptedstats.cli._console import command_line, fact_table, plural, print_json, printable, progress
-from encryptedstats.cli._files import check_target, write_text
+from encryptedstats.cli._files import COMPUTED, Writes, write_text
 from encryptedstats.cli._inputs import JSON, PLAN, expect, load_schema
 from encryptedstats.cli._models import (
     Alpha,
@@ -32,7 +32,7 @@ from encryptedstats.cli._models import (
     make_models,
     model_text,
 )
-from encryptedstats.cli._options import AsJson, Encoding, Encodings, SchemaFile, SchemeName, Security, output
+from encryptedstats.cli._options import AsJson, Encoding, Encodings, Force, SchemaFile, SchemeName, Security, output
 from encryptedstats.cli._questions import question_text, shortened, variable_name
 from encryptedstats.tables.statistics import CLASS, Statistic, check_variables
 
@@ -133,7 +133,8 @@ def plan(
             "--price", min=0, metavar="X", help="What a core costs an hour; with --workers.", show_default=False
         ),
     ] = None,
-    out: Annotated[Path | None, output("Write the plan as JSON, for keygen.")] = None,
+    out: Annotated[Path | None, Writes(COMPUTED), output("Write the plan as JSON, for keygen.")] = None,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Find parameters for a computation, and its cost, before anybody pays.
@@ -156,8 +157,6 @@ def plan(
       encryptedstats plan --schema schema.json --rows 100000 \\
           --counts age,class --moments dose,weight --model forest --trees 50 --model mnb -o plan.json
     """
-    if out is not None:
-        check_target(out)
     private = load_schema(schema)
     public = private.public()
     asked = [
@@ -193,7 +192,7 @@ def plan(
         )
     facts = {"questions": _questions(asked, private, models, made), **made.to_dict()}
     if out is not None:
-        write_text(out, json.dumps(facts, indent=2) + "\n")
+        write_text(out, json.dumps(facts, indent=2) + "\n", force=force)
     if as_json:
         print_json(facts)
     else:

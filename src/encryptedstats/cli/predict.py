@@ -14,14 +14,13 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 import encryptedstats as es
-from encryptedstats.cli._clusters import FitQueue, RowsPerShard, Scheduler, is_for_cluster
+from encryptedstats.cli._clusters import MANY, FitQueue, RowsPerShard, Scheduler, is_for_cluster
 from encryptedstats.cli._console import fact_table, plural, print_json, printable, progress, size_text
-from encryptedstats.cli._files import check_target, naming
+from encryptedstats.cli._files import COMPUTED, SCREEN, Reads, Writes, write_parts
 from encryptedstats.cli._inputs import check_rows, expect, nature
 from encryptedstats.cli._models import ENCRYPTED_MODEL_KIND, OPEN_MODEL_KIND, load_model
 from encryptedstats.cli._options import AsJson, Force, Workers, file_argument, file_option, output
 from encryptedstats.cli._votes import Unopened, counts_text, predict_by_many, predict_unopened, score_names
-from encryptedstats.storage.files import write_atomic
 from encryptedstats.storage.objects import is_url, load_file, local_or_url
 from encryptedstats.tables.encrypted import TABLE_KIND
 from encryptedstats.tables.encrypting import DRAFT_KIND
@@ -40,17 +39,22 @@ class OutputKind(str, Enum):
 def predict(
     ctx: typer.Context,
     model: Annotated[
-        str, file_argument("MODEL", "A fitted model: opened, as decrypt -o wrote it, or still encrypted.")
+        str, Reads, file_argument("MODEL", "A fitted model: opened, as decrypt -o wrote it, or still encrypted.")
     ],
     rows: Annotated[
         str,
+        Reads,
         typer.Argument(
             metavar="ROWS",
             help="CSV or Parquet file with the rows, or folder or URL of an encrypted table.",
             show_default=False,
         ),
     ],
-    out: Annotated[str, output("Where the prediction goes: CSV, or encrypted; - for CSV on the screen.")],
+    out: Annotated[
+        str,
+        Writes(COMPUTED, left_to=MANY),
+        output("Where the prediction goes: CSV, or encrypted; - for CSV on the screen."),
+    ],
     keys: Annotated[
         Path | None,
         file_option(
@@ -112,7 +116,7 @@ def predict(
         if ctx.params[name] is not None:
             flag = f"--{name.replace('_', '-')}"
             raise typer.BadParameter(f"{flag} is for an encrypted model or encrypted rows, and these lie open")
-    _predict_opened(load_model(load_file(model)), Path(rows), Path(out), as_json)
+    _predict_opened(load_model(load_file(model)), Path(rows), Path(out), force, as_json)
 
 
 def _is_table(rows: str) -> bool:
@@ -121,20 +125,18 @@ def _is_table(rows: str) -> bool:
     return is_url(address) or nature(rows) in (TABLE_KIND, DRAFT_KIND)
 
 
-def _predict_opened(opened: Any, data: Path, out: Path, as_json: bool) -> None:
-    screen = str(out) == "-"
+def _predict_opened(opened: Any, data: Path, out: Path, force: bool, as_json: bool) -> None:
+    screen = str(out) == SCREEN
     if screen and as_json:
         raise typer.BadParameter("-o - and --json would both write to the screen: give a file")
-    if not screen:
-        check_target(out)
     check_rows(data)
     work = _Predictions(opened, opened._known_private())
     if screen:
         for part in work.csv(data):
             typer.echo(part, nl=False)
         return
-    with naming(out), progress(f"predicting {printable(str(data))}"):
-        write_atomic(out, (part.encode() for part in work.csv(data)))
+    with progress(f"predicting {printable(str(data))}"):
+        write_parts(out, (part.encode() for part in work.csv(data)), force=force)
     facts = {"file": str(out), "bytes": out.stat().st_size, "encrypted": False, **work.facts()}
     if as_json:
         print_json(facts)

@@ -13,10 +13,10 @@ from rich.text import Text
 import encryptedstats as es
 from encryptedstats.cli import _complete
 from encryptedstats.cli._console import command_line, fact_table, plural, printable, progress
-from encryptedstats.cli._files import check_new, write_text
+from encryptedstats.cli._files import Writes, write_text
 from encryptedstats.cli._frames import plain_table
 from encryptedstats.cli._inputs import check_rows
-from encryptedstats.cli._options import AsJson, file_argument, output
+from encryptedstats.cli._options import AsJson, Force, file_argument, output
 from encryptedstats.tables import Variable
 from encryptedstats.tables._documents import quoted
 from encryptedstats.tables.reading import read_frame
@@ -36,7 +36,7 @@ class MissingPolicy(str, Enum):
 
 def schema(
     data: Annotated[Path, file_argument("DATA", "CSV or Parquet file with rows like those to encrypt.")],
-    out: Annotated[Path | None, output("Where the schema goes.")] = None,
+    out: Annotated[Path | None, Writes(LOSS), output("Where the schema goes.")] = None,
     target: Annotated[
         str | None,
         typer.Option(
@@ -82,10 +82,7 @@ def schema(
     missing: Annotated[
         MissingPolicy, typer.Option(help="Missing values: refuse them, give them a bin, or drop the row.")
     ] = MissingPolicy.error,
-    force: Annotated[
-        bool,
-        typer.Option("--force", help="Replace an existing schema. Results of tables made with it lose their labels."),
-    ] = False,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Decide from a file how every column becomes bins or integers, and write that down.
@@ -100,8 +97,6 @@ def schema(
       encryptedstats schema patients.csv --target ill --leave-out patient \\
           --kind grade=ordinal --digits dose=1 --range dose=0:500 -o schema.json
     """
-    if out is not None:
-        check_new(out, force, LOSS)
     check_rows(data)
     wishes = _Wishes(pairs(kind, "--kind"), pairs(digits, "--digits"), pairs(bounds, "--range"))
     with progress(f"reading {printable(str(data))}"):
@@ -113,7 +108,7 @@ def schema(
             )
         found = wishes.apply(frame.drop(columns=leave_out or []), target, bins, missing.value)
     if out is not None:
-        write_text(out, found.to_json() + "\n")
+        write_text(out, found.to_json() + "\n", force=force)
     if as_json:
         typer.echo(found.to_json())
         return

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, Protocol
 from encryptedstats.errors import FileFormatError
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
-from encryptedstats.storage.files import PRIVATE, PUBLIC, write_atomic
+from encryptedstats.storage.files import PRIVATE, PUBLIC, naming, write_atomic
 
 _ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
@@ -107,8 +107,9 @@ class FolderStore:
     def write(self, name: str, parts: Iterable[bytes]) -> None:
         """Make or replace an object by renaming."""
         target = self._root / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(target, parts)
+        with naming(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(target, parts)
 
     def create(self, name: str, data: bytes) -> bool:
         """Make a file by linking, which fails where there is one."""
