@@ -36,10 +36,10 @@ def test_what_is_said(run: Run, hospital: Hospital, tmp_path: Path) -> None:
     ):
         assert words in shown
     assert "encryptedstats counts" in shown
-    assert "exists already and was not touched" in the_error(run("encrypt", hospital.csv, tmp_path / "t", *arguments(hospital)))
-    facts = json.loads(
-        done("encrypt", hospital.csv, tmp_path / "t", *arguments(hospital, "--force", "--json")).stdout
+    assert "exists already and was not touched" in the_error(
+        run("encrypt", hospital.csv, tmp_path / "t", *arguments(hospital))
     )
+    facts = json.loads(done("encrypt", hospital.csv, tmp_path / "t", *arguments(hospital, "--force", "--json")).stdout)
     assert facts["rows"] == 60
     assert facts["blocks_kept"] == 0
     assert facts["bytes"] == es.EncryptedTable.load(tmp_path / "t").info().to_dict()["bytes"]

@@ -130,7 +130,7 @@ def test_usage_errors(run: Run, tmp_path: Path) -> None:
     [
         (("--security", 100), "128, 192, 256"),
         (("--depth", 40), "depth up to"),
-        (("--max-value", 2**70), "max_value up to"),
+        (("--max-value", 2**70), "--max-value up to"),
         (("--depth", -1), "at least 0"),
     ],
 )

@@ -257,7 +257,7 @@ LATE = SLOTS + 17  # in the second piece of the file
         ("w", -1, rf"column 'w', row {LATE}: -1.* is no weight"),
         ("w", "x", rf"column 'w', row {LATE}: 'x' is no weight"),
         ("w", None, rf"column 'w', row {LATE}: nan is no weight"),
-        ("w", 9, r"weight_bound=4, but the largest weight is 9"),
+        ("w", 9, r"bound of the weights is 4, but the largest weight is 9"),
     ],
 )
 def test_errors_name_file_column_and_row(keeper, schema, write_csv, tmp_path, column, value, message):

@@ -24,7 +24,7 @@ from encryptedstats.circuits.walk import FLAT, LEVELLED, Machine, Strategy, Tota
 from encryptedstats.crypto.noise import Noise
 from encryptedstats.crypto.packing import packing_levels, packing_model, packing_primes
 from encryptedstats.crypto.parameters import Parameters
-from encryptedstats.errors import NoiseError
+from encryptedstats.errors import Cure, NoiseError
 
 PACKED, REPLICATED, SLOTS = "packed", "replicated", "slots"
 # Bits that packs should leave, so that the results of so many parts of a table (2 to this power) can be added up encrypted.
@@ -151,7 +151,7 @@ def read_noise(
         raise NoiseError("not proven")
     best = max(reports, key=lambda report: report.budget)
     machine = NoiseMachine(parameters, with_secret_key=with_secret_key, known=known)
-    raise NoiseError(_refusal(machine, outputs, layout, best, form))
+    raise NoiseError(*_refusal(machine, outputs, layout, best, form))
 
 
 def _least_noisy(reports: Sequence[NoiseReport]) -> NoiseReport:
@@ -315,14 +315,18 @@ class _OneForAll(Walk[Noise]):
         return results
 
 
-def _refusal(machine: NoiseMachine, outputs: Sequence[Expression], layout: Layout, best: NoiseReport, form: str) -> str:
+def _refusal(
+    machine: NoiseMachine, outputs: Sequence[Expression], layout: Layout, best: NoiseReport, form: str
+) -> tuple[object, ...]:
     binding = _binding_node(machine, outputs, layout, best.strategy)
     what = f"its results cannot be brought into {form} form" + (", form='slots' may do" if form == PACKED else "")
     if binding is not None:
         what = f"the binding step is {binding!r}"
     return (
         f"this circuit, {depth_of(outputs)} products deep over {layout.n_rows:,} rows, could not be proven to decrypt with "
-        f"{machine.parameters!r}: {what}. es.plan(...) finds parameters that carry it"
+        f"{machine.parameters!r}: {what}. ",
+        Cure("plan", "es.plan(...)"),
+        " finds parameters that carry it",
     )
 
 

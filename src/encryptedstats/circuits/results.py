@@ -26,7 +26,7 @@ from encryptedstats.crypto.packing import (
     unpack,
 )
 from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of
-from encryptedstats.errors import FileFormatError, NoiseError
+from encryptedstats.errors import Cure, FileFormatError, NoiseError
 from encryptedstats.storage.bitpack import pack as pack_bits
 from encryptedstats.storage.bitpack import unpack as unpack_bits
 from encryptedstats.storage.container import Container
@@ -125,7 +125,8 @@ class EncryptedTotals:
             noise = model.add(model.switch(a.noise, level), model.switch(b.noise, level))
             if not model.decrypts(noise):
                 raise NoiseError(
-                    "so many results added up could not be proven to decrypt any more: decrypt some of them"
+                    "so many results added up could not be proven to decrypt any more: ",
+                    Cure("open before adding", "decrypt some of them"),
                 )
             parts.append(Part(self._combine_ciphertexts(a, b, level, sign), noise))
         return EncryptedTotals(self.keys, self.form, facts, parts, self.width, digest)

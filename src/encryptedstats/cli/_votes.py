@@ -6,8 +6,7 @@ Whoever predicts has public keys and never a secret one. scikit-learn is importe
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,8 +48,7 @@ def predict_unopened(
     file = load_file(what.model)
     model = load_model(file, None if file.kind == OPEN_MODEL_KIND else public)
     started = time.perf_counter()
-    with _naming_the_cure():
-        votes = model.predict_votes(rows, output=what.output, workers=workers)
+    votes = model.predict_votes(rows, output=what.output, workers=workers)
     seconds = time.perf_counter() - started
     save(votes, out, force=force)
     _tell(votes, str(out), out.stat().st_size, seconds, as_json)
@@ -60,8 +58,7 @@ def predict_by_many(what: Unopened, out: str, given: Mapping[str, Any]) -> None:
     """Let many machines predict the rows of an encrypted table: by a Dask scheduler, or by the workers of a queue."""
     _check(what, out, is_table=True)
     started = time.perf_counter()
-    with _naming_the_cure():
-        made = predict_on_cluster(what.model, what.rows, out, what.output, given)
+    made = predict_on_cluster(what.model, what.rows, out, what.output, given)
     if made is not None:
         _tell(made[0], out, made[1], time.perf_counter() - started, given["as_json"])
 
@@ -71,14 +68,6 @@ def _check(what: Unopened, out: str, is_table: bool) -> None:
         raise typer.BadParameter("-o -: an encrypted prediction is no text for a screen: give a file")
     if is_table and what.schema is not None:
         raise typer.BadParameter("--schema is for rows in the clear: an encrypted table brings what a worker may know")
-
-
-@contextmanager
-def _naming_the_cure() -> Iterator[None]:
-    try:
-        yield
-    except NotImplementedError as error:  # which models need their totals in the clear
-        raise ValueError(f"{error}. Its owner opens it with decrypt -o, and predicts with what is opened") from error
 
 
 def _tell(votes: Any, out: str, size: int, seconds: float, as_json: bool) -> None:

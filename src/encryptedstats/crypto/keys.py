@@ -22,7 +22,7 @@ from encryptedstats.crypto.engine import Engine, check_seal_bytes, engine_for
 from encryptedstats.crypto.kernels import Kernels, make_kernels
 from encryptedstats.crypto.noise import Noise
 from encryptedstats.crypto.parameters import Parameters
-from encryptedstats.errors import FileFormatError, KeyMismatchError, ParameterError, PassphraseError
+from encryptedstats.errors import Cure, FileFormatError, KeyMismatchError, ParameterError, PassphraseError
 from encryptedstats.storage import container
 from encryptedstats.storage import passphrase as locks
 from encryptedstats.storage.container import Container
@@ -197,8 +197,11 @@ class PublicKeys:
         """Slots rotated to the left within both half rows; step 0 swaps the half rows."""
         if step not in self.rotations:
             raise KeyMismatchError(
-                f"these public keys have no key for rotation {step}: owner.public_keys(rotations=[...]), or encrypt with "
-                "es.Owner(plan), which makes those that were planned"
+                f"these public keys have no key for rotation {step}: ",
+                Cure(
+                    "planned keys",
+                    "owner.public_keys(rotations=[...]), or encrypt with es.Owner(plan), which makes those that were planned",
+                ),
             )
         if step == 0:
             return self._engine.evaluator.rotate_columns(ciphertext, self._rotation)

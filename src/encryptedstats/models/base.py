@@ -40,7 +40,7 @@ from encryptedstats.circuits.results import EncryptedTotals
 from encryptedstats.crypto.digests import joined_digest
 from encryptedstats.crypto.dispatch import decrypt_value
 from encryptedstats.crypto.keys import Decryptor, PublicKeys
-from encryptedstats.errors import FileFormatError, KeyMismatchError, SchemaError
+from encryptedstats.errors import Cure, FileFormatError, KeyMismatchError, SchemaError, StillEncryptedError
 from encryptedstats.models._rows import rows_without, shared_block
 from encryptedstats.models._sklearn import record_features
 from encryptedstats.models.prediction import (
@@ -287,7 +287,8 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
     def _known_private(self) -> Schema:
         if not isinstance(self.schema_, Schema):
             raise SchemaError(
-                "this model knows its variables by number only: open it with owner.decrypt(model, schema=schema) to use names"
+                "this model knows its variables by number only: ",
+                Cure("open with names", "open it with owner.decrypt(model, schema=schema) to use names"),
             )
         return self.schema_
 
@@ -357,7 +358,7 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         """The circuit of a prediction: numbers for every row, from its columns and the totals of the model."""
         raise self._cannot_predict_unopened()
 
-    _why_opened: ClassVar[str] = "owner.decrypt(model)"
+    _why_opened: ClassVar[str] = ""
 
     def prediction_circuit(
         self, schema: PublicSchema, columns: Sequence[Column], n_rows: int, weight_bound: int = 1
@@ -385,8 +386,9 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         """How many numbers a prediction gives for each row, without writing its circuit: a file can claim a huge model."""
         raise self._cannot_predict_unopened()
 
-    def _cannot_predict_unopened(self) -> NotImplementedError:
-        return NotImplementedError(f"{type(self).__name__} has to be opened before it can predict: {self._why_opened}")
+    def _cannot_predict_unopened(self) -> StillEncryptedError:
+        why = f"{type(self).__name__} has to be opened before it can predict: {self._why_opened}"
+        return StillEncryptedError(why, Cure("open", "owner.decrypt(model)"))
 
     def _n_drawn(self, schema: PublicSchema) -> int:
         """How many fractions are drawn beside the totals."""
@@ -548,7 +550,7 @@ def _decrypt_model(model: Any, decryptor: Decryptor, *, schema: Schema | None = 
 def class_columns(schema: PublicSchema, fold: int | None = None) -> list[Expression]:
     """The class indicators (of a fold): every count starts from one, so that padding never counts."""
     if not schema.n_classes:
-        raise SchemaError("the schema has no classes: infer it with target=")
+        raise SchemaError("the schema has no classes: ", Cure("name the target", "infer it with target="))
     return [column(str(Column("class", -1, c, fold))) for c in range(schema.n_classes)]
 
 

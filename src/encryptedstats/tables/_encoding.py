@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from encryptedstats.errors import SchemaError
+from encryptedstats.errors import Cure, SchemaError
 from encryptedstats.tables._documents import quoted
 from encryptedstats.tables._frames import (
     as_frame,
@@ -34,6 +34,10 @@ from encryptedstats.tables.variables import Level, Variable, as_level
 
 if TYPE_CHECKING:
     from encryptedstats.tables.schema import Schema
+
+
+_NO_TARGET: Final = Cure("column of the target", "the rows have no target: give y=")
+_WIDEN: Final = Cure("widen", "with_kind(..., low=, high=) widens them")
 
 
 @dataclass(frozen=True)
@@ -98,8 +102,10 @@ def rows_to_predict(schema: Schema, data: object) -> Table:
         first, names = rows.predictors.index[min(int(mask.argmax()) for mask in masks.values())], list(masks)
         raise SchemaError(
             f"row {show(first)} cannot be predicted: missing values in {describe_missing(masks, rows.predictors.index)}. "
-            f"Fill them in, or leave such rows out, X.dropna(subset={names!r}); or fit the model with a schema that has a bin "
-            "for them, Schema.infer(..., missing='bin')"
+            "Fill them in, or leave such rows out",
+            Cure("leave rows out", f", X.dropna(subset={names!r})"),
+            "; or fit the model with a schema that has a bin for them, ",
+            Cure("bin for gaps", "Schema.infer(..., missing='bin')"),
         )
     return schema.table(rows.predictors)
 
@@ -119,7 +125,7 @@ def _split(schema: Schema, data: object, y: object, weights: ArrayLike | None) -
         raise SchemaError(f"the data has no column {quoted(absent)}; it has {quoted(list(frame.columns))}")
     target = _target(schema, frame, y)
     if target is None and weights is not None:
-        raise SchemaError("weights multiply the class indicators, but the rows have no target: give y=")
+        raise SchemaError("weights multiply the class indicators, but ", _NO_TARGET)
     return Rows(frame[names], target, None if weights is None else as_weights(weights, len(frame)))
 
 
@@ -173,7 +179,7 @@ def _weight_bound(weights: Integers | None, bound: int | None) -> int:
     if bound is None:
         return 1 << (largest - 1).bit_length()
     if bound < largest:
-        raise SchemaError(f"weight_bound={bound}, but the largest weight is {largest}")
+        raise SchemaError(f"the bound of the weights is {bound}, but the largest weight is {largest}")
     return int(bound)
 
 
@@ -196,9 +202,10 @@ def encode_variable(variable: Variable, series: pd.Series[Any]) -> NDArray[Any]:
         return _number_values(variable, series)
     if variable.levels:
         reason = f"is not a level of the schema (levels: {quoted(variable.levels)})"
-        cure = (
+        cure = Cure(
+            "know a level",
             "correct it, or leave it empty where missing values have a bin (missing='bin'); or give it a level before anything is "
-            f"encrypted, schema.with_bins({variable.name!r}, levels=[...]) or Schema.infer from rows that have it"
+            f"encrypted, schema.with_bins({variable.name!r}, levels=[...]) or Schema.infer from rows that have it",
         )
         codes = _level_codes(series, variable.levels, "column", reason, cure)
     else:
@@ -210,10 +217,12 @@ def encode_variable(variable: Variable, series: pd.Series[Any]) -> NDArray[Any]:
     return codes.astype(np.min_scalar_type(variable.n_bins - 1))
 
 
-def _text_cure(variable: Variable) -> str:
-    return (
+def _text_cure(variable: Variable) -> Cure:
+    return Cure(
+        "read text",
         f"correct it, or leave it empty if it is missing; if {variable.name!r} is a category, say so before anything is "
-        f"encrypted, schema.with_kind({variable.name!r}, 'categorical', levels=[...])"
+        f"encrypted, schema.with_kind({variable.name!r}, 'categorical', levels=[...])",
+        {"name": variable.name},
     )
 
 
@@ -226,11 +235,11 @@ def _number_values(variable: Variable, series: pd.Series[Any]) -> Integers:
         outside = (numbers < low) | (numbers > high)
     if outside.any():
         allowed = f"{low / 10**digits:.{digits}f} to {high / 10**digits:.{digits}f}"
-        refuse(variable.name, series, outside, f"is out of bounds ({allowed}); with_kind(..., low=, high=) widens them")
+        refuse(variable.name, series, outside, f"is out of bounds ({allowed})", cure=_WIDEN)
     return numbers
 
 
-def _level_codes(series: pd.Series[Any], levels: Sequence[Level], what: str, reason: str, cure: str) -> Integers:
+def _level_codes(series: pd.Series[Any], levels: Sequence[Level], what: str, reason: str, cure: Cure) -> Integers:
     """Position of each value among the levels, -1 where it is missing."""
     positions = {level: position for position, level in enumerate(levels)}
     try:
@@ -257,7 +266,9 @@ def _class_codes(schema: Schema, target: pd.Series[Any]) -> NDArray[Any]:
         where = describe_missing({str(schema.target): missing}, target.index)
         raise SchemaError(f"the class is missing in {where}: leave those rows out, or leave the target out to predict")
     reason = f"is not a class of the schema (classes: {quoted(schema.classes)})"
-    cure = "correct it, or name all classes before anything is encrypted, Schema.infer(..., classes=[...])"
+    cure = Cure(
+        "know a class", "correct it, or name all classes before anything is encrypted, Schema.infer(..., classes=[...])"
+    )
     codes = _level_codes(target, schema.classes, "target", reason, cure)
     return codes.astype(np.min_scalar_type(len(schema.classes) - 1))
 
@@ -292,7 +303,7 @@ def assign_folds(class_codes: NDArray[Any] | None, folds: int, seed: int) -> NDA
     The order comes from the raw bits of PCG64, whose stream is fixed by its definition.
     """
     if class_codes is None:
-        raise SchemaError("folds are made of the class indicators, but the rows have no target: give y=")
+        raise SchemaError("folds are made of the class indicators, but ", _NO_TARGET)
     if isinstance(folds, bool) or not isinstance(folds, (int, np.integer)) or not 2 <= folds <= len(class_codes):
         raise SchemaError(f"folds={folds!r}: from 2 to the number of rows, {len(class_codes)}")
     keys = np.random.PCG64(seed).random_raw(len(class_codes))

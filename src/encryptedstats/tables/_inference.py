@@ -8,19 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
-from encryptedstats.errors import SchemaError
+from encryptedstats.errors import Cure, SchemaError, SchemaWarning
 from encryptedstats.tables._frames import numeric_values, read_numbers
 from encryptedstats.tables.binning import fixed_point, quantile_edges
 from encryptedstats.tables.variables import Level, Variable, as_levels, check_kind
 
 #: More levels than this are names or measurements, not a category: each would cost an encrypted column.
 MOST_LEVELS = 1000
+LEAVE_OUT: Final = Cure("leave out", "leave it out")
 #: Whole-number columns with at most this many different values are taken for grades.
 MOST_GRADES = 10
 DEFAULT_DIGITS = 2
@@ -45,7 +46,7 @@ class Summary:
     high: float = 0
     whole: bool = False
     problem: str = ""  # why the column cannot be read as numbers; empty when it can
-    doubt: str = ""  # why the default kind is probably not what is meant; empty when it is
+    doubt: str | SchemaWarning = ""  # why the default kind is probably not what is meant; empty when it is
 
 
 def summarise(series: pd.Series[Any], bins: int) -> Summary:
@@ -54,7 +55,7 @@ def summarise(series: pd.Series[Any], bins: int) -> Summary:
     numbers, problem = _numbers_or_problem(series)
     n_distinct, levels = column_levels(series, f"column {name!r}")
     if not n_distinct:
-        raise SchemaError(f"column {name!r} has no values at all: leave it out")
+        raise SchemaError(f"column {name!r} has no values at all: ", LEAVE_OUT)
     missing, declared = bool(series.isna().any()), isinstance(series.dtype, pd.CategoricalDtype)
     if problem:
         kind, doubt = _text_kind(series), "" if declared else _doubt(series, n_distinct, problem)
@@ -70,7 +71,7 @@ def summarise(series: pd.Series[Any], bins: int) -> Summary:
     return Summary(name, kind, missing, declared, n_distinct, levels, bins, edges, low, high, whole, doubt=doubt)
 
 
-def _doubt(series: pd.Series[Any], n_distinct: int, problem: str) -> str:
+def _doubt(series: pd.Series[Any], n_distinct: int, problem: str) -> str | SchemaWarning:
     """What speaks against taking a column of text for a category."""
     present = series[series.notna()]
     share = float(read_numbers(present).notna().mean()) if problem else 0.0
@@ -81,8 +82,8 @@ def _doubt(series: pd.Series[Any], n_distinct: int, problem: str) -> str:
             f"among them ({problem}): correct these, or leave them empty"
         )
     if n_distinct == len(present) > MANY_CLASSES:
-        return (
-            f"column {series.name!r} has another value in every row, as names and ids have, and {became}: leave it out"
+        return SchemaWarning(
+            f"column {series.name!r} has another value in every row, as names and ids have, and {became}: ", LEAVE_OUT
         )
     return ""
 
@@ -163,8 +164,9 @@ def make_variable(summary: Summary, kind: str, *, missing_bin: bool) -> Variable
     if not summary.levels:
         raise SchemaError(
             f"column {summary.name!r} has {summary.n_distinct} different values; kind {kind!r} takes at most "
-            f"{MOST_LEVELS}: leave the column out, give it another kind, or give levels="
-            + (f". As numbers it cannot be read: {summary.problem}" if summary.problem else "")
+            f"{MOST_LEVELS}: ",
+            Cure("fewer levels", "leave the column out, give it another kind, or give levels="),
+            f". As numbers it cannot be read: {summary.problem}" if summary.problem else "",
         )
     return Variable(summary.name, kind, levels=summary.levels, missing_bin=missing_bin)
 

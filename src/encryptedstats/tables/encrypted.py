@@ -30,7 +30,16 @@ from encryptedstats.crypto.engine import engine_for
 from encryptedstats.crypto.keys import PUBLIC_KIND, Decryptor, read_parameters
 from encryptedstats.crypto.residues import ciphertext_of
 from encryptedstats.crypto.vectors import EncryptedVector
-from encryptedstats.errors import FileFormatError, KeyMismatchError, NoiseError, ParameterError, SchemaError
+from encryptedstats.errors import (
+    REPLACE,
+    Cure,
+    ExistsError,
+    FileFormatError,
+    KeyMismatchError,
+    NoiseError,
+    ParameterError,
+    SchemaError,
+)
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import Store, open_store
@@ -250,7 +259,9 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Statistics):
         """The public keys to compute with."""
         if self._keys is None:
             raise KeyMismatchError(
-                f"this table came without public keys: es.load(url, keys=...) with those of key {self.key_id}"
+                "this table came without public keys: ",
+                Cure("give keys", "es.load(url, keys=...) with those"),
+                f" of key {self.key_id}",
             )
         if not isinstance(self._keys, PublicKeys):
             self._keys = _checked_keys(self._keys(), self.facts)
@@ -459,8 +470,8 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Statistics):
         """Store the table, and the public keys to compute with, under a path or fsspec URL. The manifest is written last."""
         store = open_store(url)
         if store.exists(MANIFEST) and not overwrite:
-            raise FileExistsError(
-                f"there is a table at {store.url} already; it was not touched (overwrite=True replaces it)"
+            raise ExistsError(
+                f"there is a table at {store.url} already; it was not touched (", REPLACE, " replaces it)"
             )
         entries = _store_blocks(store, self)
         if self._keys is not None:

@@ -25,7 +25,7 @@ from encryptedstats.crypto.dispatch import encrypt_file_value, encrypt_value
 from encryptedstats.crypto.keys import Encryptor
 from encryptedstats.crypto.residues import residues_of
 from encryptedstats.crypto.vectors import encrypt_slots
-from encryptedstats.errors import FileFormatError, SchemaError, SchemaWarning
+from encryptedstats.errors import REPLACE, Cure, ExistsError, FileFormatError, SchemaError, SchemaWarning, TooLargeError
 from encryptedstats.parallel import ordered_map
 from encryptedstats.progress import progress_bar
 from encryptedstats.storage import container
@@ -223,9 +223,10 @@ def _facts(table: Table, encryptor: Encryptor, encodings: Sequence[str]) -> Tabl
     for column in columns:
         bound = column_bound(schema, column, table.weight_bound)
         if bound > keys.parameters.max_value:
-            raise OverflowError(
+            raise TooLargeError(
                 f"{_described(column, table.schema)} holds values up to {bound:,}, and the parameters are exact up to "
-                f"±{keys.parameters.max_value:,}: choose a larger max_value"
+                f"±{keys.parameters.max_value:,}: ",
+                Cure("larger values", "choose a larger max_value", {"value": bound}),
             )
     return TableFacts(
         keys.parameters,
@@ -244,12 +245,13 @@ def _warn_if_many(rows: int, facts: TableFacts, stacklevel: int) -> bool:
     most, exact = rows * facts.weight_bound, facts.parameters.max_value
     if most > exact:
         weighed = f" with weights up to {facts.weight_bound:,}" if facts.weight_bound > 1 else ""
-        warnings.warn(
+        warning = SchemaWarning(
             f"these are {rows:,} rows{weighed}: counts over them can reach {most:,}, and these keys are exact up to ±{exact:,}, so "
-            "that such totals will be refused. Make keys for all rows, es.Owner(es.plan(..., n_rows=...)), and encrypt again",
-            SchemaWarning,
-            stacklevel=stacklevel,
+            "that such totals will be refused. Make keys for all rows, ",
+            Cure("keys for more rows", "es.Owner(es.plan(..., n_rows=...))", {"rows": rows}),
+            ", and encrypt again",
         )
+        warnings.warn(warning, stacklevel=stacklevel)
     return most > exact
 
 
@@ -352,25 +354,26 @@ class _Job:
     def _draft(self, store: Store, overwrite: bool) -> bytes:
         """The id of the table under way at this place: a new one, or the one to resume."""
         if store.exists(MANIFEST) and not overwrite:
-            raise FileExistsError(
-                f"there is a table at {store.url} already; it was not touched (overwrite=True replaces it)"
+            raise ExistsError(
+                f"there is a table at {store.url} already; it was not touched (", REPLACE, " replaces it)"
             )
         if store.exists(DRAFT):
             table_id, why_not = self._resumable(store)
             if table_id is not None:
                 return table_id
             if not overwrite:
-                raise FileFormatError(f"an unfinished table {why_not}")
+                raise FileFormatError("an unfinished table ", *why_not)
         table_id = secrets.token_bytes(16)
         extra = {"table_id": table_id.hex(), "token": self._token(table_id)}
         store.write(DRAFT, [container.to_bytes(facts_to_container(self.facts, DRAFT_KIND, extra, {}))])
         return table_id
 
-    def _resumable(self, store: Store) -> tuple[bytes | None, str]:
+    def _resumable(self, store: Store) -> tuple[bytes | None, tuple[object, ...]]:
         """The id of the table under way, or what it is and why this run cannot go on with it."""
         other = (
-            f"of another schema, key or encoding lies at {store.url}, or a damaged one: "
-            "choose another place, or overwrite=True to give it up"
+            f"of another schema, key or encoding lies at {store.url}, or a damaged one: choose another place, or ",
+            REPLACE,
+            " to give it up",
         )
         try:
             draft = container.from_bytes(store.read(DRAFT), kind=DRAFT_KIND)
@@ -383,9 +386,11 @@ class _Job:
         if not same and not self.encryptor.with_secret_key:
             return None, (
                 f"that was begun with the public key lies at {store.url}. Finished blocks are known again only with the secret "
-                "key, or in the run that made them: choose another place, or overwrite=True to start again"
+                "key, or in the run that made them: choose another place, or ",
+                REPLACE,
+                " to start again",
             )
-        return (table_id, "") if same else (None, other)
+        return (table_id, ()) if same else (None, other)
 
     def _token(self, table_id: bytes) -> str:
         return hmac.new(self.encryptor.token_key, b"draft" + table_id, hashlib.sha256).hexdigest()

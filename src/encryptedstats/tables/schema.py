@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from encryptedstats.errors import SchemaError, SchemaWarning
+from encryptedstats.errors import Cure, SchemaError, SchemaWarning
 from encryptedstats.tables._documents import LEVEL, OPTIONAL_TEXT, Document, Types, check_items, quoted
 from encryptedstats.tables._encoding import as_target, encode_table
 from encryptedstats.tables._frames import as_frame, missing_masks, refuse_missing, unboxed
@@ -104,8 +104,8 @@ class Schema(Document):
         self._check_names()
         if self.target is not None and len(self.classes) < 2:
             raise SchemaError(
-                f"target {self.target!r} has {len(self.classes)} classes ({quoted(self.classes)}): at least 2 are needed; "
-                "give classes= when the data does not show all of them"
+                f"target {self.target!r} has {len(self.classes)} classes ({quoted(self.classes)}): at least 2 are needed; ",
+                Cure("show all classes", "give classes= when the data does not show all of them"),
             )
         if self.target is None and self.classes:
             raise SchemaError(f"classes {quoted(self.classes)} without a target")
@@ -492,7 +492,9 @@ def _wanted_kinds(kinds: Mapping[str, str] | None, names: Sequence[str]) -> dict
     wanted = {str(name): kind for name, kind in (kinds or {}).items()}
     unknown = [name for name in wanted if name not in names]
     if unknown:
-        raise SchemaError(f"kinds names column {unknown[0]!r}; the columns are {quoted(names)}")
+        raise SchemaError(
+            Cure("kinds of columns", "kinds names"), f" column {unknown[0]!r}; the columns are {quoted(names)}"
+        )
     for name, kind in wanted.items():
         check_kind(kind, f"column {name!r}")
     return wanted
@@ -504,7 +506,8 @@ def _inferred(summary: Summary, wanted: str | None, missing: str) -> Variable:
         return make_variable(summary, kind, missing_bin=missing == "bin" and summary.has_missing)
     if missing == "bin" and summary.has_missing:
         raise SchemaError(
-            f"column {summary.name!r} misses values, and a number has no bin for them: use missing='drop'"
+            f"column {summary.name!r} misses values, and a number has no bin for them: use ",
+            Cure("drop gaps", "missing='drop'"),
         )
     return make_number(summary.name, summary, None, None, None)
 

@@ -21,7 +21,7 @@ from encryptedstats.circuits.expressions import Expression, column
 from encryptedstats.circuits.results import EncryptedTotals
 from encryptedstats.crypto.dispatch import decrypt_value
 from encryptedstats.crypto.keys import Decryptor, PublicKeys
-from encryptedstats.errors import FileFormatError, SchemaError
+from encryptedstats.errors import Cure, FileFormatError, SchemaError
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import load_file, save_file
 from encryptedstats.tables.columns import Column
@@ -255,6 +255,6 @@ def check_variables(statistic: Statistic, schema: PublicSchema) -> None:
             raise SchemaError(f"variable {schema.variables[j].id!r} is a number and has no bins to count: see moments")
         if not is_number and statistic.name == "moments":
             raise SchemaError(
-                f"variable {schema.variables[j].id!r} is {schema.variables[j].kind}: moments are for numbers, "
-                "schema.with_kind(name, 'number', digits=...)"
+                f"variable {schema.variables[j].id!r} is {schema.variables[j].kind}: moments are for numbers, ",
+                Cure("keep numbers", "schema.with_kind(name, 'number', digits=...)"),
             )

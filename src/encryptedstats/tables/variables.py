@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from encryptedstats.errors import SchemaError
+from encryptedstats.errors import Cure, SchemaError
 from encryptedstats.storage.files import PUBLIC
 from encryptedstats.tables._documents import LEVEL, NUMBER, OPTIONAL_INT, Document, Types, check_fields, check_items
 from encryptedstats.tables.binning import LARGEST_INTEGER, check_digits
@@ -279,8 +279,8 @@ class PublicVariable:
             raise SchemaError(f"variable {name!r} is {self.kind}: ordinal codes need an ordered kind")
         if self.missing_bin:
             raise SchemaError(
-                f"variable {name!r} has a bin for missing values, which has no ordinal code: "
-                "fill the values in, or infer the schema with missing='drop'"
+                f"variable {name!r} has a bin for missing values, which has no ordinal code: fill the values in, or ",
+                Cure("drop gaps anew", "infer the schema with missing='drop'"),
             )
 
 
