@@ -35,7 +35,7 @@ def test_what_is_said(run: Run, hospital: Hospital, tmp_path: Path) -> None:
         "secret.key",
     ):
         assert words in shown
-    assert "encryptedstats counts" in shown
+    assert "encryptedstats info" in shown
     assert "exists already and was not touched" in the_error(
         run("encrypt", hospital.csv, tmp_path / "t", *arguments(hospital))
     )

@@ -224,7 +224,10 @@ def test_refusals_count_the_other_rows(schema, frame):
         (lambda s, f: s.table(f, weights=[-1] * 50), r"weights\[0\] is -1"),
         (lambda s, f: s.table(f, weights=[np.nan] * 50), r"weights\[0\] is nan"),
         (lambda s, f: s.table(f, weights=["1"] * 50), "integers are needed"),
-        (lambda s, f: s.table(f, weights=[9] * 50, weight_bound=8), "bound of the weights is 8, but the largest weight is 9"),
+        (
+            lambda s, f: s.table(f, weights=[9] * 50, weight_bound=8),
+            "bound of the weights is 8, but the largest weight is 9",
+        ),
         (lambda s, f: s.table(f.drop(columns="y"), weights=[1] * 50), "the rows have no target: give y="),
         (lambda s, f: s.table(f.drop(columns="y"), folds=5), "the rows have no target: give y="),
         (lambda s, f: s.table(f, folds=1), "folds=1: from 2 to the number of rows, 50"),

@@ -90,19 +90,24 @@ def _schedule(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _show_queued(job: Any, as_json: bool, made: str = "model") -> None:
+    from encryptedstats import cluster
+
+    finished = any(one.id == job.id and one.finished for one in cluster.status(job.queue))
     shards = sum(item.is_shard for item in job.items.values())
     facts = {"job": job.id, "queue": job.queue, "out": job.out, "rows": job.n_rows, "shards": shards}
+    facts["finished"] = finished
     if as_json:
         print_json({**facts, "items": len(job.items)})
         return
     rows: list[tuple[str, RenderableType]] = [
         ("job", Text.assemble((job.id[:12], "cyan"), f", {plural(shards, 'shard')} of {plural(job.n_rows, 'row')}")),
         ("queue", printable(job.queue)),
-        (made, Text.assemble((printable(job.out), "bold"), ", when all are done")),
-        ("next", command_line("worker", "--queue", job.queue)),
+        (made, Text.assemble((printable(job.out), "bold"), ", which is there" if finished else ", when all are done")),
     ]
+    if not finished:
+        rows.append(("next", command_line("worker", "--queue", job.queue)))
     console = Console()
-    console.print(Text("Queued", style="bold"))
+    console.print(Text("Done already" if finished else "Queued", style="bold"))
     console.print(fact_table(rows))
 
 

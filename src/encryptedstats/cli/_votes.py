@@ -27,6 +27,8 @@ from encryptedstats.storage.objects import load_file
 from encryptedstats.tables._encoding import rows_to_predict
 from encryptedstats.tables.reading import read_frame
 
+VOTES_CAVEAT = "shares of the votes of the forest: good for an order of the rows, not calibrated"
+
 
 @dataclass(frozen=True)
 class Unopened:
@@ -143,6 +145,8 @@ def votes_frame(votes: Any) -> pd.DataFrame:
     of_classes = list(votes.columns) == list(votes.scores.columns)
     numbers = votes.set_axis([f"votes({name})" if of_classes else str(name) for name in votes.columns], axis=1)
     frame: pd.DataFrame = pd.concat([votes.predict, scores, numbers], axis=1).rename_axis("row")
+    if isinstance(frame.index, pd.RangeIndex):
+        frame.index += 1  # rows are counted from 1, as those of a file
     return frame
 
 
@@ -164,4 +168,6 @@ def counts_text(counts: Mapping[str, int]) -> str:
 def votes_view(votes: Any, width: int) -> RenderableType:
     """Opened votes on a screen of this width."""
     rows: list[tuple[str, RenderableType]] = [("predicted", counts_text(predicted_counts(votes)))]
+    if votes._are_probabilities and list(votes.columns) == list(votes.scores.columns):  # of a forest
+        rows.append(("P(...)", Text(VOTES_CAVEAT, style="dim")))
     return Group(fact_table(rows), Text(), frame_view(votes_frame(votes), width))

@@ -111,7 +111,7 @@ def _list(as_json: bool) -> None:
         return
     table = plain_table()
     table.add_column("name", style="cyan", no_wrap=True)
-    table.add_column("", no_wrap=True, overflow="ellipsis", ratio=1)
+    table.add_column("", overflow="fold", ratio=1)
     for title in ("rows", "complete", "columns", "cont.", "ord.", "cat.", "class 1"):
         table.add_column(title, justify="right", no_wrap=True)
     table.expand = True

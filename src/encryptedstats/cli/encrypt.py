@@ -123,6 +123,7 @@ def encrypt(
         "seconds": seconds,
         "rows_per_second": table.n_rows / seconds,
         "blocks_kept": kept,
+        "rows_left_out": table.n_dropped,
     }
     if as_json:
         print_json(facts)
@@ -132,7 +133,7 @@ def encrypt(
     console.print(Text.assemble(("Encrypted", "bold"), f" in {time_text(seconds)}{speed}"))
     console.print(fact_table(_rows(facts, private)))
     console.print()
-    console.print(fact_table(_who_gets_what(table, out, key, public_keys, schema)))
+    console.print(fact_table(_who_gets_what(out, key, public_keys, schema)))
 
 
 def _check_place(out: str, store: Store, private: list[Path]) -> None:
@@ -195,13 +196,15 @@ def _rows(facts: dict[str, Any], schema: es.Schema) -> list[tuple[str, Renderabl
         rows.append(("target", Text(printable(absent), style="yellow")))
     if facts["folds"]:
         rows.append(("folds", f"{facts['folds']}, for fit --folds and evaluate"))
+    if facts["rows_left_out"]:
+        rows.append(("left out", Text(f"{plural(facts['rows_left_out'], 'row')} with gaps", style="yellow")))
     if facts["blocks_kept"]:
         rows.append(("resumed", f"{plural(facts['blocks_kept'], 'block')} of an earlier run kept"))
     return rows
 
 
 def _who_gets_what(
-    table: es.EncryptedTable, out: str, key: Path | None, public_keys: Path | None, schema: Path
+    out: str, key: Path | None, public_keys: Path | None, schema: Path
 ) -> list[tuple[str, RenderableType]]:
     give = Text.assemble((printable(out), "bold green"), "  whole, to whoever computes: no key in it opens anything")
     if key is None:
@@ -209,6 +212,5 @@ def _who_gets_what(
         return [("give away", give), ("opens", owner)]
     keep = Text.assemble((printable(str(key)), "bold red"), " and ", (printable(str(schema)), "bold red"))
     keep.append("  they open results, and say which column is which")
-    binned = [variable.id for variable in table.schema.variables if variable.kind != "number"]
-    question = ("counts", out, binned[0]) if binned else ("moments", out, "v0")
-    return [("keep", keep), ("give away", give), ("worker", command_line(*question, "-o", "result.enc"))]
+    worker = Text("counts, crosstab, moments or fit, as the keys were planned; to look at the columns:\n")
+    return [("keep", keep), ("give away", give), ("worker", worker.append_text(command_line("info", out)))]

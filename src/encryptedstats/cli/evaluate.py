@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -34,7 +34,7 @@ from encryptedstats.cli._options import (
 )
 from encryptedstats.progress import progress_bar
 from encryptedstats.storage import container
-from encryptedstats.tables.encrypting import file_tables
+from encryptedstats.tables.encrypting import RowCount, file_tables
 
 SCORES: Final = ("auc", "accuracy", "log_loss")
 _MEAN: Final = "mean"
@@ -101,6 +101,7 @@ def evaluate(
         "params": model._growth(),
         "classes": [str(label) for label in model.classes_],
         "rows": len(work.table),
+        "rows_left_out": work.table.n_dropped,
         "scores": frame.reset_index().to_dict("records"),
         "mean": None if len(frame) == 1 else _mean(frame),
     }
@@ -141,11 +142,13 @@ def _opened(file: Path, data: Path, **options: Any) -> _Work:
 
 
 def _table(schema: es.Schema, data: Path, rows_at_once: int, **options: Any) -> es.Table:
+    count = RowCount()
     with progress(f"reading {printable(str(data))}"):
-        tables = list(file_tables(schema, data, rows_at_once, **options))
+        tables = list(file_tables(schema, data, rows_at_once, count=count, **options))
+    count.warn(stacklevel=2)
     if not tables:
         raise es.SchemaError(f"{data} has no rows{' without missing values' if schema.missing == 'drop' else ''}")
-    table = es.Table.concat(tables)
+    table = replace(es.Table.concat(tables), n_dropped=count.left_out)
     if not table.has_classes:
         raise es.SchemaError(f"{data} has no column {schema.target!r}: scores need the classes of the rows")
     return table

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import reduce
 from operator import add, sub
 from pathlib import Path
@@ -12,6 +14,7 @@ import typer
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from encryptedstats.circuits.slices import CHECKPOINT
 from encryptedstats.cli._clusters import (
     MANY,
     RESULT_URL,
@@ -32,6 +35,7 @@ from encryptedstats.cli._console import (
     size_text,
     time_text,
 )
+from encryptedstats.cli._errors import INTERRUPTED
 from encryptedstats.cli._files import Writes, save
 from encryptedstats.cli._inputs import expect, load_public_keys, load_table
 from encryptedstats.cli._models import (
@@ -131,7 +135,8 @@ def fit(
     else:
         sealed = load_table(table, keys)
         started = time.perf_counter()
-        fitted = (unfitted.fit_folds if folds else unfitted.fit)(sealed, workers=workers, checkpoint=checkpoint)
+        with _keeping(checkpoint):
+            fitted = (unfitted.fit_folds if folds else unfitted.fit)(sealed, workers=workers, checkpoint=checkpoint)
     seconds = time.perf_counter() - started
     if not many:
         save(fitted, file, force=force)
@@ -142,6 +147,19 @@ def fit(
         print_json(facts)
     else:
         _show("Fitted", facts, out)
+
+
+@contextmanager
+def _keeping(checkpoint: Path | None) -> Iterator[None]:
+    """Say what is left of a fit that was interrupted, and how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if checkpoint is None or not (checkpoint / CHECKPOINT).exists():
+            raise
+        kept = f"what was computed is kept in {checkpoint}; run the same command again to go on from there"
+        typer.echo(printable(f"interrupted: {kept}"), err=True)
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def combine(

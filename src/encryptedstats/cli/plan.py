@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from rich.console import Console, RenderableType
@@ -36,6 +37,8 @@ from encryptedstats.cli._options import AsJson, Encoding, Encodings, Force, Sche
 from encryptedstats.cli._questions import question_text, shortened, variable_name
 from encryptedstats.tables.statistics import CLASS, Statistic, check_variables
 
+_HASH: Final = "sha256"
+TARGET: Final = "target"
 EncryptedPrediction = Annotated[
     bool,
     typer.Option(
@@ -140,7 +143,7 @@ def plan(
     """Find parameters for a computation, and its cost, before anybody pays.
 
     Keys made for a plan carry exactly its questions, on as many rows; make it for the largest that you will ask. Columns
-    go by name or by id (v0, v1, ...), and class is the target.
+    go by name or by id (v0, v1, ...), and class or target is the target.
 
     Examples:
       encryptedstats plan --schema schema.json --rows 683 --counts age,class -o plan.json
@@ -191,12 +194,13 @@ def plan(
             price_per_core_hour=price,
         )
     facts = {"questions": _questions(asked, private, models, made), **made.to_dict()}
+    facts[_HASH] = _hash_of(facts)
     if out is not None:
         write_text(out, json.dumps(facts, indent=2) + "\n", force=force)
     if as_json:
         print_json(facts)
     else:
-        _show(made, facts["questions"], out)
+        _show(made, facts["questions"], out, models)
 
 
 def _statistic(name: str, text: str, schema: es.Schema, rows: int) -> Statistic:
@@ -212,8 +216,14 @@ def _statistic(name: str, text: str, schema: es.Schema, rows: int) -> Statistic:
 
 
 def _position(name: str, schema: es.Schema) -> int:
-    if name in (CLASS, schema.target) and name not in schema.names:
+    """A column by name or id, or the target: by its name, or as class or target where no column is called so."""
+    if name == schema.target:
         return -1
+    if schema.target is not None and name in (CLASS, TARGET):
+        if name not in schema.names:
+            return -1
+        both = f"the column {name!r} is v{schema.names.index(name)}, and the target is {schema.target!r}"
+        raise es.SchemaError(f"{name} could be a column or the class of the rows: {both}; write one of these")
     return schema.index(name)
 
 
@@ -223,9 +233,8 @@ def _unopened(ctx: typer.Context, asked: Sequence[Statistic], models: Sequence[A
         raise typer.BadParameter("--predict-rows is for --encrypted-prediction: an opened model predicts any number")
     if len(models) != 1 or asked:
         raise typer.BadParameter("--encrypted-prediction is planned for one --model, and no other question beside it")
-    for name in ("workers", "folds"):
-        if ctx.params[name]:
-            raise typer.BadParameter(f"--{name} and --encrypted-prediction are planned one at a time: leave out one")
+    if ctx.params["workers"]:
+        raise typer.BadParameter("--workers and --encrypted-prediction are planned one at a time: leave out one")
     return models[0]
 
 
@@ -235,6 +244,12 @@ def _questions(asked: Sequence[Statistic], schema: es.Schema, models: Sequence[A
     if made.prediction is not None:
         texts.append(f"prediction of {plural(made.prediction.n_predict, 'row')} with it, unopened")
     return texts
+
+
+def _hash_of(facts: dict[str, Any]) -> str:
+    """SHA-256 of all that a plan says, however it is laid out; a flipped bit would make other keys."""
+    content = {name: value for name, value in facts.items() if name != _HASH}
+    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -252,19 +267,25 @@ def read_plan(path: Path) -> SavedPlan:
     expect(path, (PLAN, JSON), "a plan", "encryptedstats plan ... -o plan.json makes one")
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
+        if facts[_HASH] != _hash_of(facts):
+            raise es.FileFormatError(
+                f"{path} was altered, its hash does not fit: make it again with encryptedstats plan"
+            )
         rotations, rows, questions = facts["rotations"], facts["rows"], facts["questions"]
         if not all(type(number) is int for number in (rows, *rotations)):
             raise ValueError("rows and rotations are integers")
         return SavedPlan(
             es.Parameters.from_dict(facts["parameters"]), tuple(rotations), rows, [str(one) for one in questions]
         )
+    except es.FileFormatError:
+        raise
     except es.ParameterError as error:
         raise es.ParameterError(f"{path}: {error}") from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise es.FileFormatError(f"{path} is no plan: write one with encryptedstats plan ... -o {path}") from error
 
 
-def _show(made: es.Plan, questions: list[str], out: Path | None) -> None:
+def _show(made: es.Plan, questions: list[str], out: Path | None, models: Sequence[Any]) -> None:
     console = Console()
     asked: RenderableType = Text("\n".join(map(printable, shortened(questions))), style="bold")
     console.print(fact_table([("for", asked), *made.rows()]))
@@ -272,4 +293,12 @@ def _show(made: es.Plan, questions: list[str], out: Path | None) -> None:
     if out is None:
         console.print(Text("Give -o plan.json to keep it, and keygen --plan plan.json makes keys for it.", style="dim"))
     else:
-        console.print(fact_table([("next", command_line("keygen", "secret.key", "public.keys", "--plan", out))]))
+        steps = [("next", command_line("keygen", "secret.key", "public.keys", "--plan", out))]
+        steps += [("worker", _fit_line(model)) for model in models[:1]]
+        console.print(fact_table(steps))
+
+
+def _fit_line(model: Any) -> Text:
+    """What the worker will type for a model that was planned."""
+    words = model_text(type(model).__name__, model.get_params()).split()
+    return command_line("fit", "table.enc", "-o", "model.enc", "--model", *words)

@@ -20,10 +20,17 @@ from encryptedstats.cli._files import COMPUTED, SCREEN, Reads, Writes, write_par
 from encryptedstats.cli._inputs import check_rows, expect, nature
 from encryptedstats.cli._models import ENCRYPTED_MODEL_KIND, OPEN_MODEL_KIND, load_model
 from encryptedstats.cli._options import AsJson, Force, Workers, file_argument, file_option, output
-from encryptedstats.cli._votes import Unopened, counts_text, predict_by_many, predict_unopened, score_names
+from encryptedstats.cli._votes import (
+    VOTES_CAVEAT,
+    Unopened,
+    counts_text,
+    predict_by_many,
+    predict_unopened,
+    score_names,
+)
 from encryptedstats.storage.objects import is_url, load_file, local_or_url
 from encryptedstats.tables.encrypted import TABLE_KIND
-from encryptedstats.tables.encrypting import DRAFT_KIND
+from encryptedstats.tables.encrypting import DRAFT_KIND, RowCount
 from encryptedstats.tables.reading import read_frames
 
 _ROWS_AT_ONCE: Final = 1 << 16
@@ -80,8 +87,10 @@ def predict(
 ) -> None:
     """Predict the class of rows: as CSV if model and rows are open, else encrypted.
 
-    An opened model and rows in the clear give one line a row, with probabilities. Where the file has the column of the
-    target, it is not looked at but to say how many predictions are right. If the model or the rows are encrypted, so is
+    An opened model and rows in the clear give one line for every row of the file, counted from 1, with probabilities;
+    those of a forest are shares of its votes, in order but not calibrated. Rows with gaps that the schema leaves out keep
+    an empty line. Where the file has the column of the target, it is not looked at but to say how many predictions are
+    right. If the model or the rows are encrypted, so is
     the prediction: it takes public keys only, opens nothing, and only the owner can read it, with decrypt. Its keys are
     planned for that with plan --encrypted-prediction.
 
@@ -138,6 +147,7 @@ def _predict_opened(opened: Any, data: Path, out: Path, force: bool, as_json: bo
     with progress(f"predicting {printable(str(data))}"):
         write_parts(out, (part.encode() for part in work.csv(data)), force=force)
     facts = {"file": str(out), "bytes": out.stat().st_size, "encrypted": False, **work.facts()}
+    facts["votes"] = isinstance(opened, es.CompletelyRandomForest)
     if as_json:
         print_json(facts)
     else:
@@ -145,33 +155,37 @@ def _predict_opened(opened: Any, data: Path, out: Path, force: bool, as_json: bo
 
 
 class _Predictions:
-    """The predictions of a file, a piece at a time, and what there is to say of them afterwards."""
+    """The predictions of a file, a piece at a time, and what there is to say of them afterwards.
+
+    A line for every row of the file: where the schema leaves out rows with gaps, theirs is empty but for its number.
+    """
 
     def __init__(self, model: Any, schema: es.Schema) -> None:
         self.model, self.schema = model, schema
-        self.rows = self.left_out = 0
+        self.count = RowCount()
         self.predicted: Counter[Any] = Counter()
-        self.right: int | None = 0
+        self.judged: int | None = 0  # rows with a class and a prediction
+        self.right = 0
 
     def csv(self, data: Path) -> Iterator[str]:
         """Pieces of the CSV."""
-        for number, frame in enumerate(read_frames(data, self.schema, _ROWS_AT_ONCE)):
-            kept = self._complete(frame)
-            self.left_out += len(frame) - len(kept)
+        empty = pd.Index([], name="row")  # rows before the first that can be predicted
+        columns: list[str] = []
+        for frame in read_frames(data, self.schema, _ROWS_AT_ONCE):
+            kept = self.count.complete(frame, self.schema)
+            lines = pd.DataFrame(index=pd.Index(frame.index, name="row"))
             if len(kept):
-                yield self._predict(kept, data).to_csv(header=not self.rows, lineterminator="\n")
-                self.rows += len(kept)
-            elif not number and not len(frame):
-                break
-        if not self.rows:
-            raise es.SchemaError(f"{data} has no rows{' without missing values' if self.left_out else ''}")
-
-    def _complete(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Rows that can be predicted: the others are left out where the schema says so, else they are an error below."""
-        if self.schema.missing != "drop" or self.schema.onehot is not None:
-            return frame
-        needed = [v.name for v in self.schema.variables if not v.missing_bin and v.name in frame.columns]
-        return frame.dropna(subset=needed)
+                lines = self._predict(kept, data).reindex(lines.index)
+            if not columns:
+                lines = lines.reindex(empty.union(lines.index))
+                empty = lines.index
+            if len(kept) and not columns:
+                columns = list(lines.columns)
+                yield lines.to_csv(lineterminator="\n")
+            elif columns:
+                yield lines.reindex(columns=columns).to_csv(header=False, lineterminator="\n")
+        if not columns:
+            raise es.SchemaError(f"{data} has no rows{' without missing values' if self.count.left_out else ''}")
 
     def _predict(self, frame: pd.DataFrame, data: Path) -> pd.DataFrame:
         rows = frame.drop(columns=[name for name in (self.schema.target,) if name in frame.columns])
@@ -181,12 +195,16 @@ class _Predictions:
             raise es.SchemaError(f"{data}: {error}") from error
         classes = self.model.predict(table)
         self.predicted.update(classes.tolist())
-        if self.schema.target in frame.columns and self.right is not None:
-            self.right += int((frame[self.schema.target].to_numpy() == classes).sum())
+        if self.schema.target in frame.columns and self.judged is not None:
+            known = frame[self.schema.target].notna().to_numpy()
+            self.judged += int(known.sum())
+            self.right += int((frame[self.schema.target].to_numpy() == classes)[known].sum())
         else:
-            self.right = None
+            self.judged = None
         index = pd.Index(frame.index, name="row")
-        return pd.concat([pd.Series(classes, index, name="predicted"), self._scores(table, index)], axis=1)
+        return pd.concat(
+            [pd.Series(classes, index, dtype=object, name="predicted"), self._scores(table, index)], axis=1
+        )
 
     def _scores(self, table: es.Table, index: pd.Index[Any]) -> pd.DataFrame:
         labels = list(self.model.classes_)
@@ -199,17 +217,27 @@ class _Predictions:
     def facts(self) -> dict[str, Any]:
         """Ready for JSON."""
         counts = {str(label): self.predicted[label] for label in self.model.classes_.tolist()}
-        return {"rows": self.rows, "left_out": self.left_out, "predicted": counts, "right": self.right}
+        return {
+            "rows": self.count.given,
+            "rows_left_out": self.count.left_out,
+            "predicted": counts,
+            "right": None if self.judged is None else self.right,
+            "judged": self.judged,
+        }
 
 
 def _show_predictions(facts: dict[str, Any], out: Path) -> None:
     written = Text.assemble((printable(str(out)), "bold"), f"  {size_text(facts['bytes'])}")
     rows: list[tuple[str, RenderableType]] = [("wrote", written), ("predicted", counts_text(facts["predicted"]))]
-    if facts["right"] is not None:
-        share = f"{100 * facts['right'] / facts['rows']:.1f} %"
-        rows.append(("right", f"{facts['right']:,} of {facts['rows']:,}, {share}, by the target in the file"))
-    if facts["left_out"]:
-        rows.append(("left out", Text(f"{plural(facts['left_out'], 'row')} with missing values", style="yellow")))
+    if facts["judged"]:
+        share = f"{100 * facts['right'] / facts['judged']:.1f} %"
+        rows.append(("right", f"{facts['right']:,} of {facts['judged']:,}, {share}, by the target in the file"))
+    if facts["rows_left_out"]:
+        left_out = f"{facts['rows_left_out']:,} of {plural(facts['rows'], 'row')} have gaps: their lines are empty"
+        rows.append(("no prediction", Text(left_out, style="yellow")))
+    if facts["votes"]:
+        rows.append(("P(...)", Text(VOTES_CAVEAT, style="dim")))
     console = Console()
-    console.print(Text.assemble(("Predicted", "bold"), f" {plural(facts['rows'], 'row')}"))
+    done = facts["rows"] - facts["rows_left_out"]
+    console.print(Text.assemble(("Predicted", "bold"), f" {plural(done, 'row')}"))
     console.print(fact_table(rows))

@@ -169,7 +169,7 @@ def schema_view(found: es.Schema, rows: int | None = None) -> RenderableType:
     table.add_column("column", style="bold", overflow="fold", max_width=32)
     table.add_column("kind", no_wrap=True)
     table.add_column("bins", justify="right", no_wrap=True)
-    table.add_column("which", no_wrap=True, overflow="ellipsis", ratio=1)
+    table.add_column("which", overflow="fold", ratio=1)
     table.add_column("note", style="yellow")
     table.expand = True
     for position, variable in enumerate(found.variables):

@@ -18,6 +18,8 @@ from encryptedstats.cli._files import save
 from encryptedstats.cli._inputs import load_table
 from encryptedstats.cli._options import AsJson, Force, ResultFile, TableKeys, TableUrl, VariableId, Workers
 from encryptedstats.cli._questions import question_text, variable_name
+from encryptedstats.cli.plan import TARGET
+from encryptedstats.tables.statistics import CLASS
 
 
 def counts(
@@ -28,7 +30,7 @@ def counts(
         str | None,
         typer.Option(
             metavar="class|ID",
-            help="By class, or by another variable.",
+            help="By class (or target), or by another variable.",
             autocompletion=_complete.class_and_ids,
             show_default=False,
         ),
@@ -44,6 +46,7 @@ def counts(
       encryptedstats counts patients.enc v0 -o v0.enc
       encryptedstats counts patients.enc v0 --by class -o v0-by-class.enc
     """
+    by = CLASS if by == TARGET else by
     _run(table, keys, out, force, as_json, lambda sealed: sealed.counts(variable, by, workers=workers))
 
 

@@ -27,7 +27,8 @@ from encryptedstats.crypto.dispatch import decrypt_value
 from encryptedstats.crypto.keys import Decryptor, PublicKeys
 from encryptedstats.errors import FileFormatError, KeyMismatchError, SchemaError
 from encryptedstats.storage.container import Container
-from encryptedstats.storage.objects import load_file, save_file
+from encryptedstats.storage.files import PRIVATE
+from encryptedstats.storage.objects import is_url, load_file, save_file
 from encryptedstats.tables import EncryptedTable, PublicSchema, Schema, Table
 from encryptedstats.tables.columns import Column
 from encryptedstats.tables.opening import opening_schema
@@ -107,6 +108,13 @@ class Votes(pd.DataFrame):
         """The most probable class of each row."""
         best = self._scores.to_numpy().argmax(axis=1)
         return pd.Series(np.asarray(self._scores.columns)[best], index=self.index, name="predicted")
+
+    def to_csv(self, path_or_buf: Any = None, *args: Any, **options: Any) -> Any:
+        """As of any DataFrame; a file, which has a line for every row, is readable to its user only."""
+        if isinstance(path_or_buf, (str, os.PathLike)) and not is_url(os.fspath(path_or_buf)):
+            os.close(os.open(path_or_buf, os.O_WRONLY | os.O_CREAT, PRIVATE))
+            os.chmod(path_or_buf, PRIVATE)  # one that was there before, too
+        return super().to_csv(path_or_buf, *args, **options)
 
 
 def votes_of(model: TotalsClassifier, values: NDArray[Any], schema: Schema | PublicSchema, output: str) -> Votes:

@@ -224,7 +224,11 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Statistics):
     schema : PublicSchema
     layout : Layout
         Rows, slots and chunks, as of its clear twin.
+    n_dropped : int
+        How many rows were left out, for values that were missing, when it was encrypted here; 0 of a table that was loaded.
     """
+
+    n_dropped: int = 0
 
     def __init__(
         self,

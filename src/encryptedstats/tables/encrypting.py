@@ -82,6 +82,7 @@ def encrypt_table(
     progress : bool, optional
         A progress bar; by default on a terminal.
     """
+    n_dropped = table.n_dropped
     table = table.with_layout(encryptor.keys.parameters.slots)
     facts = _facts(table, encryptor, encodings)
     if workers is None and table.layout.n_chunks * len(facts.columns) < _WORTH_PROCESSES:
@@ -89,7 +90,10 @@ def encrypt_table(
     _warn_if_many(len(table), facts, stacklevel=5)
     chunks = (table[start:stop] for start, stop in map(table.layout.rows_of, range(table.layout.n_chunks)))
     job = _Job(facts, table.schema, encryptor, workers, progress, total=len(table))
-    return job.to_memory(chunks) if out is None else job.to_store(chunks, open_store(out), overwrite)
+    sealed = job.to_memory(chunks) if out is None else job.to_store(chunks, open_store(out), overwrite)
+    sealed.n_dropped = n_dropped
+    RowCount(len(table) + n_dropped, n_dropped).warn(stacklevel=4)
+    return sealed
 
 
 @encrypt_file_value.register(Schema)
@@ -120,15 +124,43 @@ def encrypt_file(
     if weights is not None and weight_bound is None:
         raise SchemaError("weights from a file need weight_bound=: a public bound, since no row has been read yet")
     slots = encryptor.keys.parameters.slots
+    count = RowCount()
     tables = file_tables(
-        schema, path, slots, weights=weights, weight_bound=weight_bound, folds=folds, fold_seed=fold_seed
+        schema, path, slots, weights=weights, weight_bound=weight_bound, folds=folds, fold_seed=fold_seed, count=count
     )
     chunks = _full_chunks(tables, slots)
     first = next(chunks, None)
     if first is None:
         raise SchemaError(f"{path} has no rows" + (" without missing values" if schema.missing == "drop" else ""))
     job = _Job(_facts(first, encryptor, encodings), schema, encryptor, workers, progress, total=None)
-    return job.to_store(_chained(first, chunks), open_store(out), overwrite)
+    sealed = job.to_store(_chained(first, chunks), open_store(out), overwrite)
+    sealed.n_dropped = count.left_out
+    count.warn(stacklevel=4)
+    return sealed
+
+
+@dataclass
+class RowCount:
+    """Rows of a file, and how many of them were left out because values are missing."""
+
+    given: int = 0
+    left_out: int = 0
+
+    def complete(self, frame: pd.DataFrame, schema: Schema) -> pd.DataFrame:
+        """The rows to keep, counted. Left to `Schema.table`, a piece of the file that loses all its rows would be an error."""
+        kept = frame
+        if schema.missing == "drop" and schema.onehot is None:
+            needed = [v.name for v in schema.variables if not v.missing_bin and v.name in frame.columns]
+            kept = frame[frame[needed].notna().all(axis=1)]
+        self.given += len(frame)
+        self.left_out += len(frame) - len(kept)
+        return kept
+
+    def warn(self, stacklevel: int) -> None:
+        """Say aloud that rows were left out; nothing where none was."""
+        if self.left_out:
+            words = f"{self.left_out:,} of {self.given:,} rows have gaps and are left out ("
+            warnings.warn(SchemaWarning(words, Cure("drop gaps", "missing='drop'"), ")"), stacklevel=stacklevel + 1)
 
 
 def file_tables(
@@ -140,9 +172,14 @@ def file_tables(
     weight_bound: int | None = None,
     folds: int | None = None,
     fold_seed: int = 0,
+    count: RowCount | None = None,
 ) -> Iterator[Table]:
-    """The rows of a file as clear tables, a piece at a time: what :func:`encrypt_file` encrypts, down to the folds."""
-    frames = (_complete(frame, schema) for frame in read_frames(path, schema, slots))
+    """The rows of a file as clear tables, a piece at a time: what :func:`encrypt_file` encrypts, down to the folds.
+
+    ``count`` counts them, and those that are left out.
+    """
+    counted_by = count or RowCount()
+    frames = (counted_by.complete(frame, schema) for frame in read_frames(path, schema, slots))
     for number, frame in enumerate(_at_least(folds or 1, frames)):
         try:
             weight = None if weights is None else _weights(frame, weights)
@@ -157,17 +194,9 @@ def file_tables(
                 slots=slots,
             )
         except SchemaError as error:
-            counted = " (the first row below the names is row 0)" if ", row " in str(error) else ""
+            counted = " (the first row below the names is row 1)" if ", row " in str(error) else ""
             raise SchemaError(f"{path}: {error}{counted}") from error
         yield table
-
-
-def _complete(frame: pd.DataFrame, schema: Schema) -> pd.DataFrame:
-    """The rows to keep. Left to `Schema.table`, a piece of the file that loses all its rows would be an error."""
-    if schema.missing != "drop" or schema.onehot is not None:
-        return frame
-    needed = [v.name for v in schema.variables if not v.missing_bin and v.name in frame.columns]
-    return frame[frame[needed].notna().all(axis=1)]
 
 
 def _at_least(rows: int, frames: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:

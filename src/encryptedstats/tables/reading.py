@@ -26,7 +26,7 @@ MISSING_WORDS = frozenset(
 def read_frames(
     path: str | os.PathLike[str], schema: Schema | None = None, rows: int | None = None
 ) -> Iterator[pd.DataFrame]:
-    """Frames of up to ``rows`` rows (all at once for None), their index counting the rows of the file from 0.
+    """Frames of up to ``rows`` rows (all at once for None), their index counting the rows of the file from 1.
 
     With a schema, columns whose levels are text are read as text, whatever their values look like: ``01`` is not ``1``, and
     a level such as ``None`` is no missing value. Numbers are the doubles nearest to what is written.
@@ -43,7 +43,9 @@ def read_frames(
             **_EXACT_NUMBERS,
             **_text_options(schema),
         ) as frames:
-            yield from frames
+            for frame in frames:
+                frame.index += 1
+                yield frame
     except pd.errors.EmptyDataError:
         raise SchemaError(f"{path} is empty: there is not even a line of column names") from None
     except (pd.errors.ParserError, UnicodeDecodeError) as error:
@@ -78,7 +80,7 @@ def _parquet_frames(path: str | os.PathLike[str], rows: int | None) -> Iterator[
         import pyarrow.parquet as pq
     except ImportError as error:
         raise SchemaError("Parquet files need pyarrow: pip install 'encryptedstats[parquet]'") from error
-    first = 0
+    first = 1
     try:
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(batch_size=rows or max(1, file.metadata.num_rows)):
