@@ -16,6 +16,8 @@ def test_the_short_measurement() -> None:
     assert facts["quick"] is True
     assert [entry["scheme"] for entry in facts["integers"]] == ["bgv", "bfv"]
     assert all(seconds > 0 for entry in facts["integers"] for seconds in entry["seconds"].values())
+    for entry in facts["integers"]:
+        assert entry["seconds"]["multiply and relinearise"] > entry["seconds"]["multiply lazily"]
     assert facts["forest"]["exact"] is True
     assert facts["machine"]["cores"] >= 1
 
