@@ -133,7 +133,7 @@ def encrypt(
     console.print(Text.assemble(("Encrypted", "bold"), f" in {time_text(seconds)}{speed}"))
     console.print(fact_table(_rows(facts, private)))
     console.print()
-    console.print(fact_table(_who_gets_what(out, key, public_keys, schema)))
+    console.print(fact_table(_who_gets_what(table, out, key, public_keys, schema)))
 
 
 def _check_place(out: str, store: Store, private: list[Path]) -> None:
@@ -204,12 +204,16 @@ def _rows(facts: dict[str, Any], schema: es.Schema) -> list[tuple[str, Renderabl
 
 
 def _who_gets_what(
-    out: str, key: Path | None, public_keys: Path | None, schema: Path
+    table: es.EncryptedTable, out: str, key: Path | None, public_keys: Path | None, schema: Path
 ) -> list[tuple[str, RenderableType]]:
     give = Text.assemble((printable(out), "bold green"), "  whole, to whoever computes: no key in it opens anything")
     if key is None:
         owner = Text.assemble("only who made ", (printable(str(public_keys)), "bold"), " can open it; you cannot")
-        return [("give away", give), ("opens", owner)]
+        notes: list[tuple[str, RenderableType]] = [("give away", give), ("opens", owner)]
+        if table.parameters.kept_primes is not None:
+            words = "if a model of these rows is to predict unopened, their owner must have planned --by-others"
+            notes.append(("note", Text(words, style="yellow")))
+        return notes
     keep = Text.assemble((printable(str(key)), "bold red"), " and ", (printable(str(schema)), "bold red"))
     keep.append("  they open results, and say which column is which")
     worker = Text("counts, crosstab, moments or fit, as the keys were planned; to look at the columns:\n")
