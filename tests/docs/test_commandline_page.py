@@ -22,5 +22,11 @@ def test_the_page_is_that_of_the_program() -> None:
     made = maker().page()
     assert (ROOT / "docs" / "commandline.md").read_text(encoding="utf-8") == made, "run python docs/make_commandline.py"
     assert "commandline.md" in (ROOT / "mkdocs.yml").read_text()
-    for words in ("### schema", "### worker", "--missing error|bin|drop", "replaced with `--force`", "counted from 1"):
+    for words in (
+        "### schema",
+        "### worker",
+        "--missing error|bin|drop",
+        "Nothing is replaced unasked",
+        "counted from 1",
+    ):
         assert words in made

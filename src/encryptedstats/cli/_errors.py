@@ -37,6 +37,7 @@ WORDS: Final[dict[str, str]] = {
     "folder of data sets": "--data-home",
     # keys
     "schema of the rows": "give the schema that the table was encrypted with, with --schema (keep its file beside the secret key)",
+    "keys of the file": ", or the secret key that they belong to",
     "give keys": "give --keys, those",
     "plan": "encryptedstats plan",
     "larger values": "it takes keys for --max-value {value} (plan chooses it)",

@@ -526,8 +526,8 @@ def check_belongs(file: Container, keys: PublicKeys, name: str = "the file") -> 
         raise TypeError("reading encrypted results needs PublicKeys, nothing more: owner.public_keys()")
     if read_parameters(file) != keys.parameters or file.key_id != keys.key_id:
         raise KeyMismatchError(
-            f"{name} belongs to key {file.key_id}, and these are keys {keys.key_id}: give the public keys of {file.key_id}, "
-            "owner.public_keys() of its owner or es.PublicKeys.load(path)"
+            f"{name} belongs to key {file.key_id}, and these are keys {keys.key_id}: give the public keys of {file.key_id}",
+            Cure("keys of the file", ", owner.public_keys() of its owner or es.PublicKeys.load(path)"),
         )
 
 

@@ -200,7 +200,7 @@ class Schema(Document):
         if labels is not None and classes is None:
             doubts.append(doubtful_target(labels, schema.n_classes))
         for doubt in filter(None, doubts):
-            warnings.warn(doubt, SchemaWarning, stacklevel=2)
+            warnings.warn(doubt if isinstance(doubt, SchemaWarning) else SchemaWarning(doubt), stacklevel=2)
         return schema
 
     @classmethod
