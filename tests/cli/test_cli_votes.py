@@ -330,7 +330,7 @@ def test_rows_in_the_clear_need_keys_and_schema(run: Run, clinic: Clinic, tmp_pa
     gap.loc[3, "age"] = np.nan
     gap.to_csv(tmp_path / "gap.csv", index=False)
     own = ("--keys", clinic.public, "--schema", clinic.schema, "-o", tmp_path / "x")
-    assert "row 3 cannot be predicted" in the_error(run("predict", clinic.fitted("forest"), tmp_path / "gap.csv", *own))
+    assert "row 4 cannot be predicted" in the_error(run("predict", clinic.fitted("forest"), tmp_path / "gap.csv", *own))
     assert names(tmp_path) == ["gap.csv"]
 
 

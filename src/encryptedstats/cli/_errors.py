@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from encryptedstats.cli._console import printable
+from encryptedstats.cli._models import option_of
 from encryptedstats.errors import Curable, Cure
 
 #: What an error's cure is called here, by its action. The library speaks Python to its callers.
@@ -58,7 +59,10 @@ WORDS: Final[dict[str, str]] = {
     "open before adding": "let the owner decrypt them, and combine what is opened",
     "fewer shards": "fewer shards (--rows-per-shard), or keys that were planned with --workers, which makes room",
     "no inverse": "--fraction inverse divides, which only an opened forest can: open it, or fit with --fraction 0 or 2 to 64",
-    "fraction": "--fraction {fraction}",
+    "parameter": "{parameter} {value}",
+    "parameter is": "{parameter} is",
+    "answers": "--output-kind {output}",
+    "no choice of answers": "without --output-kind",
     "draw": "see draw, with a table of all its rows",
     "as products": "--output-kind products",
     "as factors": "--output-kind factors",
@@ -106,8 +110,15 @@ def in_options(error: BaseException) -> str:
     """
     text = str(error)
     for cure in _cures(error):
-        text = text.replace(cure.words, WORDS[cure.action].format(**cure.values))
+        text = text.replace(cure.words, _in_options(cure))
     return text
+
+
+def _in_options(cure: Cure) -> str:
+    values = dict(cure.values)
+    if "parameter" in values:  # of a model, which its option need not be called after
+        values["parameter"] = option_of(str(values["parameter"]))
+    return WORDS[cure.action].format(**values)
 
 
 def _cures(error: BaseException | None) -> Iterator[Cure]:

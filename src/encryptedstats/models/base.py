@@ -40,7 +40,14 @@ from encryptedstats.circuits.results import EncryptedTotals
 from encryptedstats.crypto.digests import joined_digest
 from encryptedstats.crypto.dispatch import decrypt_value
 from encryptedstats.crypto.keys import Decryptor, PublicKeys
-from encryptedstats.errors import Cure, FileFormatError, KeyMismatchError, SchemaError, StillEncryptedError
+from encryptedstats.errors import (
+    Cure,
+    FileFormatError,
+    KeyMismatchError,
+    ParameterError,
+    SchemaError,
+    StillEncryptedError,
+)
 from encryptedstats.models._rows import rows_without, shared_block
 from encryptedstats.models._sklearn import record_features
 from encryptedstats.models.prediction import (
@@ -351,7 +358,8 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
     def _chosen_output(self, output: str | None) -> str:
         chosen = self._outputs[0] if output is None else output
         if chosen not in self._outputs:
-            raise ValueError(f"output={output!r}: a {type(self).__name__} has {_listed(self._outputs)}")
+            named = Cure("answers", f"output={output!r}", {"output": output})
+            raise ParameterError(named, f": a {type(self).__name__} has ", *_listed(self._outputs))
         return chosen
 
     def _answers(self, schema: PublicSchema, columns: Sequence[Column], known: Known, output: str) -> list[Answer]:
@@ -461,9 +469,14 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         self._check_unchanged()
         other._check_unchanged()
         own, others = self.growth_, other.growth_
-        differ = [f"{name} is {own[name]!r} and {others[name]!r}" for name in own if own[name] != others[name]]
+        differ = [name for name in own if own[name] != others[name]]
         if differ:
-            raise ValueError(f"models that grew differently cannot be combined: {', '.join(differ)}")
+            parts = [
+                (", ", Cure("parameter is", f"{name} is", {"parameter": name}), f" {own[name]!r} and {others[name]!r}")
+                for name in differ
+            ]
+            said = [part for three in parts for part in three][1:]
+            raise ParameterError("models that grew differently cannot be combined: ", *said)
         if not same_schema(self.schema_, other.schema_):
             raise SchemaError("models of different schemas cannot be combined")
         if self.is_encrypted and self.totals_.keys.key_id != other.totals_.keys.key_id:
@@ -595,8 +608,9 @@ def _block_ids(table: Table | EncryptedTable) -> tuple[str, ...]:
     return table.blocks.ids if isinstance(table, EncryptedTable) else ()
 
 
-def _listed(names: Sequence[str]) -> str:
-    return " and ".join(repr(name) for name in names if name) or "one way to answer, without output="
+def _listed(names: Sequence[str]) -> tuple[str | Cure, ...]:
+    text = " and ".join(repr(name) for name in names if name)
+    return (text,) if text else ("one way to answer, ", Cure("no choice of answers", "without output="))
 
 
 def _is_number(column: pd.Series[Any]) -> bool:

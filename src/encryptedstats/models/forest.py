@@ -339,6 +339,9 @@ class CompletelyRandomForest(TotalsClassifier):
         seed = getattr(self, "random_state_", self.random_state)
         return Fraction(self._draws, int(self.averaged), int(seed or 0))
 
+    def _named_fraction(self) -> Cure:
+        return Cure("parameter", f"fraction={self.fraction!r}", {"parameter": "fraction", "value": self.fraction})
+
     def draw_fraction(self, table: Table | EncryptedTable, **options: Any) -> CompletelyRandomForest:
         """Draw the stochastic fraction of every leaf from a table, which stays as closed as it is: for :meth:`predict_votes`.
 
@@ -347,8 +350,8 @@ class CompletelyRandomForest(TotalsClassifier):
         """
         check_is_fitted(self, "totals_")
         if not self._draws:
-            raise ValueError(
-                f"fraction={self.fraction!r}: there is nothing to draw; a power of two from 2 to 64 is drawn"
+            raise ParameterError(
+                self._named_fraction(), ": there is nothing to draw; a power of two from 2 to 64 is drawn"
             )
         self._check_drawn_from(table)
         public, fraction = table.schema.public(), self._fraction()
@@ -402,7 +405,7 @@ class CompletelyRandomForest(TotalsClassifier):
             )
         if self._draws and not known.drawn:
             raise ParameterError(
-                Cure("fraction", f"fraction={self.fraction}", {"fraction": self.fraction}),
+                self._named_fraction(),
                 " has not been drawn for this forest: ",
                 Cure("draw", "forest.draw_fraction(table), with all its rows"),
                 " (on an encrypted table with keys of ",
