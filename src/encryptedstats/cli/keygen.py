@@ -26,20 +26,28 @@ from encryptedstats.cli._console import (
     size_text,
     time_text,
 )
-from encryptedstats.cli._files import check_target
+from encryptedstats.cli._files import Writes
 from encryptedstats.cli._keys import first_line
-from encryptedstats.cli._options import AsJson, Scheme, SchemeName, Security, file_argument, file_option
+from encryptedstats.cli._options import AsJson, Force, Scheme, SchemeName, Security, file_argument, file_option
 from encryptedstats.cli._questions import shortened
 from encryptedstats.cli.plan import SavedPlan, read_plan
+from encryptedstats.storage.files import naming, place_new
 
+_LOSS = "without its secret key, what was encrypted under it is lost"
 _WISHES = ("security", "max_value", "depth", "terms", "scheme")
 
 
 def keygen(
     ctx: typer.Context,
-    secret: Annotated[Path, file_argument("SECRET", "File for the secret key: it stays with you.")],
+    secret: Annotated[
+        Path,
+        Writes(_LOSS, over_keys=True),
+        file_argument("SECRET", "File for the secret key: it stays with you."),
+    ],
     public: Annotated[
-        Path, file_argument("PUBLIC", "File for the public keys: give it to whoever encrypts or computes.")
+        Path,
+        Writes(_LOSS, over_keys=True),
+        file_argument("PUBLIC", "File for the public keys: give it to whoever encrypts or computes."),
     ],
     plan: Annotated[
         Path | None,
@@ -60,9 +68,7 @@ def keygen(
     passphrase_file: Annotated[
         Path | None, file_option(help="Lock the secret key with the first line of this file.")
     ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace existing files. What an old key locks is lost.")
-    ] = False,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Make a secret key, and public keys for whoever encrypts or computes.
@@ -74,7 +80,6 @@ def keygen(
       # keys for integers and arrays: results up to a million, two multiplications in a row
       encryptedstats keygen secret.key public.keys --max-value 1000000 --depth 2 --passphrase
     """
-    _check_targets(secret, public, force=force)
     planned = None
     if plan is None:
         parameters = es.Parameters.choose(security, max_value, depth, scheme.value, terms=terms)
@@ -87,7 +92,7 @@ def keygen(
     with progress("making keys"):
         owner = es.Owner(planned or parameters)
         seconds = time.perf_counter() - started
-        save_pair(owner, secret, public, words)
+        save_pair(owner, secret, public, words, force=force)
     if as_json:
         print_json(
             {
@@ -102,19 +107,6 @@ def keygen(
         )
     else:
         _show(owner, secret, public, locked=words is not None, seconds=seconds, planned=planned)
-
-
-def _check_targets(secret: Path, public: Path, *, force: bool) -> None:
-    """Refuse before any work is done what would fail, or destroy something, after it."""
-    if secret.resolve() == public.resolve():
-        raise typer.BadParameter("the secret key and the public keys need two different files")
-    for path in (secret, public):
-        check_target(path, over_keys=True)
-        if path.exists() and not force:
-            raise FileExistsError(
-                f"{path} exists already and was not touched: give another name, or --force to replace both files "
-                "(without its secret key, what was encrypted under it is lost)"
-            )
 
 
 def _refuse_beside_plan(ctx: typer.Context) -> None:
@@ -136,24 +128,26 @@ def _passphrase(ask: bool, file: Path | None) -> str | None:
     return words
 
 
-def save_pair(owner: es.Owner, secret: Path, public: Path, passphrase: str | None) -> None:
+def save_pair(owner: es.Owner, secret: Path, public: Path, passphrase: str | None, *, force: bool) -> None:
     """Write both files or neither: a new secret key beside the public keys of an old one would mislead.
 
-    Both are written under temporary names first; old files are set aside, and come back if anything fails.
+    Both are written under temporary names first; with ``force`` old files are set aside, and come back if anything fails.
     """
     token = secrets.token_hex(8)
     fresh = {path: path.with_name(f".{path.name}.{token}.new") for path in (secret, public)}
     aside = {path: path.with_name(f".{path.name}.{token}.old") for path in (secret, public)}
     placed: list[Path] = []
     try:
-        owner.save(fresh[secret], passphrase)
-        owner.public_keys().save(fresh[public])
-        for path, old in aside.items():
+        with naming(secret):
+            owner.save(fresh[secret], passphrase)
+        with naming(public):
+            owner.public_keys().save(fresh[public])
+        for path, old in aside.items() if force else ():
             with contextlib.suppress(FileNotFoundError):
                 os.replace(path, old)
         for path, new in fresh.items():
+            place_new(new, path)
             placed.append(path)
-            os.replace(new, path)
     except BaseException:
         for path in placed:
             path.unlink(missing_ok=True)

@@ -13,6 +13,7 @@ from encryptedstats.cluster.items import Done, model_is_there
 from encryptedstats.cluster.jobs import JOBS, Job, StoredJob, absolute, make_job
 from encryptedstats.cluster.queues import refuse_unfinished
 from encryptedstats.cluster.scheduling import PATIENCE, run_on_dask
+from encryptedstats.errors import REPLACE, ExistsError
 from encryptedstats.models.base import TotalsClassifier
 from encryptedstats.storage.objects import object_exists, open_store
 
@@ -57,9 +58,7 @@ def put_into_queue(
     """Store a job, and first what it needs ``beside`` it, unless its end result would replace what it did not write."""
     store = open_store(job.queue)
     if not overwrite and object_exists(job.out) and not model_is_there(job, store):
-        raise FileExistsError(
-            f"there is something at {job.out} already; it was not touched (overwrite=True replaces it)"
-        )
+        raise ExistsError(f"there is something at {job.out} already; it was not touched (", REPLACE, " replaces it)")
     for name, needed in {**beside, JOBS + job.id: data}.items():
         store.create(name, needed)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 from collections.abc import Iterable, Iterator
@@ -10,6 +11,8 @@ from pathlib import Path
 
 PRIVATE = 0o600
 PUBLIC = 0o644
+# What file systems say that have no hard links: FAT, and some that are mounted from elsewhere.
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
 @contextlib.contextmanager
@@ -44,8 +47,7 @@ def write_atomic(
         if overwrite:
             os.replace(temporary, target)
         else:
-            os.link(temporary, target)  # fails where a file appeared meanwhile, unlike a rename
-            os.unlink(temporary)
+            place_new(temporary, target)
     except FileExistsError:
         os.unlink(temporary)
         raise FileExistsError(f"{target} exists already; it was not touched") from None
@@ -53,3 +55,15 @@ def write_atomic(
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
         raise
+
+
+def place_new(temporary: Path, target: Path) -> None:
+    """Give a finished file its name; raises FileExistsError where a file of that name has appeared, unlike a rename."""
+    try:
+        os.link(temporary, target)
+        os.unlink(temporary)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE))  # the name is ours from here on
+        os.replace(temporary, target)

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
-from encryptedstats.errors import FileFormatError
+from encryptedstats.errors import REPLACE, ExistsError, FileFormatError
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
-from encryptedstats.storage.files import PRIVATE, PUBLIC, write_atomic
+from encryptedstats.storage.files import PRIVATE, PUBLIC, naming, write_atomic
 
 _ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
@@ -107,8 +107,9 @@ class FolderStore:
     def write(self, name: str, parts: Iterable[bytes]) -> None:
         """Make or replace an object by renaming."""
         target = self._root / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(target, parts)
+        with naming(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(target, parts)
 
     def create(self, name: str, data: bytes) -> bool:
         """Make a file by linking, which fails where there is one."""
@@ -271,7 +272,7 @@ def save_file(file: Container, url: str | os.PathLike[str], *, overwrite: bool =
     try:
         write_object(url, container.parts_of(file), private=private, overwrite=overwrite)
     except FileExistsError as error:
-        raise FileExistsError(f"{error} (overwrite=True replaces it)") from None
+        raise ExistsError(f"{error} (", REPLACE, " replaces it)") from None
 
 
 def load_file(url: str | os.PathLike[str], *, kind: str | None = None) -> Container:
