@@ -1,13 +1,55 @@
 """The errors and warnings of the library, so that callers can catch them by name.
 
-Lowest module of all: imports nothing. Each error also is the built-in exception a Python user would expect
+Lowest module of all: imports nothing of this library. Each error also is the built-in exception a Python user would expect
 (``ValueError``, ``ArithmeticError``), so that generic handlers keep working.
+
+Where the way out is spelled in Python's words, these are a :class:`Cure`: the command line has words of its own for it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
 
-class EncryptedStatsError(Exception):
+
+@dataclass(frozen=True)
+class Cure:
+    """What to do about an error, as data, so that whoever shows the error can say it in other words.
+
+    Attributes
+    ----------
+    action : str
+        What is to be done; ``cli._errors`` has the command line's words for each.
+    words : str
+        The same in Python's words, which the message shows.
+    values : mapping
+        What the action takes, such as the least ``max_value``.
+    """
+
+    action: str
+    words: str
+    values: Mapping[str, object] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.words
+
+
+#: How whatever saves something is told to replace what is there.
+REPLACE: Final = Cure("replace", "overwrite=True")
+
+
+class Curable(Exception):
+    """An error or warning whose message may be given in parts, some of them a :class:`Cure`; ``cures`` has these."""
+
+    cures: tuple[Cure, ...] = ()
+
+    def __init__(self, *parts: object) -> None:
+        super().__init__("".join(map(str, parts)))
+        self.cures = tuple(part for part in parts if isinstance(part, Cure))
+
+
+class EncryptedStatsError(Curable):
     """Base of every error raised on purpose by this library."""
 
 
@@ -51,6 +93,18 @@ class SchemaError(EncryptedStatsError, ValueError):
     """A table that does not fit its schema: names the column, the row and the value."""
 
 
+class ExistsError(EncryptedStatsError, FileExistsError):
+    """Something lies where something is to be written, and nobody said that it may be replaced."""
+
+
+class TooLargeError(EncryptedStatsError, OverflowError):
+    """Values that could exceed what the parameters are exact up to."""
+
+
+class StillEncryptedError(EncryptedStatsError, NotImplementedError):
+    """What only an opened model can do was asked of one that is encrypted."""
+
+
 class ClusterError(EncryptedStatsError, RuntimeError):
     """A cluster that could not do its work: what is missing, who is gone, and how to go on from what is done."""
 
@@ -63,8 +117,8 @@ class InsecureKeyFileWarning(UserWarning):
     """A file with a secret key that other users of the machine may read."""
 
 
-class SchemaWarning(UserWarning):
-    """A schema that is probably not meant so, rows that count as another level, or keys that are too small for a table."""
+class SchemaWarning(Curable, UserWarning):
+    """A schema that is probably not meant so, rows that are left out or count as another level, or keys too small for a table."""
 
 
 class HeavyArrayWarning(UserWarning):

@@ -191,7 +191,9 @@ def test_files_say_whether_totals_are_flooded(flooded: bool | None) -> None:
 def test_without_room_nothing_is_computed() -> None:
     lab = lab_of("bgv", 0, 4000, (40,) * 4)
     source = lab.source((30,), with_secret_key=False)
-    with pytest.raises(es.NoiseError, match=r"there is no room for it\. Plan for such rows, by_others=True"):
+    with pytest.raises(
+        es.NoiseError, match=r"there is no room for it\. Plan for such rows, es\.plan\(\.\.\., by_others=True"
+    ):
         evaluate(OUTPUTS, source)
     assert source.loads == 0
     bare = evaluate(OUTPUTS, source, flood=False)

@@ -17,6 +17,26 @@ import encryptedstats as es
 from encryptedstats.cli._app import app
 
 Run = Callable[..., Any]
+# What a person at a command line cannot type.
+PYTHON = (
+    "es.plan",
+    "es.load",
+    "es.Owner",
+    "owner.",
+    "overwrite=",
+    "missing=",
+    "=True",
+    "=False",
+    "with_kind",
+    "with_bins",
+    "with_missing_bin",
+    "with_unknown",
+    "with_classes",
+    "levels=",
+    "rare=",
+    "accept_others",
+    "infer(",
+)
 
 # Runners of older versions mix stdout and stderr unless told not to; later ones have no such option.
 _RUNNER = CliRunner(**({"mix_stderr": False} if "mix_stderr" in signature(CliRunner).parameters else {}))
@@ -42,6 +62,7 @@ def the_error(result: Any) -> str:
     assert len(lines) == 1, result.stderr
     assert lines[0].startswith("error: ")
     assert isinstance(result.exception, SystemExit)
+    assert not any(word in lines[0] for word in PYTHON), lines[0]
     return lines[0]
 
 

@@ -16,6 +16,8 @@ def test_the_short_measurement() -> None:
     assert facts["quick"] is True
     assert [entry["scheme"] for entry in facts["integers"]] == ["bgv", "bfv"]
     assert all(seconds > 0 for entry in facts["integers"] for seconds in entry["seconds"].values())
+    for entry in facts["integers"]:
+        assert entry["seconds"]["multiply and relinearise"] > entry["seconds"]["multiply lazily"]
     assert facts["forest"]["exact"] is True
     assert facts["machine"]["cores"] >= 1
 
@@ -41,9 +43,9 @@ def test_parts_run_in_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(bench, "find_checkout", lambda: tmp_path)
     facts = json.loads(done("bench", "part", "--quick", "--json", "-o", tmp_path / "out").stdout)
     assert facts["part"]["asked"][:2] == ["part", "--quick"]
-    everything = json.loads(done("bench", "all", "--json", "-o", tmp_path / "out").stdout)
+    everything = json.loads(done("bench", "all", "--json", "-o", tmp_path / "out", "--force").stdout)
     assert everything["part"]["asked"] == ["--out", str(tmp_path / "out")]
-    assert run("bench", "nothing", "-o", tmp_path / "out").exit_code == 2
+    assert run("bench", "nothing", "-o", tmp_path / "out", "--force").exit_code == 2
 
 
 def test_where_there_is_no_checkout(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

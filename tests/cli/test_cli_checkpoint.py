@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cli_helpers import FOREST, Run, Ward, done, the_error
+from cli_helpers import FOREST, Run, Ward, disk_full, done, the_error
 
 from encryptedstats.circuits import slices
+from encryptedstats.storage import files as storage_files
 
 pytest.importorskip("encryptedstats._fused")
 
@@ -45,3 +46,32 @@ def test_a_cluster_needs_none(ward: Ward, run: Run, tmp_path: Path) -> None:
     )
     assert result.exit_code == 2
     assert "goes on from its queue by itself" in result.stderr
+
+
+def test_an_interrupt_says_what_is_kept(ward: Ward, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place, out = tmp_path / "part", tmp_path / "forest.enc"
+    command = ("fit", ward.table(0), "-o", out, *FOREST, "--workers", 1, "--checkpoint", place)
+
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(slices.CheckpointSums, "put", interrupt)
+        result = run(*command)
+    assert (result.exit_code, result.stdout) == (130, "")
+    assert (
+        result.stderr
+        == f"interrupted: what was computed is kept in {place}; run the same command again to go on from there\n"
+    )
+    done(*command)
+    with monkeypatch.context() as patch:
+        patch.setattr("encryptedstats.CompletelyRandomForest.fit", interrupt)
+        result = run("fit", ward.table(0), "-o", tmp_path / "other", *FOREST)
+    assert result.stderr == "interrupted: nothing was left half-written\n"
+
+
+def test_a_full_disk_is_named(ward: Ward, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "part"
+    monkeypatch.setattr(storage_files.os, "fsync", disk_full)
+    command = ("fit", ward.table(0), "-o", tmp_path / "f", *FOREST, "--workers", 1, "--checkpoint", place)
+    assert the_error(run(*command)).startswith(f"error: {place}/")

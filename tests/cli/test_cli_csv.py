@@ -62,10 +62,10 @@ def test_new_levels_and_gaps_are_predicted_and_counted(story: Path, tmp_path: Pa
     result = done("predict", story / "model.opened", story / "new.csv", "-o", tmp_path / "p.csv")
     assert "new.csv read as tab separated, decimal comma, utf-16" in result.stderr
     assert (
-        "warning: column 'geschlecht': 1 row with a level that the schema does not know (such as 'divers', row 1)"
+        "warning: column 'geschlecht': 1 row with a level that the schema does not know (such as 'divers', row 2)"
         in result.stderr
     )
-    assert "column 'geschlecht': 1 row without a value (such as row 3) went to 'other'" in result.stderr
+    assert "column 'geschlecht': 1 row without a value (such as row 4) went to 'other'" in result.stderr
     found = pd.read_csv(tmp_path / "p.csv")
     assert list(found.columns)[:2] == ["patient", "predicted"]
     assert found["patient"].tolist() == [f"P{i:04d}" for i in range(5)]

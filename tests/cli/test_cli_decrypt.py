@@ -95,11 +95,11 @@ def test_a_schema_of_another_table(run: Run, hospital: Hospital, tmp_path: Path)
 
 def test_places_for_the_csv(run: Run, hospital: Hospital, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = ("decrypt", hospital.ask("age", "counts", "v0"), "--key", hospital.key, "-o")
-    assert "holds a secret key and was not touched" in the_error(run(*opened, hospital.key))
+    assert "is read by this command" in the_error(run(*opened, hospital.key, "--force"))
     assert "make it first" in the_error(run(*opened, tmp_path / "no" / "x.csv"))
     (tmp_path / "x.csv").write_text("old")
     monkeypatch.setattr(storage_files.os, "fsync", disk_full)
-    error = the_error(run(*opened, tmp_path / "x.csv"))
+    error = the_error(run(*opened, tmp_path / "x.csv", "--force"))
     assert error == f"error: {tmp_path / 'x.csv'}: no space left on device; free some space, or write elsewhere"
     assert names(tmp_path) == ["x.csv"]
     assert (tmp_path / "x.csv").read_text() == "old"

@@ -35,11 +35,11 @@ def test_what_is_said(run: Run, hospital: Hospital, tmp_path: Path) -> None:
         "secret.key",
     ):
         assert words in shown
-    assert "encryptedstats counts" in shown
-    assert "it was not touched" in the_error(run("encrypt", hospital.csv, tmp_path / "t", *arguments(hospital)))
-    facts = json.loads(
-        done("encrypt", hospital.csv, tmp_path / "t", *arguments(hospital, "--overwrite", "--json")).stdout
+    assert "encryptedstats info" in shown
+    assert "exists already and was not touched" in the_error(
+        run("encrypt", hospital.csv, tmp_path / "t", *arguments(hospital))
     )
+    facts = json.loads(done("encrypt", hospital.csv, tmp_path / "t", *arguments(hospital, "--force", "--json")).stdout)
     assert facts["rows"] == 60
     assert facts["blocks_kept"] == 0
     assert facts["bytes"] == es.EncryptedTable.load(tmp_path / "t").info().to_dict()["bytes"]
@@ -61,7 +61,7 @@ def test_weights_folds_and_encodings(hospital: Hospital, tmp_path: Path, run: Ru
     expected = pd.crosstab(hospital.frame["grade"], hospital.frame["ill"], values=weights, aggfunc="sum").fillna(0)
     assert pd.read_csv(tmp_path / "r.csv", index_col=0).to_dict() == expected.to_dict()
     error = the_error(run("encrypt", *given, "--weight-bound", 2, "--overwrite"))
-    assert "--weight-bound 2, but the largest weight is 3" in error
+    assert "the bound of the weights is 2, but the largest weight is 3" in error
     assert es.EncryptedTable.load(tmp_path / "t").n_folds == 3
 
 
@@ -170,10 +170,10 @@ def test_a_draft_of_something_else(
         stop_at(1, patch, interrupt)
         result = run("encrypt", long_csv, out, *public)
     assert result.exit_code == 130
-    assert "run again with --overwrite" in result.stderr
+    assert "run again with --force" in result.stderr
     error = the_error(run("encrypt", long_csv, out, *public))
-    assert "or --overwrite to" in error
-    done("encrypt", long_csv, out, *public, "--overwrite")
+    assert "or --force to" in error
+    done("encrypt", long_csv, out, *public, "--force")
     assert n_blocks(out) == 3
 
 
@@ -208,9 +208,9 @@ def test_a_disk_that_gets_full_on_the_way(
     ("change", "words"),
     [
         (lambda frame: frame.drop(columns="age"), "the data has no column 'age'; it has"),
-        (lambda frame: frame.assign(grade=9), "column 'grade', row 0: 9 is not a level of the schema"),
+        (lambda frame: frame.assign(grade=9), "column 'grade', row 1: 9 is not a level of the schema"),
         (lambda frame: frame.assign(ill="perhaps"), "'perhaps' is not a class of the schema"),
-        (lambda frame: frame.assign(age="old"), "column 'age', row 0: 'old' is not a number"),
+        (lambda frame: frame.assign(age="old"), "column 'age', row 1: 'old' is not a number"),
         (lambda frame: frame.assign(dose=1000), "schema --range COLUMN=LOW:HIGH widens them"),
         (lambda frame: frame.assign(age=np.nan), "make one, schema --missing-bin 'age'"),
     ],
@@ -249,7 +249,7 @@ def test_keys_for_smaller_numbers(run: Run, hospital: Hospital, files: Path, tmp
         "--key",
         files / "secret.key",
     )
-    assert "it takes keys for a larger --max-value (see plan)" in the_error(run(*rows))
+    assert "it takes keys for --max-value 67108864 (plan chooses it)" in the_error(run(*rows))
     assert names(tmp_path) == ["d.csv", "s.json"]
 
 

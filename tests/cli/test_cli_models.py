@@ -231,7 +231,7 @@ def test_an_opened_model_is_private(run: Run, ward: Ward, tmp_path: Path) -> Non
         assert words in shown
     assert stat.S_IMODE(out.stat().st_mode) == 0o600
     assert "is no CSV" in the_error(run(*opened, "-"))
-    assert "holds a secret key" in the_error(run(*opened, ward.key))
+    assert "is read by this command" in the_error(run(*opened, ward.key, "--force"))
     assert "predict and evaluate read it" in the_error(run("decrypt", out, "--key", ward.key))
 
 
@@ -257,7 +257,7 @@ def test_rows_to_predict(ward: Ward, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert f"{right} of 70" in shown
     lines = (tmp_path / "p.csv").read_text().splitlines()
     assert lines[0] == "row,predicted,P(no),P(yes)"
-    assert [int(line.split(",")[0]) for line in lines[1:]] == list(range(70))
+    assert [int(line.split(",")[0]) for line in lines[1:]] == list(range(1, 71))
     ward.frame.drop(columns="ill").to_csv(tmp_path / "new.csv", index=False)
     facts = json.loads(done("predict", opened, tmp_path / "new.csv", "-o", tmp_path / "q.csv", "--json").stdout)
     assert facts["right"] is None
@@ -267,15 +267,17 @@ def test_rows_to_predict(ward: Ward, tmp_path: Path, monkeypatch: pytest.MonkeyP
     pd.testing.assert_frame_equal(pd.read_csv(io.StringIO(screen)), pd.read_csv(tmp_path / "p.csv"))
 
 
-def test_rows_with_missing_values_are_left_out_where_the_schema_says_so(ward: Ward, tmp_path: Path) -> None:
+def test_rows_with_missing_values_keep_an_empty_line_where_the_schema_drops_them(ward: Ward, tmp_path: Path) -> None:
     schema = es.Schema.infer(ward.frame.drop(columns="patient"), target="ill", missing="drop")
     es.MultinomialNB().fit(schema.table(ward.frame)).save(tmp_path / "m")
     rows = ward.frame[:5].copy()
     rows.loc[2, "age"] = np.nan
     rows.to_csv(tmp_path / "new.csv", index=False)
     shown = done("predict", tmp_path / "m", tmp_path / "new.csv", "-o", tmp_path / "p.csv").stdout
-    assert "1 row with missing values" in shown
-    assert pd.read_csv(tmp_path / "p.csv")["row"].tolist() == [0, 1, 3, 4]
+    assert "1 of 5 rows have gaps: their lines are empty" in shown
+    lines = pd.read_csv(tmp_path / "p.csv")
+    assert lines["row"].tolist() == [1, 2, 3, 4, 5]
+    assert lines["predicted"].isna().tolist() == [False, False, True, False, False]
 
 
 def test_what_cannot_be_predicted(run: Run, ward: Ward, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ import pytest
 from cli_helpers import Hospital, Run, Ward, disk_full, done, names, the_error
 
 import encryptedstats as es
+from encryptedstats.cli.plan import _hash_of
 from encryptedstats.storage import files as storage_files
 from encryptedstats.tables.statistics import Statistic
 
@@ -20,6 +21,7 @@ def test_it_is_the_plan_of_the_library(hospital: Hospital) -> None:
     facts = json.loads(done("plan", *options, "--counts", "age,ill", "--counts", "v1", "--json").stdout)
     circuit = [o for v in ((0, -1), (1,)) for o in Statistic("counts", v, 1000).circuit(schema.public())]
     expected = es.plan(circuit, schema, 1000, security=192, folds=3).to_dict()
+    assert facts.pop("sha256")
     assert facts.pop("questions") == ["counts of age by ill", "counts of grade"]
     assert facts == json.loads(json.dumps(expected))
 
@@ -47,7 +49,7 @@ def test_several_questions_share_keys(hospital: Hospital) -> None:
     [
         (("--counts", "agee"), "no variable 'agee'; the variables are 'age', 'grade'"),
         (("--counts", "dose"), "is a number and has no bins to count: see moments"),
-        (("--moments", "age"), "moments are for numbers, see schema --digits"),
+        (("--moments", "age"), "moments are for numbers, schema --digits COLUMN=N keeps numbers"),
         (("--counts", "age", "--security", "100"), "128, 192, 256"),
         (("--model", "mnb"), "variable 'v4' is a number, and MultinomialNB counts bins"),
     ],
@@ -78,6 +80,7 @@ def test_the_plan_of_a_model_is_that_of_the_library(hospital: Hospital) -> None:
     options = ("--schema", hospital.schema, "--rows", 100, "--model", "forest", "--trees", 3, "--depth", 2, "--seed", 5)
     facts = json.loads(done("plan", *options, "--json").stdout)
     expected = es.plan(es.CompletelyRandomForest(n_trees=3, depth=2, random_state=5), schema, 100).to_dict()
+    assert facts.pop("sha256")
     assert facts.pop("questions") == ["fit of forest --trees 3 --depth 2 --fraction 0 --seed 5"]
     assert facts == json.loads(json.dumps(expected))
 
@@ -98,6 +101,7 @@ def test_keys_for_a_plan(run: Run, hospital: Hospital, tmp_path: Path) -> None:
     assert "depth" not in shown
     assert es.Owner.load(tmp_path / "s").parameters == es.PublicKeys.load(hospital.public).parameters
     facts = json.loads(plan.read_text()) | {"rotations": [1, 2]}
+    facts["sha256"] = _hash_of(facts)
     (tmp_path / "r.json").write_text(json.dumps(facts))
     done("keygen", tmp_path / "s2", tmp_path / "p2", "--plan", tmp_path / "r.json")
     assert es.PublicKeys.load(tmp_path / "p2").rotations == (1, 2)
@@ -155,3 +159,60 @@ def test_many_workers(run: Run, ward: Ward) -> None:
     assert "10 workers" in shown
     assert "for the workers' time" in shown
     assert run(*options, "--price", 0.02).exit_code == 2
+
+
+def test_a_plan_that_was_altered(run: Run, hospital: Hospital, tmp_path: Path) -> None:
+    """Every bit of it: keys would be made for something else."""
+    content = (hospital.home / "plan.json").read_bytes()
+    changed = [
+        content.index(b'"plain_modulus": ') + 18,
+        content.index(b'"rows": ') + 9,
+        content.index(b"counts of age"),
+    ]
+    for position in changed:
+        altered = bytearray(content)
+        altered[position] ^= 1
+        (tmp_path / "plan.json").write_bytes(altered)
+        error = the_error(run("keygen", tmp_path / "s", tmp_path / "p", "--plan", tmp_path / "plan.json"))
+        assert "plan.json was altered, its hash does not fit: make it again with encryptedstats plan" in error
+    facts = json.loads(content)
+    del facts["sha256"]
+    (tmp_path / "plan.json").write_text(json.dumps(facts))
+    assert "is no plan" in the_error(run("keygen", tmp_path / "s", tmp_path / "p", "--plan", tmp_path / "plan.json"))
+    (tmp_path / "plan.json").write_text(json.dumps(json.loads(content)))  # laid out otherwise, it is the same plan
+    done("keygen", tmp_path / "s", tmp_path / "p", "--plan", tmp_path / "plan.json")
+
+
+def test_a_column_that_is_called_class(run: Run, tmp_path: Path) -> None:
+    rows = "age,class,target,ill\n" + "".join(f"{i},{i % 3},{i % 2},{'yn'[i % 2]}\n" for i in range(12))
+    (tmp_path / "d.csv").write_text(rows)
+    done("schema", tmp_path / "d.csv", "--target", "ill", "-o", tmp_path / "s.json")
+    plan = ("plan", "--schema", tmp_path / "s.json", "--rows", 12, "--json", "--counts")
+    for word, number in (("class", 1), ("target", 2)):
+        error = the_error(run(*plan, f"age,{word}"))
+        assert f"the column {word!r} is v{number}, and the target is 'ill'; write one of these" in error
+    for word, meant in (("v1", "class"), ("ill", "ill"), ("v2", "target")):
+        assert json.loads(done(*plan, f"age,{word}").stdout)["questions"] == [f"counts of age by {meant}"]
+
+
+@pytest.mark.parametrize("word", ["class", "target", "ill"])
+def test_words_for_the_target(hospital: Hospital, word: str) -> None:
+    plan = ("plan", "--schema", hospital.schema, "--rows", 60, "--json", "--counts", f"age,{word}")
+    assert json.loads(done(*plan).stdout)["questions"] == ["counts of age by ill"]
+
+
+def test_after_the_plan_of_a_model_a_model_is_proposed(hospital: Hospital, ward: Ward, tmp_path: Path) -> None:
+    plan = ("plan", "--schema", ward.schema, "--rows", 60, "-o")
+    shown = " ".join(done(*plan, tmp_path / "m.json", "--model", "means", "--uncentred").stdout.split())
+    assert "encryptedstats keygen secret.key public.keys --plan" in shown
+    assert "encryptedstats fit table.enc -o model.enc --model means --uncentred" in shown
+    assert "--counts" not in shown
+    assert "fit table.enc" not in done(*plan, tmp_path / "c.json", "--counts", "age").stdout
+
+
+def test_folds_of_a_model_that_predicts_unopened(ward: Ward) -> None:
+    """Folds are more columns, and no other computation."""
+    plan = ("plan", "--schema", ward.schema, "--rows", 60, "--model", "means", "--encrypted-prediction", "--json")
+    alone, folds = (json.loads(done(*plan, *options).stdout) for options in ((), ("--folds", 3)))
+    assert folds["parameters"] == alone["parameters"]
+    assert folds["columns"] == alone["columns"] + 3 * 2  # an indicator of every class in every fold

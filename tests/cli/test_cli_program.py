@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import copy
+import string
 import subprocess
 import sys
 import warnings
@@ -13,7 +16,8 @@ from cli_helpers import Run, the_error
 
 import encryptedstats as es
 from encryptedstats.cli import _app
-from encryptedstats.cli._errors import one_line
+from encryptedstats.cli._errors import WORDS, one_line
+from encryptedstats.errors import REPLACE, Cure, ExistsError
 
 
 def program(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
@@ -105,22 +109,35 @@ def test_a_file_that_may_not_be_read(run: Run, files: Path, monkeypatch: pytest.
     assert error == "error: secret.key: permission denied; check who may read and write it"
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ("fill them in, or infer the schema with missing='bin' or missing='drop'", "--missing bin or --missing drop"),
-        ("no rows are left (overwrite=True replaces it)", "(--overwrite replaces it)"),
-        (
-            "v0 has 2000 values: leave the column out, give it another kind, or give levels=",
-            "leave the column out (--leave-out)",
-        ),
-        ("could reach ±9: choose max_value=9 or more, es.plan(...) does", "it takes keys for --max-value 9 (see plan)"),
-    ],
-)
-def test_cures_are_options(given: str, said: str) -> None:
-    line = one_line(ValueError(given))
-    assert said in line
-    assert "=" not in line
+def test_every_cure_has_words_of_the_command_line() -> None:
+    """All that are written in the library, and no others; with the values that they come with."""
+    found: dict[str, set[str]] = {}
+    for path in Path(es.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Cure":
+                values = node.args[2].keys if len(node.args) > 2 and isinstance(node.args[2], ast.Dict) else []
+                named = {ast.literal_eval(key) for key in values if key is not None}
+                action = ast.literal_eval(node.args[0])
+                found[action] = found.get(action, named) & named
+    assert set(found) == set(WORDS)
+    for action, words in WORDS.items():
+        assert {name for _, name, _, _ in string.Formatter().parse(words) if name} <= found[action], action
+        assert not any(word in words for word in ("es.", "=True", "=False", "owner.", "with_kind", "infer"))
+
+
+def test_cures_are_options() -> None:
+    """Also when an error is wrapped in another, and in warnings."""
+    larger = Cure("larger values", "choose max_value=9 or more, es.plan(...) does", {"value": 9})
+    error = es.SchemaError("could reach ±9: ", larger)
+    assert str(error) == "could reach ±9: choose max_value=9 or more, es.plan(...) does"
+    assert one_line(error) == "could reach ±9: it takes keys for --max-value 9 (plan chooses it)"
+    assert copy.copy(error).cures == (larger,)  # and so when it comes from another process
+    wrapped = es.SchemaError(f"rows.csv: {error}")
+    wrapped.__cause__ = error
+    assert one_line(wrapped) == f"rows.csv: {one_line(error)}"
+    assert one_line(ExistsError("it is there (", REPLACE, " replaces it)")) == "it is there (--force replaces it)"
+    assert isinstance(ExistsError("x"), FileExistsError)
+    assert one_line(es.SchemaWarning("gaps: ", Cure("drop gaps", "missing='drop'"))) == "gaps: --missing drop"
 
 
 def test_mistakes_of_the_library_are_not_hidden(run: Run, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,3 +170,23 @@ def test_cures_of_warnings_are_options(run: Run, tmp_path: Path) -> None:
     assert result.exit_code == 0
     assert "leave it out (--leave-out)" in result.stderr
     assert result.stderr.startswith("warning: ")
+
+
+@pytest.mark.parametrize("where", ["encryptedstats/__init__.py", "typer.py"])
+def test_an_interrupt_while_the_library_is_imported(where: str, tmp_path: Path) -> None:
+    """That takes a second or two; here Ctrl-C comes just then."""
+    (tmp_path / where).parent.mkdir(exist_ok=True)
+    (tmp_path / where).write_text("raise KeyboardInterrupt\n")
+    source = Path(es.__file__).parents[1]
+    code = (
+        f"import sys; sys.path[:0] = [{str(tmp_path)!r}, {str(source)!r}]; import encryptedstats_program as p; p.main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted: nothing was begun\n")
+
+
+def test_the_installed_program_is_the_one_that_can_be_interrupted() -> None:
+    project = Path(es.__file__).parents[2] / "pyproject.toml"
+    if not project.is_file():
+        pytest.skip("there is no checkout here")
+    assert 'encryptedstats = "encryptedstats_program:main"' in project.read_text()

@@ -83,7 +83,7 @@ def test_parquet(tmp_path: Path, csv: Path) -> None:
 def test_missing_values(tmp_path: Path, run: Run, policy: str, n_bins: int) -> None:
     pd.DataFrame({"a": [1, 2, np.nan, 3], "b": [1, 2, 1, 2]}).to_csv(tmp_path / "d.csv", index=False)
     error = the_error(run("schema", tmp_path / "d.csv"))
-    assert "missing values in column 'a' (row 2)" in error
+    assert "missing values in column 'a' (row 3)" in error
     assert "--missing bin or --missing drop" in error
     assert "with_missing_bin" not in error
     found = es.Schema.from_json(done("schema", tmp_path / "d.csv", "--missing", policy, "--json").stdout)
@@ -155,3 +155,19 @@ def test_a_full_disk_leaves_nothing(run: Run, csv: Path, tmp_path: Path, monkeyp
 def test_a_folder_that_is_not_ours(run: Run, csv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda *_: False)
     assert "may not write in the folder" in the_error(run("schema", csv, "-o", tmp_path / "s.json"))
+
+
+def test_narrow_screens_hide_nothing(csv: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut points, levels and what comes after them are folded, not cut off."""
+    from typer.testing import CliRunner
+
+    from encryptedstats.cli._app import app
+
+    shown = CliRunner().invoke(app, ["schema", str(csv), "--leave-out", "patient"], env={"COLUMNS": "80"}).stdout
+    found = es.Schema.infer(pd.read_csv(csv).drop(columns="patient"))
+    bare = "".join(shown.split())
+    for variable in found.variables:
+        for edge in variable.edges:
+            assert f"{edge:.6g}" in bare
+    assert "…" not in shown
+    assert "..." not in shown

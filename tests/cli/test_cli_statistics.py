@@ -19,7 +19,7 @@ from encryptedstats.storage import files as storage_files
         (("counts", "v0", "--by", "v9"), "no variable 'v9'"),
         (("counts", "v4"), "is a number and has no bins to count: see moments"),
         (("crosstab", "v0", "v5"), "is a number"),
-        (("moments", "v0"), "moments are for numbers, see schema --digits"),
+        (("moments", "v0"), "moments are for numbers, schema --digits COLUMN=N keeps numbers"),
         (("moments", "v4", "v4"), "different variables"),
         (("moments", "class"), "the class has no moments"),
     ],

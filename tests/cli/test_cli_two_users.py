@@ -279,6 +279,6 @@ def test_the_result_is_that_of_the_clear_rows(story: Story) -> None:
     for fold, model in enumerate(es.MultinomialNB().fit_folds(table)):
         rows = story.frame[:50][table.fold_codes == fold]
         expected = roc_auc_score(rows["ill"] == "spared_zq", model.predict_proba(rows)[:, 1])
-        assert scores["scores"][fold]["auc"] == pytest.approx(expected)
+        assert scores["folds"][fold]["auc"] == pytest.approx(expected)
     modes = {path.name: path.stat().st_mode & 0o777 for path in home.iterdir()}
     assert modes["secret.key"] == modes["all.opened"] == 0o600

@@ -14,6 +14,8 @@ import pytest
 from cli_helpers import FOREST, Run, Ward, done, names, patients, the_error
 
 import encryptedstats as es
+from encryptedstats.circuits import joined
+from encryptedstats.cli.plan import _hash_of
 from encryptedstats.crypto.keys import Decryptor
 from encryptedstats.storage import container
 
@@ -80,7 +82,7 @@ class Clinic:
 
     def csv(self, votes: Path) -> pd.DataFrame:
         """Votes as the owner reads them."""
-        done("decrypt", votes, *self.owner, "-o", votes.with_suffix(".csv"))
+        done("decrypt", votes, *self.owner, "-o", votes.with_suffix(".csv"), "--force")
         return pd.read_csv(votes.with_suffix(".csv"), index_col="row")
 
 
@@ -91,7 +93,7 @@ def write_plan(path: Path, rotations: list[int]) -> None:
         weak = es.Parameters.from_bits("bgv", 1024, 1 << 24, (49,) * 12, allow_insecure=True)
         planned = replace(weak, kept_primes=7).to_dict()
     facts = {"questions": ["a prediction"], "rows": 60, "rotations": rotations, "parameters": planned}
-    path.write_text(json.dumps(facts))
+    path.write_text(json.dumps({**facts, "sha256": _hash_of(facts)}))
 
 
 @pytest.fixture(scope="module")
@@ -328,7 +330,7 @@ def test_rows_in_the_clear_need_keys_and_schema(run: Run, clinic: Clinic, tmp_pa
     gap.loc[3, "age"] = np.nan
     gap.to_csv(tmp_path / "gap.csv", index=False)
     own = ("--keys", clinic.public, "--schema", clinic.schema, "-o", tmp_path / "x")
-    assert "row 3 cannot be predicted" in the_error(run("predict", clinic.fitted("forest"), tmp_path / "gap.csv", *own))
+    assert "row 4 cannot be predicted" in the_error(run("predict", clinic.fitted("forest"), tmp_path / "gap.csv", *own))
     assert names(tmp_path) == ["gap.csv"]
 
 
@@ -400,3 +402,39 @@ def test_keys_for_a_drawn_fraction_have_rotations(clinic: Clinic, tmp_path: Path
     write_plan(tmp_path / "plan.json", NO_ROTATIONS)
     made = ("keygen", tmp_path / "s", tmp_path / "p", "--plan", tmp_path / "plan.json", "--json")
     assert json.loads(done(*made).stdout)["rotations"] == NO_ROTATIONS
+
+
+def test_rows_that_others_encrypted_are_named_as_the_cause(
+    run: Run, clinic: Clinic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keys that were planned for rows of the secret key, which makes less noise: the proof fails for those of others only."""
+    public = ("--schema", clinic.schema, "--public-keys", clinic.home / "public.keys", "--workers", 1)
+    said = done("encrypt", clinic.home / "new.csv", tmp_path / "new.enc", *public).stdout
+    assert "if a model of these rows is to predict unopened, their owner must have planned --by-others" in said
+    prove = joined.prove_joined
+
+    def as_planned(*arguments: Any, with_secret_key: bool, **options: Any) -> Any:
+        if not with_secret_key:
+            raise es.NoiseError("it could not be proven")
+        return prove(*arguments, with_secret_key=with_secret_key, **options)
+
+    monkeypatch.setattr(joined, "prove_joined", as_planned)
+    predict = (
+        "predict",
+        clinic.fitted("forest"),
+        clinic.home / "new.csv",
+        "-o",
+        tmp_path / "votes.enc",
+        "--workers",
+        1,
+    )
+    predict += ("--keys", clinic.home / "public.keys", "--schema", clinic.schema)
+    error = the_error(run(*predict))
+    assert "The cause: these rows were encrypted with public keys, which makes more noise" in error
+    assert error.endswith("Keys for both: plan --encrypted-prediction --by-others")
+
+    monkeypatch.setattr(joined, "prove_joined", lambda *_, **__: as_planned(with_secret_key=False))
+    error = the_error(run(*predict))
+    assert (
+        "takes keys that were planned for it, plan --encrypted-prediction; and if rows of the model or these" in error
+    )

@@ -50,6 +50,10 @@ def test_what_is_shown(hospital: Hospital, tmp_path: Path) -> None:
     assert "Queued" in shown.output
     assert "encryptedstats worker --queue" in shown.output
     assert "Done" in run("worker", "--queue", queue).output
+    again = run("fit", hospital.table, "-o", tmp_path / "m", *MODEL, "--queue", queue, "--trees-per-task", 2)
+    assert "Done already" in again.output
+    assert "Queued" not in again.output
+    assert "encryptedstats worker" not in again.output
     assert "finished: " in run("queue", queue).output
     assert "there is no work" in run("queue", tmp_path / "elsewhere").output
 

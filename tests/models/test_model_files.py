@@ -232,6 +232,18 @@ def test_altered_totals_are_refused(content: bytes, message: str, tmp_path: Path
         es.load(tmp_path / "m")
 
 
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
+def test_totals_beyond_all_numbers_are_refused(model: Any, tmp_path: Path) -> None:
+    """Python's integers have no end, and what is computed from them would raise an OverflowError somewhere."""
+    clone(model).fit(table()).save(tmp_path / "m")
+    file = container.read(tmp_path / "m")
+    forged = json.dumps([10**400] * len(json.loads(file.section("totals")))).encode()
+    altered = Container(file.kind, file.fingerprint, file.key_id, file.fields, {"totals": forged})
+    (tmp_path / "m").write_bytes(container.to_bytes(altered))
+    with pytest.raises(es.FileFormatError, match="totals that cannot be: no sum over rows is that large"):
+        es.load(tmp_path / "m")
+
+
 @pytest.mark.parametrize("n_bins", [10**9, 10**18])
 def test_a_claim_of_endless_bins_is_refused_at_once(
     n_bins: int, keeper: es.Owner, sealed_fit: Fit, tmp_path: Path

@@ -290,7 +290,7 @@ def test_rows_of_another_owner(closed: Any) -> None:
 
 def test_votes_of_another_owner(closed: Any) -> None:
     votes = closed.predict_votes(without_classes(table(5)), **QUIET)
-    with pytest.raises(es.KeyMismatchError, match="Only the secret key .* opens it"):
+    with pytest.raises(es.KeyMismatchError, match=r"Only the secret key .* opens it"):
         planned_owner("bgv", 1).decrypt(votes)
 
 

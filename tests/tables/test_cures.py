@@ -69,7 +69,7 @@ def test_rows_of_a_file_are_counted_as_said(keeper, schema, tmp_path):
     frame.to_csv(tmp_path / "rows.csv", index=False)
     assert "riesig" in (tmp_path / "rows.csv").read_text().splitlines()[1:][7]
     with pytest.raises(
-        SchemaError, match=r"rows\.csv: column 'größe', row 7: .* \(the first row below the names is row 0\)"
+        SchemaError, match=r"rows\.csv: column 'größe', row 8: .* \(the first row below the names is row 1\)"
     ):
         keeper.encrypt_file(tmp_path / "rows.csv", schema, tmp_path / "t")
 

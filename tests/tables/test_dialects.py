@@ -152,7 +152,7 @@ def test_what_the_sample_does_not_show_is_refused_when_it_comes(tmp_path: Path) 
     lines = [f"{i};1" for i in range(SAMPLE_BYTES // 4)]
     path = written(tmp_path, "\n".join(["a;b", *lines, "1.234;1"]))
     with pytest.raises(
-        es.SchemaError, match=r"column 'a', row 65536: '1\.234' is no number in a file that is semicolon"
+        es.SchemaError, match=r"column 'a', row 65537: '1\.234' is no number in a file that is semicolon"
     ):
         list(file_tables(schema, path, 1 << 20))
     late = written(tmp_path, "\n".join(["a,b", *(["x,1"] * SAMPLE_BYTES)]) + "\nä,1\n", "latin-1")
@@ -164,10 +164,10 @@ def test_what_the_sample_does_not_show_is_refused_when_it_comes(tmp_path: Path) 
 def test_a_word_among_numbers_is_named_and_not_its_neighbours(tmp_path: Path) -> None:
     schema = es.Schema.infer(pd.DataFrame({"a": [1.5, 2.5, 9.0], "g": [1, 2, 3]}), bins=3, kinds={"a": "continuous"})
     path = written(tmp_path, "a;g\n" + "2,5;1\n" * 20 + "oops;2\n")
-    with pytest.raises(es.SchemaError, match=r"column 'a', row 20: 'oops' is not a number"):
+    with pytest.raises(es.SchemaError, match=r"column 'a', row 21: 'oops' is not a number"):
         list(file_tables(schema, path, 128))
     other = schema.with_unknown("other", "g")
-    with pytest.warns(es.SchemaWarning, match=r"column 'g': 1 row with a level .*'oops', row 20\) went to 'other'"):
+    with pytest.warns(es.SchemaWarning, match=r"column 'g': 1 row with a level .*'oops', row 21\) went to 'other'"):
         (table,) = file_tables(other, written(tmp_path, "a,g\n" + "2.5,1\n" * 20 + "2.5,oops\n"), 128)
     assert table.counts("g")["count"].tolist() == [20, 0, 0, 1]
 
@@ -210,7 +210,7 @@ def test_dates_become_days_and_later_files_are_read_alike(tmp_path: Path) -> Non
 def test_text_of_the_schema_and_ids_are_left_as_they_are(tmp_path: Path) -> None:
     schema = es.Schema.infer(pd.DataFrame({"code": ["1,234", "01"], "n": [1, 2], "who": ["007", "008"]}), id="who")
     frame, _ = read(written(tmp_path, "who;code;n;extra\n007;1,234;1;9,999\n"), schema)
-    assert frame.loc[0].to_dict() == {"who": "007", "code": "1,234", "n": 1, "extra": "9,999"}
+    assert frame.loc[1].to_dict() == {"who": "007", "code": "1,234", "n": 1, "extra": "9,999"}
 
 
 def test_packed_files_and_pipes(tmp_path: Path) -> None:

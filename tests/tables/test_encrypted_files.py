@@ -240,7 +240,7 @@ def spoilt(frame: pd.DataFrame, row: int, column: str, value: object) -> pd.Data
     return frame
 
 
-LATE = SLOTS + 17  # in the second piece of the file
+LATE = SLOTS + 17  # in the second piece of the file, counted from 1
 
 
 @pytest.mark.parametrize(
@@ -257,12 +257,12 @@ LATE = SLOTS + 17  # in the second piece of the file
         ("w", -1, rf"column 'w', row {LATE}: -1.* is no weight"),
         ("w", "x", rf"column 'w', row {LATE}: 'x' is no weight"),
         ("w", None, rf"column 'w', row {LATE}: nan is no weight"),
-        ("w", 9, r"weight_bound=4, but the largest weight is 9"),
+        ("w", 9, r"bound of the weights is 4, but the largest weight is 9"),
     ],
 )
 def test_errors_name_file_column_and_row(keeper, schema, write_csv, tmp_path, column, value, message):
     frame = mixed_frame(SLOTS + 40).assign(w=1)
-    path = write_csv(spoilt(frame, LATE, column, value))
+    path = write_csv(spoilt(frame, LATE - 1, column, value))
     for workers in (1, 2):
         with pytest.raises(SchemaError, match=message) as caught:
             keeper.encrypt_file(path, schema, tmp_path / "t", weights="w", weight_bound=4, workers=workers)
@@ -279,7 +279,7 @@ def test_errors_name_file_column_and_row(keeper, schema, write_csv, tmp_path, co
 def test_an_error_in_parquet_names_its_row(keeper, schema, tmp_path):
     pytest.importorskip("pyarrow")
     frame = mixed_frame(SLOTS + 40)
-    frame.loc[LATE, "größe"] = "riesig"
+    frame.loc[LATE - 1, "größe"] = "riesig"
     frame.to_parquet(tmp_path / "x.parquet", row_group_size=100)
     with pytest.raises(SchemaError, match=rf"x\.parquet: column 'größe', row {LATE}: 'riesig' is not a level"):
         keeper.encrypt_file(tmp_path / "x.parquet", schema, tmp_path / "t")

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import encryptedstats as es
-from encryptedstats.tables.statistics import Statistic
+from encryptedstats.tables.statistics import Statistic, class_or_variable
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +100,21 @@ def test_wrong_questions_are_explained(world: tuple) -> None:
             asked.moments(["dose", "dose"])
         with pytest.raises(es.SchemaError, match="the class has no moments"):
             asked.moments(["class"])
+
+
+def test_the_class_goes_by_one_rule(world: tuple, frame: pd.DataFrame) -> None:
+    """By the target's name, or as class or target where no variable is called so; a worker has the two words."""
+    _, table, sealed = world
+    for name in ("diagnosis", "class", "target"):
+        assert class_or_variable(name, table.schema) == -1
+    for name in ("class", "target"):
+        assert class_or_variable(name, sealed.schema) == -1
+    called_so = es.Schema.infer(frame[["age", "sex", "diagnosis"]].rename(columns={"sex": "class"}), target="diagnosis")
+    assert [class_or_variable(name, called_so) for name in ("diagnosis", "target", "v1", 1)] == [-1, -1, 1, 1]
+    with pytest.raises(es.SchemaError, match="'class' is v1, and the target is 'diagnosis'; write one of these"):
+        class_or_variable("class", called_so)
+    without = es.Schema.infer(frame[["age", "sex"]].rename(columns={"sex": "class"}))
+    assert class_or_variable("class", without) == 1
 
 
 def test_another_schema_is_refused(world: tuple, frame: pd.DataFrame) -> None:

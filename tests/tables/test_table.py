@@ -180,7 +180,7 @@ def _with(frame, name, row, value):
         ("age", [1], r"column 'age', row 'r3': \[1\] is not a number"),
         ("age", float("inf"), "column 'age', row 'r3': inf is not finite"),
         ("age", "-inf", "column 'age', row 'r3': -inf is not finite"),
-        ("dose", 99.0, r"column 'dose', row 'r3': 99.0 is out of bounds \(-?[0-9.]+ to [0-9.]+\); with_kind"),
+        ("dose", 99.0, r"column 'dose', row 'r3': 99.0 is out of bounds \(-?[0-9.]+ to [0-9.]+\): with_kind"),
         ("dose", 1e300, "column 'dose', row 'r3': 1e\\+300 is out of bounds"),
         ("dose", "1,5", "column 'dose', row 'r3': '1,5' is not a number"),
         (
@@ -224,7 +224,10 @@ def test_refusals_count_the_other_rows(schema, frame):
         (lambda s, f: s.table(f, weights=[-1] * 50), r"weights\[0\] is -1"),
         (lambda s, f: s.table(f, weights=[np.nan] * 50), r"weights\[0\] is nan"),
         (lambda s, f: s.table(f, weights=["1"] * 50), "integers are needed"),
-        (lambda s, f: s.table(f, weights=[9] * 50, weight_bound=8), "weight_bound=8, but the largest weight is 9"),
+        (
+            lambda s, f: s.table(f, weights=[9] * 50, weight_bound=8),
+            "bound of the weights is 8, but the largest weight is 9",
+        ),
         (lambda s, f: s.table(f.drop(columns="y"), weights=[1] * 50), "the rows have no target: give y="),
         (lambda s, f: s.table(f.drop(columns="y"), folds=5), "the rows have no target: give y="),
         (lambda s, f: s.table(f, folds=1), "folds=1: from 2 to the number of rows, 50"),

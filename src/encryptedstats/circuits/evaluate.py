@@ -29,7 +29,7 @@ from encryptedstats.crypto.engine import engine_for
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.crypto.residues import ciphertext_of, residues_of
 from encryptedstats.crypto.vectors import EncryptedVector
-from encryptedstats.errors import KeyMismatchError
+from encryptedstats.errors import Cure, KeyMismatchError, TooLargeError
 from encryptedstats.parallel import cores, ordered_map
 from encryptedstats.progress import progress_bar
 from encryptedstats.storage.objects import is_url
@@ -161,9 +161,9 @@ def check_bounds(outputs: Sequence[Expression | int], largest: Sequence[int], pa
     """Only results have to fit: what is computed on the way is exact modulo t whatever its size."""
     for output, value in zip(outputs, largest, strict=True):
         if value > parameters.max_value:
-            raise OverflowError(
-                f"{output!r} could reach ±{value:,}, and these parameters are exact up to ±{parameters.max_value:,}: "
-                f"choose max_value={value} or more, es.plan(...) does"
+            raise TooLargeError(
+                f"{output!r} could reach ±{value:,}, and these parameters are exact up to ±{parameters.max_value:,}: ",
+                Cure("larger values", f"choose max_value={value} or more, es.plan(...) does", {"value": value}),
             )
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
@@ -50,7 +51,7 @@ from encryptedstats.crypto.packing import centred, first_primes
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of
 from encryptedstats.crypto.vectors import encrypt_slots
-from encryptedstats.errors import NoiseError
+from encryptedstats.errors import Cure, NoiseError
 from encryptedstats.parallel import cores
 from encryptedstats.progress import progress_bar
 
@@ -364,9 +365,32 @@ def _proof(circuits: Sequence[Expression], source: Source, totals: Mapping[str, 
         if totals and parameters.kept_primes is None:
             raise NoiseError(
                 f"totals that were packed with {parameters!r} are to be opened, not to be computed on with: make keys for a "
-                "model that predicts unopened, es.Owner(es.plan(..., encrypted_prediction=True)), and encrypt with those"
+                "model that predicts unopened, ",
+                Cure("keys that predict", "es.Owner(es.plan(..., encrypted_prediction=True))"),
+                ", and encrypt with those",
             ) from error
-        raise NoiseError(f"{error}: of a prediction, es.plan(..., encrypted_prediction=True)") from error
+        raise NoiseError(f"{error}. ", *_why_unproven(circuits, source, totals)) from error
+
+
+def _why_unproven(
+    circuits: Sequence[Expression], source: Source, totals: Mapping[str, Noise]
+) -> tuple[str | Cure, ...]:
+    """Why keys do not carry a prediction; often they were planned for rows that the secret key encrypts, and others did."""
+    others = Cure("plan for others", "es.plan(..., encrypted_prediction=True, by_others=True)")
+    if not source.with_secret_key:
+        with suppress(NoiseError):
+            prove_joined(circuits, source.parameters, source.layout, totals, with_secret_key=True)
+            return (
+                "The cause: these rows were encrypted with public keys, which makes more noise, and the keys were planned for rows "
+                "that the secret key encrypts. Keys for both: ",
+                others,
+            )
+    return (
+        "A prediction takes keys that were planned for it, ",
+        Cure("plan prediction", "es.plan(..., encrypted_prediction=True)"),
+        "; and if rows of the model or these were encrypted with public keys, keys that were planned for that: ",
+        others,
+    )
 
 
 @dataclass

@@ -25,7 +25,7 @@ from encryptedstats.crypto.flooding import flooded_noise
 from encryptedstats.crypto.noise import Noise
 from encryptedstats.crypto.packing import encrypted_zero_noise, packing_levels, packing_model, packing_primes
 from encryptedstats.crypto.parameters import Parameters
-from encryptedstats.errors import NoiseError
+from encryptedstats.errors import Cure, NoiseError
 
 PACKED, REPLICATED, SLOTS = "packed", "replicated", "slots"
 # Bits that packs should leave, so that the results of so many parts of a table (2 to this power) can be added up encrypted.
@@ -155,7 +155,7 @@ def read_noise(
         raise NoiseError("not proven")
     best = max(reports, key=lambda report: report.budget)
     machine = NoiseMachine(parameters, with_secret_key=with_secret_key, known=known)
-    raise NoiseError(_refusal(machine, outputs, layout, best, form, flooded))
+    raise NoiseError(*_refusal(machine, outputs, layout, best, form, flooded))
 
 
 def _least_noisy(reports: Sequence[NoiseReport]) -> NoiseReport:
@@ -312,19 +312,21 @@ def _refusal(
     best: NoiseReport,
     form: str,
     flooded: bool,
-) -> str:
+) -> tuple[object, ...]:
     binding = _binding_node(machine, outputs, layout, best.strategy)
-    what = f"its results cannot be brought into {form} form" + (", form='slots' may do" if form == PACKED else "")
-    if flooded:
-        what = (
-            "rows that others encrypted are hidden from who opens a result by noise, and there is no room for it. Plan for such "
-            "rows, by_others=True"
-        )
+    what = f"its results cannot be brought into {form} form"
+    cure: tuple[object, ...] = (". ", Cure("plan", "es.plan(...)"), " finds parameters that carry it")
     if binding is not None:
         what = f"the binding step is {binding!r}"
+    elif flooded:
+        what = "rows that others encrypted are hidden from who opens a result by noise, and there is no room for it"
+        cure = (". Plan for such rows, ", Cure("plan for rows of others", "es.plan(..., by_others=True)"))
+    elif form == PACKED:
+        cure = (Cure("other form", ", form='slots' may do"), *cure)
     return (
         f"this circuit, {depth_of(outputs)} products deep over {layout.n_rows:,} rows, could not be proven to decrypt with "
-        f"{machine.parameters!r}: {what}. es.plan(...) finds parameters that carry it"
+        f"{machine.parameters!r}: {what}",
+        *cure,
     )
 
 

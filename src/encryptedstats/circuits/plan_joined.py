@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 from encryptedstats.circuits.bounds import ColumnRange, Interval, read_bounds
 from encryptedstats.circuits.cost import Cost, CostMachine, Kind, Times, measured_times, read_cost, work_seconds
@@ -44,8 +44,11 @@ from encryptedstats.crypto.parameters import (
     smallest_chain,
 )
 from encryptedstats.crypto.security import RINGS
-from encryptedstats.errors import NoiseError, ParameterError
+from encryptedstats.errors import Cure, NoiseError, ParameterError
 from encryptedstats.parallel import cores
+
+#: How a model is planned that predicts only when it is open.
+OPENED_FIRST: Final = Cure("open before predicting", "with encrypted_prediction=False")
 
 
 @dataclass(frozen=True)
@@ -150,7 +153,7 @@ def plan_prediction(
     for tried in (scheme,) if scheme else ("bgv", "bfv"):
         found = found or search.parameters(tried)
     if found is None:
-        raise ParameterError(search.refusal())
+        raise ParameterError(*search.refusal())
     return search.plan(found, n_columns, times)
 
 
@@ -276,14 +279,15 @@ class _Search:
         noise = expanded_noise(packing_model(parameters, primes), replace(several, level=0))
         return replace(noise, level=len(parameters.data_moduli) - primes)
 
-    def refusal(self) -> str:
+    def refusal(self) -> tuple[object, ...]:
         """Why there are no parameters."""
         deepest = depth_of(self.wish.totals) + depth_of(self.wish.answers)
         return (
             f"no parameters of {self.security}-bit security carry a fit over {self.n_rows:,} rows and a prediction that opens "
             f"nothing: together they are about {deepest} products deep, with values up to {self.largest():,}, and the largest ring "
-            f"is {RINGS[-1]}. Nearest: a smaller depth or fraction, or a model that is opened before it predicts "
-            "(encrypted_prediction=False)"
+            f"is {RINGS[-1]}. Nearest: a smaller depth or fraction, or a model that is opened before it predicts (",
+            OPENED_FIRST,
+            ")",
         )
 
     # -- cost ------------------------------------------------------------------------------------------------------------

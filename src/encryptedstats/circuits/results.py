@@ -28,7 +28,7 @@ from encryptedstats.crypto.packing import (
     unpack,
 )
 from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of
-from encryptedstats.errors import FileFormatError, NoiseError
+from encryptedstats.errors import Cure, FileFormatError, NoiseError
 from encryptedstats.storage.bitpack import pack as pack_bits
 from encryptedstats.storage.bitpack import unpack as unpack_bits
 from encryptedstats.storage.container import Container
@@ -40,7 +40,8 @@ MAX_TOTALS: Final = 1 << 24
 _DIGEST_LENGTH: Final = 64
 NO_ROOM_FOR_FLOODING: Final = (
     "rows that others encrypted are hidden from who opens a result by noise, and these keys leave no room for it: make keys for "
-    "such rows, es.Owner(es.plan(..., by_others=True))"
+    "such rows, ",
+    Cure("keys for rows of others", "es.Owner(es.plan(..., by_others=True))"),
 )
 
 
@@ -144,7 +145,8 @@ class EncryptedTotals:
             noise = model.add(model.switch(a.noise, level), model.switch(b.noise, level))
             if not model.decrypts(noise):
                 raise NoiseError(
-                    "so many results added up could not be proven to decrypt any more: decrypt some of them"
+                    "so many results added up could not be proven to decrypt any more: ",
+                    Cure("open before adding", "decrypt some of them"),
                 )
             parts.append(Part(self._combine_ciphertexts(a, b, level, sign), noise))
         flooded = None if self.flooded is other.flooded is None else False not in (self.flooded, other.flooded)
@@ -187,7 +189,7 @@ class EncryptedTotals:
         for part in self.parts:
             noise = flooded_noise(model, part.noise, zero_noise)
             if not model.decrypts(noise):
-                raise NoiseError(NO_ROOM_FOR_FLOODING)
+                raise NoiseError(*NO_ROOM_FOR_FLOODING)
             zero = keys.encrypted_zero(len(keys.parameters.data_moduli) - part.residues.shape[1])
             residues = flood(self._engine, part.residues, zero, flooding_width(model, part.noise))
             parts.append(Part(residues, noise))

@@ -10,12 +10,19 @@ import multiprocessing
 import os
 import signal
 import sys
+from collections.abc import Callable
+from functools import partial
 
 _EXTRA = {"typer", "rich", "click"}
 
 
 def main() -> None:
-    """Run the command line; the entry point of the program ``encryptedstats``."""
+    """Run the command line; what ``python -m encryptedstats.cli`` does. The program itself begins in ``encryptedstats_program``."""
+    load_program()()
+
+
+def load_program() -> Callable[[], None]:
+    """Import all that the program needs, and give the function that runs it."""
     try:
         from encryptedstats.cli._app import app
     except ModuleNotFoundError as error:
@@ -23,7 +30,7 @@ def main() -> None:
             raise
         sys.exit("error: the command line needs Typer and Rich: pip install 'encryptedstats[cli]'")
     signal.signal(signal.SIGTERM, _terminated)
-    app(prog_name="encryptedstats")
+    return partial(app, prog_name="encryptedstats")
 
 
 def _terminated(number: int, _: object) -> None:

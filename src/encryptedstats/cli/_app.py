@@ -98,7 +98,8 @@ def _said(error: BaseException) -> tuple[str, int]:
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    typer.echo(f"warning: {printable(' '.join(in_options(str(message)).split()))}", err=True)
+    text = in_options(message) if isinstance(message, Warning) else message
+    typer.echo(f"warning: {printable(' '.join(text.split()))}", err=True)
 
 
 app = typer.Typer(

@@ -22,9 +22,11 @@ def _option(*names: str, help: str, **more: Any) -> Any:
     return typer.Option(*names, help=help, show_default=False, rich_help_panel=_PANEL, **more)
 
 
-ResultUrl = Annotated[
-    str, file_option("--output", "-o", help="Where the encrypted result goes; a URL too with --scheduler or --queue.")
-]
+RESULT_URL: Final = file_option(
+    "--output", "-o", help="Where the encrypted result goes; a URL too with --scheduler or --queue."
+)
+#: Options with which many machines work: they go on where they were, and see for themselves whose a result is.
+MANY: Final = ("scheduler", "queue")
 Scheduler = Annotated[
     str | None,
     _option(metavar="ADDRESS", help="Work on Dask: tcp://host:port, or local to start a cluster of processes here."),
@@ -39,7 +41,7 @@ TreesPerTask = Annotated[int | None, _option(min=1, metavar="N", help="forest: s
 
 def is_for_cluster(given: Mapping[str, Any]) -> bool:
     """Whether the options of ``fit`` or ``predict`` ask for many machines, refusing those that make sense for them only."""
-    if given["scheduler"] is not None or given["queue"] is not None:
+    if any(given[name] is not None for name in MANY):
         if given.get("folds"):
             raise typer.BadParameter("--folds are fitted in one place: leave out --scheduler and --queue")
         return True
@@ -88,19 +90,24 @@ def _schedule(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _show_queued(job: Any, as_json: bool, made: str = "model") -> None:
+    from encryptedstats import cluster
+
+    finished = any(one.id == job.id and one.finished for one in cluster.status(job.queue))
     shards = sum(item.is_shard for item in job.items.values())
     facts = {"job": job.id, "queue": job.queue, "out": job.out, "rows": job.n_rows, "shards": shards}
+    facts["finished"] = finished
     if as_json:
         print_json({**facts, "items": len(job.items)})
         return
     rows: list[tuple[str, RenderableType]] = [
         ("job", Text.assemble((job.id[:12], "cyan"), f", {plural(shards, 'shard')} of {plural(job.n_rows, 'row')}")),
         ("queue", printable(job.queue)),
-        (made, Text.assemble((printable(job.out), "bold"), ", when all are done")),
-        ("next", command_line("worker", "--queue", job.queue)),
+        (made, Text.assemble((printable(job.out), "bold"), ", which is there" if finished else ", when all are done")),
     ]
+    if not finished:
+        rows.append(("next", command_line("worker", "--queue", job.queue)))
     console = Console()
-    console.print(Text("Queued", style="bold"))
+    console.print(Text("Done already" if finished else "Queued", style="bold"))
     console.print(fact_table(rows))
 
 

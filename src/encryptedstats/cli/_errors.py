@@ -2,74 +2,86 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterator
 from typing import Final
 
 from encryptedstats.cli._console import printable
+from encryptedstats.cli._models import option_of
+from encryptedstats.errors import Curable, Cure
 from encryptedstats.storage.files import FULL as FULL
 
-# The library speaks Python to its callers; here the same cure is an option.
-_SPELLINGS: Final = tuple(
-    (re.compile(pattern), words)
-    for pattern, words in (
-        (r"overwrite=True", "--overwrite"),
-        (r"schema\.with_missing_bin\('([^']*)'\)", r"schema --missing-bin '\1'"),
-        (r"schema\.with_bins\('([^']*)', levels=\[\.\.\.\]\)", r"schema --levels '\1=A,B,...'"),
-        (r"schema\.with_unknown\('(\w+)', '[^']*'\)", r"schema --unknown \1"),
-        (r"schema\.with_classes\(\[\.\.\.\]\)", "schema --classes A,B,..."),
-        (r", X\.dropna\(subset=\[[^\]]*\]\)", ""),
-        (r"let rare= join", "let --rare join"),
-        (r", id=('[^']*')", r" (--id \1)"),
-        (r"\b(decimal|thousands|charset|dates)='([^']*)'", r"--\1 '\2'"),
-        (r"\b(separator|thousands)=$", r"--\1"),
-        (
-            r"es\.load\(url, by_others=True\), or table\.accept_others\(\) for a table that was made here",
-            "--by-others",
-        ),
-        (r"infer the schema with missing=", "make the schema with missing="),
-        (r"missing='(\w+)'", r"--missing \1"),
-        (r", schema= \(", ", with --schema ("),
-        (r"schema\.with_kind\(name, 'number', digits=\.\.\.\)", "see schema --digits"),
-        (r"with_kind\(\.\.\., low=, high=\) widens them", "schema --range COLUMN=LOW:HIGH widens them"),
-        (r"choose max_value=(\d+) or more, es\.plan\(\.\.\.\) does", r"it takes keys for --max-value \1 (see plan)"),
-        (r"choose a larger max_value", "it takes keys for a larger --max-value (see plan)"),
-        (r"es\.load\(url, keys=\.\.\.\) with those of key", "give --keys, those of key"),
-        (r"weight_bound=", "--weight-bound "),
-        (r": leave (it|the column) out", r": leave \1 out (--leave-out)"),
-        (r", or give levels=", ""),
-        (r"give classes= when the data does not show all of them", "take rows that show all of them"),
-        (r"the rows have no target: give y=", "the rows have no column of the target"),
-        (r"^kinds names column", "--kind or --digits names column"),
-        (r"\(or data_home\)", "(or --data-home)"),
-        (r"schema\.with_kind\(name, 'continuous'\)", "make a schema with --kind COLUMN=continuous"),
-        (r"schema\.table\(df, folds=k\) does, before it is encrypted", "encrypt --folds K does"),
-        (
-            r"the schema has no classes: infer it with target=",
-            "the schema has no classes: make it with schema --target",
-        ),
-        (r"open it with owner\.decrypt\(model, schema=schema\) to use names", "decrypt it again, with --schema"),
-        (
-            r"so many results added up could not be proven to decrypt any more: decrypt some of them",
-            "so many added up could not be proven to decrypt any more: let the owner decrypt them, and combine what is opened",
-        ),
-        (
-            r"es\.Owner\(es\.plan\(\.\.\., encrypted_prediction=True\)\), and encrypt with those",
-            "plan --encrypted-prediction and keygen --plan, and encrypt with those",
-        ),
-        (r"es\.plan\(\.\.\., encrypted_prediction=True\)", "plan --encrypted-prediction"),
-        (
-            r"owner\.public_keys\(rotations=\[\.\.\.\]\), or encrypt with es\.Owner\(plan\), which makes those that were planned",
-            "keygen --plan makes those that were planned, and encrypt puts them into the table",
-        ),
-        (r"Plan it with encrypted_prediction=False", "Plan it without --encrypted-prediction"),
-        (r"or with encrypted_prediction=False", "or without --encrypted-prediction"),
-        (r"forest\.draw_fraction\(table\), with all its rows", "see draw, with a table of all its rows"),
-        (r"output='(\w+)'", r"--output-kind \1"),
-        (r"\bfraction=", "--fraction "),
-        (r"\bn_trees is ", "--trees is "),
-        (r"\brandom_state is ", "--seed is "),
-    )
-)
+#: What an error's cure is called here, by its action. The library speaks Python to its callers.
+WORDS: Final[dict[str, str]] = {
+    # what is written
+    "replace": "--force",
+    # schemas and rows
+    "say what becomes of gaps": "make the schema with --missing bin or --missing drop",
+    "drop gaps": "--missing drop",
+    "drop gaps anew": "make the schema with --missing drop",
+    "bin for gaps": "schema --missing-bin {name!r}",
+    "leave rows out": "",
+    "know a level": "correct it; or, before anything is encrypted, give it a level, schema --levels '{name}=A,B,...', or say "
+    "where unknown ones go, schema --unknown other",
+    "know a class": "correct it, or name all classes before anything is encrypted, schema --classes A,B,...",
+    "read text": "correct it, or leave it empty if it is missing; if {name!r} is a category, say so before anything is encrypted, "
+    "schema --kind COLUMN=categorical",
+    "widen": "schema --range COLUMN=LOW:HIGH widens them",
+    "keep numbers": "schema --digits COLUMN=N keeps numbers",
+    "cut into bins": "make a schema with --kind COLUMN=continuous",
+    "leave out": "leave it out (--leave-out)",
+    "leave column out": "leave the column out (--leave-out)",
+    "leave one out": "leave one of them out (--leave-out)",
+    "name the id": " (--id {name!r})",
+    "cut at the median": "",
+    "fewer levels": "leave the column out (--leave-out), give it another kind (--kind), let --rare join those of few rows, or "
+    "give --levels",
+    "rare levels": "--rare {value}",
+    "show all classes": "give --classes when the data does not show all of them",
+    "kinds of columns": "--kind or --digits names",
+    "name the target": "make it with schema --target",
+    "column of the target": "the rows have no column of the target",
+    "declare folds": "encrypt --folds K does",
+    "folder of data sets": "--data-home",
+    # how a file is written
+    "say the format": "--{option} {value!r}",
+    "say one of the format": "--{option}",
+    "say the decimal mark": "correct it, or say how numbers are written, --decimal . or --decimal ,",
+    # keys
+    "schema of the rows": "give the schema that the table was encrypted with, with --schema (keep its file beside the secret key)",
+    "keys of the file": ", or the secret key that they belong to",
+    "give keys": "give --keys, those",
+    "load the key": ": give its file, with --key",
+    "plan": "encryptedstats plan",
+    "larger values": "it takes keys for --max-value {value} (plan chooses it)",
+    "keys for more rows": "plan --rows {rows} and keygen --plan",
+    "keys that predict": "plan --encrypted-prediction and keygen --plan",
+    "plan prediction": "plan --encrypted-prediction",
+    "plan for others": "plan --encrypted-prediction --by-others",
+    "plan for rows of others": "plan --by-others",
+    "keys for rows of others": "plan --by-others and keygen --plan",
+    "accept rows of others": "--by-others",
+    "other form": "",
+    "wish": "--security {security} --max-value {max_value} --depth {depth} --terms {terms}",
+    "smaller values": "--max-value up to {value} with this --depth",
+    "less depth": "--depth up to {depth} with this --max-value",
+    "other scheme": "--scheme bfv",
+    "both smaller": "a smaller --depth together with a smaller --max-value",
+    "planned keys": "keygen --plan makes those that were planned, and encrypt puts them into the table",
+    "open before predicting": "without --encrypted-prediction",
+    # models and results
+    "open": "its owner opens it with decrypt -o, and predicts with what is opened",
+    "open with names": "decrypt it again, with --schema",
+    "open before adding": "let the owner decrypt them, and combine what is opened",
+    "fewer shards": "fewer shards (--rows-per-shard), or keys that were planned with --workers, which makes room",
+    "no inverse": "--fraction inverse divides, which only an opened forest can: open it, or fit with --fraction 0 or 2 to 64",
+    "parameter": "{parameter} {value}",
+    "parameter is": "{parameter} is",
+    "answers": "--output-kind {output}",
+    "no choice of answers": "without --output-kind",
+    "draw": "see draw, with a table of all its rows",
+    "as products": "--output-kind products",
+    "as factors": "--output-kind factors",
+}
 _CURES: Final[dict[type[OSError], str]] = {
     FileNotFoundError: "; check the path",
     PermissionError: "; check who may read and write it",
@@ -98,19 +110,36 @@ def one_line(error: BaseException) -> str:
         place = f"{error.filename}: " if error.filename is not None else ""
         text = f"{place}{error.strerror.lower()}{_cure(error)}"
     else:
-        text = in_options(str(error) or type(error).__name__)
+        text = in_options(error) or type(error).__name__
     return printable(" ".join(text.split()))
 
 
-def in_options(text: str) -> str:
-    """A message of the library with the cure spelt as options of the program.
+def in_options(error: BaseException) -> str:
+    """A message of the library with its cures, and those of what caused it, spelt as options of the program.
 
-    >>> in_options("there is a table already (overwrite=True replaces it)")
-    'there is a table already (--overwrite replaces it)'
+    >>> from encryptedstats.errors import REPLACE, ExistsError
+    >>> in_options(ExistsError("there is a table already (", REPLACE, " replaces it)"))
+    'there is a table already (--force replaces it)'
     """
-    for pattern, words in _SPELLINGS:
-        text = pattern.sub(words, text)
+    text = str(error)
+    for cure in _cures(error):
+        text = text.replace(cure.words, _in_options(cure))
     return text
+
+
+def _in_options(cure: Cure) -> str:
+    values = dict(cure.values)
+    if "parameter" in values:  # of a model, which its option need not be called after
+        values["parameter"] = option_of(str(values["parameter"]))
+    return WORDS[cure.action].format(**values)
+
+
+def _cures(error: BaseException | None) -> Iterator[Cure]:
+    """Of the error and of those that it was raised from, whose messages it may repeat."""
+    while error is not None:
+        if isinstance(error, Curable):
+            yield from error.cures
+        error = error.__cause__ or error.__context__
 
 
 def _cure(error: OSError) -> str:

@@ -1,41 +1,164 @@
-"""Files that commands write: refused before the work where they cannot be, whole or not at all, never over a secret key."""
+"""What commands write, under one rule for all of them.
+
+A parameter that names something to write is marked with :class:`Writes`, and the program checks all of them before a command
+begins (:func:`check_outputs`): nothing that exists is replaced without ``--force``, and nothing that the same command reads is
+written to, not even with it. What was made is written by the functions at the end, whole or not at all, and without ``--force``
+not over a file that has appeared meanwhile. Whatever lies open there is for its user only.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
+
+import typer
 
 from encryptedstats.crypto.keys import OWNER_KIND, PUBLIC_KIND
 from encryptedstats.storage import container
-from encryptedstats.storage.files import naming as naming
-from encryptedstats.storage.files import write_atomic
+from encryptedstats.storage.files import PRIVATE, PUBLIC, naming, write_atomic
+from encryptedstats.storage.objects import is_url, local_or_url, open_store
+from encryptedstats.tables.encrypted import MANIFEST
+from encryptedstats.tables.encrypting import DRAFT
 
+#: Instead of a file: CSV on the screen.
+SCREEN: Final = "-"
+COMPUTED: Final = "what it holds would have to be computed again"
 # Where a secret key says that it is one, within the first bytes of its file.
 _HEAD_BYTES: Final = container.MAX_HEADER_BYTES + 64
 _SECRET_MARK: Final = f'"kind":"{OWNER_KIND}"'.encode()
 _PUBLIC_MARK: Final = f'"kind":"{PUBLIC_KIND}"'.encode()
 
 
-def check_target(path: Path, *, over_keys: bool = False) -> None:
-    """Refuse before any work is done what would fail, or destroy a secret key, after it."""
+@dataclass(frozen=True)
+class Writes:
+    """Marks a parameter that names something its command writes: a file, unless it says otherwise.
+
+    loss
+        What is lost with what is replaced, for the error.
+    table
+        An encrypted table: what counts as there already is a finished one.
+    folder
+        A folder of files: what counts as there already is one that is not empty, and in which the command cannot ``go_on``.
+    go_on
+        In what a folder holds the command goes on where it was.
+    over_keys
+        With ``--force`` a secret key may be replaced.
+    left_to
+        Options under which somebody else looks whether it is there: a cluster goes on where it was, and knows its own results.
+    """
+
+    loss: str = "it would be lost"
+    table: bool = False
+    folder: bool = False
+    go_on: Callable[[Path], bool] = lambda _: False
+    over_keys: bool = False
+    left_to: tuple[str, ...] = ()
+
+
+class Reads:
+    """Marks a parameter that is a text and names a file, a folder or a URL to read; one that is a path needs no mark."""
+
+
+def outputs_of(function: Callable[..., Any]) -> dict[str, Writes]:
+    """The parameters of a command that name what it writes."""
+    marked = {name: _marks(hint) for name, hint in get_type_hints(function, include_extras=True).items()}
+    return {name: mark for name, marks in marked.items() for mark in marks if isinstance(mark, Writes)}
+
+
+def inputs_of(function: Callable[..., Any]) -> list[str]:
+    """The parameters of a command that name what it reads."""
+    hints, written = get_type_hints(function, include_extras=True), outputs_of(function)
+    return [name for name, hint in hints.items() if name not in written and (_is_path(hint) or Reads in _marks(hint))]
+
+
+def _marks(hint: Any) -> tuple[Any, ...]:
+    return tuple(get_args(hint)[1:]) if get_origin(hint) is Annotated else ()
+
+
+def _is_path(hint: Any) -> bool:
+    return hint is Path or any(_is_path(part) for part in get_args(hint))
+
+
+# -- before the work ---------------------------------------------------------------------------------------------------
+
+
+def check_outputs(function: Callable[..., Any], given: Mapping[str, Any]) -> None:
+    """Refuse what a command, called with these parameters, must not write; before it has done anything."""
+    places = [
+        (place, mark) for name, mark in outputs_of(function).items() for place in _places(given.get(name)) if place
+    ]
+    inputs = [place for name in inputs_of(function) for place in _places(given.get(name))]
+    for number, (place, mark) in enumerate(places):
+        for other, _ in places[:number]:
+            if is_same(place, other):
+                raise typer.BadParameter(f"{other} and {place} are one place for two outputs: give two different files")
+        for read in inputs:
+            if is_same(place, read) or _is_inside(place, read):
+                raise FileExistsError(
+                    f"{place} is read by this command, so that nothing is written there: give another name"
+                )
+        somebody_else = any(given.get(name) is not None for name in mark.left_to)
+        check_output(place, mark, force=bool(given.get("force")) or somebody_else)
+
+
+def _places(value: Any) -> list[str]:
+    values = value if isinstance(value, (list, tuple)) else [value]
+    return [local_or_url(str(one)) for one in values if one is not None and str(one) != SCREEN]
+
+
+def check_output(place: str | Path, mark: Writes, *, force: bool) -> None:
+    """Refuse a place that cannot be written, and without ``force`` one that holds something."""
+    place = str(place)
+    if mark.table:
+        there = open_store(place).exists(MANIFEST)
+    elif is_url(place):
+        there = False  # only a cluster writes there, and looks for itself
+    elif mark.folder:
+        there = _has_something(Path(place)) and not mark.go_on(Path(place))
+    else:
+        _check_file(Path(place), mark)
+        there = Path(place).exists()
+    if there and not force:
+        raise FileExistsError(
+            f"{place} exists already and was not touched: give another name, or --force to replace it ({mark.loss})"
+        )
+
+
+def _check_file(path: Path, mark: Writes) -> None:
     if not path.parent.is_dir():
         raise FileNotFoundError(f"the folder {path.parent} does not exist: make it first")
     if not os.access(path.parent, os.W_OK):
         raise PermissionError(f"you may not write in the folder {path.parent}: give another, or check its permissions")
     if path.exists() and not path.is_file():
         raise FileExistsError(f"{path} is no ordinary file: give the name of a file to write")
-    if not over_keys and path.exists() and is_secret_key(_head(path)):
+    if not mark.over_keys and path.exists() and is_secret_key(_head(path)):
         raise FileExistsError(f"{path} holds a secret key and was not touched: give another name")
 
 
-def check_new(path: Path, force: bool, loss: str) -> None:
-    """As :func:`check_target`, and refuse to replace a file unless told to; ``loss`` says what would be lost with it."""
-    check_target(path)
-    if path.exists() and not force:
-        raise FileExistsError(
-            f"{path} exists already and was not touched: give another name, or --force to replace it ({loss})"
-        )
+def _has_something(folder: Path) -> bool:
+    if folder.exists() and not folder.is_dir():
+        raise FileExistsError(f"{folder} is no folder: give the name of a folder to write to")
+    return folder.is_dir() and any(folder.iterdir())
+
+
+def is_same(one: str, other: str) -> bool:
+    """Whether two addresses are one place: by their names, by what these lead to, or as two names of one file."""
+    if is_url(one) or is_url(other):
+        return one.rstrip("/") == other.rstrip("/")
+    if Path(one).exists() and Path(other).exists():
+        return os.path.samefile(one, other)
+    return Path(one).resolve() == Path(other).resolve()
+
+
+def _is_inside(place: str, table: str) -> bool:
+    """Whether a place lies in an encrypted table."""
+    if is_url(table) or is_url(place):
+        return place.startswith(table.rstrip("/") + "/")
+    is_table = any((Path(table) / name).exists() for name in (MANIFEST, DRAFT))
+    return is_table and Path(table).resolve() in Path(place).resolve().parents
 
 
 def is_secret_key(head: bytes) -> bool:
@@ -54,13 +177,34 @@ def _head(path: Path) -> bytes:
         return file.read(_HEAD_BYTES)
 
 
-def save(made: Any, path: Path) -> None:
-    """Write what a command has made. Whether it may replace a file was settled before the work, by ``check_new``."""
+def free_name(path: Path) -> Path:
+    """The path, or the first like it that nothing has: ``forest.png``, ``forest-2.png``, ..."""
+    return next(one for one in _numbered(path) if not one.exists())
+
+
+def _numbered(path: Path) -> Iterator[Path]:
+    yield path
+    number = 1
+    while True:
+        number += 1
+        yield path.with_stem(f"{path.stem}-{number}")
+
+
+# -- after it ----------------------------------------------------------------------------------------------------------
+
+
+def save(made: Any, path: Path, *, force: bool) -> None:
+    """Write what has a ``save`` of its own; what lies open, such as an opened model, is private by it."""
     with naming(path):
-        made.save(path, overwrite=True)
+        made.save(path, overwrite=force)
 
 
-def write_text(path: Path, text: str) -> None:
+def write_text(path: Path, text: str, *, force: bool, private: bool = True) -> None:
     """A text file, whole or not at all."""
+    write_parts(path, [text.encode()], force=force, private=private)
+
+
+def write_parts(path: Path, parts: Iterable[bytes], *, force: bool, private: bool = True) -> None:
+    """A file that is made a piece at a time, whole or not at all."""
     with naming(path):
-        write_atomic(path, [text.encode()])
+        write_atomic(path, parts, mode=PRIVATE if private else PUBLIC, overwrite=force)

@@ -13,13 +13,20 @@ from rich.text import Text
 from typer.core import TyperCommand, TyperGroup
 
 from encryptedstats.cli._errors import EXIT_CODES
+from encryptedstats.cli._files import check_outputs
 
 _MARK: Final = "Examples:"
 _examples: dict[str, str] = {}  # by name of the command; the program's own has none
+_functions: dict[str, Callable[..., None]] = {}
 
 
 class Command(TyperCommand):
-    """A command whose help ends with examples."""
+    """A command whose outputs are checked before it begins, and whose help ends with examples."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Typer's, after a look at what is to be written."""
+        check_outputs(_functions[self.name or ""], ctx.params)
+        return super().invoke(ctx)
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Typer's."""
@@ -59,6 +66,7 @@ def register(app: typer.Typer, function: Callable[..., None], panel: str) -> Non
     """Add a command under a heading, with help and examples from its docstring."""
     text, _, examples = inspect.cleandoc(function.__doc__ or "").partition(_MARK)
     _examples[function.__name__] = inspect.cleandoc(examples)
+    _functions[function.__name__] = function
     app.command(cls=Command, help=unwrapped(text), rich_help_panel=panel)(function)
 
 

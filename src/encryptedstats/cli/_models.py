@@ -195,6 +195,16 @@ def model_text(class_name: str, parameters: Mapping[str, Any]) -> str:
     return printable(class_name)
 
 
+def option_of(parameter: str) -> str:
+    """The option that sets a parameter of a model.
+
+    >>> option_of("random_state"), option_of("fit_intercept")
+    ('--seed', '--intercept')
+    """
+    named = {name: option for family in MODELS.values() for option, name in family.parameters.items()}
+    return _flag(named[parameter]) if parameter in named else parameter
+
+
 def _words(values: Iterable[tuple[str, Any]]) -> list[str]:
     words = []
     for option, value in values:

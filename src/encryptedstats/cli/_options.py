@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from encryptedstats.cli import _complete
+from encryptedstats.cli._files import COMPUTED, Reads, Writes
 
 
 class SchemeName(str, Enum):
@@ -85,7 +86,7 @@ Workers = Annotated[
     int | None, typer.Option(min=1, metavar="N", help="Processes; all cores by default.", show_default=False)
 ]
 TableUrl = Annotated[
-    str, typer.Argument(metavar="TABLE", help="Folder or URL of an encrypted table.", show_default=False)
+    str, Reads, typer.Argument(metavar="TABLE", help="Folder or URL of an encrypted table.", show_default=False)
 ]
 VariableId = Annotated[
     str,
@@ -96,7 +97,7 @@ VariableId = Annotated[
         show_default=False,
     ),
 ]
-ResultFile = Annotated[Path, output("Where the encrypted result goes.")]
+ResultFile = Annotated[Path, Writes(COMPUTED), output("Where the encrypted result goes.")]
 TableKeys = Annotated[
     Path | None, file_option("--keys", help="Public keys to compute with, instead of those in the table.")
 ]
@@ -117,4 +118,5 @@ Fingerprint = Annotated[
         show_default=False,
     ),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Replace a file that is there.")]
+#: On every command that writes, and the same on all.
+Force = Annotated[bool, typer.Option("--force", help="Replace what is there; never what this command reads.")]

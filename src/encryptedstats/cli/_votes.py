@@ -6,8 +6,7 @@ Whoever predicts has public keys and never a secret one. scikit-learn is importe
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,16 +20,16 @@ import encryptedstats as es
 from encryptedstats.cli._clusters import predict_on_cluster
 from encryptedstats.cli._console import command_line, fact_table, plural, print_json, printable, size_text, time_text
 from encryptedstats.cli._csv import say_format
-from encryptedstats.cli._files import check_new, save
+from encryptedstats.cli._files import save
 from encryptedstats.cli._frames import frame_view, label_text
 from encryptedstats.cli._inputs import check_rows, load_public_keys, load_schema, load_table
 from encryptedstats.cli._models import OPEN_MODEL_KIND, load_model, model_text
-from encryptedstats.storage.objects import is_url, load_file
+from encryptedstats.storage.objects import load_file
 from encryptedstats.tables._encoding import rows_to_predict
 from encryptedstats.tables.dialects import CsvOptions
 from encryptedstats.tables.reading import read_frame
 
-_LOSS = "what it holds would have to be computed again"
+VOTES_CAVEAT = "shares of the votes of the forest: good for an order of the rows, not calibrated (see calibrate)"
 
 
 @dataclass(frozen=True)
@@ -50,26 +49,21 @@ def predict_unopened(
 ) -> None:
     """Predict rows of an encrypted table, or by an encrypted model, and write the encrypted votes."""
     _check(what, str(out), is_table)
-    check_new(out, force, _LOSS)
     rows, public = _encrypted_rows(what) if is_table else _clear_rows(what)
     file = load_file(what.model)
     model = load_model(file, None if file.kind == OPEN_MODEL_KIND else public)
     started = time.perf_counter()
-    with _naming_the_cure():
-        votes = model.predict_votes(rows, output=what.output, workers=workers)
+    votes = model.predict_votes(rows, output=what.output, workers=workers)
     seconds = time.perf_counter() - started
-    save(votes, out)
+    save(votes, out, force=force)
     _tell(votes, str(out), out.stat().st_size, seconds, as_json)
 
 
 def predict_by_many(what: Unopened, out: str, given: Mapping[str, Any]) -> None:
     """Let many machines predict the rows of an encrypted table: by a Dask scheduler, or by the workers of a queue."""
     _check(what, out, is_table=True)
-    if not is_url(out):
-        check_new(Path(out), True, _LOSS)  # a cluster goes on where it was, and sees for itself whose the file is
     started = time.perf_counter()
-    with _naming_the_cure():
-        made = predict_on_cluster(what.model, what.rows, out, what.output, given)
+    made = predict_on_cluster(what.model, what.rows, out, what.output, given)
     if made is not None:
         _tell(made[0], out, made[1], time.perf_counter() - started, given["as_json"])
 
@@ -79,14 +73,6 @@ def _check(what: Unopened, out: str, is_table: bool) -> None:
         raise typer.BadParameter("-o -: an encrypted prediction is no text for a screen: give a file")
     if is_table and what.schema is not None:
         raise typer.BadParameter("--schema is for rows in the clear: an encrypted table brings what a worker may know")
-
-
-@contextmanager
-def _naming_the_cure() -> Iterator[None]:
-    try:
-        yield
-    except NotImplementedError as error:  # which models need their totals in the clear
-        raise ValueError(f"{error}. Its owner opens it with decrypt -o, and predicts with what is opened") from error
 
 
 def _tell(votes: Any, out: str, size: int, seconds: float, as_json: bool) -> None:
@@ -159,6 +145,8 @@ def _show(facts: dict[str, Any]) -> None:
 def votes_frame(votes: Any) -> pd.DataFrame:
     """Opened votes with their names: the predicted class, then probabilities or scores, then the integers they are made of."""
     frame: pd.DataFrame = votes.frame()
+    if isinstance(frame.index, pd.RangeIndex):
+        frame.index += 1  # rows are counted from 1, as those of a file
     return frame
 
 
@@ -180,4 +168,6 @@ def counts_text(counts: Mapping[str, int]) -> str:
 def votes_view(votes: Any, width: int) -> RenderableType:
     """Opened votes on a screen of this width."""
     rows: list[tuple[str, RenderableType]] = [("predicted", counts_text(predicted_counts(votes)))]
+    if votes._are_probabilities and list(votes.columns) == list(votes.scores.columns):  # of a forest
+        rows.append(("P(...)", Text(VOTES_CAVEAT, style="dim")))
     return Group(fact_table(rows), Text(), frame_view(votes_frame(votes), width))

@@ -21,8 +21,9 @@ from rich.text import Text
 
 import encryptedstats as es
 from encryptedstats.cli._console import fact_table, print_json, progress, size_text, time_text
+from encryptedstats.cli._files import Writes, check_output
 from encryptedstats.cli._frames import plain_table
-from encryptedstats.cli._options import AsJson, file_option
+from encryptedstats.cli._options import AsJson, Force, file_option
 from encryptedstats.cli.machine import describe_machine, package_versions
 from encryptedstats.crypto.noise import Scheme
 from encryptedstats.crypto.parameters import SCHEMES
@@ -34,7 +35,9 @@ _LEAST, _SECONDS = 5, 0.2
 _QUICK_ROWS, _QUICK_TREES = 500, 2
 _ALL: Final = "all"
 _OUT: Final = Path("out") / "bench"
-_STEPS: Final = ("encrypt", "add", "multiply", "decrypt")
+_FIGURES: Final = Writes("figures of other runs", folder=True)
+# A product is relinearised when it is multiplied again, and not before: the second is what it costs all in all.
+_STEPS: Final = ("encrypt", "add", "multiply lazily", "multiply and relinearise", "decrypt")
 
 
 def bench(
@@ -48,9 +51,11 @@ def bench(
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="To see that it runs, not to quote figures.")] = False,
     out: Annotated[
-        Path,
+        Path | None,
+        _FIGURES,
         file_option("--output", "-o", metavar="FOLDER", help="Of parts: where their JSON goes; out/bench by default."),
-    ] = _OUT,
+    ] = None,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Measure this machine: integers in both schemes, and a forest on an encrypted table.
@@ -63,7 +68,9 @@ def bench(
       encryptedstats bench integers tables --output out/bench
     """
     if parts:
-        _run_parts(parts, quick, out, as_json)
+        if out is None:
+            check_output(_OUT, _FIGURES, force=force)
+        _run_parts(parts, quick, out or _OUT, as_json)
         return
     with progress("measuring"):
         facts = {
@@ -93,6 +100,7 @@ def _integers(scheme: Scheme, quick: bool) -> dict[str, Any]:
         lambda: owner.encrypt(123),
         lambda: a + b,
         lambda: a * b,
+        lambda: (a * b).relinearise(),
         lambda: owner.decrypt(a),
     )
     times = dict(zip(_STEPS, (_median(operation, quick) for operation in operations), strict=True))

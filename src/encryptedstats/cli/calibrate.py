@@ -13,7 +13,7 @@ from rich.text import Text
 import encryptedstats as es
 from encryptedstats.cli._console import command_line, fact_table, plural, print_json, printable, size_text
 from encryptedstats.cli._csv import Charset, Dates, Decimal, Separator, Thousands, csv_options
-from encryptedstats.cli._files import check_new, save
+from encryptedstats.cli._files import Writes, save
 from encryptedstats.cli._inputs import check_rows, expect
 from encryptedstats.cli._models import OPEN_MODEL_KIND, load_model, model_text
 from encryptedstats.cli._options import AsJson, DataFile, Force, Weights, file_argument, output
@@ -34,7 +34,7 @@ class Method(str, Enum):
 def calibrate(
     file: Annotated[Path, file_argument("MODEL", "An opened model, as decrypt -o wrote it.")],
     data: DataFile,
-    out: Annotated[Path, output("Where the calibrated model goes; predict and evaluate read it.")],
+    out: Annotated[Path, Writes(_LOSS), output("Where the calibrated model goes; predict and evaluate read it.")],
     method: Annotated[
         Method,
         typer.Option(help="sigmoid: Platt's two numbers. isotonic: any rising curve, for a thousand rows or more."),
@@ -59,7 +59,6 @@ def calibrate(
       encryptedstats evaluate calibrated.opened test.csv
       encryptedstats predict calibrated.opened new.csv -o predicted.csv
     """
-    check_new(out, force, _LOSS)
     expect(file, (OPEN_MODEL_KIND,), "an opened model")
     check_rows(data)
     model = inside(load_model(container.read(file)))
@@ -69,7 +68,7 @@ def calibrate(
         calibrated = es.CalibratedModel(model, method.value).fit(table)
     except ValueError as error:
         raise ValueError(f"{data}: {error}") from error
-    save(calibrated, out)
+    save(calibrated, out, force=force)
     facts = {
         "file": str(out),
         "bytes": out.stat().st_size,

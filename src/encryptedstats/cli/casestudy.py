@@ -85,7 +85,9 @@ class Round:
 
 
 def casestudy(
-    workers: Annotated[int, typer.Option(min=1, metavar="N", help="Processes of the cluster.")] = max(2, cores()),
+    workers: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Processes of the cluster.", show_default="all cores, 2 at least")
+    ] = max(2, cores()),
     trees: Annotated[int, typer.Option(min=1, metavar="N", help="Trees of each of the two sets.")] = TREES,
     as_json: AsJson = False,
 ) -> None:

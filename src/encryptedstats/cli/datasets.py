@@ -14,9 +14,9 @@ from rich.text import Text
 import encryptedstats as es
 from encryptedstats.cli import _complete
 from encryptedstats.cli._console import command_line, fact_table, plural, print_json, printable, progress, size_text
-from encryptedstats.cli._files import check_new, check_target, write_text
+from encryptedstats.cli._files import Writes, write_text
 from encryptedstats.cli._frames import plain_table
-from encryptedstats.cli._options import AsJson, file_option, output
+from encryptedstats.cli._options import AsJson, Force, file_option, output
 from encryptedstats.cli.schema import LOSS
 from encryptedstats.datasets import DatasetInfo
 
@@ -33,8 +33,10 @@ def datasets(
             show_default=False,
         ),
     ] = None,
-    out: Annotated[Path | None, output("Write its CSV there.")] = None,
-    schema: Annotated[Path | None, file_option(help="Write a schema with the kinds of the paper there.")] = None,
+    out: Annotated[Path | None, Writes(), output("Write its CSV there.")] = None,
+    schema: Annotated[
+        Path | None, Writes(LOSS), file_option(help="Write a schema with the kinds of the paper there.")
+    ] = None,
     bins: Annotated[int, typer.Option(metavar="N", help="Bins of that schema.")] = 5,
     all_rows: Annotated[
         bool, typer.Option("--all-rows", help="Also the rows with missing values, which the paper leaves out.")
@@ -46,7 +48,7 @@ def datasets(
             help="Folder with the files; by default ENCRYPTEDSTATS_DATA, then a cache, then UCI's server.",
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing schema.")] = False,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """List the data sets of the paper, describe one, or write it as CSV.
@@ -64,11 +66,7 @@ def datasets(
         _list(as_json)
         return
     info = es.datasets.info(name)
-    if out is not None:
-        check_target(out)
-    if schema is not None:
-        check_new(schema, force, LOSS)
-    written = _write(info, out, schema, bins, all_rows, data_home) if out or schema else {}
+    written = _write(info, out, schema, bins, all_rows, data_home, force) if out or schema else {}
     if as_json:
         print_json({**_facts(info), "written": written})
     else:
@@ -76,17 +74,23 @@ def datasets(
 
 
 def _write(
-    info: DatasetInfo, out: Path | None, schema: Path | None, bins: int, all_rows: bool, data_home: Path | None
+    info: DatasetInfo,
+    out: Path | None,
+    schema: Path | None,
+    bins: int,
+    all_rows: bool,
+    data_home: Path | None,
+    force: bool,
 ) -> dict[str, Any]:
     with progress(f"looking for {info.name}"):
         data = es.datasets.load(info.name, data_home=data_home, complete=not all_rows)
         frame = data.table_frame()
     if out is not None:
-        write_text(out, frame.to_csv(index=False, lineterminator="\n"))
+        write_text(out, frame.to_csv(index=False, lineterminator="\n"), force=force, private=False)  # UCI publishes it
     if schema is not None:
         missing = "bin" if all_rows else "error"
         found = es.Schema.infer(frame, target=_TARGET, bins=bins, kinds=data.kinds, missing=missing)
-        write_text(schema, found.to_json() + "\n")
+        write_text(schema, found.to_json() + "\n", force=force)
     return {"csv": out and str(out), "schema": schema and str(schema), "rows": len(frame)}
 
 
@@ -107,7 +111,7 @@ def _list(as_json: bool) -> None:
         return
     table = plain_table()
     table.add_column("name", style="cyan", no_wrap=True)
-    table.add_column("", no_wrap=True, overflow="ellipsis", ratio=1)
+    table.add_column("", overflow="fold", ratio=1)
     for title in ("rows", "complete", "columns", "cont.", "ord.", "cat.", "class 1"):
         table.add_column(title, justify="right", no_wrap=True)
     table.expand = True

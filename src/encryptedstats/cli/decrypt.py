@@ -18,12 +18,12 @@ import encryptedstats as es
 from encryptedstats.circuits.results import TOTALS_KIND, EncryptedTotals
 from encryptedstats.circuits.rows import VOTES_KIND
 from encryptedstats.cli._console import command_line, fact_table, plural, print_json, printable, size_text
-from encryptedstats.cli._files import check_target, save, write_text
+from encryptedstats.cli._files import COMPUTED, SCREEN, Reads, Writes, save, write_text
 from encryptedstats.cli._frames import counts_view, moments_view
 from encryptedstats.cli._inputs import expect, load_schema
 from encryptedstats.cli._keys import load_owner
 from encryptedstats.cli._models import ENCRYPTED_MODEL_KIND, load_model, model_text
-from encryptedstats.cli._options import AsJson, KeyFile, OwnSchema, PassphraseFile, output
+from encryptedstats.cli._options import AsJson, Force, KeyFile, OwnSchema, PassphraseFile, output
 from encryptedstats.cli._questions import question_text, variable_name
 from encryptedstats.cli._votes import predicted_counts, votes_frame, votes_view
 from encryptedstats.crypto.arrays import ARRAY_KIND
@@ -46,6 +46,7 @@ class Opened:
 def decrypt(
     file: Annotated[
         str,
+        Reads,
         typer.Argument(
             metavar="FILE",
             help="A result, a prediction, a fitted model, or an encrypted array; a file, or a URL such as s3://...",
@@ -54,8 +55,11 @@ def decrypt(
     ],
     key: KeyFile = None,
     schema: OwnSchema = None,
-    out: Annotated[Path | None, output("Write CSV there, or the opened model; - for CSV on the screen.")] = None,
+    out: Annotated[
+        Path | None, Writes(COMPUTED), output("Write CSV there, or the opened model; - for CSV on the screen.")
+    ] = None,
     passphrase_file: PassphraseFile = None,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Open a result, a prediction or a model with the secret key.
@@ -71,9 +75,7 @@ def decrypt(
       # what predict gave for encrypted rows
       encryptedstats decrypt votes.enc --key secret.key --schema schema.json -o votes.csv
     """
-    screen = out is None or str(out) == "-"
-    if out is not None and not screen:
-        check_target(out)
+    screen = out is None or str(out) == SCREEN
     opener = _opener(file)
     private = None if schema is None else load_schema(schema)
     owner = load_owner(key, passphrase_file, opens=file)
@@ -81,7 +83,7 @@ def decrypt(
     if screen and out is not None and opened.csv is None:
         raise ValueError("an opened model is no CSV: give -o FILE to keep it, or leave -o out to see it")
     if out is not None and not screen:
-        _write(opened, out)
+        _write(opened, out, force)
     if as_json:
         print_json(opened.facts)
     elif out is None:
@@ -98,11 +100,11 @@ def decrypt(
             Console().print(fact_table([("next", command_line("predict", out, "new.csv", "-o", "predicted.csv"))]))
 
 
-def _write(opened: Opened, out: Path) -> None:
+def _write(opened: Opened, out: Path, force: bool) -> None:
     if opened.model is None:
-        write_text(out, str(opened.csv))
+        write_text(out, str(opened.csv), force=force)
     else:
-        save(opened.model, out)
+        save(opened.model, out, force=force)
 
 
 def _wrote(opened: Opened | None, out: Path) -> Text:

@@ -13,7 +13,8 @@ from rich.text import Text
 
 from encryptedstats.cli import demo_forest, demo_integers
 from encryptedstats.cli._console import print_json
-from encryptedstats.cli._options import AsJson, Scheme, SchemeName, file_option
+from encryptedstats.cli._files import COMPUTED, Writes, free_name
+from encryptedstats.cli._options import AsJson, Force, Scheme, SchemeName, file_option
 from encryptedstats.cli._stage import WIDTH
 
 PICTURE: Final = Path("out") / "demo" / "forest.png"
@@ -32,8 +33,13 @@ def demo(
     ] = StoryName.forest,
     scheme: Scheme = SchemeName.bgv,
     picture: Annotated[
-        Path, file_option(help="Of forest: where the picture goes; out/demo/forest.png by default.")
-    ] = PICTURE,
+        Path | None,
+        Writes(COMPUTED),
+        file_option(
+            help="Of forest: where the picture goes; by default out/demo/forest.png, or forest-2.png, ... if that is there."
+        ),
+    ] = None,
+    force: Force = False,
     trees: Annotated[int, typer.Option(hidden=True, min=1)] = demo_forest.TREES,
     as_json: AsJson = False,
 ) -> None:
@@ -51,7 +57,8 @@ def demo(
     console = Console(width=min(Console().width, WIDTH), quiet=as_json)
     started = time.perf_counter()
     if story is StoryName.forest:
-        facts, other = demo_forest.run(console, scheme, picture, trees), "the fit in the clear"
+        place = free_name(PICTURE) if picture is None else picture
+        facts, other = demo_forest.run(console, scheme, place, trees, force=force), "the fit in the clear"
     else:
         facts, other = demo_integers.run(console, scheme), "NumPy's"
     total = time.perf_counter() - started

@@ -5,6 +5,7 @@ second forest stays closed (``demo_closed``).
 
 from __future__ import annotations
 
+import io
 import json
 import shlex
 import shutil
@@ -23,6 +24,7 @@ from rich.text import Text
 import encryptedstats as es
 from encryptedstats.cli import demo_closed
 from encryptedstats.cli._console import fact_table, plural, progress, size_text, time_text
+from encryptedstats.cli._files import write_parts
 from encryptedstats.cli._frames import plain_table
 from encryptedstats.cli._options import SchemeName
 from encryptedstats.cli._stage import Clock, file_size, folder_bytes, panel, run_worker
@@ -86,12 +88,14 @@ class Story:
         return float(roc_auc_score(self.test[TARGET] == "malignant", model.predict_proba(rows)[:, position]))
 
 
-def run(console: Console, scheme: SchemeName, picture: Path, trees: int = TREES) -> dict[str, Any]:
+def run(
+    console: Console, scheme: SchemeName, picture: Path, trees: int = TREES, *, force: bool = False
+) -> dict[str, Any]:
     """Play the story, draw the picture and tell it all; returns what happened, ready for JSON."""
     with tempfile.TemporaryDirectory(prefix="encryptedstats-demo-") as folder:
         with progress("owner and worker are busy"):
             story = play(Path(folder), scheme, trees)
-            drawn = draw(story, picture)
+            drawn = draw(story, picture, force=force)
         tell(console, story, picture if drawn else None)
         return _facts(story, picture if drawn else None)
 
@@ -171,7 +175,7 @@ def _plain_forest(trees: int) -> Any:
 # -- the picture -----------------------------------------------------------------------------------------------------
 
 
-def draw(story: Story, path: Path) -> bool:
+def draw(story: Story, path: Path, *, force: bool = False) -> bool:
     """A tree with its counts, and ROC curves on the test rows; False where matplotlib is not installed."""
     try:
         from matplotlib.figure import Figure
@@ -193,7 +197,9 @@ def draw(story: Story, path: Path) -> bool:
     plot_roc(curves, story.test.drop(columns=TARGET), story.test[TARGET], ax=right)
     right.set_title(f"{len(story.test)} patients that no forest has seen", loc="left", fontsize=11)
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
+    content = io.BytesIO()
+    figure.savefig(content, format="png", dpi=110)
+    write_parts(path, [content.getvalue()], force=force, private=False)  # these patients are public
     return True
 
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 import encryptedstats as es
 from encryptedstats.cli._console import command_line, fact_table, plural, print_json, printable, size_text, time_text
-from encryptedstats.cli._files import check_new, save
+from encryptedstats.cli._files import COMPUTED, Writes, save
 from encryptedstats.cli._inputs import expect, load_table
 from encryptedstats.cli._models import ENCRYPTED_MODEL_KIND, load_model, model_text
 from encryptedstats.cli._options import AsJson, ByOthers, Force, TableKeys, TableUrl, Workers, file_argument, output
@@ -21,7 +21,7 @@ from encryptedstats.storage import container
 def draw(
     model: Annotated[Path, file_argument("MODEL", "An encrypted forest, with a --fraction.")],
     table: TableUrl,
-    out: Annotated[Path, output("Where the forest with its fractions goes.")],
+    out: Annotated[Path, Writes(COMPUTED), output("Where the forest with its fractions goes.")],
     keys: TableKeys = None,
     by_others: ByOthers = False,
     workers: Workers = None,
@@ -36,7 +36,6 @@ def draw(
     Examples:
       encryptedstats draw all.enc patients.enc -o drawn.enc
     """
-    check_new(out, force, "what it holds would have to be computed again")
     expect(model, (ENCRYPTED_MODEL_KIND,), "an encrypted forest")
     sealed = load_table(table, keys, by_others)
     forest = load_model(container.read(model), sealed.keys)
@@ -50,7 +49,7 @@ def draw(
     started = time.perf_counter()
     forest.draw_fraction(sealed, workers=workers)
     seconds = time.perf_counter() - started
-    save(forest, out)
+    save(forest, out, force=force)
     facts = {
         "file": str(out),
         "bytes": out.stat().st_size,

@@ -24,7 +24,7 @@ from encryptedstats.cli._console import (
 )
 from encryptedstats.cli._csv import Charset, Dates, Decimal, Separator, Thousands, csv_options, say_format
 from encryptedstats.cli._errors import FULL, INTERRUPTED, one_line
-from encryptedstats.cli._files import naming
+from encryptedstats.cli._files import Writes
 from encryptedstats.cli._inputs import check_rows, expect, load_public_keys, load_schema, nature
 from encryptedstats.cli._keys import load_owner
 from encryptedstats.cli._options import (
@@ -43,10 +43,10 @@ from encryptedstats.cli._options import (
     file_option,
 )
 from encryptedstats.crypto.keys import PUBLIC_KIND, fingerprint_of
+from encryptedstats.storage.files import naming
 from encryptedstats.storage.objects import Store, open_store
 from encryptedstats.tables import encrypt_file
 from encryptedstats.tables.blocks import block_id_of
-from encryptedstats.tables.encrypted import MANIFEST
 from encryptedstats.tables.encrypting import DRAFT
 
 
@@ -54,6 +54,7 @@ def encrypt(
     data: DataFile,
     out: Annotated[
         str,
+        Writes("its rows would have to be encrypted again", table=True),
         typer.Argument(
             metavar="OUT", help="Folder for the encrypted table, or a URL such as s3://...", show_default=False
         ),
@@ -74,7 +75,10 @@ def encrypt(
     fold_seed: FoldSeed = 0,
     weights: Weights = None,
     weight_bound: WeightBound = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", "--force", help="Replace a table that is there.")] = False,
+    force: Annotated[
+        bool,
+        typer.Option("--force", "--overwrite", help="Replace what is there; never what this command reads."),
+    ] = False,
     workers: Workers = None,
     passphrase_file: PassphraseFile = None,
     separator: Separator = None,
@@ -104,7 +108,7 @@ def encrypt(
     check_rows(data)
     csv = csv_options(separator, decimal, thousands, charset, dates)
     store = open_store(out)
-    _check_place(out, store, overwrite, [path for path in (data, schema, key) if path is not None])
+    _check_place(out, store, [path for path in (data, schema, key) if path is not None])
     private = load_schema(schema)
     run = _encryption(key, public_keys, passphrase_file, fingerprint)
     before = set(store.names()) if store.exists(DRAFT) else set()
@@ -119,7 +123,7 @@ def encrypt(
             weight_bound=weight_bound,
             folds=folds,
             fold_seed=fold_seed,
-            overwrite=overwrite,
+            overwrite=force,
             workers=workers,
             csv=csv,
             told=say_format(data),
@@ -132,6 +136,7 @@ def encrypt(
         "seconds": seconds,
         "rows_per_second": table.n_rows / seconds,
         "blocks_kept": kept,
+        "rows_left_out": table.n_dropped,
     }
     if as_json:
         print_json(facts)
@@ -144,12 +149,8 @@ def encrypt(
     console.print(fact_table(_who_gets_what(table, out, key, public_keys, schema)))
 
 
-def _check_place(out: str, store: Store, overwrite: bool, private: list[Path]) -> None:
-    """Refuse at once what would fail at the end, and a folder that must not be given away."""
-    if store.exists(MANIFEST) and not overwrite:
-        raise FileExistsError(
-            f"there is a table at {out} already; it was not touched: give another place, or --overwrite to replace it"
-        )
+def _check_place(out: str, store: Store, private: list[Path]) -> None:
+    """Refuse a folder that must not be given away."""
     folder = Path(store.where("x")).parent.resolve()
     inside = [path for path in private if "://" not in store.url and folder in path.resolve().parents]
     if inside:
@@ -194,9 +195,7 @@ def _left(store: Store, resumable: bool) -> str:
     done = sum(block_id_of(name) is not None for name in store.names())
     if resumable:
         return f"{plural(done, 'block')} of a draft kept at {store.url}; run the same command again to go on"
-    return (
-        f"a draft is left at {store.url}; run again with --overwrite (only who has the secret key can go on with one)"
-    )
+    return f"a draft is left at {store.url}; run again with --force (only who has the secret key can go on with one)"
 
 
 def _rows(facts: dict[str, Any], schema: es.Schema) -> list[tuple[str, RenderableType]]:
@@ -213,6 +212,8 @@ def _rows(facts: dict[str, Any], schema: es.Schema) -> list[tuple[str, Renderabl
         rows.append(("target", Text(printable(absent), style="yellow")))
     if facts["folds"]:
         rows.append(("folds", f"{facts['folds']}, for fit --folds and evaluate"))
+    if facts["rows_left_out"]:
+        rows.append(("left out", Text(f"{plural(facts['rows_left_out'], 'row')} with gaps", style="yellow")))
     if facts["blocks_kept"]:
         rows.append(("resumed", f"{plural(facts['blocks_kept'], 'block')} of an earlier run kept"))
     return rows
@@ -226,9 +227,17 @@ def _who_gets_what(
         owner = Text.assemble("only who made ", (printable(str(public_keys)), "bold"), " can open it; you cannot")
         compare = Text.assemble((fingerprint_of(table.key_id), "cyan"), "  compare it with the owner's by telephone")
         worker = Text("computes on it only with --by-others: rows that were encrypted with public keys")
-        return [("give away", give), ("opens", owner), ("fingerprint", compare), ("worker", worker)]
+        notes: list[tuple[str, RenderableType]] = [
+            ("give away", give),
+            ("opens", owner),
+            ("fingerprint", compare),
+            ("worker", worker),
+        ]
+        if table.parameters.kept_primes is not None:
+            words = "if a model of these rows is to predict unopened, their owner must have planned --by-others"
+            notes.append(("note", Text(words, style="yellow")))
+        return notes
     keep = Text.assemble((printable(str(key)), "bold red"), " and ", (printable(str(schema)), "bold red"))
     keep.append("  they open results, and say which column is which")
-    binned = [variable.id for variable in table.schema.variables if variable.kind != "number"]
-    question = ("counts", out, binned[0]) if binned else ("moments", out, "v0")
-    return [("keep", keep), ("give away", give), ("worker", command_line(*question, "-o", "result.enc"))]
+    worker = Text("counts, crosstab, moments or fit, as the keys were planned; to look at the columns:\n")
+    return [("keep", keep), ("give away", give), ("worker", worker.append_text(command_line("info", out)))]

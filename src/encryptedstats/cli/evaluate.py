@@ -18,7 +18,7 @@ from rich.text import Text
 import encryptedstats as es
 from encryptedstats.cli._console import command_line, fact_table, plural, print_json, printable, progress, size_text
 from encryptedstats.cli._csv import Charset, Dates, Decimal, Separator, Thousands, csv_options, say_format
-from encryptedstats.cli._files import check_new, naming, write_text
+from encryptedstats.cli._files import COMPUTED, Writes, write_parts, write_text
 from encryptedstats.cli._frames import frame_view, label_text
 from encryptedstats.cli._inputs import check_rows, expect, load_schema, nature
 from encryptedstats.cli._keys import load_owner
@@ -37,15 +37,13 @@ from encryptedstats.cli._options import (
 )
 from encryptedstats.progress import progress_bar
 from encryptedstats.storage import container
-from encryptedstats.storage.files import PRIVATE, write_atomic
 from encryptedstats.tables.dialects import CsvOptions
-from encryptedstats.tables.encrypting import file_tables
-from encryptedstats.tables.reading import read_frame, read_frames
+from encryptedstats.tables.encrypting import RowCount, file_tables
+from encryptedstats.tables.reading import read_frame
 
 if TYPE_CHECKING:
     from encryptedstats.metrics import Evaluation
 
-_LOSS: Final = "the scores in it would have to be computed again"
 _MEAN: Final = "mean"
 _ALL: Final = "all"
 # Scores of single folds that a screen has room for; files have all of them.
@@ -90,9 +88,11 @@ def evaluate(
     ] = None,
     fold_seed: FoldSeed = 0,
     weights: Weights = None,
-    out: Annotated[Path | None, output("Write the scores as CSV there.")] = None,
+    out: Annotated[Path | None, Writes(COMPUTED), output("Write the scores as CSV there.")] = None,
     plot: Annotated[
-        Path | None, file_option("--plot", help="Draw ROC and calibration there: a .png, .svg or .pdf file.")
+        Path | None,
+        Writes(COMPUTED),
+        file_option("--plot", help="Draw ROC and calibration there: a .png, .svg or .pdf file."),
     ] = None,
     passphrase_file: PassphraseFile = None,
     separator: Separator = None,
@@ -119,9 +119,6 @@ def evaluate(
       encryptedstats fit patients.enc -o folds.enc --model forest --folds
       encryptedstats evaluate folds.enc patients.csv --key secret.key --schema schema.json -o scores.csv
     """
-    for path in (out, plot):
-        if path is not None:
-            check_new(path, force, _LOSS)
     kind = expect(file, (FOLDS_KIND, OPEN_MODEL_KIND), "the folds of a model, or an opened one", _cure(file))
     check_rows(data)
     csv = csv_options(separator, decimal, thousands, charset, dates)
@@ -150,9 +147,9 @@ def evaluate(
         "mean": None if len(frame) == 1 else frame.loc[_MEAN, ["rows", *found.scores]].to_dict(),
     }
     if plot is not None:
-        _draw(predictions, found, facts, plot)
+        _draw(predictions, found, facts, plot, force=force)
     if out is not None:
-        write_text(out, frame.to_csv(lineterminator="\n"))
+        write_text(out, frame.to_csv(lineterminator="\n"), force=force)
     if as_json:
         print_json(facts)
     else:
@@ -184,10 +181,11 @@ def _folds(file: Path, data: Path, schema: es.Schema, owner: es.Owner, **options
 
     folds = read_folds(container.read(file), owner.public_keys())
     models = owner.decrypt(folds, schema=schema)
-    slots = owner.parameters.slots
+    count = RowCount()
+    options |= {"folds": folds.n_folds, "told": say_format(data), "count": count}
     with progress(f"reading {printable(str(data))}"):
-        tables = list(file_tables(schema, data, slots, folds=folds.n_folds, told=say_format(data), **options))
-        in_file = sum(map(len, read_frames(data, schema, slots, options["csv"])))
+        tables = list(file_tables(schema, data, owner.parameters.slots, **options))
+    count.warn(stacklevel=2)
     if not tables:
         raise _no_rows(data, schema)
     table = _with_classes(es.Table.concat(tables), data)
@@ -195,7 +193,7 @@ def _folds(file: Path, data: Path, schema: es.Schema, owner: es.Owner, **options
     codes = np.asarray(table.fold_codes)
     parts = [np.flatnonzero(codes == fold) for fold in range(folds.n_folds)]
     labels = [str(fold) for fold in range(folds.n_folds)]
-    return _Work(models, table, parts, labels, in_file - len(table), 0)
+    return _Work(models, table, parts, labels, count.left_out, 0)
 
 
 def _opened(file: Path, data: Path, weights: str | None, csv: CsvOptions) -> _Work:
@@ -227,6 +225,7 @@ def labelled_rows(
             table = schema.table(rows, weights=None if weights is None else known[weights].to_numpy())
         except es.SchemaError as error:
             raise es.SchemaError(f"{data}: {error}") from error
+    RowCount(len(known), table.n_dropped).warn(stacklevel=2)
     return table, len(frame) - len(known)
 
 
@@ -313,7 +312,7 @@ def _line(found: Evaluation) -> dict[str, Any]:
     return line
 
 
-def _draw(predictions: Sequence[Any], found: Evaluation, facts: Mapping[str, Any], path: Path) -> None:
+def _draw(predictions: Sequence[Any], found: Evaluation, facts: Mapping[str, Any], path: Path, *, force: bool) -> None:
     """ROC and calibration side by side; of folds, each row by the model that has not seen it."""
     if found.positive is None:
         raise ValueError("--plot is for one class against all others: name it with --pos-label")
@@ -322,13 +321,12 @@ def _draw(predictions: Sequence[Any], found: Evaluation, facts: Mapping[str, Any
 
     name = model_text(facts["model"], facts["params"]).split()[0] + (", calibrated" if facts["calibrated"] else "")
     figure = draw_predictions({name: Predictions.concat(predictions)}, found.positive, found.threshold)
-    picture = io.BytesIO()
+    content = io.BytesIO()
     try:
-        figure.savefig(picture, format=path.suffix[1:] or "png", dpi=200)
+        figure.savefig(content, format=path.suffix[1:] or "png", dpi=200)
     except ValueError as error:
         raise ValueError(f"--plot {path}: {error}") from error
-    with naming(path):
-        write_atomic(path, [picture.getvalue()], mode=PRIVATE)
+    write_parts(path, [content.getvalue()], force=force)
 
 
 # -- showing ---------------------------------------------------------------------------------------------------------

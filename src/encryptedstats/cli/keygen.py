@@ -23,21 +23,28 @@ from encryptedstats.cli._console import (
     size_text,
     time_text,
 )
-from encryptedstats.cli._files import check_target
+from encryptedstats.cli._files import Writes
 from encryptedstats.cli._keys import first_line
-from encryptedstats.cli._options import AsJson, Scheme, SchemeName, Security, file_argument, file_option
+from encryptedstats.cli._options import AsJson, Force, Scheme, SchemeName, Security, file_argument, file_option
 from encryptedstats.cli._questions import shortened
 from encryptedstats.cli.plan import SavedPlan, read_plan
 from encryptedstats.storage.files import write_together
 
+_LOSS = "without its secret key, what was encrypted under it is lost"
 _WISHES = ("security", "max_value", "depth", "terms", "scheme")
 
 
 def keygen(
     ctx: typer.Context,
-    secret: Annotated[Path, file_argument("SECRET", "File for the secret key: it stays with you.")],
+    secret: Annotated[
+        Path,
+        Writes(_LOSS, over_keys=True),
+        file_argument("SECRET", "File for the secret key: it stays with you."),
+    ],
     public: Annotated[
-        Path, file_argument("PUBLIC", "File for the public keys: give it to whoever encrypts or computes.")
+        Path,
+        Writes(_LOSS, over_keys=True),
+        file_argument("PUBLIC", "File for the public keys: give it to whoever encrypts or computes."),
     ],
     plan: Annotated[
         Path | None,
@@ -58,9 +65,7 @@ def keygen(
     passphrase_file: Annotated[
         Path | None, file_option(help="Lock the secret key with the first line of this file.")
     ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace existing files. What an old key locks is lost.")
-    ] = False,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Make a secret key, and public keys for whoever encrypts or computes.
@@ -72,7 +77,6 @@ def keygen(
       # keys for integers and arrays: results up to a million, two multiplications in a row
       encryptedstats keygen secret.key public.keys --max-value 1000000 --depth 2 --passphrase
     """
-    _check_targets(secret, public, force=force)
     planned = None
     if plan is None:
         parameters = es.Parameters.choose(security, max_value, depth, scheme.value, terms=terms)
@@ -85,7 +89,7 @@ def keygen(
     with progress("making keys"):
         owner = es.Owner(planned or parameters)
         seconds = time.perf_counter() - started
-        save_pair(owner, secret, public, words)
+        save_pair(owner, secret, public, words, force=force)
     if as_json:
         print_json(
             {
@@ -100,19 +104,6 @@ def keygen(
         )
     else:
         _show(owner, secret, public, locked=words is not None, seconds=seconds, planned=planned)
-
-
-def _check_targets(secret: Path, public: Path, *, force: bool) -> None:
-    """Refuse before any work is done what would fail, or destroy something, after it."""
-    if secret.resolve() == public.resolve():
-        raise typer.BadParameter("the secret key and the public keys need two different files")
-    for path in (secret, public):
-        check_target(path, over_keys=True)
-        if path.exists() and not force:
-            raise FileExistsError(
-                f"{path} exists already and was not touched: give another name, or --force to replace both files "
-                "(without its secret key, what was encrypted under it is lost)"
-            )
 
 
 def _refuse_beside_plan(ctx: typer.Context) -> None:
@@ -134,10 +125,10 @@ def _passphrase(ask: bool, file: Path | None) -> str | None:
     return words
 
 
-def save_pair(owner: es.Owner, secret: Path, public: Path, passphrase: str | None) -> None:
+def save_pair(owner: es.Owner, secret: Path, public: Path, passphrase: str | None, *, force: bool) -> None:
     """Write both files or neither: a new secret key beside the public keys of an old one would mislead."""
     keys = owner.public_keys()
-    write_together({secret: lambda path: owner.save(path, passphrase), public: keys.save})
+    write_together({secret: lambda path: owner.save(path, passphrase), public: keys.save}, overwrite=force)
 
 
 def _show(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import reduce
 from operator import add, sub
 from pathlib import Path
@@ -12,9 +14,11 @@ import typer
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from encryptedstats.circuits.slices import CHECKPOINT
 from encryptedstats.cli._clusters import (
+    MANY,
+    RESULT_URL,
     FitQueue,
-    ResultUrl,
     RowsPerShard,
     Scheduler,
     TreesPerTask,
@@ -31,7 +35,8 @@ from encryptedstats.cli._console import (
     size_text,
     time_text,
 )
-from encryptedstats.cli._files import check_new, save
+from encryptedstats.cli._errors import INTERRUPTED
+from encryptedstats.cli._files import Writes, save
 from encryptedstats.cli._inputs import expect, load_public_keys, load_table
 from encryptedstats.cli._models import (
     ENCRYPTED_MODEL_KIND,
@@ -62,7 +67,6 @@ from encryptedstats.cli._options import (
     file_option,
 )
 from encryptedstats.storage import container
-from encryptedstats.storage.objects import is_url
 
 _LOSS: Final = "what it holds would have to be fitted again"
 _NONE: Final[list[Path]] = []
@@ -71,7 +75,7 @@ _NONE: Final[list[Path]] = []
 def fit(
     ctx: typer.Context,
     table: TableUrl,
-    out: ResultUrl,
+    out: Annotated[str, Writes(_LOSS, left_to=MANY), RESULT_URL],
     model: Model,
     trees: Trees = None,
     depth: Depth = None,
@@ -123,8 +127,6 @@ def fit(
     if many and checkpoint is not None:
         raise typer.BadParameter("a cluster goes on from its queue by itself", param_hint="--checkpoint")
     file = Path(out)
-    if not is_url(out):
-        check_new(file, force or many, _LOSS)  # a cluster goes on where it was, and sees for itself whose the file is
     unfitted = make_model(model, ctx.params)
     started = time.perf_counter()
     if many:
@@ -135,10 +137,11 @@ def fit(
     else:
         sealed = load_table(table, keys, by_others)
         started = time.perf_counter()
-        fitted = (unfitted.fit_folds if folds else unfitted.fit)(sealed, workers=workers, checkpoint=checkpoint)
+        with _keeping(checkpoint):
+            fitted = (unfitted.fit_folds if folds else unfitted.fit)(sealed, workers=workers, checkpoint=checkpoint)
     seconds = time.perf_counter() - started
     if not many:
-        save(fitted, file)
+        save(fitted, file, force=force)
         size = file.stat().st_size
     facts = _folds_facts(fitted) if folds else _facts(fitted)
     facts = {"file": out, "bytes": size, **facts, "seconds": seconds}
@@ -148,8 +151,21 @@ def fit(
         _show("Fitted", facts, out)
 
 
+@contextmanager
+def _keeping(checkpoint: Path | None) -> Iterator[None]:
+    """Say what is left of a fit that was interrupted, and how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if checkpoint is None or not (checkpoint / CHECKPOINT).exists():
+            raise
+        kept = f"what was computed is kept in {checkpoint}; run the same command again to go on from there"
+        typer.echo(printable(f"interrupted: {kept}"), err=True)
+        raise typer.Exit(INTERRUPTED) from None
+
+
 def combine(
-    out: Annotated[Path, file_argument("OUT", "File for the model of all rows.")],
+    out: Annotated[Path, Writes(_LOSS), file_argument("OUT", "File for the model of all rows.")],
     models: Annotated[
         list[Path],
         file_argument(
@@ -174,7 +190,6 @@ def combine(
       # somebody withdrew: their rows had a table, and so a model, of their own
       encryptedstats combine less.enc all.enc --forget south.enc --keys north-rows.enc
     """
-    check_new(out, force, _LOSS)
     if len(models) + len(forget) < 2:
         raise typer.BadParameter("two models at least are needed, or one and --forget another")
     everything = _load_alike([*models, *forget], keys)
@@ -182,7 +197,7 @@ def combine(
     with progress("adding up"):
         joined = reduce(sub, everything[len(models) :], reduce(add, everything[: len(models)]))
     seconds = time.perf_counter() - started
-    save(joined, out)
+    save(joined, out, force=force)
     facts = {"file": str(out), "bytes": out.stat().st_size, **_facts(joined), "seconds": seconds}
     if as_json:
         print_json(facts)

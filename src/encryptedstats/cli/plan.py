@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from rich.console import Console, RenderableType
@@ -15,7 +16,7 @@ from rich.text import Text
 
 import encryptedstats as es
 from encryptedstats.cli._console import command_line, fact_table, plural, print_json, printable, progress
-from encryptedstats.cli._files import check_target, write_text
+from encryptedstats.cli._files import COMPUTED, Writes, write_text
 from encryptedstats.cli._inputs import JSON, PLAN, expect, load_schema
 from encryptedstats.cli._models import (
     Alpha,
@@ -32,10 +33,11 @@ from encryptedstats.cli._models import (
     make_models,
     model_text,
 )
-from encryptedstats.cli._options import AsJson, Encoding, Encodings, SchemaFile, SchemeName, Security, output
+from encryptedstats.cli._options import AsJson, Encoding, Encodings, Force, SchemaFile, SchemeName, Security, output
 from encryptedstats.cli._questions import question_text, shortened, variable_name
 from encryptedstats.tables.statistics import Statistic, check_variables, class_or_variable
 
+_HASH: Final = "sha256"
 EncryptedPrediction = Annotated[
     bool,
     typer.Option(
@@ -134,13 +136,14 @@ def plan(
             "--price", min=0, metavar="X", help="What a core costs an hour; with --workers.", show_default=False
         ),
     ] = None,
-    out: Annotated[Path | None, output("Write the plan as JSON, for keygen.")] = None,
+    out: Annotated[Path | None, Writes(COMPUTED), output("Write the plan as JSON, for keygen.")] = None,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Find parameters for a computation, and its cost, before anybody pays.
 
     Keys made for a plan carry exactly its questions, on as many rows; make it for the largest that you will ask. Columns
-    go by name or by id (v0, v1, ...), and class is the target.
+    go by name or by id (v0, v1, ...), and class or target is the target.
 
     Examples:
       encryptedstats plan --schema schema.json --rows 683 --counts age,class -o plan.json
@@ -157,8 +160,6 @@ def plan(
       encryptedstats plan --schema schema.json --rows 100000 \\
           --counts age,class --moments dose,weight --model forest --trees 50 --model mnb -o plan.json
     """
-    if out is not None:
-        check_target(out)
     private = load_schema(schema)
     public = private.public()
     asked = [
@@ -193,12 +194,13 @@ def plan(
             price_per_core_hour=price,
         )
     facts = {"questions": _questions(asked, private, models, made), **made.to_dict()}
+    facts[_HASH] = _hash_of(facts)
     if out is not None:
-        write_text(out, json.dumps(facts, indent=2) + "\n")
+        write_text(out, json.dumps(facts, indent=2) + "\n", force=force)
     if as_json:
         print_json(facts)
     else:
-        _show(made, facts["questions"], out)
+        _show(made, facts["questions"], out, models)
 
 
 def _statistic(name: str, text: str, schema: es.Schema, rows: int) -> Statistic:
@@ -219,9 +221,8 @@ def _unopened(ctx: typer.Context, asked: Sequence[Statistic], models: Sequence[A
         raise typer.BadParameter("--predict-rows is for --encrypted-prediction: an opened model predicts any number")
     if len(models) != 1 or asked:
         raise typer.BadParameter("--encrypted-prediction is planned for one --model, and no other question beside it")
-    for name in ("workers", "folds"):
-        if ctx.params[name]:
-            raise typer.BadParameter(f"--{name} and --encrypted-prediction are planned one at a time: leave out one")
+    if ctx.params["workers"]:
+        raise typer.BadParameter("--workers and --encrypted-prediction are planned one at a time: leave out one")
     return models[0]
 
 
@@ -231,6 +232,12 @@ def _questions(asked: Sequence[Statistic], schema: es.Schema, models: Sequence[A
     if made.prediction is not None:
         texts.append(f"prediction of {plural(made.prediction.n_predict, 'row')} with it, unopened")
     return texts
+
+
+def _hash_of(facts: dict[str, Any]) -> str:
+    """SHA-256 of all that a plan says, however it is laid out; a flipped bit would make other keys."""
+    content = {name: value for name, value in facts.items() if name != _HASH}
+    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -248,19 +255,25 @@ def read_plan(path: Path) -> SavedPlan:
     expect(path, (PLAN, JSON), "a plan", "encryptedstats plan ... -o plan.json makes one")
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
+        if facts[_HASH] != _hash_of(facts):
+            raise es.FileFormatError(
+                f"{path} was altered, its hash does not fit: make it again with encryptedstats plan"
+            )
         rotations, rows, questions = facts["rotations"], facts["rows"], facts["questions"]
         if not all(type(number) is int for number in (rows, *rotations)):
             raise ValueError("rows and rotations are integers")
         return SavedPlan(
             es.Parameters.from_dict(facts["parameters"]), tuple(rotations), rows, [str(one) for one in questions]
         )
+    except es.FileFormatError:
+        raise
     except es.ParameterError as error:
         raise es.ParameterError(f"{path}: {error}") from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise es.FileFormatError(f"{path} is no plan: write one with encryptedstats plan ... -o {path}") from error
 
 
-def _show(made: es.Plan, questions: list[str], out: Path | None) -> None:
+def _show(made: es.Plan, questions: list[str], out: Path | None, models: Sequence[Any]) -> None:
     console = Console()
     asked: RenderableType = Text("\n".join(map(printable, shortened(questions))), style="bold")
     console.print(fact_table([("for", asked), *made.rows()]))
@@ -268,4 +281,12 @@ def _show(made: es.Plan, questions: list[str], out: Path | None) -> None:
     if out is None:
         console.print(Text("Give -o plan.json to keep it, and keygen --plan plan.json makes keys for it.", style="dim"))
     else:
-        console.print(fact_table([("next", command_line("keygen", "secret.key", "public.keys", "--plan", out))]))
+        steps = [("next", command_line("keygen", "secret.key", "public.keys", "--plan", out))]
+        steps += [("worker", _fit_line(model)) for model in models[:1]]
+        console.print(fact_table(steps))
+
+
+def _fit_line(model: Any) -> Text:
+    """What the worker will type for a model that was planned."""
+    words = model_text(type(model).__name__, model.get_params()).split()
+    return command_line("fit", "table.enc", "-o", "model.enc", "--model", *words)

@@ -14,20 +14,26 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 import encryptedstats as es
-from encryptedstats.cli._clusters import FitQueue, RowsPerShard, Scheduler, is_for_cluster
+from encryptedstats.cli._clusters import MANY, FitQueue, RowsPerShard, Scheduler, is_for_cluster
 from encryptedstats.cli._console import fact_table, plural, print_json, printable, progress, size_text
 from encryptedstats.cli._csv import Charset, Dates, Decimal, Separator, Thousands, csv_options, say_format
-from encryptedstats.cli._files import check_target, naming
+from encryptedstats.cli._files import COMPUTED, SCREEN, Reads, Writes, write_parts
 from encryptedstats.cli._inputs import check_rows, expect, nature
 from encryptedstats.cli._models import ENCRYPTED_MODEL_KIND, OPEN_MODEL_KIND, load_model
 from encryptedstats.cli._options import AsJson, Force, Workers, file_argument, file_option, output
-from encryptedstats.cli._votes import Unopened, counts_text, predict_by_many, predict_unopened, score_names
-from encryptedstats.storage.files import write_atomic
+from encryptedstats.cli._votes import (
+    VOTES_CAVEAT,
+    Unopened,
+    counts_text,
+    predict_by_many,
+    predict_unopened,
+    score_names,
+)
 from encryptedstats.storage.objects import is_url, load_file, local_or_url
-from encryptedstats.tables._encoding import encode_table, without_gaps
+from encryptedstats.tables._encoding import encode_table
 from encryptedstats.tables.dialects import CsvOptions
 from encryptedstats.tables.encrypted import TABLE_KIND
-from encryptedstats.tables.encrypting import DRAFT_KIND
+from encryptedstats.tables.encrypting import DRAFT_KIND, RowCount
 from encryptedstats.tables.reading import read_frames
 from encryptedstats.tables.table import Moved, all_moved, warn_of_moved
 
@@ -44,17 +50,22 @@ class OutputKind(str, Enum):
 def predict(
     ctx: typer.Context,
     model: Annotated[
-        str, file_argument("MODEL", "A fitted model: opened, as decrypt -o wrote it, or still encrypted.")
+        str, Reads, file_argument("MODEL", "A fitted model: opened, as decrypt -o wrote it, or still encrypted.")
     ],
     rows: Annotated[
         str,
+        Reads,
         typer.Argument(
             metavar="ROWS",
             help="CSV or Parquet file with the rows, or folder or URL of an encrypted table.",
             show_default=False,
         ),
     ],
-    out: Annotated[str, output("Where the prediction goes: CSV, or encrypted; - for CSV on the screen.")],
+    out: Annotated[
+        str,
+        Writes(COMPUTED, left_to=MANY),
+        output("Where the prediction goes: CSV, or encrypted; - for CSV on the screen."),
+    ],
     keys: Annotated[
         Path | None,
         file_option(
@@ -85,10 +96,11 @@ def predict(
 ) -> None:
     """Predict the class of rows: as CSV if model and rows are open, else encrypted.
 
-    An opened model and rows in the clear give one line a row, with probabilities. Where the file has the column of the
-    target, it is not looked at but to say how many predictions are right. If the model or the rows are encrypted, so is
-    the prediction: it takes public keys only, opens nothing, and only the owner can read it, with decrypt. Its keys are
-    planned for that with plan --encrypted-prediction.
+    An opened model and rows in the clear give one line for every row of the file, counted from 1, with probabilities;
+    those of a forest are shares of its votes, in order but not calibrated (see calibrate). Rows with gaps that the schema
+    leaves out keep an empty line. Where the file has the column of the target, it is not looked at but to say how many
+    predictions are right. If the model or the rows are encrypted, so is the prediction: it takes public keys only, opens
+    nothing, and only the owner can read it, with decrypt. Its keys are planned for that with plan --encrypted-prediction.
 
     Examples:
       encryptedstats predict forest.opened new.csv -o predicted.csv
@@ -122,7 +134,7 @@ def predict(
         if ctx.params[name] is not None:
             flag = f"--{name.replace('_', '-')}"
             raise typer.BadParameter(f"{flag} is for an encrypted model or encrypted rows, and these lie open")
-    _predict_opened(load_model(load_file(model)), Path(rows), Path(out), as_json, csv)
+    _predict_opened(load_model(load_file(model)), Path(rows), Path(out), force, as_json, csv)
 
 
 def _is_table(rows: str) -> bool:
@@ -131,21 +143,20 @@ def _is_table(rows: str) -> bool:
     return is_url(address) or nature(rows) in (TABLE_KIND, DRAFT_KIND)
 
 
-def _predict_opened(opened: Any, data: Path, out: Path, as_json: bool, csv: CsvOptions) -> None:
-    screen = str(out) == "-"
+def _predict_opened(opened: Any, data: Path, out: Path, force: bool, as_json: bool, csv: CsvOptions) -> None:
+    screen = str(out) == SCREEN
     if screen and as_json:
         raise typer.BadParameter("-o - and --json would both write to the screen: give a file")
-    if not screen:
-        check_target(out)
     check_rows(data)
     work = _Predictions(opened, opened._known_private(), csv)
     if screen:
         for part in work.csv(data):
             typer.echo(part, nl=False)
         return
-    with naming(out), progress(f"predicting {printable(str(data))}"):
-        write_atomic(out, (part.encode() for part in work.csv(data)))
+    with progress(f"predicting {printable(str(data))}"):
+        write_parts(out, (part.encode() for part in work.csv(data)), force=force)
     facts = {"file": str(out), "bytes": out.stat().st_size, "encrypted": False, **work.facts()}
+    facts["votes"] = isinstance(opened, es.CompletelyRandomForest)
     if as_json:
         print_json(facts)
     else:
@@ -153,35 +164,46 @@ def _predict_opened(opened: Any, data: Path, out: Path, as_json: bool, csv: CsvO
 
 
 class _Predictions:
-    """The predictions of a file, a piece at a time, and what there is to say of them afterwards."""
+    """The predictions of a file, a piece at a time, and what there is to say of them afterwards.
+
+    A line for every row of the file: where the schema leaves out rows with gaps, theirs is empty but for its number.
+    """
 
     def __init__(self, model: Any, schema: es.Schema, options: CsvOptions) -> None:
         self.model, self.schema, self.options = model, schema, options
         self.moved: tuple[Moved, ...] = ()
-        self.rows = self.left_out = 0
+        self.count = RowCount()
         self.predicted: Counter[Any] = Counter()
-        self.right: int | None = 0
+        self.judged: int | None = 0  # rows with a class and a prediction
+        self.right = 0
 
     def csv(self, data: Path) -> Iterator[str]:
         """Pieces of the CSV."""
-        frames = read_frames(data, self.schema, _ROWS_AT_ONCE, self.options, say_format(data))
-        for number, frame in enumerate(frames):
-            kept = self._complete(frame)
-            self.left_out += len(frame) - len(kept)
-            if len(kept):
-                yield self._predict(kept, data).to_csv(header=not self.rows, lineterminator="\n")
-                self.rows += len(kept)
-            elif not number and not len(frame):
-                break
-        if not self.rows:
-            raise es.SchemaError(f"{data} has no rows{' without missing values' if self.left_out else ''}")
+        before: list[pd.Index[Any]] = []  # rows before the first that can be predicted
+        columns: list[str] = []
+        for frame in read_frames(data, self.schema, _ROWS_AT_ONCE, self.options, say_format(data)):
+            kept = self.count.complete(frame, self.schema)
+            index = self._index(frame)
+            if not len(kept) and not columns:
+                before.append(index)
+                continue
+            lines = self._predict(kept, data) if len(kept) else pd.DataFrame(columns=columns)
+            lines = lines.reindex(frame.index).set_axis(index)
+            is_first, columns = not columns, list(lines.columns)
+            for rows in before:
+                yield pd.DataFrame(index=rows, columns=columns).to_csv(header=is_first, lineterminator="\n")
+                is_first = False
+            before = []
+            yield lines.to_csv(header=is_first, lineterminator="\n")
+        if not columns:
+            raise es.SchemaError(f"{data} has no rows{' without missing values' if self.count.left_out else ''}")
         warn_of_moved(self.moved, stacklevel=1)
 
-    def _complete(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Rows that can be predicted: the others are left out where the schema says so, else they are an error below."""
-        if self.schema.missing != "drop" or self.schema.onehot is not None:
-            return frame
-        return frame.dropna(subset=[name for name in without_gaps(self.schema) if name in frame.columns])
+    def _index(self, frame: pd.DataFrame) -> pd.Index[Any]:
+        """What rows are called: by their id if the schema knows one, else by their number."""
+        has_id = self.schema.id is not None and self.schema.id in frame.columns
+        index: pd.Index[Any] = pd.Index(frame[self.schema.id]) if has_id else pd.Index(frame.index, name="row")
+        return index
 
     def _predict(self, frame: pd.DataFrame, data: Path) -> pd.DataFrame:
         rows = frame.drop(columns=[name for name in (self.schema.target,) if name in frame.columns])
@@ -192,13 +214,14 @@ class _Predictions:
         self.moved = all_moved((*self.moved, *table.moved))
         classes = self.model.predict(table)
         self.predicted.update(classes.tolist())
-        if self.schema.target in frame.columns and self.right is not None:
-            self.right += int((frame[self.schema.target].to_numpy() == classes).sum())
+        if self.schema.target in frame.columns and self.judged is not None:
+            known = frame[self.schema.target].notna().to_numpy()
+            self.judged += int(known.sum())
+            self.right += int((frame[self.schema.target].to_numpy() == classes)[known].sum())
         else:
-            self.right = None
-        has_id = self.schema.id is not None and self.schema.id in frame.columns
-        index = pd.Index(frame[self.schema.id]) if has_id else pd.Index(frame.index, name="row")
-        return pd.concat([pd.Series(classes, index, name="predicted"), self._scores(table, index)], axis=1)
+            self.judged = None
+        predicted = pd.Series(classes, frame.index, dtype=object, name="predicted")
+        return pd.concat([predicted, self._scores(table, frame.index)], axis=1)
 
     def _scores(self, table: es.Table, index: pd.Index[Any]) -> pd.DataFrame:
         labels = list(self.model.classes_)
@@ -211,24 +234,28 @@ class _Predictions:
     def facts(self) -> dict[str, Any]:
         """Ready for JSON."""
         counts = {str(label): self.predicted[label] for label in self.model.classes_.tolist()}
-        moved = {part.column: part.n_rows for part in self.moved}
         return {
-            "rows": self.rows,
-            "left_out": self.left_out,
-            "without_a_bin": moved,
+            "rows": self.count.given,
+            "rows_left_out": self.count.left_out,
+            "without_a_bin": {part.column: part.n_rows for part in self.moved},
             "predicted": counts,
-            "right": self.right,
+            "right": None if self.judged is None else self.right,
+            "judged": self.judged,
         }
 
 
 def _show_predictions(facts: dict[str, Any], out: Path) -> None:
     written = Text.assemble((printable(str(out)), "bold"), f"  {size_text(facts['bytes'])}")
     rows: list[tuple[str, RenderableType]] = [("wrote", written), ("predicted", counts_text(facts["predicted"]))]
-    if facts["right"] is not None:
-        share = f"{100 * facts['right'] / facts['rows']:.1f} %"
-        rows.append(("right", f"{facts['right']:,} of {facts['rows']:,}, {share}, by the target in the file"))
-    if facts["left_out"]:
-        rows.append(("left out", Text(f"{plural(facts['left_out'], 'row')} with missing values", style="yellow")))
+    if facts["judged"]:
+        share = f"{100 * facts['right'] / facts['judged']:.1f} %"
+        rows.append(("right", f"{facts['right']:,} of {facts['judged']:,}, {share}, by the target in the file"))
+    if facts["rows_left_out"]:
+        left_out = f"{facts['rows_left_out']:,} of {plural(facts['rows'], 'row')} have gaps: their lines are empty"
+        rows.append(("no prediction", Text(left_out, style="yellow")))
+    if facts["votes"]:
+        rows.append(("P(...)", Text(VOTES_CAVEAT, style="dim")))
     console = Console()
-    console.print(Text.assemble(("Predicted", "bold"), f" {plural(facts['rows'], 'row')}"))
+    done = facts["rows"] - facts["rows_left_out"]
+    console.print(Text.assemble(("Predicted", "bold"), f" {plural(done, 'row')}"))
     console.print(fact_table(rows))

@@ -13,10 +13,16 @@ from rich.text import Text
 import encryptedstats as es
 from encryptedstats.cli import _complete
 from encryptedstats.cli._console import fact_table, print_json, printable
-from encryptedstats.cli._options import AsJson, Workers, file_option
+from encryptedstats.cli._files import Writes
+from encryptedstats.cli._options import AsJson, Force, Workers, file_option
 
 _OUT: Final = Path("reproduce")
 _EVERY: Final[list[str]] = []
+
+
+def _is_run(folder: Path) -> bool:
+    """Whether a folder holds an earlier run, which is gone on with."""
+    return (folder / "results").is_dir()
 
 
 def reproduce(
@@ -30,6 +36,7 @@ def reproduce(
     ] = None,
     out: Annotated[
         Path,
+        Writes("files of the same names would be replaced", folder=True, go_on=_is_run),
         file_option("--output", "-o", metavar="FOLDER", help="Where results and report go; reproduce by default."),
     ] = _OUT,
     splits: Annotated[int, typer.Option(min=1, metavar="N", help="Random splits of every data set.")] = 100,
@@ -51,6 +58,7 @@ def reproduce(
         ),
     ] = None,
     workers: Workers = None,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Run the paper's evaluation again: results as CSV, pictures, and a report that holds each statement against ours.

@@ -19,10 +19,10 @@ import encryptedstats as es
 from encryptedstats.cli import _complete
 from encryptedstats.cli._console import command_line, fact_table, plural, printable, progress
 from encryptedstats.cli._csv import Charset, Dates, Decimal, Separator, Thousands, csv_options, say_format
-from encryptedstats.cli._files import check_new, write_text
+from encryptedstats.cli._files import Writes, write_text
 from encryptedstats.cli._frames import plain_table
 from encryptedstats.cli._inputs import check_rows
-from encryptedstats.cli._options import AsJson, file_argument, output
+from encryptedstats.cli._options import AsJson, Force, file_argument, output
 from encryptedstats.tables import Variable
 from encryptedstats.tables._documents import quoted
 from encryptedstats.tables.dialects import CsvFormat
@@ -52,7 +52,7 @@ class MissingPolicy(str, Enum):
 
 def schema(
     data: Annotated[Path, file_argument("DATA", "CSV or Parquet file with rows like those to encrypt.")],
-    out: Annotated[Path | None, output("Where the schema goes.")] = None,
+    out: Annotated[Path | None, Writes(LOSS), output("Where the schema goes.")] = None,
     target: Annotated[
         str | None,
         typer.Option(
@@ -151,10 +151,7 @@ def schema(
         UnknownPolicy,
         typer.Option(help="Levels that this file does not show: refuse them, or count them as other or as missing."),
     ] = UnknownPolicy.error,
-    force: Annotated[
-        bool,
-        typer.Option("--force", help="Replace an existing schema. Results of tables made with it lose their labels."),
-    ] = False,
+    force: Force = False,
     separator: Separator = None,
     decimal: Decimal = None,
     thousands: Thousands = None,
@@ -178,8 +175,6 @@ def schema(
       encryptedstats schema patients.csv --target ill --id patient --cut age=18,40,65 --classes no,yes \\
           --missing-bin age --rare 20 --unknown other -o schema.json
     """
-    if out is not None:
-        check_new(out, force, LOSS)
     check_rows(data)
     wishes = _Wishes(
         pairs(kind, "--kind"),
@@ -212,7 +207,7 @@ def schema(
         )
         found = replace(found, csv=found_format[0] if found_format else None)
     if out is not None:
-        write_text(out, found.to_json() + "\n")
+        write_text(out, found.to_json() + "\n", force=force)
     if as_json:
         typer.echo(found.to_json())
         return

@@ -14,7 +14,7 @@ from rich.text import Text
 import encryptedstats as es
 from encryptedstats.cli import _complete
 from encryptedstats.cli._console import command_line, fact_table, plural, print_json, printable, size_text, time_text
-from encryptedstats.cli._files import check_new, save
+from encryptedstats.cli._files import save
 from encryptedstats.cli._inputs import load_table
 from encryptedstats.cli._options import AsJson, ByOthers, Force, ResultFile, TableKeys, TableUrl, VariableId, Workers
 from encryptedstats.cli._questions import question_text, variable_name
@@ -28,7 +28,7 @@ def counts(
         str | None,
         typer.Option(
             metavar="class|ID",
-            help="By class, or by another variable.",
+            help="By class (or target), or by another variable.",
             autocompletion=_complete.class_and_ids,
             show_default=False,
         ),
@@ -103,12 +103,11 @@ def _run(
     ask: Callable[[es.EncryptedTable], es.EncryptedStatistic],
 ) -> None:
     """Open the table, ask it, and write the encrypted answer."""
-    check_new(out, force, "what it holds would have to be computed again")
     sealed = load_table(url, keys, by_others)
     started = time.perf_counter()
     answer = ask(sealed)
     seconds = time.perf_counter() - started
-    save(answer, out)
+    save(answer, out, force=force)
     facts = _facts(answer, out, seconds)
     if as_json:
         print_json(facts)

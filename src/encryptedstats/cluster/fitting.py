@@ -15,7 +15,7 @@ from encryptedstats.cluster.jobs import JOBS, Job, StoredJob, absolute, make_job
 from encryptedstats.cluster.outputs import claim, digest_at
 from encryptedstats.cluster.queues import DAMAGED, refuse_unfinished
 from encryptedstats.cluster.scheduling import PATIENCE, run_on_dask
-from encryptedstats.errors import FileFormatError
+from encryptedstats.errors import REPLACE, ExistsError, FileFormatError
 from encryptedstats.models.base import TotalsClassifier
 from encryptedstats.storage.objects import Store, open_store
 
@@ -67,9 +67,7 @@ def put_into_queue(
     finished = model_is_there(job, store)
     before = None if finished else digest_at(job.out)
     if before is not None and not overwrite:
-        raise FileExistsError(
-            f"there is something at {job.out} already; it was not touched (overwrite=True replaces it)"
-        )
+        raise ExistsError(f"there is something at {job.out} already; it was not touched (", REPLACE, " replaces it)")
     claim(job, store, before, overwrite)
     for name, needed in {**beside, JOBS + job.id: data}.items():
         _keep(store, name, needed)

@@ -26,7 +26,7 @@ from encryptedstats.circuits.plan import FAN_IN, chunks_per_shard
 from encryptedstats.circuits.results import EncryptedTotals
 from encryptedstats.crypto import PublicKeys
 from encryptedstats.crypto.keys import PUBLIC_KIND
-from encryptedstats.errors import ClusterError, FileFormatError, KeyMismatchError, NoiseError
+from encryptedstats.errors import ClusterError, Cure, FileFormatError, KeyMismatchError, NoiseError
 from encryptedstats.models.base import TotalsClassifier
 from encryptedstats.models.files import _empty_model
 from encryptedstats.storage import container
@@ -537,7 +537,8 @@ def _add_up_proof(
     if report.budget < 1.0 + room_for(len(shards)):
         raise NoiseError(
             f"the results of {len(shards):,} shards could not be proven to decrypt when added up with {table.parameters!r}: "
-            "take fewer shards, rows_per_shard=, or keys that es.plan(..., workers=) makes room with"
+            "take ",
+            Cure("fewer shards", "fewer shards, rows_per_shard=, or keys that es.plan(..., workers=) makes room with"),
         )
     return report
 

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 from encryptedstats.cluster.jobs import JOBS, RECORDS, StoredJob
-from encryptedstats.errors import ClusterError, FileFormatError
+from encryptedstats.errors import REPLACE, ClusterError, ExistsError, FileFormatError
 from encryptedstats.storage import container
 from encryptedstats.storage.objects import Store, read_object, write_object
 
@@ -120,9 +120,10 @@ def place(job: StoredJob, store: Store, data: bytes, *, again: bool) -> None:
         return
     seen = claimed is not None and hashlib.sha256(found).hexdigest() == claimed.before
     if not seen and not (again and _is_damaged(found)):
-        raise FileExistsError(
+        raise ExistsError(
             f"something else has appeared at {job.out} since job {job.id[:12]} was submitted; it was not touched: move it away, "
-            "or submit again with overwrite=True"
+            "or submit again with ",
+            REPLACE,
         )
     write_object(job.out, data)
 

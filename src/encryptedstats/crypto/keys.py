@@ -28,6 +28,7 @@ from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.crypto.residues import Residues, residues_of
 from encryptedstats.crypto.signatures import SIGNING_KEY_BYTES, Signer, verifies
 from encryptedstats.errors import (
+    Cure,
     FileFormatError,
     InsecureKeyFileWarning,
     KeyMismatchError,
@@ -96,7 +97,8 @@ class Decryptor:
         if keys is not self.keys and keys.key_id != self.keys.key_id:
             raise KeyMismatchError(
                 f"these belong to different keys: what is to be opened to {keys.key_id}, and the secret key that was given is "
-                f"{self.keys.key_id}. Only the secret key {keys.key_id} opens it: es.Owner.load(path) with the file of that one"
+                f"{self.keys.key_id}. Only the secret key {keys.key_id} opens it",
+                Cure("load the key", ": es.Owner.load(path) with the file of that one"),
             )
 
     def schema_digest(self, content: bytes) -> str:
@@ -244,8 +246,11 @@ class PublicKeys:
         """Slots rotated to the left within both half rows; step 0 swaps the half rows."""
         if step not in self.rotations:
             raise KeyMismatchError(
-                f"these public keys have no key for rotation {step}: owner.public_keys(rotations=[...]), or encrypt with "
-                "es.Owner(plan), which makes those that were planned"
+                f"these public keys have no key for rotation {step}: ",
+                Cure(
+                    "planned keys",
+                    "owner.public_keys(rotations=[...]), or encrypt with es.Owner(plan), which makes those that were planned",
+                ),
             )
         if step == 0:
             return self._engine.evaluator.rotate_columns(ciphertext, self._rotation)
@@ -648,8 +653,9 @@ def check_belongs(file: Container, keys: PublicKeys, name: str = "the file") -> 
         raise TypeError("reading encrypted results needs PublicKeys, nothing more: owner.public_keys()")
     if read_parameters(file) != keys.parameters or file.key_id != keys.key_id:
         raise KeyMismatchError(
-            f"{name} belongs to key {file.key_id}, and these are keys {keys.key_id}: give the public keys of {file.key_id}; "
-            f"only the secret key {file.key_id} opens it"
+            f"{name} belongs to key {file.key_id}, and these are keys {keys.key_id}: give the public keys of {file.key_id}",
+            Cure("keys of the file", ", owner.public_keys() of its owner or es.PublicKeys.load(path)"),
+            f"; only the secret key {file.key_id} opens it",
         )
 
 

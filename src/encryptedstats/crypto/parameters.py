@@ -21,7 +21,7 @@ from typing import Any, Final
 from encryptedstats.crypto.noise import FAILURE_BITS, NoiseModel, Scheme
 from encryptedstats.crypto.primes import is_prime, next_prime, primes_of_bits
 from encryptedstats.crypto.security import LEVELS, MAX_MODULUS_BITS, RINGS, TABLE_NAME, security_of
-from encryptedstats.errors import InsecureParametersWarning, ParameterError
+from encryptedstats.errors import Cure, InsecureParametersWarning, ParameterError
 
 MAX_PRIME_BITS: Final = 60  # SEAL's limit
 MAX_PRIMES: Final = 64
@@ -128,7 +128,7 @@ class Parameters:
                     _primes(scheme, ring_degree, plain_modulus, bits),
                     terms,
                 )
-        raise ParameterError(_what_is_possible(security, max_value, depth, scheme, terms))
+        raise ParameterError(*_what_is_possible(security, max_value, depth, scheme, terms))
 
     @classmethod
     def from_bits(
@@ -413,19 +413,26 @@ def _even_split(total: int, count: int) -> tuple[int, ...]:
     return tuple((total + i) // count for i in range(count))
 
 
-def _what_is_possible(security: int, max_value: int, depth: int, scheme: Scheme, terms: int) -> str:
+def _what_is_possible(security: int, max_value: int, depth: int, scheme: Scheme, terms: int) -> list[str | Cure]:
     """Why a wish is not granted, and the nearest that are."""
-    wish = f"no {scheme} parameters give security={security}, max_value={max_value}, depth={depth}, terms={terms}"
+    wish = Cure(
+        "wish",
+        f"security={security}, max_value={max_value}, depth={depth}, terms={terms}",
+        {"security": security, "max_value": max_value, "depth": depth, "terms": terms},
+    )
     deepest = _largest(lambda d: _feasible(security, max_value, d, scheme, terms), 0, depth)
-    ways = [f"depth up to {deepest} with this max_value"] if deepest is not None else []
+    ways = []
+    if deepest is not None:
+        ways.append(Cure("less depth", f"depth up to {deepest} with this max_value", {"depth": deepest}))
     bits = _largest(lambda b: _feasible(security, 1 << b, depth, scheme, terms), 1, max_value.bit_length())
     if bits is not None:
-        ways.append(f"max_value up to 2**{bits} with this depth")
+        ways.append(Cure("smaller values", f"max_value up to 2**{bits} with this depth", {"value": 2**bits}))
     if scheme == "bgv" and _feasible(security, max_value, depth, "bfv", terms):
-        ways.append("scheme='bfv'")
+        ways.append(Cure("other scheme", "scheme='bfv'"))
     if not ways:
-        ways.append("a smaller depth together with a smaller max_value")
-    return f"{wish}. Possible at {security} bits: " + "; ".join(ways)
+        ways.append(Cure("both smaller", "a smaller depth together with a smaller max_value"))
+    between = [part for way in ways for part in ("; ", way)][1:]
+    return [f"no {scheme} parameters give ", wish, f". Possible at {security} bits: ", *between]
 
 
 def _feasible(security: int, max_value: int, depth: int, scheme: Scheme, terms: int) -> bool:

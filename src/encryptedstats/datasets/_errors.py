@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from encryptedstats.errors import EncryptedStatsError
+from typing import Final
+
+from encryptedstats.errors import Cure, EncryptedStatsError
+
+#: The folder of the data sets, as the functions here are given it.
+DATA_HOME: Final = Cure("folder of data sets", "data_home")
 
 
 class UnknownDatasetError(EncryptedStatsError, ValueError):

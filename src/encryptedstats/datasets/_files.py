@@ -18,7 +18,7 @@ import uuid
 import zlib
 from pathlib import Path
 
-from encryptedstats.datasets._errors import DatasetUnavailableError
+from encryptedstats.datasets._errors import DATA_HOME, DatasetUnavailableError
 from encryptedstats.datasets._index import DatasetInfo
 from encryptedstats.datasets._recipes import RECIPES, csv_from_archive
 from encryptedstats.errors import FileFormatError
@@ -48,8 +48,9 @@ def csv_bytes(info: DatasetInfo, *, data_home: str | os.PathLike[str] | None = N
     if not download:
         looked = ", ".join(f"{folder}{'' if folder.is_dir() else ' (no such folder)'}" for folder in folders)
         raise DatasetUnavailableError(
-            f"data set {info.name!r}: no {info.file} in {looked}, and download=False. "
-            f"Set ENCRYPTEDSTATS_DATA (or data_home) to a folder that holds it, or allow the download."
+            f"data set {info.name!r}: no {info.file} in {looked}, and download=False. Set ENCRYPTEDSTATS_DATA (or ",
+            DATA_HOME,
+            ") to a folder that holds it, or allow the download.",
         )
     url = archive_url(info)
     csv = csv_from_archive(info, fetch(url))
@@ -58,7 +59,9 @@ def csv_bytes(info: DatasetInfo, *, data_home: str | os.PathLike[str] | None = N
         raise FileFormatError(
             f"data set {info.name!r}: {url} does not hold the data of the index. Expected SHA-256 "
             f"{info.csv_sha256} of the CSV made from it, found {found}. "
-            f"Put {info.file} into a folder and set ENCRYPTEDSTATS_DATA (or data_home) to it."
+            f"Put {info.file} into a folder and set ENCRYPTEDSTATS_DATA (or ",
+            DATA_HOME,
+            ") to it.",
         )
     _store(cache_folder() / info.file, gzip.compress(csv, mtime=0))
     return csv
@@ -159,8 +162,9 @@ def _store(path: Path, content: bytes) -> None:
 
 def _undownloadable(url: str, why: str) -> DatasetUnavailableError:
     return DatasetUnavailableError(
-        f"cannot download {url}: {why}. "
-        f"Try again later, or set ENCRYPTEDSTATS_DATA (or data_home) to a folder that holds the data sets."
+        f"cannot download {url}: {why}. Try again later, or set ENCRYPTEDSTATS_DATA (or ",
+        DATA_HOME,
+        ") to a folder that holds the data sets.",
     )
 
 

@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from encryptedstats.datasets._errors import DatasetUnavailableError
+from encryptedstats.datasets._errors import DATA_HOME, DatasetUnavailableError
 from encryptedstats.datasets._index import DatasetInfo
 from encryptedstats.errors import EncryptedStatsError, FileFormatError
 
@@ -209,7 +209,9 @@ def _absent(member: str, found: set[str], recipe: Recipe, info: DatasetInfo) -> 
         return DatasetUnavailableError(
             f"data set {info.name!r}: UCI packs {member} by Unix compress ({member}.Z), which Python's "
             f"standard library cannot unpack. Put {info.file} into a folder and set ENCRYPTEDSTATS_DATA "
-            f"(or data_home) to it."
+            "(or ",
+            DATA_HOME,
+            ") to it.",
         )
     return _misfit(info, recipe, f"no file {member} in it (it has {', '.join(sorted(found)) or 'none'})")
 

@@ -47,7 +47,15 @@ from encryptedstats.circuits.results import EncryptedTotals
 from encryptedstats.crypto.digests import joined_digest
 from encryptedstats.crypto.dispatch import decrypt_value
 from encryptedstats.crypto.keys import Decryptor, PublicKeys
-from encryptedstats.errors import FileFormatError, KeyMismatchError, SchemaError, SchemaWarning
+from encryptedstats.errors import (
+    Cure,
+    FileFormatError,
+    KeyMismatchError,
+    ParameterError,
+    SchemaError,
+    SchemaWarning,
+    StillEncryptedError,
+)
 from encryptedstats.models._rows import rows_without, shared_block
 from encryptedstats.models._sklearn import record_features
 from encryptedstats.models.prediction import (
@@ -307,7 +315,7 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
             frame, y=labels, bins=self.bins, kinds=kinds, classes=classes, missing="bin", weights=weights, compare=False
         )
         for doubt in doubts:
-            warnings.warn(doubt, SchemaWarning, stacklevel=5)
+            warnings.warn(doubt, stacklevel=5)
         for name in numbers:
             values = np.unique(frame[name].to_numpy(dtype=float))
             if 1 < len(values) <= self.bins:
@@ -355,7 +363,8 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
     def _known_private(self) -> Schema:
         if not isinstance(self.schema_, Schema):
             raise SchemaError(
-                "this model knows its variables by number only: open it with owner.decrypt(model, schema=schema) to use names"
+                "this model knows its variables by number only: ",
+                Cure("open with names", "open it with owner.decrypt(model, schema=schema) to use names"),
             )
         return self.schema_
 
@@ -416,14 +425,15 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
     def _chosen_output(self, output: str | None) -> str:
         chosen = self._outputs[0] if output is None else output
         if chosen not in self._outputs:
-            raise ValueError(f"output={output!r}: a {type(self).__name__} has {_listed(self._outputs)}")
+            named = Cure("answers", f"output={output!r}", {"output": output})
+            raise ParameterError(named, f": a {type(self).__name__} has ", *_listed(self._outputs))
         return chosen
 
     def _answers(self, schema: PublicSchema, columns: Sequence[Column], known: Known, output: str) -> list[Answer]:
         """The circuit of a prediction: numbers for every row, from its columns and the totals of the model."""
         raise self._cannot_predict_unopened()
 
-    _why_opened: ClassVar[str] = "owner.decrypt(model)"
+    _why_opened: ClassVar[str] = ""
 
     def prediction_circuit(
         self, schema: PublicSchema, columns: Sequence[Column], n_rows: int, weight_bound: int = 1
@@ -451,8 +461,9 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         """How many numbers a prediction gives for each row, without writing its circuit: a file can claim a huge model."""
         raise self._cannot_predict_unopened()
 
-    def _cannot_predict_unopened(self) -> NotImplementedError:
-        return NotImplementedError(f"{type(self).__name__} has to be opened before it can predict: {self._why_opened}")
+    def _cannot_predict_unopened(self) -> StillEncryptedError:
+        why = f"{type(self).__name__} has to be opened before it can predict: {self._why_opened}"
+        return StillEncryptedError(why, Cure("open", "owner.decrypt(model)"))
 
     def _n_drawn(self, schema: PublicSchema) -> int:
         """How many fractions are drawn beside the totals."""
@@ -525,9 +536,14 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         self._check_unchanged()
         other._check_unchanged()
         own, others = self.growth_, other.growth_
-        differ = [f"{name} is {own[name]!r} and {others[name]!r}" for name in own if own[name] != others[name]]
+        differ = [name for name in own if own[name] != others[name]]
         if differ:
-            raise ValueError(f"models that grew differently cannot be combined: {', '.join(differ)}")
+            parts = [
+                (", ", Cure("parameter is", f"{name} is", {"parameter": name}), f" {own[name]!r} and {others[name]!r}")
+                for name in differ
+            ]
+            said = [part for three in parts for part in three][1:]
+            raise ParameterError("models that grew differently cannot be combined: ", *said)
         if not same_schema(self.schema_, other.schema_):
             raise SchemaError("models of different schemas cannot be combined")
         if self.is_encrypted and self.totals_.keys.key_id != other.totals_.keys.key_id:
@@ -616,7 +632,7 @@ def _decrypt_model(model: Any, decryptor: Decryptor, *, schema: Schema | None = 
 def class_columns(schema: PublicSchema, fold: int | None = None) -> list[Expression]:
     """The class indicators (of a fold): every count starts from one, so that padding never counts."""
     if not schema.n_classes:
-        raise SchemaError("the schema has no classes: infer it with target=")
+        raise SchemaError("the schema has no classes: ", Cure("name the target", "infer it with target="))
     return [column(str(Column("class", -1, c, fold))) for c in range(schema.n_classes)]
 
 
@@ -661,8 +677,9 @@ def _block_ids(table: Table | EncryptedTable) -> tuple[str, ...]:
     return table.blocks.ids if isinstance(table, EncryptedTable) else ()
 
 
-def _listed(names: Sequence[str]) -> str:
-    return " and ".join(repr(name) for name in names if name) or "one way to answer, without output="
+def _listed(names: Sequence[str]) -> tuple[str | Cure, ...]:
+    text = " and ".join(repr(name) for name in names if name)
+    return (text,) if text else ("one way to answer, ", Cure("no choice of answers", "without output="))
 
 
 def _checked_weights(weights: Any, n_rows: int) -> NDArray[np.int64] | None:

@@ -145,7 +145,7 @@ class FisherDiscriminant(LinearMeans):
     """
 
     _RIDGE: ClassVar[float] = 1e-9
-    _why_opened: ClassVar[str] = "the scatter matrix has to be inverted, which the owner does: owner.decrypt(model)"
+    _why_opened: ClassVar[str] = "the scatter matrix has to be inverted, which the owner does: "
 
     def _answers(self, schema: PublicSchema, columns: Sequence[Column], known: Known, output: str) -> list[Answer]:
         return TotalsClassifier._answers(self, schema, columns, known, output)

@@ -21,6 +21,8 @@ from encryptedstats.storage.container import Container
 from encryptedstats.tables import PublicSchema, Schema
 
 MAX_BINS: Final = 1 << 20
+# Far beyond any sum, and so small that what is computed from a few such numbers still is a floating-point number.
+_LARGEST: Final = 1 << 256
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,11 @@ def read_head(file: Container) -> StoredHead:
     """The inverse of ``_stored_fields``."""
     model = _empty_model(file.expect("model", str), file.expect("params", dict))
     n_rows, blocks = file.expect("n_rows", int), _listed_blocks(file)
-    if n_rows < 0 or not all(isinstance(block, str) for block in blocks) or len(set(blocks)) != len(blocks):
+    if (
+        not 0 <= n_rows < 1 << 63
+        or not all(isinstance(block, str) for block in blocks)
+        or len(set(blocks)) != len(blocks)
+    ):
         raise FileFormatError("the file states an impossible number of rows or list of blocks")
     is_private = file.kind == OPEN_MODEL_KIND and file.expect("private", bool)
     try:
@@ -117,4 +123,6 @@ def integers_from_json(data: bytes) -> list[int]:
         raise FileFormatError("the totals of the file are not valid JSON") from error
     if not isinstance(totals, list) or not all(type(total) is int for total in totals):
         raise FileFormatError("the totals of the file are no list of integers")
+    if any(abs(total) > _LARGEST for total in totals):
+        raise FileFormatError("the file has totals that cannot be: no sum over rows is that large")
     return totals

@@ -14,7 +14,7 @@ from sklearn.metrics import get_scorer
 from encryptedstats.circuits.results import EncryptedTotals
 from encryptedstats.crypto.dispatch import decrypt_value
 from encryptedstats.crypto.keys import Decryptor, PublicKeys
-from encryptedstats.errors import FileFormatError, SchemaError
+from encryptedstats.errors import Cure, FileFormatError, SchemaError
 from encryptedstats.models._rows import without_fold
 from encryptedstats.models.base import FOLDS_KIND, TotalsClassifier, _block_ids, known_schema
 from encryptedstats.models.files import read_head, read_totals
@@ -82,7 +82,10 @@ def read_folds(file: Container, keys: PublicKeys | None) -> EncryptedFolds:
 def fit_folds(model: TotalsClassifier, table: Table | EncryptedTable, **options: Any) -> Any:
     """The fit of every fold: encrypted folds, or on a clear table the models themselves."""
     if not table.n_folds:
-        raise SchemaError("this table declares no folds: schema.table(df, folds=k) does, before it is encrypted")
+        raise SchemaError(
+            "this table declares no folds: ",
+            Cure("declare folds", "schema.table(df, folds=k) does, before it is encrypted"),
+        )
     model._check_table(table)
     model = clone(model)
     model._draw()

@@ -21,7 +21,7 @@ from encryptedstats.circuits.results import TOTALS_KIND, EncryptedTotals
 from encryptedstats.crypto.digests import joined_digest
 from encryptedstats.crypto.dispatch import decrypt_value
 from encryptedstats.crypto.keys import Decryptor, PublicKeys
-from encryptedstats.errors import FileFormatError, SchemaError
+from encryptedstats.errors import Cure, FileFormatError, ParameterError, SchemaError
 from encryptedstats.models.base import TotalsClassifier, class_columns, known_schema, refuse_impossible, same_schema
 from encryptedstats.models.files import integers_from_json
 from encryptedstats.models.fraction import Fraction, clear_fraction, fraction_circuit
@@ -335,6 +335,9 @@ class CompletelyRandomForest(TotalsClassifier):
         seed = getattr(self, "random_state_", self.random_state)
         return Fraction(self._draws, int(self.averaged), int(seed or 0))
 
+    def _named_fraction(self) -> Cure:
+        return Cure("parameter", f"fraction={self.fraction!r}", {"parameter": "fraction", "value": self.fraction})
+
     def draw_fraction(self, table: Table | EncryptedTable, **options: Any) -> CompletelyRandomForest:
         """Draw the stochastic fraction of every leaf from a table, which stays as closed as it is: for :meth:`predict_votes`.
 
@@ -343,8 +346,8 @@ class CompletelyRandomForest(TotalsClassifier):
         """
         check_is_fitted(self, "totals_")
         if not self._draws:
-            raise ValueError(
-                f"fraction={self.fraction!r}: there is nothing to draw; a power of two from 2 to 64 is drawn"
+            raise ParameterError(
+                self._named_fraction(), ": there is nothing to draw; a power of two from 2 to 64 is drawn"
             )
         self._check_drawn_from(table)
         public, fraction = table.schema.public(), self._fraction()
@@ -390,13 +393,20 @@ class CompletelyRandomForest(TotalsClassifier):
 
     def _check_drawn(self, known: Known) -> None:
         if self.fraction == "inverse":
-            raise ValueError(
-                "fraction='inverse' divides, which only an opened forest can: predict_proba, or fraction=0 or 2 to 64"
+            raise ParameterError(
+                Cure(
+                    "no inverse",
+                    "fraction='inverse' divides, which only an opened forest can: predict_proba, or fraction=0 or 2 to 64",
+                )
             )
         if self._draws and not known.drawn:
-            raise ValueError(
-                f"fraction={self.fraction} has not been drawn for this forest: forest.draw_fraction(table), with all its rows (on "
-                "an encrypted table with keys of es.plan(..., encrypted_prediction=True)); or open the forest, which weighs exactly"
+            raise ParameterError(
+                self._named_fraction(),
+                " has not been drawn for this forest: ",
+                Cure("draw", "forest.draw_fraction(table), with all its rows"),
+                " (on an encrypted table with keys of ",
+                Cure("plan prediction", "es.plan(..., encrypted_prediction=True)"),
+                "); or open the forest, which weighs exactly",
             )
 
     def _packs(self) -> dict[str, EncryptedTotals]:

@@ -111,9 +111,7 @@ class OneStepLogisticRegression(CodedPredictors, TotalsClassifier):
 
     # -- predicting without opening ----------------------------------------------------------------------------------------
 
-    _why_opened: ClassVar[str] = (
-        "with several predictors a matrix has to be inverted, which the owner does: owner.decrypt(model)"
-    )
+    _why_opened: ClassVar[str] = "with several predictors a matrix has to be inverted, which the owner does: "
 
     def _answers(self, schema: PublicSchema, columns: Sequence[Column], known: Known, output: str) -> list[Answer]:
         """For one predictor: e and d, whose ratio is the log-odds, then the class counts."""

@@ -15,6 +15,7 @@ from scipy.special import expit, logsumexp
 from encryptedstats.circuits.bounds import Interval
 from encryptedstats.circuits.expressions import Expression, column
 from encryptedstats.crypto.parameters import MAX_PRIME_BITS
+from encryptedstats.errors import Cure, ParameterError, SchemaError, TooLargeError
 from encryptedstats.models.base import TotalsClassifier, class_columns, refuse_impossible
 from encryptedstats.models.features import CodedPredictors, count_features, is_constant
 from encryptedstats.models.prediction import (
@@ -33,6 +34,9 @@ from encryptedstats.models.prediction import (
 )
 from encryptedstats.tables import PublicSchema, Schema, Table
 from encryptedstats.tables.columns import Column
+
+_PRODUCTS = Cure("as products", "output='products'")
+_FACTORS = Cure("as factors", "output='factors'")
 
 
 class SemiparametricNB(CodedPredictors, TotalsClassifier):
@@ -258,8 +262,9 @@ class MultinomialNB(TotalsClassifier):
             raise ValueError(f"alpha={self.alpha!r}: a number of at least 0 is needed")
         numbers = [variable.id for variable in schema.variables if variable.kind == "number"]
         if numbers:
-            raise ValueError(
-                f"variable {numbers[0]!r} is a number, and MultinomialNB counts bins: schema.with_kind(name, 'continuous')"
+            raise SchemaError(
+                f"variable {numbers[0]!r} is a number, and MultinomialNB counts bins: ",
+                Cure("cut into bins", "schema.with_kind(name, 'continuous')"),
             )
 
     def _open(self, totals: Sequence[int], schema: PublicSchema) -> None:
@@ -301,17 +306,18 @@ class MultinomialNB(TotalsClassifier):
         """The product of all smoothed counts of a class."""
         largest = math.prod((factor.bound or Interval.of(0)).high for factor in factors)
         if largest.bit_length() >= MAX_PRIME_BITS - 2:
-            raise OverflowError(
-                f"output='products' could reach 2^{largest.bit_length()}, a product of {len(factors)} counts, and a plaintext "
-                f"modulus carries 2^{MAX_PRIME_BITS - 3}: take output='factors', from which the owner computes the same"
+            raise TooLargeError(
+                _PRODUCTS,
+                f" could reach 2^{largest.bit_length()}, a product of {len(factors)} counts, and a plaintext modulus carries "
+                f"2^{MAX_PRIME_BITS - 3}: take ",
+                _FACTORS,
+                ", from which the owner computes the same",
             )
         return Answer(shallow_product([factor.value for factor in factors]), Interval(0, largest), signed=False)
 
     def _whole_alpha(self) -> int:
         if int(self.alpha) != self.alpha:
-            raise ValueError(
-                f"output='products' needs a whole number for alpha, not {self.alpha}: take output='factors'"
-            )
+            raise ParameterError(_PRODUCTS, f" needs a whole number for alpha, not {self.alpha}: take ", _FACTORS)
         return int(self.alpha)
 
     def _judge(self, values: NDArray[Any], schema: Schema | PublicSchema, output: str) -> Judgement:

@@ -24,9 +24,17 @@ from encryptedstats.circuits.rows import VOTES_KIND, EncryptedRows
 from encryptedstats.crypto.digests import DIGEST_FIELD, joined_digest, read_digest
 from encryptedstats.crypto.dispatch import decrypt_value
 from encryptedstats.crypto.keys import Decryptor, PublicKeys
-from encryptedstats.errors import FileFormatError, KeyMismatchError, RowsByOthersError, SchemaError
+from encryptedstats.errors import (
+    REPLACE,
+    ExistsError,
+    FileFormatError,
+    KeyMismatchError,
+    RowsByOthersError,
+    SchemaError,
+)
 from encryptedstats.storage.container import Container
-from encryptedstats.storage.objects import load_file, save_file, write_object
+from encryptedstats.storage.files import PRIVATE
+from encryptedstats.storage.objects import is_url, load_file, save_file, write_object
 from encryptedstats.tables import EncryptedTable, PublicSchema, Schema, Table
 from encryptedstats.tables.columns import Column
 from encryptedstats.tables.opening import opening_schema
@@ -125,7 +133,14 @@ class Votes(pd.DataFrame):
         try:
             write_object(url, self.frame().to_csv().encode(), private=True, overwrite=overwrite)
         except FileExistsError as error:
-            raise FileExistsError(f"{error} (overwrite=True replaces it)") from None
+            raise ExistsError(f"{error} (", REPLACE, " replaces it)") from None
+
+    def to_csv(self, path_or_buf: Any = None, *args: Any, **options: Any) -> Any:
+        """As of any DataFrame; a file, which has a line for every row, is readable to its user only."""
+        if isinstance(path_or_buf, (str, os.PathLike)) and not is_url(os.fspath(path_or_buf)):
+            os.close(os.open(path_or_buf, os.O_WRONLY | os.O_CREAT, PRIVATE))
+            os.chmod(path_or_buf, PRIVATE)  # one that was there before, too
+        return super().to_csv(path_or_buf, *args, **options)
 
 
 def votes_of(model: TotalsClassifier, values: NDArray[Any], schema: Schema | PublicSchema, output: str) -> Votes:

@@ -33,6 +33,7 @@ _TAG: Final = r"[0-9a-f]{8}-[0-9]{1,10}-[0-9]{1,20}-[0-9a-f]{8}"
 _TEMPORARY: Final = re.compile(rf"(?P<name>.*)\.(?P<tag>{_TAG}|[0-9a-f]{{16}})\.(?P<role>tmp|new[0-9]|old)", re.DOTALL)
 #: Errors of a disk without room, or without room for so large a file.
 FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# What file systems say that have no hard links: FAT, and some that are mounted from elsewhere.
 _NO_LINKS: Final = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 #: A file system that knows no locks says one of these.
 _NO_LOCKS: Final = (errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOLCK, errno.EINVAL)
@@ -117,7 +118,10 @@ def write_atomic(
                     file.write(part)
                 file.flush()
                 os.fsync(file.fileno())
-            _place(temporary, target, overwrite)
+            if overwrite:
+                os.replace(temporary, target)
+            else:
+                place_new(temporary, target)
         except FileExistsError:
             raise FileExistsError(f"{target} exists already; it was not touched") from None
         finally:
@@ -126,17 +130,15 @@ def write_atomic(
         _sync_folder(target.parent)
 
 
-def _place(temporary: Path, target: Path, overwrite: bool) -> None:
-    if overwrite:
-        os.replace(temporary, target)
-        return
+def place_new(temporary: Path, target: Path) -> None:
+    """Give a finished file its name; raises FileExistsError where a file of that name has appeared, unlike a rename."""
     try:
-        os.link(temporary, target)  # fails where a file appeared meanwhile, unlike a rename
+        os.link(temporary, target)
+        os.unlink(temporary)
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-        # A file system without links: the name is taken first, by the one who makes it.
-        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE))
+        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE))  # the name is ours from here on
         os.replace(temporary, target)
 
 
@@ -150,11 +152,11 @@ def _sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-def write_together(writers: Mapping[Path, Callable[[Path], None]]) -> None:
+def write_together(writers: Mapping[Path, Callable[[Path], None]], *, overwrite: bool) -> None:
     """Several files that belong together, all of them new or all as they were; each writer is given the name to write under.
 
-    Old files are set aside and come back if anything fails. If this process is killed in the middle, :func:`mend` undoes or
-    finishes it the next time: the first file decides, whether it was in its place already.
+    With ``overwrite`` old files are set aside and come back if anything fails; without, none may be there. If this process is killed
+    in the middle, :func:`mend` undoes or finishes it the next time: the first file decides, whether it was in its place already.
     """
     for folder in {path.parent for path in writers}:
         mend(folder)
@@ -165,12 +167,12 @@ def write_together(writers: Mapping[Path, Callable[[Path], None]]) -> None:
     try:
         for path, write in writers.items():
             write(fresh[path])
-        for path, old in aside.items():
+        for path, old in aside.items() if overwrite else ():
             with contextlib.suppress(FileNotFoundError):
                 os.replace(path, old)
         for path, new in fresh.items():
+            place_new(new, path)
             placed.append(path)
-            os.replace(new, path)
     except BaseException:
         for path in placed:
             path.unlink(missing_ok=True)

@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Protocol, TypeVar
 
-from encryptedstats.errors import FileFormatError, StorageError
+from encryptedstats.errors import REPLACE, ExistsError, FileFormatError, StorageError
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.files import (
@@ -27,6 +27,7 @@ from encryptedstats.storage.files import (
     is_left_behind,
     is_temporary,
     locked,
+    naming,
     open_regular,
     read_regular,
     sweep,
@@ -177,8 +178,9 @@ class FolderStore:
     def write(self, name: str, parts: Iterable[bytes]) -> None:
         """Make or replace an object by renaming."""
         target = self._root / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(target, parts)
+        with naming(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(target, parts)
 
     def create(self, name: str, data: bytes) -> bool:
         """Make a file by linking, which fails where there is one."""
@@ -480,7 +482,7 @@ def save_file(file: Container, url: str | os.PathLike[str], *, overwrite: bool =
     try:
         write_object(url, container.parts_of(file), private=private, overwrite=overwrite)
     except FileExistsError as error:
-        raise FileExistsError(f"{error} (overwrite=True replaces it)") from None
+        raise ExistsError(f"{error} (", REPLACE, " replaces it)") from None
 
 
 def load_file(url: str | os.PathLike[str], *, kind: str | None = None) -> Container:

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from encryptedstats.errors import SchemaError
+from encryptedstats.errors import Cure, SchemaError
 from encryptedstats.tables._documents import quoted
 from encryptedstats.tables._frames import (
     Mask,
     as_frame,
+    bin_for,
     describe_missing,
     is_polars,
     missing_masks,
@@ -35,6 +36,10 @@ from encryptedstats.tables.variables import Level, Variable, as_level
 
 if TYPE_CHECKING:
     from encryptedstats.tables.schema import Schema
+
+
+_NO_TARGET: Final = Cure("column of the target", "the rows have no target: give y=")
+_WIDEN: Final = Cure("widen", "with_kind(..., low=, high=) widens them")
 
 
 @dataclass(frozen=True)
@@ -108,8 +113,10 @@ def rows_to_predict(schema: Schema, data: object, stacklevel: int = 1) -> Table:
         first, names = rows.predictors.index[min(int(mask.argmax()) for mask in masks.values())], list(masks)
         raise SchemaError(
             f"row {show(first)} cannot be predicted: missing values in {describe_missing(masks, rows.predictors.index)}, and the "
-            f"model has no bin for them there. Fill them in, or leave such rows out, X.dropna(subset={names!r}); or fit a model "
-            f"of a schema with such a bin, schema.with_missing_bin({names[0]!r})"
+            "model has no bin for them there. Fill them in, or leave such rows out",
+            Cure("leave rows out", f", X.dropna(subset={names!r})"),
+            "; or fit a model of a schema with such a bin, ",
+            bin_for(names[0]),
         )
     table = encode_table(schema, rows.predictors)
     warn_of_moved(table.moved, stacklevel=stacklevel + 1)
@@ -131,7 +138,7 @@ def _split(schema: Schema, data: object, y: object, weights: ArrayLike | None) -
         raise SchemaError(f"the data has no column {quoted(absent)}; it has {quoted(list(frame.columns))}")
     target = _target(schema, frame, y)
     if target is None and weights is not None:
-        raise SchemaError("weights multiply the class indicators, but the rows have no target: give y=")
+        raise SchemaError("weights multiply the class indicators, but ", _NO_TARGET)
     return Rows(frame[names], target, None if weights is None else as_weights(weights, len(frame)))
 
 
@@ -185,7 +192,7 @@ def _weight_bound(weights: Integers | None, bound: int | None) -> int:
     if bound is None:
         return 1 << (largest - 1).bit_length()
     if bound < largest:
-        raise SchemaError(f"weight_bound={bound}, but the largest weight is {largest}")
+        raise SchemaError(f"the bound of the weights is {bound}, but the largest weight is {largest}")
     return int(bound)
 
 
@@ -230,12 +237,7 @@ def _variable_codes(variable: Variable, series: pd.Series[Any], moved: list[Move
     if unseen.any():
         if variable.unknown == "error":
             reason = f"is not a level of the schema (levels: {quoted(variable.levels)})"
-            cure = (
-                "correct it; or, before anything is encrypted, give it a level, "
-                f"schema.with_bins({variable.name!r}, levels=[...]), or say where unknown ones go, "
-                f"schema.with_unknown('other', {variable.name!r})"
-            )
-            refuse(series.name, series, unseen, reason, cure=cure)
+            refuse(series.name, series, unseen, reason, cure=_level_cure(variable))
         codes[unseen] = other if variable.unknown == "other" else -1
         into = variable.labels[other] if variable.unknown == "other" else "missing"
         moved.append(_moved(variable, series, unseen, into, is_gap=False))
@@ -252,10 +254,22 @@ def _moved(variable: Variable, series: pd.Series[Any], rows: Mask, into: str, *,
     return Moved(variable.name, into, example, show(series.index[first]), int(rows.sum()))
 
 
-def _text_cure(variable: Variable) -> str:
-    return (
+def _level_cure(variable: Variable) -> Cure:
+    return Cure(
+        "know a level",
+        "correct it; or, before anything is encrypted, give it a level, "
+        f"schema.with_bins({variable.name!r}, levels=[...]), or say where unknown ones go, "
+        f"schema.with_unknown('other', {variable.name!r})",
+        {"name": variable.name},
+    )
+
+
+def _text_cure(variable: Variable) -> Cure:
+    return Cure(
+        "read text",
         f"correct it, or leave it empty if it is missing; if {variable.name!r} is a category, say so before anything is "
-        f"encrypted, schema.with_kind({variable.name!r}, 'categorical', levels=[...])"
+        f"encrypted, schema.with_kind({variable.name!r}, 'categorical', levels=[...])",
+        {"name": variable.name},
     )
 
 
@@ -268,7 +282,7 @@ def _number_values(variable: Variable, series: pd.Series[Any]) -> Integers:
         outside = (numbers < low) | (numbers > high)
     if outside.any():
         allowed = f"{low / 10**digits:.{digits}f} to {high / 10**digits:.{digits}f}"
-        refuse(variable.name, series, outside, f"is out of bounds ({allowed}); with_kind(..., low=, high=) widens them")
+        refuse(variable.name, series, outside, f"is out of bounds ({allowed})", cure=_WIDEN)
     return numbers
 
 
@@ -298,7 +312,10 @@ def _class_codes(schema: Schema, target: pd.Series[Any]) -> NDArray[Any]:
     codes, unseen = _level_codes(target, {label: c for c, label in enumerate(schema.classes)}, "target")
     if unseen.any():
         reason = f"is not a class of the schema (classes: {quoted(schema.classes)})"
-        cure = "correct it, or name all classes before anything is encrypted, schema.with_classes([...])"
+        cure = Cure(
+            "know a class",
+            "correct it, or name all classes before anything is encrypted, schema.with_classes([...])",
+        )
         refuse(target.name, target, unseen, reason, what="target", cure=cure)
     return codes.astype(np.min_scalar_type(len(schema.classes) - 1))
 
@@ -333,7 +350,7 @@ def assign_folds(class_codes: NDArray[Any] | None, folds: int, seed: int) -> NDA
     The order comes from the raw bits of PCG64, whose stream is fixed by its definition.
     """
     if class_codes is None:
-        raise SchemaError("folds are made of the class indicators, but the rows have no target: give y=")
+        raise SchemaError("folds are made of the class indicators, but ", _NO_TARGET)
     if isinstance(folds, bool) or not isinstance(folds, (int, np.integer)) or not 2 <= folds <= len(class_codes):
         raise SchemaError(f"folds={folds!r}: from 2 to the number of rows, {len(class_codes)}")
     keys = np.random.PCG64(seed).random_raw(len(class_codes))

@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api.types import infer_dtype, is_bool_dtype, is_integer_dtype, is_numeric_dtype
 
-from encryptedstats.errors import SchemaError
+from encryptedstats.errors import Cure, SchemaError
 
 Mask = NDArray[np.bool_]
 
@@ -101,7 +101,7 @@ def unboxed(series: pd.Series[Any]) -> pd.Series[Any]:
     return series
 
 
-def numeric_values(series: pd.Series[Any], cure: str = "") -> NDArray[Any]:
+def numeric_values(series: pd.Series[Any], cure: str | Cure = "") -> NDArray[Any]:
     """The present (not missing) values as int64 or float64; text that spells a number is read as that number.
 
     ``cure`` says in errors what can be done about text that spells none.
@@ -127,7 +127,7 @@ def numeric_values(series: pd.Series[Any], cure: str = "") -> NDArray[Any]:
     return values
 
 
-def _parsed(present: pd.Series[Any], cure: str) -> pd.Series[Any]:
+def _parsed(present: pd.Series[Any], cure: str | Cure) -> pd.Series[Any]:
     numbers = read_numbers(present)
     unread = numbers.isna().to_numpy(dtype=bool)
     if unread.any():
@@ -144,13 +144,13 @@ def read_numbers(present: pd.Series[Any]) -> pd.Series[Any]:
 
 
 def refuse(
-    name: object, series: pd.Series[Any], bad: Mask, reason: str, *, what: str = "column", cure: str = ""
+    name: object, series: pd.Series[Any], bad: Mask, reason: str, *, what: str = "column", cure: str | Cure = ""
 ) -> NoReturn:
     """Raise the error for the first bad row: column, row label, value, reason, how many more there are, what to do."""
     rows = np.flatnonzero(bad)
     place = f"{what} {name!r}, row {show(series.index[rows[0]])}"
     more = f" (and {len(rows) - 1} more rows)" if len(rows) > 1 else ""
-    raise SchemaError(f"{place}: {show(series.iloc[rows[0]])} {reason}{more}{cure and ': '}{cure}")
+    raise SchemaError(f"{place}: {show(series.iloc[rows[0]])} {reason}{more}", ": " if cure else "", cure)
 
 
 def show(value: object) -> str:
@@ -164,14 +164,21 @@ def missing_masks(frame: pd.DataFrame, names: Sequence[str]) -> dict[str, Mask]:
     return {name: mask for name, mask in masks.items() if mask.any()}
 
 
+def bin_for(name: str) -> Cure:
+    """How a variable of a schema gets a bin for missing values."""
+    return Cure("bin for gaps", f"schema.with_missing_bin({name!r})", {"name": name})
+
+
 def refuse_missing(masks: dict[str, Mask], index: pd.Index[Any], *, made: bool) -> NoReturn:
     """Raise the error for missing values that nobody said what to do with, in a schema that is under way or `made` already."""
     where = f"missing values in {describe_missing(masks, index)}"
     if not made:
-        raise SchemaError(f"{where}: fill them in, or infer the schema with missing='bin' or missing='drop'")
+        cure = Cure("say what becomes of gaps", "infer the schema with missing='bin' or missing='drop'")
+        raise SchemaError(f"{where}: fill them in, or ", cure)
     raise SchemaError(
         f"{where}, and the schema has no bin for them there: fill them in, or leave these rows out; or, before anything is "
-        f"encrypted, make one, schema.with_missing_bin({next(iter(masks))!r})"
+        "encrypted, make one, ",
+        bin_for(next(iter(masks))),
     )
 
 

@@ -9,20 +9,21 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
-from encryptedstats.errors import SchemaError
+from encryptedstats.errors import Cure, SchemaError, SchemaWarning
 from encryptedstats.tables._frames import numeric_values, read_numbers
 from encryptedstats.tables.binning import fixed_point, quantile_edges
 from encryptedstats.tables.variables import Level, Variable, as_level, as_levels, check_kind
 
 #: More levels than this are names or measurements, not a category: each would cost an encrypted column.
 MOST_LEVELS = 1000
+LEAVE_OUT: Final = Cure("leave out", "leave it out")
 #: Whole-number columns with at most this many different values are taken for grades.
 MOST_GRADES = 10
 DEFAULT_DIGITS = 2
@@ -50,7 +51,7 @@ class Summary:
     high: float = 0
     whole: bool = False
     problem: str = ""  # why the column cannot be read as numbers; empty when it can
-    doubt: str = ""  # why the default kind is probably not what is meant; empty when it is
+    doubt: SchemaWarning | None = None  # why the default kind is probably not what is meant, if it is not
 
 
 def summarise(
@@ -61,11 +62,11 @@ def summarise(
     numbers, problem = _numbers_or_problem(series)
     n_distinct, levels = column_levels(series, f"column {name!r}")
     if not n_distinct:
-        raise SchemaError(f"column {name!r} has no values at all: leave it out")
+        raise SchemaError(f"column {name!r} has no values at all: ", LEAVE_OUT)
     few, levels = ((), levels) if rare is None else _rare_levels(series, levels, rare)
     missing, declared = bool(series.isna().any()), isinstance(series.dtype, pd.CategoricalDtype)
     if problem:
-        kind, doubt = _text_kind(series), "" if declared or few else _doubt(series, n_distinct, problem)
+        kind, doubt = _text_kind(series), None if declared or few else _doubt(series, n_distinct, problem)
         return Summary(name, kind, missing, declared, n_distinct, levels, bins, few, problem=problem, doubt=doubt)
     whole = bool((numbers == np.rint(numbers)).all())
     if _is_number_column(series):
@@ -76,9 +77,9 @@ def summarise(
     edges = tuple(quantile_edges(numbers, bins, weights).tolist())
     low, high = numbers.min().item(), numbers.max().item()
     if _is_number_column(series):
-        doubt = _numbered(name, numbers) if kind == "continuous" and numbers.dtype.kind == "i" else ""
+        doubt = _numbered(name, numbers) if kind == "continuous" and numbers.dtype.kind == "i" else None
     else:
-        doubt = "" if declared else _doubt(series, n_distinct, "")
+        doubt = None if declared else _doubt(series, n_distinct, "")
     return Summary(name, kind, missing, declared, n_distinct, levels, bins, few, edges, low, high, whole, doubt=doubt)
 
 
@@ -98,35 +99,43 @@ def check_rare(rare: object) -> None:
     is_number = isinstance(rare, (int, float, np.integer, np.floating)) and not isinstance(rare, bool)
     if rare is not None and not (is_number and rare > 0 and (rare < 1 or rare == int(rare))):  # type: ignore[operator, call-overload]  # a number
         raise SchemaError(
-            f"rare={rare!r}: a number of rows, such as 5, or a share of them between 0 and 1, such as 0.01"
+            Cure("rare levels", f"rare={rare!r}", {"value": rare}),
+            ": a number of rows, such as 5, or a share of them between 0 and 1, such as 0.01",
         )
 
 
-def _doubt(series: pd.Series[Any], n_distinct: int, problem: str) -> str:
+def _doubt(series: pd.Series[Any], n_distinct: int, problem: str) -> SchemaWarning | None:
     """What speaks against taking a column of text for a category."""
     present = series[series.notna()]
     share = float(read_numbers(present).notna().mean()) if problem else 0.0
     became = f"became a categorical with {n_distinct} levels, an encrypted column each"
     if share >= _MOSTLY_NUMBERS and n_distinct > MOST_GRADES:
-        return (
+        return SchemaWarning(
             f"column {series.name!r} has numbers in {int(1000 * share) / 10:g} % of its rows and {became}, because of other values "
             f"among them ({problem}): correct these, or leave them empty"
         )
     if len(present) > MANY_CLASSES and n_distinct >= _MOSTLY_DISTINCT * len(present):
         every = "every row" if n_distinct == len(present) else "nearly every row"
-        return f"column {series.name!r} has another value in {every}, as names and ids have, and {became}: leave it out"
-    return ""
+        return SchemaWarning(
+            f"column {series.name!r} has another value in {every}, as names and ids have, and {became}: ", LEAVE_OUT
+        )
+    return None
 
 
-def _numbered(name: str, numbers: NDArray[Any]) -> str:
+def _numbered(name: str, numbers: NDArray[Any]) -> SchemaWarning | None:
     """What speaks against taking integers for measurements: they count the rows, or are called ids."""
     if len(numbers) <= MANY_CLASSES or len(np.unique(numbers)) < len(numbers):
-        return ""
+        return None
     counts_rows = numbers[0] in (0, 1) and bool((np.diff(numbers) == 1).all())
     if not counts_rows and not looks_like_id(name):
-        return ""
+        return None
     why = "counts the rows" if counts_rows else "has another whole number in every row, as ids have"
-    return f"column {name!r} {why}, and became a predictor: leave it out, or make it the id of the rows, id={name!r}"
+    return SchemaWarning(
+        f"column {name!r} {why}, and became a predictor: ",
+        LEAVE_OUT,
+        ", or make it the id of the rows",
+        Cure("name the id", f", id={name!r}", {"name": name}),
+    )
 
 
 def looks_like_id(name: str) -> bool:
@@ -139,31 +148,28 @@ def looks_like_id(name: str) -> bool:
     return last.lower() in _ID_WORDS or (last[-2:] in ("Id", "ID") and last[:-2] != "")
 
 
-def doubtful_columns(frame: pd.DataFrame, names: Sequence[str], labels: pd.Series[Any] | None) -> list[str]:
+def doubtful_columns(frame: pd.DataFrame, names: Sequence[str], labels: pd.Series[Any] | None) -> list[SchemaWarning]:
     """What speaks against predictors as they stand together: without a name, constant, twice the same, or the target again."""
-    doubts: list[str] = []
+    doubts: list[SchemaWarning] = []
     seen: dict[bytes, str] = {}
     target = None if labels is None else _partition(labels)
     for name in names:
         if _has_no_name(name):
-            doubts.append(
-                f"column {name!r} has no name in its file, as row numbers have that pandas wrote: leave it out if it is one"
-            )
+            nameless = f"column {name!r} has no name in its file, as row numbers have that pandas wrote: "
+            doubts.append(SchemaWarning(nameless, LEAVE_OUT, " if it is one"))
         codes = _partition(frame[name])
         if not len(codes) or (codes == codes[0]).all():
-            doubts.append(f"column {name!r} is constant and tells nothing: leave it out")
+            doubts.append(SchemaWarning(f"column {name!r} is constant and tells nothing: ", LEAVE_OUT))
             continue
         if len(codes) <= MANY_CLASSES:
             continue  # in a few rows columns are alike by chance
         if target is not None and _has_groups(codes) and np.array_equal(codes, target):
-            doubts.append(
-                f"column {name!r} says the same as the target in every row: leave it out, unless new rows will have it too"
-            )
+            same = f"column {name!r} says the same as the target in every row: "
+            doubts.append(SchemaWarning(same, LEAVE_OUT, ", unless new rows will have it too"))
         content = _content(frame[name], codes)
         if content in seen:
-            doubts.append(
-                f"column {name!r} says the same as column {seen[content]!r} in every row: leave one of them out"
-            )
+            same = f"column {name!r} says the same as column {seen[content]!r} in every row: "
+            doubts.append(SchemaWarning(same, Cure("leave one out", "leave one of them out")))
         seen.setdefault(content, name)
     return doubts
 
@@ -190,13 +196,14 @@ def _has_no_name(name: str) -> bool:
     return not name.strip() or (name.startswith("Unnamed: ") and name[9:].isdigit())
 
 
-def doubtful_target(labels: pd.Series[Any], n_classes: int) -> str:
-    """What speaks against taking numbers for classes; empty if nothing does."""
+def doubtful_target(labels: pd.Series[Any], n_classes: int) -> SchemaWarning | None:
+    """What speaks against taking numbers for classes, if anything does."""
     if n_classes <= MANY_CLASSES or not _is_number_column(labels):
-        return ""
-    return (
+        return None
+    return SchemaWarning(
         f"target {labels.name!r} has {n_classes} different numbers, and each became a class: if it is a measurement, cut it into "
-        f"classes first, for example at its median, df[{labels.name!r}] > df[{labels.name!r}].median()"
+        "classes first, for example at its median",
+        Cure("cut at the median", f", df[{labels.name!r}] > df[{labels.name!r}].median()"),
     )
 
 
@@ -266,8 +273,12 @@ def make_variable(summary: Summary, kind: str, *, missing_bin: bool) -> Variable
     if not summary.levels:
         raise SchemaError(
             f"column {summary.name!r} has {summary.n_distinct} different values; kind {kind!r} takes at most "
-            f"{MOST_LEVELS}: leave the column out, give it another kind, let rare= join those of few rows, or give levels="
-            + (f". As numbers it cannot be read: {summary.problem}" if summary.problem else "")
+            f"{MOST_LEVELS}: ",
+            Cure(
+                "fewer levels",
+                "leave the column out, give it another kind, let rare= join those of few rows, or give levels=",
+            ),
+            f". As numbers it cannot be read: {summary.problem}" if summary.problem else "",
         )
     variable = Variable(summary.name, kind, levels=summary.levels, missing_bin=missing_bin)
     return variable.with_rare(summary.rare) if kind == "categorical" else variable

@@ -16,7 +16,7 @@ from typing import Generic, Protocol, TypeVar
 
 from encryptedstats.circuits.bounds import ColumnRange
 from encryptedstats.circuits.layout import Layout
-from encryptedstats.errors import SchemaError
+from encryptedstats.errors import Cure, SchemaError
 from encryptedstats.tables.binning import code_values
 from encryptedstats.tables.variables import PublicSchema, PublicVariable
 
@@ -269,14 +269,17 @@ class ColumnAlgebra(ABC, Generic[E]):
         position, known = self._variable(variable)
         if known.kind != "number":
             raise SchemaError(
-                f"variable {variable!r} is {known.kind}: with_kind(..., 'number', digits=...) keeps numbers"
+                f"variable {variable!r} is {known.kind}: ",
+                Cure("keep numbers", "with_kind(..., 'number', digits=...) keeps numbers"),
             )
         return self.values(Column("number", position))
 
     def classes(self, fold: int | None = None) -> list[E]:
         """The indicators of all classes, times the weights; of one fold if given."""
         if not self.schema.public().n_classes:
-            raise SchemaError("the schema has no classes: infer it with target=, or give classes=")
+            raise SchemaError(
+                "the schema has no classes: ", Cure("name the target", "infer it with target=, or give classes=")
+            )
         return [self.values(Column("class", -1, c, fold)) for c in range(self.schema.public().n_classes)]
 
 

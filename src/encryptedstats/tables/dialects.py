@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final
 
 import pandas as pd
 
-from encryptedstats.errors import SchemaError
+from encryptedstats.errors import Cure, SchemaError
 from encryptedstats.tables._documents import OPTIONAL_TEXT, Types, check_fields, quoted
 
 #: Bytes of a file that its format is found from, and how many rows of them.
@@ -262,6 +262,16 @@ def _declared_separator(text: str) -> tuple[str | None, int]:
     return (first[4], 1) if is_one else (None, 0)
 
 
+def say(option: str, value: str) -> Cure:
+    """How it is said how a file is written."""
+    return Cure("say the format", f"{option}={value!r}", {"option": option, "value": value})
+
+
+def say_one(option: str) -> Cure:
+    """The same, where the value is for the reader to find."""
+    return Cure("say one of the format", f"{option}=", {"option": option})
+
+
 def _records(text: str, separator: str, is_all: bool) -> list[list[str]]:
     """The first rows, names first; the last one of a cut text may be half a row."""
     try:
@@ -285,7 +295,8 @@ def _separator(text: str, is_all: bool, columns: Collection[str] | None, where: 
     if len(best) > 1:
         raise SchemaError(
             f"{where} can be read as separated by {' or by '.join(map(mark_name, best))}, with {widths[best[0]]} columns each: "
-            "say which, separator="
+            "say which, ",
+            say_one("separator"),
         )
     return best[0] if best else ","
 
@@ -330,7 +341,10 @@ def _dates(columns: Mapping[str, list[str]], asked: str | None, known: CsvFormat
             if example is not None:
                 raise SchemaError(
                     f"{where}: column {name!r} has dates such as {example!r}, which is {_day(example, first)} or "
-                    f"{_day(example, second)}: say which, dates={first!r} or dates={second!r}"
+                    f"{_day(example, second)}: say which, ",
+                    say("dates", first),
+                    " or ",
+                    say("dates", second),
                 )
         if formats:
             found[name] = formats[0]
@@ -412,7 +426,8 @@ def _number_marks(
         (one, first), (other, second) = list(between.items())[:2]
         raise SchemaError(
             f"{where}: {_place(first)} has a {mark_name(one)} between thousands, and {_place(second)} a {mark_name(other)}: "
-            "say which, thousands="
+            "say which, ",
+            say_one("thousands"),
         )
     if between:
         return decimal, next(iter(between))
@@ -425,7 +440,10 @@ def _decimal(
     if len(found.decimals) > 1:
         point, comma = (_place(found.decimals[mark]) for mark in DECIMALS)
         raise SchemaError(
-            f"{where}: {point} has a decimal point, and {comma} a decimal comma: say which it is, decimal='.' or decimal=','"
+            f"{where}: {point} has a decimal point, and {comma} a decimal comma: say which it is, ",
+            say("decimal", "."),
+            " or ",
+            say("decimal", ","),
         )
     if found.decimals:
         return next(iter(found.decimals))
@@ -439,8 +457,10 @@ def _decimal(
             continue
         raise SchemaError(
             f"{where}: column {name!r} has numbers such as {value!r}, which is {value.replace(mark, '')} (a {mark_name(mark)} "
-            f"between thousands) or {value.replace(mark, '.')} (a decimal {mark_name(mark)}): say which, "
-            f"decimal={_opposite(mark)!r} or decimal={mark!r}"
+            f"between thousands) or {value.replace(mark, '.')} (a decimal {mark_name(mark)}): say which, ",
+            say("decimal", _opposite(mark)),
+            " or ",
+            say("decimal", mark),
         )
     if known is not None and known.decimal is not None:
         return known.decimal

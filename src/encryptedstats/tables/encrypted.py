@@ -31,6 +31,9 @@ from encryptedstats.crypto.keys import PUBLIC_KIND, Decryptor, read_parameters
 from encryptedstats.crypto.residues import ciphertext_of
 from encryptedstats.crypto.vectors import EncryptedVector
 from encryptedstats.errors import (
+    REPLACE,
+    Cure,
+    ExistsError,
     FileFormatError,
     KeyMismatchError,
     NoiseError,
@@ -66,7 +69,6 @@ from encryptedstats.tables.columns import (
     table_columns,
 )
 from encryptedstats.tables.statistics import (
-    CLASS,
     EncryptedStatistic,
     Statistic,
     Statistics,
@@ -83,8 +85,11 @@ MANIFEST: Final = "table.manifest"
 MAX_BINS: Final = 1 << 20
 ROWS_BY_OTHERS: Final = (
     "rows of this table were encrypted with the public keys, by others than its owner: whoever forges such rows and sees a result "
-    "that is opened can recover the secret key. If all of them are trusted like the key, or never see results, ask for such rows, "
-    "es.load(url, by_others=True), or table.accept_others() for a table that was made here"
+    "that is opened can recover the secret key. If all of them are trusted like the key, or never see results, ask for such rows, ",
+    Cure(
+        "accept rows of others",
+        "es.load(url, by_others=True), or table.accept_others() for a table that was made here",
+    ),
 )
 BY_OTHERS_FACT: Final = "yes: others encrypted rows of it with the public keys; computed on only when asked for"
 MAX_MANIFEST_BYTES: Final = 256 << 20  # a billion rows are a list of some 20 MB
@@ -262,7 +267,11 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Statistics):
         Rows, slots and chunks, as of its clear twin.
     by_others : bool
         Whether rows of it were encrypted with the public keys, by others than the owner: see :meth:`accept_others`.
+    n_dropped : int
+        How many rows were left out, for values that were missing, when it was encrypted here; 0 of a table that was loaded.
     """
+
+    n_dropped: int = 0
 
     def __init__(
         self,
@@ -321,7 +330,9 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Statistics):
         """The public keys that came with the table, whoever encrypted its rows."""
         if self._keys is None:
             raise KeyMismatchError(
-                f"this table came without public keys: es.load(url, keys=...) with those of key {self.key_id}"
+                "this table came without public keys: ",
+                Cure("give keys", "es.load(url, keys=...) with those"),
+                f" of key {self.key_id}",
             )
         if not isinstance(self._keys, PublicKeys):
             self._keys = _checked_keys(self._keys(), self.facts)
@@ -330,7 +341,7 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Statistics):
     def _check_origin(self, keys: PublicKeys | None) -> None:
         """Refuse rows by others unless they were asked for, and rows that only claim to be the owner's."""
         if self.by_others and not self._accepted:
-            raise RowsByOthersError(ROWS_BY_OTHERS)
+            raise RowsByOthersError(*ROWS_BY_OTHERS)
         if self.by_others or keys is None or not isinstance(self.blocks, StoredBlocks):
             return
         for entry in self.blocks.entries:
@@ -486,9 +497,7 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Statistics):
         return position, self.schema.variables[position]
 
     def _position(self, variable: str | int) -> int:
-        if self.private_schema is not None:
-            return class_or_variable(variable, self.private_schema)
-        return -1 if variable == CLASS else self._variable(variable)[0]
+        return class_or_variable(variable, self.private_schema or self.schema)
 
     def _ask(self, statistic: Statistic, options: dict[str, Any]) -> EncryptedStatistic:
         check_variables(statistic, self.schema)
@@ -758,9 +767,9 @@ def manifest_bytes(facts: TableFacts, entries: Sequence[BlockEntry]) -> bytes:
     return container.to_bytes(facts_to_container(facts, TABLE_KIND, {}, {"blocks": blocks}))
 
 
-def table_is_there(store: Store) -> FileExistsError:
+def table_is_there(store: Store) -> ExistsError:
     """The refusal to replace a table."""
-    return FileExistsError(f"there is a table at {store.url} already; it was not touched (overwrite=True replaces it)")
+    return ExistsError(f"there is a table at {store.url} already; it was not touched (", REPLACE, " replaces it)")
 
 
 def _read_manifest(store: Store, data: bytes) -> tuple[TableFacts, tuple[BlockEntry, ...]]:

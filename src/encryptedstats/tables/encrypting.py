@@ -25,7 +25,7 @@ from encryptedstats.crypto.dispatch import encrypt_file_value, encrypt_value
 from encryptedstats.crypto.keys import Encryptor
 from encryptedstats.crypto.residues import residues_of
 from encryptedstats.crypto.vectors import encrypt_slots
-from encryptedstats.errors import FileFormatError, SchemaError, SchemaWarning
+from encryptedstats.errors import REPLACE, Cure, FileFormatError, SchemaError, SchemaWarning, TooLargeError
 from encryptedstats.parallel import ordered_map
 from encryptedstats.progress import progress_bar
 from encryptedstats.storage import container
@@ -97,6 +97,7 @@ def encrypt_table(
     progress : bool, optional
         A progress bar; by default on a terminal.
     """
+    n_dropped = table.n_dropped
     table = table.with_layout(encryptor.keys.parameters.slots)
     facts = _facts(table, encryptor, encodings)
     if workers is None and table.layout.n_chunks * len(facts.columns) < _WORTH_PROCESSES:
@@ -104,7 +105,10 @@ def encrypt_table(
     _warn_if_many(len(table), facts, stacklevel=5)
     chunks = (table[start:stop] for start, stop in map(table.layout.rows_of, range(table.layout.n_chunks)))
     job = _Job(facts, table.schema, encryptor, workers, progress, total=len(table))
-    return job.to_memory(chunks) if out is None else job.to_store(chunks, open_store(out), overwrite)
+    sealed = job.to_memory(chunks) if out is None else job.to_store(chunks, open_store(out), overwrite)
+    sealed.n_dropped = n_dropped
+    RowCount(len(table) + n_dropped, n_dropped).warn(stacklevel=4)
+    return sealed
 
 
 @encrypt_file_value.register(Schema)
@@ -141,6 +145,7 @@ def encrypt_file(
     if weights is not None and weight_bound is None:
         raise SchemaError("weights from a file need weight_bound=: a public bound, since no row has been read yet")
     slots = encryptor.keys.parameters.slots
+    count = RowCount()
     tables = file_tables(
         schema,
         path,
@@ -151,13 +156,41 @@ def encrypt_file(
         fold_seed=fold_seed,
         csv=csv,
         told=told,
+        count=count,
     )
     chunks = _full_chunks(tables, slots)
     first = next(chunks, None)
     if first is None:
         raise SchemaError(f"{path} has no rows" + (" without missing values" if schema.missing == "drop" else ""))
     job = _Job(_facts(first, encryptor, encodings), schema, encryptor, workers, progress, total=None)
-    return job.to_store(_chained(first, chunks), open_store(out), overwrite)
+    sealed = job.to_store(_chained(first, chunks), open_store(out), overwrite)
+    sealed.n_dropped = count.left_out
+    count.warn(stacklevel=4)
+    return sealed
+
+
+@dataclass
+class RowCount:
+    """Rows of a file, and how many of them were left out because values are missing."""
+
+    given: int = 0
+    left_out: int = 0
+
+    def complete(self, frame: pd.DataFrame, schema: Schema) -> pd.DataFrame:
+        """The rows to keep, counted. Left to `Schema.table`, a piece of the file that loses all its rows would be an error."""
+        kept = frame
+        if schema.missing == "drop" and schema.onehot is None:
+            needed = [name for name in without_gaps(schema) if name in frame.columns]
+            kept = frame[frame[needed].notna().all(axis=1)]
+        self.given += len(frame)
+        self.left_out += len(frame) - len(kept)
+        return kept
+
+    def warn(self, stacklevel: int) -> None:
+        """Say aloud that rows were left out; nothing where none was."""
+        if self.left_out:
+            words = f"{self.left_out:,} of {self.given:,} rows have gaps and are left out ("
+            warnings.warn(SchemaWarning(words, Cure("drop gaps", "missing='drop'"), ")"), stacklevel=stacklevel + 1)
 
 
 def file_tables(
@@ -171,9 +204,14 @@ def file_tables(
     fold_seed: int = 0,
     csv: CsvOptions | None = None,
     told: Callable[[CsvFormat], None] | None = None,
+    count: RowCount | None = None,
 ) -> Iterator[Table]:
-    """The rows of a file as clear tables, a piece at a time: what :func:`encrypt_file` encrypts, down to the folds."""
-    frames = (_complete(frame, schema) for frame in read_frames(path, schema, slots, csv, told))
+    """The rows of a file as clear tables, a piece at a time: what :func:`encrypt_file` encrypts, down to the folds.
+
+    ``count`` counts them, and those that are left out.
+    """
+    counted_by = count or RowCount()
+    frames = (counted_by.complete(frame, schema) for frame in read_frames(path, schema, slots, csv, told))
     moved: tuple[Moved, ...] = ()
     for number, frame in enumerate(_at_least(folds or 1, frames)):
         try:
@@ -190,19 +228,11 @@ def file_tables(
                 slots=slots,
             )
         except SchemaError as error:
-            counted = " (the first row below the names is row 0)" if ", row " in str(error) else ""
+            counted = " (the first row below the names is row 1)" if ", row " in str(error) else ""
             raise SchemaError(f"{path}: {error}{counted}") from error
         moved = all_moved((*moved, *table.moved))
         yield table
     warn_of_moved(moved, stacklevel=2)
-
-
-def _complete(frame: pd.DataFrame, schema: Schema) -> pd.DataFrame:
-    """The rows to keep. Left to `Schema.table`, a piece of the file that loses all its rows would be an error."""
-    if schema.missing != "drop" or schema.onehot is not None:
-        return frame
-    needed = [name for name in without_gaps(schema) if name in frame.columns]
-    return frame[frame[needed].notna().all(axis=1)]
 
 
 def _at_least(rows: int, frames: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
@@ -258,9 +288,10 @@ def _facts(table: Table, encryptor: Encryptor, encodings: Sequence[str]) -> Tabl
     for column in columns:
         bound = column_bound(schema, column, table.weight_bound)
         if bound > keys.parameters.max_value:
-            raise OverflowError(
+            raise TooLargeError(
                 f"{_described(column, table.schema)} holds values up to {bound:,}, and the parameters are exact up to "
-                f"±{keys.parameters.max_value:,}: choose a larger max_value"
+                f"±{keys.parameters.max_value:,}: ",
+                Cure("larger values", "choose a larger max_value", {"value": bound}),
             )
     return TableFacts(
         keys.parameters,
@@ -279,12 +310,13 @@ def _warn_if_many(rows: int, facts: TableFacts, stacklevel: int) -> bool:
     most, exact = rows * facts.weight_bound, facts.parameters.max_value
     if most > exact:
         weighed = f" with weights up to {facts.weight_bound:,}" if facts.weight_bound > 1 else ""
-        warnings.warn(
+        warning = SchemaWarning(
             f"these are {rows:,} rows{weighed}: counts over them can reach {most:,}, and these keys are exact up to ±{exact:,}, so "
-            "that such totals will be refused. Make keys for all rows, es.Owner(es.plan(..., n_rows=...)), and encrypt again",
-            SchemaWarning,
-            stacklevel=stacklevel,
+            "that such totals will be refused. Make keys for all rows, ",
+            Cure("keys for more rows", "es.Owner(es.plan(..., n_rows=...))", {"rows": rows}),
+            ", and encrypt again",
         )
+        warnings.warn(warning, stacklevel=stacklevel)
     return most > exact
 
 
@@ -420,17 +452,18 @@ class _Job:
             if table_id is not None:
                 return table_id
             if not overwrite:
-                raise FileFormatError(f"an unfinished table {why_not}")
+                raise FileFormatError("an unfinished table ", *why_not)
         table_id = secrets.token_bytes(16)
         extra = {"table_id": table_id.hex(), "token": self._token(table_id)}
         store.write(DRAFT, [container.to_bytes(facts_to_container(self.facts, DRAFT_KIND, extra, {}))])
         return table_id
 
-    def _resumable(self, store: Store) -> tuple[bytes | None, str]:
+    def _resumable(self, store: Store) -> tuple[bytes | None, tuple[object, ...]]:
         """The id of the table under way, or what it is and why this run cannot go on with it."""
         other = (
-            f"of another schema, key or encoding lies at {store.url}, or a damaged one: "
-            "choose another place, or overwrite=True to give it up"
+            f"of another schema, key or encoding lies at {store.url}, or a damaged one: choose another place, or ",
+            REPLACE,
+            " to give it up",
         )
         try:
             draft = container.from_bytes(store.read(DRAFT, limit=_MAX_DRAFT_BYTES), kind=DRAFT_KIND)
@@ -443,9 +476,11 @@ class _Job:
         if not same and not self.encryptor.with_secret_key:
             return None, (
                 f"that was begun with the public key lies at {store.url}. Finished blocks are known again only with the secret "
-                "key, or in the run that made them: choose another place, or overwrite=True to start again"
+                "key, or in the run that made them: choose another place, or ",
+                REPLACE,
+                " to start again",
             )
-        return (table_id, "") if same else (None, other)
+        return (table_id, ()) if same else (None, other)
 
     def _token(self, table_id: bytes) -> str:
         return hmac.new(self.encryptor.token_key, b"draft" + table_id, hashlib.sha256).hexdigest()

@@ -8,13 +8,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 from encryptedstats.crypto.keys import Decryptor, PublicKeys
-from encryptedstats.errors import SchemaError
+from encryptedstats.errors import Cure, SchemaError
 from encryptedstats.tables.variables import PublicSchema
 
 if TYPE_CHECKING:
     from encryptedstats.tables.schema import Schema
 
-_CURE: Final = "give the schema that the table was encrypted with, schema= (keep its file beside the secret key)"
+_CURE: Final = Cure(
+    "schema of the rows",
+    "give the schema that the table was encrypted with, schema= (keep its file beside the secret key)",
+)
 
 
 class Digested(Protocol):
@@ -38,7 +41,7 @@ def opening_schema(
         return known
     if given.public() != known.public():
         raise SchemaError(
-            f"this schema is not the one of the rows, the numbers of variables, bins or classes differ: {_CURE}"
+            "this schema is not the one of the rows, the numbers of variables, bins or classes differ: ", _CURE
         )
     if isinstance(given, PublicSchema):
         return given
@@ -49,6 +52,7 @@ def opening_schema(
     if not same:
         raise SchemaError(
             "this schema has the shape of that of the rows, and yet it is another one: cut points, levels, names, their order, or "
-            f"the classes differ. The result would have wrong labels: {_CURE}"
+            "the classes differ. The result would have wrong labels: ",
+            _CURE,
         )
     return given

@@ -8,9 +8,9 @@ from typing import Any
 
 from encryptedstats.circuits.expressions import Expression, column_names
 from encryptedstats.circuits.plan import Plan, plan_circuit
-from encryptedstats.circuits.plan_joined import plan_prediction
+from encryptedstats.circuits.plan_joined import OPENED_FIRST, plan_prediction
 from encryptedstats.crypto.noise import Scheme
-from encryptedstats.errors import SchemaError
+from encryptedstats.errors import ParameterError, SchemaError
 from encryptedstats.tables.blocks import BlockShape, block_size
 from encryptedstats.tables.columns import Column, column_ranges, table_columns
 from encryptedstats.tables.schema import Schema
@@ -131,8 +131,9 @@ def _plan_prediction(
     conditions: dict[str, Any],
 ) -> Plan:
     if not hasattr(model, "prediction_circuit"):
-        raise ValueError(
-            f"{model!r} has no way to predict without being opened: plan one model, or with encrypted_prediction=False"
+        raise ParameterError(
+            f"{model!r} has no way to predict without being opened: plan one model, or ",
+            OPENED_FIRST,
         )
     if n_predict is not None and (isinstance(n_predict, bool) or not isinstance(n_predict, int) or n_predict < 1):
         raise ValueError(f"n_predict={n_predict!r}: a number of rows is needed, at least 1")
@@ -140,7 +141,7 @@ def _plan_prediction(
     try:
         wish = model.prediction_circuit(public, columns, n_rows, weight_bound)
     except NotImplementedError as error:
-        raise ValueError(f"{error}. Plan it with encrypted_prediction=False") from None
+        raise ParameterError(f"{error}. Plan it ", OPENED_FIRST) from None
     ranges = column_ranges(public, columns, weight_bound)
     return plan_prediction(wish, ranges, n_rows, n_predict, n_columns=len(columns), **conditions)
 

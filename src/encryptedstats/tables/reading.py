@@ -22,7 +22,7 @@ from typing import IO, Any, Final
 import pandas as pd
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
-from encryptedstats.errors import SchemaError, SchemaWarning
+from encryptedstats.errors import Cure, SchemaError, SchemaWarning
 from encryptedstats.tables._frames import days, refuse
 from encryptedstats.tables.dialects import (
     MISSING_WORDS,
@@ -34,6 +34,7 @@ from encryptedstats.tables.dialects import (
     find_format,
     is_mostly_numbers,
     read_dates,
+    say,
     spelt_numbers,
 )
 from encryptedstats.tables.schema import Schema
@@ -56,7 +57,7 @@ def read_frames(
     options: CsvOptions | None = None,
     told: Callable[[CsvFormat], None] | None = None,
 ) -> Iterator[pd.DataFrame]:
-    """Frames of up to ``rows`` rows (all at once for None), their index counting the rows of the file from 0.
+    """Frames of up to ``rows`` rows (all at once for None), their index counting the rows of the file from 1.
 
     With a schema, columns whose levels are text are read as text, whatever their values look like: ``01`` is not ``1``, and
     a level such as ``None`` is no missing value. Numbers are the doubles nearest to what is written; dates become days since
@@ -86,13 +87,14 @@ def read_frames(
                 for number, frame in enumerate(frames):
                     if not number:
                         _warn_of_names_given_twice(frame, path)
+                    frame.index += 1
                     yield reader.read(frame, path)
     except pd.errors.EmptyDataError:
         raise SchemaError(f"{path} is empty: there is not even a line of column names") from None
     except UnicodeDecodeError as error:
         raise SchemaError(
-            f"{path} is not written in {error.encoding}, as its beginning looked: {error}; say in which it is, for instance "
-            "charset='cp1252'"
+            f"{path} is not written in {error.encoding}, as its beginning looked: {error}; say in which it is, for instance ",
+            say("charset", "cp1252"),
         ) from error
     except (pd.errors.ParserError, EOFError, lzma.LZMAError, gzip.BadGzipFile) as error:
         raise SchemaError(f"{path} is not a CSV file that pandas can read: {error}") from error
@@ -253,7 +255,9 @@ class _Reader:
         is_text = read.map(lambda value: isinstance(value, str)).to_numpy(dtype=bool)
         foreign = is_text & pd.to_numeric(column.where(is_text), errors="coerce").notna().to_numpy(dtype=bool)
         if foreign.any():
-            cure = "correct it, or say how numbers are written, decimal='.' or decimal=','"
+            cure = Cure(
+                "say the decimal mark", "correct it, or say how numbers are written, decimal='.' or decimal=','"
+            )
             refuse(column.name, column, foreign, f"is no number in a file that is {self.form.describe()}", cure=cure)
         return read
 
@@ -273,7 +277,7 @@ def _parquet_frames(path: str | os.PathLike[str], rows: int | None) -> Iterator[
         import pyarrow.parquet as pq
     except ImportError as error:
         raise SchemaError("Parquet files need pyarrow: pip install 'encryptedstats[parquet]'") from error
-    first = 0
+    first = 1
     try:
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(batch_size=rows or max(1, file.metadata.num_rows)):

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from encryptedstats.errors import SchemaError, SchemaWarning
+from encryptedstats.errors import Cure, SchemaError, SchemaWarning
 from encryptedstats.tables._documents import LEVEL, OPTIONAL_TEXT, Document, Types, canonical, check_items, quoted
 from encryptedstats.tables._encoding import as_target, encode_table
 from encryptedstats.tables._frames import as_frame, missing_masks, refuse_missing, unboxed
@@ -117,8 +117,8 @@ class Schema(Document):
         self._check_names()
         if self.target is not None and len(self.classes) < 2:
             raise SchemaError(
-                f"target {self.target!r} has {len(self.classes)} classes ({quoted(self.classes)}): at least 2 are needed; "
-                "give classes= when the data does not show all of them"
+                f"target {self.target!r} has {len(self.classes)} classes ({quoted(self.classes)}): at least 2 are needed; ",
+                Cure("show all classes", "give classes= when the data does not show all of them"),
             )
         if self.target is None and self.classes:
             raise SchemaError(f"classes {quoted(self.classes)} without a target")
@@ -211,7 +211,7 @@ class Schema(Document):
         """
         schema, doubts = cls._infer(data, target, bins, kinds, missing, classes, y, rare=rare, unknown=unknown, id=id)
         for doubt in doubts:
-            warnings.warn(doubt, SchemaWarning, stacklevel=2)
+            warnings.warn(doubt, stacklevel=2)
         return schema
 
     @classmethod
@@ -230,7 +230,7 @@ class Schema(Document):
         id: str | None = None,
         weights: NDArray[np.int64] | None = None,
         compare: bool = True,
-    ) -> tuple[Schema, list[str]]:
+    ) -> tuple[Schema, list[SchemaWarning]]:
         """`infer` without its warnings, which are given back: those of single columns, and where they are compared of all.
 
         `weights` count a row several times, for its quantiles.
@@ -269,7 +269,7 @@ class Schema(Document):
         if labels is not None and classes is None:
             doubts.append(doubtful_target(labels, schema.n_classes))
         doubts += doubtful_columns(frame, names, labels) if compare else []
-        return schema, [doubt for doubt in doubts if doubt]
+        return schema, [doubt for doubt in doubts if doubt is not None]
 
     @classmethod
     def from_onehot(
@@ -640,7 +640,9 @@ def _wanted_kinds(kinds: Mapping[str, str] | None, names: Sequence[str]) -> dict
     wanted = {str(name): kind for name, kind in (kinds or {}).items()}
     unknown = [name for name in wanted if name not in names]
     if unknown:
-        raise SchemaError(f"kinds names column {unknown[0]!r}; the columns are {quoted(names)}")
+        raise SchemaError(
+            Cure("kinds of columns", "kinds names"), f" column {unknown[0]!r}; the columns are {quoted(names)}"
+        )
     for name, kind in wanted.items():
         check_kind(kind, f"column {name!r}")
     return wanted
@@ -652,7 +654,8 @@ def _inferred(summary: Summary, wanted: str | None, missing: str) -> Variable:
         return make_variable(summary, kind, missing_bin=missing == "bin" and summary.has_missing)
     if missing == "bin" and summary.has_missing:
         raise SchemaError(
-            f"column {summary.name!r} misses values, and a number has no bin for them: use missing='drop'"
+            f"column {summary.name!r} misses values, and a number has no bin for them: use ",
+            Cure("drop gaps", "missing='drop'"),
         )
     return make_number(summary.name, summary, None, None, None)
 

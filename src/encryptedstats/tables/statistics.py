@@ -21,7 +21,7 @@ from encryptedstats.circuits.expressions import Expression, column
 from encryptedstats.circuits.results import EncryptedTotals
 from encryptedstats.crypto.dispatch import decrypt_value
 from encryptedstats.crypto.keys import Decryptor, PublicKeys
-from encryptedstats.errors import FileFormatError, SchemaError
+from encryptedstats.errors import Cure, FileFormatError, SchemaError
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import load_file, save_file
 from encryptedstats.tables.columns import Column
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 STATISTIC_KIND: Final = "encrypted statistic"
 CLASS: Final = "class"
+TARGET: Final = "target"
 
 
 @dataclass(frozen=True)
@@ -242,10 +243,18 @@ class Statistics(ABC):
         return self._ask(Statistic("moments", positions, self.n_rows), options)
 
 
-def class_or_variable(variable: str | int, schema: Schema) -> int:
-    """Where a variable stands; -1 for the class, by that word or by the target's own name, where no variable is called so."""
-    if isinstance(variable, str) and variable in (CLASS, schema.target) and variable not in schema.names:
+def class_or_variable(variable: str | int, schema: Schema | PublicSchema) -> int:
+    """Where a variable stands; -1 for the class: by the target's own name, or as class or target where no variable is called so."""
+    names = () if isinstance(schema, PublicSchema) else schema.names
+    target = None if isinstance(schema, PublicSchema) else schema.target
+    if isinstance(variable, str) and variable == target:
         return -1
+    if variable in (CLASS, TARGET):
+        if variable not in names:
+            return -1
+        if target is not None:
+            both = f"the column {variable!r} is v{names.index(variable)}, and the target is {target!r}"
+            raise SchemaError(f"{variable} could be a column or the class of the rows: {both}; write one of these")
     return schema.index(variable)
 
 
@@ -263,6 +272,6 @@ def check_variables(statistic: Statistic, schema: PublicSchema) -> None:
             raise SchemaError(f"variable {schema.variables[j].id!r} is a number and has no bins to count: see moments")
         if not is_number and statistic.name == "moments":
             raise SchemaError(
-                f"variable {schema.variables[j].id!r} is {schema.variables[j].kind}: moments are for numbers, "
-                "schema.with_kind(name, 'number', digits=...)"
+                f"variable {schema.variables[j].id!r} is {schema.variables[j].kind}: moments are for numbers, ",
+                Cure("keep numbers", "schema.with_kind(name, 'number', digits=...)"),
             )

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from encryptedstats.errors import SchemaError
+from encryptedstats.errors import Cure, SchemaError
 from encryptedstats.storage.files import PUBLIC
 from encryptedstats.tables._documents import (
     LEVEL,
@@ -282,8 +282,9 @@ class Variable:
         kept = tuple(level for level in made.levels if level not in few or level == made.other)
         if kept == (made.other,):
             raise SchemaError(
-                f"{self._where}: every level is rare, and one bin for all of them tells nothing: leave the column out, or ask for "
-                "less"
+                f"{self._where}: every level is rare, and one bin for all of them tells nothing: ",
+                Cure("leave column out", "leave the column out"),
+                ", or ask for less",
             )
         return replace(made, levels=kept, rare=tuple(dict.fromkeys((*made.rare, *(x for x in few if x != made.other)))))
 
@@ -377,8 +378,8 @@ class PublicVariable:
             raise SchemaError(f"variable {name!r} is {self.kind}: ordinal codes need an ordered kind")
         if self.missing_bin:
             raise SchemaError(
-                f"variable {name!r} has a bin for missing values, which has no ordinal code: "
-                "fill the values in, or infer the schema with missing='drop'"
+                f"variable {name!r} has a bin for missing values, which has no ordinal code: fill the values in, or ",
+                Cure("drop gaps anew", "infer the schema with missing='drop'"),
             )
 
 
