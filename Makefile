@@ -1,4 +1,4 @@
-# Two commands matter: `make demo` and `make test`. Both set up all they need in .venv, from Python 3.11, git, make, gcc.
+# Two commands matter: `make demo` and `make test`. Both set up all they need in .venv, from Python 3.10 to 3.13, git, make, gcc.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin

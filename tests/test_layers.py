@@ -15,10 +15,10 @@ ROOT = Path(encryptedstats.__file__).parent
 NATIVE = ROOT / "_native"
 # Top to bottom: each may import itself and what comes after it. The package itself imports them all, so it stands on top
 # of everything but the command line, which is its user.
-# `loading` opens all that can be stored; `parallel` and `progress` are tools that know nothing of this library.
+# `loading` opens all that can be stored; `parallel`, `progress`, `memory` and `checks` are tools that know nothing of this library.
 ORDER = (
     "cli", "", "loading", "evaluation", "plots", "service", "cluster", "models", "metrics", "datasets", "tables", "circuits",
-    "crypto", "storage", "parallel", "progress", "errors",
+    "crypto", "storage", "parallel", "progress", "memory", "checks", "errors",
 )  # fmt: skip
 UNSAFE = {"pickle", "_pickle", "cPickle", "marshal", "shelve", "joblib", "dill", "cloudpickle"}
 UNSAFE_CALLS = {"read_pickle", "to_pickle"}

@@ -142,3 +142,63 @@ def test_a_statistic_that_claims_endless_bins_is_refused_at_once(
         container.write(forged, tmp_path / "forged")
         with pytest.raises(es.FileFormatError, match=r"question|totals|schema"):
             es.load(tmp_path / "forged", keys=owner.public_keys())
+
+
+# -- owner.open -------------------------------------------------------------------------------------------------------
+
+
+def test_the_owner_opens_everything_by_its_path(owner: es.Owner, schema: es.Schema, place: str, tmp_path: Path) -> None:
+    """From a path or URL, with the schema or the path of its file."""
+    table = schema.table(FRAME, folds=2)
+    sealed = owner.encrypt(table)
+    model = es.MultinomialNB().fit(sealed)
+    model.save(f"{place}/model")
+    sealed.counts("age", by="sick").save(f"{place}/counts")
+    es.MultinomialNB().fit_folds(sealed).save(f"{place}/folds")
+    owner.decrypt(model).predict_votes(sealed).save(f"{place}/votes")
+    model.totals_.save(f"{place}/totals")
+    owner.encrypt([1, 2]).save(f"{place}/array")
+    schema.save(tmp_path / "schema.json")
+    clear = es.MultinomialNB().fit(table)
+    for by in (schema, tmp_path / "schema.json", str(tmp_path / "schema.json")):
+        assert owner.open(f"{place}/model", by).predict(FRAME).tolist() == clear.predict(FRAME).tolist()
+        pd.testing.assert_frame_equal(owner.open(f"{place}/counts", by), table.counts("age", by="sick"))
+        assert [one.feature_names_in_.tolist() for one in owner.open(f"{place}/folds", by)] == [["age"]] * 2
+        assert owner.open(f"{place}/votes", by).predict().tolist() == clear.predict(FRAME).tolist()
+        assert owner.open(f"{place}/totals", by) == clear.totals_
+        assert owner.open(f"{place}/array", by).tolist() == [1, 2]
+    assert owner.open(f"{place}/model").classes_.tolist() == [0, 1]
+
+
+def test_the_owner_opens_what_is_loaded_and_paths_of_all_kinds(
+    owner: es.Owner, schema: es.Schema, tmp_path: Path
+) -> None:
+    model = es.MultinomialNB().fit(owner.encrypt(schema.table(FRAME)))
+    model.save(tmp_path / "model.enc")
+    schema.save(tmp_path / "schema.json")
+    wanted = owner.decrypt(model, schema=schema).totals_
+    assert owner.open(tmp_path / "model.enc", schema).totals_ == wanted
+    assert owner.open(model, schema).totals_ == owner.open(model, str(tmp_path / "schema.json")).totals_ == wanted
+    assert owner.decrypt(model, schema=tmp_path / "schema.json").totals_ == wanted
+    assert owner.open(owner.encrypt(7)) == 7
+
+
+def test_what_the_owner_cannot_open_says_why(owner: es.Owner, schema: es.Schema, tmp_path: Path) -> None:
+    sealed = owner.encrypt(schema.table(FRAME))
+    sealed.save(tmp_path / "table")
+    model = es.MultinomialNB().fit(sealed)
+    model.save(tmp_path / "model.enc")
+    for path in (str(tmp_path / "model.enc"), tmp_path / "model.enc"):
+        with pytest.raises(TypeError, match=r"owner\.open\('.*model\.enc', schema\) loads the file and opens it"):
+            owner.decrypt(path)
+    with pytest.raises(FileNotFoundError, match=r"nowhere is not there: give the path or URL of a stored result"):
+        owner.open(tmp_path / "nowhere")
+    with pytest.raises(TypeError, match="a table is not opened as a whole"):
+        owner.open(tmp_path / "table")
+    with pytest.raises(es.KeyMismatchError, match=f"only the secret key {owner.key_id} opens it"):
+        es.Owner(owner.parameters).open(tmp_path / "model.enc")
+    with pytest.raises(TypeError, match=r"schema= is a Schema or the path of its file, not a DataFrame"):
+        owner.open(model, FRAME)
+    owner.decrypt(model, schema=schema).save(tmp_path / "opened")
+    with pytest.raises(TypeError, match=r"open already.*es\.load\(path\) reads an opened model"):
+        owner.open(tmp_path / "opened", schema)

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from encryptedstats import datasets
+from encryptedstats.circuits import column
 from encryptedstats.circuits.plan import Plan
 from encryptedstats.crypto import EncryptedArray, EncryptedInteger, Owner, Parameters, PublicKeys
 from encryptedstats.errors import (
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
         MultinomialNB,
         OneStepLogisticRegression,
         SemiparametricNB,
+        TotalsClassifier,
         Votes,
     )
     from encryptedstats.tables.transformers import FixedPoint, QuantileOneHot, QuantileOrdinal
@@ -63,6 +65,7 @@ _LATE = {
             "MultinomialNB",
             "OneStepLogisticRegression",
             "SemiparametricNB",
+            "TotalsClassifier",
             "Votes",
         ),
         "encryptedstats.models",
@@ -123,9 +126,11 @@ __all__ = [
     "SemiparametricNB",
     "StorageError",
     "Table",
+    "TotalsClassifier",
     "Votes",
     "__version__",
     "cluster",
+    "column",
     "datasets",
     "load",
     "plan",

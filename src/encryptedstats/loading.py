@@ -10,7 +10,8 @@ from encryptedstats.circuits.results import TOTALS_KIND, EncryptedTotals
 from encryptedstats.circuits.rows import VOTES_KIND
 from encryptedstats.crypto import PublicKeys, arrays
 from encryptedstats.crypto.arrays import ARRAY_KIND
-from encryptedstats.crypto.keys import OWNER_KIND, PUBLIC_KIND
+from encryptedstats.crypto.dispatch import open_value
+from encryptedstats.crypto.keys import OWNER_KIND, PUBLIC_KIND, Decryptor
 from encryptedstats.errors import FileFormatError
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import load_file, object_exists, open_store
@@ -63,3 +64,14 @@ def load(url: str | os.PathLike[str], keys: PublicKeys | None = None, *, by_othe
     if file.kind == OWNER_KIND:
         raise FileFormatError(f"{url} holds a secret key: open it with Owner.load, on the owner's own machine")
     raise FileFormatError(f"{url} holds {file.kind!r}: open the folder of the table it belongs to")
+
+
+@open_value.register(str)
+@open_value.register(os.PathLike)
+def _open_file(url: str | os.PathLike[str], decryptor: Decryptor, schema: Any = None) -> Any:
+    """What ``owner.open`` does with a path: the file is loaded with the owner's own public keys."""
+    try:
+        found = load(url, decryptor.keys)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{url} is not there: give the path or URL of a stored result") from error
+    return open_value(found, decryptor, schema)

@@ -17,6 +17,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
 
+from encryptedstats.checks import as_count
 from encryptedstats.errors import HelperError
 
 Item = TypeVar("Item")
@@ -28,6 +29,11 @@ _inherited: Callable[[Any], Any] | None = None  # set in worker processes only, 
 def cores() -> int:
     """How many processes may really run at once here."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def checked_workers(workers: int | None) -> int | None:
+    """How many processes or threads somebody asks for, None for as many as there are cores."""
+    return None if workers is None else as_count(workers, "workers", "workers")
 
 
 def ordered_map(

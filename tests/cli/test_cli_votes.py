@@ -117,7 +117,7 @@ def clinic(tmp_path_factory: pytest.TempPathFactory) -> Clinic:
 
 def same(found: pd.DataFrame, wanted: Any) -> None:
     """The CSV holds those votes, probabilities and classes, to the last digit."""
-    assert found["predicted"].tolist() == wanted.predict.tolist()
+    assert found["predicted"].tolist() == wanted.predict().tolist()
     numbers = found.iloc[:, 1 + wanted.scores.shape[1] :]
     assert numbers.to_numpy().tolist() == wanted.to_numpy().tolist()
     np.testing.assert_allclose(found.iloc[:, 1 : 1 + wanted.scores.shape[1]], wanted.scores, rtol=1e-15)
@@ -273,7 +273,7 @@ def test_votes_on_the_screen_and_as_json(clinic: Clinic, votes: Path) -> None:
         assert words in shown
     assert "--schema" not in shown
     facts = json.loads(done("decrypt", votes, *clinic.owner, "--json").stdout)
-    counts = wanted.predict.value_counts()
+    counts = wanted.predict().value_counts()
     assert facts["predicted"] == {label: int(counts.get(label, 0)) for label in ("no", "yes")}
     assert (facts["rows"], facts["model"]) == (20, "CompletelyRandomForest")
     opaque = done("decrypt", votes, "--key", clinic.key).stdout

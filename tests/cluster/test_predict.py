@@ -74,7 +74,7 @@ class Clinic:
         wanted = model.fit(samples.rows(0)).predict_votes(clear, output=output)
         found = self.opened(out)
         same = found.to_numpy().tolist() == wanted.to_numpy().tolist()
-        return same and found.predict.tolist() == wanted.predict.tolist()
+        return same and found.predict().tolist() == wanted.predict().tolist()
 
 
 @pytest.fixture(scope="session")

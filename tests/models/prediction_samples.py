@@ -72,4 +72,4 @@ def same_votes(got: Any, wanted: Any) -> None:
     assert got.to_numpy().tolist() == wanted.to_numpy().tolist()
     assert got.scores.to_numpy().tolist() == wanted.scores.to_numpy().tolist()
     assert list(got.scores.columns) == list(wanted.scores.columns)
-    assert got.predict.tolist() == wanted.predict.tolist()
+    assert got.predict().tolist() == wanted.predict().tolist()

@@ -109,5 +109,5 @@ def test_bins_beside_a_table_are_warned_of() -> None:
 def test_votes_keep_the_index() -> None:
     rows = frame(9).drop(columns="ill").set_axis([f"p{i}" for i in range(9)])
     votes = es.MultinomialNB().fit(table(40)).predict_votes(rows)
-    for found in (votes, votes.proba, votes.predict):
+    for found in (votes, votes.predict_proba(), votes.predict()):
         assert list(found.index) == list(rows.index)

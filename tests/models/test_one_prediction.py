@@ -35,10 +35,10 @@ logistic = st.builds(es.OneStepLogisticRegression, fit_intercept=st.booleans(), 
 def check_agrees(model: Any, rows: es.Table, new: es.Table) -> None:
     fitted = clone(model).fit(rows)
     votes = fitted.predict_votes(new)
-    assert votes.predict.tolist() == fitted.predict(new).tolist()
+    assert votes.predict().tolist() == fitted.predict(new).tolist()
     if hasattr(fitted, "predict_proba"):
-        assert votes.proba.to_numpy().tolist() == fitted.predict_proba(new).tolist()
-        np.testing.assert_allclose(votes.proba.sum(axis=1), 1)
+        assert votes.predict_proba().to_numpy().tolist() == fitted.predict_proba(new).tolist()
+        np.testing.assert_allclose(votes.predict_proba().sum(axis=1), 1)
     else:
         assert votes.scores.to_numpy().tolist() == fitted._scores(new).tolist()
 
@@ -100,8 +100,8 @@ def test_rows_that_reach_empty_leaves_only(fraction: int) -> None:
         owner.decrypt(closed.predict_votes(sealed, **QUIET)),
         owner.decrypt(plain.predict_votes(sealed, **QUIET)),
     ):
-        assert votes.proba.to_numpy().tolist() == [[0.5, 0.5]]
-        assert votes.predict.tolist() == ["a"]
+        assert votes.predict_proba().to_numpy().tolist() == [[0.5, 0.5]]
+        assert votes.predict().tolist() == ["a"]
 
 
 def test_leaves_that_all_hold_the_same() -> None:
@@ -121,4 +121,4 @@ def test_frames_with_text_and_arrays() -> None:
     y = ["no", "no", "yes", "no", "yes", "yes"]
     for model in (es.CompletelyRandomForest(n_trees=3), es.MultinomialNB(), es.SemiparametricNB()):
         fitted = model.fit(frame, y)
-        assert fitted.predict_votes(frame).predict.tolist() == fitted.predict(frame).tolist()
+        assert fitted.predict_votes(frame).predict().tolist() == fitted.predict(frame).tolist()

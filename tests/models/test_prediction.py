@@ -56,7 +56,7 @@ def check_all_combinations(model: Any, owner: es.Owner, rows: es.Table, new: es.
     same_votes(opened.predict_votes(new), wanted)
     if not getattr(model, "fraction", 0):  # an opened forest weighs by what a drawn fraction is on average
         assert wanted.scores.to_numpy().tolist() == opened._scores(new).tolist()
-        assert wanted.predict.tolist() == opened.predict(new).tolist()
+        assert wanted.predict().tolist() == opened.predict(new).tolist()
 
 
 forests = st.builds(
@@ -194,8 +194,8 @@ def test_products_of_multinomial_counts() -> None:
     products = owner.decrypt(closed.predict_votes(sealed, output="products", **QUIET))
     factors = owner.decrypt(closed.predict_votes(sealed, output="factors", **QUIET))
     same_votes(products, plain.predict_votes(new, output="products"))
-    np.testing.assert_allclose(products.proba, factors.proba, rtol=1e-12)
-    np.testing.assert_allclose(products.proba, plain.predict_proba(new), rtol=1e-12)
+    np.testing.assert_allclose(products.predict_proba(), factors.predict_proba(), rtol=1e-12)
+    np.testing.assert_allclose(products.predict_proba(), plain.predict_proba(new), rtol=1e-12)
     by_hand = (factors["x0 | a"] + 2) * (factors["x1 | a"] + 2)
     assert (products["product | a"] == by_hand).all()
 
@@ -216,14 +216,14 @@ def test_the_papers_example_of_naive_bayes() -> None:
     owner = planned_owner()
     sealed = owner.encrypt(rows, workers=1)
     votes = owner.decrypt(fitted(es.SemiparametricNB(), sealed).predict_votes(sealed, **QUIET))
-    np.testing.assert_allclose(votes.proba[1], printed, atol=5e-8)
+    np.testing.assert_allclose(votes.predict_proba()[1], printed, atol=5e-8)
     assert votes["e[x0]"].tolist() == (110 - 8 * x1).tolist()
     assert votes["e[x1]"].tolist() == (462 - 120 * x2).tolist()
     assert set(votes["d[x0]"]) == {221}
     assert set(votes["d[x1]"]) == {105}
     assert set(votes["n[0]"]) == {4}
     assert set(votes["n[1]"]) == {6}
-    assert votes.predict.tolist() == [int(p > 0.5) for p in printed]
+    assert votes.predict().tolist() == [int(p > 0.5) for p in printed]
 
 
 def test_a_forest_counted_by_hand() -> None:
@@ -236,8 +236,8 @@ def test_a_forest_counted_by_hand() -> None:
     votes = owner.decrypt(forest.predict_votes(owner.encrypt(new, workers=1), **QUIET))
     assert votes["no"].tolist() == [0, 14]
     assert votes["yes"].tolist() == [14, 7]
-    assert votes.proba["yes"].tolist() == [1.0, 7 / 21]
-    assert votes.predict.tolist() == ["yes", "no"]
+    assert votes.predict_proba()["yes"].tolist() == [1.0, 7 / 21]
+    assert votes.predict().tolist() == ["yes", "no"]
     assert isinstance(votes, es.Votes)
     assert type(votes[["yes"]]) is pd.DataFrame
 
@@ -362,7 +362,7 @@ def test_models_of_folds_have_no_fraction() -> None:
         es.CompletelyRandomForest(n_trees=2, depth=1).fit_folds(owner.encrypt(rows, workers=1), **QUIET)
     ):
         votes = opened.predict_votes(frame(9))
-        np.testing.assert_allclose(votes.proba, opened.predict_proba(frame(9)))
+        np.testing.assert_allclose(votes.predict_proba(), opened.predict_proba(frame(9)))
 
 
 def test_nothing_to_draw_or_to_divide_by() -> None:
@@ -449,10 +449,19 @@ def test_models_that_must_be_opened(model: Any, why: str) -> None:
             one.predict_votes(owner.encrypt(without_classes(rows), workers=1))
 
 
+def test_votes_answer_as_a_model_does() -> None:
+    opened = fitted(es.MultinomialNB(), table(30))
+    votes = opened.predict_votes(table(5))
+    assert votes.classes_.tolist() == opened.classes_.tolist()
+    assert votes.predict().tolist() == opened.predict(table(5)).tolist()
+    assert votes.predict_proba().to_numpy().tolist() == opened.predict_proba(table(5)).tolist()
+    assert votes.predict_proba().columns.tolist() == votes.classes_.tolist()
+
+
 def test_means_have_scores_and_no_probabilities() -> None:
     votes = fitted(es.LinearMeans(), table(30)).predict_votes(table(5))
     with pytest.raises(AttributeError, match=r"see .scores and .predict"):
-        _ = votes.proba
+        _ = votes.predict_proba()
     assert votes.scores.shape == (5, 2)
 
 

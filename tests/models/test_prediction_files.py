@@ -92,7 +92,7 @@ def test_opened_votes_as_a_csv(votes: es.EncryptedVotes, tmp_path: Path) -> None
     read = pd.read_csv(tmp_path / "votes.csv", index_col="row")
     assert read.columns.tolist() == ["predicted", "P(no)", "P(yes)", "votes(no)", "votes(yes)"]
     assert read["votes(yes)"].tolist() == opened["yes"].tolist()
-    assert read["predicted"].tolist() == opened.predict.tolist()
+    assert read["predicted"].tolist() == opened.predict().tolist()
     with pytest.raises(FileExistsError, match="overwrite=True"):
         opened.save(tmp_path / "votes.csv")
     opened.save(tmp_path / "votes.csv", overwrite=True)

@@ -85,3 +85,15 @@ def test_sklearn_sees_a_classifier_with_its_tags() -> None:
     assert get_tags(es.MultinomialNB()).classifier_tags.multi_class
     assert "depth=2" in repr(MODELS[0])
     assert clone(MODELS[0]).fit(schema().table(frame(40))).n_features_in_ == 3
+
+
+def test_a_model_says_what_it_is(keeper: es.Owner, sealed_fit: Any) -> None:
+    forest = es.CompletelyRandomForest(n_trees=4, depth=2, random_state=3)
+    words = "CompletelyRandomForest(depth=2, n_trees=4, random_state=3)"
+    assert repr(forest) == words
+    sealed = sealed_fit(forest, table(60))
+    assert repr(sealed) == f"{words} [encrypted, 60 rows, key {keeper.key_id[:4]}...]"
+    assert repr(keeper.decrypt(sealed)) == f"{words} [fitted, 60 rows]"
+    assert repr(clone(sealed)) == words
+    assert words in repr(make_pipeline(StandardScaler(), sealed)).replace("\n", "")
+    assert "CompletelyRandomForest" in sealed._repr_html_()

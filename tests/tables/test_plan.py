@@ -125,3 +125,94 @@ def test_estimated_time_is_of_the_measured_order(schema: es.Schema) -> None:
     plan = es.plan(es.MultinomialNB(), schema, n_rows=1000)
     assert plan.seconds > 0
     assert np.isnan(Times.unknown().multiply)
+
+
+# -- rows by a table --------------------------------------------------------------------------------------------------
+
+
+def same_plan(a: es.Plan, b: es.Plan) -> bool:
+    """Apart from what the machine was measured to take."""
+    return (a.parameters, a.layout, a.largest, a.n_columns, a.bytes_up) == (
+        b.parameters,
+        b.layout,
+        b.largest,
+        b.n_columns,
+        b.bytes_up,
+    )
+
+
+def test_a_table_brings_all_that_is_known_of_its_rows(frame: pd.DataFrame, schema: es.Schema) -> None:
+    model = es.MultinomialNB()
+    plain = es.plan(model, schema.table(frame))
+    assert same_plan(plain, es.plan(model, schema, n_rows=len(frame)))
+    weights = np.full(len(frame), 3)
+    table = schema.table(frame, weights=weights, folds=2)
+    found = es.plan(model, table)
+    assert same_plan(found, es.plan(model, schema, len(frame), weight_bound=4, folds=2))
+    assert found.largest == 4 * len(frame)
+    assert found.n_columns == plain.n_columns + 2 * 2
+    owner = es.Owner(found)
+    assert owner.decrypt(model.fit(owner.encrypt(table))).class_counts_.sum() == weights.sum()
+
+
+def test_more_rows_may_come_than_a_table_has_and_not_fewer(frame: pd.DataFrame, schema: es.Schema) -> None:
+    table = schema.table(frame)
+    assert es.plan(es.MultinomialNB(), table, n_rows=10_000).largest == 10_000
+    with pytest.raises(ValueError, match=r"n_rows=499, and the table has 500 rows: leave it out"):
+        es.plan(es.MultinomialNB(), table, n_rows=499)
+
+
+def test_rows_that_nobody_counted_are_asked_for(frame: pd.DataFrame, schema: es.Schema) -> None:
+    with pytest.raises(
+        TypeError, match=r"needs n_rows= beside a schema; es\.plan\(model, table\) takes it from the table"
+    ):
+        es.plan(es.MultinomialNB(), schema)
+    with pytest.raises(
+        TypeError, match=r"a Schema or a clear Table, not a DataFrame: .*es\.plan\(model, schema\.table\(df\)\)"
+    ):
+        es.plan(es.MultinomialNB(), frame)  # type: ignore[arg-type]  # that is what is tried
+
+
+def test_numpy_integers_are_integers(frame: pd.DataFrame, schema: es.Schema) -> None:
+    model, few = es.MultinomialNB(), np.int64(2)
+    wanted = es.plan(model, schema, n_rows=500, weight_bound=2, folds=2, workers=2)
+    assert same_plan(
+        es.plan(model, schema, n_rows=np.int64(500), weight_bound=np.uint8(2), folds=few, workers=np.int32(2)), wanted
+    )
+    prediction = {"encrypted_prediction": True, "n_rows": np.int64(500)}
+    assert same_plan(
+        es.plan(model, schema, n_predict=np.int16(9), **prediction), es.plan(model, schema, n_predict=9, **prediction)
+    )
+    assert es.Parameters.choose(max_value=np.int64(1000), depth=np.int8(1)) == es.Parameters.choose(
+        max_value=1000, depth=1
+    )
+    table = schema.table(frame, weights=np.full(len(frame), 2), weight_bound=few, folds=few)
+    owner = es.Owner(es.plan(model, table))
+    opened = owner.decrypt(model.fit(owner.encrypt(table, workers=few), workers=few))
+    assert opened.totals_ == es.MultinomialNB(alpha=np.int64(1)).fit(table).totals_
+
+
+@pytest.mark.parametrize("name", ["n_rows", "weight_bound", "folds", "workers"])
+@pytest.mark.parametrize("value", [True, np.True_, 2.0, np.float64(2), "2", -1])
+def test_what_is_no_number_of_things_is_refused(schema: es.Schema, name: str, value: object) -> None:
+    with pytest.raises(ValueError, match=rf"^{name}=.*: a number of .* is needed, at least [01]$"):
+        es.plan(es.MultinomialNB(), schema, **{"n_rows": 500, name: value})
+
+
+@pytest.mark.parametrize("bound", [2.5, True, 1])
+def test_a_bound_of_weights_is_an_integer(frame: pd.DataFrame, schema: es.Schema, bound: object) -> None:
+    with pytest.raises(es.SchemaError, match=rf"weight_bound={bound}, but the largest weight is 2: give an integer"):
+        schema.table(frame, weights=np.full(len(frame), 2), weight_bound=bound)
+
+
+@pytest.mark.parametrize("workers", [0, True, 1.5])
+def test_no_work_is_done_by_no_workers(frame: pd.DataFrame, schema: es.Schema, toy: es.Owner, workers: object) -> None:
+    refused = pytest.raises(ValueError, match=r"^workers=.*: a number of workers is needed, at least 1")
+    table = schema.table(frame)
+    with refused:
+        toy.encrypt(table, workers=workers)
+    sealed = toy.encrypt(table)
+    with refused:
+        sealed.counts("x0", workers=workers)
+    with refused:
+        es.MultinomialNB().fit(table).predict_votes(sealed, workers=workers)

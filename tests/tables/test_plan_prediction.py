@@ -165,7 +165,7 @@ def check_promise(made: es.Plan, model: Any, training: es.Table, new: es.Table) 
     answer = closed.predict_votes(sealed_new, **QUIET)
     votes = owner.decrypt(answer)
     assert votes.to_numpy().tolist() == wanted.to_numpy().tolist()
-    assert votes.predict.tolist() == wanted.predict.tolist()
+    assert votes.predict().tolist() == wanted.predict().tolist()
     check_margins(owner, closed, answer)
 
 

@@ -53,6 +53,14 @@ def test_counts_by_class_equal_pandas(world: tuple, frame: pd.DataFrame, schema:
     assert list(found.columns) == list(schema.classes)
 
 
+def test_the_target_is_asked_for_by_its_own_name(world: tuple) -> None:
+    owner, table, sealed = world
+    wanted = table.counts("age", by="class")
+    pd.testing.assert_frame_equal(table.counts("age", by="diagnosis"), wanted)
+    pd.testing.assert_frame_equal(owner.decrypt(sealed.counts("age", by="diagnosis")), wanted)
+    pd.testing.assert_frame_equal(owner.decrypt(sealed.crosstab("diagnosis", "age")), table.crosstab("class", "age"))
+
+
 def test_counts_alone_and_crosstab_equal_pandas(world: tuple, frame: pd.DataFrame) -> None:
     owner, table, sealed = world
     assert owner.decrypt(sealed.counts("sex"))["count"].to_dict() == frame["sex"].value_counts().to_dict()

@@ -30,7 +30,7 @@ from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.crypto.residues import ciphertext_of, residues_of
 from encryptedstats.crypto.vectors import EncryptedVector
 from encryptedstats.errors import Cure, KeyMismatchError, TooLargeError
-from encryptedstats.parallel import cores, ordered_map
+from encryptedstats.parallel import checked_workers, cores, ordered_map
 from encryptedstats.progress import progress_bar
 from encryptedstats.storage.objects import is_url
 
@@ -69,9 +69,9 @@ def evaluate(
         It is chosen where it can be: for BGV with data primes below 2^50, without relinearisation on the way or totals that go
         back into the rows, and where its C extension was built when the library was installed.
     memory_limit : int, optional
-        Bytes that the fused reader may hold of sums and of chunks that it reads ahead, 1 GiB by default. A stored table is read
-        once whatever it is: sums that have no room are kept in a temporary file. Totals that are brought down for packing come on
-        top, some 0.3 MB each.
+        Bytes that the fused reader may hold of sums and of chunks that it reads ahead. By default a quarter of the memory that the
+        machine, or the container, has left, from 256 MiB to 8 GiB. A stored table is read once whatever it is: sums that have no
+        room are kept in a temporary file. Totals that are brought down for packing come on top, some 0.3 MB each.
     checkpoint : path or URL, optional
         A folder for what is computed. A process that is interrupted and started again with the same circuit, rows and folder goes
         on from it; when the result is saved it is removed. For the fused reader.
@@ -84,7 +84,7 @@ def evaluate(
         Hide the rows from who opens the totals, by noise: see :mod:`encryptedstats.crypto.flooding`. By default where rows were
         encrypted by others.
     """
-    outputs = list(outputs)
+    outputs, workers = list(outputs), checked_workers(workers)
     if not outputs or not all(output.is_total for output in outputs):
         raise TypeError("a circuit is evaluated to totals: write .total() for the sum over rows")
     if form not in (PACKED, REPLICATED, SLOTS):

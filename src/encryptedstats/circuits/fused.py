@@ -48,6 +48,7 @@ from encryptedstats.crypto.noise import Noise
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.crypto.residues import Residues
 from encryptedstats.errors import FileFormatError
+from encryptedstats.memory import default_limit
 from encryptedstats.parallel import cores
 
 try:
@@ -59,7 +60,6 @@ if TYPE_CHECKING:
     from encryptedstats.circuits.seal import Source
 
 MAX_PRIME: Final = 1 << 50
-MEMORY_LIMIT: Final = 1 << 30
 CPU_VARIABLE: Final = "ENCRYPTEDSTATS_CPU"
 # Coefficients at a time. Sums of several chunks stay in the nearest cache; those of a single one go to memory, in longer pieces.
 BLOCK: Final = 128
@@ -126,7 +126,7 @@ def sums_in_batches(
     are done; all totals of all rows are done when these are as many as the table has. ``checkpoint`` is where sums are kept, so
     that another process can go on from them: see :mod:`encryptedstats.circuits.slices`.
     """
-    limit = MEMORY_LIMIT if memory_limit is None else memory_limit
+    limit = default_limit() if memory_limit is None else memory_limit
     evaluator = Evaluator(source, workers or cores(), limit)
     totals = list(dict.fromkeys(in_totals(outputs)))
     evaluator.prepare(totals, hold=checkpoint is None)

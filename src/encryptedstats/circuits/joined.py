@@ -35,7 +35,7 @@ from encryptedstats.circuits.expressions import (
     in_order,
     linear,
 )
-from encryptedstats.circuits.fused import MEMORY_LIMIT, Evaluator, sum_noises
+from encryptedstats.circuits.fused import Evaluator, sum_noises
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.lowered import switched_residues
 from encryptedstats.circuits.noise import SLOTS, NoiseReport, read_noise
@@ -52,7 +52,8 @@ from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of
 from encryptedstats.crypto.vectors import encrypt_slots
 from encryptedstats.errors import Cure, NoiseError
-from encryptedstats.parallel import cores
+from encryptedstats.memory import default_limit
+from encryptedstats.parallel import checked_workers, cores
 from encryptedstats.progress import progress_bar
 
 _GIVEN: Final = re.compile(r"(\w+)\[(\d+)\]")
@@ -311,9 +312,11 @@ def evaluate_joined(
     workers, progress, engine, memory_limit
         As of :func:`encryptedstats.circuits.evaluate.evaluate`.
     """
+    workers = checked_workers(workers)
     ready = prepare_joined(outputs, bounds, source, packs, ones)
     circuits, proof = [circuit for circuit, _ in ready.scaled], ready.proof
-    job = _Job(source, proof, packs, ready.used, ready.numbers, workers, memory_limit or MEMORY_LIMIT)
+    limit = default_limit() if memory_limit is None else memory_limit
+    job = _Job(source, proof, packs, ready.used, ready.numbers, workers, limit)
     totals = [circuit.total() for circuit in circuits]
     fused = choose_engine(engine, totals, source.parameters, proof.report.strategy)
     parts = job.run(circuits, fused=fused, progress=progress)
@@ -404,6 +407,7 @@ class _Beside:
     noises: dict[str, Noise]
     totals: dict[str, Residues]  # those that are expanded now
     numbers: Mapping[str, int]  # those that are encrypted here, the same in every row
+    memory_limit: int
     chunk: int = 0
     in_memory: bool = True
     _columns: dict[tuple[int, str], Residues] = field(default_factory=dict)
@@ -440,7 +444,7 @@ class _Beside:
     def keeps(self) -> bool:
         """Whether there is memory for the columns of all chunks: every batch wants them."""
         held = len(self.noises) - len(self.totals)
-        return held * self.source.layout.n_chunks * self.parameters.ciphertext_bytes() <= MEMORY_LIMIT
+        return held * self.source.layout.n_chunks * self.parameters.ciphertext_bytes() <= self.memory_limit
 
     def residues(self, name: str, chunk: int) -> Residues:
         if name in self.totals:
@@ -483,7 +487,7 @@ class _Job:
         if fused:
             parameters = first_primes(parameters, len(parameters.data_moduli) - level)
             noises = {name: replace(noise, level=0) for name, noise in noises.items()}
-        return _Beside(self.source, parameters, self.source.keys, level, noises, held, self.numbers)
+        return _Beside(self.source, parameters, self.source.keys, level, noises, held, self.numbers, self.memory_limit)
 
     # -- batches ---------------------------------------------------------------------------------------------------------
 

@@ -270,8 +270,8 @@ class EncryptedTotals:
 
 
 @decrypt_value.register(EncryptedTotals)
-def decrypt_totals(totals: EncryptedTotals, decryptor: Decryptor) -> list[int]:
-    """The integers, if they are what their bounds say."""
+def decrypt_totals(totals: EncryptedTotals, decryptor: Decryptor, *, schema: Any = None) -> list[int]:
+    """The integers, if they are what their bounds say; they have no names, whatever the schema."""
     decryptor.check_own(totals.keys)
     parameters = totals.keys.parameters
     sums = _packed_sums(totals, decryptor) if totals.form == PACKED else _slot_sums(totals, decryptor)

@@ -157,7 +157,7 @@ def score_names(labels: Sequence[Any], are_probabilities: bool = True) -> list[s
 
 def predicted_counts(votes: Any) -> dict[str, int]:
     """How many rows each class was predicted for."""
-    return {str(label): int((votes.predict == label).sum()) for label in votes.scores.columns}
+    return {str(label): int((votes.predict() == label).sum()) for label in votes.scores.columns}
 
 
 def counts_text(counts: Mapping[str, int]) -> str:

@@ -100,7 +100,7 @@ def play(
         votes = owner.decrypt(es.load(home / VOTES, owner.public_keys()), schema=schema)
     with Clock(seconds, "clear"):
         clear = forest.fit(schema.table(train)).predict_votes(new)
-    right = int((votes.predict.to_numpy() == test[target].to_numpy()).sum())
+    right = int((votes.predict().to_numpy() == test[target].to_numpy()).sum())
     size = folder_bytes(work / TABLE)
     return Closed(plan, len(names), size, [fit, predict], fitted, predicted, seconds, votes, clear, right)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from encryptedstats import __version__
+from encryptedstats.memory import meminfo_bytes
 
 FEATURES: Final = ("avx2", "fma", "avx512f", "avx512ifma")  # those that speed up modular arithmetic
 REQUIRED: Final = ("cryptography", "numpy", "pandas", "scikit-learn", "seal-python")
@@ -52,11 +53,7 @@ def read_cpuinfo(text: str) -> tuple[str | None, dict[str, bool] | None]:
 
 
 def _memory(meminfo: str) -> tuple[int | None, int | None]:
-    sizes = {}
-    for line in meminfo.splitlines():
-        name, _, value = line.partition(":")
-        if value.endswith("kB"):
-            sizes[name] = int(value.split()[0]) * 1024
+    sizes = meminfo_bytes(meminfo)
     if "MemTotal" in sizes:
         return sizes["MemTotal"], sizes.get("MemAvailable")
     try:

@@ -16,8 +16,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, Final, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
+from encryptedstats.checks import as_count
 from encryptedstats.circuits.evaluate import total_facts
 from encryptedstats.circuits.expressions import Expression, circuit_digest, column_names
 from encryptedstats.circuits.layout import Layout
@@ -27,8 +28,10 @@ from encryptedstats.circuits.results import EncryptedTotals
 from encryptedstats.crypto import PublicKeys
 from encryptedstats.crypto.keys import PUBLIC_KIND
 from encryptedstats.errors import ClusterError, Cure, FileFormatError, KeyMismatchError, NoiseError
+from encryptedstats.memory import default_limit
 from encryptedstats.models.base import TotalsClassifier
 from encryptedstats.models.files import _empty_model
+from encryptedstats.parallel import cores
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import Store, is_url, load_file, local_or_url, looked_at_again, open_store
@@ -45,6 +48,9 @@ from encryptedstats.tables.encrypted import (
     facts_from_container,
     keys_name,
 )
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 JOB_KIND: Final = "cluster job"
 RECORD_KIND: Final = "cluster record"
@@ -283,10 +289,13 @@ class Job(StoredJob):
 
     def evaluate(self, item: Item) -> EncryptedTotals:
         """A range of the model's totals over the rows of a shard."""
-        # One process, one core: what runs at the same time is the cluster's affair. Only the sum of all leaves the cluster, so only
-        # the sum is flooded: what shards bring is the same whoever computes it.
+        # One process, one core, its part of the memory: what runs at the same time is the cluster's affair. Only the sum of all
+        # leaves the cluster, so only the sum is flooded: what shards bring is the same whoever computes it.
         outputs = self.outputs[slice(*item.outputs)]
-        return self.sub_table(item.blocks).evaluate(outputs, report=self.report, workers=1, progress=False, flood=False)
+        limit = default_limit(cores())
+        return self.sub_table(item.blocks).evaluate(
+            outputs, report=self.report, workers=1, memory_limit=limit, progress=False, flood=False
+        )
 
     def result(self, item: Item, file: Container) -> EncryptedTotals:
         """The totals in a file."""
@@ -497,8 +506,7 @@ def cut_rows(rows: Sequence[int], rows_per_shard: int | None) -> tuple[tuple[int
     if rows_per_shard is None:
         size = chunks_per_shard(len(rows))
         return tuple((start, min(start + size, len(rows))) for start in range(0, len(rows), size))
-    if isinstance(rows_per_shard, bool) or not isinstance(rows_per_shard, int) or rows_per_shard < 1:
-        raise ValueError(f"rows_per_shard={rows_per_shard!r}: a number of rows is needed, at least 1")
+    rows_per_shard = as_count(rows_per_shard, "rows_per_shard", "rows")
     cuts, inside = [0], 0
     for block, count in enumerate(rows):
         if inside and inside + count > rows_per_shard:
@@ -517,8 +525,7 @@ def cut_totals(
     n_trees = getattr(model, "n_trees", None)
     if n_trees is None:
         raise ValueError(f"trees_per_task={trees_per_task!r}: a {type(model).__name__} has no trees")
-    if isinstance(trees_per_task, bool) or not isinstance(trees_per_task, int) or trees_per_task < 1:
-        raise ValueError(f"trees_per_task={trees_per_task!r}: a number of trees is needed, at least 1")
+    trees_per_task = as_count(trees_per_task, "trees_per_task", "trees")
     wanted = trees_per_task * ((n_totals - facts.schema.n_classes) // n_trees)
     width = min(widest, 1 << (wanted.bit_length() - 1))
     size = wanted // width * width

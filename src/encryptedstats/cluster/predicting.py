@@ -35,9 +35,11 @@ from encryptedstats.cluster.jobs import (
 from encryptedstats.cluster.queues import refuse_unfinished
 from encryptedstats.cluster.scheduling import PATIENCE, run_on_dask
 from encryptedstats.errors import ClusterError, FileFormatError
+from encryptedstats.memory import default_limit
 from encryptedstats.models.base import ENCRYPTED_MODEL_KIND, OPEN_MODEL_KIND, TotalsClassifier
 from encryptedstats.models.files import read_model
 from encryptedstats.models.prediction import EncryptedVotes, check_prediction, question, read_votes
+from encryptedstats.parallel import cores
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import open_store, read_object
@@ -111,9 +113,10 @@ class PredictionJob(StoredJob):
 
     def evaluate(self, item: Item) -> EncryptedVotes:
         """The votes for the rows of a shard."""
-        # One process, one core: what runs at the same time is the cluster's affair.
+        # One process, one core, its part of the memory: what runs at the same time is the cluster's affair.
         rows = self.sub_table(item.blocks)
-        votes = self.model.predict_votes(rows, output=self.output, workers=1, progress=False)
+        limit = default_limit(cores())
+        votes = self.model.predict_votes(rows, output=self.output, workers=1, memory_limit=limit, progress=False)
         assert isinstance(votes, EncryptedVotes)  # the rows are encrypted
         return votes
 

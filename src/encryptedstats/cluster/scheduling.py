@@ -24,7 +24,7 @@ from encryptedstats.cluster.jobs import Item, StoredJob
 from encryptedstats.cluster.queues import finished_items
 from encryptedstats.crypto import Owner
 from encryptedstats.errors import ClusterError, FileFormatError
-from encryptedstats.parallel import cores
+from encryptedstats.parallel import checked_workers, cores
 from encryptedstats.storage.objects import Store, open_store
 
 PATIENCE: Final = 60.0  # seconds that a scheduler may be away
@@ -61,6 +61,7 @@ def run_on_dask(
     told: Callable[[Done], None],
 ) -> None:
     """Do all items of a job that are not done."""
+    workers = checked_workers(workers)
     store = open_store(job.queue)
     if is_done(job, job.items[job.record], store):
         return

@@ -344,7 +344,8 @@ def _warn_if_heavy(size: int) -> None:
 
 
 @decrypt_value.register(EncryptedArray)
-def _decrypt_array(value: EncryptedArray, decryptor: Decryptor) -> np.ndarray[Any, Any]:
+def _decrypt_array(value: EncryptedArray, decryptor: Decryptor, *, schema: Any = None) -> np.ndarray[Any, Any]:
+    """The integers; they have no names, whatever the schema."""
     numbers = [decrypt_integer(item, decryptor) for item in value._values]
     return np.array(numbers, dtype=np.int64).reshape(value.shape)
 

@@ -1,11 +1,12 @@
-"""How ``Owner.encrypt`` and ``Owner.decrypt`` know what to do with a value: by its type, and the types register here.
+"""How ``Owner.encrypt``, ``Owner.decrypt`` and ``Owner.open`` know what to do with a value: by its type. The types register here.
 
-Integers and arrays do so in this package; tables, models and votes register from the layers above, so that nothing here has to
-import them.
+Integers and arrays do so in this package; tables, models, votes, and the files of all of them, register from the layers
+above, so that nothing here has to import them.
 """
 
 from __future__ import annotations
 
+import os
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
@@ -33,10 +34,17 @@ def encrypt_file_value(schema: object, encryptor: Encryptor, path: Any, out: Any
 @singledispatch
 def decrypt_value(value: object, decryptor: Decryptor, **options: Any) -> Any:
     """Decrypt a value with ``decryptor``. Register a type with ``@decrypt_value.register``."""
-    cure = (
-        ": open the file first, es.load(path, keys=...)" if isinstance(value, str) else ": there is nothing to decrypt"
-    )
-    raise TypeError(f"{_describe(value)} is nothing encrypted{cure}")
+    if isinstance(value, (str, os.PathLike)):
+        raise TypeError(
+            f"decrypt is for what was loaded: owner.open({os.fspath(value)!r}, schema) loads the file and opens it"
+        )
+    raise TypeError(f"{_describe(value)} is nothing encrypted: there is nothing to decrypt")
+
+
+@singledispatch
+def open_value(source: object, decryptor: Decryptor, schema: Any = None) -> Any:
+    """Decrypt what ``source`` is, by the names of a schema if one is given. Paths register where files can be loaded."""
+    return decrypt_value(source, decryptor, **({} if schema is None else {"schema": schema}))
 
 
 def _describe(value: object) -> str:

@@ -106,8 +106,8 @@ def _refuse_float(value: Any, encryptor: Encryptor, **options: Any) -> NoReturn:
 
 
 @decrypt_value.register(EncryptedInteger)
-def decrypt_integer(value: EncryptedInteger, decryptor: Decryptor) -> int:
-    """The integer inside, if it is what its bound says."""
+def decrypt_integer(value: EncryptedInteger, decryptor: Decryptor, *, schema: Any = None) -> int:
+    """The integer inside, if it is what its bound says; it has no name, whatever the schema."""
     decryptor.check_own(value.keys)
     number = value.keys.engine.decode_integer(decryptor.decrypt(value._ciphertexts[0]))
     if number is None or abs(number) > value.bound:

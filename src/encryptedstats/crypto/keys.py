@@ -20,7 +20,7 @@ import seal
 
 from encryptedstats.crypto import packing
 from encryptedstats.crypto.digests import keyed_digest
-from encryptedstats.crypto.dispatch import decrypt_value, encrypt_file_value, encrypt_value
+from encryptedstats.crypto.dispatch import decrypt_value, encrypt_file_value, encrypt_value, open_value
 from encryptedstats.crypto.engine import Engine, check_seal_bytes, engine_for
 from encryptedstats.crypto.kernels import Kernels, make_kernels
 from encryptedstats.crypto.noise import Noise
@@ -486,8 +486,25 @@ class Owner:
         """Decrypt what belongs to this key: integers and NumPy arrays, statistics as DataFrames, models ready to predict.
 
         Options go with the type of ``value``; statistics and models take the owner's ``schema=``, to speak by names.
+        :meth:`open` does the same from a file.
         """
         return decrypt_value(value, self._decryptor, **options)
+
+    def open(self, source: Any, schema: Any = None) -> Any:
+        """Load a result that belongs to this key and decrypt it: a model, votes, folds, a statistic, totals, an array.
+
+        Parameters
+        ----------
+        source : path or fsspec URL
+            Of the file; or what was loaded from it already.
+        schema : Schema, or path of its file, optional
+            The schema that the rows were encrypted with: with it, results speak by names. Integers and arrays have none.
+
+        Returns
+        -------
+        What :meth:`decrypt` gives.
+        """
+        return open_value(source, self._decryptor, schema)
 
     def cross_validate(self, folds: Any, table: Any, *, schema: Any = None, **options: Any) -> Any:
         """Open what ``model.fit_folds(sealed)`` gave and score every fold on the clear rows it has not seen.

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any, Final
 
+from encryptedstats.checks import as_integer
 from encryptedstats.crypto.noise import FAILURE_BITS, NoiseModel, Scheme
 from encryptedstats.crypto.primes import is_prime, next_prime, primes_of_bits
 from encryptedstats.crypto.security import LEVELS, MAX_MODULUS_BITS, RINGS, TABLE_NAME, security_of
@@ -116,7 +117,7 @@ class Parameters:
         ParameterError
             If no parameters give this; the message says what is possible.
         """
-        _check_wish(security, max_value, depth, scheme, terms)
+        max_value, depth, terms = _checked_wish(security, max_value, depth, scheme, terms)
         for ring_degree in RINGS:
             plain_modulus = plain_modulus_for(ring_degree, max_value)
             bits = _smallest_chain(scheme, ring_degree, plain_modulus, security, depth, terms)
@@ -320,14 +321,24 @@ class Parameters:
 # -- choosing -----------------------------------------------------------------------------------------------------
 
 
-def _check_wish(security: int, max_value: int, depth: int, scheme: str, terms: int) -> None:
+def _checked_wish(security: int, max_value: int, depth: int, scheme: str, terms: int) -> tuple[int, int, int]:
+    """The largest value, depth and terms as Python integers, if such a wish makes sense."""
     if scheme not in SCHEMES:
         raise ParameterError(f"scheme={scheme!r}: there are 'bgv' and 'bfv'")
     if security not in LEVELS:
         raise ParameterError(f"security={security!r}: it can be {', '.join(map(str, LEVELS))} bits")
-    for name, value, least in (("max_value", max_value, 1), ("depth", depth, 0), ("terms", terms, 1)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise ParameterError(f"{name}={value!r}: it must be an integer of at least {least}")
+    return (
+        _at_least("max_value", max_value, 1),
+        _at_least("depth", depth, 0),
+        _at_least("terms", terms, 1),
+    )
+
+
+def _at_least(name: str, value: int, least: int) -> int:
+    number = as_integer(value)
+    if number is None or number < least:
+        raise ParameterError(f"{name}={value!r}: it must be an integer of at least {least}")
+    return number
 
 
 def plain_modulus_for(ring_degree: int, max_value: int) -> int:

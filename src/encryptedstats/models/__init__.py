@@ -6,6 +6,7 @@ statistics, in the clear.
 
 from __future__ import annotations
 
+from encryptedstats.models.base import TotalsClassifier
 from encryptedstats.models.calibration import CalibratedModel
 from encryptedstats.models.discriminants import FisherDiscriminant, LinearMeans
 from encryptedstats.models.folds import EncryptedFolds
@@ -24,5 +25,6 @@ __all__ = [
     "MultinomialNB",
     "OneStepLogisticRegression",
     "SemiparametricNB",
+    "TotalsClassifier",
     "Votes",
 ]

@@ -96,8 +96,14 @@ M = TypeVar("M", bound="TotalsClassifier")
 class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """A classifier whose fit is a list of totals over rows.
 
-    Subclasses define :meth:`circuit`, :meth:`_n_totals` and :meth:`_open`, and how they predict: by :meth:`_answers`,
-    :meth:`_n_answers` and :meth:`_judge`, opened or not; or, where that takes opened totals, by :meth:`_scores`.
+    A subclass writes this, and has everything else from here: fits of clear and encrypted tables, plans, files, folds, ``+`` and
+    ``-``, ``partial_fit`` and scikit-learn's manners. ``docs/extending.md`` has a complete one.
+
+    - ``__init__(self, bins=5, ...)``, which stores its parameters and nothing else;
+    - ``circuit(schema, columns, fold)``: the totals, as expressions that end in ``.total()``;
+    - ``_n_totals(schema)``: how many these are;
+    - ``_open(totals, schema)``: sets the fitted attributes from the opened integers, refusing those that cannot be;
+    - how it predicts: ``_answers``, ``_n_answers`` and ``_judge``, opened or not; or, where that takes opened totals, ``_scores``.
 
     Attributes
     ----------
@@ -346,6 +352,15 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         check_classification_targets(labels)
         return labels
 
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        """As scikit-learn has it; a fitted model says of how many rows it is, and an encrypted one that it is, and of which key."""
+        text: str = super().__repr__(N_CHAR_MAX)
+        if not hasattr(self, "totals_"):
+            return text
+        if self.is_encrypted:
+            return f"{text} [encrypted, {self.n_rows_} rows, key {self.totals_.keys.key_id[:4]}...]"
+        return f"{text} [fitted, {self.n_rows_} rows]"
+
     # -- open or not -----------------------------------------------------------------------------------------------
 
     @property
@@ -405,7 +420,7 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         """What the model says of every row, as integers, without opening anything that is encrypted.
 
         Model and rows may each be encrypted or plain. Unless both are plain the answer is encrypted, and ``owner.decrypt`` gives
-        what the plain ones would have given, to the last digit: a DataFrame with ``.proba`` and ``.predict``.
+        what the plain ones would have given, to the last digit: a DataFrame with ``.predict()`` and ``.predict_proba()``.
 
         Parameters
         ----------
@@ -618,7 +633,7 @@ def _decrypt_model(model: Any, decryptor: Decryptor, *, schema: Schema | None = 
     """A new, ordinary fitted classifier with the opened totals."""
     check_is_fitted(model, "totals_")
     if not model.is_encrypted:
-        raise TypeError("this model is open already: there is nothing to decrypt")
+        raise TypeError("this model is open already: there is nothing to decrypt (es.load(path) reads an opened model)")
     known = opening_schema(schema, model.schema_, model.totals_, decryptor)
     totals = decrypt_value(model.totals_, decryptor)
     opened = model._like()._set_state(totals, known, model.n_rows_, model.block_ids_)

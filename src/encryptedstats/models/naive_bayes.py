@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -258,7 +259,7 @@ class MultinomialNB(TotalsClassifier):
         return schema.n_classes * (1 + sum(variable.n_bins for variable in schema.variables))
 
     def _check(self, schema: PublicSchema) -> None:
-        if not isinstance(self.alpha, (int, float)) or not 0 <= self.alpha < np.inf:
+        if not isinstance(self.alpha, Real) or not 0 <= self.alpha < np.inf:
             raise ValueError(f"alpha={self.alpha!r}: a number of at least 0 is needed")
         numbers = [variable.id for variable in schema.variables if variable.kind == "number"]
         if numbers:

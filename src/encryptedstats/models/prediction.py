@@ -83,14 +83,14 @@ class Judgement:
 class Votes(pd.DataFrame):
     """What was predicted for every row, opened: the votes of each class of a forest, or the integers that another model gives.
 
+    It answers as an opened model does, :meth:`predict` and :meth:`predict_proba`, for the rows that it is of.
+
     Attributes
     ----------
-    proba : DataFrame
-        Probability of each class.
+    classes_ : array
+        The classes, in the order of the scores.
     scores : DataFrame
         Score of each class: the probabilities, for models that have them.
-    predict : Series
-        The most probable class.
     """
 
     _metadata: ClassVar[list[str]] = ["_scores", "_are_probabilities"]
@@ -107,17 +107,20 @@ class Votes(pd.DataFrame):
         return self._scores
 
     @property
-    def proba(self) -> pd.DataFrame:
-        """Probability of each class."""
+    def classes_(self) -> NDArray[Any]:
+        """The classes, in the order of the scores."""
+        return np.asarray(self._scores.columns)
+
+    def predict_proba(self) -> pd.DataFrame:
+        """Probability of each class for each row."""
         if not self._are_probabilities:
-            raise AttributeError("this model gives scores of the classes, no probabilities: see .scores and .predict")
+            raise AttributeError("this model gives scores of the classes, no probabilities: see .scores and .predict()")
         return self._scores
 
-    @property
     def predict(self) -> pd.Series[Any]:
         """The most probable class of each row."""
         best = self._scores.to_numpy().argmax(axis=1)
-        return pd.Series(np.asarray(self._scores.columns)[best], index=self.index, name="predicted")
+        return pd.Series(self.classes_[best], index=self.index, name="predicted")
 
     def frame(self) -> pd.DataFrame:
         """All of it in one table: the predicted class, then probabilities or scores, then the integers they are made of."""
@@ -125,7 +128,7 @@ class Votes(pd.DataFrame):
         scores = self._scores.set_axis([f"{letter}({label})" for label in self._scores.columns], axis=1)
         of_classes = list(self.columns) == list(self._scores.columns)
         numbers = self.set_axis([f"votes({name})" if of_classes else str(name) for name in self.columns], axis=1)
-        together: pd.DataFrame = pd.concat([self.predict, scores, numbers], axis=1).rename_axis("row")
+        together: pd.DataFrame = pd.concat([self.predict(), scores, numbers], axis=1).rename_axis("row")
         return together
 
     def save(self, url: str | os.PathLike[str], *, overwrite: bool = False) -> None:

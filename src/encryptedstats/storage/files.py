@@ -155,8 +155,8 @@ def _sync_folder(folder: Path) -> None:
 def write_together(writers: Mapping[Path, Callable[[Path], None]], *, overwrite: bool) -> None:
     """Several files that belong together, all of them new or all as they were; each writer is given the name to write under.
 
-    With ``overwrite`` old files are set aside and come back if anything fails; without, none may be there. If this process is killed
-    in the middle, :func:`mend` undoes or finishes it the next time: the first file decides, whether it was in its place already.
+    With ``overwrite`` old files are set aside and come back if anything fails; without, none may be there. If this process is
+    killed in the middle, :func:`mend` undoes or finishes it the next time: the first file decides, whether it was in its place.
     """
     for folder in {path.parent for path in writers}:
         mend(folder)

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from encryptedstats.checks import as_integer
 from encryptedstats.errors import Cure, SchemaError
 from encryptedstats.tables._documents import quoted
 from encryptedstats.tables._frames import (
@@ -191,9 +192,12 @@ def _weight_bound(weights: Integers | None, bound: int | None) -> int:
     largest = 1 if weights is None else max(1, int(weights.max()))
     if bound is None:
         return 1 << (largest - 1).bit_length()
-    if bound < largest:
-        raise SchemaError(f"the bound of the weights is {bound}, but the largest weight is {largest}")
-    return int(bound)
+    given = as_integer(bound)
+    if given is None or given < largest:
+        raise SchemaError(
+            f"the bound of the weights is {bound}, but the largest weight is {largest}: give an integer, at least so large"
+        )
+    return given
 
 
 def _without_missing(schema: Schema, rows: Rows) -> Rows:

@@ -26,7 +26,7 @@ from encryptedstats.crypto.keys import Encryptor
 from encryptedstats.crypto.residues import residues_of
 from encryptedstats.crypto.vectors import encrypt_slots
 from encryptedstats.errors import REPLACE, Cure, FileFormatError, SchemaError, SchemaWarning, TooLargeError
-from encryptedstats.parallel import ordered_map
+from encryptedstats.parallel import checked_workers, ordered_map
 from encryptedstats.progress import progress_bar
 from encryptedstats.storage import container
 from encryptedstats.storage.leases import Writer, writing
@@ -98,6 +98,7 @@ def encrypt_table(
         A progress bar; by default on a terminal.
     """
     n_dropped = table.n_dropped
+    workers = checked_workers(workers)
     table = table.with_layout(encryptor.keys.parameters.slots)
     facts = _facts(table, encryptor, encodings)
     if workers is None and table.layout.n_chunks * len(facts.columns) < _WORTH_PROCESSES:
@@ -142,6 +143,7 @@ def encrypt_file(
     folds, fold_seed
         Cross-validation folds, stratified within every piece of the file that is read at once (a chunk of rows).
     """
+    workers = checked_workers(workers)
     if weights is not None and weight_bound is None:
         raise SchemaError("weights from a file need weight_bound=: a public bound, since no row has been read yet")
     slots = encryptor.keys.parameters.slots

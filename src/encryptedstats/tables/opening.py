@@ -5,6 +5,7 @@ Results carry a keyed digest of the private schema (see :mod:`encryptedstats.cry
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Final, Protocol
 
 from encryptedstats.crypto.keys import Decryptor, PublicKeys
@@ -33,12 +34,18 @@ class Digested(Protocol):
 
 
 def opening_schema(
-    given: Schema | None, known: Schema | PublicSchema, totals: Digested, decryptor: Decryptor
+    given: Schema | str | os.PathLike[str] | None, known: Schema | PublicSchema, totals: Digested, decryptor: Decryptor
 ) -> Schema | PublicSchema:
     """The schema to open a result with: the one that is given, if it is that of the rows, else what is known of it here."""
+    from encryptedstats.tables.schema import Schema
+
     decryptor.check_own(totals.keys)
     if given is None:
         return known
+    if isinstance(given, (str, os.PathLike)):
+        given = Schema.load(given)
+    if not isinstance(given, (Schema, PublicSchema)):
+        raise TypeError(f"schema= is a Schema or the path of its file, not a {type(given).__name__}: {_CURE}")
     if given.public() != known.public():
         raise SchemaError(
             "this schema is not the one of the rows, the numbers of variables, bins or classes differ: ", _CURE

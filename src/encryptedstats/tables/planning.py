@@ -3,32 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
+from encryptedstats.checks import as_count
 from encryptedstats.circuits.expressions import Expression, column_names
 from encryptedstats.circuits.plan import Plan, plan_circuit
 from encryptedstats.circuits.plan_joined import OPENED_FIRST, plan_prediction
 from encryptedstats.crypto.noise import Scheme
 from encryptedstats.errors import ParameterError, SchemaError
+from encryptedstats.parallel import checked_workers
 from encryptedstats.tables.blocks import BlockShape, block_size
 from encryptedstats.tables.columns import Column, column_ranges, table_columns
 from encryptedstats.tables.schema import Schema
+from encryptedstats.tables.table import Table
 from encryptedstats.tables.variables import PublicSchema
 
 
 def plan(
     circuit: Any,
-    schema: Schema | PublicSchema,
-    n_rows: int,
+    schema: Schema | PublicSchema | Table,
+    n_rows: int | None = None,
     n_predict: int | None = None,
     *,
     encrypted_prediction: bool = False,
     security: int = 128,
     scheme: Scheme | None = None,
     encodings: Sequence[str] = ("onehot",),
-    weight_bound: int = 1,
-    folds: int = 0,
+    weight_bound: int | None = None,
+    folds: int | None = None,
     by_others: bool = False,
     workers: int | None = None,
     price_per_core_hour: float | None = None,
@@ -39,9 +42,11 @@ def plan(
     ----------
     circuit : model, total, or list of them
         A model of this library, or an expression that ends in ``.total()``; with several, keys carry each of them.
-    schema : Schema or PublicSchema
-    n_rows : int
-        Rows of the table.
+    schema : Schema, PublicSchema or Table
+        Of the rows; or the clear table itself, which is going to be encrypted: it brings its schema, number of rows, weights
+        and folds.
+    n_rows : int, optional
+        Rows of the table. Needed beside a schema; beside a table only where more rows will come.
     n_predict : int, optional
         With ``encrypted_prediction``: rows to predict; as many as fill a ciphertext by default.
     encrypted_prediction : bool
@@ -51,7 +56,8 @@ def plan(
     scheme : "bgv" or "bfv", optional
         By default BGV, which is faster, and BFV for values that are too large for it.
     encodings, weight_bound, folds
-        As the table will be encrypted: see ``owner.encrypt`` and ``schema.table``.
+        As the table will be encrypted: see ``owner.encrypt`` and ``schema.table``. By default one-hot bins, and of a schema no
+        weights (1) and no folds (0).
     by_others : bool
         Rows come from others, who encrypt with the public keys. That makes more noise, and results get some more of it, so that who
         opens them learns nothing else of the rows: see SECURITY.md.
@@ -74,18 +80,18 @@ def plan(
     Examples
     --------
     >>> import pandas as pd, encryptedstats as es
-    >>> from encryptedstats.circuits import column
-    >>> schema = es.Schema.infer(pd.DataFrame({"age": [30, 40, 50], "sick": [0, 1, 1]}), target="sick")
-    >>> p = es.plan([(column("v0.bin0") * column("class1")).total()], schema, n_rows=1000)
+    >>> frame = pd.DataFrame({"age": [30, 40, 50], "sick": [0, 1, 1]})
+    >>> schema = es.Schema.infer(frame, target="sick")
+    >>> sick = (es.column("v0.bin0") * es.column("class1")).total()
+    >>> p = es.plan(sick, schema, n_rows=1000)
     >>> p.depth, p.largest, p.security
     (1, 1000, 128)
+    >>> es.plan(sick, schema.table(frame)).largest
+    3
     """
-    if isinstance(n_rows, bool) or not isinstance(n_rows, int) or n_rows < 1:
-        raise ValueError(f"n_rows={n_rows!r}: a number of rows is needed, at least 1")
-    _check_cluster(workers, price_per_core_hour)
-    if not isinstance(schema, (Schema, PublicSchema)):
-        raise TypeError(f"plan needs a Schema, not a {type(schema).__name__}: es.Schema.infer(df, target=...)")
-    public = schema.public()
+    rows = _planned_rows(schema, n_rows, weight_bound, folds)
+    public, n_rows, weight_bound, folds = rows.schema, rows.n_rows, rows.weight_bound, rows.folds
+    workers = _checked_workers(workers, price_per_core_hour)
     columns = table_columns(public, encodings, classes=public.n_classes > 0, n_folds=folds)
     if encrypted_prediction:
         conditions = {"security": security, "scheme": scheme, "with_secret_key": not by_others}
@@ -135,8 +141,7 @@ def _plan_prediction(
             f"{model!r} has no way to predict without being opened: plan one model, or ",
             OPENED_FIRST,
         )
-    if n_predict is not None and (isinstance(n_predict, bool) or not isinstance(n_predict, int) or n_predict < 1):
-        raise ValueError(f"n_predict={n_predict!r}: a number of rows is needed, at least 1")
+    n_predict = None if n_predict is None else as_count(n_predict, "n_predict", "rows")
     model.check_schema(public)
     try:
         wish = model.prediction_circuit(public, columns, n_rows, weight_bound)
@@ -146,13 +151,50 @@ def _plan_prediction(
     return plan_prediction(wish, ranges, n_rows, n_predict, n_columns=len(columns), **conditions)
 
 
-def _check_cluster(workers: int | None, price_per_core_hour: float | None) -> None:
+@dataclass(frozen=True)
+class _PlannedRows:
+    """What is known of the rows before they are encrypted."""
+
+    schema: PublicSchema
+    n_rows: int
+    weight_bound: int
+    folds: int
+
+
+def _planned_rows(given: Any, n_rows: int | None, weight_bound: int | None, folds: int | None) -> _PlannedRows:
+    """By a table, and what is said beside it; or by a schema and a number of rows."""
+    if isinstance(given, Table):
+        known = _PlannedRows(given.public_schema, given.n_rows, given.weight_bound, given.n_folds)
+    elif isinstance(given, (Schema, PublicSchema)):
+        known = _PlannedRows(given.public(), 0, 1, 0)
+    else:
+        raise TypeError(
+            f"plan needs a Schema or a clear Table, not a {type(given).__name__}: schema = es.Schema.infer(df, target=...), then "
+            "es.plan(model, schema.table(df)), or es.plan(model, schema, n_rows=...)"
+        )
+    if n_rows is None and not known.n_rows:
+        raise TypeError("plan needs n_rows= beside a schema; es.plan(model, table) takes it from the table")
+    rows = known.n_rows if n_rows is None else as_count(n_rows, "n_rows", "rows")
+    if rows < known.n_rows:
+        raise ValueError(
+            f"n_rows={n_rows!r}, and the table has {known.n_rows} rows: leave it out, or plan for more rows"
+        )
+    bound = known.weight_bound if weight_bound is None else weight_bound
+    n_folds = known.folds if folds is None else folds
+    return _PlannedRows(
+        known.schema,
+        rows,
+        as_count(bound, "weight_bound", "times that a row may count"),
+        as_count(n_folds, "folds", "folds", least=0),
+    )
+
+
+def _checked_workers(workers: int | None, price_per_core_hour: float | None) -> int | None:
     if workers is None and price_per_core_hour is not None:
         raise ValueError("price_per_core_hour= needs workers=: a price is of a cluster of so many cores")
-    if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
-        raise ValueError(f"workers={workers!r}: a number of workers is needed, at least 1")
     if price_per_core_hour is not None and not price_per_core_hour >= 0:
         raise ValueError(f"price_per_core_hour={price_per_core_hour!r}: a price is at least 0")
+    return checked_workers(workers)
 
 
 def _outputs(circuit: Any, public: PublicSchema, columns: Sequence[Column]) -> list[Expression]:

@@ -1,0 +1,74 @@
+"""How much memory a computation may take by default: a part of what this machine, or this container, has to give."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+LEAST: Final = 256 << 20
+MOST: Final = 8 << 30
+UNKNOWN: Final = 1 << 30  # where the system does not say what it has
+_ROOT: Final = Path("/")
+
+
+def default_limit(processes: int = 1) -> int:
+    """Bytes for each of so many processes: together a quarter of the available memory, each from 256 MiB to 8 GiB."""
+    available = available_memory()
+    return UNKNOWN if available is None else min(max(available // 4 // processes, LEAST), MOST)
+
+
+def available_memory(root: Path = _ROOT) -> int | None:
+    """Bytes that can be had without swapping: what the system has, or what is left to the control group of this process."""
+    limits = [meminfo_bytes(_text(root / "proc/meminfo")).get("MemAvailable") or _physical_memory()]
+    known = [limit for limit in (*limits, *_left_to_groups(root)) if limit is not None]
+    return min(known, default=None)
+
+
+def meminfo_bytes(text: str) -> dict[str, int]:
+    """Sizes by name, from Linux's own description."""
+    lines = [line.partition(":") for line in text.splitlines()]
+    return {name: int(value.split()[0]) * 1024 for name, _, value in lines if value.endswith("kB")}
+
+
+def _physical_memory() -> int | None:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def _left_to_groups(root: Path) -> Iterator[int]:
+    """What is left to the control group of this process, and to all that it lies in; both versions of these groups.
+
+    A container may see its own group as the root of all: groups that are not to be seen are passed over.
+    """
+    for line in _text(root / "proc/self/cgroup").splitlines():
+        number, controllers, path = line.split(":", 2)
+        if number == "0" and not controllers:
+            base, names = root / "sys/fs/cgroup", ("memory.max", "memory.current", "inactive_file")
+        elif "memory" in controllers.split(","):
+            base = root / "sys/fs/cgroup/memory"
+            names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+        else:
+            continue
+        group = Path(path.lstrip("/"))
+        for folder in (base / one for one in (group, *group.parents)):
+            limit, used, cache = (_text(folder / names[0]), _text(folder / names[1]), _text(folder / "memory.stat"))
+            if limit.strip().isdigit():  # "max" is no limit
+                taken = int(used) if used.strip().isdigit() else 0
+                yield max(0, int(limit) - max(0, taken - _named(cache, names[2])))
+
+
+def _named(stat: str, name: str) -> int:
+    """A number of a file of names and numbers, 0 if it is not there. Pages of files that nobody uses can be had at once."""
+    found = [line.split()[1] for line in stat.splitlines() if line.startswith(f"{name} ")]
+    return int(found[0]) if found else 0
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
