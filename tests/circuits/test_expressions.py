@@ -16,6 +16,7 @@ from encryptedstats.circuits.expressions import (
     COLUMN,
     PRODUCT,
     column_names,
+    combination,
     depth_of,
     fold,
     in_order,
@@ -285,3 +286,17 @@ def test_a_freed_node_is_never_mistaken_for_a_new_one(plan):
         if choice == 3:
             kept.append(node)
     assert len(set(map(id, kept))) == len(kept)
+
+
+def test_sums_that_differ_by_a_number_are_that_number_apart() -> None:
+    """Regression: their difference was a node of its own, and SEAL refused its ciphertext, which would hide nothing."""
+    a, b = column("a"), column("b")
+    one, two = linear([(-1, a), (3, b)], 2), linear([(-1, a), (3, b)], 9)
+    assert combination([(1, one), (-1, two)]) == -7
+    assert combination([(2, one), (-2, two)], 1) == -13
+    deeper = linear([(1, linear([(1, a)], 4)), (2, b)], 1)
+    assert combination([(1, deeper), (-1, linear([(1, a), (2, b)], 3))]) == 2
+    assert isinstance(combination([(1, one), (-1, deeper)]), Expression)
+    assert isinstance(combination([(1, one), (1, two)]), Expression)
+    with pytest.raises(ValueError, match="all terms cancel"):
+        one - two

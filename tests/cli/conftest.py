@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -69,6 +70,18 @@ def hospital(tmp_path_factory: pytest.TempPathFactory) -> Hospital:
     done("plan", "--schema", story.schema, "--rows", 60, *questions, "-o", story.home / "plan.json")
     done("keygen", story.key, story.public, "--plan", story.home / "plan.json")
     done("encrypt", story.csv, story.table, "--schema", story.schema, "--key", story.key, "--workers", 1)
+    return story
+
+
+@pytest.fixture(scope="session")
+def registry(hospital: Hospital, tmp_path_factory: pytest.TempPathFactory) -> Hospital:
+    """The same rows and schema with keys for rows of others; nothing is encrypted yet. Read only."""
+    story = Hospital(hospital.frame, tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("work"))
+    for name in ("csv", "schema"):
+        shutil.copy(getattr(hospital, name), getattr(story, name))
+    asked = ("--counts", "age,class", "--by-others")
+    done("plan", "--schema", story.schema, "--rows", 60, *asked, "-o", story.home / "plan.json")
+    done("keygen", story.key, story.public, "--plan", story.home / "plan.json")
     return story
 
 

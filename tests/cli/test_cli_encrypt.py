@@ -65,34 +65,44 @@ def test_weights_folds_and_encodings(hospital: Hospital, tmp_path: Path, run: Ru
     assert es.EncryptedTable.load(tmp_path / "t").n_folds == 3
 
 
-def test_others_encrypt_with_the_public_keys(hospital: Hospital, tmp_path: Path, run: Run) -> None:
-    options = ("--schema", hospital.schema, "--public-keys", hospital.public, "--workers", 1)
-    shown = done("encrypt", hospital.csv, tmp_path / "t", *options).stdout
+def test_others_encrypt_with_the_public_keys(registry: Hospital, tmp_path: Path, run: Run) -> None:
+    options = ("--schema", registry.schema, "--public-keys", registry.public, "--workers", 1)
+    shown = done("encrypt", registry.csv, tmp_path / "t", *options).stdout
     assert "encrypted with the public key" in shown
     assert "you cannot" in shown
     assert "secret.key" not in shown
-    assert es.PublicKeys.load(hospital.public).fingerprint in shown
+    assert es.PublicKeys.load(registry.public).fingerprint in shown
     for question in (("counts", tmp_path / "t", "v1"), ("fit", tmp_path / "t", "--model", "mnb")):
         refused = the_error(run(*question, "-o", tmp_path / "r"))
         assert "by others than its owner: whoever forges such rows and sees a result" in refused
         assert refused.endswith("ask for such rows, --by-others")
     assert "by others" in done("info", tmp_path / "t").stdout
     done("counts", tmp_path / "t", "v1", "-o", tmp_path / "r", "--by-others")
-    facts = json.loads(done("decrypt", tmp_path / "r", "--key", hospital.key, "--json").stdout)
-    assert [row[0] for row in facts["values"]] == hospital.frame["grade"].value_counts().sort_index().tolist()
+    facts = json.loads(done("decrypt", tmp_path / "r", "--key", registry.key, "--json").stdout)
+    assert [row[0] for row in facts["values"]] == registry.frame["grade"].value_counts().sort_index().tolist()
+
+
+def test_keys_without_room_for_rows_of_others_are_refused_before_anything_is_encrypted(
+    hospital: Hospital, tmp_path: Path, run: Run
+) -> None:
+    rows = ("encrypt", hospital.csv, tmp_path / "t", "--schema", hospital.schema, "--public-keys", hospital.public)
+    error = the_error(run(*rows))
+    assert "is hidden from who opens it by noise, and these keys leave no room for it" in error
+    assert error.endswith("let their owner make others, plan --by-others and keygen --plan")
+    assert names(tmp_path) == []
 
 
 def test_public_keys_are_taken_under_the_fingerprint_that_was_read_out(
-    hospital: Hospital, files: Path, tmp_path: Path, run: Run
+    registry: Hospital, files: Path, tmp_path: Path, run: Run
 ) -> None:
-    told = es.PublicKeys.load(hospital.public).fingerprint
-    rows = ("encrypt", hospital.csv, tmp_path / "t", "--schema", hospital.schema, "--workers", 1)
+    told = es.PublicKeys.load(registry.public).fingerprint
+    rows = ("encrypt", registry.csv, tmp_path / "t", "--schema", registry.schema, "--workers", 1)
     other = es.PublicKeys.load(files / "public.keys")
     error = the_error(run(*rows, "--public-keys", files / "public.keys", "--fingerprint", told))
     assert f"holds the keys {other.fingerprint}, and those of {told} are expected: do not use them" in error
-    assert "--fingerprint is for --public-keys" in the_error(run(*rows, "--key", hospital.key, "--fingerprint", told))
+    assert "--fingerprint is for --public-keys" in the_error(run(*rows, "--key", registry.key, "--fingerprint", told))
     assert names(tmp_path) == []
-    done(*rows, "--public-keys", hospital.public, "--fingerprint", told)
+    done(*rows, "--public-keys", registry.public, "--fingerprint", told)
 
 
 def test_rows_to_predict(hospital: Hospital, tmp_path: Path) -> None:
@@ -162,9 +172,9 @@ def test_an_interrupt_leaves_a_draft_that_is_resumed(
 
 
 def test_a_draft_of_something_else(
-    hospital: Hospital, run: Run, long_csv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    registry: Hospital, run: Run, long_csv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    public = ("--schema", tmp_path / "narrow.json", "--public-keys", hospital.public, "--workers", 1)
+    public = ("--schema", tmp_path / "narrow.json", "--public-keys", registry.public, "--workers", 1)
     out = tmp_path / "t"
     with monkeypatch.context() as patch:
         stop_at(1, patch, interrupt)

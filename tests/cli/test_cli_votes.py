@@ -408,9 +408,6 @@ def test_rows_that_others_encrypted_are_named_as_the_cause(
     run: Run, clinic: Clinic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Keys that were planned for rows of the secret key, which makes less noise: the proof fails for those of others only."""
-    public = ("--schema", clinic.schema, "--public-keys", clinic.home / "public.keys", "--workers", 1)
-    said = done("encrypt", clinic.home / "new.csv", tmp_path / "new.enc", *public).stdout
-    assert "if a model of these rows is to predict unopened, their owner must have planned --by-others" in said
     prove = joined.prove_joined
 
     def as_planned(*arguments: Any, with_secret_key: bool, **options: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pandas as pd
 import pytest
 
 import encryptedstats as es
+from encryptedstats.storage import container
 from encryptedstats.tables.statistics import Statistic, class_or_variable
 
 
@@ -86,7 +88,10 @@ def test_a_worker_has_no_names_and_the_owner_gives_them_back(world: tuple, schem
     sealed.save(tmp_path / "table")
     there = es.load(tmp_path / "table")
     there.counts("v0", by="class").save(tmp_path / "answer")
-    data = (tmp_path / "answer").read_bytes()
+    file = container.read(tmp_path / "answer")  # residues are random: any three letters can occur in them
+    readable = [section for name, section in file.sections.items() if name != "residues"]
+    data = b"\n".join([json.dumps(file.fields).encode(), *readable])
+    assert b"counts" in data
     assert b"age" not in data
     assert b"ill" not in data
     answer = es.load(tmp_path / "answer", keys=there.keys)

@@ -12,7 +12,7 @@ import hashlib
 import json
 import operator
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
@@ -198,12 +198,32 @@ def combination(terms: Iterable[tuple[int, Expression]], constant: int = 0) -> E
     constant = _integer(constant)
     if not kept:
         return constant
+    apart = _plain_difference(kept)
+    if apart is not None:
+        return constant + apart
     first = next(iter(kept))
     for term in kept:
         _check_same_kind(first, term, "add")
     if constant == 0 and kept == {first: 1}:
         return first
     return Expression(LINEAR, tuple(kept), (tuple(kept.values()), constant), first.is_total)
+
+
+def _plain_difference(terms: Mapping[Expression, int]) -> int | None:
+    """What c a - c b is where a and b are sums that differ by a number; None where they do not, or it is no difference of sums."""
+    if len(terms) != 2 or sum(terms.values()) or any(term.op != LINEAR for term in terms):
+        return None
+    flat: dict[Expression, int] = {}
+    plain, stack = 0, list(terms.items())
+    while stack:
+        term, factor = stack.pop()
+        if term.op == LINEAR:
+            coefficients, constant = term.data
+            plain += factor * constant
+            stack += [(arg, factor * c) for arg, c in zip(term.args, coefficients, strict=True)]
+        else:
+            flat[term] = flat.get(term, 0) + factor
+    return None if any(flat.values()) else plain
 
 
 def sum_of(terms: Sequence[Expression]) -> Expression:

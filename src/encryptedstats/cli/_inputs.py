@@ -16,6 +16,7 @@ from encryptedstats.cli._models import ENCRYPTED_MODEL_KIND, FOLDS_KIND, OPEN_MO
 from encryptedstats.crypto.arrays import ARRAY_KIND
 from encryptedstats.crypto.keys import OWNER_KIND, PUBLIC_KIND
 from encryptedstats.storage import container
+from encryptedstats.storage.files import MAX_DOCUMENT_BYTES, read_regular
 from encryptedstats.storage.objects import is_url, load_file, local_or_url
 from encryptedstats.tables.encrypted import MANIFEST, TABLE_KIND
 from encryptedstats.tables.encrypting import DRAFT, DRAFT_KIND
@@ -74,7 +75,7 @@ def nature(place: str | Path) -> str:
 
 def _nature_of_json(path: Path) -> str:
     try:
-        found = json.loads(path.read_bytes())
+        found = json.loads(read_regular(path, limit=MAX_DOCUMENT_BYTES))
     except (ValueError, RecursionError):
         return JSON
     if found.get("format") == "encryptedstats.schema":

@@ -43,6 +43,7 @@ from encryptedstats.cli._options import (
     file_option,
 )
 from encryptedstats.crypto.keys import PUBLIC_KIND, fingerprint_of
+from encryptedstats.crypto.packing import has_room_for_flooding
 from encryptedstats.storage.files import naming
 from encryptedstats.storage.objects import Store, open_store
 from encryptedstats.tables import encrypt_file
@@ -171,6 +172,11 @@ def _encryption(
     public = load_public_keys(cast(Path, public_keys))
     if fingerprint is not None:
         public.check_fingerprint(fingerprint, str(public_keys))
+    if not has_room_for_flooding(public.parameters):
+        raise es.ParameterError(
+            f"{public_keys}: what is computed on rows of others is hidden from who opens it by noise, and these keys leave no room "
+            "for it, so that nothing could be computed: let their owner make others, plan --by-others and keygen --plan"
+        )
     encryptor = public.encryptor
     return lambda data, schema, out, **options: encrypt_file(schema, encryptor, data, out, **options)
 
@@ -233,9 +239,6 @@ def _who_gets_what(
             ("fingerprint", compare),
             ("worker", worker),
         ]
-        if table.parameters.kept_primes is not None:
-            words = "if a model of these rows is to predict unopened, their owner must have planned --by-others"
-            notes.append(("note", Text(words, style="yellow")))
         return notes
     keep = Text.assemble((printable(str(key)), "bold red"), " and ", (printable(str(schema)), "bold red"))
     keep.append("  they open results, and say which column is which")

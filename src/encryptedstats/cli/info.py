@@ -40,6 +40,7 @@ from encryptedstats.crypto.keys import OWNER_KIND, PUBLIC_KIND, fingerprint_of, 
 from encryptedstats.progress import progress_bar
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
+from encryptedstats.storage.files import MAX_DOCUMENT_BYTES, read_regular
 from encryptedstats.storage.objects import Store, open_store
 from encryptedstats.tables import PublicSchema
 from encryptedstats.tables.blocks import BLOCK_KIND, block_id_of
@@ -305,7 +306,7 @@ def _info_of_schema(file: Path, as_json: bool) -> None:
 def _info_of_plan(file: Path, as_json: bool) -> None:
     planned = read_plan(file)
     if as_json:
-        print_json(json.loads(file.read_text(encoding="utf-8")))
+        print_json(json.loads(read_regular(file, limit=MAX_DOCUMENT_BYTES)))
         return
     rows: list[tuple[str, RenderableType]] = [
         ("file", Text(printable(str(file)))),

@@ -35,6 +35,7 @@ from encryptedstats.cli._models import (
 )
 from encryptedstats.cli._options import AsJson, Encoding, Encodings, Force, SchemaFile, SchemeName, Security, output
 from encryptedstats.cli._questions import question_text, shortened, variable_name
+from encryptedstats.storage.files import MAX_DOCUMENT_BYTES, read_regular
 from encryptedstats.tables.statistics import Statistic, check_variables, class_or_variable
 
 _HASH: Final = "sha256"
@@ -254,7 +255,7 @@ def read_plan(path: Path) -> SavedPlan:
     """A plan that was written as JSON."""
     expect(path, (PLAN, JSON), "a plan", "encryptedstats plan ... -o plan.json makes one")
     try:
-        facts = json.loads(path.read_text(encoding="utf-8"))
+        facts = json.loads(read_regular(path, limit=MAX_DOCUMENT_BYTES))
         if facts[_HASH] != _hash_of(facts):
             raise es.FileFormatError(
                 f"{path} was altered, its hash does not fit: make it again with encryptedstats plan"

@@ -27,6 +27,8 @@ PRIVATE = 0o600
 PUBLIC = 0o644
 #: The largest file that is read at all, where nothing smaller is known of its kind.
 MAX_FILE_BYTES: Final = 16 << 30
+#: The largest file of JSON: a schema of a hundred thousand levels has some megabytes.
+MAX_DOCUMENT_BYTES: Final = 64 << 20
 #: What nobody knows to be dead is taken for it when it has not changed for so long.
 _OLD_SECONDS: Final = 24 * 3600.0
 _TAG: Final = r"[0-9a-f]{8}-[0-9]{1,10}-[0-9]{1,20}-[0-9a-f]{8}"

@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from encryptedstats.errors import SchemaError
-from encryptedstats.storage.files import PRIVATE, read_regular, write_atomic
+from encryptedstats.storage.files import MAX_DOCUMENT_BYTES, PRIVATE, read_regular, write_atomic
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -25,7 +25,6 @@ OPTIONAL_INT: Types = (int, type(None))
 OPTIONAL_TEXT: Types = (str, type(None))
 LEVEL: Types = (str, int, float, bool)
 _LINE = 120  # characters
-_MAX_BYTES = 64 << 20  # of a file: a schema of a hundred thousand levels has some megabytes
 
 
 def check_fields(value: object, fields: Mapping[str, Types], where: str) -> dict[str, Any]:
@@ -165,7 +164,7 @@ class Document(ABC):
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read what `save` wrote."""
         try:
-            return cls.from_json(read_regular(path, limit=_MAX_BYTES).decode("utf-8"))
+            return cls.from_json(read_regular(path, limit=MAX_DOCUMENT_BYTES).decode("utf-8"))
         except (SchemaError, UnicodeDecodeError) as error:
             raise SchemaError(f"{os.fspath(path)}: {error}") from error
 
