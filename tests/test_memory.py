@@ -89,8 +89,9 @@ def test_other_systems_tell_what_they_have(tmp_path: Path, monkeypatch: pytest.M
     assert available_memory(tmp_path) is None
 
 
-def test_a_fit_and_a_prediction_take_what_there_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_fit_and_a_prediction_take_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """Unless they are told what to take: the limit that the evaluator works with is the one of the machine."""
+    pytest.importorskip("encryptedstats._fused")
     limits: list[int] = []
 
     class Watched(fused.Evaluator):

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import cluster_samples as samples
+import numpy as np
 import pytest
 from cluster_samples import BLOCKS, FOREST, ROWS, Hospital
 from hypothesis import given
 from hypothesis import strategies as st
 
 import encryptedstats as es
-from encryptedstats import cluster
+from encryptedstats import cluster, memory
 from encryptedstats.circuits.expressions import Expression, circuit_digest, column
 from encryptedstats.circuits.plan import FAN_IN, MAX_SHARD_CHUNKS
 from encryptedstats.cluster import jobs
@@ -46,6 +47,33 @@ def test_wrong_sizes(hospital: Hospital, tmp_path: Path, wrong: Any) -> None:
         cluster.submit(FOREST, hospital.table, tmp_path / "m", rows_per_shard=wrong)
     with pytest.raises(ValueError, match=r"trees_per_task=.*at least 1"):
         cluster.submit(FOREST, hospital.table, tmp_path / "m", trees_per_task=wrong)
+
+
+def test_numpy_integers_are_sizes(hospital: Hospital, tmp_path: Path) -> None:
+    sizes = {"rows_per_shard": ROWS, "trees_per_task": 2}
+    wanted = cluster.submit(FOREST, hospital.table, tmp_path / "m", queue=tmp_path / "q", **sizes)
+    found = cluster.submit(
+        FOREST, hospital.table, tmp_path / "m", queue=tmp_path / "q", **{name: np.int64(n) for name, n in sizes.items()}
+    )
+    assert found.id == wanted.id
+
+
+def test_workers_share_the_memory_of_their_machine(
+    hospital: Hospital, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is one for every core: each takes its part of what one fit would take."""
+    evaluate, limits = es.EncryptedTable.evaluate, []
+
+    def watched(table: es.EncryptedTable, outputs: Any, **options: Any) -> Any:
+        limits.append(options["memory_limit"])
+        return evaluate(table, outputs, **options)
+
+    monkeypatch.setattr(es.EncryptedTable, "evaluate", watched)
+    monkeypatch.setattr(memory, "available_memory", lambda: 64 << 30)
+    monkeypatch.setattr(jobs, "cores", lambda: 8)
+    job = cluster.submit(FOREST, hospital.table, tmp_path / "m", rows_per_shard=ROWS)
+    job.evaluate(next(item for item in job.items.values() if item.is_shard))
+    assert limits == [2 << 30]
 
 
 def test_what_cannot_be_submitted(hospital: Hospital, tmp_path: Path) -> None:

@@ -852,7 +852,7 @@ def test_what_is_plain_is_not_decrypted(toy: es.Owner, value: Any) -> None:
 
 
 def test_the_name_of_a_file_is_not_decrypted(toy: es.Owner) -> None:
-    with pytest.raises(TypeError, match=r"nothing encrypted: open the file first, es\.load"):
+    with pytest.raises(TypeError, match=r"owner\.open\(.*\) loads the file and opens it"):
         toy.decrypt("results.enc")
 
 
