@@ -319,7 +319,8 @@ def _bits(values: Values, kind: DType) -> Values:
 def _ones_of_all() -> Values:
     """How many bits are 1, for all numbers of 16 bits."""
     every = np.arange(1 << 16, dtype=np.uint16)
-    return np.unpackbits(every.view(np.uint8)).reshape(-1, 16).sum(axis=1, dtype=np.uint8)
+    ones: Values = np.unpackbits(every.view(np.uint8)).reshape(-1, 16).sum(axis=1, dtype=np.uint8)
+    return ones
 
 
 def _ones_by_table(words: Values) -> Values:
