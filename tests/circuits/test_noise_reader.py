@@ -63,8 +63,8 @@ def test_what_is_accepted_decrypts_in_every_form(scheme, slacks):
     @given(outputs=circuits(max_depth=3), key=st.integers(0, KEYS - 1), counts=st.sampled_from(COUNTS), data=st.data())
     def check(outputs, key, counts, data):
         source = source_of(scheme, key, counts, data.draw(st.booleans()))
-        for form in FORMS:
-            totals = unless_refused(lambda form=form: evaluate(outputs, source, form=form, workers=1))
+        for form in FORMS if source.with_secret_key else FORMS[:1]:  # of rows of others there are packs alone
+            totals = unless_refused(lambda form=form: evaluate(outputs, source, form=form, workers=1, flood=False))
             if totals is not None:
                 assert source.lab.owner.decrypt(totals) == source.clear(outputs)
                 slacks.extend(part_slacks(source.lab, totals))
@@ -161,7 +161,7 @@ def test_encryption_with_the_public_key_is_noisier_and_known_to_be(bgv):
     ]
     assert budgets[0] > budgets[1] + 10
     source = bgv.source((300,), with_secret_key=False)
-    assert source.encrypted(outputs) == source.clear(outputs)
+    assert source.encrypted(outputs, flood=False) == source.clear(outputs)
 
 
 def test_more_chunks_and_larger_factors_cost_budget(lab):

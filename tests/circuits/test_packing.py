@@ -323,10 +323,11 @@ def test_too_many_or_none(lab):
 
 
 def test_packing_keys_of_another_owner_give_nothing_that_passes(lab):
-    """They cannot be told apart before decryption; what comes out is refused for holding more than totals."""
+    """The owner signs them, so that files of exchanged keys are refused; and what would come out holds more than totals."""
     few, _ = a_few_vectors(lab)
     stranger, own = es.Owner(lab.parameters).public_keys(), lab.keys
-    mixed = PublicKeys(own.engine, own._public_key, own._relinearisation, stranger._packing)
+    mixed = PublicKeys.from_container(own.to_container())
+    mixed._packing = stranger._packing
     assert mixed.key_id == own.key_id
     totals = EncryptedTotals(mixed, "packed", [TotalFacts(-5000, 5000)] * 7, pack_totals(mixed, few, 8), 8)
     with pytest.raises(ValueError, match="holds something beside its totals"):

@@ -78,10 +78,13 @@ def test_a_failure_leaves_what_was_there(
     elif moment == "writing the public":
         monkeypatch.setattr(es.PublicKeys, "save", fail)
     else:
-        link = os.link
-        monkeypatch.setattr(os, "link", lambda a, b: fail() if Path(b) == tmp_path / "p" else link(a, b))
+        replace = os.replace
+        monkeypatch.setattr(
+            os, "replace", lambda a, b: fail() if ".new" in str(a) and Path(b).name == "p" else replace(a, b)
+        )
     error = the_error(run("keygen", tmp_path / "s", tmp_path / "p", *SMALL, "--force"))
-    assert error == "error: p: no space left on device; free some space, or write elsewhere"
+    name = {"writing the secret": tmp_path / "s", "writing the public": tmp_path / "p", "placing": "p"}[moment]
+    assert error == f"error: {name}: no space left on device; free some space, or write elsewhere"
     assert names(tmp_path) == (["p", "s"] if existing else [])
     for path in tmp_path.iterdir():
         assert path.read_bytes() == b"old " + path.name.encode()

@@ -128,10 +128,10 @@ def test_key_generations_that_are_killed(hospital: Hospital, tmp_path: Path, rou
     """The old pair or the new one; and of those that were never finished, nothing stays in hiding."""
     moments, secret, public = chance("keys"), tmp_path / "secret.key", tmp_path / "public.keys"
     owners = [samples.small_owner() for _ in range(2)]
-    usual = duration(lambda: save_pair(owners[0], secret, public, None))
+    usual = duration(lambda: save_pair(owners[0], secret, public, None, force=True))
     for number in range(rounds):
         owner = owners[number % 2]
-        killed(lambda owner=owner: save_pair(owner, secret, public, None), moments.uniform(0, usual))
+        killed(lambda owner=owner: save_pair(owner, secret, public, None, force=True), moments.uniform(0, usual))
         owners[1 - number % 2].save(tmp_path / "elsewhere.key", overwrite=True)  # whatever is written next
         assert not unfinished_files(tmp_path)
         assert es.Owner.load(secret).key_id == es.load(public).key_id

@@ -56,15 +56,15 @@ NOISE_MUTANTS = [
         "return self.plain_modulus",
     ),
     Mutant(
-        "roundings of one coefficient", "self._unit(level) * (1 if constant else self.ring_degree)", "self._unit(level)"
+        "roundings of one coefficient", "self.unit(level) * (1 if constant else self.ring_degree)", "self.unit(level)"
     ),
     Mutant(
         "encryption without the message", "return error + self._encoding(constant=constant, level=0)", "return error"
     ),
     Mutant(
         "public-key encryption without its division",
-        "Noise(raw * self._unit(0)) + self._divided(level=0)",
-        "Noise(raw * self._unit(0))",
+        "Noise(raw * self.unit(0)) + self._divided(level=0)",
+        "Noise(raw * self.unit(0))",
     ),
     Mutant("public-key encryption without errors times secrets", "self._error * (1 + 2 * self._secret)", "self._error"),
     Mutant(
@@ -74,7 +74,7 @@ NOISE_MUTANTS = [
     Mutant("sums as if they were independent", "return a.times(terms)", "return a.times(math.sqrt(terms))"),
     Mutant("a factor that does not count", "return a.times(max(norm, 1.0))", "return a"),
     Mutant(
-        "BFV without base-conversion error", "return cross + Noise(self._unit(a.level) * conversion)", "return cross"
+        "BFV without base-conversion error", "return cross + Noise(self.unit(a.level) * conversion)", "return cross"
     ),
     Mutant(
         "BFV conversion that ignores the size",

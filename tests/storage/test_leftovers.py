@@ -112,9 +112,14 @@ def killed_at(moment: int, act: Callable[[], None]) -> None:
 
             return call
 
-        os.replace, Path.unlink = counted(os.replace), counted(Path.unlink)  # type: ignore[method-assign]
-        act()
-        os._exit(0)
+        failed = 1
+        try:
+            os.replace, Path.unlink = counted(os.replace), counted(Path.unlink)  # type: ignore[method-assign]
+            os.link, os.unlink = counted(os.link), counted(os.unlink)
+            act()
+            failed = 0
+        finally:  # an error must not carry this process back into the tests
+            os._exit(failed)
     assert os.waitpid(child, 0)[1] in (0, signal.SIGKILL)
 
 
@@ -126,11 +131,20 @@ def test_killed_between_two_files_all_are_new_or_all_are_old(
     for name in existing:
         (tmp_path / name).write_bytes(f"old {name}".encode())
     writers = {tmp_path / name: partial(Path.write_bytes, data=f"new {name}".encode()) for name in "sp"}
-    killed_at(moment, lambda: write_together(writers))
+    killed_at(moment, lambda: write_together(writers, overwrite=True))
     files.mend(tmp_path)
     found = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     old = {name: f"old {name}".encode() for name in existing}
     assert found in (old, {"s": b"new s", "p": b"new p"})
+
+
+@pytest.mark.parametrize("moment", range(6))
+def test_killed_between_two_new_files_there_are_both_or_none(moment: int, tmp_path: Path) -> None:
+    """Also between giving a file its name and taking the old one off."""
+    writers = {tmp_path / name: lambda path: path.write_bytes(b"new") and None for name in "sp"}
+    killed_at(moment, lambda: write_together(writers, overwrite=False))
+    files.mend(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) in ([], ["p", "s"])
 
 
 def test_mending_leaves_the_files_of_a_living_process(tmp_path: Path) -> None:
@@ -139,7 +153,7 @@ def test_mending_leaves_the_files_of_a_living_process(tmp_path: Path) -> None:
         files.mend(tmp_path)
         assert path.exists()
 
-    write_together({tmp_path / "s": look, tmp_path / "p": look})
+    write_together({tmp_path / "s": look, tmp_path / "p": look}, overwrite=False)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["p", "s"]
 
 

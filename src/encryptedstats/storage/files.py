@@ -168,13 +168,18 @@ def write_together(writers: Mapping[Path, Callable[[Path], None]], *, overwrite:
     placed: list[Path] = []
     try:
         for path, write in writers.items():
-            write(fresh[path])
+            with _called(path):
+                write(fresh[path])
         for path, old in aside.items() if overwrite else ():
             with contextlib.suppress(FileNotFoundError):
                 os.replace(path, old)
         for path, new in fresh.items():
-            place_new(new, path)
-            placed.append(path)
+            if overwrite:
+                placed.append(path)
+                os.replace(new, path)
+            else:
+                place_new(new, path)
+                placed.append(path)
     except BaseException:
         for path in placed:
             path.unlink(missing_ok=True)
@@ -190,6 +195,17 @@ def write_together(writers: Mapping[Path, Callable[[Path], None]], *, overwrite:
             new.unlink(missing_ok=True)
 
 
+@contextlib.contextmanager
+def _called(path: Path) -> Iterator[None]:
+    """Errors of the system about a file that has another name yet, with the one it is to have."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
 def mend(folder: str | os.PathLike[str]) -> None:
     """Undo or finish what a killed :func:`write_together` left in a folder, and remove what it wrote and nobody needs."""
     groups: dict[str, dict[str, dict[Path, Path]]] = {}
@@ -198,13 +214,18 @@ def mend(folder: str | os.PathLike[str]) -> None:
             target = path.with_name(found["name"].removeprefix("."))
             groups.setdefault(found["tag"], {}).setdefault(found["role"], {})[path] = target
     for group in groups.values():
-        aside = group.pop("old", {})
-        moved = aside if "new0" in group else {path: target for one in group.values() for path, target in one.items()}
+        aside, first = group.pop("old", {}), group.get("new0", {})
+        nothing_placed = any(not _is_same(path, target) for path, target in first.items())
+        moved = aside if nothing_placed else {path: target for one in group.values() for path, target in one.items()}
         for path, target in moved.items():
             if moved is not aside or not target.exists():
                 os.replace(path, target)
         for path in (*aside, *(path for one in group.values() for path in one)):
             path.unlink(missing_ok=True)
+
+
+def _is_same(path: Path, target: Path) -> bool:
+    return target.exists() and os.path.samefile(path, target)
 
 
 # -- temporary names -----------------------------------------------------------------------------------------------------
