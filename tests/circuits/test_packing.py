@@ -322,6 +322,7 @@ def test_too_many_or_none(lab):
             lab.keys.pack(ciphertexts, levels)
 
 
+@pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
 def test_packing_keys_of_another_owner_give_nothing_that_passes(lab):
     """The owner signs them, so that files of exchanged keys are refused; and what would come out holds more than totals."""
     few, _ = a_few_vectors(lab)
