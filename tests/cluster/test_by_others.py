@@ -53,3 +53,26 @@ def test_a_job_that_does_not_say_so_is_not_worked_on(by_others: Path, tmp_path: 
     shard = next(item for item in job.items.values() if item.is_shard)
     with pytest.raises(es.RowsByOthersError):
         replace(job, by_others=False).evaluate(shard)
+
+
+def test_who_makes_the_end_result_second_takes_what_the_first_made(
+    owner: es.Owner, by_others: Path, tmp_path: Path
+) -> None:
+    """A flooded result is other bytes each time: a job that is finished twice must not stand in its own way."""
+    job = cluster.submit(FOREST, by_others, tmp_path / "m", by_others=True)
+    cluster.work(job.queue)
+    first = (tmp_path / "m").read_bytes()
+    for record in Path(job.queue).rglob(f"*{job.record.rpartition('/')[2]}"):
+        record.unlink()
+    (tmp_path / "m").unlink()
+    again = cluster.submit(FOREST, by_others, tmp_path / "m", by_others=True)
+    cluster.work(again.queue)
+    assert (tmp_path / "m").read_bytes() == first
+
+
+def test_a_worker_may_use_the_keys_that_it_was_given(owner: es.Owner, by_others: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    owner.public_keys().save(elsewhere / "public.keys")
+    job = cluster.submit(FOREST, by_others, tmp_path / "deep" / "m", by_others=True, queue=tmp_path / "deep" / "q")
+    assert cluster.work(job.queue, keys=elsewhere / "public.keys", allow=[tmp_path / "t"]).shards == 1

@@ -147,6 +147,17 @@ def test_killed_between_two_new_files_there_are_both_or_none(moment: int, tmp_pa
     assert sorted(path.name for path in tmp_path.iterdir()) in ([], ["p", "s"])
 
 
+def test_a_file_that_was_set_aside_is_as_old_as_that(tmp_path: Path) -> None:
+    """Regression: a secret key of last year, set aside a minute ago on a machine that was started again, counted as old."""
+    key = tmp_path / "secret.key"
+    key.write_bytes(b"old")
+    os.utime(key, (time.time() - 300 * 86400,) * 2)
+    aside = tmp_path / ".secret.key.00000000-1-1-00000000.old"
+    os.replace(key, aside)
+    files.mend(tmp_path)
+    assert aside.read_bytes() == b"old"
+
+
 def test_mending_leaves_the_files_of_a_living_process(tmp_path: Path) -> None:
     def look(path: Path) -> None:
         path.write_bytes(b"new")

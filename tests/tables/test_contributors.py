@@ -17,6 +17,7 @@ import encryptedstats as es
 from encryptedstats.crypto.residues import Residues, residues_of
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
+from encryptedstats.tables.blocks import BlockShape, pack_residues
 from encryptedstats.tables.encrypted import MANIFEST, EncryptedTable, MemoryBlocks
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
@@ -240,3 +241,67 @@ def test_what_cannot_be_known_is_not_claimed(owner: es.Owner) -> None:
         owner.public_keys(packing=False).encrypt(rows).accept_others() for _ in range(2)
     ]  # two sites, without a secret
     assert sites[0].append(sites[1]).n_rows == 8 * BINS
+
+
+# -- what the review of the cure found ---------------------------------------------------------------------------------------
+
+
+def forged_block(owner: es.Owner, data: bytes, shape: BlockShape) -> bytes:
+    """The same block, by its header and digests, with residues of somebody else."""
+    block = container.from_bytes(data)
+    other = owner.public_keys().encrypt(SCHEMA.table(FRAME))
+    residues = pack_residues(other.blocks.block(0), shape)
+    return container.to_bytes(replace(block, sections={**block.sections, "residues": residues}))
+
+
+def test_residues_that_the_signed_digests_are_not_of_are_refused(owner: es.Owner, tmp_path: Path) -> None:
+    """Also where a whole block is read at once: the hash of an object is not signed, those of its pieces are."""
+    sealed = owner.encrypt(SCHEMA.table(FRAME), out=tmp_path / "t")
+    name = sealed.blocks.entries[0].name
+    data = forged_block(owner, (tmp_path / "t" / name).read_bytes(), sealed.facts.shape)
+    put(tmp_path / "t", {**objects(tmp_path / "t"), name: data})
+    manifest = (tmp_path / "t" / MANIFEST).read_bytes()
+
+    def as_if_listed(file: Container) -> Container:
+        entries = json.loads(file.section("blocks"))
+        entries[0]["sha256"] = data[-32:].hex()
+        return replace(file, sections={**file.sections, "blocks": json.dumps(entries).encode()})
+
+    put(tmp_path / "t", {**objects(tmp_path / "t"), MANIFEST: rewritten_manifest(manifest, as_if_listed)})
+    forged = es.load(tmp_path / "t")
+    with pytest.raises(es.FileFormatError, match="its pieces are others"):
+        forged.blocks.block(0)
+    with pytest.raises(es.FileFormatError):
+        forged.counts("v0", by="class")
+
+
+def test_the_owner_signs_no_block_that_somebody_else_has_put_there(owner: es.Owner, tmp_path: Path) -> None:
+    """Names of blocks are public once they are written: what lies there when a table is saved again is not believed."""
+    sealed = owner.encrypt(SCHEMA.table(FRAME))
+    sealed.save(tmp_path / "t")
+    listed = es.load(tmp_path / "t").blocks.entries[0]
+    data = forged_block(owner, (tmp_path / "t" / listed.name).read_bytes(), sealed.facts.shape)
+    (tmp_path / "again" / "blocks").mkdir(parents=True)
+    (tmp_path / "again" / listed.name).write_bytes(data)
+    sealed.save(tmp_path / "again")
+    assert es.load(tmp_path / "again").blocks.entries[0].digests_sha256 == listed.digests_sha256
+    opened = owner.decrypt(es.load(tmp_path / "again").counts("v0"))
+    assert opened.to_numpy().sum() == len(FRAME)
+
+
+def test_a_forged_table_without_keys_is_not_appended_to_one_in_memory(owner: es.Owner, tmp_path: Path) -> None:
+    owner.public_keys().encrypt(SCHEMA.table(FRAME)).save(tmp_path / "t")
+    manifest = (tmp_path / "t" / MANIFEST).read_bytes()
+    claimed = rewritten_manifest(manifest, lambda file: replace(file, fields={**file.fields, "with_secret_key": True}))
+    kept = {name: data for name, data in objects(tmp_path / "t").items() if not name.endswith(".keys")}
+    put(tmp_path / "forged", {**kept, MANIFEST: claimed})
+    with pytest.raises(es.FileFormatError, match="is not signed by the owner"):
+        owner.encrypt(SCHEMA.table(FRAME)).append(es.load(tmp_path / "forged"))
+
+
+def test_fractions_are_not_drawn_from_rows_of_others(owner: es.Owner, by_public: es.EncryptedTable) -> None:
+    """Which rows are drawn is public, so that a drawn fraction tells where single rows are."""
+    forest = es.CompletelyRandomForest(n_trees=1, depth=1, fraction=2, random_state=1).fit(by_public.accept_others())
+    assert getattr(forest, "drawn_", None) is None
+    with pytest.raises(es.RowsByOthersError, match="in which leaves single rows are"):
+        forest.draw_fraction(by_public)

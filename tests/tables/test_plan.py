@@ -201,7 +201,9 @@ def test_what_is_no_number_of_things_is_refused(schema: es.Schema, name: str, va
 
 @pytest.mark.parametrize("bound", [2.5, True, 1])
 def test_a_bound_of_weights_is_an_integer(frame: pd.DataFrame, schema: es.Schema, bound: object) -> None:
-    with pytest.raises(es.SchemaError, match=rf"the bound of the weights is {bound}, but the largest weight is 2: give an integer"):
+    with pytest.raises(
+        es.SchemaError, match=rf"the bound of the weights is {bound}, but the largest weight is 2: give an integer"
+    ):
         schema.table(frame, weights=np.full(len(frame), 2), weight_bound=bound)
 
 

@@ -90,6 +90,8 @@ def evaluate(
     if form not in (PACKED, REPLICATED, SLOTS):
         raise ValueError(f"form={form!r}: totals come 'packed', 'replicated' or in 'slots'")
     flood = not source.with_secret_key if flood is None else flood
+    if form != PACKED and flood and source.with_secret_key:
+        raise ValueError(f"form={form!r} shows rows, and flood=True hides them: form='packed'")
     if form != PACKED and not source.with_secret_key:
         raise ValueError(
             f"form={form!r} is for rows that the owner encrypted. These were encrypted by others, and who opens their totals is to "

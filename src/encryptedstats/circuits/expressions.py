@@ -211,7 +211,7 @@ def combination(terms: Iterable[tuple[int, Expression]], constant: int = 0) -> E
 
 def _plain_difference(terms: Mapping[Expression, int]) -> int | None:
     """What c a - c b is where a and b are sums that differ by a number; None where they do not, or it is no difference of sums."""
-    if len(terms) != 2 or sum(terms.values()) or any(term.op != LINEAR for term in terms):
+    if len(terms) != 2 or sum(terms.values()) != 0 or any(term.op != LINEAR for term in terms):
         return None
     flat: dict[Expression, int] = {}
     plain, stack = 0, list(terms.items())

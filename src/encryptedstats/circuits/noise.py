@@ -36,7 +36,7 @@ MAX_SIZE = 16  # SEAL has no ciphertexts of more polynomials
 
 def room_for(parts: int) -> float:
     """Bits that packs have to leave where the results of so many parts of a table will be added up."""
-    return max(ROOM_FOR_ADDING, math.log2(max(1, parts)))
+    return max(ROOM_FOR_ADDING, float(math.ceil(math.log2(max(1, parts)))))  # flooding is by whole bits
 
 
 class NoiseMachine(Machine[Noise]):

@@ -270,7 +270,7 @@ def plan_circuit(
         seconds=cost.seconds(times),
         rotations=rotations_needed(outputs, layout, replicated=form == "replicated"),
         report=report,
-        flooded=not with_secret_key,
+        flooded=not with_secret_key and form == PACKED,
     )
     return (
         made if workers is None else replace(made, cluster=_on_cluster(made, cost, times, workers, price_per_core_hour))

@@ -183,6 +183,8 @@ class EncryptedTotals:
             raise ValueError(
                 f"totals in form {self.form!r} cannot be flooded: only packs hold nothing beside their totals"
             )
+        if any(part.noise.level for part in self.parts):
+            raise ValueError("packs that were switched down cannot be flooded: flood them as they come")
         keys, model = self.keys, self._model()
         zero_noise = encrypted_zero_noise(keys.parameters)
         parts = []
@@ -193,7 +195,11 @@ class EncryptedTotals:
             zero = keys.encrypted_zero(len(keys.parameters.data_moduli) - part.residues.shape[1])
             residues = flood(self._engine, part.residues, zero, flooding_width(model, part.noise))
             parts.append(Part(residues, noise))
-        return EncryptedTotals(keys, self.form, self.facts, parts, self.width, self.schema_digest, True, self.circuit)
+        flooded = EncryptedTotals(
+            keys, self.form, self.facts, parts, self.width, self.schema_digest, True, self.circuit
+        )
+        flooded.checkpoints = self.checkpoints
+        return flooded
 
     def _model(self) -> NoiseModel:
         parameters = self.keys.parameters

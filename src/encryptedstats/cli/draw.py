@@ -14,7 +14,7 @@ from encryptedstats.cli._console import command_line, fact_table, plural, print_
 from encryptedstats.cli._files import COMPUTED, Writes, save
 from encryptedstats.cli._inputs import expect, load_table
 from encryptedstats.cli._models import ENCRYPTED_MODEL_KIND, load_model, model_text
-from encryptedstats.cli._options import AsJson, ByOthers, Force, TableKeys, TableUrl, Workers, file_argument, output
+from encryptedstats.cli._options import AsJson, Force, TableKeys, TableUrl, Workers, file_argument, output
 from encryptedstats.storage import container
 
 
@@ -23,7 +23,6 @@ def draw(
     table: TableUrl,
     out: Annotated[Path, Writes(COMPUTED), output("Where the forest with its fractions goes.")],
     keys: TableKeys = None,
-    by_others: ByOthers = False,
     workers: Workers = None,
     force: Force = False,
     as_json: AsJson = False,
@@ -37,7 +36,7 @@ def draw(
       encryptedstats draw all.enc patients.enc -o drawn.enc
     """
     expect(model, (ENCRYPTED_MODEL_KIND,), "an encrypted forest")
-    sealed = load_table(table, keys, by_others)
+    sealed = load_table(table, keys, by_others=True)
     forest = load_model(container.read(model), sealed.keys)
     if not isinstance(forest, es.CompletelyRandomForest):
         raise ValueError(f"{model} holds a {type(forest).__name__}: only forests have a stochastic fraction to draw")

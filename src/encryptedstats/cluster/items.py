@@ -25,6 +25,7 @@ from encryptedstats.storage.files import naming
 from encryptedstats.storage.objects import Store, looked_at_again, open_store, read_object
 
 RESULT_KIND: Final = "cluster result"
+_MADE: Final = ".made"  # behind the name of a record: the end result itself, where making it again gives other bytes
 _MAX_RESULT_BYTES: Final = 4 << 30
 _MAX_RECORD_BYTES: Final = 512 << 20
 _log = logging.getLogger("encryptedstats.cluster")
@@ -145,11 +146,25 @@ def _write_model(job: StoredJob, item: Item, store: Store) -> None:
     """The record first: an end result without one would be somebody else's, and is not written over."""
     refuse_superseded(job, store)
     data = container.to_bytes(job.finish(item, [believed_result(job, job.items[name], store) for name in item.needs]))
+    if job.finish_is_random:  # then what the first one made is it, for whoever else comes to the end
+        data = _first_made(store, item.name + _MADE, data)
     again = store.exists(item.name)
     with naming(store.where(item.name)):
         store.write(item.name, [record_bytes(job, item, data)])
     with naming(job.out):
         place(job, store, data, again=again)
+
+
+def _first_made(store: Store, name: str, data: bytes) -> bytes:
+    if store.create(name, data):
+        return data
+    found = store.read(name)
+    try:
+        container.from_bytes(found, name=store.where(name))
+    except FileFormatError:
+        store.write(name, [data])
+        return data
+    return found
 
 
 def record_bytes(job: StoredJob, item: Item, made: bytes) -> bytes:

@@ -179,6 +179,11 @@ class StoredJob(ABC):
     def finish(self, item: Item, results: Sequence[Any]) -> Container:
         """The end result, from those of the items that the last one needs."""
 
+    @property
+    def finish_is_random(self) -> bool:
+        """Whether who makes the end result again makes other bytes: as where it is flooded."""
+        return False
+
     def _made_from(self, recipe: str, computed: list[Any], blocks: tuple[int, int]) -> str:
         """The name of a shard: a hash of all that its result depends on."""
         facts, columns = self.facts, [str(column) for column in self.facts.columns]
@@ -282,6 +287,11 @@ class Job(StoredJob):
         computed = [self._digests[outputs], self.report.width, self.report.strategy.relinearise]
         name = self._made_from(_RECIPE, computed, blocks)
         return Item(name, (), (name,), outputs, blocks, sum(entry.rows for entry in self.entries[slice(*blocks)]))
+
+    @property
+    def finish_is_random(self) -> bool:
+        """Rows of others are flooded."""
+        return not self.facts.with_secret_key
 
     @cached_property
     def _digests(self) -> dict[tuple[int, int], str]:

@@ -139,7 +139,8 @@ def work(
         )
     name = worker or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
     keys_url = None if keys is None else os.fspath(keys)
-    allowed = allowed_places(os.fspath(queue), [os.fspath(place) for place in allow])
+    own = [] if keys_url is None else [keys_url]  # what the worker was given needs no leave
+    allowed = allowed_places(os.fspath(queue), [*(os.fspath(place) for place in allow), *own])
     return _Worker(open_store(queue), name, lease, keys_url, told or (lambda _: None), allowed).run(wait)
 
 

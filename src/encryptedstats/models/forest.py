@@ -21,7 +21,7 @@ from encryptedstats.circuits.results import TOTALS_KIND, EncryptedTotals
 from encryptedstats.crypto.digests import joined_digest
 from encryptedstats.crypto.dispatch import decrypt_value
 from encryptedstats.crypto.keys import Decryptor, PublicKeys
-from encryptedstats.errors import Cure, FileFormatError, ParameterError, SchemaError
+from encryptedstats.errors import Cure, FileFormatError, ParameterError, RowsByOthersError, SchemaError
 from encryptedstats.models.base import TotalsClassifier, class_columns, known_schema, refuse_impossible, same_schema
 from encryptedstats.models.files import integers_from_json
 from encryptedstats.models.fraction import Fraction, clear_fraction, fraction_circuit
@@ -369,6 +369,11 @@ class CompletelyRandomForest(TotalsClassifier):
         if not same_schema(self.schema_, known_schema(table)):
             raise SchemaError("these rows are of another schema than the forest")
         if isinstance(table, EncryptedTable):
+            if table.by_others:
+                raise RowsByOthersError(
+                    "these rows were encrypted by others, and which of them are drawn is public: who opens a drawn fraction would "
+                    "learn in which leaves single rows are. Fractions are drawn from rows that their owner encrypted"
+                )
             self.totals_.keys.check_same(table.keys)
             joined_digest(
                 self.totals_.schema_digest, table.facts.schema_digest
@@ -377,7 +382,7 @@ class CompletelyRandomForest(TotalsClassifier):
     def _fit_table(self, table: Table | EncryptedTable, **options: Any) -> CompletelyRandomForest:
         super()._fit_table(table, **options)
         planned = isinstance(table, Table) or (table.parameters.kept_primes is not None and table.keys.rotations)
-        if self._draws and planned:
+        if self._draws and planned and not (isinstance(table, EncryptedTable) and table.by_others):
             options.pop("checkpoint", None)  # of the counts: what is drawn is drawn anew
             self.draw_fraction(table, **options)
         return self

@@ -282,7 +282,12 @@ def _left_behind(folder: Path, below: bool = False) -> Iterator[tuple[Path, re.M
     try:
         for path in list(folder.rglob("*") if below else folder.iterdir()):
             found = _TEMPORARY.fullmatch(path.name)
-            if found is not None and is_left_behind(path.name, time.time() - path.lstat().st_mtime):
+            if found is None:
+                continue
+            # A file that was set aside keeps the time of its content: when that was done, the other time tells.
+            facts = path.lstat()
+            changed = max(facts.st_mtime, facts.st_ctime) if found["role"] == "old" else facts.st_mtime
+            if is_left_behind(path.name, time.time() - changed):
                 yield path, found
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return

@@ -8,9 +8,10 @@ pieces. Every (prime, run, column) piece has its own digest, so that a partial r
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from itertools import pairwise
 from typing import Any, Final
@@ -28,6 +29,7 @@ from encryptedstats.storage.objects import Store, looked_at_again
 Residues = NDArray[np.uint64]
 
 BLOCK_KIND: Final = "table block"
+_NO_SEAL: Final = "0" * 64  # of who will not have to know a block again
 RUN: Final = 1024
 _DIGEST_BYTES: Final = 16
 _COMPONENTS: Final = 2
@@ -145,23 +147,35 @@ class BlockEntry:
         return entry
 
 
-def block_statement(entry: BlockEntry, columns: Sequence[str], weight_bound: int) -> bytes:
+def block_statement(entry: BlockEntry, columns: Sequence[str], weight_bound: int, schema: str) -> bytes:
     """What the owner signs of a block: which rows, what its columns are, and every piece of it, by the hash of the digests."""
-    said = ["encryptedstats block", entry.id, entry.rows, list(columns), weight_bound, entry.digests_sha256]
+    said = ["encryptedstats block", entry.id, entry.rows, list(columns), weight_bound, schema, entry.digests_sha256]
     return json.dumps(said).encode()
 
 
-def block_bytes(residues: Residues, shape: BlockShape, *, block_id: str, rows: int, key_id: str) -> bytes:
-    """The object for residues of shape (columns, 2, primes, N)."""
+def block_bytes(
+    residues: Residues,
+    shape: BlockShape,
+    *,
+    block_id: str,
+    rows: int,
+    key_id: str,
+    seal: Callable[[bytes], str] = lambda digests: _NO_SEAL,
+) -> bytes:
+    """The object for residues of shape (columns, 2, primes, N).
+
+    ``seal`` is a keyed hash of the digests, by which who made the object knows it again; nobody else is told anything by it.
+    """
     packed = pack_residues(residues, shape)
-    fields = {"id": block_id, "rows": rows, "columns": shape.n_columns}
-    sections = {"digests": _digests(packed, shape), "residues": packed}
+    digests = _digests(packed, shape)
+    fields = {"id": block_id, "rows": rows, "columns": shape.n_columns, "seal": seal(digests)}
+    sections = {"digests": digests, "residues": packed}
     return container.to_bytes(Container(BLOCK_KIND, shape.parameters.fingerprint, key_id, fields, sections))
 
 
 def block_size(shape: BlockShape, rows: int) -> int:
     """Bytes of the object for a block of so many rows, known before it is made."""
-    fields = {"id": "0" * 32, "rows": rows, "columns": shape.n_columns}
+    fields = {"id": "0" * 32, "rows": rows, "columns": shape.n_columns, "seal": _NO_SEAL}
     lengths = {"digests": shape.digest_bytes, "residues": shape.residue_bytes}
     header = container.header_bytes(BLOCK_KIND, shape.parameters.fingerprint, "0" * 32, fields, lengths)
     return len(header) + sum(lengths.values()) + _HASH_BYTES
@@ -178,26 +192,37 @@ def block_entry(data: bytes, name: str, shape: BlockShape, key_id: str, where: s
 
 
 def store_block(store: Store, data: bytes, name: str, shape: BlockShape, key_id: str) -> BlockEntry:
-    """Store a block that is not there, and the entry of what is: another writer's of the same rows is never replaced.
-
-    What lies under its name and is no such block is what a killed process left: no table lists it.
-    """
-    if not store.create(name, data):
-        found = stored_entry(store, name, shape, key_id)
-        if found is not None:
-            return found
+    """Store a block, and its entry. Names are keyed hashes: what else lies under one was left by a killed process, or is forged."""
+    if not store.create(name, data) and _stored(store, name, shape) != data:
         store.write(name, [data])
     return block_entry(data, name, shape, key_id, store.where(name))
 
 
-def stored_entry(store: Store, name: str, shape: BlockShape, key_id: str) -> BlockEntry | None:
-    """The entry of an object that is stored already; None if it is damaged or another block."""
-    where, limit = store.where(name), block_size(shape, shape.parameters.slots)
+def stored_entry(
+    store: Store, name: str, shape: BlockShape, key_id: str, seal: Callable[[bytes], str]
+) -> BlockEntry | None:
+    """The entry of an object that who makes this ``seal`` has stored; None if it is damaged, another block, or another's."""
+
+    def looked_at() -> BlockEntry | None:
+        data = _stored(store, name, shape)
+        entry = block_entry(data, name, shape, key_id, store.where(name))
+        block = container.from_bytes(data, kind=BLOCK_KIND, name=store.where(name))
+        digests = block.section("digests")
+        own = hmac.compare_digest(str(block.fields.get("seal")).encode(), seal(digests).encode())
+        return (
+            entry
+            if own and entry.id == block_id_of(name) and _digests(block.section("residues"), shape) == digests
+            else None
+        )
+
     try:
-        entry = looked_at_again(store, lambda: block_entry(store.read(name, limit=limit), name, shape, key_id, where))
+        return looked_at_again(store, looked_at)
     except (FileFormatError, FileNotFoundError):
         return None
-    return entry if entry.id == block_id_of(name) else None
+
+
+def _stored(store: Store, name: str, shape: BlockShape) -> bytes:
+    return store.read(name, limit=block_size(shape, shape.parameters.slots))
 
 
 def read_block(store: Store, entry: BlockEntry, shape: BlockShape, key_id: str) -> Residues:
@@ -213,7 +238,11 @@ def _read_block(store: Store, entry: BlockEntry, shape: BlockShape, key_id: str)
     block = _checked_block(data, where, shape, key_id)
     if (block.fields["id"], block.fields["rows"]) != (entry.id, entry.rows):
         raise FileFormatError(f"{where} is block {block.fields['id']!r}, and the manifest lists {entry.id!r} there")
-    return unpack_residues(block.section("residues"), shape, where)
+    # The owner signs the digests of the pieces: what is read must be what they are of.
+    digests, residues = block.section("digests"), block.section("residues")
+    if hashlib.sha256(digests).hexdigest() != entry.digests_sha256 or _digests(residues, shape) != digests:
+        raise FileFormatError(f"{where} is not the block that the manifest lists: its pieces are others")
+    return unpack_residues(residues, shape, where)
 
 
 def read_pieces(
@@ -382,7 +411,7 @@ def _checked_block(data: bytes, where: str, shape: BlockShape, key_id: str) -> C
     kinds = {name: type(value) for name, value in block.fields.items()}
     if (
         lengths != [("digests", shape.digest_bytes), ("residues", shape.residue_bytes)]  # in this order: see `start`
-        or kinds != {"id": str, "rows": int, "columns": int}
+        or kinds != {"id": str, "rows": int, "columns": int, "seal": str}
         or block.fields["columns"] != shape.n_columns
     ):
         raise FileFormatError(f"{where} has another shape than its table")

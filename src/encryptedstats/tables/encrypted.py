@@ -122,7 +122,8 @@ class TableFacts:
 
     def statement(self, entry: BlockEntry) -> bytes:
         """What the owner signs of one of its blocks."""
-        return block_statement(entry, [str(column) for column in self.columns], self.weight_bound)
+        columns = [str(column) for column in self.columns]
+        return block_statement(entry, columns, self.weight_bound, self.schema.to_json())
 
 
 Sign = Callable[[bytes], str]
@@ -523,8 +524,9 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Statistics):
                 f"only an EncryptedTable can be appended, not {type(more).__name__}: encrypt the rows first"
             )
         self._check_appendable(more)
+        known = next((table for table in (self, more) if table._keys is not None), None)
         for table in (self, more):
-            table._check_origin(None if table._keys is None else table.public_keys())
+            table._check_origin(None if known is None else known.public_keys())
         if isinstance(self.blocks, StoredBlocks):
             return self._append_stored(self.blocks, more)
         ids = (*self.blocks.ids, *more.blocks.ids)
@@ -588,6 +590,7 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Statistics):
                 write_keys(store, self.public_keys())
             writer.check()
             write_manifest(store, self.facts, entries, overwrite=overwrite)
+            writer.check()
             remove_unlisted(store, self.facts, entries)
 
     @classmethod

@@ -366,6 +366,7 @@ class _Job:
             writer.check()
             write_manifest(store, self.facts, entries, overwrite=overwrite)
             store.delete(DRAFT)
+            writer.check()
             remove_unlisted(store, self.facts, entries)
         blocks = StoredBlocks(store, tuple(entries), self.facts.shape, self.facts.key_id)
         return EncryptedTable(self.facts, blocks, self.encryptor.keys, self.schema)
@@ -414,7 +415,12 @@ class _Job:
             return item
         (name, chunk), shape, key_id = item, self.facts.shape, self.facts.key_id
         block_id = block_id_of(name) or ""
-        return name, block_bytes(self._residues(chunk), shape, block_id=block_id, rows=len(chunk), key_id=key_id)
+        rows, seal = len(chunk), self._seal
+        return name, block_bytes(self._residues(chunk), shape, block_id=block_id, rows=rows, key_id=key_id, seal=seal)
+
+    def _seal(self, digests: bytes) -> str:
+        """By which the owner knows a block of an interrupted run again, and signs no other."""
+        return hmac.new(self.encryptor.token_key, b"block" + digests, hashlib.sha256).hexdigest()
 
     def _signed(self, entry: BlockEntry) -> BlockEntry:
         """The entry with the owner's signature; as it is under the public key."""
@@ -442,7 +448,8 @@ class _Job:
         have = set(store.names())
         for index, chunk in enumerate(chunks):
             name = block_name(index, self._block_id(table_id, index, chunk))
-            stored = stored_entry(store, name, self.facts.shape, self.facts.key_id) if name in have else None
+            known = self.facts.shape, self.facts.key_id, self._seal
+            stored = stored_entry(store, name, *known) if name in have else None
             yield stored or (name, chunk)
 
     # -- the draft: what a second run finds of the first -----------------------------------------------------------
