@@ -266,6 +266,10 @@ def test_an_altered_answer_is_asked_for_again(monkeypatch):
 
     monkeypatch.setattr(files, "cat_file", altered)
     monkeypatch.setattr(objects, "_PAUSES", (0.0, 0.0))
+    with pytest.raises(FileFormatError, match=r"x\.enc was altered or damaged"):
+        objects.load_file(place)  # in memory nothing is altered on the way
+    left[0] = 2
+    monkeypatch.setattr(objects, "_HERE", ("local://",))  # as if it were far away
     assert objects.load_file(place) == FILE
     left[0] = 9
     with pytest.raises(FileFormatError, match=r"x\.enc was altered or damaged"):

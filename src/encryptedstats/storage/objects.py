@@ -48,6 +48,7 @@ _ONE_PUT: Final = (
     5 << 30
 )  # bytes up to which S3 takes an object in one request, which leaves nothing behind when it breaks off
 _PAUSES: Final = (0.2, 1.0)  # seconds before what failed is asked again
+_HERE: Final = ("memory://", "local://")  # no network lies in between
 _LOOKS: Final = 3  # at an object that is not what it should be, where it came over a network
 _ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
@@ -117,7 +118,8 @@ def check_protocol(address: str) -> None:
 
 def looked_at_again(store: Store, read: Callable[[], T]) -> T:
     """What ``read`` gives; where it finds something wrong and the bytes came over a network, it is tried again."""
-    for _ in range(_LOOKS - 1 if isinstance(store, FsspecStore) else 0):
+    over_network = isinstance(store, FsspecStore) and not store.url.startswith(_HERE)
+    for _ in range(_LOOKS - 1 if over_network else 0):
         try:
             return read()
         except FileFormatError:
