@@ -158,6 +158,23 @@ def test_a_file_that_was_set_aside_is_as_old_as_that(tmp_path: Path) -> None:
     assert aside.read_bytes() == b"old"
 
 
+def test_an_old_file_without_a_new_one_comes_back(tmp_path: Path) -> None:
+    aside = tmp_path / f".secret.key.{process_tag_of_a_dead_process()}.old"
+    aside.write_bytes(b"old")
+    files.mend(tmp_path)
+    assert (tmp_path / "secret.key").read_bytes() == b"old"
+    assert not aside.exists()
+
+
+def process_tag_of_a_dead_process() -> str:
+    child = os.fork()
+    if not child:
+        os._exit(0)
+    tag = files.process_tag().split("-")
+    os.waitpid(child, 0)
+    return "-".join((tag[0], str(child), "1", tag[3]))
+
+
 def test_mending_leaves_the_files_of_a_living_process(tmp_path: Path) -> None:
     def look(path: Path) -> None:
         path.write_bytes(b"new")

@@ -214,14 +214,22 @@ def mend(folder: str | os.PathLike[str]) -> None:
             target = path.with_name(found["name"].removeprefix("."))
             groups.setdefault(found["tag"], {}).setdefault(found["role"], {})[path] = target
     for group in groups.values():
-        aside, first = group.pop("old", {}), group.get("new0", {})
-        nothing_placed = any(not _is_same(path, target) for path, target in first.items())
-        moved = aside if nothing_placed else {path: target for one in group.values() for path, target in one.items()}
-        for path, target in moved.items():
-            if moved is not aside or not target.exists():
-                os.replace(path, target)
-        for path in (*aside, *(path for one in group.values() for path in one)):
-            path.unlink(missing_ok=True)
+        with contextlib.suppress(PermissionError):  # of another user, in a folder that all may write to
+            _mend_group(group)
+
+
+def _mend_group(group: dict[str, dict[Path, Path]]) -> None:
+    aside, first = group.pop("old", {}), group.get("new0", {})
+    nothing_placed = any(not _is_same(path, target) for path, target in first.items())
+    fresh = {path: target for one in group.values() for path, target in one.items()}
+    for path, target in fresh.items():
+        if not nothing_placed:
+            os.replace(path, target)
+    for path, target in aside.items():
+        if not target.exists():  # whatever else is missing: an old file is given up for a new one only
+            os.replace(path, target)
+    for path in (*aside, *fresh):
+        path.unlink(missing_ok=True)
 
 
 def _is_same(path: Path, target: Path) -> bool:
