@@ -101,7 +101,7 @@ def test_more_results_than_can_be_added_up_are_refused_before_any_work(
     hospital: Hospital, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As if there were so many shards that not even a pack of one total has room for their noise."""
-    monkeypatch.setattr(jobs, "room_for", lambda _: 500.0)
+    monkeypatch.setattr(jobs, "room_for", lambda _, flooded: 500.0)
     with pytest.raises(es.NoiseError, match=r"results of 6 shards could not be proven.*rows_per_shard=, or keys"):
         cluster.submit(FOREST, hospital.table, tmp_path / "m", rows_per_shard=ROWS)
 

@@ -623,7 +623,10 @@ def test_manifests_with_anything_in_them(keeper, sample, data):
         for index in range(len(table.blocks.ids)):
             table.blocks.block(index)
 
-    refusal = refusal_of(read)
+    try:
+        refusal = refusal_of(read)
+    except es.RowsByOthersError:  # the manifest says that others encrypted the rows
+        return
     assert refusal is None or URL in refusal or "this table belongs to key" in refusal
 
 

@@ -34,9 +34,10 @@ _ANY_MARKS = Marks(0, [0])
 MAX_SIZE = 16  # SEAL has no ciphertexts of more polynomials
 
 
-def room_for(parts: int) -> float:
-    """Bits that packs have to leave where the results of so many parts of a table will be added up."""
-    return max(ROOM_FOR_ADDING, float(math.ceil(math.log2(max(1, parts)))))  # flooding is by whole bits
+def room_for(parts: int, *, flooded: bool = False) -> float:
+    """Bits that packs have to leave where the results of so many parts of a table will be added up; flooding is by whole bits."""
+    bits = math.log2(max(1, parts))
+    return max(ROOM_FOR_ADDING, float(math.ceil(bits)) if flooded else bits)
 
 
 class NoiseMachine(Machine[Noise]):

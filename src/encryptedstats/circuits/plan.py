@@ -333,7 +333,8 @@ class _Wish:
         if largest >= 1 << (MAX_PRIME_BITS - 2):
             return None
         t, layout = plain_modulus_for(ring, max(1, largest)), Layout(n_rows, ring)
-        room = room_for(-(-layout.n_chunks // chunks_per_shard(layout.n_chunks, self.workers)) if self.workers else 1)
+        shards = -(-layout.n_chunks // chunks_per_shard(layout.n_chunks, self.workers)) if self.workers else 1
+        room = room_for(shards, flooded=not self.with_secret_key)
 
         def proven(primes: tuple[int, ...]) -> tuple[Parameters, NoiseReport] | None:
             try:

@@ -551,7 +551,7 @@ def _add_up_proof(
         report = _shard_report(outputs, table.facts, table.blocks.rows, shards)
     except (NoiseError, OverflowError) as error:
         raise type(error)(f"{error}. {table._cure(outputs)}") from None
-    if report.budget < 1.0 + room_for(len(shards)):
+    if report.budget < 1.0 + room_for(len(shards), flooded=report.flooded):
         raise NoiseError(
             f"the results of {len(shards):,} shards could not be proven to decrypt when added up with {table.parameters!r}: "
             "take ",
