@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import encryptedstats as es
-from encryptedstats.circuits.results import EncryptedTotals
+from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.storage import container
 from encryptedstats.storage.objects import read_object, write_object
 
@@ -54,7 +54,7 @@ def test_everything_that_is_stored_opens(owner: es.Owner, schema: es.Schema, pla
     owner.encrypt([1, 2]).save(f"{place}/array")
     assert owner.decrypt(es.load(f"{place}/array", keys=keys)).tolist() == [1, 2]
     model.totals_.save(f"{place}/totals")
-    assert isinstance(es.load(f"{place}/totals", keys=keys), EncryptedTotals)
+    assert isinstance(es.load(f"{place}/totals", keys=keys), EncryptedNumbers)
     owner.public_keys().save(f"{place}/keys")
     assert es.load(f"{place}/keys").key_id == owner.key_id
 
@@ -71,7 +71,7 @@ def test_nothing_is_written_over_what_is_there_unless_told(owner: es.Owner, sche
         (sealed.counts("age"), lambda url: es.EncryptedStatistic.load(url, keys)),
         (owner.encrypt([1, 2]), lambda url: es.EncryptedArray.load(url, keys)),
         (owner.encrypt(3), lambda url: es.EncryptedArray.load(url, keys)),
-        (model.totals_, lambda url: EncryptedTotals.load(url, keys)),
+        (model.totals_, lambda url: EncryptedNumbers.load(url, keys)),
         (keys, es.PublicKeys.load),
     ]
     for number, (thing, load) in enumerate(things):

@@ -81,6 +81,10 @@ class BusyError(EncryptedStatsError, RuntimeError):
     """Somebody else is writing there now: one at a time, so that nothing is lost."""
 
 
+class DeviceError(EncryptedStatsError, ValueError):
+    """A device that there is not, or that cannot do what is asked of it."""
+
+
 class HelperError(EncryptedStatsError, RuntimeError):
     """A process that helped here was ended from outside."""
 

@@ -6,8 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from encryptedstats.circuits.results import TOTALS_KIND, EncryptedTotals
-from encryptedstats.circuits.rows import VOTES_KIND
+from encryptedstats.circuits.results import NUMBERS_KIND, VOTES_KIND, EncryptedNumbers
 from encryptedstats.crypto import PublicKeys, arrays
 from encryptedstats.crypto.arrays import ARRAY_KIND
 from encryptedstats.crypto.dispatch import open_value
@@ -22,7 +21,7 @@ from encryptedstats.tables.statistics import STATISTIC_KIND
 _NEED_KEYS: dict[str, Callable[[Container, PublicKeys], Any]] = {
     ARRAY_KIND: arrays.from_container,
     STATISTIC_KIND: EncryptedStatistic.from_container,
-    TOTALS_KIND: EncryptedTotals.from_container,
+    NUMBERS_KIND: EncryptedNumbers.from_container,
 }
 
 

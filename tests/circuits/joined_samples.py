@@ -14,7 +14,7 @@ from encryptedstats.circuits import Expression, Layout
 from encryptedstats.circuits.clear import drawn_shift
 from encryptedstats.circuits.evaluate import evaluate
 from encryptedstats.circuits.noise import read_noise
-from encryptedstats.circuits.results import EncryptedTotals
+from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.circuits.walk import replication_steps
 
 
@@ -29,9 +29,9 @@ def kept_lab(scheme: str, key: int = 0, n_bits: int = 49, primes: int = 10, kept
         return Lab(es.Owner(replace(made, kept_primes=kept)), tuple(sorted(steps)))
 
 
-def packed(outputs: Sequence[Expression], source: MemorySource, width: int | None = None) -> EncryptedTotals:
+def packed(outputs: Sequence[Expression], source: MemorySource, width: int | None = None) -> EncryptedNumbers:
     """Totals in packs, ``width`` in each if it is said."""
     report = read_noise(outputs, source.parameters, source.layout)
     if width is not None:
-        report = replace(report, width=width)
+        report = report.with_width(width)
     return evaluate(outputs, source, report=report, workers=1, progress=False)

@@ -17,7 +17,7 @@ import encryptedstats as es
 from encryptedstats.circuits import column
 from encryptedstats.circuits.bounds import Interval
 from encryptedstats.circuits.joined import evaluate_joined
-from encryptedstats.circuits.rows import ROWS_KIND, EncryptedRows, RowFacts
+from encryptedstats.circuits.rows import ROWS_KIND, EncryptedNumbers, RowFacts
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParamete
 
 
 @pytest.fixture(scope="module")
-def rows() -> EncryptedRows:
+def rows() -> EncryptedNumbers:
     new = LAB.source((5, 9), seed=2)
     outputs, bounds = [column("w") * column("n"), column("w")], [Interval(-12, 20), Interval(0, 4)]
     return evaluate_joined(outputs, bounds, new, {}, progress=False)
@@ -38,14 +38,14 @@ def wanted() -> Any:
     return np.column_stack([new.columns["w"] * new.columns["n"], new.columns["w"]])
 
 
-def test_opened(rows: EncryptedRows, wanted: Any) -> None:
+def test_opened(rows: EncryptedNumbers, wanted: Any) -> None:
     assert LAB.owner.decrypt(rows).tolist() == wanted.tolist()
     assert rows.n_rows == 14
     assert rows.nbytes == sum(p.residues.nbytes for c in rows.parts for p in c)
-    assert repr(rows).startswith("EncryptedRows(14 rows of 2 numbers, ")
+    assert repr(rows).startswith("EncryptedNumbers(14 rows of 2 numbers, ")
 
 
-def test_small_as_can_be(rows: EncryptedRows) -> None:
+def test_small_as_can_be(rows: EncryptedNumbers) -> None:
     """Two polynomials under the fewest primes."""
     for chunks in rows.parts:
         for part in chunks:
@@ -53,30 +53,30 @@ def test_small_as_can_be(rows: EncryptedRows) -> None:
             assert part.noise.level == LAB.parameters.noise.levels - 1
 
 
-def test_a_factor_is_taken_off(rows: EncryptedRows, wanted: Any) -> None:
+def test_a_factor_is_taken_off(rows: EncryptedNumbers, wanted: Any) -> None:
     t, most = LAB.parameters.plain_modulus, LAB.parameters.max_value
     facts = [RowFacts(-most, most, 3), RowFacts(-most, most)]
-    found = LAB.owner.decrypt(EncryptedRows(rows.keys, facts, rows.counts, rows.parts))
+    found = LAB.owner.decrypt(EncryptedNumbers(rows.keys, facts, rows.counts, rows.parts))
     assert ((found[:, 0] * 3 - wanted[:, 0]) % t == 0).all()
 
 
-def test_numbers_outside_their_bounds_are_refused(rows: EncryptedRows) -> None:
-    tight = EncryptedRows(rows.keys, [rows.facts[0], RowFacts(0, 1)], rows.counts, rows.parts)
+def test_numbers_outside_their_bounds_are_refused(rows: EncryptedNumbers) -> None:
+    tight = EncryptedNumbers(rows.keys, [rows.facts[0], RowFacts(0, 1)], rows.counts, rows.parts)
     with pytest.raises(ValueError, match=r"number 1 of row \d+ decrypts to [234], outside the 0 to 1.*It is refused"):
         LAB.owner.decrypt(tight)
 
 
-def test_other_keys(rows: EncryptedRows) -> None:
+def test_other_keys(rows: EncryptedNumbers) -> None:
     stranger = kept_lab("bgv", 1)
     with pytest.raises(es.KeyMismatchError, match=r"Only the secret key .* opens it"):
         stranger.owner.decrypt(rows)
     with pytest.raises(es.KeyMismatchError, match="belongs to key"):
-        EncryptedRows.from_container(rows.to_container(), stranger.keys)
+        EncryptedNumbers.from_container(rows.to_container(), stranger.keys)
 
 
-def test_rows_come_back_from_a_file(rows: EncryptedRows, wanted: Any) -> None:
+def test_rows_come_back_from_a_file(rows: EncryptedNumbers, wanted: Any) -> None:
     data = container.to_bytes(rows.to_container())
-    again = EncryptedRows.from_container(container.from_bytes(data, kind=ROWS_KIND), LAB.keys)
+    again = EncryptedNumbers.from_container(container.from_bytes(data, kind=ROWS_KIND), LAB.keys)
     assert again.facts == rows.facts
     assert again.counts == rows.counts
     assert LAB.owner.decrypt(again).tolist() == wanted.tolist()
@@ -111,22 +111,22 @@ def altered(file: Container, section: str, change: Any) -> Container:
         ("noise", lambda v: [[*v[0][:2], 99], *v[1:]], "noise"),
     ],
 )  # fmt: skip
-def test_files_that_cannot_be(rows: EncryptedRows, section: str, change: Any, words: str) -> None:
+def test_files_that_cannot_be(rows: EncryptedNumbers, section: str, change: Any, words: str) -> None:
     with pytest.raises(es.FileFormatError, match=words):
-        EncryptedRows.from_container(altered(rows.to_container(), section, change), LAB.keys)
+        EncryptedNumbers.from_container(altered(rows.to_container(), section, change), LAB.keys)
 
 
 @pytest.mark.parametrize("change", [lambda d: d[:-8], lambda d: d + bytes(8), lambda d: b"\xff" * len(d)])
-def test_residues_that_cannot_be(rows: EncryptedRows, change: Any) -> None:
+def test_residues_that_cannot_be(rows: EncryptedNumbers, change: Any) -> None:
     file = rows.to_container()
     broken = replace(file, sections={**file.sections, "residues": change(file.section("residues"))})
     with pytest.raises(es.FileFormatError):
-        EncryptedRows.from_container(broken, LAB.keys)
+        EncryptedNumbers.from_container(broken, LAB.keys)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.sampled_from(["numbers", "chunks", "noise"]), st.binary(max_size=60))
-def test_any_bytes_are_read_or_refused(rows: EncryptedRows, section: str, data: bytes) -> None:
+def test_any_bytes_are_read_or_refused(rows: EncryptedNumbers, section: str, data: bytes) -> None:
     file = rows.to_container()
     with pytest.raises(es.FileFormatError):
-        EncryptedRows.from_container(replace(file, sections={**file.sections, section: data}), LAB.keys)
+        EncryptedNumbers.from_container(replace(file, sections={**file.sections, section: data}), LAB.keys)

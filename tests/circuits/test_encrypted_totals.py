@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 import encryptedstats as es
 from encryptedstats.circuits import column
 from encryptedstats.circuits.evaluate import evaluate
-from encryptedstats.circuits.results import EncryptedTotals, Part, TotalFacts
+from encryptedstats.circuits.results import EncryptedNumbers, NumberFacts, Part
 from encryptedstats.circuits.walk import replication_steps
 from encryptedstats.crypto.keys import PublicKeys
 from encryptedstats.crypto.residues import ciphertext_of, residues_of
@@ -54,7 +54,7 @@ def results(lab: Lab, form: str = "packed", seed: int = 0, rows: int = 50, outpu
 def test_save_and_load(small, form, tmp_path):
     totals, expected = results(small, form)
     totals.save(tmp_path / "results")
-    loaded = EncryptedTotals.load(tmp_path / "results", small.keys)
+    loaded = EncryptedNumbers.load(tmp_path / "results", small.keys)
     assert (loaded.form, loaded.width, loaded.facts) == (totals.form, totals.width, totals.facts)
     for a, b in zip(totals.parts, loaded.parts, strict=True):
         np.testing.assert_array_equal(a.residues, b.residues)
@@ -71,9 +71,9 @@ def test_more_totals_than_fit_a_pack(small, tmp_path):
     """Several packs in a file, the last not full."""
     pieces = [results(small, outputs=[(A * (k + 1) + Y).total() for k in some]) for some in (range(4), range(4, 7))]
     (first, x), (second, y) = pieces
-    totals = EncryptedTotals(small.keys, "packed", first.facts + second.facts, first.parts + second.parts, 4)
+    totals = EncryptedNumbers(small.keys, "packed", first.facts + second.facts, first.parts + second.parts, 4)
     totals.save(tmp_path / "results")
-    loaded = EncryptedTotals.load(tmp_path / "results", small.keys)
+    loaded = EncryptedNumbers.load(tmp_path / "results", small.keys)
     assert (len(loaded), len(loaded.parts)) == (7, 2)
     assert small.owner.decrypt(loaded) == x + y
 
@@ -81,7 +81,7 @@ def test_more_totals_than_fit_a_pack(small, tmp_path):
 def test_what_is_said(small):
     totals, _ = results(small)
     assert len(totals) == 5
-    assert repr(totals).startswith("EncryptedTotals(5 totals in 1 ciphertexts, packed, 0.0 MB, key ")
+    assert repr(totals).startswith("EncryptedNumbers(5 totals in 1 ciphertexts, packed, 0.0 MB, key ")
     assert small.owner.key_id in repr(totals)
     assert totals.nbytes == totals.parts[0].residues.nbytes
 
@@ -96,20 +96,20 @@ def test_files_of_other_keys_and_kinds(small, tmp_path):
     totals.save(tmp_path / "results")
     same_parameters = es.Owner(small.parameters)
     with pytest.raises(es.KeyMismatchError, match=f"belongs to key {small.owner.key_id}, and these are keys"):
-        EncryptedTotals.load(tmp_path / "results", same_parameters.public_keys())
+        EncryptedNumbers.load(tmp_path / "results", same_parameters.public_keys())
     other = es.Owner(insecure(small.parameters.scheme, 4000, (40,) * 3))
     with pytest.raises(es.KeyMismatchError, match="belongs to key"):
-        EncryptedTotals.load(tmp_path / "results", other.public_keys())
+        EncryptedNumbers.load(tmp_path / "results", other.public_keys())
     small.keys.save(tmp_path / "keys")
     with pytest.raises(es.FileFormatError, match="holds 'public keys', and 'encrypted totals' is wanted here"):
-        EncryptedTotals.load(tmp_path / "keys", small.keys)
+        EncryptedNumbers.load(tmp_path / "keys", small.keys)
 
 
 def test_fields_of_others_travel_along(small):
     totals, expected = results(small)
     file = totals.to_container("forest counts", {"trees": 3})
     assert (file.kind, file.fields["trees"]) == ("forest counts", 3)
-    assert small.owner.decrypt(EncryptedTotals.from_container(file, small.keys)) == expected
+    assert small.owner.decrypt(EncryptedNumbers.from_container(file, small.keys)) == expected
 
 
 # ------------------------------------------------------------------------------------------------------------- adding
@@ -183,7 +183,7 @@ def test_sums_that_could_drown_in_noise_are_refused(small, form):
     source = small.source((50,))
     source.columns = {**source.columns, "a0": np.zeros(50, dtype=int)}
     totals = evaluate([A.total()], source, form=form, workers=1)
-    totals = EncryptedTotals(small.keys, form, [replace(totals.facts[0], low=0, high=0)], totals.parts, totals.width)
+    totals = EncryptedNumbers(small.keys, form, [replace(totals.facts[0], low=0, high=0)], totals.parts, totals.width)
     doublings = int(totals._model().budget(totals.parts[0].noise)) - 1  # one bit has to be left
     assert doublings >= 1
     for _ in range(doublings):
@@ -202,7 +202,7 @@ def test_results_at_different_levels_add(small):
     for part in totals.parts:
         low = engine.evaluator.mod_switch_to(ciphertext_of(engine, part.residues), engine.level_ids[1])
         lower.append(Part(residues_of(engine, low), model.switch(part.noise, 1)))
-    lowered = EncryptedTotals(small.keys, "slots", totals.facts, lower, circuit=totals.circuit)
+    lowered = EncryptedNumbers(small.keys, "slots", totals.facts, lower, circuit=totals.circuit)
     for both in (totals + lowered, lowered + totals):
         assert {part.noise.level for part in both.parts} == {1}
         assert small.owner.decrypt(both) == [2 * value for value in expected]
@@ -216,11 +216,11 @@ def test_values_out_of_their_bounds_are_refused(small, form):
     """A result that claims to be another one: the bounds it is proven to keep do not fit what is inside."""
     totals, expected = results(small, form)
     for index, value in enumerate(expected):
-        for facts in (TotalFacts(value + 1, value + 5), TotalFacts(value - 5, value - 1)):
+        for facts in (NumberFacts(value + 1, value + 5), NumberFacts(value - 5, value - 1)):
             forged = [
                 replace(facts, offset=f.offset, each=f.each) if i == index else f for i, f in enumerate(totals.facts)
             ]
-            relabelled = EncryptedTotals(small.keys, form, forged, totals.parts, totals.width)
+            relabelled = EncryptedNumbers(small.keys, form, forged, totals.parts, totals.width)
             with pytest.raises(
                 ValueError, match=rf"total {index} decrypts to {value}, outside the {facts.low} to {facts.high}"
             ):
@@ -231,7 +231,7 @@ def test_damaged_ciphertexts_are_refused(small):
     totals, _ = results(small)
     spoiled = totals.parts[0].residues.copy()
     spoiled[1, 0, :10] = 1
-    damaged = EncryptedTotals(
+    damaged = EncryptedNumbers(
         small.keys, "packed", totals.facts, [replace(totals.parts[0], residues=spoiled)], totals.width
     )
     with pytest.raises(ValueError, match=r"it was altered, or not computed as asked\. It is refused"):
@@ -263,7 +263,7 @@ class Target:
         path.write_bytes(data)
         start = time.perf_counter()
         try:
-            loaded = EncryptedTotals.load(path, self.lab.keys)
+            loaded = EncryptedNumbers.load(path, self.lab.keys)
         except REFUSALS as error:
             str(error).encode()
             return False
@@ -395,7 +395,7 @@ def test_residues_that_are_no_ciphertext_are_refused_when_loaded(targets, small)
     for name in ("residues of ones", "residues of zeros"):
         forged = FORGERIES[name](targets["packed"].container)
         with pytest.raises(es.FileFormatError):
-            EncryptedTotals.from_container(forged, small.keys)
+            EncryptedNumbers.from_container(forged, small.keys)
 
 
 @MANY
@@ -444,7 +444,7 @@ def test_keys_are_compared_by_id_not_by_object(small, tmp_path):
     totals.save(tmp_path / "results")
     small.keys.save(tmp_path / "keys")
     keys = PublicKeys.load(tmp_path / "keys")
-    assert small.owner.decrypt(EncryptedTotals.load(tmp_path / "results", keys) + totals) == [2 * v for v in expected]
+    assert small.owner.decrypt(EncryptedNumbers.load(tmp_path / "results", keys) + totals) == [2 * v for v in expected]
 
 
 def test_results_of_different_circuits_are_not_added_even_if_their_shapes_agree(small):
@@ -455,6 +455,6 @@ def test_results_of_different_circuits_are_not_added_even_if_their_shapes_agree(
         with pytest.raises(ValueError, match="results of different circuits or forms cannot be added"):
             combine(one, other)
     assert small.owner.decrypt(one + again) == [2 * source.clear([column("a0").total()])[0]]
-    stored = EncryptedTotals.from_container(other.to_container(), small.keys)
+    stored = EncryptedNumbers.from_container(other.to_container(), small.keys)
     with pytest.raises(ValueError, match="results of different circuits"):
         one + stored

@@ -15,7 +15,7 @@ from joined_samples import kept_lab, packed
 from encryptedstats.circuits import column
 from encryptedstats.circuits import packs as packs_module
 from encryptedstats.circuits.packs import expand_totals, expanded_noises, expansion_scales
-from encryptedstats.circuits.results import EncryptedTotals
+from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.crypto import packing
 from encryptedstats.crypto.engine import engine_for
 from encryptedstats.crypto.packing import packing_levels, packing_parameters, packing_places
@@ -97,7 +97,7 @@ def test_parts_that_nobody_wants_are_left_alone() -> None:
 
 def test_only_packs_are_expanded() -> None:
     lab = kept_lab("bgv")
-    slots = EncryptedTotals(lab.keys, "slots", (), ())
+    slots = EncryptedNumbers(lab.keys, "slots", (), ())
     with pytest.raises(ValueError, match="totals in form 'slots' are no packs"):
         list(expand_totals(slots, []))
 

@@ -17,7 +17,7 @@ from scipy import stats
 import encryptedstats as es
 from encryptedstats.circuits import column
 from encryptedstats.circuits.evaluate import evaluate
-from encryptedstats.circuits.results import EncryptedTotals
+from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.crypto import flooding
 from encryptedstats.crypto.engine import HEADER_BYTES, Engine, engine_for
 from encryptedstats.crypto.flooding import FLOODING_BITS, flooding_polynomial, flooding_width, uniform_residues
@@ -108,7 +108,7 @@ def test_the_polynomial_stands_as_ciphertexts_do() -> None:
 # -- flooded totals -----------------------------------------------------------------------------------------------------------
 
 
-def packed(lab: Lab, *, flood: bool, key: int = 0) -> tuple[EncryptedTotals, list[int]]:
+def packed(lab: Lab, *, flood: bool, key: int = 0) -> tuple[EncryptedNumbers, list[int]]:
     source = lab.source((30, 20), seed=key)
     return evaluate(OUTPUTS, source, flood=flood), source.clear(OUTPUTS)
 
@@ -183,7 +183,7 @@ def test_files_say_whether_totals_are_flooded(flooded: bool | None) -> None:
     lab = room("bgv")
     source = lab.source((30,), with_secret_key=flooded is None)
     totals = evaluate(OUTPUTS, source, flood=flooded)
-    again = EncryptedTotals.from_container(totals.to_container(), lab.keys)
+    again = EncryptedNumbers.from_container(totals.to_container(), lab.keys)
     assert again.flooded is flooded
     assert lab.owner.decrypt(again) == source.clear(OUTPUTS)
 

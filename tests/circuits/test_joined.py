@@ -29,7 +29,7 @@ from encryptedstats.circuits.joined import (
     totals_of,
 )
 from encryptedstats.circuits.packs import expanded_noises
-from encryptedstats.circuits.results import EncryptedTotals
+from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.crypto.noise import Noise
 from encryptedstats.crypto.residues import ciphertext_of
 
@@ -247,7 +247,7 @@ def test_refused_before_anything_is_computed() -> None:
     stranger = {"model": packed(FITTED, kept_lab("bgv", 1).source((25,)))}
     with pytest.raises(es.KeyMismatchError, match="nothing can be computed across keys"):
         evaluate_joined([given("model", 0)], bounds, new, stranger)
-    slots = {"model": EncryptedTotals(lab.keys, "slots", packs["model"].facts, ())}
+    slots = {"model": EncryptedNumbers(lab.keys, "slots", packs["model"].facts, ())}
     with pytest.raises(ValueError, match="only packs can be expanded: form='packed'"):
         evaluate_joined([given("model", 0)], bounds, new, slots)
     assert new.loads == 0

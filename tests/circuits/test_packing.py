@@ -18,7 +18,7 @@ import encryptedstats as es
 from encryptedstats.circuits import column
 from encryptedstats.circuits.evaluate import evaluate
 from encryptedstats.circuits.packs import pack_totals
-from encryptedstats.circuits.results import EncryptedTotals, Part, TotalFacts
+from encryptedstats.circuits.results import EncryptedNumbers, NumberFacts, Part
 from encryptedstats.crypto import packing
 from encryptedstats.crypto.engine import engine_for
 from encryptedstats.crypto.keys import PublicKeys
@@ -85,7 +85,7 @@ def a_few_vectors(lab: Lab, seed: int = 0) -> tuple[list[Part], list[int]]:
 
 def opened(lab: Lab, parts: Sequence[Part], count: int, width: int) -> list[int]:
     limit = lab.parameters.max_value
-    totals = EncryptedTotals(lab.keys, "packed", [TotalFacts(-limit, limit)] * count, parts, width)
+    totals = EncryptedNumbers(lab.keys, "packed", [NumberFacts(-limit, limit)] * count, parts, width)
     assert min(part_slacks(lab, totals)) > -1
     return lab.owner.decrypt(totals)
 
@@ -263,7 +263,7 @@ def test_packing_adds_noise_and_does_not_multiply_it_and_is_above_what_is_measur
     few, _ = a_few_vectors(lab)
     for count in (1, 2, 7, 100, 700):
         packs = pack_totals(lab.keys, (few * 100)[:count], 1 << packing_levels(count))
-        totals = EncryptedTotals(lab.keys, "packed", [TotalFacts(0, 0)] * count, packs, 1 << packing_levels(count))
+        totals = EncryptedNumbers(lab.keys, "packed", [NumberFacts(0, 0)] * count, packs, 1 << packing_levels(count))
         assert min(part_slacks(lab, totals)) > 0
 
 
@@ -330,7 +330,7 @@ def test_packing_keys_of_another_owner_give_nothing_that_passes(lab):
     mixed = PublicKeys.from_container(own.to_container())
     mixed._packing = stranger._packing
     assert mixed.key_id == own.key_id
-    totals = EncryptedTotals(mixed, "packed", [TotalFacts(-5000, 5000)] * 7, pack_totals(mixed, few, 8), 8)
+    totals = EncryptedNumbers(mixed, "packed", [NumberFacts(-5000, 5000)] * 7, pack_totals(mixed, few, 8), 8)
     with pytest.raises(ValueError, match="holds something beside its totals"):
         lab.owner.decrypt(totals)
 
@@ -368,6 +368,6 @@ def test_a_pack_that_was_not_cleared_is_refused(lab):
     unfinished = Part(residues_of(small, lab.keys.pack(contexts, packing_levels(7))), few[0].noise.at(0))
     assert np.count_nonzero(coefficients_of(lab, unfinished)) > SLOTS // 2
     limit = lab.parameters.max_value
-    totals = EncryptedTotals(lab.keys, "packed", [TotalFacts(-limit, limit)] * 7, [unfinished], 8)
+    totals = EncryptedNumbers(lab.keys, "packed", [NumberFacts(-limit, limit)] * 7, [unfinished], 8)
     with pytest.raises(ValueError, match="holds something beside its totals"):
         lab.owner.decrypt(totals)

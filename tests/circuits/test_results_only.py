@@ -20,7 +20,7 @@ import encryptedstats as es
 from encryptedstats.circuits import column
 from encryptedstats.circuits.evaluate import evaluate
 from encryptedstats.circuits.packs import lower_totals
-from encryptedstats.circuits.results import EncryptedTotals
+from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.crypto import packing
 from encryptedstats.crypto.engine import Engine, engine_for
 from encryptedstats.crypto.packing import (
@@ -159,7 +159,7 @@ def test_the_attack_finds_nothing_in_a_result(lab: Lab) -> None:
 # -- every kind of result that leaves a worker -----------------------------------------------------------------------------
 
 
-def beside_the_totals(owner: es.Owner, totals: EncryptedTotals) -> Numbers:
+def beside_the_totals(owner: es.Owner, totals: EncryptedNumbers) -> Numbers:
     """All plaintext coefficients that are not a total's, of all packs."""
     small, ring, found = engine_for(packing_parameters(owner.parameters)), owner.parameters.ring_degree, []
     for number, part in enumerate(totals.parts):
@@ -176,7 +176,7 @@ def tables(n_rows: int) -> tuple[pd.DataFrame, pd.DataFrame, es.Schema]:
     return frame[: n_rows // 2], frame[n_rows // 2 :], es.Schema.infer(frame, target="sick")
 
 
-def check_all(owner: es.Owner, results: Sequence[EncryptedTotals]) -> None:
+def check_all(owner: es.Owner, results: Sequence[EncryptedNumbers]) -> None:
     for totals in results:
         beside = beside_the_totals(owner, totals)
         assert len(beside)

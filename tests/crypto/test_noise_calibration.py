@@ -29,7 +29,7 @@ from noise_samples import (
 )
 
 from encryptedstats.circuits.packs import expand_totals
-from encryptedstats.circuits.results import EncryptedTotals, Part, TotalFacts
+from encryptedstats.circuits.results import EncryptedNumbers, NumberFacts, Part
 from encryptedstats.circuits.seal import relinearise_any
 from encryptedstats.crypto.noise import ERROR_DEVIATION, SECRET_VARIANCE, Noise, NoiseModel
 from encryptedstats.crypto.packing import expanded_noise, packed_noise, packing_places
@@ -415,8 +415,8 @@ def test_expansion(scheme: str, phase: int) -> None:
         one = packing_lab(scheme, key)
         pack = one.made(constant(phase), engine=one.small)
         start = known(one.noise(pack, one.small))
-        totals = EncryptedTotals(
-            one.keys, "packed", [TotalFacts(0, 0)] * 4, [Part(residues_of(one.small, pack), start)], 4
+        totals = EncryptedNumbers(
+            one.keys, "packed", [NumberFacts(0, 0)] * 4, [Part(residues_of(one.small, pack), start)], 4
         )
         for place, residues in expand_totals(totals, [0], workers=1):
             if place == 0 or not phase:

@@ -13,7 +13,7 @@ from prediction_samples import new_rows, planned_owner, same_votes, sealed_piece
 from sklearn.base import clone
 
 import encryptedstats as es
-from encryptedstats.circuits.results import EncryptedTotals
+from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.crypto.residues import ciphertext_of
 from encryptedstats.models.fraction import fraction_circuit
 
@@ -107,7 +107,7 @@ def test_drawn_fractions_have_the_slots_of_their_leaf_alone() -> None:
     forest = es.CompletelyRandomForest(n_trees=2, depth=2, fraction=2, averaged=2).fit(rows)
     sealed_rows = sealed_pieces(owner, rows, [15, 25])
     circuit = fraction_circuit(forest._fraction(), forest.trees_, rows.public_schema, sealed_rows.layout)
-    drawn: EncryptedTotals = sealed_rows.evaluate(circuit, form="slots", **QUIET)
+    drawn: EncryptedNumbers = sealed_rows.evaluate(circuit, form="slots", **QUIET)
     engine = drawn.keys.engine
     for leaf, (part, wanted) in enumerate(zip(drawn.parts, forest.drawn_, strict=True)):
         values = np.asarray(engine.encoder.decode(owner._decryptor.decrypt(ciphertext_of(engine, part.residues))))

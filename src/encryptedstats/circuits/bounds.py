@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from encryptedstats.circuits.expressions import (
     COLUMN,
+    GIVEN,
+    HERE,
     LINEAR,
     MASK,
     PRODUCT,
@@ -64,7 +67,7 @@ class ColumnRange:
 
 
 def read_bounds(
-    outputs: Iterable[Expression], ranges: Mapping[str, ColumnRange], n_rows: int, n_slots: int | None = None
+    outputs: Iterable[Expression], ranges: Mapping[Any, ColumnRange], n_rows: int, n_slots: int | None = None
 ) -> dict[Expression, Interval]:
     """An interval for every node.
 
@@ -78,7 +81,9 @@ def read_bounds(
     bins: dict[Expression, _Bins] = {}
 
     def rule(node: Expression, args: list[Interval]) -> Interval:
-        if node.op == COLUMN:
+        if node.op == HERE:
+            return Interval(min(node.data[0], 0), max(node.data[0], 0))
+        if node.op in (COLUMN, GIVEN):
             known = ranges[node.data]
             return Interval(min(known.low, 0), max(known.high, 0))  # 0 is what padding holds
         if node.op == PRODUCT:
@@ -139,7 +144,7 @@ class _Bins:
         self.constant += times * other.constant
 
 
-def _bins_of(node: Expression, ranges: Mapping[str, ColumnRange], bins: Mapping[Expression, _Bins]) -> _Bins | None:
+def _bins_of(node: Expression, ranges: Mapping[Any, ColumnRange], bins: Mapping[Expression, _Bins]) -> _Bins | None:
     """The node as a combination of bins of one variable, if it is one."""
     if node.op == COLUMN:
         known = ranges[node.data]

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from encryptedstats.circuits.bounds import ColumnRange, Interval, read_bounds
 from encryptedstats.circuits.expressions import (
     COLUMN,
+    GIVEN,
     LINEAR,
     MASK,
     PRODUCT,
@@ -33,6 +34,7 @@ from encryptedstats.circuits.expressions import (
     fold,
     in_order,
     padding_value,
+    totals_of,
 )
 from encryptedstats.circuits.layout import Layout
 
@@ -48,10 +50,10 @@ _LEAST_ROWS = 4096  # of a block: with fewer, calling NumPy takes longer than wh
 
 def read_clear(
     outputs: Iterable[Expression],
-    columns: Mapping[str, Values],
+    columns: Mapping[Any, Values],
     layout: Layout,
     *,
-    ranges: Mapping[str, ColumnRange] | None = None,
+    ranges: Mapping[Any, ColumnRange] | None = None,
 ) -> list[Any]:
     """The value of every output: an integer for a total, an array over the rows otherwise.
 
@@ -66,7 +68,8 @@ def read_clear(
     """
     outputs = list(outputs)
     if ranges is None:
-        ranges = {name: _range_of(np.asarray(columns[name])) for name in column_names(outputs)}
+        names = [*column_names(outputs), *totals_of(outputs)]
+        ranges = {name: _range_of(np.asarray(columns[name])) for name in names}
     return _Reader(outputs, columns, layout, ranges).read()
 
 
@@ -76,9 +79,9 @@ class _Reader:
     def __init__(
         self,
         outputs: list[Expression],
-        columns: Mapping[str, Values],
+        columns: Mapping[Any, Values],
         layout: Layout,
-        ranges: Mapping[str, ColumnRange],
+        ranges: Mapping[Any, ColumnRange],
     ) -> None:
         self.outputs, self.layout = outputs, layout
         self.order = list(in_order(outputs))
@@ -91,7 +94,7 @@ class _Reader:
         self.columns = {
             node: self._kept(node, np.asarray(columns[node.data]), bounds[node])
             for node in self.order
-            if node.op == COLUMN
+            if node.op in (COLUMN, GIVEN)
         }
         self.totals: dict[Expression, int] = {}
         self.rows = {
@@ -163,7 +166,7 @@ class _Reader:
 
     def _rule(self, node: Expression) -> _Rule:
         kind, args = self.types[node], [self.types[arg] for arg in node.args]
-        if node.op == COLUMN:
+        if node.op in (COLUMN, GIVEN):
             rows = self.columns[node]
             return (lambda block, _: rows[block.words]) if kind == _BIT else lambda block, _: rows[block.rows]
         if node.op == PRODUCT:

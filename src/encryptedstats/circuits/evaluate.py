@@ -1,82 +1,104 @@
-"""Evaluating a circuit on an encrypted table: checked first, then read by SEAL or by the fused reader, then packed."""
+"""Evaluating a circuit on an encrypted table: checked first, lowered to a program, run by a device, brought into a form."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+import numpy as np
+
 from encryptedstats.circuits.bounds import Interval, read_bounds
-from encryptedstats.circuits.clear import known_padding
-from encryptedstats.circuits.expressions import (
-    MASK,
-    RESAMPLE,
-    Expression,
-    circuit_digest,
-    depth_of,
-    in_order,
-    padding_value,
+from encryptedstats.circuits.devices import AUTO, Device, Run, checked_name, device_for
+from encryptedstats.circuits.expansion import check_packed, expand_totals, expansion_scales, noise_once_expanded
+from encryptedstats.circuits.expressions import Expression, circuit_digest, in_order
+from encryptedstats.circuits.program import (
+    ADD_UP,
+    GIVEN,
+    PACKED,
+    RELINEARISE,
+    REPLICATED,
+    ROWS,
+    SLOTS,
+    SWITCH,
+    Program,
+    Step,
 )
-from encryptedstats.circuits.fused import Sum, in_totals, obstacle, sums_in_batches
-from encryptedstats.circuits.lowered import Lowered, start_level
-from encryptedstats.circuits.noise import PACKED, REPLICATED, SLOTS, NoiseReport, read_noise
-from encryptedstats.circuits.packs import lower_totals, pack_totals
-from encryptedstats.circuits.results import EncryptedTotals, Part, TotalFacts
-from encryptedstats.circuits.seal import SealMachine, SealValue, Source
-from encryptedstats.circuits.walk import Strategy, Total, Walk, batches_of, in_order_of_rows
-from encryptedstats.crypto.engine import engine_for
+from encryptedstats.circuits.proof import (
+    NoiseReport,
+    lowest_start,
+    program_of,
+    prove_rows,
+    read_noise,
+    resting_noise,
+)
+from encryptedstats.circuits.results import EncryptedNumbers, NumberFacts, Part
+from encryptedstats.circuits.rewriting import cleared, followed
+from encryptedstats.circuits.sources import Source
+from encryptedstats.crypto.noise import Noise
 from encryptedstats.crypto.parameters import Parameters
-from encryptedstats.crypto.residues import ciphertext_of, residues_of
-from encryptedstats.crypto.vectors import EncryptedVector
-from encryptedstats.errors import Cure, KeyMismatchError, TooLargeError
-from encryptedstats.parallel import checked_workers, cores, ordered_map
+from encryptedstats.crypto.residues import Residues
+from encryptedstats.errors import Cure, DeviceError, KeyMismatchError, NoiseError, TooLargeError
+from encryptedstats.parallel import checked_workers
 from encryptedstats.progress import progress_bar
 from encryptedstats.storage.objects import is_url
 
-_MASKED_AT_ONCE: Final = 8  # totals of marked slots: three polynomials each, under many primes
+_HELD: Final = 256 << 20  # bytes of expanded totals that a batch of rows may hold beside what all batches need
+Packs = Mapping[str, EncryptedNumbers]
 
 
 def evaluate(
-    outputs: Sequence[Expression],
+    outputs: Sequence[Expression | int],
     source: Source,
     *,
     form: str = PACKED,
+    given: Packs | None = None,
     workers: int | None = None,
     progress: bool | None = None,
-    engine: str = "auto",
+    device: str = AUTO,
     memory_limit: int | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     bounds: Sequence[Interval] | None = None,
+    told: Sequence[Interval] | None = None,
+    ones: Expression | None = None,
     report: NoiseReport | None = None,
     flood: bool | None = None,
-) -> EncryptedTotals:
-    """The encrypted totals of a circuit. Checked before anything is computed: bounds against t, noise against q.
+) -> EncryptedNumbers:
+    """The encrypted numbers of a circuit. Checked before anything is computed: bounds against t, noise against q.
 
     Parameters
     ----------
-    outputs : expressions, all of them totals
+    outputs : expressions
+        Totals; with ``form="rows"`` expressions over rows, or plain numbers.
     source : an encrypted table
-    form : "packed", "replicated" or "slots"
+    form : "packed", "replicated", "slots" or "rows"
         Many totals in few ciphertexts; each in all slots of one; or unsummed, for the owner to add up: that shows rows, so it is
-        for rows that the owner encrypted.
+        for rows that the owner encrypted. Or numbers of every row, 0 in slots without a row.
+    given : mapping, optional
+        Packed totals from elsewhere, by the name that the circuit gives them: see ``expressions.given``. Rows without any
+        are answers of a plain model, whose coefficients are not told apart by what comes back.
     workers : int, optional
         Processes or threads; all cores by default.
     progress : bool, optional
         A progress bar; by default on a terminal.
-    engine : "auto", "fused" or "seal"
-        What adds up the rows: SEAL, operation by operation, or the fused reader, which gives the same residues many times faster.
-        It is chosen where it can be: for BGV with data primes below 2^50, without relinearisation on the way or totals that go
-        back into the rows, and where its C extension was built when the library was installed.
+    device : str
+        What computes: "native", kernels in C for BGV, or "seal", SEAL alone, which gives the same residues; "auto" takes the
+        fastest that can. See :mod:`encryptedstats.circuits.devices`.
     memory_limit : int, optional
-        Bytes that the fused reader may hold of sums and of chunks that it reads ahead. By default a quarter of the memory that the
+        Bytes that a device may hold of sums and of chunks that it reads ahead. By default a quarter of the memory that the
         machine, or the container, has left, from 256 MiB to 8 GiB. A stored table is read once whatever it is: sums that have no
         room are kept in a temporary file. Totals that are brought down for packing come on top, some 0.3 MB each.
     checkpoint : path or URL, optional
         A folder for what is computed. A process that is interrupted and started again with the same circuit, rows and folder goes
-        on from it; when the result is saved it is removed. For the fused reader.
+        on from it; when the result is saved it is removed. For devices that can.
     bounds : intervals, optional
         Between which every output is known to lie, where who wrote the circuit knows more than intervals tell.
+    told : intervals, optional
+        What the result says of its numbers, where that is to be less than is known here.
+    ones : expression, optional
+        Of rows: what is 1 in all of them and 0 in padding, as of :func:`encryptedstats.circuits.rewriting.cleared`.
     report : NoiseReport, optional
         A proof for at least these rows and outputs, made elsewhere: results of shards of a table add up when all of them are
         computed and packed in the way that one proof holds for.
@@ -84,12 +106,102 @@ def evaluate(
         Hide the rows from who opens the totals, by noise: see :mod:`encryptedstats.crypto.flooding`. By default where rows were
         encrypted by others.
     """
-    outputs, workers = list(outputs), checked_workers(workers)
-    if not outputs or not all(output.is_total for output in outputs):
+    workers, given = checked_workers(workers), given or {}
+    checked_name(device)
+    ready = prepare(
+        outputs, source, form=form, given=given, bounds=bounds, told=told, ones=ones, report=report, flood=flood
+    )
+    chosen = device_for(device, ready.program)
+    why_not = None if checkpoint is None else chosen.checkpoint_obstacle(ready.program)
+    if why_not is not None:
+        raise DeviceError(f"checkpoint= cannot be kept here: {why_not}")
+    job = _Job(ready.program, source, given, chosen, Run(workers, memory_limit, checkpoint, progress))
+    if form == ROWS:
+        return EncryptedNumbers(source.keys, ROWS, ready.facts, job.rows(), counts=source.layout.counts)
+    return _totals(ready, job, checkpoint)
+
+
+def _totals(ready: Prepared, job: _Job, checkpoint: str | os.PathLike[str] | None) -> EncryptedNumbers:
+    program, source = ready.program, job.source
+    flooded = None if source.with_secret_key else False
+    totals = EncryptedNumbers(
+        source.keys, program.form, ready.facts, job.totals(), program.width, None, flooded, ready.circuit
+    )
+    totals.check_decrypts()
+    totals = totals.with_flooding() if ready.flood else totals
+    if checkpoint is not None:  # kept until they are stored
+        totals.checkpoints = (checkpoint if is_url(os.fspath(checkpoint)) else os.path.abspath(checkpoint),)
+    return totals
+
+
+# -- before anything is computed ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A circuit that may be evaluated: its program, and what is known of its numbers."""
+
+    program: Program
+    facts: list[NumberFacts]
+    circuit: str | None
+    flood: bool
+
+
+def prepare(
+    outputs: Sequence[Expression | int],
+    source: Source,
+    *,
+    form: str = PACKED,
+    given: Packs | None = None,
+    bounds: Sequence[Interval] | None = None,
+    told: Sequence[Interval] | None = None,
+    ones: Expression | None = None,
+    report: NoiseReport | None = None,
+    flood: bool | None = None,
+) -> Prepared:
+    """All checks of :func:`evaluate`; no row is read for them."""
+    given, keys, outputs = given or {}, source.keys, list(outputs)
+    for packs in given.values():
+        keys.check_same(packs.keys)
+        check_packed(packs)
+    flood = not source.with_secret_key and form != ROWS if flood is None else flood
+    _check_form(outputs, source, form, flood)
+    facts = number_facts(outputs, source, bounds)
+    exact = cleared(outputs, ones) if form == ROWS else [o for o in outputs if isinstance(o, Expression)]
+    scaled, factors = _followed(exact, source.parameters, given)
+    noises = {name: noise_once_expanded(packs) for name, packs in given.items()}
+    if report is None:
+        report = _proof(scaled, source, form, noises, flood)
+    program = program_of(
+        scaled,
+        source.parameters,
+        source.layout,
+        form,
+        report,
+        with_secret_key=source.with_secret_key,
+        given=noises,
+    )
+    if told is not None:
+        facts = [replace(f, low=bound.low, high=bound.high) for f, bound in zip(facts, told, strict=True)]
+    t, ring = source.parameters.plain_modulus, source.parameters.ring_degree
+    found = [
+        replace(f, offset=output.offset, factor=factor * (ring if output.each else 1) % t)
+        for f, output, factor in zip(facts, program.outputs, factors, strict=True)
+    ]
+    return Prepared(program, found, None if form == ROWS else circuit_digest(exact), flood)
+
+
+def _check_form(outputs: Sequence[Expression | int], source: Source, form: str, flood: bool) -> None:
+    if form not in (PACKED, REPLICATED, SLOTS, ROWS):
+        raise ValueError(
+            f"form={form!r}: totals come 'packed', 'replicated' or in 'slots', and numbers of rows as 'rows'"
+        )
+    if form == ROWS:
+        if any(isinstance(output, Expression) and output.is_total for output in outputs):
+            raise TypeError("a total is no number of a row: form='packed'")
+        return
+    if not outputs or not all(isinstance(output, Expression) and output.is_total for output in outputs):
         raise TypeError("a circuit is evaluated to totals: write .total() for the sum over rows")
-    if form not in (PACKED, REPLICATED, SLOTS):
-        raise ValueError(f"form={form!r}: totals come 'packed', 'replicated' or in 'slots'")
-    flood = not source.with_secret_key if flood is None else flood
     if form != PACKED and flood and source.with_secret_key:
         raise ValueError(f"form={form!r} shows rows, and flood=True hides them: form='packed'")
     if form != PACKED and not source.with_secret_key:
@@ -97,66 +209,82 @@ def evaluate(
             f"form={form!r} is for rows that the owner encrypted. These were encrypted by others, and who opens their totals is to "
             "learn nothing else of them: form='packed'"
         )
-    facts = total_facts(outputs, source, bounds)
     if form == PACKED and not source.keys.packs:
         raise KeyMismatchError(
             "these public keys cannot pack totals: take owner.public_keys(packing=True), or form='slots' for one ciphertext a total"
         )
-    if report is None:
-        report = read_noise(
-            outputs, source.parameters, source.layout, with_secret_key=source.with_secret_key, form=form, flooded=flood
-        )
-    job = _Job(outputs, source, report.strategy, form, start_level(outputs, source, report))
-    fused = choose_engine(engine, outputs, source.parameters, report.strategy)
-    if checkpoint is not None and not fused:
-        why = obstacle(outputs, source.parameters, report.strategy) or "engine='seal' was asked for"
-        raise ValueError(f"checkpoint= is for the fused reader, which is not taken here: {why}")
-    found = job.run_fused(workers, progress, memory_limit, checkpoint) if fused else job.run(workers, progress)
-    facts = [replace(f, offset=one.offset, each=one.each) for f, one in zip(facts, found, strict=True)]
-    parts = [one.part for one in found]
-    if form == PACKED:
-        parts = pack_totals(source.keys, parts, report.width, workers)
-    flooded = None if source.with_secret_key else False
-    digest = circuit_digest(outputs)
-    totals = EncryptedTotals(source.keys, form, facts, parts, report.width, flooded=flooded, circuit=digest)
-    totals.check_decrypts()
-    totals = totals.with_flooding() if flood else totals
-    if checkpoint is not None:  # kept until they are stored
-        totals.checkpoints = (checkpoint if is_url(os.fspath(checkpoint)) else os.path.abspath(checkpoint),)
-    return totals
 
 
-def evaluate_rows(outputs: Sequence[Expression], source: Source) -> list[EncryptedVector]:
-    """Outputs over rows, as encrypted vectors."""
-    outputs = list(outputs)
-    bounds = read_bounds(outputs, source.ranges(), source.layout.n_rows, source.layout.n_chunks * source.layout.slots)
-    facts = [bounds[output].largest for output in outputs]
-    check_bounds(outputs, facts, source.parameters)
-    strategy = read_noise(
-        outputs, source.parameters, source.layout, with_secret_key=source.with_secret_key, form=SLOTS
-    ).strategy
-    machine, vectors = SealMachine(source), []
-    for output, values in zip(outputs, Walk(machine, strategy, source.layout).outputs(outputs), strict=True):
-        if isinstance(values, Total):
-            raise TypeError(f"{output!r} is a total: evaluate() is for those")
-        chunks = [machine.relinearise(value) for value in values]
-        ciphertexts = [chunk.ciphertext for chunk in chunks]
-        bound, depth = max(1, bounds[output].largest), depth_of([output])
-        vectors.append(EncryptedVector(source.keys, ciphertexts, chunks[0].bound, bound, depth, source.layout.counts))
-    return vectors
+def _followed(
+    outputs: Sequence[Expression], parameters: Parameters, given: Packs
+) -> tuple[list[Expression], list[int]]:
+    """The circuits with the factors of given totals made up for, and the factors that they have themselves."""
+    if not given:
+        return list(outputs), [1] * len(outputs)
+    factors = {name: expansion_scales(packs) for name, packs in given.items()}
+    offsets = {name: [facts.offset for facts in packs.facts] for name, packs in given.items()}
+    pairs = followed(outputs, factors, parameters.plain_modulus, offsets)
+    return [circuit for circuit, _ in pairs], [factor for _, factor in pairs]
 
 
-def total_facts(
-    outputs: Sequence[Expression], source: Source, bounds: Sequence[Interval] | None = None
-) -> list[TotalFacts]:
-    """The proven bound of every total, refused where it does not fit below t/2."""
+def _proof(
+    outputs: Sequence[Expression], source: Source, form: str, given: Mapping[str, Noise], flood: bool
+) -> NoiseReport:
+    parameters, layout, own = source.parameters, source.layout, source.with_secret_key
+    if form == ROWS:
+        return _row_proof(outputs, source, given)
+    level = max((noise.level for noise in given.values()), default=0)
+    report = read_noise(
+        outputs, parameters, layout, with_secret_key=own, form=form, given=given, level=level, flooded=flood
+    )
+    return report if given else lowest_start(outputs, parameters, layout, report, with_secret_key=own)
+
+
+def _row_proof(outputs: Sequence[Expression], source: Source, given: Mapping[str, Noise]) -> NoiseReport:
+    parameters = source.parameters
+    try:
+        return prove_rows(outputs, parameters, source.layout, given, with_secret_key=source.with_secret_key)
+    except NoiseError as error:
+        if given and parameters.kept_primes is None:
+            raise NoiseError(
+                f"totals that were packed with {parameters!r} are to be opened, not to be computed on with: make keys for a "
+                "model that predicts unopened, ",
+                Cure("keys that predict", "es.Owner(es.plan(..., encrypted_prediction=True))"),
+                ", and encrypt with those",
+            ) from error
+        raise NoiseError(f"{error}. ", *_why_unproven(outputs, source, given)) from error
+
+
+def _why_unproven(outputs: Sequence[Expression], source: Source, given: Mapping[str, Noise]) -> tuple[str | Cure, ...]:
+    """Why keys do not carry a prediction; often they were planned for rows that the secret key encrypts, and others did."""
+    others = Cure("plan for others", "es.plan(..., encrypted_prediction=True, by_others=True)")
+    if not source.with_secret_key:
+        with suppress(NoiseError):
+            prove_rows(outputs, source.parameters, source.layout, given, with_secret_key=True)
+            return (
+                "The cause: these rows were encrypted with public keys, which makes more noise, and the keys were planned for rows "
+                "that the secret key encrypts. Keys for both: ",
+                others,
+            )
+    return (
+        "A prediction takes keys that were planned for it, ",
+        Cure("plan prediction", "es.plan(..., encrypted_prediction=True)"),
+        "; and if rows of the model or these were encrypted with public keys, keys that were planned for that: ",
+        others,
+    )
+
+
+def number_facts(
+    outputs: Sequence[Expression | int], source: Source, bounds: Sequence[Interval] | None = None
+) -> list[NumberFacts]:
+    """The proven bound of every output, refused where it does not fit below t/2."""
     layout = source.layout
     if bounds is None:
-        found = read_bounds(outputs, source.ranges(), layout.n_rows, layout.n_chunks * layout.slots)
-        bounds = [found[output] for output in outputs]
-    facts = [TotalFacts(bound.low, bound.high) for bound in bounds]
-    check_bounds(outputs, [max(abs(f.low), abs(f.high)) for f in facts], source.parameters)
-    return facts
+        expressions = [output for output in outputs if isinstance(output, Expression)]
+        found = read_bounds(expressions, source.ranges(), layout.n_rows, layout.n_chunks * layout.slots)
+        bounds = [found[o] if isinstance(o, Expression) else Interval.of(o) for o in outputs]
+    check_bounds(outputs, [bound.largest for bound in bounds], source.parameters)
+    return [NumberFacts(bound.low, bound.high) for bound in bounds]
 
 
 def check_bounds(outputs: Sequence[Expression | int], largest: Sequence[int], parameters: Parameters) -> None:
@@ -169,171 +297,162 @@ def check_bounds(outputs: Sequence[Expression | int], largest: Sequence[int], pa
             )
 
 
-@dataclass(frozen=True)
-class _Found:
-    """A total as a process hands it back."""
-
-    part: Part
-    offset: int
-    each: bool
-
-
-def choose_engine(engine: str, outputs: Sequence[Expression], parameters: Parameters, strategy: Strategy) -> bool:
-    """Whether the fused reader adds up the rows."""
-    if engine not in ("auto", "fused", "seal"):
-        raise ValueError(f"engine={engine!r}: there are 'auto', 'fused' and 'seal'")
-    why_not = None if engine == "seal" else obstacle(outputs, parameters, strategy)
-    if engine == "fused" and why_not is not None:
-        raise ValueError(f"engine='fused' cannot do this: {why_not}")
-    return engine != "seal" and why_not is None
-
-
-@dataclass
-class _Summed(Walk[SealValue]):
-    """A walk that finds the sums over rows done."""
-
-    sums: Mapping[Expression, Sum] = field(default_factory=dict)
-
-    def _accumulate(self, totals: Sequence[Expression], padding: dict[Expression, int]) -> None:
-        engine = engine_for(self.machine.parameters)
-        for total in totals:
-            value = SealValue(ciphertext_of(engine, self.sums[total].residues), self.sums[total].noise)
-            self._totals[total] = Total(value, -padding[total] * self.layout.padding)
+# -- computing ---------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Job:
-    """One evaluation: batches of outputs, each walked by one process over all chunks, then packed."""
+    """A program that is run: its outputs as parts of a result."""
 
-    outputs: list[Expression]
+    program: Program
     source: Source
-    strategy: Strategy
-    form: str
-    level: int = 0  # that the fused reader begins at
+    given: Packs
+    device: Device
+    run: Run
 
-    def run(self, workers: int | None, progress: bool | None) -> list[_Found]:
-        if any(node.op == MASK for node in in_order(self.outputs)):
-            return self._run_masked(workers or cores(), progress)
-        batches = batches_of(self.outputs)
-        processes = min(len(batches), workers or cores())
-        found: list[_Found] = []
-        with progress_bar("computing", len(self.outputs), "totals", progress) as advance:
-            # Batches go to the processes by number: expressions are inherited, not sent.
-            for part in ordered_map(lambda number: self._batch(batches[number]), range(len(batches)), processes):
-                found.extend(part)
-                advance(len(part))
-        return found
-
-    def run_fused(
-        self,
-        workers: int | None,
-        progress: bool | None,
-        memory_limit: int | None,
-        checkpoint: str | os.PathLike[str] | None,
-    ) -> list[_Found]:
-        """Totals come some at a time, and not in the order of the outputs."""
-        found: dict[Expression, _Found] = {}
-        with progress_bar("computing", self.source.layout.n_rows, "rows", progress) as advance:
-            source = Lowered(self.source, self.level) if self.level else self.source
-            batches = sums_in_batches(
-                self.outputs,
-                source,
-                workers=workers,
-                memory_limit=memory_limit,
-                checkpoint=checkpoint,
-                advance=advance,
-            )
-            for outputs, sums in batches:
-                raised = {total: replace(one, noise=one.noise.at(self.level)) for total, one in sums.items()}
-                found |= zip(outputs, self._finished(outputs, raised, workers), strict=True)
-        return [found[output] for output in self.outputs]
-
-    def _finished(self, outputs: list[Expression], sums: Mapping[Expression, Sum], workers: int | None) -> list[_Found]:
-        """Totals from sums over rows: by the kernels where these can do all of it, else by SEAL in several processes."""
-        keys, layout = self.source.keys, self.source.layout
-        if self.form == PACKED and keys.kernels is not None and all(output in sums for output in outputs):
-            parts = [Part(one.residues, one.noise) for one in sums.values()]
-            lowered = dict(zip(sums, lower_totals(keys, parts, workers), strict=True))
-            padding = padding_value(outputs)
-            offsets = [-known_padding(output, padding) * layout.padding for output in outputs]
-            return [_Found(lowered[o], offset, False) for o, offset in zip(outputs, offsets, strict=True)]
-        # A few for each process: they inherit the sums, and hand back what is made of them.
-        size = -(-len(outputs) // (4 * (workers or cores())))
-        pieces = [outputs[start : start + size] for start in range(0, len(outputs), size)]
-        finish = ordered_map(
-            lambda number: self._batch(pieces[number], sums), range(len(pieces)), min(len(pieces), workers or cores())
+    def totals(self) -> list[Part]:
+        """Packs, or one ciphertext a total."""
+        program, keys = self.program, self.source.keys
+        supply = _Supply(
+            self.given, [step for step in program.steps if step.op == GIVEN], self.device, self.run.workers
         )
-        return [one for piece in finish for one in piece]
+        supply.fetch(set(supply.steps))
+        found: dict[Step, Residues] = {}
+        for some in self.device.totals(program, self.source, supply.held, self.run):
+            found |= some
+        if program.form != PACKED:
+            return [Part(found[output.step], output.step.noise) for output in program.outputs]
+        parts = []
+        for pack in program.packs:
+            merged = self.device.pack([found[arg] for arg in pack.args], keys, self.run.workers)
+            parts.append(Part(merged, pack.noise))
+        return parts
 
-    def _run_masked(self, workers: int, progress: bool | None) -> list[_Found]:
-        """Totals of marked slots share what is marked, which is dear: first what is moved, then what is marked, then the totals."""
-        layout = self.source.layout
-        marked = list(dict.fromkeys((t.args[0].args[0], t.args[0].data.chunk) for t in in_totals(self.outputs)))
-        moved = dict.fromkeys(
-            (node, where)
-            for page, chunk in marked
-            for node, where in in_order_of_rows([page], chunk, layout)
-            if node.op == RESAMPLE
-        )
-        size = max(1, min(_MASKED_AT_ONCE, -(-len(self.outputs) // workers)))
-        pieces = [self.outputs[start : start + size] for start in range(0, len(self.outputs), size)]
-        found: list[_Found] = []
-        with progress_bar("drawing", len(moved) + len(marked) + len(self.outputs), "steps", progress) as advance:
-            done: dict[tuple[Expression, int], SealValue] = {}
-            for stage in (list(moved), marked):
-                done |= self._rows_apart(stage, done, workers, advance)
-            done = {key: done[key] for key in marked}
-            results = ordered_map(
-                lambda number: self._batch(pieces[number], computed=done), range(len(pieces)), workers
-            )
-            for part in results:
-                found.extend(part)
-                advance(len(part))
-        return found
+    def rows(self) -> list[Part]:
+        """For each number a ciphertext a chunk: batches of terms with the given totals they need, added up over all chunks."""
+        program, chunks = self.program, range(self.source.layout.n_chunks)
+        bases = [_row_base(output.step) for output in program.outputs]
+        batches = self._batches(bases)
+        sums: dict[tuple[int, int], Residues] = {}
+        with progress_bar(
+            "predicting", max(1, sum(len(needed) for _, needed in batches)), "totals", self.run.progress
+        ) as advance:
+            found = self.device.rows(self._supplied(batches), self.source, self.run)
+            for pieces, needed in batches:
+                for chunk in chunks:
+                    for number, residues in zip(pieces, next(found), strict=True):
+                        known = sums.get((number, chunk))
+                        sums[number, chunk] = residues if known is None else self._added(known, residues)
+                advance(len(needed))
+        return [
+            self._row_part(output.step, base, sums[number, chunk])
+            for number, (output, base) in enumerate(zip(program.outputs, bases, strict=True))
+            for chunk in chunks
+        ]
 
-    def _rows_apart(
-        self,
-        nodes: list[tuple[Expression, int]],
-        computed: dict[tuple[Expression, int], SealValue],
-        workers: int,
-        advance: Callable[[int], None],
-    ) -> dict[tuple[Expression, int], SealValue]:
-        """Nodes over chunks of rows, each by some process."""
-        engine, machine = self.source.keys.engine, SealMachine(self.source)
+    def _row_part(self, step: Step, base: Step, residues: Residues) -> Part:
+        """Two polynomials under as few primes as are proven to decrypt; of a plain model, as noisy as any is said to be."""
+        (done,) = self.device.bring_down([step], {base: residues}, self.source.keys, self.run.workers)
+        return Part(done, step.noise if self.given else resting_noise(self.source.parameters.noise))
 
-        def one(number: int) -> Part:
-            node, chunk = nodes[number]
-            walk = Walk(machine, self.strategy, self.source.layout, computed=computed)
-            value = walk.rows([node], chunk)[node]
-            return Part(residues_of(engine, value.ciphertext), value.bound)
+    def _supplied(
+        self, batches: Sequence[tuple[dict[int, Step], set[Step]]]
+    ) -> Iterator[tuple[list[Step], Mapping[Step, Residues]]]:
+        """Every batch with the totals that it needs, expanded when it is its turn."""
+        every = [step for step in self.program.steps if step.op == GIVEN]
+        supply = _Supply(self.given, every, self.device, self.run.workers)
+        for number, (pieces, needed) in enumerate(batches):
+            supply.fetch(needed)
+            yield list(pieces.values()), supply.held
+            supply.forget(keep={step for _, later in batches[number + 1 :] for step in later})
 
-        found = {}
-        for key, part in zip(nodes, ordered_map(one, range(len(nodes)), workers), strict=True):
-            found[key] = SealValue(ciphertext_of(engine, part.residues), part.noise)
-            advance(1)
-        return found
+    def _batches(self, outputs: Sequence[Step]) -> list[tuple[dict[int, Step], set[Step]]]:
+        """Pieces of the outputs, by number, with the totals that they need: outputs are sums, and a piece has some of the terms."""
+        primes = len(self.program.parameters.data_moduli) - max(step.level for step in outputs)
+        most = max(16, _HELD // (16 * primes * self.program.parameters.ring_degree))
+        terms = [
+            (min(map(self._place, needed), default=(0, 0)), number, coefficient, term, needed)
+            for number, output in enumerate(outputs)
+            for coefficient, term, needed in _terms(output)
+        ]
+        terms.sort(key=lambda entry: entry[:2])
+        batches: list[tuple[dict[int, list[tuple[int, Step]]], set[Step]]] = []
+        for _, number, coefficient, term, needed in terms:
+            if not batches or len(batches[-1][1] | needed) > most:
+                batches.append(({}, set()))
+            batches[-1][0].setdefault(number, []).append((coefficient, term))
+            batches[-1][1].update(needed)
+        return [({n: _sum_of(found) for n, found in grouped.items()}, needed) for grouped, needed in batches]
 
-    def _batch(
-        self,
-        outputs: list[Expression],
-        sums: Mapping[Expression, Sum] | None = None,
-        computed: dict[tuple[Expression, int], SealValue] | None = None,
-    ) -> list[_Found]:
-        machine = SealMachine(self.source)
-        if sums is None:
-            walk = Walk(machine, self.strategy, self.source.layout, computed=computed or {})
-        else:
-            walk = _Summed(machine, self.strategy, self.source.layout, sums=sums)
-        engine = self.source.keys.engine
-        found = []
-        for output, total in zip(outputs, walk.outputs(outputs), strict=True):
-            if not isinstance(total, Total):
-                raise TypeError("only totals are evaluated here")
-            if self.form == REPLICATED:
-                total = Total(walk.replicated(output), each=True)
-            value = machine.relinearise(total.value) if self.form != PACKED else total.value
-            part = Part(residues_of(engine, value.ciphertext), value.bound)
-            if self.form == PACKED:
-                (part,) = lower_totals(self.source.keys, [part], workers=1)
-            found.append(_Found(part, total.offset, total.each))
-        return found
+    def _place(self, step: Step) -> tuple[int, int]:
+        name, index = step.data
+        return index * 1_000_000 // max(1, len(self.given[name])), index
+
+    def _added(self, a: Residues, b: Residues) -> Residues:
+        """The sum of ciphertexts of whatever sizes, at one level."""
+        if len(a) < len(b):
+            a, b = b, a
+        residues, shared = np.array(a), len(b)
+        for i, prime in enumerate(self.program.parameters.data_moduli[: residues.shape[1]]):
+            total = residues[:shared, i] + b[:, i]
+            residues[:shared, i] = np.where(total >= np.uint64(prime), total - np.uint64(prime), total)
+        return residues
+
+
+def _row_base(step: Step) -> Step:
+    """What is brought down in the end."""
+    while step.op in (SWITCH, RELINEARISE):
+        step = step.args[0]
+    return step
+
+
+def _terms(output: Step) -> Iterator[tuple[int, Step, set[Step]]]:
+    """The terms of a sum, each with the given totals that it needs; a plain number goes with the first."""
+    pairs = [(1, output)]
+    if output.op == ADD_UP and not output.data[1]:
+        pairs = list(zip(output.data[0], output.args, strict=True))
+    for coefficient, term in pairs:
+        yield coefficient, term, {step for step in in_order([term]) if step.op == GIVEN}
+
+
+def _sum_of(terms: Sequence[tuple[int, Step]]) -> Step:
+    (coefficient, term), *others = terms
+    if coefficient == 1 and not others:
+        return term
+    args = tuple(term for _, term in terms)
+    noise = replace(term.noise, size=max(arg.size for arg in args))  # that of the whole sum was proven
+    return Step(ADD_UP, args, (tuple(c for c, _ in terms), 0), noise)
+
+
+@dataclass
+class _Supply:
+    """Expanded totals: fetched in order, held as long as they are needed."""
+
+    packs: Packs
+    steps: Sequence[Step]
+    device: Device
+    workers: int | None
+    held: dict[Step, Residues] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.used = {step.data: step for step in self.steps}
+        wanted: dict[str, set[int]] = {name: set() for name in self.packs}
+        for name, index in self.used:
+            wanted[name].add(index)
+        self._streams = {
+            name: expand_totals(totals, wanted[name], self.device, self.workers) for name, totals in self.packs.items()
+        }
+
+    def fetch(self, steps: set[Step]) -> None:
+        """Expand until these are there."""
+        for step in sorted(steps - set(self.held), key=lambda step: step.data[1]):
+            name = step.data[0]
+            while step not in self.held:
+                index, residues = next(self._streams[name])
+                if (name, index) in self.used:
+                    self.held[self.used[name, index]] = residues
+
+    def forget(self, keep: set[Step]) -> None:
+        """Let go of what is not needed any more."""
+        for step in set(self.held) - keep:
+            del self.held[step]

@@ -13,12 +13,14 @@ import json
 import operator
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn, Protocol, TypeVar
 
 import numpy as np
 
 COLUMN, LINEAR, PRODUCT, TOTAL, REPLICATE, RESAMPLE = "column", "linear", "product", "total", "replicate", "resample"
-MASK = "mask"
+MASK, GIVEN, HERE = "mask", "given", "here"
+#: What readers know a column by (its name), or a given total (the name of its packs, and its number).
+Key = str | tuple[str, int]
 _SHOWN_TERMS = 5  # of a sum, when it is printed
 
 
@@ -28,12 +30,13 @@ class Expression:
     Attributes
     ----------
     op : str
-        ``"column"``, ``"linear"``, ``"product"``, ``"total"``, ``"replicate"``, ``"resample"`` or ``"mask"``.
+        ``"column"``, ``"given"``, ``"here"``, ``"linear"``, ``"product"``, ``"total"``, ``"replicate"``, ``"resample"`` or
+        ``"mask"``.
     args : tuple of Expression
         What it is computed from.
     data
-        The name of a column; ``(coefficients, constant)`` of a linear combination of the args; the seed or the move of a
-        resampling; the :class:`Marks` of a mask.
+        The name of a column; the packs and the number of a given total; what is encrypted here, and what for; ``(coefficients,
+        constant)`` of a linear combination of the args; the seed or the move of a resampling; the :class:`Marks` of a mask.
     is_total : bool
         One number for the table, rather than one for each row.
     """
@@ -169,6 +172,24 @@ def column(name: str) -> Expression:
     return Expression(COLUMN, (), name, False)
 
 
+def given(name: str, index: int) -> Expression:
+    """A total from elsewhere, in every row: number ``index`` of the packs called ``name``.
+
+    >>> given("model", 3) * column("v0.bin1")
+    model[3] * v0.bin1
+    """
+    return Expression(GIVEN, (), (name, _integer(index)), False)
+
+
+def here(value: int, purpose: str) -> Expression:
+    """A plain number in every row (not in padding), encrypted with the public key where it is needed; the value is not shown.
+
+    >>> here(7, "answer0") + column("v0.bin1")
+    here:answer0 + v0.bin1
+    """
+    return Expression(HERE, (), (_integer(value), purpose), False)
+
+
 def linear(terms: Iterable[tuple[int, Expression]], constant: int = 0) -> Expression:
     """``constant + sum(coefficient * expression)``, as one node: a sum of many terms is one step deep.
 
@@ -276,9 +297,20 @@ def _integer(value: Any) -> int:
 # -- walking --------------------------------------------------------------------------------------------------------
 
 
-def in_order(outputs: Iterable[Expression]) -> Iterator[Expression]:
+class Node(Protocol):
+    """What is computed from others of its kind: an expression, or a step of a program."""
+
+    @property
+    def args(self) -> tuple[Any, ...]:
+        """What it is computed from."""
+
+
+N = TypeVar("N", bound=Node)
+
+
+def in_order(outputs: Iterable[N]) -> Iterator[N]:
     """Every node that the outputs need, each once, after all that it is computed from."""
-    seen: set[Expression] = set()
+    seen: set[N] = set()
     for output in outputs:
         stack = [(output, False)]
         while stack:
@@ -296,6 +328,27 @@ def in_order(outputs: Iterable[Expression]) -> Iterator[Expression]:
 def column_names(outputs: Iterable[Expression]) -> list[str]:
     """The columns that the outputs need."""
     return [node.data for node in in_order(outputs) if node.op == COLUMN]
+
+
+def totals_of(outputs: Iterable[Expression]) -> dict[Key, tuple[str, int]]:
+    """The given totals that the outputs need: which number of which packs."""
+    return {node.data: node.data for node in in_order(outputs) if node.op == GIVEN}
+
+
+def with_packs_renamed(outputs: Sequence[Expression], suffix: str) -> list[Expression]:
+    """The outputs with longer names for the packs of all given totals.
+
+    >>> with_packs_renamed([given("model", 3) * column("v0.bin1")], "7")
+    [model7[3] * v0.bin1]
+    """
+
+    def rule(node: Expression, args: list[Expression]) -> Expression:
+        if node.op == GIVEN:
+            return given(node.data[0] + suffix, node.data[1])
+        return Expression(node.op, tuple(args), node.data, node.is_total)
+
+    values = fold(outputs, rule)
+    return [values[output] for output in outputs]
 
 
 def fold(outputs: Iterable[Expression], rule: Callable[[Expression, list[Any]], Any]) -> dict[Expression, Any]:
@@ -336,7 +389,7 @@ def padding_value(outputs: Iterable[Expression]) -> dict[Expression, int | None]
 
     def rule(node: Expression, args: list[int | None]) -> int | None:
         known = [arg for arg in args if arg is not None]
-        if node.op in (COLUMN, MASK) or (node.op in (PRODUCT, RESAMPLE) and 0 in known):
+        if node.op in (COLUMN, HERE, MASK) or (node.op in (PRODUCT, RESAMPLE) and 0 in known):
             return 0
         if len(known) < len(args) or node.op not in (PRODUCT, LINEAR):
             return None  # totals are no rows; replicated ones fill padding with what is encrypted
@@ -351,6 +404,10 @@ def padding_value(outputs: Iterable[Expression]) -> dict[Expression, int | None]
 def _shortened(node: Expression, depth: int) -> str:
     if node.op == COLUMN:
         return str(node.data)
+    if node.op == GIVEN:
+        return "{}[{}]".format(*node.data)
+    if node.op == HERE:
+        return f"here:{node.data[1]}"
     if depth == 0:
         return "..."
     inner = [_shortened(arg, depth - 1) for arg in node.args[:_SHOWN_TERMS]]

@@ -1,24 +1,44 @@
-"""The plan: parameters for a circuit and what it will cost, known and printed before anybody pays.
+"""The plan: parameters for computations and what they will cost, known and printed before anybody pays.
 
-Reads the circuit with the bounds, noise and cost readers, for one ring after the other, until one carries it.
+A plan is of stages, each from stored things to stored things: a fit, the draw of its fraction, a prediction from both. Stages are
+read by the bounds, noise and cost readers, for one ring after the other, until one carries all of them. Totals that a later stage
+computes on with are packed under so many primes that, expanded, they can still be multiplied; that number, ``kept_primes``, is
+found together with the ring and the primes.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from functools import cached_property
+from typing import Any, Final
 
-from encryptedstats.circuits.bounds import ColumnRange, read_bounds
-from encryptedstats.circuits.cost import Cost, Times, measured_times, read_cost
-from encryptedstats.circuits.expressions import Expression, depth_of
+from encryptedstats.circuits.bounds import ColumnRange, Interval, read_bounds
+from encryptedstats.circuits.calibration import measured_times
+from encryptedstats.circuits.cost import Cost, Kind, Times, number_of, read_cost, rotation_counts, work_seconds
+from encryptedstats.circuits.expressions import (
+    Expression,
+    depth_of,
+    totals_of,
+    with_packs_renamed,
+)
 from encryptedstats.circuits.layout import Layout
-from encryptedstats.circuits.noise import PACKED, NoiseReport, read_noise, room_for
-from encryptedstats.circuits.walk import rotations_needed
+from encryptedstats.circuits.lowering import rotations_needed
+from encryptedstats.circuits.program import PACKED, ROWS
+from encryptedstats.circuits.proof import NoiseReport, compressed, program_of, prove_rows, read_noise, room_for
+from encryptedstats.circuits.rewriting import followed
 from encryptedstats.crypto.flooding import FLOODING_BITS
-from encryptedstats.crypto.noise import FAILURE_BITS, Scheme
-from encryptedstats.crypto.packing import packing_parameters, packing_primes
+from encryptedstats.crypto.noise import FAILURE_BITS, Noise, Scheme
+from encryptedstats.crypto.packing import (
+    expanded_noise,
+    expansion_scale,
+    packed_noise,
+    packing_model,
+    packing_parameters,
+    packing_primes,
+)
 from encryptedstats.crypto.parameters import (
     MAX_PRIME_BITS,
     Parameters,
@@ -27,12 +47,11 @@ from encryptedstats.crypto.parameters import (
     smallest_chain,
 )
 from encryptedstats.crypto.security import LEVELS, RINGS, TABLE_NAME
-from encryptedstats.errors import NoiseError, ParameterError
+from encryptedstats.errors import Cure, NoiseError, ParameterError
 from encryptedstats.parallel import cores
 
-if TYPE_CHECKING:
-    from encryptedstats.circuits.plan_joined import PredictionCost
-
+#: How a model is planned that predicts only when it is open.
+OPENED_FIRST: Final = Cure("open before predicting", "with encrypted_prediction=False")
 # Below 2^50 a modular product can be computed in doubles, several at a time; tried first.
 FAST_PRIME_BITS: Final = 49
 # A shard of a cluster's work: by default a table is cut into so many, none of more than so many chunks. A shard's totals are
@@ -83,6 +102,54 @@ class ClusterCost:
             ("cluster", f"{self.workers:,} workers, {self.shards:,} shards of up to {self.rows_per_shard:,} rows"),
             ("time there", f"{show_time(self.seconds)} to compute, {busy}{money}"),
             ("traffic there", f"{show_size(self.bytes_read)} read, {show_size(self.bytes_written)} written"),
+        ]
+
+
+@dataclass(frozen=True)
+class PredictionCost:
+    """What predicting unopened takes, beside the fit.
+
+    Attributes
+    ----------
+    n_predict : int
+        Rows to predict.
+    technique : str
+        How totals are brought beside the rows, and why.
+    alternatives : dict
+        Estimated seconds of each technique, that of the chosen one among them.
+    totals, different : int
+        Totals of the model and, of these, how many different ones the prediction needs.
+    kept_primes : int
+        Primes that packed totals keep.
+    draw_seconds, seconds : float
+        Estimated time to draw the fraction, and to predict.
+    bytes_down : int
+        Bytes of the answer.
+    """
+
+    n_predict: int
+    technique: str
+    alternatives: dict[str, float]
+    totals: int
+    different: int
+    kept_primes: int
+    draw_seconds: float
+    seconds: float
+    bytes_down: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures, ready for JSON."""
+        return asdict(self)
+
+    def rows(self) -> list[tuple[str, str]]:
+        """What is printed: name and value."""
+        draw = f", {show_time(self.draw_seconds)} to draw the fraction" if self.draw_seconds else ""
+        return [
+            (
+                "prediction",
+                f"{self.n_predict:,} rows, {show_time(self.seconds)}{draw}; answer {show_size(self.bytes_down)}",
+            ),
+            ("technique", self.technique),
         ]
 
 
@@ -215,76 +282,447 @@ class Plan:
         return f"<table>{cells}</table>"
 
 
-def plan_circuit(
-    outputs: Sequence[Expression],
+@dataclass(frozen=True)
+class Stage:
+    """One computation of a plan, before there are any rows.
+
+    Attributes
+    ----------
+    outputs : list of Expression, or a function of a layout that gives them
+        Totals; in the form of rows, numbers of every row, 0 in padding.
+    n_rows : int, optional
+        Rows that it is over; as many as fill a ciphertext, where it is not said.
+    bounds : list of Interval, optional
+        Of the outputs, where they are known better than intervals tell.
+    form : "packed", "replicated", "slots" or "rows"
+    gives : str
+        What its packs are called where a later stage computes on with them.
+    """
+
+    outputs: Sequence[Expression] | Callable[[Layout], Sequence[Expression]]
+    n_rows: int | None
+    bounds: Sequence[Interval] | Interval | None = None
+    form: str = PACKED
+    gives: str = ""
+
+    def layout(self, slots: int) -> Layout:
+        """Where its rows lie."""
+        return Layout(slots if self.n_rows is None else self.n_rows, slots)
+
+    def circuits(self, slots: int) -> list[Expression]:
+        """Its outputs, for a ring of so many slots."""
+        return list(self.outputs(self.layout(slots)) if callable(self.outputs) else self.outputs)
+
+    def renamed(self, suffix: str) -> Stage:
+        """The same with other names for all packs, so that those of several models are told apart."""
+        gives = self.gives and f"{self.gives}{suffix}"
+        if callable(self.outputs):
+            return replace(self, gives=gives)
+        return replace(self, gives=gives, outputs=with_packs_renamed(self.outputs, suffix))
+
+    def largest(self, ranges: Mapping[Any, ColumnRange], slots: int) -> int:
+        """The largest absolute value of its outputs."""
+        if isinstance(self.bounds, Interval):
+            return self.bounds.largest
+        if self.bounds is not None:
+            return max(bound.largest for bound in self.bounds)
+        layout, outputs = self.layout(slots), self.circuits(slots)
+        found = read_bounds(outputs, ranges, layout.n_rows, layout.n_chunks * slots)
+        return max(found[output].largest for output in outputs)
+
+
+def plan_stages(
+    stages: Sequence[Stage],
     ranges: Mapping[str, ColumnRange],
-    n_rows: int,
     *,
     n_columns: int | None = None,
     security: int = 128,
     scheme: Scheme | None = None,
     with_secret_key: bool = True,
-    form: str = PACKED,
     times: Times | None = None,
     workers: int | None = None,
     price_per_core_hour: float | None = None,
 ) -> Plan:
-    """Plan the evaluation of some totals over so many rows; for ``workers``, with room to add up the results of all shards.
+    """Plan some computations with the same keys; for ``workers``, with room to add up the results of all shards.
 
     Raises
     ------
     ParameterError
         If no parameters carry it; names the binding limit and the nearest wish that can be granted.
     """
-    outputs = list(outputs)
     if security not in LEVELS:
         raise ParameterError(f"security={security!r}: it can be {', '.join(map(str, LEVELS))} bits")
-    wish = _Wish(outputs, dict(ranges), security, scheme or "bgv", with_secret_key, form, workers)
-    try:
-        parameters, report = wish.parameters(n_rows)
-    except ParameterError:
-        if scheme is not None:
-            raise
+    search = _Search(list(stages), dict(ranges), security, scheme or "bgv", with_secret_key, workers)
+    found = search.found()
+    if found is None and scheme is None:
         # BGV wants primes that are 1 modulo t; for a very large t there are none, and BFV has to do.
-        parameters, report = replace(wish, scheme="bfv").parameters(n_rows)
-    layout = Layout(n_rows, parameters.slots)
+        found = replace(search, scheme="bfv").found()
+    if found is None:
+        raise ParameterError(*search.refusal())
+    times = measured_times(found.parameters) if times is None else times
     columns = len(ranges) if n_columns is None else n_columns
-    cost = read_cost(
-        outputs, parameters, layout, report.strategy, with_secret_key=with_secret_key, form=form, width=report.width
-    )
-    times = measured_times(parameters) if times is None else times
-    bytes_up = columns * layout.n_chunks * parameters.packed_bytes()
-    made = Plan(
-        parameters=parameters,
-        layout=layout,
-        depth=depth_of(outputs),
-        largest=wish.largest(n_rows, parameters.slots),
-        n_columns=columns,
-        n_totals=len(outputs),
-        bytes_up=bytes_up,
-        bytes_down=_download(parameters, len(outputs), form, report.width),
-        products=cost.number("multiply"),
-        key_switches=cost.number("key switch"),
-        memory=memory_of(parameters, cost),
-        encrypt_seconds=columns * layout.n_chunks * times.encrypt / cores(),
-        seconds=cost.seconds(times),
-        rotations=rotations_needed(outputs, layout, replicated=form == "replicated"),
-        report=report,
-        flooded=not with_secret_key and form == PACKED,
-    )
-    return (
-        made if workers is None else replace(made, cluster=_on_cluster(made, cost, times, workers, price_per_core_hour))
-    )
+    return _Figures(search, found, times).plan(columns, workers, price_per_core_hour)
 
 
-def _on_cluster(made: Plan, cost: Cost, times: Times, workers: int, price: float | None) -> ClusterCost:
+def plan_circuit(outputs: Sequence[Expression], ranges: Mapping[str, ColumnRange], n_rows: int, **options: Any) -> Plan:
+    """Plan the evaluation of some totals over so many rows: see :func:`plan_stages`."""
+    form = options.pop("form", PACKED)
+    return plan_stages([Stage(list(outputs), n_rows, form=form)], ranges, **options)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Parameters, and a proof for every stage."""
+
+    parameters: Parameters
+    reports: list[NoiseReport]
+    given: dict[str, Noise]  # the noise of packs, once they are expanded
+
+
+@dataclass(frozen=True)
+class _Search:
+    """What is to be computed, under which conditions."""
+
+    stages: list[Stage]
+    ranges: dict[str, ColumnRange]
+    security: int
+    scheme: Scheme
+    with_secret_key: bool
+    workers: int | None = None
+
+    def largest(self, slots: int) -> int:
+        """The largest absolute value of a result."""
+        return max(1, *(stage.largest(self.ranges, slots) for stage in self.stages))
+
+    def found(self) -> _Found | None:
+        """The smallest ring and modulus that carry everything."""
+        for ring in RINGS:
+            found = self._in_ring(ring)
+            if found is not None:
+                return found
+        return None
+
+    def _in_ring(self, ring: int) -> _Found | None:
+        largest = self.largest(ring)
+        if largest >= 1 << (MAX_PRIME_BITS - 2):
+            return None
+        t = plain_modulus_for(ring, largest)
+        shapes = _Shapes(self.stages, ring, t)
+
+        def proven(primes: tuple[int, ...]) -> _Found | None:
+            try:
+                for parameters in self._with_kept_primes(Parameters(self.scheme, ring, t, primes)):
+                    found = self._proven(parameters, shapes)
+                    if found is not None:
+                        return found
+            except ParameterError:
+                pass
+            return None
+
+        for largest_prime in (FAST_PRIME_BITS, MAX_PRIME_BITS):
+            sizes = smallest_chain(
+                self.scheme, ring, t, self.security, lambda primes: proven(primes) is not None, largest_prime
+            )
+            if sizes is not None:
+                return proven(parameters_from_sizes(self.scheme, ring, t, sizes).coefficient_moduli)
+        return None
+
+    def _with_kept_primes(self, parameters: Parameters) -> Iterator[Parameters]:
+        """Packs that are computed on with or flooded have to keep more primes: as few as there can be."""
+        primes = len(parameters.data_moduli)
+        if any(stage.gives for stage in self.stages):
+            tried = range(1, primes)
+        elif not self.with_secret_key and any(stage.form == PACKED for stage in self.stages):
+            tried = range(packing_primes(parameters), primes + 1)
+        else:
+            yield parameters
+            return
+        for kept in tried:
+            yield replace(parameters, kept_primes=kept)
+
+    def _proven(self, parameters: Parameters, shapes: _Shapes) -> _Found | None:
+        """Proofs of all stages."""
+        try:
+            if not self._hopeful(parameters, shapes):
+                return None
+            reports, given = list[NoiseReport](), dict[str, Noise]()
+            for stage, circuits, count in zip(self.stages, shapes.circuits, shapes.counts, strict=True):
+                report = self._report(parameters, stage, circuits, count, given)
+                room = self._room(stage, parameters.slots)
+                if stage.form == PACKED and report.budget < 1.0 + room:
+                    return None
+                reports.append(report)
+                if stage.gives and report.pack is not None:
+                    # Results of several tables, or shards, can be added up before they are computed on with.
+                    given[stage.gives] = _once_expanded(parameters, report.pack.times(2**room))
+        except (NoiseError, ParameterError):
+            return None
+        return _Found(parameters, reports, given)
+
+    def _report(
+        self,
+        parameters: Parameters,
+        stage: Stage,
+        circuits: Sequence[Expression],
+        count: int,
+        given: Mapping[str, Noise],
+    ) -> NoiseReport:
+        layout, own = stage.layout(parameters.slots), self.with_secret_key
+        if stage.form == ROWS:
+            used = {name: given[name] for name, _ in totals_of(circuits).values()}
+            return prove_rows(circuits, parameters, layout, used, with_secret_key=own, quick=True)
+        return read_noise(
+            circuits, parameters, layout, with_secret_key=own, form=stage.form, n_outputs=count, quick=True
+        )
+
+    def _room(self, stage: Stage, slots: int) -> float:
+        n_chunks = stage.layout(slots).n_chunks
+        shards = -(-n_chunks // chunks_per_shard(n_chunks, self.workers)) if self.workers else 1
+        return room_for(shards, flooded=not self.with_secret_key)
+
+    def _hopeful(self, parameters: Parameters, shapes: _Shapes) -> bool:
+        """Whether rows would be proven if packs had no more noise than rounding leaves: quickly said, and mostly no."""
+        if not any(stage.gives for stage in self.stages):
+            return True
+        primes = packing_primes(parameters)
+        same = (parameters.data_moduli[:primes], parameters.coefficient_moduli[-1])
+        if same not in shapes.hopes:
+            shapes.hopes[same] = self._hope(parameters, shapes)
+        return shapes.hopes[same]
+
+    def _hope(self, parameters: Parameters, shapes: _Shapes) -> bool:
+        model = packing_model(parameters, packing_primes(parameters))
+        least = packed_noise(model, replace(model.rounded(2), size=2))
+        given = {stage.gives: _once_expanded(parameters, least) for stage in self.stages if stage.gives}
+        try:
+            for stage, circuits in zip(self.stages, shapes.circuits, strict=True):
+                if stage.form == ROWS:
+                    self._report(parameters, stage, circuits, len(circuits), given)
+        except NoiseError:
+            return False
+        return True
+
+    def refusal(self) -> tuple[object, ...]:
+        """Why there are no parameters: values, or depth; and the most rows that would do."""
+        slots, first = RINGS[-1], self.stages[0]
+        largest, n_rows = self.largest(slots), first.layout(slots).n_rows
+        if any(stage.form == ROWS for stage in self.stages):
+            depths = [depth_of(stage.circuits(slots)) for stage in self.stages]
+            return (
+                f"no parameters of {self.security}-bit security carry a fit over {n_rows:,} rows and a prediction that opens "
+                f"nothing: together they are about {sum(depths)} products deep, with values up to {largest:,}, and the largest "
+                f"ring is {slots}. Nearest: a smaller depth or fraction, or a model that is opened before it predicts (",
+                OPENED_FIRST,
+                ")",
+            )
+        text = (
+            f"no {self.scheme} parameters of {self.security}-bit security carry this circuit over {n_rows:,} rows: it is "
+            f"{depth_of(first.circuits(slots))} products deep with values up to {largest:,}, and the largest ring is {slots}"
+        )
+        low, high = 0, n_rows
+        while low < high:
+            middle = (low + high + 1) // 2
+            fewer = replace(self, stages=[replace(stage, n_rows=middle) for stage in self.stages])
+            low, high = (middle, high) if fewer._in_ring(slots) else (low, middle - 1)
+        if low:
+            return (text, f". Nearest: up to {low:,} rows at once (results of parts can be added by the owner)")
+        return (text, ". Nearest: fewer products in a row (a smaller depth)")
+
+
+def _once_expanded(parameters: Parameters, pack: Noise) -> Noise:
+    primes = packing_primes(parameters)
+    noise = expanded_noise(packing_model(parameters, primes), replace(pack, level=0))
+    return noise.at(len(parameters.data_moduli) - primes)
+
+
+class _Shapes:
+    """The circuits of all stages for one ring, with one node for all of a shape."""
+
+    def __init__(self, stages: Sequence[Stage], ring: int, t: int) -> None:
+        self._stages, self._ring, self._t = stages, ring, t
+        #: By the primes that are kept, and that of key switching.
+        self.hopes: dict[tuple[tuple[int, ...], int], bool] = {}
+
+    @cached_property
+    def _whole(self) -> list[list[Expression]]:
+        return [scaled_circuits(stage, self._ring, self._t) for stage in self._stages]
+
+    @cached_property
+    def circuits(self) -> list[list[Expression]]:
+        """What is to be proven of every stage."""
+        return [compressed(circuits) for circuits in self._whole]
+
+    @cached_property
+    def counts(self) -> list[int]:
+        """How many outputs every stage has."""
+        return [len(circuits) for circuits in self._whole]
+
+
+def scaled_circuits(stage: Stage, ring: int, t: int) -> list[Expression]:
+    """The circuits of a stage, with coefficients for the factors that expanded totals have."""
+    circuits = stage.circuits(ring)
+    totals = totals_of(circuits)
+    if not totals:
+        return circuits
+    most = {name: 1 + max(k for known, k in totals.values() if known == name) for name, _ in totals.values()}
+    factors = {name: [expansion_scale(ring, t)] * count for name, count in most.items()}
+    offsets = {name: [0] * count for name, count in most.items()}
+    return [circuit for circuit, _ in followed(circuits, factors, t, offsets)]
+
+
+@dataclass(frozen=True)
+class _Figures:
+    """What a plan says of the parameters that were found."""
+
+    search: _Search
+    found: _Found
+    times: Times
+
+    @cached_property
+    def costs(self) -> list[Cost]:
+        """Of every stage."""
+        return [
+            read_cost(
+                program_of(
+                    scaled_circuits(stage, self.parameters.slots, self.parameters.plain_modulus),
+                    self.parameters,
+                    stage.layout(self.parameters.slots),
+                    stage.form,
+                    report,
+                    with_secret_key=self.search.with_secret_key,
+                    given=self.found.given,
+                )
+            )
+            for stage, report in zip(self.search.stages, self.found.reports, strict=True)
+        ]
+
+    @property
+    def parameters(self) -> Parameters:
+        """Those that were found."""
+        return self.found.parameters
+
+    def _are(self, stage: Stage) -> str:
+        """Whether it is a fit, a draw (whose circuit depends on where rows lie), or a prediction."""
+        return "predict" if stage.form == ROWS else "draw" if callable(stage.outputs) else "fit"
+
+    def _of(self, kind: str) -> list[tuple[Stage, Cost]]:
+        pairs = zip(self.search.stages, self.costs, strict=True)
+        return [(stage, cost) for stage, cost in pairs if self._are(stage) == kind]
+
+    def plan(self, n_columns: int, workers: int | None, price: float | None) -> Plan:
+        """All figures."""
+        parameters, slots, times = self.parameters, self.parameters.slots, self.times
+        layout = self.search.stages[0].layout(slots)
+        fits, draws, predictions = self._of("fit"), self._of("draw"), self._of("predict")
+        prediction = self._prediction(fits, draws, predictions) if predictions else None
+        n_totals = sum(len(stage.circuits(slots)) for stage, _ in (*fits, *draws))
+        down = sum(self._download(stage, report) for stage, report in self._open_results())
+        counts = sum((cost.counts for cost in self.costs), Counter[Kind]())
+        rotations = {
+            step
+            for stage in self.search.stages
+            for step in rotations_needed(
+                stage.circuits(slots), stage.layout(slots), replicated=stage.form == "replicated"
+            )
+        }
+        made = Plan(
+            parameters=parameters,
+            layout=layout,
+            depth=self._depth(),
+            largest=self.search.largest(slots),
+            n_columns=n_columns,
+            n_totals=n_totals,
+            bytes_up=n_columns * layout.n_chunks * parameters.packed_bytes(),
+            bytes_down=down,
+            products=number_of(counts, "multiply"),
+            key_switches=number_of(counts, "key switch"),
+            memory=max((memory_of(parameters, cost) for _, cost in fits), default=0),
+            encrypt_seconds=n_columns * layout.n_chunks * times.encrypt / cores(),
+            seconds=sum(cost.seconds(times) for _, cost in fits),
+            rotations=tuple(sorted(rotations)),
+            report=min(self.found.reports, key=lambda report: report.budget),
+            prediction=prediction,
+            flooded=not self.search.with_secret_key and any(stage.form == PACKED for stage in self.search.stages),
+        )
+        if workers is None or not fits:
+            return made
+        width = self.found.reports[0].way.width
+        return replace(made, cluster=_on_cluster(made, [cost for _, cost in fits], width, times, workers, price))
+
+    def _depth(self) -> int:
+        """Products in a row, from the first to the last of a chain of stages."""
+        slots = self.parameters.slots
+        depths: dict[str, int] = {}
+        for stage in self.search.stages:
+            circuits = stage.circuits(slots)
+            before = max((depths[name] for name, _ in totals_of(circuits).values()), default=0)
+            depths[stage.gives] = max(depths.get(stage.gives, 0), before + depth_of(circuits))
+        return max(depths.values())
+
+    def _open_results(self) -> list[tuple[Stage, NoiseReport]]:
+        """What the owner downloads: what no later stage takes, and answers."""
+        pairs = zip(self.search.stages, self.found.reports, strict=True)
+        return [(stage, report) for stage, report in pairs if not stage.gives]
+
+    def _download(self, stage: Stage, report: NoiseReport) -> int:
+        parameters, count = self.parameters, len(stage.circuits(self.parameters.slots))
+        if stage.form == ROWS:
+            lowest = len(parameters.data_moduli) - 1
+            return count * stage.layout(parameters.slots).n_chunks * parameters.packed_bytes(lowest)
+        if stage.form != PACKED:
+            return count * parameters.packed_bytes()
+        return -(-count // report.way.width) * packing_parameters(parameters).packed_bytes()
+
+    def _prediction(
+        self,
+        fits: Sequence[tuple[Stage, Cost]],
+        draws: Sequence[tuple[Stage, Cost]],
+        predictions: Sequence[tuple[Stage, Cost]],
+    ) -> PredictionCost:
+        parameters, times, slots = self.parameters, self.times, self.parameters.slots
+        every = sum(len(stage.circuits(slots)) for stage, _ in fits)
+        different = sum(len(totals_of(stage.circuits(slots))) for stage, _ in predictions)
+        spreading = {"pack and expand": sum((cost.spread for _, cost in predictions), Counter[Kind]())}
+        if every:
+            spreading["replicate by rotating"] = rotation_counts(parameters, different)
+        ratio = times.finish_ratio
+        seconds = {way: ratio * work_seconds(c, times, parameters) / cores() for way, c in spreading.items()}
+        chosen = min(seconds, key=lambda way: seconds[way])
+        over_rows = sum(
+            times.rows_ratio * work_seconds(cost.rows, times, parameters) / cores() for _, cost in predictions
+        )
+        return PredictionCost(
+            predictions[0][0].layout(slots).n_rows,
+            _technique(chosen, different, every),
+            {way: found + over_rows for way, found in seconds.items()} if every else {},
+            every,
+            different,
+            packing_primes(parameters) if every else 0,
+            sum(cost.seconds(times) for _, cost in draws),
+            over_rows + (seconds[chosen] if every else 0.0),
+            sum(self._download(stage, self.found.reports[0]) for stage, _ in predictions),
+        )
+
+
+def _technique(chosen: str, different: int, every: int) -> str:
+    if not every:
+        return "an open model: its numbers are coefficients"
+    text = f"{chosen}: {different:,} totals, each into all slots of a ciphertext"
+    if different < every:
+        text += f" ({every:,} in the model; equal splits are shared)"
+    return text
+
+
+def _on_cluster(
+    made: Plan, costs: Sequence[Cost], width: int, times: Times, workers: int, price: float | None
+) -> ClusterCost:
     """The same work cut into shards: each brings its totals down on its own, and then they are added up in rounds."""
     layout = made.layout
     size = chunks_per_shard(layout.n_chunks, workers)
     shards = -(-layout.n_chunks // size)
-    finish = cost.finish_seconds(times)
-    over_rows = cost.seconds(times, workers=1) - finish
-    packs = -(-made.n_totals // made.report.width)
+    finish = sum(cost.finish_seconds(times) for cost in costs)
+    over_rows = sum(cost.seconds(times, workers=1) for cost in costs) - finish
+    packs = -(-made.n_totals // width)
     rounds = math.ceil(math.log(shards, FAN_IN)) if shards > 1 else 0
     adding = FAN_IN * packs * (times.load + times.unpack + times.add)
     of_a_shard = over_rows * size / layout.n_chunks + finish
@@ -300,96 +738,6 @@ def _on_cluster(made: Plan, cost: Cost, times: Times, workers: int, price: float
         round((shards + partial_sums) * made.bytes_down),
         None if price is None else workers * seconds / 3600 * price,
     )
-
-
-@dataclass(frozen=True)
-class _Wish:
-    """What is to be computed, under which conditions."""
-
-    outputs: list[Expression]
-    ranges: dict[str, ColumnRange]
-    security: int
-    scheme: Scheme
-    with_secret_key: bool
-    form: str
-    workers: int | None = None
-
-    def largest(self, n_rows: int, slots: int) -> int:
-        """The largest absolute value of a result."""
-        layout = Layout(n_rows, slots)
-        bounds = read_bounds(self.outputs, self.ranges, n_rows, layout.n_chunks * slots)
-        return max(bounds[output].largest for output in self.outputs)
-
-    def parameters(self, n_rows: int) -> tuple[Parameters, NoiseReport]:
-        """The smallest ring and modulus that carry the circuit over so many rows."""
-        for ring in RINGS:
-            found = self._in_ring(ring, n_rows)
-            if found is not None:
-                return found
-        raise ParameterError(self._what_is_possible(n_rows))
-
-    def _in_ring(self, ring: int, n_rows: int) -> tuple[Parameters, NoiseReport] | None:
-        largest = self.largest(n_rows, ring)
-        if largest >= 1 << (MAX_PRIME_BITS - 2):
-            return None
-        t, layout = plain_modulus_for(ring, max(1, largest)), Layout(n_rows, ring)
-        shards = -(-layout.n_chunks // chunks_per_shard(layout.n_chunks, self.workers)) if self.workers else 1
-        room = room_for(shards, flooded=not self.with_secret_key)
-
-        def proven(primes: tuple[int, ...]) -> tuple[Parameters, NoiseReport] | None:
-            try:
-                for parameters in self._with_kept_primes(Parameters(self.scheme, ring, t, primes)):
-                    report = self._report(parameters, layout)
-                    if report is not None and (self.form != PACKED or report.budget >= 1.0 + room):
-                        return parameters, report
-            except ParameterError:
-                pass
-            return None
-
-        for largest_prime in (FAST_PRIME_BITS, MAX_PRIME_BITS):
-            sizes = smallest_chain(
-                self.scheme, ring, t, self.security, lambda primes: proven(primes) is not None, largest_prime
-            )
-            if sizes is not None:
-                return proven(parameters_from_sizes(self.scheme, ring, t, sizes).coefficient_moduli)
-        return None
-
-    def _with_kept_primes(self, parameters: Parameters) -> Iterator[Parameters]:
-        """Packs that are flooded have to keep more primes: as few as there can be."""
-        if self.with_secret_key or self.form != PACKED:
-            yield parameters
-            return
-        for kept in range(packing_primes(parameters), len(parameters.data_moduli) + 1):
-            yield replace(parameters, kept_primes=kept)
-
-    def _report(self, parameters: Parameters, layout: Layout) -> NoiseReport | None:
-        try:
-            return read_noise(
-                self.outputs, parameters, layout, with_secret_key=self.with_secret_key, form=self.form, quick=True
-            )
-        except NoiseError:
-            return None
-
-    def _what_is_possible(self, n_rows: int) -> str:
-        """Why there are no parameters: values, or depth; and the most rows that would do."""
-        depth, largest = depth_of(self.outputs), self.largest(n_rows, RINGS[-1])
-        text = (
-            f"no {self.scheme} parameters of {self.security}-bit security carry this circuit over {n_rows:,} rows: it is "
-            f"{depth} products deep with values up to {largest:,}, and the largest ring is {RINGS[-1]}"
-        )
-        low, high = 0, n_rows
-        while low < high:
-            middle = (low + high + 1) // 2
-            low, high = (middle, high) if self._in_ring(RINGS[-1], middle) else (low, middle - 1)
-        if low:
-            return text + f". Nearest: up to {low:,} rows at once (results of parts can be added by the owner)"
-        return text + ". Nearest: fewer products in a row (a smaller depth)"
-
-
-def _download(parameters: Parameters, n_totals: int, form: str, width: int) -> int:
-    if form != PACKED:
-        return n_totals * parameters.packed_bytes()
-    return -(-n_totals // width) * packing_parameters(parameters).packed_bytes()
 
 
 def memory_of(parameters: Parameters, cost: Cost) -> int:

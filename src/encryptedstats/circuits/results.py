@@ -1,4 +1,4 @@
-"""Encrypted totals: what comes back from an evaluation, small enough to download, and opened by the owner alone."""
+"""Encrypted numbers: what comes back from an evaluation, totals or numbers of every row, opened by the owner alone."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
 
-from encryptedstats.circuits.noise import PACKED, REPLICATED, SLOTS
+from encryptedstats.circuits.program import PACKED, REPLICATED, ROWS, SLOTS
 from encryptedstats.circuits.slices import drop_checkpoint
 from encryptedstats.crypto.digests import DIGEST_FIELD, joined_digest, read_digest
 from encryptedstats.crypto.dispatch import decrypt_value
@@ -27,6 +28,7 @@ from encryptedstats.crypto.packing import (
     packing_primes,
     unpack,
 )
+from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of
 from encryptedstats.errors import Cure, FileFormatError, NoiseError
 from encryptedstats.storage.bitpack import pack as pack_bits
@@ -34,9 +36,11 @@ from encryptedstats.storage.bitpack import unpack as unpack_bits
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import load_file, save_file
 
-TOTALS_KIND: Final = "encrypted totals"
-_FORMS: Final = (PACKED, REPLICATED, SLOTS)
-MAX_TOTALS: Final = 1 << 24
+NUMBERS_KIND: Final = "encrypted numbers"
+VOTES_KIND: Final = "encrypted votes"  # with what a model needs to read them
+_FORMS: Final = (PACKED, REPLICATED, SLOTS, ROWS)
+MAX_NUMBERS: Final = 1 << 24
+MAX_OUTPUTS: Final = 1 << 16  # of every row
 _DIGEST_LENGTH: Final = 64
 NO_ROOM_FOR_FLOODING: Final = (
     "rows that others encrypted are hidden from who opens a result by noise, and these keys leave no room for it: make keys for "
@@ -46,16 +50,16 @@ NO_ROOM_FOR_FLOODING: Final = (
 
 
 @dataclass(frozen=True)
-class TotalFacts:
-    """What is publicly known of one total: between which numbers it lies, and how it is to be read.
+class NumberFacts:
+    """What is publicly known of one number: between which it lies, and how it is to be read.
 
-    It is the sum over the slots plus ``offset``; or (``each``) every slot holds it.
+    What decrypts, the sum over the slots of a total, plus ``offset`` is the number times ``factor``, modulo t.
     """
 
     low: int
     high: int
     offset: int = 0
-    each: bool = False
+    factor: int = 1
 
 
 @dataclass(frozen=True)
@@ -66,28 +70,44 @@ class Part:
     noise: Noise
 
 
-class EncryptedTotals:
-    """Integers under encryption, many in a ciphertext. ``owner.decrypt`` gives them as a list.
+class EncryptedNumbers:
+    """Integers under encryption. ``owner.decrypt`` gives totals as a list, numbers of rows as an array (rows, numbers).
 
     Results of the same computation on different rows can be added and subtracted.
+
+    Parameters
+    ----------
+    keys : PublicKeys
+    form : "packed", "replicated", "slots" or "rows"
+        Many totals in a ciphertext; each in all slots of one, or unsummed; or numbers of every row, 0 in slots without a row.
+    facts : sequence of NumberFacts
+        One for each total, or each number that all rows have.
+    parts : sequence of Part
+        The ciphertexts: packs, or one a total, or for each number one a chunk of rows.
+    width : int
+        Totals in a pack.
+    counts : sequence of int
+        Rows of each chunk, where the numbers are of rows.
     """
 
     def __init__(
         self,
         keys: PublicKeys,
         form: str,
-        facts: Sequence[TotalFacts],
+        facts: Sequence[NumberFacts],
         parts: Sequence[Part],
         width: int = 1,
         schema_digest: str | None = None,
         flooded: bool | None = None,
         circuit: str | None = None,
+        counts: Sequence[int] = (),
     ) -> None:
         self.keys = keys
         self.form = form
-        self.width = width  # totals in a ciphertext
+        self.width = width
         self.facts = tuple(facts)
         self.parts = tuple(parts)
+        self.counts = tuple(counts)
         self.schema_digest = schema_digest  # of the rows, by which their owner knows the schema again; opaque here
         # For rows of others, whether noise hides them from who opens the totals; None for one's own.
         self.flooded = flooded
@@ -96,6 +116,11 @@ class EncryptedTotals:
 
     def __len__(self) -> int:
         return len(self.facts)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows that they are of; 0 for totals."""
+        return sum(self.counts)
 
     @property
     def nbytes(self) -> int:
@@ -108,28 +133,28 @@ class EncryptedTotals:
         return engine_for(packing_parameters(self.keys.parameters)) if self.form == PACKED else self.keys.engine
 
     def __repr__(self) -> str:
+        what = f"{self.n_rows} rows of {len(self)} numbers" if self.form == ROWS else f"{len(self)} totals"
         size = f"{self.nbytes / 1e6:.1f} MB"
-        return f"EncryptedTotals({len(self)} totals in {len(self.parts)} ciphertexts, {self.form}, {size}, key {self.keys.key_id})"
+        return f"EncryptedNumbers({what} in {len(self.parts)} ciphertexts, {self.form}, {size}, key {self.keys.key_id})"
 
     # -- adding ----------------------------------------------------------------------------------------------------
 
-    def __add__(self, other: EncryptedTotals) -> EncryptedTotals:
+    def __add__(self, other: EncryptedNumbers) -> EncryptedNumbers:
         return self._of_same_circuit(other).combined(other, 1)
 
-    def __sub__(self, other: EncryptedTotals) -> EncryptedTotals:
+    def __sub__(self, other: EncryptedNumbers) -> EncryptedNumbers:
         return self._of_same_circuit(other).combined(other, -1)
 
-    def _of_same_circuit(self, other: EncryptedTotals) -> EncryptedTotals:
+    def _of_same_circuit(self, other: EncryptedNumbers) -> EncryptedNumbers:
         if self.circuit != other.circuit:
             raise ValueError("results of different circuits or forms cannot be added")
         return self
 
-    def combined(self, other: EncryptedTotals, sign: int) -> EncryptedTotals:
+    def combined(self, other: EncryptedNumbers, sign: int) -> EncryptedNumbers:
         """The sum (1) or difference (-1) with the same totals of other rows, for who knows that they mean the same."""
         self.keys.check_same(other.keys)
-        if (self.form, self.width) != (other.form, other.width) or [f.each for f in self.facts] != [
-            f.each for f in other.facts
-        ]:
+        same = (self.form, self.width, self.counts, [f.factor for f in self.facts])
+        if self.form == ROWS or same != (other.form, other.width, other.counts, [f.factor for f in other.facts]):
             raise ValueError("results of different circuits or forms cannot be added")
         digest = joined_digest(self.schema_digest, other.schema_digest)
         facts = [_added(a, b, sign) for a, b in zip(self.facts, other.facts, strict=True)]
@@ -150,7 +175,7 @@ class EncryptedTotals:
                 )
             parts.append(Part(self._combine_ciphertexts(a, b, level, sign), noise))
         flooded = None if self.flooded is other.flooded is None else False not in (self.flooded, other.flooded)
-        combined = EncryptedTotals(self.keys, self.form, facts, parts, self.width, digest, flooded, self.circuit)
+        combined = EncryptedNumbers(self.keys, self.form, facts, parts, self.width, digest, flooded, self.circuit)
         combined.checkpoints = self.checkpoints + other.checkpoints
         return combined
 
@@ -175,9 +200,11 @@ class EncryptedTotals:
     def check_decrypts(self) -> None:
         """Refuse what the noise that was tracked on the way does not prove to decrypt, whatever was proven beforehand."""
         if not all(self._model().decrypts(part.noise) for part in self.parts):
-            raise NoiseError("these totals are not proven to decrypt: the proof they were computed with was for others")
+            raise NoiseError(
+                "these numbers are not proven to decrypt: the proof they were computed with was for others"
+            )
 
-    def with_flooding(self) -> EncryptedTotals:
+    def with_flooding(self) -> EncryptedNumbers:
         """The same totals, hidden from who opens them in all but their values: see :mod:`encryptedstats.crypto.flooding`."""
         if self.form != PACKED:
             raise ValueError(
@@ -195,7 +222,7 @@ class EncryptedTotals:
             zero = keys.encrypted_zero(len(keys.parameters.data_moduli) - part.residues.shape[1])
             residues = flood(self._engine, part.residues, zero, flooding_width(model, part.noise))
             parts.append(Part(residues, noise))
-        flooded = EncryptedTotals(
+        flooded = EncryptedNumbers(
             keys, self.form, self.facts, parts, self.width, self.schema_digest, True, self.circuit
         )
         flooded.checkpoints = self.checkpoints
@@ -207,14 +234,13 @@ class EncryptedTotals:
 
     # -- files -----------------------------------------------------------------------------------------------------
 
-    def to_container(self, kind: str = TOTALS_KIND, fields: dict[str, Any] | None = None) -> Container:
+    def to_container(self, kind: str = NUMBERS_KIND, fields: dict[str, Any] | None = None) -> Container:
         """As a checked envelope of bytes; ``fields`` are for those who store more with it."""
         parameters = self.keys.parameters
-        facts = [[f.low, f.high, f.offset, f.each] for f in self.facts]
-        noises = [[p.noise.flat, p.noise.peak, p.noise.level] for p in self.parts]
         sections = {
-            "totals": json.dumps(facts).encode(),
-            "noise": json.dumps(noises).encode(),
+            "numbers": json.dumps([[f.low, f.high, f.offset, f.factor] for f in self.facts]).encode(),
+            "chunks": json.dumps(list(self.counts)).encode(),
+            "noise": json.dumps([[p.noise.flat, p.noise.peak, p.noise.level] for p in self.parts]).encode(),
             "residues": b"".join(residues_to_bytes(part.residues, self._engine) for part in self.parts),
         }
         own = {"parameters": parameters.to_dict(), "form": self.form, "width": self.width}
@@ -223,37 +249,39 @@ class EncryptedTotals:
         return Container(kind, parameters.fingerprint, self.keys.key_id, own, sections)
 
     @classmethod
-    def from_container(cls, file: Container, keys: PublicKeys) -> EncryptedTotals:
+    def from_container(cls, file: Container, keys: PublicKeys) -> EncryptedNumbers:
         """The inverse, with every check."""
         check_belongs(file, keys)
-        form = file.expect("form", str)
+        form, parameters = file.expect("form", str), keys.parameters
         if form not in _FORMS:
             raise FileFormatError(f"results in an unknown form {form!r}")
         width = file.expect("width", int)
-        if not 1 <= width <= keys.parameters.ring_degree or width & (width - 1):
+        if not 1 <= width <= parameters.ring_degree or width & (width - 1):
             raise FileFormatError(f"results with {width} totals in a ciphertext cannot be")
-        empty = cls(keys, form, (), (), width)
-        facts = [_read_facts(entry, keys.parameters.max_value) for entry in json_list(file, "totals")]
+        counts = json_list(file, "chunks")
+        if not all(type(count) is int and 0 < count <= parameters.slots for count in counts):
+            raise FileFormatError("the chunks of the results have impossible numbers of rows")
+        if bool(counts) != (form == ROWS):
+            raise FileFormatError("the results have rows where there are totals, or none where there should be")
+        facts = [_read_facts(entry, parameters) for entry in json_list(file, "numbers")]
+        empty = cls(keys, form, facts, (), width, counts=counts)
         noises = [noise_from_json(entry, empty._model()) for entry in json_list(file, "noise")]
-        expected = math.ceil(len(facts) / width) if form == PACKED else len(facts)
-        if not 0 < len(facts) <= MAX_TOTALS or len(noises) != expected:
+        if not 0 < len(facts) <= (MAX_OUTPUTS if form == ROWS else MAX_NUMBERS) or len(noises) != empty._n_parts():
             raise FileFormatError("the number of ciphertexts does not fit the number of totals")
-        data, start, parts = file.section("residues"), 0, []
-        for noise in noises:
-            length = empty._engine.parameters.packed_bytes(noise.level)
-            residues = residues_from_bytes(data[start : start + length], empty._engine, noise.level)
-            ciphertext_of(empty._engine, residues)  # refuses what is no ciphertext, now and not when it is decrypted
-            parts.append(Part(residues, noise))
-            start += length
-        if start != len(data):
-            raise FileFormatError("the residues of the results are cut short or too many")
+        parts = _read_parts(file.section("residues"), noises, empty._engine)
         flooded = file.fields.get("flooded")
         if flooded not in (None, True, False):
             raise FileFormatError("the results do not say whether they are flooded")
         circuit = file.fields.get("circuit")
         if circuit is not None and (not isinstance(circuit, str) or len(circuit) > _DIGEST_LENGTH):
             raise FileFormatError("the results do not say what was computed")
-        return cls(keys, form, facts, parts, width, read_digest(file), flooded, circuit)
+        return cls(keys, form, facts, parts, width, read_digest(file), flooded, circuit, counts)
+
+    def _n_parts(self) -> int:
+        """How many ciphertexts there have to be."""
+        if self.form == PACKED:
+            return math.ceil(len(self) / self.width)
+        return len(self) * len(self.counts) if self.form == ROWS else len(self)
 
     def save(self, url: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the results to a path or fsspec URL; the file holds no key."""
@@ -267,24 +295,25 @@ class EncryptedTotals:
         self.checkpoints = ()
 
     @classmethod
-    def load(cls, url: str | os.PathLike[str], keys: PublicKeys) -> EncryptedTotals:
+    def load(cls, url: str | os.PathLike[str], keys: PublicKeys) -> EncryptedNumbers:
         """Read results that belong to ``keys``."""
-        return cls.from_container(load_file(url, kind=TOTALS_KIND), keys)
+        return cls.from_container(load_file(url, kind=NUMBERS_KIND), keys)
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("encrypted totals are not pickled: use save() and load()")
+        raise TypeError("encrypted numbers are not pickled: use save() and load()")
 
 
-@decrypt_value.register(EncryptedTotals)
-def decrypt_totals(totals: EncryptedTotals, decryptor: Decryptor, *, schema: Any = None) -> list[int]:
+@decrypt_value.register(EncryptedNumbers)
+def decrypt_numbers(numbers: EncryptedNumbers, decryptor: Decryptor, *, schema: Any = None) -> Any:
     """The integers, if they are what their bounds say; they have no names, whatever the schema."""
-    decryptor.check_own(totals.keys)
-    parameters = totals.keys.parameters
-    sums = _packed_sums(totals, decryptor) if totals.form == PACKED else _slot_sums(totals, decryptor)
-    inverse = pow(parameters.ring_degree, -1, parameters.plain_modulus)
+    decryptor.check_own(numbers.keys)
+    if numbers.form == ROWS:
+        return _decrypted_rows(numbers, decryptor)
+    t = numbers.keys.parameters.plain_modulus
+    sums = _packed_sums(numbers, decryptor) if numbers.form == PACKED else _slot_sums(numbers, decryptor)
     values = []
-    for index, (value, facts) in enumerate(zip(sums, totals.facts, strict=True)):
-        number = centred(value * inverse if facts.each else value + facts.offset, parameters.plain_modulus)
+    for index, (value, facts) in enumerate(zip(sums, numbers.facts, strict=True)):
+        number = centred((value + facts.offset) * pow(facts.factor, -1, t), t)
         if not facts.low <= number <= facts.high:
             raise ValueError(
                 f"total {index} decrypts to {number}, outside the {facts.low} to {facts.high} it is proven to keep: "
@@ -294,7 +323,33 @@ def decrypt_totals(totals: EncryptedTotals, decryptor: Decryptor, *, schema: Any
     return values
 
 
-def _packed_sums(totals: EncryptedTotals, decryptor: Decryptor) -> list[int]:
+def _decrypted_rows(numbers: EncryptedNumbers, decryptor: Decryptor) -> NDArray[Any]:
+    """Shape (rows, numbers), if there is nothing else."""
+    engine, t = numbers.keys.engine, numbers.keys.parameters.plain_modulus
+    columns, parts = [], iter(numbers.parts)
+    for index, facts in enumerate(numbers.facts):
+        inverse, values = pow(facts.factor, -1, t), [np.zeros(0, dtype=object)]
+        for count, part in zip(numbers.counts, parts, strict=False):
+            slots = engine.encoder.decode(decryptor.decrypt(ciphertext_of(engine, part.residues)))
+            if slots[count:].any():
+                raise ValueError(
+                    f"number {index} decrypts to something in slots that no row has, where results hold zeros: the result was "
+                    "altered, or does not belong to this computation. It is refused"
+                )
+            values.append(slots[:count].astype(object))
+        exact = (np.concatenate(values) + facts.offset) * inverse % t
+        exact = np.where(exact > t // 2, exact - t, exact)
+        outside = np.flatnonzero((exact < facts.low) | (exact > facts.high))
+        if len(outside):
+            raise ValueError(
+                f"number {index} of row {outside[0]} decrypts to {exact[outside[0]]}, outside the {facts.low} to {facts.high} it "
+                "is proven to keep: the result was altered, or does not belong to this computation. It is refused"
+            )
+        columns.append(exact)
+    return np.column_stack(columns)
+
+
+def _packed_sums(totals: EncryptedNumbers, decryptor: Decryptor) -> list[int]:
     parameters, left, sums = totals.keys.parameters, len(totals), []
     for part in totals.parts:
         plain = decryptor.decrypt_packed(ciphertext_of(totals._engine, part.residues))
@@ -304,13 +359,13 @@ def _packed_sums(totals: EncryptedTotals, decryptor: Decryptor) -> list[int]:
     return sums
 
 
-def _slot_sums(totals: EncryptedTotals, decryptor: Decryptor) -> list[int]:
+def _slot_sums(totals: EncryptedNumbers, decryptor: Decryptor) -> list[int]:
     engine = totals._engine
     plains = (decryptor.decrypt(ciphertext_of(engine, part.residues)) for part in totals.parts)
     return [int(engine.encoder.decode(plain).astype(object).sum()) for plain in plains]
 
 
-def _added(a: TotalFacts, b: TotalFacts, sign: int) -> TotalFacts:
+def _added(a: NumberFacts, b: NumberFacts, sign: int) -> NumberFacts:
     low, high = (a.low + b.low, a.high + b.high) if sign > 0 else (a.low - b.high, a.high - b.low)
     return replace(a, low=low, high=high, offset=a.offset + sign * b.offset)
 
@@ -350,12 +405,26 @@ def json_list(file: Container, section: str) -> list[Any]:
     return entries
 
 
-def _read_facts(entry: Any, max_value: int) -> TotalFacts:
-    if not isinstance(entry, list) or [type(part) for part in entry] != [int, int, int, bool]:
-        raise FileFormatError("the list of totals is malformed")
-    facts = TotalFacts(*entry)
-    if not -max_value <= facts.low <= facts.high <= max_value or (facts.each and facts.offset):
-        raise FileFormatError(f"the file claims a total between {facts.low} and {facts.high}: that cannot be")
+def _read_parts(data: bytes, noises: Sequence[Noise], engine: Engine) -> list[Part]:
+    """The ciphertexts of a file, one after the other."""
+    start, parts = 0, []
+    for noise in noises:
+        length = engine.parameters.packed_bytes(noise.level)
+        residues = residues_from_bytes(data[start : start + length], engine, noise.level)
+        ciphertext_of(engine, residues)  # refuses what is no ciphertext, now and not when it is decrypted
+        parts.append(Part(residues, noise))
+        start += length
+    if start != len(data):
+        raise FileFormatError("the residues of the results are cut short or too many")
+    return parts
+
+
+def _read_facts(entry: Any, parameters: Parameters) -> NumberFacts:
+    if not isinstance(entry, list) or [type(part) for part in entry] != [int, int, int, int]:
+        raise FileFormatError("the list of numbers is malformed")
+    facts, most = NumberFacts(*entry), parameters.max_value
+    if not -most <= facts.low <= facts.high <= most or not 0 < facts.factor < parameters.plain_modulus:
+        raise FileFormatError(f"the file claims a number between {facts.low} and {facts.high}: that cannot be")
     return facts
 
 

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Final
 
 import encryptedstats as es
-from encryptedstats.circuits.results import TOTALS_KIND
-from encryptedstats.circuits.rows import VOTES_KIND
+from encryptedstats.circuits.results import NUMBERS_KIND, VOTES_KIND
 from encryptedstats.cli._models import ENCRYPTED_MODEL_KIND, FOLDS_KIND, OPEN_MODEL_KIND
 from encryptedstats.crypto.arrays import ARRAY_KIND
 from encryptedstats.crypto.keys import OWNER_KIND, PUBLIC_KIND
@@ -37,7 +36,7 @@ _NATURES: Final[dict[str, tuple[str, str]]] = {
     TABLE_KIND: ("an encrypted table", "counts, crosstab, moments and fit compute on it"),
     DRAFT_KIND: ("a table that is not finished", "run the same encrypt again to finish it"),
     STATISTIC_KIND: ("an encrypted result", "its owner opens it with decrypt"),
-    TOTALS_KIND: ("an encrypted result", "its owner opens it with decrypt"),
+    NUMBERS_KIND: ("an encrypted result", "its owner opens it with decrypt"),
     ARRAY_KIND: ("an encrypted array", "its owner opens it with decrypt"),
     VOTES_KIND: ("an encrypted prediction", "its owner opens it with decrypt"),
     ENCRYPTED_MODEL_KIND: ("a model that is still encrypted", "its owner opens it with decrypt -o"),

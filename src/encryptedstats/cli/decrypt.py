@@ -15,8 +15,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 import encryptedstats as es
-from encryptedstats.circuits.results import TOTALS_KIND, EncryptedTotals
-from encryptedstats.circuits.rows import VOTES_KIND
+from encryptedstats.circuits.results import NUMBERS_KIND, VOTES_KIND, EncryptedNumbers
 from encryptedstats.cli._console import command_line, fact_table, plural, print_json, printable, size_text
 from encryptedstats.cli._files import COMPUTED, SCREEN, Reads, Writes, save, write_text
 from encryptedstats.cli._frames import counts_view, moments_view
@@ -159,8 +158,8 @@ def _open_statistic(file: str, owner: es.Owner, schema: es.Schema | None) -> Ope
 
 
 def _open_totals(file: str, owner: es.Owner, _: es.Schema | None) -> Opened:
-    totals = owner.decrypt(EncryptedTotals.load(file, owner.public_keys()))
-    facts = {"file": file, "kind": TOTALS_KIND, "values": totals}
+    totals = owner.decrypt(EncryptedNumbers.load(file, owner.public_keys()))
+    facts = {"file": file, "kind": NUMBERS_KIND, "values": totals}
     csv = pd.DataFrame({"total": totals}, dtype=object).to_csv(index=False, lineterminator="\n")
     return Opened(plural(len(totals), "total"), _numbers(np.array(totals, dtype=object)), csv, facts)
 
@@ -225,7 +224,7 @@ def _numbers(values: Any) -> Callable[[int], RenderableType]:
 #: By the kind that a file says it is.
 OPENERS: Final[dict[str, Callable[[str, es.Owner, es.Schema | None], Opened]]] = {
     STATISTIC_KIND: _open_statistic,
-    TOTALS_KIND: _open_totals,
+    NUMBERS_KIND: _open_totals,
     ARRAY_KIND: _open_array,
     VOTES_KIND: _open_votes,
     ENCRYPTED_MODEL_KIND: _open_model,

@@ -16,8 +16,7 @@ from rich.panel import Panel
 from rich.text import Text
 
 import encryptedstats as es
-from encryptedstats.circuits.results import TOTALS_KIND, json_list
-from encryptedstats.circuits.rows import VOTES_KIND
+from encryptedstats.circuits.results import NUMBERS_KIND, VOTES_KIND, json_list
 from encryptedstats.cli._console import (
     command_line,
     fact_table,
@@ -58,7 +57,7 @@ _HARMLESS: Final = {
     BLOCK_KIND: {"digests", "residues"},
     DRAFT_KIND: {"schema", "columns"},
     TABLE_KIND: {"schema", "columns", "blocks"},
-    TOTALS_KIND: _TOTALS,
+    NUMBERS_KIND: _TOTALS,
     STATISTIC_KIND: _TOTALS,
     VOTES_KIND: {"numbers", "chunks", "noise", "residues"},
     ENCRYPTED_MODEL_KIND: _TOTALS | _MODEL,
@@ -223,7 +222,7 @@ _OF_KIND: Final[dict[str, Callable[[Container], dict[str, Any]]]] = {
     BLOCK_KIND: lambda content: {name: content.expect(name, int) for name in ("rows", "columns")},
     DRAFT_KIND: _draft_facts,
     TABLE_KIND: _draft_facts,
-    TOTALS_KIND: _totals_facts,
+    NUMBERS_KIND: _totals_facts,
     STATISTIC_KIND: _statistic_facts,
     ENCRYPTED_MODEL_KIND: _model_facts,
     VOTES_KIND: _votes_facts,
@@ -277,7 +276,7 @@ def _kind_text(facts: dict[str, Any]) -> str:
         which = printable(f" as {facts['output']}") if facts["output"] else ""
         what = f"encrypted prediction{which} of {model_text(facts['model'], facts['params'])}"
         return f"{what}\n{plural(facts['rows'], 'row')}, {answers}"
-    if kind == TOTALS_KIND:
+    if kind == NUMBERS_KIND:
         return f"encrypted result: {_ciphertexts(facts)}"
     return printable(kind)
 

@@ -19,12 +19,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from encryptedstats.checks import as_count
-from encryptedstats.circuits.evaluate import total_facts
+from encryptedstats.circuits.evaluate import number_facts
 from encryptedstats.circuits.expressions import Expression, circuit_digest, column_names
 from encryptedstats.circuits.layout import Layout
-from encryptedstats.circuits.noise import PACKED, NoiseReport, read_noise, room_for
+from encryptedstats.circuits.program import PACKED
+from encryptedstats.circuits.proof import NoiseReport, read_noise, room_for
 from encryptedstats.circuits.plan import FAN_IN, chunks_per_shard
-from encryptedstats.circuits.results import EncryptedTotals
+from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.crypto import PublicKeys
 from encryptedstats.crypto.keys import PUBLIC_KIND
 from encryptedstats.errors import ClusterError, Cure, FileFormatError, KeyMismatchError, NoiseError
@@ -297,7 +298,7 @@ class Job(StoredJob):
     def _digests(self) -> dict[tuple[int, int], str]:
         return {outputs: circuit_digest(self.outputs[slice(*outputs)]) for outputs in self.ranges}
 
-    def evaluate(self, item: Item) -> EncryptedTotals:
+    def evaluate(self, item: Item) -> EncryptedNumbers:
         """A range of the model's totals over the rows of a shard."""
         # One process, one core, its part of the memory: what runs at the same time is the cluster's affair. Only the sum of all
         # leaves the cluster, so only the sum is flooded: what shards bring is the same whoever computes it.
@@ -307,27 +308,27 @@ class Job(StoredJob):
             outputs, report=self.report, workers=1, memory_limit=limit, progress=False, flood=False
         )
 
-    def result(self, item: Item, file: Container) -> EncryptedTotals:
+    def result(self, item: Item, file: Container) -> EncryptedNumbers:
         """The totals in a file."""
-        totals = EncryptedTotals.from_container(file, self.keys)
+        totals = EncryptedNumbers.from_container(file, self.keys)
         first, last = item.outputs
         if (totals.form, totals.width, len(totals)) != (PACKED, self.report.width, last - first):
             raise FileFormatError("it holds the totals of another computation")
         return totals
 
-    def finish(self, item: Item, results: Sequence[EncryptedTotals]) -> Container:
+    def finish(self, item: Item, results: Sequence[EncryptedNumbers]) -> Container:
         """The model."""
         ids, totals = tuple(entry.id for entry in self.entries), _joined(results, self.circuit_digest)
         totals = totals.with_flooding() if totals.flooded is False else totals
         return self.model._like()._set_state(totals, self.facts.schema, self.n_rows, ids)._to_container()
 
 
-def _joined(parts: Sequence[EncryptedTotals], circuit: str) -> EncryptedTotals:
+def _joined(parts: Sequence[EncryptedNumbers], circuit: str) -> EncryptedNumbers:
     """The totals of all ranges, one after the other. All but the last range fill their packs."""
     first = parts[0]
     facts = [fact for part in parts for fact in part.facts]
     packs = [pack for part in parts for pack in part.parts]
-    return EncryptedTotals(
+    return EncryptedNumbers(
         first.keys, first.form, facts, packs, first.width, first.schema_digest, first.flooded, circuit
     )
 
@@ -498,7 +499,7 @@ def make_job(
     shards = cut_rows([entry.rows for entry in entries], rows_per_shard)
     report = _add_up_proof(outputs, whole, shards)
     width, ranges = cut_totals(model, facts, len(outputs), report.width, trees_per_task)
-    report = replace(report, width=width)
+    report = report.with_width(width)
     digest = circuit_digest(outputs)
     places: dict[str, str | bool] = {"table": table, "out": out, "by_others": by_others}
     if keys_url is not None:
@@ -547,7 +548,7 @@ def _add_up_proof(
 ) -> NoiseReport:
     """The proof for the largest shard, with room to add up all of them; and that the sum of all fits below t."""
     try:
-        total_facts(outputs, table)
+        number_facts(outputs, table)
         report = _shard_report(outputs, table.facts, table.blocks.rows, shards)
     except (NoiseError, OverflowError) as error:
         raise type(error)(f"{error}. {table._cure(outputs)}") from None
@@ -584,7 +585,7 @@ def _proof(
         raise FileFormatError(
             "the job asks for packs that are not proven to decrypt: it is of another version, or altered"
         )
-    return replace(report, width=width)
+    return report.with_width(width)
 
 
 # -- hashes ----------------------------------------------------------------------------------------------------------

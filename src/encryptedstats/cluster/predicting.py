@@ -17,7 +17,7 @@ from typing import Any, Final
 from sklearn.utils.validation import check_is_fitted
 
 from encryptedstats.circuits.expressions import circuit_digest
-from encryptedstats.circuits.rows import EncryptedRows
+from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.cluster.fitting import Url, place_of_queue, put_into_queue
 from encryptedstats.cluster.items import Done
 from encryptedstats.cluster.jobs import (
@@ -143,7 +143,7 @@ def _concatenated(parts: Sequence[EncryptedVotes]) -> EncryptedVotes:
     counts = [count for part in parts for count in part.rows.counts]
     numbers = range(len(first.rows.facts))
     chunks = [[chunk for part in parts for chunk in part.rows.parts[number]] for number in numbers]
-    rows = EncryptedRows(first.keys, first.rows.facts, counts, chunks)
+    rows = EncryptedNumbers(first.keys, first.rows.facts, counts, chunks)
     return EncryptedVotes(first.model, rows, first.schema, first.output, first.schema_digest)
 
 

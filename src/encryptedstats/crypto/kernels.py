@@ -42,6 +42,11 @@ def make_kernels(parameters: Parameters, relinearisation: Any, packing: Any) -> 
     return Kernels(parameters, relinearisation, packing, cpu_level())
 
 
+def kernels_are_built() -> bool:
+    """Whether the extension is there."""
+    return _residues is not None
+
+
 def cpu_level() -> str:
     """The most that kernels may use of the processor; whether it has it, they find out."""
     level = os.environ.get(CPU_VARIABLE) or CPU_LEVELS[-1]

@@ -40,10 +40,11 @@ from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d
 
 from encryptedstats.circuits.bounds import Interval, read_bounds
 from encryptedstats.circuits.expressions import Expression, column
-from encryptedstats.circuits.joined import cleared
+from encryptedstats.circuits.rewriting import cleared
 from encryptedstats.circuits.layout import Layout
-from encryptedstats.circuits.plan_joined import PredictionCircuit
-from encryptedstats.circuits.results import EncryptedTotals
+from encryptedstats.circuits.plan import Stage
+from encryptedstats.circuits.program import ROWS
+from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.crypto.digests import joined_digest
 from encryptedstats.crypto.dispatch import decrypt_value
 from encryptedstats.crypto.keys import Decryptor, PublicKeys
@@ -107,7 +108,7 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
 
     Attributes
     ----------
-    totals_ : list of int or EncryptedTotals
+    totals_ : list of int or EncryptedNumbers
     schema_ : Schema or PublicSchema
         Of the rows; public where nobody here knows the names.
     n_rows_ : int
@@ -160,7 +161,7 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
 
         ``sample_weight`` are integers, at least 0, for ``X`` and ``y``; tables have their own. On an encrypted table the state
         stays encrypted: ``owner.decrypt(model)`` opens it. Options are then those of
-        ``EncryptedTable.evaluate`` (``workers``, ``progress``, ``engine``, ``memory_limit``, ``checkpoint``).
+        ``EncryptedTable.evaluate`` (``workers``, ``progress``, ``device``, ``memory_limit``, ``checkpoint``).
         """
         table = self._training_table(X, y, sample_weight)
         self._draw()
@@ -366,7 +367,7 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
     @property
     def is_encrypted(self) -> bool:
         """Whether the fitted state is encrypted."""
-        return isinstance(getattr(self, "totals_", None), EncryptedTotals)
+        return isinstance(getattr(self, "totals_", None), EncryptedNumbers)
 
     def _check_open(self) -> None:
         check_is_fitted(self, "totals_")
@@ -429,7 +430,7 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         output : str, optional
             For models that can answer in several ways.
         **options
-            ``workers``, ``progress``, ``engine`` and ``memory_limit``, as of ``EncryptedTable.evaluate``.
+            ``workers``, ``progress``, ``device`` and ``memory_limit``, as of ``EncryptedTable.evaluate``.
         """
         check_is_fitted(self, "totals_")
         votes = predict(self, X, self._chosen_output(output), **options)
@@ -450,9 +451,14 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
 
     _why_opened: ClassVar[str] = ""
 
-    def prediction_circuit(
-        self, schema: PublicSchema, columns: Sequence[Column], n_rows: int, weight_bound: int = 1
-    ) -> PredictionCircuit:
+    def stages(
+        self,
+        schema: PublicSchema,
+        columns: Sequence[Column],
+        n_rows: int,
+        n_predict: int | None = None,
+        weight_bound: int = 1,
+    ) -> list[Stage]:
         """What predicting without opening computes, for a plan: of an open model the answers alone, else the fit as well."""
         new = [column for column in columns if column.encoding != "class"]
         drawn, drawn_bound = self._drawn_circuit(schema)
@@ -465,8 +471,11 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
             known = given_totals([found[total] for total in totals], self._n_drawn(schema), drawn_bound)
         asked = self._answers(schema, new, known, self._outputs[0])
         bounds = answer_bounds(asked, {**column_ranges(schema, new, 1), **given_ranges(known, asked)}, n_rows)
-        answers, _ = cleared([answer.value for answer in asked], ones_of(schema, new))
-        return PredictionCircuit(MODEL, totals, answers, bounds, drawn if totals else None, DRAWN, drawn_bound)
+        answers = cleared([answer.value for answer in asked], ones_of(schema, new))
+        stages = [Stage(totals, n_rows, gives=MODEL)] if totals else []
+        if totals and drawn is not None:
+            stages.append(Stage(drawn, n_rows, drawn_bound, gives=DRAWN))
+        return [*stages, Stage(answers, n_predict, bounds, ROWS)]
 
     def _drawn_circuit(self, schema: PublicSchema) -> tuple[Callable[[Layout], list[Expression]] | None, Interval]:
         """What is drawn from a table of some layout beside the totals, if anything, and what bounds it."""
@@ -488,11 +497,11 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         """What the owner makes of the opened answers."""
         raise NotImplementedError
 
-    def _packs(self) -> dict[str, EncryptedTotals]:
+    def _packs(self) -> dict[str, EncryptedNumbers]:
         """The encrypted totals, by the names that circuits know them by."""
         return {MODEL: self.totals_}
 
-    def _known_given(self, packs: dict[str, EncryptedTotals]) -> Known:
+    def _known_given(self, packs: dict[str, EncryptedNumbers]) -> Known:
         return given_totals(total_bounds(packs[MODEL]))
 
     def _known_plain(self) -> Known:
@@ -590,7 +599,7 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         """Write the fitted model to a path or fsspec URL. Encrypted, it holds no key and no names; open, all it knows."""
         check_is_fitted(self, "totals_")
         save_file(self._to_container(), url, overwrite=overwrite, private=not self.is_encrypted)
-        if isinstance(self.totals_, EncryptedTotals):
+        if isinstance(self.totals_, EncryptedNumbers):
             self.totals_.drop_checkpoints()
 
     def _to_container(self) -> Container:
@@ -599,7 +608,7 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         more = self._more_sections()
         if len(listed) < len(self.block_ids_):  # more than the header of a file has room for
             more = {"blocks": json.dumps(self.block_ids_).encode(), **more}
-        if isinstance(self.totals_, EncryptedTotals):
+        if isinstance(self.totals_, EncryptedNumbers):
             file = self.totals_.to_container(ENCRYPTED_MODEL_KIND, fields)
             return replace(file, sections={**file.sections, **more})
         fields["private"] = isinstance(self.schema_, Schema)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from encryptedstats.circuits.results import EncryptedTotals
+from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.crypto.keys import PublicKeys
 from encryptedstats.errors import FileFormatError
 from encryptedstats.models.base import (
@@ -84,11 +84,11 @@ def read_head(file: Container) -> StoredHead:
     return StoredHead(model, schema, n_rows, tuple(blocks), n_totals)
 
 
-def read_totals(file: Container, keys: PublicKeys | None) -> EncryptedTotals:
+def read_totals(file: Container, keys: PublicKeys | None) -> EncryptedNumbers:
     """The encrypted totals of a file."""
     if keys is None:
         raise TypeError("this model is encrypted: give the public keys= it belongs to")
-    return EncryptedTotals.from_container(file, keys)
+    return EncryptedNumbers.from_container(file, keys)
 
 
 def _listed_blocks(file: Container) -> list[Any]:

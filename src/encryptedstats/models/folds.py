@@ -11,7 +11,7 @@ import pandas as pd
 from sklearn.base import clone
 from sklearn.metrics import get_scorer
 
-from encryptedstats.circuits.results import EncryptedTotals
+from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.crypto.dispatch import decrypt_value
 from encryptedstats.crypto.keys import Decryptor, PublicKeys
 from encryptedstats.errors import Cure, FileFormatError, SchemaError
@@ -32,7 +32,7 @@ class EncryptedFolds:
     def __init__(
         self,
         model: TotalsClassifier,
-        totals: EncryptedTotals,
+        totals: EncryptedNumbers,
         n_folds: int,
         schema: Schema | PublicSchema,
         n_rows: int,

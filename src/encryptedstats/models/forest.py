@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from encryptedstats.circuits.bounds import Interval
 from encryptedstats.circuits.expressions import Expression, column, sum_of
 from encryptedstats.circuits.layout import Layout
-from encryptedstats.circuits.results import TOTALS_KIND, EncryptedTotals
+from encryptedstats.circuits.results import NUMBERS_KIND, EncryptedNumbers
 from encryptedstats.crypto.digests import joined_digest
 from encryptedstats.crypto.dispatch import decrypt_value
 from encryptedstats.crypto.keys import Decryptor, PublicKeys
@@ -86,7 +86,7 @@ class CompletelyRandomForest(TotalsClassifier):
     node_counts_ : array of shape (n_trees, 2**(depth+1) - 1, n_classes)
         The same for every node, root first, leaves last.
     class_counts_ : array of shape (n_classes,)
-    drawn_ : list of int, or EncryptedTotals
+    drawn_ : list of int, or EncryptedNumbers
         The stochastic fraction of every leaf of every tree, where it was drawn (times ``averaged``).
     feature_importances_ : array of shape (n_variables,)
         Decrease of Gini impurity at the splits of a variable, as a share of all.
@@ -109,7 +109,7 @@ class CompletelyRandomForest(TotalsClassifier):
     """
 
     _carried: ClassVar[tuple[str, ...]] = (*TotalsClassifier._carried, "random_state_")
-    drawn_: list[int] | EncryptedTotals
+    drawn_: list[int] | EncryptedNumbers
 
     def __init__(
         self,
@@ -414,11 +414,11 @@ class CompletelyRandomForest(TotalsClassifier):
                 "); or open the forest, which weighs exactly",
             )
 
-    def _packs(self) -> dict[str, EncryptedTotals]:
+    def _packs(self) -> dict[str, EncryptedNumbers]:
         drawn = getattr(self, "drawn_", None)
         return {**super()._packs(), **({} if drawn is None else {DRAWN: drawn})}
 
-    def _known_given(self, packs: dict[str, EncryptedTotals]) -> Known:
+    def _known_given(self, packs: dict[str, EncryptedNumbers]) -> Known:
         n_drawn = len(packs[DRAWN]) if DRAWN in packs else 0
         fraction = self._fraction()
         return given_totals(total_bounds(packs[MODEL]), n_drawn, Interval(1, fraction.largest if n_drawn else 1))
@@ -436,7 +436,7 @@ class CompletelyRandomForest(TotalsClassifier):
         drawn = getattr(self, "drawn_", None)
         if drawn is None:
             return {}
-        if isinstance(drawn, EncryptedTotals):
+        if isinstance(drawn, EncryptedNumbers):
             return {DRAWN: container.to_bytes(drawn.to_container())}
         return {DRAWN: json.dumps(drawn).encode()}
 
@@ -445,7 +445,7 @@ class CompletelyRandomForest(TotalsClassifier):
             return
         data, expected = file.section(DRAWN), self._n_drawn(self.schema_.public())
         if keys is not None and self.is_encrypted:
-            self.drawn_ = EncryptedTotals.from_container(container.from_bytes(data, kind=TOTALS_KIND), keys)
+            self.drawn_ = EncryptedNumbers.from_container(container.from_bytes(data, kind=NUMBERS_KIND), keys)
         else:
             self.drawn_ = integers_from_json(data)
         if len(self.drawn_) != expected:

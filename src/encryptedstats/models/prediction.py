@@ -8,7 +8,7 @@ model that stays closed. All four combinations are one formula therefore, and gi
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
@@ -17,10 +17,19 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from encryptedstats.circuits.bounds import ColumnRange, Interval, read_bounds
-from encryptedstats.circuits.expressions import Expression, column, column_names, combination, sum_of
-from encryptedstats.circuits.joined import evaluate_joined, given, prepare_joined, totals_of
-from encryptedstats.circuits.results import EncryptedTotals
-from encryptedstats.circuits.rows import VOTES_KIND, EncryptedRows
+from encryptedstats.circuits.evaluate import evaluate, prepare
+from encryptedstats.circuits.expressions import (
+    Expression,
+    Key,
+    column,
+    column_names,
+    combination,
+    given,
+    sum_of,
+    totals_of,
+)
+from encryptedstats.circuits.program import ROWS
+from encryptedstats.circuits.results import VOTES_KIND, EncryptedNumbers
 from encryptedstats.crypto.digests import DIGEST_FIELD, joined_digest, read_digest
 from encryptedstats.crypto.dispatch import decrypt_value
 from encryptedstats.crypto.keys import Decryptor, PublicKeys
@@ -172,7 +181,7 @@ class EncryptedVotes:
     def __init__(
         self,
         model: TotalsClassifier,
-        rows: EncryptedRows,
+        rows: EncryptedNumbers,
         schema: Schema | PublicSchema,
         output: str,
         schema_digest: str | None,
@@ -237,7 +246,7 @@ def read_votes(file: Container, keys: PublicKeys | None) -> EncryptedVotes:
         raise TypeError("votes are encrypted: give the public keys= they belong to")
     if "places" in file.fields:
         raise FileFormatError("these votes are of version 0.1, whose slots held more than answers: predict again")
-    head, rows = read_head(file), EncryptedRows.from_container(file, keys)
+    head, rows = read_head(file), EncryptedNumbers.from_container(file, keys)
     output, digest = file.expect("output", str), read_digest(file)
     if len(rows.facts) != _expected_answers(head.model, head.schema.public(), output):
         raise FileFormatError(f"the file has {len(rows.facts)} answers, and such a model gives another number of them")
@@ -298,7 +307,7 @@ class Question:
 
     answers: list[Answer]
     bounds: list[Interval]
-    packs: dict[str, EncryptedTotals]
+    packs: dict[str, EncryptedNumbers]
 
     @property
     def values(self) -> list[Number]:
@@ -337,30 +346,33 @@ def check_prediction(model: TotalsClassifier, rows: EncryptedTable, output: str)
     """Refuse what could not be predicted, without reading a row: of another key or schema, or without a proof that it decrypts."""
     _refuse_rows_of_others(rows)
     asked = question(model, rows, output)
-    prepare_joined(asked.values, asked.bounds, rows, asked.packs, ones_of(rows.schema, rows.columns()))
+    ones = ones_of(rows.schema, rows.columns())
+    prepare(asked.values, rows, form=ROWS, given=asked.packs, bounds=asked.bounds, ones=ones)
     return asked
 
 
 def _encrypted(model: TotalsClassifier, rows: EncryptedTable, output: str, options: dict[str, Any]) -> EncryptedVotes:
     asked = question(model, rows, output)
     ones, told = ones_of(rows.schema, rows.columns()), asked.told(rows.parameters.max_value)
-    found = evaluate_joined(asked.values, asked.bounds, rows, asked.packs, ones=ones, told=told, **options)
+    found = evaluate(
+        asked.values, rows, form=ROWS, given=asked.packs, bounds=asked.bounds, ones=ones, told=told, **options
+    )
     schema = rows.private_schema or (model.schema_ if isinstance(model.schema_, Schema) else rows.schema)
     # Rows that were encrypted with the public key have no digest: the model's is that of its own rows.
     digest = joined_digest(model.totals_.schema_digest if asked.packs else None, rows.facts.schema_digest)
     return EncryptedVotes(model._like(), found, schema, output, digest)
 
 
-def given_ranges(known: Known, answers: Sequence[Answer]) -> dict[str, ColumnRange]:
+def given_ranges(known: Known, answers: Sequence[Answer]) -> dict[Key, ColumnRange]:
     """What is publicly known of the given totals that some answers use."""
-    ranges = {}
+    ranges: dict[Key, ColumnRange] = {}
     for key, (name, k) in totals_of([a.value for a in answers if isinstance(a.value, Expression)]).items():
         bound = known.bounds[k] if name == MODEL else known.drawn_bound
         ranges[key] = ColumnRange(bound.low, bound.high)
     return ranges
 
 
-def answer_bounds(answers: Sequence[Answer], ranges: dict[str, ColumnRange], n_rows: int) -> list[Interval]:
+def answer_bounds(answers: Sequence[Answer], ranges: Mapping[Any, ColumnRange], n_rows: int) -> list[Interval]:
     """Between which numbers each answer lies: as the model says, else as far as intervals tell."""
     open_ones = [a.value for a in answers if a.bound is None and isinstance(a.value, Expression)]
     found = read_bounds(open_ones, ranges, n_rows)
@@ -373,7 +385,7 @@ def given_totals(bounds: Sequence[Interval], n_drawn: int = 0, drawn_bound: Inte
     return Known(totals, bounds, [given(DRAWN, k) for k in range(n_drawn)], drawn_bound)
 
 
-def total_bounds(totals: EncryptedTotals) -> list[Interval]:
+def total_bounds(totals: EncryptedNumbers) -> list[Interval]:
     """What is publicly known of encrypted totals."""
     return [Interval(facts.low, facts.high) for facts in totals.facts]
 

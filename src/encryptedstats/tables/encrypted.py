@@ -22,7 +22,8 @@ from encryptedstats.circuits.evaluate import evaluate
 from encryptedstats.circuits.expressions import Expression, column_names
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.plan import plan_circuit
-from encryptedstats.circuits.results import EncryptedTotals
+from encryptedstats.circuits.results import EncryptedNumbers
+from encryptedstats.circuits.sources import Source
 from encryptedstats.crypto import Parameters, PublicKeys
 from encryptedstats.crypto.digests import DIGEST_FIELD, joined_digest, read_digest
 from encryptedstats.crypto.dispatch import decrypt_value
@@ -255,7 +256,7 @@ class StoredBlocks:
         return (lambda _: signature) if signature else None
 
 
-class EncryptedTable(ColumnAlgebra[EncryptedVector], Statistics):
+class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Statistics):
     """A table under encryption: what the owner hands to anybody who may compute on it.
 
     Made by ``owner.encrypt(table)``, ``owner.encrypt_file(...)`` or :func:`encryptedstats.load`. Variables are known by position
@@ -467,11 +468,11 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Statistics):
         """What errors call a chunk of rows."""
         return f"block {self.blocks.ids[chunk]}"
 
-    def evaluate(self, outputs: Sequence[Expression], **options: Any) -> EncryptedTotals:
+    def evaluate(self, outputs: Sequence[Expression], **options: Any) -> EncryptedNumbers:
         """The encrypted totals of a circuit; checked, before anything is computed, to fit the parameters.
 
-        Options are those of :func:`encryptedstats.circuits.evaluate.evaluate`: ``form``, ``workers``, ``progress``, ``engine``
-        ("auto", "fused" or "seal"), ``memory_limit`` and ``checkpoint``.
+        Options are those of :func:`encryptedstats.circuits.evaluate.evaluate`: ``form``, ``workers``, ``progress``, ``device``
+        ("auto", "native" or "seal"), ``memory_limit`` and ``checkpoint``.
         """
         names = column_names(outputs)
         for name in names:

@@ -8,8 +8,7 @@ from typing import Any
 
 from encryptedstats.checks import as_count
 from encryptedstats.circuits.expressions import Expression, column_names
-from encryptedstats.circuits.plan import Plan, plan_circuit
-from encryptedstats.circuits.plan_joined import OPENED_FIRST, plan_prediction
+from encryptedstats.circuits.plan import OPENED_FIRST, Plan, Stage, plan_stages
 from encryptedstats.crypto.noise import Scheme
 from encryptedstats.errors import ParameterError, SchemaError
 from encryptedstats.parallel import checked_workers
@@ -90,35 +89,38 @@ def plan(
     3
     """
     rows = _planned_rows(schema, n_rows, weight_bound, folds)
-    public, n_rows, weight_bound, folds = rows.schema, rows.n_rows, rows.weight_bound, rows.folds
+    public = rows.schema
     workers = _checked_workers(workers, price_per_core_hour)
-    columns = table_columns(public, encodings, classes=public.n_classes > 0, n_folds=folds)
+    columns = table_columns(public, encodings, classes=public.n_classes > 0, n_folds=rows.folds)
     if encrypted_prediction:
-        conditions = {"security": security, "scheme": scheme, "with_secret_key": not by_others}
-        made = _plan_prediction(circuit, public, columns, n_rows, n_predict, weight_bound, conditions)
-        return replace(made, bytes_up=_stored_bytes(made, len(columns)))
-    if n_predict is not None:
-        raise ValueError("n_predict= is for encrypted_prediction=True: an opened model predicts any number of rows")
-    outputs = _outputs(circuit, public, columns)
-    needed = [Column.parse(name) for name in column_names(outputs)]
-    missing = [column for column in needed if column not in columns]
-    if missing:
-        raise SchemaError(
-            f"column {missing[0]} would not be stored with encodings={tuple(encodings)}: add its encoding, or folds="
-        )
-    stored = columns
-    made = plan_circuit(
-        outputs,
-        column_ranges(public, stored, weight_bound),
-        n_rows,
-        n_columns=len(stored),
+        stages = _prediction_stages(circuit, rows, columns, n_predict)
+    else:
+        if n_predict is not None:
+            raise ValueError("n_predict= is for encrypted_prediction=True: an opened model predicts any number of rows")
+        stages = [Stage(_outputs(circuit, public, columns), rows.n_rows)]
+    _check_stored(stages, columns, encodings)
+    made = plan_stages(
+        stages,
+        column_ranges(public, columns, rows.weight_bound),
+        n_columns=len(columns),
         security=security,
         scheme=scheme,
         with_secret_key=not by_others,
         workers=workers,
         price_per_core_hour=price_per_core_hour,
     )
-    return replace(made, bytes_up=_stored_bytes(made, len(stored)))
+    return replace(made, bytes_up=_stored_bytes(made, len(columns)))
+
+
+def _check_stored(stages: Sequence[Stage], columns: Sequence[Column], encodings: Sequence[str]) -> None:
+    """Refuse what is computed from columns that would not be there."""
+    every, fixed = set(columns), [stage.outputs for stage in stages if not callable(stage.outputs)]
+    needed = [Column.parse(name) for outputs in fixed for name in column_names(outputs)]
+    missing = [column for column in needed if column not in every]
+    if missing:
+        raise SchemaError(
+            f"column {missing[0]} would not be stored with encodings={tuple(encodings)}: add its encoding, or folds="
+        )
 
 
 def _stored_bytes(made: Plan, n_columns: int) -> int:
@@ -127,28 +129,27 @@ def _stored_bytes(made: Plan, n_columns: int) -> int:
     return (layout.n_chunks - 1) * block_size(shape, layout.slots) + block_size(shape, last - first)
 
 
-def _plan_prediction(
-    model: Any,
-    public: PublicSchema,
-    columns: Sequence[Column],
-    n_rows: int,
-    n_predict: int | None,
-    weight_bound: int,
-    conditions: dict[str, Any],
-) -> Plan:
-    if not hasattr(model, "prediction_circuit"):
-        raise ParameterError(
-            f"{model!r} has no way to predict without being opened: plan one model, or ",
-            OPENED_FIRST,
-        )
+def _prediction_stages(
+    circuit: Any, rows: _PlannedRows, columns: Sequence[Column], n_predict: int | None
+) -> list[Stage]:
+    """The stages of all models that predict unopened, and the totals that are asked for beside them."""
     n_predict = None if n_predict is None else as_count(n_predict, "n_predict", "rows")
-    model.check_schema(public)
-    try:
-        wish = model.prediction_circuit(public, columns, n_rows, weight_bound)
-    except NotImplementedError as error:
-        raise ParameterError(f"{error}. Plan it ", OPENED_FIRST) from None
-    ranges = column_ranges(public, columns, weight_bound)
-    return plan_prediction(wish, ranges, n_rows, n_predict, n_columns=len(columns), **conditions)
+    stages: list[Stage] = []
+    parts = list(circuit) if isinstance(circuit, (list, tuple)) else [circuit]
+    for number, part in enumerate(parts):
+        if isinstance(part, Expression):
+            stages.append(Stage(_outputs(part, rows.schema, columns), rows.n_rows))
+            continue
+        if not hasattr(part, "stages"):
+            raise ParameterError(f"{part!r} has no way to predict without being opened: plan it ", OPENED_FIRST)
+        part.check_schema(rows.schema)
+        try:
+            found = part.stages(rows.schema, columns, rows.n_rows, n_predict, rows.weight_bound)
+        except NotImplementedError as error:
+            raise ParameterError(f"{error}. Plan it ", OPENED_FIRST) from None
+        # Totals of several models have names of their own.
+        stages += [stage.renamed(str(number)) for stage in found] if len(parts) > 1 else found
+    return stages
 
 
 @dataclass(frozen=True)

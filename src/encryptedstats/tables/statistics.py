@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from encryptedstats.circuits.expressions import Expression, column
-from encryptedstats.circuits.results import EncryptedTotals
+from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.crypto.dispatch import decrypt_value
 from encryptedstats.crypto.keys import Decryptor, PublicKeys
 from encryptedstats.errors import Cure, FileFormatError, SchemaError
@@ -145,7 +145,7 @@ class EncryptedStatistic:
     """
 
     def __init__(
-        self, statistic: Statistic, totals: EncryptedTotals, public: PublicSchema, private: Schema | None = None
+        self, statistic: Statistic, totals: EncryptedNumbers, public: PublicSchema, private: Schema | None = None
     ) -> None:
         self.statistic = statistic
         self.totals = totals
@@ -175,7 +175,7 @@ class EncryptedStatistic:
     @classmethod
     def from_container(cls, file: Container, keys: PublicKeys, path: str = "the file") -> EncryptedStatistic:
         """The answer in a file that was read already."""
-        totals = EncryptedTotals.from_container(file, keys)
+        totals = EncryptedNumbers.from_container(file, keys)
         variables = file.expect("variables", list)
         try:
             public = PublicSchema.from_json(file.expect("schema", str))

@@ -1,38 +1,40 @@
-"""The fused reader: sums over rows of BGV circuits, the whole circuit for one block of coefficients at a time, in C.
+"""Sums over rows of BGV circuits, the whole circuit for one block of coefficients at a time, in C.
 
-What the SEAL reader computes operation by operation, with every intermediate ciphertext going through memory, is here a tape
-(see :mod:`encryptedstats.circuits.tape`) that runs over the residues of all columns, prime by prime and block by block, on all
-cores. The residues are those that SEAL gives, bit for bit; what follows a sum over rows (modulus switching, relinearising,
-packing) is the same code for both readers.
+What the SEAL device computes instruction by instruction, with every intermediate ciphertext going through memory, is here a tape
+(see :mod:`encryptedstats.circuits.devices.native.tape`) that runs over the residues of all columns, prime by prime and block by
+block, on all cores. The residues are those that SEAL gives, bit for bit.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from encryptedstats.circuits.expressions import (
-    MASK,
-    PRODUCT,
-    REPLICATE,
-    RESAMPLE,
-    TOTAL,
-    Expression,
-    circuit_digest,
-    fold,
-    in_order,
+from encryptedstats.circuits.devices.native.tape import Tape, TapeWriter, is_load, rows_in_order
+from encryptedstats.circuits.devices.seal import encrypted_here
+from encryptedstats.circuits.expressions import in_order
+from encryptedstats.circuits.program import (
+    ADD_UP,
+    COLUMN,
+    GIVEN,
+    HERE,
+    MULTIPLY,
+    RELINEARISE,
+    SUM,
+    SWITCH,
+    Step,
+    program_digest,
 )
-from encryptedstats.circuits.noise import NoiseMachine
 from encryptedstats.circuits.slices import (
     CheckpointSums,
     FitIdentity,
@@ -42,22 +44,16 @@ from encryptedstats.circuits.slices import (
     TemporarySums,
     slices_of,
 )
-from encryptedstats.circuits.tape import Tape, TapeWriter
-from encryptedstats.circuits.walk import Strategy
-from encryptedstats.crypto.noise import Noise
+from encryptedstats.circuits.sources import Source
+from encryptedstats.crypto.packing import first_primes
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.crypto.residues import Residues
 from encryptedstats.errors import FileFormatError
-from encryptedstats.memory import default_limit
-from encryptedstats.parallel import cores
 
 try:
     from encryptedstats import _fused
 except ImportError:  # built without a C compiler
-    _fused = None  # type: ignore[assignment]  # asked for before it is used: see obstacle()
-
-if TYPE_CHECKING:
-    from encryptedstats.circuits.seal import Source
+    _fused = None  # type: ignore[assignment]  # asked for before it is used: see row_obstacle()
 
 MAX_PRIME: Final = 1 << 50
 CPU_VARIABLE: Final = "ENCRYPTEDSTATS_CPU"
@@ -85,50 +81,123 @@ def arithmetic() -> str | None:
     return str(here[min(known.index(cap), len(here) - 1)])
 
 
-def obstacle(outputs: Sequence[Expression], parameters: Parameters, strategy: Strategy) -> str | None:
-    """Why the fused reader cannot compute these outputs; None if it can."""
+def row_obstacle(rows: Sequence[Step], parameters: Parameters) -> str | None:
+    """Why no tape computes these steps over rows; None if one does."""
     if _fused is None:
-        return "its extension is not there: the library was installed without a C compiler"
+        return "the kernels are not there: the library was installed without a C compiler"
     if parameters.scheme != "bgv":
-        return f"it computes BGV ciphertexts, and these are {parameters.scheme.upper()}"
+        return f"the kernels compute BGV ciphertexts, and these are {parameters.scheme.upper()}"
     largest = max(parameters.data_moduli)
     if largest >= MAX_PRIME:
-        return f"it computes modulo primes below 2^50, and one of these parameters has {largest.bit_length()} bits"
-    if strategy.relinearise:
+        return (
+            f"the kernels compute modulo primes below 2^50, and one of these parameters has {largest.bit_length()} bits"
+        )
+    ops = {step.op for step in in_order(rows)}
+    if RELINEARISE in ops and not ops - {COLUMN, GIVEN, HERE, ADD_UP, MULTIPLY, SWITCH, RELINEARISE}:
         return "these parameters carry the circuit only if products are relinearised on the way"
-    if any(
-        node.op in (REPLICATE, RESAMPLE, MASK) or (node.op == PRODUCT and node.is_total) for node in in_order(outputs)
-    ):
+    loads = [step for step in rows_in_order(rows) if is_load(step)]
+    if not all(map(_is_readable, loads)) or len({step.level for step in loads}) > 1:
         return "the circuit brings totals back into the rows, or rows into other places"
     return None
 
 
-@dataclass(frozen=True)
-class Sum:
-    """A sum over all rows: its residues, shape (size, primes, N), as they are before anything is relinearised, and its noise."""
+def _is_readable(load: Step) -> bool:
+    """A column, a number or a given total; columns and numbers may be switched down before they are computed with."""
+    if load.op == SWITCH:
+        return load.args[0].op in (COLUMN, HERE)
+    return load.op in (COLUMN, HERE, GIVEN)
 
-    residues: Residues
-    noise: Noise
+
+def sums_under(steps: Iterable[Step]) -> list[Step]:
+    """The sums over rows that steps are computed from."""
+    return [step for step in in_order(steps) if step.op == SUM]
+
+
+@dataclass
+class Loads:
+    """What tapes read: columns of a source, given totals, and numbers that are encrypted here; all of them at one level."""
+
+    source: Source
+    level: int
+    given: Mapping[Step, Residues]
+    kept_bytes: int  # of columns that are switched once and kept
+    _switched: dict[tuple[Step, int], Residues] = field(default_factory=dict)
+    _made: dict[tuple[Step, int], Residues] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        every = self.source.parameters
+        self.parameters = first_primes(every, len(every.data_moduli) - self.level) if self.level else every
+        columns = len(self.source.ranges()) * self.source.layout.n_chunks
+        self._keeps = columns * self.parameters.ciphertext_bytes() <= self.kept_bytes
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether reading takes no memory."""
+        return self._keeps if self.level else self.source.in_memory
+
+    @property
+    def piece_width(self) -> int:
+        """Coefficients that can be read without their neighbours: all or none of what has to be switched."""
+        return self.parameters.ring_degree if self.level else min(self.parameters.ring_degree, self.source.piece_width)
+
+    def make(self, steps: Iterable[Step], chunk: int) -> None:
+        """Encrypt what is to be encrypted for a chunk, once: it is read in pieces, and encrypting twice gives other pieces."""
+        self._made = {
+            (step, chunk): self._lowered(encrypted_here(_base(step), self.source, chunk))
+            for step in steps
+            if _base(step).op == HERE
+        }
+
+    def read(self, steps: Sequence[Step], chunk: int, one: Slice) -> Sequence[Residues]:
+        """A slice of each over a chunk, (2, primes, width)."""
+        if not self.level and all(step.op == COLUMN for step in steps):
+            return self.source.pieces([step.data for step in steps], chunk, one.prime, one.start, one.stop)
+        primes = one.primes(self.parameters)
+        return [self._whole(step, chunk)[:, primes.start : primes.stop, one.start : one.stop] for step in steps]
+
+    def _whole(self, step: Step, chunk: int) -> Residues:
+        if step.op == GIVEN:
+            return self.given[step]
+        if _base(step).op == HERE:
+            return self._made[step, chunk]
+        if not self.level:
+            return self.source.residues(step.data, chunk)
+        if (step, chunk) in self._switched:
+            return self._switched[step, chunk]
+        residues = self._lowered(self.source.residues(_base(step).data, chunk))
+        if self._keeps:
+            self._switched[step, chunk] = residues
+        return residues
+
+    def _lowered(self, residues: Residues) -> Residues:
+        kernels = self.source.keys.kernels
+        if kernels is None:
+            raise ValueError("there are no kernels for these keys")
+        return kernels.switch(residues, self.level) if self.level else residues
+
+
+def _base(load: Step) -> Step:
+    """What is switched down."""
+    return load.args[0] if load.op == SWITCH else load
 
 
 def sums_in_batches(
-    outputs: Sequence[Expression],
-    source: Source,
+    outputs: Sequence[Step],
+    loads: Loads,
     *,
-    workers: int | None = None,
-    memory_limit: int | None = None,
+    threads: int,
+    memory_limit: int,
     checkpoint: str | os.PathLike[str] | None = None,
     advance: Callable[[float], None] = lambda rows: None,
-) -> Iterator[tuple[list[Expression], dict[Expression, Sum]]]:
+) -> Iterator[tuple[list[Step], dict[Step, Residues]]]:
     """Outputs, some at a time, with the sums over rows that they need. The sums are overwritten when the next are asked for.
 
     ``memory_limit`` bounds the bytes of the sums and of the chunks that are read ahead. ``advance`` is called with the rows that
     are done; all totals of all rows are done when these are as many as the table has. ``checkpoint`` is where sums are kept, so
     that another process can go on from them: see :mod:`encryptedstats.circuits.slices`.
     """
-    limit = default_limit() if memory_limit is None else memory_limit
-    evaluator = Evaluator(source, workers or cores(), limit)
-    totals = list(dict.fromkeys(in_totals(outputs)))
+    evaluator = Evaluator(loads, threads, memory_limit)
+    totals = sums_under(outputs)
     evaluator.prepare(totals, hold=checkpoint is None)
     if evaluator.holds:
         yield from _from_memory(evaluator, outputs, totals, advance)
@@ -137,55 +206,51 @@ def sums_in_batches(
 
 
 def _from_memory(
-    evaluator: Evaluator, outputs: Sequence[Expression], totals: Sequence[Expression], advance: Callable[[float], None]
-) -> Iterator[tuple[list[Expression], dict[Expression, Sum]]]:
+    evaluator: Evaluator, outputs: Sequence[Step], totals: Sequence[Step], advance: Callable[[float], None]
+) -> Iterator[tuple[list[Step], dict[Step, Residues]]]:
     """Some outputs after the others: the columns can be read again for each."""
     batches = evaluator.batches(outputs)
     with ThreadPoolExecutor(1) as writer:  # writes the next tape while one runs
-        ahead = writer.submit(evaluator.tape, list(in_totals(batches[0])))
-        noises = writer.submit(sum_noises, totals, evaluator.source)
+        ahead = writer.submit(evaluator.tape, sums_under(batches[0]))
         for number, batch in enumerate(batches):
             tape = ahead.result()
             if number + 1 < len(batches):
-                ahead = writer.submit(evaluator.tape, list(in_totals(batches[number + 1])))
-            residues = evaluator.run(tape, partial(_advance_share, advance, len(batch) / len(outputs)))
-            yield batch, {total: Sum(value, noises.result()[total]) for total, value in residues.items()}
+                ahead = writer.submit(evaluator.tape, sums_under(batches[number + 1]))
+            yield batch, evaluator.run(tape, partial(_advance_share, advance, len(batch) / len(outputs)))
 
 
 def _slice_by_slice(
     evaluator: Evaluator,
-    outputs: Sequence[Expression],
-    totals: Sequence[Expression],
+    outputs: Sequence[Step],
+    totals: Sequence[Step],
     checkpoint: str | os.PathLike[str] | None,
     advance: Callable[[float], None],
-) -> Iterator[tuple[list[Expression], dict[Expression, Sum]]]:
+) -> Iterator[tuple[list[Step], dict[Step, Residues]]]:
     """All outputs for one slice of the residues after the other: the table is read once. Then the sums, some at a time."""
-    source, tape = evaluator.source, evaluator.tape(totals)
+    tape = evaluator.tape(totals)
     kept = evaluator.place_for(tape, checkpoint)
     try:
         missing = [number for number in range(len(kept.slices)) if not kept.has(number)]
-        advance(source.layout.n_rows * (1 - len(missing) / len(kept.slices)))
+        advance(evaluator.layout.n_rows * (1 - len(missing) / len(kept.slices)))
         share = partial(_advance_share, advance, 1 / len(kept.slices))
         for number, sums in zip(missing, evaluator.passes(tape, [kept.slices[n] for n in missing], share), strict=True):
             kept.put(number, sums)
         evaluator.release()
-        noises = sum_noises(totals, source)
-        for batch, found in _joined(evaluator, tape, outputs, kept):
-            yield batch, {total: Sum(residues, noises[total]) for total, residues in found.items()}
+        yield from _joined(evaluator, tape, outputs, kept)
     finally:
         kept.close()
 
 
 def _joined(
-    evaluator: Evaluator, tape: Tape, outputs: Sequence[Expression], kept: SlicedSums
-) -> Iterator[tuple[list[Expression], dict[Expression, Residues]]]:
+    evaluator: Evaluator, tape: Tape, outputs: Sequence[Step], kept: SlicedSums
+) -> Iterator[tuple[list[Step], dict[Step, Residues]]]:
     """Outputs with their sums put together from all slices, in the order in which these lie there."""
     firsts = dict(zip(tape.totals, np.cumsum([0, *tape.sizes[:-1]]).tolist(), strict=True))
     sizes = dict(zip(tape.totals, tape.sizes, strict=True))
-    ordered = sorted(dict.fromkeys(outputs), key=lambda output: min(firsts[total] for total in in_totals([output])))
+    ordered = sorted(dict.fromkeys(outputs), key=lambda output: min(firsts[total] for total in sums_under([output])))
     for batch in evaluator.batches(ordered, joining=True):
-        needed = sorted(set(in_totals(batch)), key=firsts.__getitem__)
-        found: dict[Expression, Residues] = {}
+        needed = sorted(sums_under(batch), key=firsts.__getitem__)
+        found: dict[Step, Residues] = {}
         for stretch in _stretches([(firsts[total], sizes[total]) for total in needed]):
             first, count = (
                 firsts[needed[stretch.start]],
@@ -223,15 +288,16 @@ class Evaluator:
     """One evaluation: memory that is used again and again, and the chunks of the table one group after the other."""
 
     def __init__(
-        self, source: Source, threads: int, memory_limit: int, *, level: str | None = None, block: int | None = None
+        self, loads: Loads, threads: int, memory_limit: int, *, level: str | None = None, block: int | None = None
     ) -> None:
-        self.source, self.threads = source, threads
-        self.block = block or (BLOCK if source.layout.n_chunks > 1 else BLOCK_OF_ONE)
+        self.loads, self.source, self.layout, self.threads = loads, loads.source, loads.source.layout, threads
+        self.chunks = range(self.layout.n_chunks)  # that are added up
+        self.block = block or (BLOCK if self.layout.n_chunks > 1 else BLOCK_OF_ONE)
         self.level = level or arithmetic() or ""
-        self.parameters = source.parameters
+        self.parameters = loads.parameters
         self.ring, self.n_primes = self.parameters.ring_degree, len(self.parameters.data_moduli)
         self.memory_limit = memory_limit
-        self.in_memory = bool(getattr(source, "in_memory", False))  # then chunks take no more memory than there is
+        self.in_memory = loads.in_memory  # then chunks take no more memory than there is
         self._words = 0  # that the largest batch takes
         self._memory = np.empty(0, dtype=np.uint64)
         self._kept = np.empty(0, dtype=np.uint64)  # what the prologue has computed of all blocks
@@ -241,10 +307,10 @@ class Evaluator:
 
     # -- what is computed at a time ----------------------------------------------------------------------------------
 
-    def prepare(self, totals: Sequence[Expression], *, hold: bool = False) -> None:
+    def prepare(self, totals: Sequence[Step], *, hold: bool = False) -> None:
         """Look at all that will be computed; ``hold``: keep the columns of all chunks, once they are read, if there is memory."""
         self.writer = TapeWriter(totals, self.parameters.plain_modulus, montgomery=self.level == "ifma")
-        table = self.source.layout.n_chunks * self._chunk_bytes(self._everything)
+        table = self.layout.n_chunks * self._chunk_bytes(self._everything)
         self.holds = hold and (self.in_memory or table <= self.memory_limit // 2)
         self.groups = self._groups(self._everything)
         # A table of few chunks is prepared once for all batches, which can be small then.
@@ -253,19 +319,19 @@ class Evaluator:
         self.keeps = len(self.groups) == 1 and 8 * self._kept_words <= self.memory_limit // 4
         self._kept, self._held = np.empty(0, dtype=np.uint64), {}
 
-    def batches(self, outputs: Sequence[Expression], *, joining: bool = False) -> list[list[Expression]]:
+    def batches(self, outputs: Sequence[Step], *, joining: bool = False) -> list[list[Step]]:
         """Outputs in groups whose sums take no more than their part of the memory; at least one in each.
 
         ``joining``: sums that are there already, and only put together.
         """
         limit = self.memory_limit * (3 if self.in_memory else 1) // 4
         if self.keeps or joining:  # what is kept of several chunks is more to read for every batch
-            limit = min(limit, _SMALL_BATCH * min(2, self.source.layout.n_chunks))
-        batches: list[list[Expression]] = []
-        held: set[Expression] = set()
+            limit = min(limit, _SMALL_BATCH * min(2, self.layout.n_chunks))
+        batches: list[list[Step]] = []
+        held: set[Step] = set()
         nbytes = limit + 1
         for output in outputs:
-            needed = set(in_totals([output]))
+            needed = set(sums_under([output]))
             more = self._bytes(needed - held)
             if nbytes + more > limit:
                 batches.append([])
@@ -277,10 +343,10 @@ class Evaluator:
         self.keeps = self.keeps and len(batches) > 1
         return batches
 
-    def _bytes(self, totals: Iterable[Expression]) -> int:
-        return sum(self.parameters.ciphertext_bytes(self.writer.sizes[total.args[0]]) for total in totals)
+    def _bytes(self, totals: Iterable[Step]) -> int:
+        return sum(self.parameters.ciphertext_bytes(total.size) for total in totals)
 
-    def tape(self, totals: Sequence[Expression]) -> Tape:
+    def tape(self, totals: Sequence[Step]) -> Tape:
         """The tape of some of the totals."""
         return self.writer.tape(totals)
 
@@ -288,10 +354,10 @@ class Evaluator:
         """Where the sums of a tape are kept until all slices are there, and which slices these are."""
         polynomials = sum(tape.sizes)
         nbytes = 8 * polynomials * self.n_primes * self.ring
-        width = self._slice_width(polynomials, longest=self._piece_width if checkpoint is not None else self.ring)
+        width = self._slice_width(polynomials, longest=self.loads.piece_width if checkpoint is not None else self.ring)
         if checkpoint is not None:
             identity = FitIdentity(
-                self.parameters.fingerprint, self.source.keys.key_id, _rows_of(self.source), circuit_digest(tape.totals)
+                self.parameters.fingerprint, self.source.keys.key_id, _rows_of(self.source), program_digest(tape.totals)
             )
             slices = slices_of(self.parameters, width)
             return CheckpointSums(checkpoint, identity, slices, self.parameters, polynomials)
@@ -314,19 +380,14 @@ class Evaluator:
             width //= 2
         return width
 
-    @property
-    def _piece_width(self) -> int:
-        """Coefficients that can be read without their neighbours."""
-        return min(self.ring, int(getattr(self.source, "piece_width", self.ring)))
-
     # -- running a tape ----------------------------------------------------------------------------------------------
 
-    def sums(self, totals: Sequence[Expression]) -> dict[Expression, Residues]:
+    def sums(self, totals: Sequence[Step]) -> dict[Step, Residues]:
         """The sums over rows that the totals are, all at once."""
         self.prepare(totals)
         return self.run(self.tape(totals))
 
-    def run(self, tape: Tape, advance: Callable[[int], None] = lambda rows: None) -> dict[Expression, Residues]:
+    def run(self, tape: Tape, advance: Callable[[int], None] = lambda rows: None) -> dict[Step, Residues]:
         """The sums over rows that a tape computes."""
         (found,) = self.passes(tape, [self._everything], advance)
         sums, at = {}, 0
@@ -347,8 +408,8 @@ class Evaluator:
                 ahead = self._reads(readers, tape, steps[index + 1 : index + 2])
                 sums = self._accumulators(tape, one)
                 self._compute(pool, tape, one, chunks, columns, sums)
-                advance(sum(self.source.layout.counts[chunk] for chunk in chunks))
-                if chunks[-1] + 1 == self.source.layout.n_chunks:
+                advance(sum(self.layout.counts[chunk] for chunk in chunks))
+                if chunks.stop == self.chunks.stop:
                     _check_sums(tape, sums)
                     yield sums
 
@@ -383,9 +444,9 @@ class Evaluator:
         most = min(_MAX_CHUNKS, _SCRATCH // (8 * self.writer.n_shared * self._stride))
         if not (self.in_memory or self.holds):  # one group is computed on, one is read, and something is being unpacked
             most = min(most, self.memory_limit // 2 // (3 * self._chunk_bytes(one)))
-        n_chunks, size = self.source.layout.n_chunks, max(1, most)
+        first, n_chunks, size = self.chunks.start, len(self.chunks), max(1, most)
         groups = -(-n_chunks // size)
-        ends = [n_chunks * i // max(1, groups) for i in range(groups + 1)]
+        ends = [first + n_chunks * i // max(1, groups) for i in range(groups + 1)]
         return [range(a, b) for a, b in pairwise(ends)]
 
     def _reads(
@@ -402,16 +463,18 @@ class Evaluator:
             self._held[chunk] = self._checked(tape.columns, chunk, one)
         return self._held[chunk]
 
-    def _checked(self, names: Sequence[str], chunk: int, one: Slice) -> tuple[Residues, ...]:
+    def _checked(self, loads: Sequence[Step], chunk: int, one: Slice) -> tuple[Residues, ...]:
         shape, columns = (2, len(one.primes(self.parameters)), one.width), []
-        for name, residues in zip(names, read_slice(self.source, names, chunk, one), strict=True):
+        for load, residues in zip(loads, self.loads.read(loads, chunk, one), strict=True):
             if residues.shape != shape:
                 raise FileFormatError(
-                    f"{_place(self.source, chunk)}: residues of shape {residues.shape}, not {shape}, in column {name}"
+                    f"{self.source.chunk_name(chunk)}: residues of shape {residues.shape}, not {shape}, in column "
+                    f"{_base(load).data}"
                 )
             if not _hides(residues):
                 raise FileFormatError(
-                    f"{_place(self.source, chunk)}: column {name} is transparent: it hides nothing, and no encryption made it"
+                    f"{self.source.chunk_name(chunk)}: column {_base(load).data} is transparent: it hides nothing, and no "
+                    "encryption made it"
                 )
             columns.append(np.require(residues, np.uint64, ("C", "A")))
         return tuple(columns)
@@ -444,7 +507,7 @@ class Evaluator:
             prime, start, stop = piece
             shape = (prime, len(moduli), one.width, len(chunks), self.block, start, stop)
             code = (tape.words, tape.segments, tape.places, constants[prime])
-            add, buffer = chunks[0] > 0, scratch.get()
+            add, buffer = chunks.start > self.chunks.start, scratch.get()
             try:
                 memory = (accumulators, buffer, kept)
                 return _fused.run(self.level, moduli[prime], shape, tape.vectors, add, known, columns, *code, *memory)
@@ -479,62 +542,14 @@ class Evaluator:
     def _refused(self, tape: Tape, chunks: range, index: int, prime: int) -> FileFormatError:
         chunk, column = divmod(index, len(tape.columns))
         return FileFormatError(
-            f"{_place(self.source, chunks[chunk])}: column {tape.columns[column]} holds residues that are not below prime {prime}: "
-            "no ciphertext has such"
+            f"{self.source.chunk_name(chunks[chunk])}: column {_base(tape.columns[column]).data} holds residues that are not below "
+            f"prime {prime}: no ciphertext has such"
         )
-
-
-def in_totals(outputs: Iterable[Expression]) -> Iterator[Expression]:
-    """The sums over rows that outputs are computed from."""
-    stack = list(outputs)[::-1]
-    while stack:
-        node = stack.pop()
-        if node.op == TOTAL:
-            yield node
-        else:
-            stack.extend(reversed(node.args))
-
-
-def sum_noises(totals: Sequence[Expression], source: Source) -> dict[Expression, Noise]:
-    """The bound of every total, chunk after chunk added up as the SEAL reader does."""
-    known = getattr(source, "noises", None)
-    machine = NoiseMachine(source.parameters, with_secret_key=source.with_secret_key, known=known)
-    combined: dict[Any, Noise] = {}
-    summed: dict[Noise, Noise] = {}
-
-    def rule(node: Expression, args: list[Noise]) -> Noise:
-        if not args:
-            return machine.column(node.data, 0)
-        if node.op == PRODUCT:
-            return machine.multiply(*args)
-        coefficients, constant = node.data
-        key = (coefficients, tuple(args), bool(constant))
-        if key not in combined:
-            combined[key] = machine.add_up(list(zip(coefficients, args, strict=True)), constant)
-        return combined[key]
-
-    rows = fold([total.args[0] for total in totals], rule)
-    for noise in dict.fromkeys(rows[total.args[0]] for total in totals):
-        summed[noise] = noise
-        for _ in range(1, source.layout.n_chunks):
-            summed[noise] = machine.add_up([(1, summed[noise]), (1, noise)], 0)
-    return {total: summed[rows[total.args[0]]] for total in totals}
-
-
-def read_slice(source: Source, names: Sequence[str], chunk: int, one: Slice) -> Sequence[Residues]:
-    """A slice of some columns of a chunk, each (2, primes, width): without the rest where the source can read so."""
-    pieces: Callable[..., Sequence[Residues]] | None = getattr(source, "pieces", None)
-    if pieces is not None:
-        return pieces(names, chunk, one.prime, one.start, one.stop)
-    primes = one.primes(source.parameters)
-    if one == Slice(None, 0, source.parameters.ring_degree):
-        return [source.residues(name, chunk) for name in names]
-    return [source.residues(name, chunk)[:, primes.start : primes.stop, one.start : one.stop] for name in names]
 
 
 def _rows_of(source: Source) -> str:
     """What tells the rows of a source from all others."""
-    known: str | None = getattr(source, "content_id", None)
+    known = source.content_id
     if known is None:
         raise ValueError("a checkpoint needs rows with a name of their own: those of an encrypted table")
     return known
@@ -561,9 +576,3 @@ def _aligned(words: int) -> NDArray[np.uint64]:
 def _hides(residues: Residues) -> bool:
     """Whether a ciphertext hides anything: not if all but its first polynomial are 0. A few coefficients tell, as a rule."""
     return bool(residues[1, 0, :8].any() or residues[1:].any())
-
-
-def _place(source: Source, chunk: int) -> str:
-    """What errors call a chunk: tables have names for their blocks."""
-    named: Callable[[int], str] | None = getattr(source, "chunk_name", None)
-    return f"chunk {chunk}" if named is None else named(chunk)

@@ -1,4 +1,4 @@
-"""From expressions to a tape: what the fused evaluator does for every block of coefficients, written out as integers.
+"""From a program to a tape: what the fused kernel does for every block of coefficients, written out as integers.
 
 A tape works on *vectors*: one component of a ciphertext over one block. It has a prologue, which loads the columns of a chunk and
 computes range sums that many totals share, and segments: a few totals each, so few that their sums stay in the first level of
@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from encryptedstats.circuits.expressions import COLUMN, LINEAR, PRODUCT, Expression, in_order
+from encryptedstats.circuits.program import ADD_UP, MULTIPLY, Step
 
 # Words of the tape, as in _native/fused.c.
 LOAD_OP, LINEAR_OP, PRODUCT_OP, ADD_OP = range(4)
@@ -26,20 +26,20 @@ MOST_SEGMENT_VECTORS: Final = 128
 SHARED_VECTORS: Final = 512  # what the prologue may hold beside the columns
 
 # What a vector holds: a node, and how many times it is multiplied by R (0 or 1).
-Value = tuple[Expression, int]
+Value = tuple[Step, int]
 
 
 @dataclass(frozen=True)
 class Tape:
-    """Some totals of a circuit, compiled; the arrays are what ``_fused.run`` takes.
+    """Some sums of a program, compiled; the arrays are what ``_fused.run`` takes.
 
     Attributes
     ----------
-    totals : tuple of Expression
-        In the order in which their sums lie in memory.
+    totals : tuple of Step
+        Sums over rows, in the order in which their sums lie in memory.
     sizes : tuple of int
         Components of each.
-    columns : tuple of str
+    columns : tuple of Step
         What the prologue loads, in the order of the column numbers: the same for all tapes of a circuit, as all of the prologue.
     constants : tuple of (value, power)
         Stand for value * R^power modulo the prime.
@@ -47,9 +47,9 @@ class Tape:
         Shared by a chunk, temporary, and of local sums.
     """
 
-    totals: tuple[Expression, ...]
+    totals: tuple[Step, ...]
     sizes: tuple[int, ...]
-    columns: tuple[str, ...]
+    columns: tuple[Step, ...]
     constants: tuple[tuple[int, int], ...]
     vectors: tuple[int, int, int]
     words: NDArray[np.int32]
@@ -62,13 +62,25 @@ class Tape:
         return np.array(values, dtype=np.uint64)
 
 
-def sizes_of(nodes: Iterable[Expression]) -> dict[Expression, int]:
-    """How many polynomials nodes over rows have when nothing is relinearised; each node comes after what it is computed from."""
-    sizes: dict[Expression, int] = {}
-    for node in nodes:
-        args = [sizes[arg] for arg in node.args]
-        sizes[node] = sum(args) - 1 if node.op == PRODUCT else max(args, default=2)
-    return sizes
+def is_load(step: Step) -> bool:
+    """Whether a step is read rather than computed by a tape: a column, or what stands in its place."""
+    return step.op not in (ADD_UP, MULTIPLY)
+
+
+def rows_in_order(rows: Iterable[Step]) -> Iterator[Step]:
+    """All that a tape computes or reads for some steps, each after what it is computed from."""
+    seen: set[Step] = set()
+    stack = [(row, False) for row in reversed(list(rows))]
+    while stack:
+        step, ready = stack.pop()
+        if step in seen:
+            continue
+        if ready or is_load(step):
+            seen.add(step)
+            yield step
+        else:
+            stack.append((step, True))
+            stack.extend((arg, False) for arg in reversed(step.args))
 
 
 @dataclass
@@ -90,7 +102,7 @@ class _Vectors:
 
 
 @dataclass(frozen=True)
-class _Step:
+class _Word:
     """One instruction before its vectors have places."""
 
     op: int
@@ -103,34 +115,33 @@ class _Step:
 
 
 class TapeWriter:
-    """Writes the tapes of a circuit: some of its totals at a time, all with the same prologue.
+    """Writes the tapes of a program: some of its sums at a time, all with the same prologue.
 
     Parameters
     ----------
-    totals : expressions
-        Each a sum over rows of products and sums of columns.
+    totals : steps
+        Each a sum over rows of products and sums of what is loaded.
     plain_modulus : int
         t: constants are lifted from it as SEAL lifts them.
     montgomery : bool
         How the ``ifma`` arithmetic multiplies: one factor of every product is kept multiplied by R.
     """
 
-    def __init__(self, totals: Sequence[Expression], plain_modulus: int, *, montgomery: bool) -> None:
+    def __init__(self, totals: Sequence[Step], plain_modulus: int, *, montgomery: bool) -> None:
         self.plain_modulus, self.montgomery = plain_modulus, montgomery
         rows = [total.args[0] for total in totals]
-        self.nodes = list(in_order(rows))
-        self.sizes = sizes_of(self.nodes)
+        self.nodes = list(rows_in_order(rows))
         # Sums of columns are cheap: they are computed where they are needed, as often as that is.
-        self.cheap = {n for n in self.nodes if n.op == COLUMN or _is_sum_of_columns(n)}
+        self.cheap = {n for n in self.nodes if is_load(n) or _is_sum_of_loads(n)}
         self.scaled_factor = self._scaled_factors(rows)
         self.rests = self._rests()
         self.order = self._depth_first()
         self.constants: dict[tuple[int, int], int] = {}
-        self.columns: dict[str, int] = {}
+        self.columns: dict[Step, int] = {}
         self.shared: dict[Value, int] = {}
         self.prologue, self.n_shared = self._prologue(rows)
 
-    def tape(self, totals: Sequence[Expression]) -> Tape:
+    def tape(self, totals: Sequence[Step]) -> Tape:
         """The tape of some of the totals."""
         segments = self._segments(totals)
         ordered = [total for segment in segments for total in segment]
@@ -145,7 +156,7 @@ class TapeWriter:
         places, n_local = self._places(segments)
         return Tape(
             totals=tuple(ordered),
-            sizes=tuple(self.sizes[total.args[0]] for total in ordered),
+            sizes=tuple(total.args[0].size for total in ordered),
             columns=tuple(self.columns),
             constants=tuple(self.constants),
             vectors=(self.n_shared, most, n_local),
@@ -156,40 +167,40 @@ class TapeWriter:
 
     # -- what is to be kept multiplied by R ------------------------------------------------------------------------
 
-    def _scaled_factors(self, rows: list[Expression]) -> dict[Expression, int]:
+    def _scaled_factors(self, rows: list[Step]) -> dict[Step, int]:
         """For every product the factor (0 or 1) that is multiplied by R, so that its reduction, which divides by R, gives it plain.
 
         Mostly range sums: a node that is needed both ways has to be converted.
         """
-        plain, scaled, chosen = set(rows), set[Expression](), {}
+        plain, scaled, chosen = set(rows), set[Step](), {}
         for node in self.nodes:
-            if node.op == LINEAR and node not in self.cheap:
+            if node.op == ADD_UP and node not in self.cheap:
                 plain.update(node.args)
         for node in self.nodes:
-            if node.op == PRODUCT:
-                preference = [(x in self.cheap, x in scaled, x not in plain, -self.sizes[x]) for x in node.args]
+            if node.op == MULTIPLY:
+                preference = [(x in self.cheap, x in scaled, x not in plain, -x.size) for x in node.args]
                 chosen[node] = 0 if preference[0] > preference[1] else 1
                 scaled.add(node.args[chosen[node]])
                 plain.add(node.args[1 - chosen[node]])
         return chosen
 
-    def _rests(self) -> dict[Expression, Expression]:
+    def _rests(self) -> dict[Step, Step]:
         """Products a * b with the node a - a * b, where there is one: it costs next to nothing beside the product."""
         rests = {}
         for node in self.nodes:
-            if node.op != LINEAR or len(node.args) != 2 or sorted(node.data[0]) != [-1, 1] or node.data[1]:
+            if node.op != ADD_UP or len(node.args) != 2 or sorted(node.data[0]) != [-1, 1] or node.data[1]:
                 continue
             whole, part = node.args if node.data[0][0] == 1 else node.args[::-1]
-            if part.op == PRODUCT and part.args[1 - self.scaled_factor[part]] is whole:
+            if part.op == MULTIPLY and part.args[1 - self.scaled_factor[part]] is whole:
                 rests[part] = node
         return rests
 
     # -- the order of things -----------------------------------------------------------------------------------------
 
-    def _depth_first(self) -> dict[Expression, int]:
+    def _depth_first(self) -> dict[Step, int]:
         """All but the cheap nodes, each after what it is computed from, and followed as soon as can be by what uses it."""
-        waiting: dict[Expression, int] = {}
-        users: dict[Expression, list[Expression]] = defaultdict(list)
+        waiting: dict[Step, int] = {}
+        users: dict[Step, list[Step]] = defaultdict(list)
         for node in self.nodes:
             if node not in self.cheap:
                 needed = {arg for arg in node.args if arg not in self.cheap}
@@ -197,7 +208,7 @@ class TapeWriter:
                 for arg in needed:
                     users[arg].append(node)
         stack = [node for node in reversed(self.nodes) if node in waiting and not waiting[node]]
-        order: dict[Expression, int] = {}
+        order: dict[Step, int] = {}
         while stack:
             node = stack.pop()
             order[node] = len(order)
@@ -207,15 +218,15 @@ class TapeWriter:
                     stack.append(user)
         return order
 
-    def _segments(self, totals: Sequence[Expression]) -> list[list[Expression]]:
+    def _segments(self, totals: Sequence[Step]) -> list[list[Step]]:
         """Totals in groups, each once, cut where a new tree begins."""
         totals = sorted(dict.fromkeys(totals), key=lambda total: self.order.get(total.args[0], -1))
-        segments: list[list[Expression]] = [[]]
+        segments: list[list[Step]] = [[]]
         vectors = 0
         for total in totals:
             node = total.args[0]
             begins = all(arg in self.cheap for arg in node.args)
-            size = self.sizes[node]
+            size = node.size
             if vectors + size > MOST_SEGMENT_VECTORS or (begins and vectors + size > SEGMENT_VECTORS):
                 segments.append([])
                 vectors = 0
@@ -225,16 +236,16 @@ class TapeWriter:
 
     # -- the steps of a segment --------------------------------------------------------------------------------------
 
-    def _segment_steps(self, totals: list[Expression]) -> list[_Step]:
+    def _segment_steps(self, totals: list[Step]) -> list[_Word]:
         wanted = [total.args[0] for total in totals]
-        needed: set[Expression] = set()
+        needed: set[Step] = set()
         stack = [node for node in wanted if node not in self.cheap]
         while stack:
             node = stack.pop()
             if node not in needed:
                 needed.add(node)
                 stack.extend(arg for arg in node.args if arg not in self.cheap)
-        steps: list[_Step] = []
+        steps: list[_Word] = []
         known: set[Value] = set()
         summed = set(wanted)
         for node in sorted(needed, key=self.order.__getitem__):
@@ -243,12 +254,10 @@ class TapeWriter:
         steps += [_sum_of(node) for node in wanted if node in self.cheap]
         return self._with_cheap(steps)
 
-    def _computed(
-        self, node: Expression, needed: set[Expression], known: set[Value], wanted: set[Expression]
-    ) -> Iterator[_Step]:
+    def _computed(self, node: Step, needed: set[Step], known: set[Value], wanted: set[Step]) -> Iterator[_Word]:
         """The steps that compute a node, for which all it needs is known but what is cheap."""
         known.add((node, 0))
-        if node.op == LINEAR:
+        if node.op == ADD_UP:
             yield self._combination((node, 0))
             if node in wanted:
                 yield _sum_of(node)
@@ -260,23 +269,23 @@ class TapeWriter:
             known.add(factor)
         rest = self.rests.get(node)
         if rest is None or rest not in needed:
-            yield _Step(PRODUCT_OP, (node, 0), (plain, factor), summed=node in wanted)
+            yield _Word(PRODUCT_OP, (node, 0), (plain, factor), summed=node in wanted)
             return
-        yield _Step(PRODUCT_OP, (node, 0), (plain, factor), rest=(rest, 0), summed=node in wanted)
+        yield _Word(PRODUCT_OP, (node, 0), (plain, factor), rest=(rest, 0), summed=node in wanted)
         known.add((rest, 0))
         if rest in wanted:
             yield _sum_of(rest)
 
-    def _combination(self, value: Value) -> _Step:
+    def _combination(self, value: Value) -> _Word:
         node, power = value
         coefficients, constant = node.data
         factors = tuple(self._coefficient(c) for c in coefficients)
         added = self._constant(self._lifted(constant), power) if constant else NONE
-        return _Step(LINEAR_OP, value, tuple((arg, power) for arg in node.args), constant=added, coefficients=factors)
+        return _Word(LINEAR_OP, value, tuple((arg, power) for arg in node.args), constant=added, coefficients=factors)
 
-    def _converted(self, node: Expression) -> _Step:
+    def _converted(self, node: Step) -> _Word:
         """A node multiplied by R."""
-        return _Step(LINEAR_OP, (node, 1), ((node, 0),), coefficients=(self._constant(1, 2),))
+        return _Word(LINEAR_OP, (node, 1), ((node, 0),), coefficients=(self._constant(1, 2),))
 
     def _coefficient(self, value: int) -> int:
         factor = self._lifted(abs(value)) * (1 if value > 0 else -1)
@@ -292,13 +301,13 @@ class TapeWriter:
     def _constant(self, value: int, power: int) -> int:
         return self.constants.setdefault((value, power), len(self.constants))
 
-    def _with_cheap(self, steps: list[_Step]) -> list[_Step]:
+    def _with_cheap(self, steps: list[_Word]) -> list[_Word]:
         """The steps with the sums of columns they need before them, each once, but for those that the prologue has computed."""
         known = set(self.shared)
         complete = []
         for step in steps:
             for value in step.reads:
-                if value not in known and value[0].op == LINEAR and value[0] in self.cheap:
+                if value not in known and value[0].op == ADD_UP and value[0] in self.cheap:
                     complete.append(self._combination(value))
                     known.add(value)
             complete.append(step)
@@ -306,57 +315,57 @@ class TapeWriter:
 
     # -- the prologue ------------------------------------------------------------------------------------------------
 
-    def _prologue(self, rows: list[Expression]) -> tuple[list[int], int]:
+    def _prologue(self, rows: list[Step]) -> tuple[list[int], int]:
         """Code that loads all columns and computes the sums of them that are used several times; how many vectors that takes."""
         uses: Counter[Value] = Counter((row, 0) for row in rows if row in self.cheap)
         for node in self.nodes:
-            if node.op == PRODUCT:
+            if node.op == MULTIPLY:
                 chosen = self.scaled_factor[node]
                 uses[node.args[1 - chosen], 0] += 1
                 uses[node.args[chosen], int(self.montgomery)] += 1
             elif node not in self.cheap:
                 uses.update((arg, 0) for arg in node.args)
-        sums = [value for value, _ in uses.most_common() if value[0].op == LINEAR and value[0] in self.cheap]
-        columns = dict.fromkeys(value for value in uses if value[0].op == COLUMN)
+        sums = [value for value, _ in uses.most_common() if value[0].op == ADD_UP and value[0] in self.cheap]
+        columns = dict.fromkeys(value for value in uses if is_load(value[0]))
         columns |= dict.fromkeys((arg, power) for node, power in sums for arg in node.args)
         kept = [value for value in sums if uses[value] > 1][: SHARED_VECTORS // 2]
         vectors, code = _Vectors(0), list[int]()
         for value in [*columns, *kept]:
             self.shared[value] = vectors.take(2)
         for node in dict.fromkeys(node for node, _ in columns):
-            self.columns[node.data] = len(self.columns)
+            self.columns[node] = len(self.columns)
             code += self._load(node)
         for value in kept:
             code += self._words(self._combination(value), self.shared, {})
         return code, vectors.top
 
-    def _load(self, node: Expression) -> list[int]:
+    def _load(self, node: Step) -> list[int]:
         plain, scaled = self.shared.get((node, 0)), self.shared.get((node, 1))
         to = plain if plain is not None else scaled
         assert to is not None
-        code = [LOAD_OP, to, self.columns[node.data]]
+        code = [LOAD_OP, to, self.columns[node]]
         if scaled is not None:
             code += [LINEAR_OP, scaled, 2, NONE, 1, self._constant(1, 2), to, 2]
         return code
 
     # -- places ------------------------------------------------------------------------------------------------------
 
-    def _placed(self, steps: list[_Step], numbers: dict[Expression, int]) -> tuple[list[int], int]:
+    def _placed(self, steps: list[_Word], numbers: dict[Step, int]) -> tuple[list[int], int]:
         """A segment in words: every value gets a vector from when it is computed to when it is last read."""
         last = {value: at for at, step in enumerate(steps) for value in step.reads}
         vectors, places, code = _Vectors(self.n_shared), dict(self.shared), list[int]()
         for at, step in enumerate(steps):
             for value in (step.to, step.rest):
                 if value is not None and value in last:
-                    places[value] = vectors.take(self.sizes[value[0]])
+                    places[value] = vectors.take(value[0].size)
             code += self._words(step, places, numbers)
             for value in set(step.reads):
                 if last[value] == at and value not in self.shared:
-                    vectors.give_back(places.pop(value), self.sizes[value[0]])
+                    vectors.give_back(places.pop(value), value[0].size)
         return code, vectors.top
 
-    def _words(self, step: _Step, places: dict[Value, int], numbers: dict[Expression, int]) -> list[int]:
-        reads = [(places[value], self.sizes[value[0]]) for value in step.reads]
+    def _words(self, step: _Word, places: dict[Value, int], numbers: dict[Step, int]) -> list[int]:
+        reads = [(places[value], value[0].size) for value in step.reads]
         if step.op == ADD_OP:
             return [ADD_OP, numbers[step.reads[0][0]], *reads[0]]
         assert step.to is not None
@@ -364,26 +373,26 @@ class TapeWriter:
             total = numbers[step.to[0]] if step.summed else NONE
             rest = NONE if step.rest is None else places.get(step.rest, NONE)
             return [PRODUCT_OP, places.get(step.to, NONE), rest, total, *reads[0], *reads[1]]
-        size = self.sizes[step.to[0]]
+        size = step.to[0].size
         terms = [word for c, read in zip(step.coefficients, reads, strict=True) for word in (c, *read)]
         return [LINEAR_OP, places[step.to], size, step.constant, len(reads), *terms]
 
-    def _places(self, segments: list[list[Expression]]) -> tuple[NDArray[np.int32], int]:
+    def _places(self, segments: list[list[Step]]) -> tuple[NDArray[np.int32], int]:
         """Size of every total, where its sum lies in the segment's local sums, and where in memory."""
         places, most, component = [], 0, 0
         for segment in segments:
             local = 0
             for total in segment:
-                size = self.sizes[total.args[0]]
+                size = total.args[0].size
                 places.append([size, local, component])
                 local, component = local + size, component + size
             most = max(most, local)
         return np.array(places, dtype=np.int32), most
 
 
-def _is_sum_of_columns(node: Expression) -> bool:
-    return node.op == LINEAR and all(arg.op == COLUMN for arg in node.args)
+def _is_sum_of_loads(node: Step) -> bool:
+    return node.op == ADD_UP and all(is_load(arg) for arg in node.args)
 
 
-def _sum_of(node: Expression) -> _Step:
-    return _Step(ADD_OP, None, ((node, 0),))
+def _sum_of(node: Step) -> _Word:
+    return _Word(ADD_OP, None, ((node, 0),))

@@ -1,0 +1,156 @@
+"""Times of the primitive operations on this machine, measured in about a second for each set of parameters, and kept."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from encryptedstats.circuits.bounds import ColumnRange
+from encryptedstats.circuits.cost import Times, read_cost, work_seconds
+from encryptedstats.circuits.evaluate import evaluate, prepare
+from encryptedstats.circuits.expressions import column
+from encryptedstats.circuits.layout import Layout
+from encryptedstats.circuits.sources import Source
+from encryptedstats.crypto.keys import Owner, PublicKeys
+from encryptedstats.crypto.parameters import Parameters
+from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of
+from encryptedstats.crypto.vectors import encrypt_slots
+from encryptedstats.errors import NoiseError
+from encryptedstats.storage.bitpack import pack, unpack
+from encryptedstats.storage.files import write_atomic
+
+_SAMPLE_COLUMNS = 5  # of the table that devices are measured with
+
+
+def measured_times(parameters: Parameters) -> Times:
+    """The times on this machine: from the cache, or measured now."""
+    cache = _cache_file()
+    key = f"{parameters.fingerprint} {platform.node()} {platform.machine()} 2"  # the second version of what is measured
+    try:
+        known = json.loads(cache.read_text())
+    except (OSError, ValueError):
+        known = {}
+    if not isinstance(known, dict):
+        known = {}
+    try:
+        return Times(**known[key])
+    except (KeyError, TypeError):  # not measured yet, or by a version that measured something else
+        times = calibrate(parameters)
+    _keep(cache, {**known, key: vars(times)})
+    return times
+
+
+def _cache_file() -> Path:
+    base = os.environ.get("ENCRYPTEDSTATS_CACHE") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "encryptedstats" / "times.json"
+
+
+def _keep(cache: Path, known: dict[str, dict[str, float]]) -> None:
+    try:
+        cache.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(cache, [json.dumps(known).encode()])
+    except OSError:
+        return  # a cache that cannot be written costs a second next time, nothing else
+
+
+def calibrate(parameters: Parameters) -> Times:
+    """Measure the primitive operations: the best of a few runs each, since machines are shared."""
+    owner = Owner(parameters)
+    encryptor, keys = owner._encryptor, owner.public_keys()
+    engine, evaluator = keys.engine, keys.engine.evaluator
+    values = np.arange(parameters.slots, dtype=np.int64) % 2
+    x, _ = encrypt_slots(values, encryptor)
+    y, _ = encrypt_slots(values, encryptor)
+    residues, two = residues_of(engine, x), engine.encode_integer(2)
+    product = evaluator.multiply(x, y)
+    lowest = engine.level_ids[min(1, len(engine.level_ids) - 1)]
+    bits = [q.bit_length() for q in parameters.data_moduli]
+    stored = [pack(np.ascontiguousarray(residues[:, i]), bits[i]) for i in range(len(bits))]
+
+    def encrypt_and_store() -> None:
+        fresh = residues_of(engine, encrypt_slots(values, encryptor)[0])
+        for i, size in enumerate(bits):
+            hashlib.sha256(pack(np.ascontiguousarray(fresh[:, i]), size).tobytes())
+
+    def read_stored() -> None:
+        for words, size in zip(stored, bits, strict=True):
+            hashlib.sha256(words.tobytes())
+            unpack(words, size)
+
+    times = Times(
+        load=_best(lambda: ciphertext_of(engine, residues)),
+        add=_best(lambda: evaluator.add(x, y)),
+        scale=_best(lambda: evaluator.multiply_plain(x, two)),
+        mask=_best(lambda: evaluator.multiply_plain(x, engine.encoder.encode(values))),
+        multiply=_best(lambda: evaluator.multiply(x, y)),
+        switch=_best(lambda: evaluator.mod_switch_to(x, lowest)),
+        key_switch=_best(lambda: keys.relinearise(product)),
+        encrypt=_best(encrypt_and_store),
+        unpack=_best(read_stored),
+    )
+    rows_ratio, finish_ratio = _device_ratios(keys, residues, times)
+    return replace(times, rows_ratio=rows_ratio, finish_ratio=finish_ratio)
+
+
+class _Sample(Source):
+    """A small made-up table, to see how fast the device is that circuits are evaluated with by default."""
+
+    def __init__(self, keys: PublicKeys, values: Residues, chunks: int) -> None:
+        self._keys, self.values, self.chunks = keys, values, chunks
+
+    @property
+    def keys(self) -> PublicKeys:
+        return self._keys
+
+    @property
+    def parameters(self) -> Parameters:
+        return self.keys.parameters
+
+    @property
+    def layout(self) -> Layout:
+        return Layout(self.chunks, self.parameters.slots, (1,) * self.chunks)
+
+    @property
+    def with_secret_key(self) -> bool:
+        return True
+
+    def ranges(self) -> dict[str, ColumnRange]:
+        return {f"x{j}": ColumnRange(0, 1) for j in range(_SAMPLE_COLUMNS)}
+
+    def residues(self, name: str, chunk: int) -> Residues:
+        return self.values
+
+
+def _device_ratios(keys: PublicKeys, residues: Residues, times: Times) -> tuple[float, float]:
+    """Measured over predicted time, over rows and for the totals, from evaluations of one and of several chunks."""
+    n = _SAMPLE_COLUMNS
+    x = [column(f"x{j}") for j in range(n)]
+    outputs = [(x[i] * (x[j] + x[(j + 1) % n])).total() for i in range(n) for j in range(i + 1, n)]
+    few, many = _Sample(keys, residues, 1), _Sample(keys, residues, 9)
+    try:
+        program = prepare(outputs, few).program
+        short, long = (_best(partial(evaluate, outputs, source, workers=1), 2) for source in (few, many))
+    except (NoiseError, OverflowError):
+        return 1.0, 1.0  # parameters that carry no product: then there is little to estimate
+    cost = read_cost(program)
+    over_rows = max((long - short) / (many.chunks - few.chunks), 1e-6)
+    rows_work, finish_work = (work_seconds(counts, times, keys.parameters) for counts in (cost.rows, cost.finish))
+    return over_rows / rows_work, max(short - over_rows, 1e-6) / finish_work
+
+
+def _best(action: Callable[[], object], runs: int = 5) -> float:
+    times = []
+    for _ in range(runs):
+        start = time.perf_counter()
+        action()
+        times.append(time.perf_counter() - start)
+    return min(times)

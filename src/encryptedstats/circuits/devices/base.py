@@ -1,0 +1,129 @@
+"""What runs programs: the protocol of a device, and the registry that knows them all.
+
+A device works on residues, holds no secret, and decides nothing that lowering has decided: it gives SEAL's residues, bit for bit.
+A new one is one file: a subclass of :class:`Device`, or of :class:`~encryptedstats.circuits.devices.seal.SealDevice` for what it
+does not do itself, and a call of :func:`register`. ``tests/circuits/test_devices.py`` runs all that are registered.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from encryptedstats.circuits.program import Program, Step
+from encryptedstats.circuits.sources import Source
+from encryptedstats.crypto.keys import PublicKeys
+from encryptedstats.crypto.residues import Residues
+from encryptedstats.errors import Cure, DeviceError
+
+AUTO = "auto"
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a program is run.
+
+    Attributes
+    ----------
+    workers : int, optional
+        Processes or threads; all cores by default.
+    memory_limit : int, optional
+        Bytes that may be held of sums and of what is read ahead.
+    checkpoint : path or URL, optional
+        Where sums are kept, so that another process can go on from them.
+    progress : bool, optional
+        A progress bar; by default on a terminal.
+    """
+
+    workers: int | None = None
+    memory_limit: int | None = None
+    checkpoint: str | os.PathLike[str] | None = None
+    progress: bool | None = None
+
+
+class Device(ABC):
+    """Something that runs programs. All operations are on residues, (polynomials, primes, N) for each ciphertext."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def obstacle(self, program: Program) -> str | None:
+        """Why it cannot run this program; None if it can."""
+
+    @abstractmethod
+    def checkpoint_obstacle(self, program: Program) -> str | None:
+        """Why it cannot keep a checkpoint of this program; None if it can."""
+
+    @abstractmethod
+    def totals(
+        self, program: Program, source: Source, given: Mapping[Step, Residues], run: Run
+    ) -> Iterator[dict[Step, Residues]]:
+        """The outputs of a program of totals, in their form but for packing, some at a time, by their steps."""
+
+    @abstractmethod
+    def rows(
+        self, batches: Iterable[tuple[Sequence[Step], Mapping[Step, Residues]]], source: Source, run: Run
+    ) -> Iterator[list[Residues]]:
+        """Steps over rows: for each batch, with the given totals that it needs, chunk after chunk the value of each."""
+
+    @abstractmethod
+    def bring_down(
+        self, steps: Sequence[Step], known: Mapping[Step, Residues], keys: PublicKeys, workers: int | None = None
+    ) -> list[Residues]:
+        """Steps that are computed from single ciphertexts which are known: switched, relinearised, added up, rotated."""
+
+    @abstractmethod
+    def pack(self, totals: Sequence[Residues], keys: PublicKeys, workers: int | None = None) -> Residues:
+        """Totals under the primes of the packing context, merged into one ciphertext that holds them and nothing else."""
+
+    @abstractmethod
+    def split(self, node: Residues, level: int, keys: PublicKeys, *, odd: bool) -> Sequence[Residues]:
+        """A part of a pack, of 2^level places, in two: the first half of its places, and (``odd``) the others."""
+
+    @abstractmethod
+    def expand(
+        self, node: Residues, count: int, level: int, keys: PublicKeys, workers: int | None = None
+    ) -> Iterable[Residues]:
+        """The first ``count`` totals of a part of a pack, of 2^level places: each in every slot of a ciphertext."""
+
+
+_devices: dict[str, Device] = {}  # those to be preferred first
+
+
+def register(device: Device, *, preferred: bool = False) -> None:
+    """Make a device known by its name; ``preferred``: "auto" asks it before all others, not after them."""
+    others = {name: known for name, known in _devices.items() if name != device.name}
+    _devices.clear()
+    _devices.update({device.name: device, **others} if preferred else {**others, device.name: device})
+
+
+def unregister(name: str) -> None:
+    """Forget a device."""
+    _devices.pop(name, None)
+
+
+def registered() -> dict[str, Device]:
+    """All devices by name, in the order that "auto" asks them."""
+    return dict(_devices)
+
+
+def checked_name(name: str) -> str:
+    """Refuse a name that no device has."""
+    if name != AUTO and name not in _devices:
+        known = ", ".join(repr(known) for known in (AUTO, *_devices))
+        raise DeviceError(Cure("device", f"device={name!r}", {"device": name}), f": there are {known}")
+    return name
+
+
+def device_for(name: str, program: Program) -> Device:
+    """The device of this name, if it can run the program; for "auto" the first that can."""
+    if checked_name(name) == AUTO:
+        return next(device for device in _devices.values() if device.obstacle(program) is None)
+    device = _devices[name]
+    why_not = device.obstacle(program)
+    if why_not is not None:
+        raise DeviceError(Cure("device", f"device={name!r}", {"device": name}), f" cannot do this: {why_not}")
+    return device

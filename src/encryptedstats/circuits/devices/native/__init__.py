@@ -1,0 +1,172 @@
+"""The native device: kernels in C, without the interpreter's lock, that give SEAL's residues many times faster.
+
+Where rows have to be relinearised on the way, or go to other places, SEAL adds them up, and the kernels do what comes after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import ClassVar
+
+from encryptedstats.circuits.devices.base import Run
+from encryptedstats.circuits.devices.native.sums import (
+    Evaluator,
+    Loads,
+    row_obstacle,
+    sums_in_batches,
+)
+from encryptedstats.circuits.devices.seal import SealDevice
+from encryptedstats.circuits.program import RELINEARISE, SUM, SWITCH, Program, Step
+from encryptedstats.circuits.sources import Source
+from encryptedstats.crypto.kernels import Kernels, kernels_are_built
+from encryptedstats.crypto.keys import PublicKeys
+from encryptedstats.crypto.packing import packing_primes
+from encryptedstats.crypto.residues import Residues
+from encryptedstats.memory import default_limit
+from encryptedstats.parallel import cores
+from encryptedstats.progress import progress_bar
+
+_KEPT_BYTES = 1 << 30  # of columns that are switched once and kept
+
+
+class NativeDevice(SealDevice):
+    """BGV by the kernels: rows are added up in threads, totals brought down, packed and expanded."""
+
+    name: ClassVar[str] = "native"
+
+    def obstacle(self, program: Program) -> str | None:
+        """None for BGV, where the kernels are built."""
+        if not kernels_are_built():
+            return "its kernels are not there: the library was installed without a C compiler"
+        if program.parameters.scheme != "bgv":
+            return f"it computes BGV ciphertexts, and these are {program.parameters.scheme.upper()}"
+        return None
+
+    def checkpoint_obstacle(self, program: Program) -> str | None:
+        """None where the kernels add up the rows."""
+        return _row_obstacle(program)
+
+    def totals(
+        self, program: Program, source: Source, given: Mapping[Step, Residues], run: Run
+    ) -> Iterator[dict[Step, Residues]]:
+        """Sums come some at a time, and not in the order of the outputs."""
+        if _row_obstacle(program) is not None:
+            yield from super().totals(program, source, given, run)
+            return
+        outputs = list(dict.fromkeys(output.step for output in program.outputs))
+        limit = default_limit() if run.memory_limit is None else run.memory_limit
+        loads = Loads(source, _level(program.sums), given, _KEPT_BYTES)
+        with progress_bar("computing", source.layout.n_rows, "rows", run.progress) as advance:
+            batches = sums_in_batches(
+                outputs,
+                loads,
+                threads=run.workers or cores(),
+                memory_limit=limit,
+                checkpoint=run.checkpoint,
+                advance=advance,
+            )
+            for batch, sums in batches:
+                found = self.bring_down(batch, sums, source.keys, run.workers)
+                yield dict(zip(batch, found, strict=True))
+
+    def rows(
+        self, batches: Iterable[tuple[Sequence[Step], Mapping[Step, Residues]]], source: Source, run: Run
+    ) -> Iterator[list[Residues]]:
+        """A sum over one chunk is what its rows are."""
+        limit = default_limit() if run.memory_limit is None else run.memory_limit
+        loads: Loads | None = None
+        for steps, given in batches:
+            if row_obstacle(steps, source.parameters) is not None:
+                yield from super().rows([(steps, given)], source, run)
+                continue
+            sums = [Step(SUM, (step,), None, step.noise, is_total=True) for step in steps]
+            if loads is None:
+                loads = Loads(source, _level(sums), given, limit)
+            loads.given = given
+            evaluator = Evaluator(loads, run.workers or cores(), limit)
+            evaluator.prepare(sums)
+            evaluator.keeps = False  # the next chunk has other columns
+            tape = evaluator.tape(sums)
+            for chunk in range(source.layout.n_chunks):
+                loads.make(tape.columns, chunk)
+                evaluator.chunks = range(chunk, chunk + 1)
+                found = evaluator.run(tape)
+                yield [found[total].copy() for total in sums]
+
+    def bring_down(
+        self, steps: Sequence[Step], known: Mapping[Step, Residues], keys: PublicKeys, workers: int | None = None
+    ) -> list[Residues]:
+        """What is switched and relinearised last, by the kernels; what is computed before that, if anything, by SEAL."""
+        kernels = _kernels(keys)
+        bases = [_base(step) for step in steps]
+        missing = [base for base in dict.fromkeys(bases) if base not in known]
+        known = {**known, **dict(zip(missing, super().bring_down(missing, known, keys, workers), strict=True))}
+        found: dict[Step, Residues] = {}
+        lowest = len(keys.parameters.data_moduli) - packing_primes(keys.parameters)
+        low = [
+            (step, base) for step, base in zip(steps, bases, strict=True) if step is not base and step.level == lowest
+        ]
+        levels = [_relinearised_at(step) for step, _ in low]
+        for (step, _), residues in zip(
+            low, kernels.lower([known[base] for _, base in low], levels, workers), strict=True
+        ):
+            found[step] = residues
+        for step, base in zip(steps, bases, strict=True):
+            if step not in found:
+                found[step] = self._one_by_one(step, base, known[base], kernels)
+        return [found[step] for step in steps]
+
+    def _one_by_one(self, step: Step, base: Step, residues: Residues, kernels: Kernels) -> Residues:
+        if step is base:
+            return residues
+        below = self._one_by_one(step.args[0], base, residues, kernels)
+        return kernels.switch(below, step.level) if step.op == SWITCH else kernels.relinearise(below)
+
+    def pack(self, totals: Sequence[Residues], keys: PublicKeys, workers: int | None = None) -> Residues:
+        """Threads pack some neighbours each."""
+        return _kernels(keys).pack(totals, threads=workers)
+
+    def split(self, node: Residues, level: int, keys: PublicKeys, *, odd: bool) -> Sequence[Residues]:
+        """On residues."""
+        return _kernels(keys).split(node, level, odd=odd)
+
+    def expand(
+        self, node: Residues, count: int, level: int, keys: PublicKeys, workers: int | None = None
+    ) -> Iterable[Residues]:
+        """On residues, by threads."""
+        return _kernels(keys).expand(node, count, level, threads=workers)
+
+
+def _row_obstacle(program: Program) -> str | None:
+    if any(program.stages[total] for total in program.sums):
+        return "the circuit brings totals back into the rows, or rows into other places"
+    return row_obstacle([total.args[0] for total in program.sums], program.parameters)
+
+
+def _level(sums: Sequence[Step]) -> int:
+    """That all rows are at."""
+    return sums[0].args[0].level
+
+
+def _base(step: Step) -> Step:
+    """What is brought down."""
+    while step.op in (SWITCH, RELINEARISE):
+        step = step.args[0]
+    return step
+
+
+def _relinearised_at(step: Step) -> int:
+    """The level at which a step is relinearised on its way down; its own, where it is not."""
+    level = step.level
+    while step.op in (SWITCH, RELINEARISE):
+        if step.op == RELINEARISE:
+            return step.level
+        step = step.args[0]
+    return level
+
+
+def _kernels(keys: PublicKeys) -> Kernels:
+    kernels = keys.kernels
+    if kernels is None:
+        raise ValueError("there are no kernels for these keys")
+    return kernels

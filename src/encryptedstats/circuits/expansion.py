@@ -1,0 +1,75 @@
+"""Packs taken apart again: each total in all slots of a ciphertext, to be computed on with."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from encryptedstats.circuits.devices import Device
+from encryptedstats.circuits.program import PACKED
+from encryptedstats.circuits.results import EncryptedNumbers
+from encryptedstats.crypto.noise import Noise
+from encryptedstats.crypto.packing import expanded_noise, expansion_scale, packing_model, packing_primes
+from encryptedstats.crypto.residues import Residues
+
+_EXPANDED_AT_ONCE: Final = 64  # totals: a few megabytes each
+
+
+def noise_once_expanded(totals: EncryptedNumbers) -> Noise:
+    """A bound on the noise of every packed total once it is expanded, as a ciphertext under the primes of the packing context."""
+    parameters = totals.keys.parameters
+    primes = packing_primes(parameters)
+    model, dropped = packing_model(parameters, primes), len(parameters.data_moduli) - primes
+    noises = [expanded_noise(model, part.noise) for part in totals.parts]
+    worst = replace(noises[0], flat=max(noise.flat for noise in noises), peak=max(noise.peak for noise in noises))
+    return worst.at(dropped)
+
+
+def expansion_scales(totals: EncryptedNumbers) -> list[int]:
+    """What every total is multiplied by, modulo t, once it is expanded."""
+    parameters = totals.keys.parameters
+    scale = expansion_scale(parameters.ring_degree, parameters.plain_modulus)
+    return [facts.factor * scale % parameters.plain_modulus for facts in totals.facts]
+
+
+def check_packed(totals: EncryptedNumbers) -> None:
+    """Refuse what cannot be expanded."""
+    if totals.form != PACKED:
+        raise ValueError(f"totals in form {totals.form!r} are no packs, and only packs can be expanded: form='packed'")
+
+
+def expand_totals(
+    totals: EncryptedNumbers, wanted: Collection[int], device: Device, workers: int | None = None
+) -> Iterator[tuple[int, Residues]]:
+    """Packed totals with their numbers, in order: each in all slots of a ciphertext under the primes of the packing context.
+
+    A pack is parted into halves again and again, the first totals first, so that few ciphertexts are held at a time; parts that
+    hold no ``wanted`` total are left alone.
+    """
+    check_packed(totals)
+    chosen = np.zeros(len(totals), dtype=bool)
+    chosen[list(wanted)] = True
+    top = totals.keys.parameters.ring_degree.bit_length() - 1
+    for number, part in enumerate(totals.parts):
+        numbers = range(number * totals.width, min((number + 1) * totals.width, len(totals)))
+        for group, level, node in _groups(device, totals, part.residues, numbers, top, chosen):
+            yield from zip(group, device.expand(node, len(group), level, totals.keys, workers), strict=True)
+
+
+def _groups(
+    device: Device, totals: EncryptedNumbers, node: Residues, numbers: range, level: int, chosen: NDArray[np.bool_]
+) -> Iterator[tuple[range, int, Residues]]:
+    """Nodes of at most so many totals, first totals first; nodes above them are parted when it is their turn."""
+    if not chosen[numbers.start : numbers.stop].any():
+        return
+    if 1 << level <= _EXPANDED_AT_ONCE:
+        yield numbers, level, node
+        return
+    half = 1 << (level - 1)
+    parts = device.split(node, level, totals.keys, odd=len(numbers) > half)
+    for part, some in zip(parts, (numbers[:half], numbers[half:]), strict=False):
+        yield from _groups(device, totals, part, some, level - 1, chosen)

@@ -1,0 +1,381 @@
+"""From expressions to a program: every decision (what is relinearised, switched, rotated, and when) is taken here, once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from encryptedstats.circuits.clear import check_marks, drawn_shift, known_padding
+from encryptedstats.circuits.expressions import (
+    COLUMN,
+    GIVEN,
+    HERE,
+    MASK,
+    PRODUCT,
+    REPLICATE,
+    RESAMPLE,
+    TOTAL,
+    Expression,
+    in_order,
+    padding_value,
+)
+from encryptedstats.circuits.layout import Layout
+from encryptedstats.circuits.noise import NoiseRules
+from encryptedstats.circuits.program import (
+    ADD_UP,
+    MOVE,
+    MULTIPLY,
+    PACK,
+    PACKED,
+    RELINEARISE,
+    REPLICATED,
+    ROTATE,
+    ROWS,
+    SUM,
+    SWITCH,
+    Output,
+    Program,
+    Step,
+)
+from encryptedstats.crypto.noise import Noise, NoiseModel
+from encryptedstats.crypto.packing import packed_noise, packing_model, packing_primes
+from encryptedstats.crypto.parameters import Parameters
+from encryptedstats.errors import NoiseError
+
+Chunks = frozenset[int] | None
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """What is done about growing ciphertexts.
+
+    ``relinearise=False`` multiplies as things are: a product of k factors has k + 1 polynomials and stays under the full modulus.
+    That is much the cheapest while it fits, for BGV. Otherwise operands are relinearised and switched down before each product.
+    """
+
+    relinearise: bool
+
+
+FLAT = Strategy(relinearise=False)
+LEVELLED = Strategy(relinearise=True)
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a circuit is lowered: at which level columns begin, what is done about growing ciphertexts, and how results end.
+
+    ``width`` totals are packed into a ciphertext; ``end`` is the level that rows have to end at, where it is not the lowest.
+    """
+
+    strategy: Strategy
+    level: int = 0
+    width: int = 1
+    end: int | None = None
+
+
+def lower(
+    outputs: Sequence[Expression],
+    rules: NoiseRules,
+    parameters: Parameters,
+    layout: Layout,
+    form: str,
+    way: Way,
+    given: Mapping[str, Noise] | None = None,
+) -> Program:
+    """The program of some outputs.
+
+    Parameters
+    ----------
+    outputs : expressions
+        Totals; in the form of rows, expressions over rows.
+    rules : NoiseRules
+    form : "packed", "replicated", "slots" or "rows"
+    way : Way
+    given : mapping, optional
+        The noise of given totals once they are expanded, by the name of their packs.
+
+    Raises
+    ------
+    NoiseError
+        Where totals cannot be brought down, or rows cannot be brought to their level.
+    """
+    lowering = Lowering(rules, layout, way, given or {})
+    totals = lowering.outputs(outputs)
+    return lowering.finished(parameters, form, totals, way.width)
+
+
+@dataclass(frozen=True)
+class _Total:
+    """A total on its way: the sum over the slots of ``step``, plus ``offset``; or, with ``each``, what every slot holds."""
+
+    step: Step
+    offset: int = 0
+    each: bool = False
+
+
+class Lowering:
+    """One circuit, lowered. What is done for a node follows from the node alone, never from the others."""
+
+    def __init__(self, rules: NoiseRules, layout: Layout, way: Way, given: Mapping[str, Noise]) -> None:
+        self.rules, self.layout, self.way, self.given = rules, layout, way, given
+        self.rows: dict[Expression, Step] = {}
+        self.totals: dict[Expression, _Total] = {}
+        self._spread: dict[Expression, Step] = {}
+        self._known: dict[Any, Step] = {}
+
+    def outputs(self, outputs: Sequence[Expression]) -> list[Output]:
+        """Every output, not brought into its form."""
+        padding = padding_value(outputs)
+        for node in in_order(outputs):
+            if node.op == TOTAL:
+                self.totals[node] = self._summed(node, known_padding(node, padding))
+            elif node.is_total:
+                self.totals[node] = self._total_product(node) if node.op == PRODUCT else self._total_sum(node)
+            else:
+                self.rows[node] = self._row(node)
+        return [self._output(node) for node in outputs]
+
+    def _output(self, node: Expression) -> Output:
+        if not node.is_total:
+            return Output(self.rows[node])
+        total = self.totals[node]
+        return Output(total.step, total.offset, total.each)
+
+    # -- instructions ----------------------------------------------------------------------------------------------
+
+    def _step(self, op: str, args: tuple[Step, ...], data: Any, noise: Noise, chunks: Chunks = None) -> Step:
+        """The one instruction with this content: what is computed twice is computed once, and for all chunks alike once for all."""
+        key = (op, tuple(map(id, args)), data)
+        if key not in self._known:
+            alike = bool(args) and op != MASK and all(arg.is_total for arg in args)
+            self._known[key] = Step(op, args, data, noise, is_total=op == SUM or alike, chunks=chunks)
+        return self._known[key]
+
+    def switch(self, step: Step, level: int) -> Step:
+        """Down to a level."""
+        if step.level == level:
+            return step
+        noise = self.rules.switch(step.noise, level)
+        return self._step(SWITCH, (step,), level, noise, step.chunks)
+
+    def relinearise(self, step: Step) -> Step:
+        """Back to two polynomials."""
+        if step.size == 2:
+            return step
+        noise = self.rules.relinearise(step.noise)
+        return self._step(RELINEARISE, (step,), None, noise, step.chunks)
+
+    def _add_up(self, coefficients: Sequence[int], steps: Sequence[Step], constant: int) -> Step:
+        level = max(step.level for step in steps)
+        args = tuple(self.switch(step, level) for step in steps)
+        noise = self.rules.add_up(coefficients, [arg.noise for arg in args], constant)
+        return self._step(ADD_UP, args, (tuple(coefficients), constant), noise, None if constant else _together(args))
+
+    def _multiply(self, a: Step, b: Step) -> Step:
+        rules, level = self.rules, max(a.level, b.level)
+        if self.way.strategy.relinearise:
+            a, b = self.relinearise(a), self.relinearise(b)
+            level = rules.model.best_product_level(a.noise, b.noise)
+        a, b = self.switch(a, level), self.switch(b, level)
+        noise = rules.multiply(a.noise, b.noise)
+        return self._step(MULTIPLY, (a, b), None, noise, _in_both(a.chunks, b.chunks))
+
+    def _rotate(self, step: Step, by: int) -> Step:
+        noise = self.rules.rotate(step.noise)
+        return self._step(ROTATE, (step,), by, noise, step.chunks)
+
+    # -- over rows -------------------------------------------------------------------------------------------------
+
+    def _row(self, node: Expression) -> Step:
+        if node.op == COLUMN:
+            return self.switch(self._step(COLUMN, (), node.data, self.rules.column), self.way.level)
+        if node.op == HERE:
+            return self.switch(self._step(HERE, (), node.data, self.rules.here), self.way.level)
+        if node.op == GIVEN:
+            return self._step(GIVEN, (), node.data, self.given[node.data[0]])
+        if node.op == REPLICATE:
+            return self._replicated(node.args[0])
+        args = [self.rows[arg] for arg in node.args]
+        if node.op == RESAMPLE:
+            return self._resampled(node, args[0])
+        if node.op == MASK:
+            check_marks(node.data, self.layout)
+            chunks = _in_both(frozenset((node.data.chunk,)), args[0].chunks)
+            return self._step(MASK, (args[0],), node.data, self.rules.mask(args[0].noise), chunks)
+        if node.op == PRODUCT:
+            return self._multiply(args[0], args[1])
+        coefficients, constant = node.data
+        return self._add_up(coefficients, args, constant)
+
+    def _resampled(self, node: Expression, source: Step) -> Step:
+        """The source of another chunk, with its slots moved."""
+        step, n_chunks = self.relinearise(source), max(1, self.layout.n_chunks)
+        by = drawn_shift(node.data, self.layout)[0] % n_chunks
+        if by and not step.is_total:
+            moved = None if step.chunks is None else frozenset((chunk - by) % n_chunks for chunk in step.chunks)
+            step = self._step(MOVE, (step,), by, step.noise, moved)
+        for rotation in move_steps(node, self.layout):
+            step = self._rotate(step, rotation)
+        return step
+
+    # -- totals ----------------------------------------------------------------------------------------------------
+
+    def _summed(self, node: Expression, padding: int) -> _Total:
+        row = self.rows[node.args[0]]
+        n_chunks = max(1, self.layout.n_chunks) if row.chunks is None else len(row.chunks)
+        noise = self.rules.sum(row.noise, n_chunks)
+        step = self._step(SUM, (row,), None, noise)
+        return _Total(step, -padding * self.layout.padding)
+
+    def _total_product(self, node: Expression) -> _Total:
+        a, b = (self._replicated(arg) for arg in node.args)
+        return _Total(self._multiply(a, b), each=True)
+
+    def _total_sum(self, node: Expression) -> _Total:
+        coefficients, constant = node.data
+        totals = [self.totals[arg] for arg in node.args]
+        if any(total.each for total in totals):
+            steps = [self._replicated(arg) for arg in node.args]
+            return _Total(self._add_up(coefficients, steps, constant), each=True)
+        offset = constant + sum(c * total.offset for c, total in zip(coefficients, totals, strict=True))
+        return _Total(self._add_up(coefficients, [total.step for total in totals], 0), offset)
+
+    def _replicated(self, node: Expression) -> Step:
+        """A total in every slot: by rotating and adding, log2 N steps."""
+        if node not in self._spread:
+            total = self.totals[node]
+            self._spread[node] = total.step if total.each else self._rotated_and_added(total.step, total.offset)
+        return self._spread[node]
+
+    def _rotated_and_added(self, total: Step, offset: int) -> Step:
+        step = self.relinearise(total)
+        for rotation in replication_steps(self.layout.slots):
+            step = self._add_up((1, 1), (step, self._rotate(step, rotation)), 0)
+        return self._add_up((1,), (step,), offset) if offset else step
+
+    # -- into a form -----------------------------------------------------------------------------------------------
+
+    def finished(self, parameters: Parameters, form: str, outputs: Sequence[Output], width: int = 1) -> Program:
+        """The outputs in their form."""
+        if form == PACKED:
+            return self._packed(parameters, outputs, width)
+        if form == ROWS:
+            model = parameters.noise
+            ends = [self._ended(model, output.step) for output in outputs]
+            return Program(parameters, self.layout, form, tuple(map(Output, ends)))
+        if form == REPLICATED:
+            outputs = [
+                output if output.each else Output(self._rotated_and_added(output.step, output.offset), each=True)
+                for output in outputs
+            ]
+        done = [Output(self.relinearise(output.step), output.offset, output.each) for output in outputs]
+        return Program(parameters, self.layout, form, tuple(done))
+
+    def _packed(self, parameters: Parameters, outputs: Sequence[Output], width: int) -> Program:
+        """Brought down to the primes of the packing context, and merged."""
+        small = packing_model(parameters, packing_primes(parameters))
+        done = []
+        for output in outputs:
+            descent = plan_descent(parameters, output.step.noise)
+            if descent is None:
+                raise NoiseError("totals of this noise cannot be packed")
+            low = self.relinearise(self.switch(output.step, descent.relinearise_at))
+            done.append(Output(self.switch(low, descent.level), output.offset, output.each))
+        packs = []
+        for start in range(0, len(done), width):
+            args = tuple(output.step for output in done[start : start + width])
+            worst = Noise(max(arg.noise.flat for arg in args), max(arg.noise.peak for arg in args))
+            packs.append(Step(PACK, args, None, packed_noise(small, worst), is_total=True))
+        return Program(parameters, self.layout, PACKED, tuple(done), tuple(packs), width)
+
+    def _ended(self, model: NoiseModel, step: Step) -> Step:
+        at, level = row_descent(model, step.noise, self.way.end)
+        return self.switch(self.relinearise(self.switch(step, at)), level)
+
+
+def _together(steps: Iterable[Step]) -> Chunks:
+    every: frozenset[int] = frozenset()
+    for step in steps:
+        if step.chunks is None:
+            return None
+        every |= step.chunks
+    return every
+
+
+def _in_both(a: Chunks, b: Chunks) -> Chunks:
+    return b if a is None else a if b is None else a & b
+
+
+def move_steps(node: Expression, layout: Layout) -> list[int]:
+    """The rotations, one after the other, that a resampling takes; 0 swaps the half rows.
+
+    That of a seed has a key of its own. Moves can be many, and are made up of powers of 4: a few more key switches, and a few keys.
+    """
+    _, rotation, swap = drawn_shift(node.data, layout)
+    steps = [rotation] if rotation else []
+    if isinstance(node.data, tuple):
+        steps = [4**i for i in range(layout.slots.bit_length()) for _ in range(rotation >> 2 * i & 3)]
+    return steps + [0] * swap
+
+
+def replication_steps(slots: int) -> list[int]:
+    """Rotations that spread a sum over all slots."""
+    return [1 << i for i in range(slots.bit_length() - 2)] + [0]
+
+
+def rotations_needed(outputs: Iterable[Expression], layout: Layout, *, replicated: bool = False) -> tuple[int, ...]:
+    """The rotation keys that a worker needs for these outputs."""
+    steps: set[int] = set()
+    for node in in_order(outputs):
+        if node.op == RESAMPLE:
+            steps |= set(move_steps(node, layout))
+        if replicated or node.op == REPLICATE or (node.op == PRODUCT and node.is_total):
+            steps |= set(replication_steps(layout.slots))
+    return tuple(sorted(steps))
+
+
+# -- from a sum to something small to download ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Descent:
+    """How sums are brought down for packing: relinearised at one level, then switched to the primes of the packing context."""
+
+    relinearise_at: int
+    level: int
+    noise: Noise
+
+
+@lru_cache(maxsize=4096)
+def plan_descent(parameters: Parameters, noise: Noise) -> Descent | None:
+    """The cheapest way to pack sums of this noise: the lowest level to relinearise at that is proven to decrypt.
+
+    Where packs are computed on with, the lowest that leaves about as little noise as any: switching a ciphertext of many
+    polynomials rounds each of them, and the rounding of the last meets a high power of the secret.
+    """
+    level = len(parameters.data_moduli) - packing_primes(parameters)
+    small = packing_model(parameters, packing_primes(parameters))
+    model = parameters.noise
+    ways = []
+    for relinearise_at in range(level, noise.level - 1, -1):
+        low = model.switch(model.relinearise(model.switch(noise, relinearise_at)), level)
+        packed = packed_noise(small, Noise(low.flat, low.peak))
+        if small.decrypts(packed):
+            ways.append(Descent(relinearise_at, level, packed))
+            if parameters.kept_primes is None:
+                return ways[0]
+    least = min((small.coefficient_bound(way.noise) for way in ways), default=0.0)
+    return next((way for way in ways if small.coefficient_bound(way.noise) <= 2 * least), None)
+
+
+def row_descent(model: NoiseModel, noise: Noise, end: int | None = None) -> tuple[int, int]:
+    """Where rows are relinearised and where they end: both as low as is proven to decrypt, or the latter at a given level."""
+    lowest = model.levels - 1 if end is None else end
+    for at in range(lowest, noise.level - 1, -1):
+        low = model.relinearise(model.switch(noise, at))
+        for level in range(lowest, at - 1 if end is None else end - 1, -1):
+            if model.decrypts(model.switch(low, level)):
+                return at, level
+    raise NoiseError("rows of this noise cannot be brought to a level where they are proven to decrypt")

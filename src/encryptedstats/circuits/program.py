@@ -1,0 +1,182 @@
+"""The flat program that expressions are lowered to: every operation on ciphertexts, with its level, its size and its noise.
+
+Lowering (:mod:`encryptedstats.circuits.lowering`) takes all decisions: what is relinearised, switched and rotated, when, and how
+totals are brought down for packing. Whoever reads a program, to prove, to price or to run it, decides nothing, so that what was
+proven and priced is what is run: it is one object.
+
+Steps over rows are done for every chunk of rows, steps on totals once. What lies between them is :data:`SUM`, over all chunks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from encryptedstats.circuits.expressions import Marks, in_order
+from encryptedstats.circuits.layout import Layout
+from encryptedstats.crypto.noise import Noise
+from encryptedstats.crypto.parameters import Parameters
+
+COLUMN, GIVEN, HERE = "column", "given", "here"
+ADD_UP, MULTIPLY, MASK, MOVE = "add up", "multiply", "mask", "move"
+RELINEARISE, SWITCH, ROTATE, SUM, PACK = "relinearise", "switch", "rotate", "sum", "pack"
+#: The forms that results come in.
+PACKED, REPLICATED, SLOTS, ROWS = "packed", "replicated", "slots", "rows"
+
+
+class Step:
+    """One instruction.
+
+    Attributes
+    ----------
+    op : str
+        ``column`` (a chunk of a stored column), ``given`` (a total from elsewhere, expanded from its pack into all slots), ``here``
+        (a number encrypted on the spot), ``add up``, ``multiply``, ``mask``, ``move`` (the value of another chunk),
+        ``relinearise``, ``switch``, ``rotate``, ``sum`` (over chunks) or ``pack``.
+    args : tuple of Step
+    data
+        The name of a column; packs and number of a given total; what is encrypted here, and what for; ``(coefficients, constant)``;
+        :class:`Marks`; how many chunks on; the rotation (0 swaps the half rows).
+    noise : Noise
+        A bound, with level and size of the ciphertext.
+    is_total : bool
+        One ciphertext for the table rather than one for each chunk.
+    chunks : frozenset of int, optional
+        Where alone a step over rows is anything but 0; None where it can be everywhere.
+    """
+
+    __slots__ = ("args", "chunks", "data", "is_total", "noise", "op")
+
+    def __init__(
+        self,
+        op: str,
+        args: tuple[Step, ...],
+        data: Any,
+        noise: Noise,
+        *,
+        is_total: bool = False,
+        chunks: frozenset[int] | None = None,
+    ) -> None:
+        self.op, self.args, self.data, self.noise = op, args, data, noise
+        self.is_total, self.chunks = is_total, chunks
+
+    @property
+    def level(self) -> int:
+        """How many primes are gone."""
+        return self.noise.level
+
+    @property
+    def size(self) -> int:
+        """Number of polynomials."""
+        return self.noise.size
+
+    def is_at(self, chunk: int) -> bool:
+        """Whether it can be anything but 0 there."""
+        return self.chunks is None or chunk in self.chunks
+
+    def needed(self, chunk: int | None, n_chunks: int) -> list[tuple[Step, int | None]]:
+        """What it is computed from for a chunk, with the chunk that is needed of it: None for totals."""
+        if self.op == MOVE and chunk is not None:
+            chunk = (chunk + self.data) % max(1, n_chunks)
+        found: list[tuple[Step, int | None]] = []
+        for arg in self.args:
+            if arg.is_total or chunk is None:
+                found.append((arg, None))
+            elif arg.is_at(chunk):
+                found.append((arg, chunk))
+        return found
+
+    def __repr__(self) -> str:
+        data = "" if self.data is None else f" {self.data}"
+        return f"<{self.op}{data} of {len(self.args)}, level {self.level}, {self.size} polynomials>"
+
+
+@dataclass(frozen=True)
+class Output:
+    """What is asked for: the sum over the slots of a step, plus ``offset``; or, with ``each``, what every slot holds.
+
+    ``step`` is in its form but for packing.
+    """
+
+    step: Step
+    offset: int = 0
+    each: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """Outputs in a form, with all that they take; ``packs`` holds them where the form is packed, ``width`` in each."""
+
+    parameters: Parameters
+    layout: Layout
+    form: str
+    outputs: tuple[Output, ...]
+    packs: tuple[Step, ...] = ()
+    width: int = 1
+
+    @cached_property
+    def steps(self) -> tuple[Step, ...]:
+        """All steps, each once, after all that it is computed from."""
+        return tuple(in_order([*self.packs, *(output.step for output in self.outputs)]))
+
+    @cached_property
+    def stages(self) -> dict[Step, int]:
+        """How many times totals have to be back in the rows before a step can be taken."""
+        found: dict[Step, int] = {}
+        for step in self.steps:
+            found[step] = max(
+                (found[arg] + (arg.is_total and (step.op == SUM or not step.is_total)) for arg in step.args),
+                default=0,
+            )
+        return found
+
+    @cached_property
+    def sums(self) -> tuple[Step, ...]:
+        """The sums over rows."""
+        return tuple(step for step in self.steps if step.op == SUM)
+
+    def runs(self) -> dict[Step, int]:
+        """How many times each step is taken: steps over rows for every chunk where they are needed."""
+        every = max(1, self.layout.n_chunks)
+        wanted: dict[Step, frozenset[int] | None] = {}
+        rows = {output.step for output in self.outputs} if self.form == ROWS else set[Step]()
+        for step in reversed(self.steps):
+            if step.is_total:
+                here = step.args[0].chunks if step.op == SUM else frozenset[int]()
+            else:
+                here = None if step in rows else wanted.get(step, frozenset())
+            moved = _shifted(here, step.data, every) if step.op == MOVE else here
+            for arg in step.args:
+                if not arg.is_total:
+                    wanted[arg] = _union(wanted.get(arg, frozenset()), _common(moved, arg.chunks))
+        found = {}
+        for step in self.steps:
+            chunks = None if step in rows else wanted.get(step, frozenset())
+            found[step] = 1 if step.is_total else every if chunks is None else len(chunks)
+        return found
+
+
+def _shifted(chunks: frozenset[int] | None, by: int, n_chunks: int) -> frozenset[int] | None:
+    return None if chunks is None else frozenset((chunk + by) % n_chunks for chunk in chunks)
+
+
+def _common(a: frozenset[int] | None, b: frozenset[int] | None) -> frozenset[int] | None:
+    return b if a is None else a if b is None else a & b
+
+
+def _union(a: frozenset[int] | None, b: frozenset[int] | None) -> frozenset[int] | None:
+    return None if a is None or b is None else a | b
+
+
+def program_digest(steps: Sequence[Step]) -> str:
+    """A hash of what some steps compute."""
+    digests: dict[Step, str] = {}
+    for step in in_order(steps):
+        data = [step.data.chunk, *map(int, step.data.slots)] if isinstance(step.data, Marks) else step.data
+        content = [step.op, [digests[arg] for arg in step.args], data, step.level]
+        digests[step] = hashlib.sha256(json.dumps(content, separators=(",", ":")).encode()).hexdigest()
+    return hashlib.sha256("".join(digests[step] for step in steps).encode()).hexdigest()

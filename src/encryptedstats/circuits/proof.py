@@ -1,0 +1,352 @@
+"""The proof: whether a circuit decrypts with given parameters, how it has to be lowered for that, and where it would not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from encryptedstats.circuits.expressions import (
+    COLUMN,
+    GIVEN,
+    HERE,
+    LINEAR,
+    MASK,
+    PRODUCT,
+    Expression,
+    Marks,
+    column,
+    depth_of,
+    fold,
+    given,
+    here,
+    in_order,
+    linear,
+)
+from encryptedstats.circuits.layout import Layout
+from encryptedstats.circuits.lowering import FLAT, LEVELLED, Lowering, Strategy, Way, lower
+from encryptedstats.circuits.noise import NoiseRules
+from encryptedstats.circuits.program import PACKED, ROWS, Program
+from encryptedstats.crypto.flooding import flooded_noise
+from encryptedstats.crypto.noise import Noise, NoiseModel
+from encryptedstats.crypto.packing import encrypted_zero_noise, packing_levels, packing_model, packing_primes
+from encryptedstats.crypto.parameters import Parameters
+from encryptedstats.errors import Cure, NoiseError
+
+# Bits that packs should leave, so that the results of so many parts of a table (2 to this power) can be added up encrypted.
+ROOM_FOR_ADDING = 4.0
+_ANY_MARKS = Marks(0, [0])
+_FLOOR = 3.0  # bits that rounding has to leave at the level that plain models' answers are stored at ...
+_ROOM = 1.5  # ... so that what has these bits left is still proven to decrypt there: 2^-3 + 2^-1.5 < 1/2
+
+
+def room_for(parts: int, *, flooded: bool = False) -> float:
+    """Bits that packs have to leave where the results of so many parts of a table will be added up; flooding is by whole bits."""
+    bits = math.log2(max(1, parts))
+    return max(ROOM_FOR_ADDING, float(math.ceil(bits)) if flooded else bits)
+
+
+@dataclass(frozen=True)
+class NoiseReport:
+    """A proof that a circuit decrypts: the way it is lowered, and the bits to spare of its worst output.
+
+    ``pack`` bounds the noise of packs, which are ``flooded`` or not.
+    """
+
+    way: Way
+    budget: float
+    pack: Noise | None = None
+    flooded: bool = False
+
+    @property
+    def strategy(self) -> Strategy:
+        """What is done about growing ciphertexts."""
+        return self.way.strategy
+
+    @property
+    def width(self) -> int:
+        """Totals in a pack."""
+        return self.way.width
+
+    def with_width(self, width: int) -> NoiseReport:
+        """The same for packs of so many totals: no more than it was made for."""
+        return replace(self, way=replace(self.way, width=width))
+
+
+def read_noise(
+    outputs: Sequence[Expression],
+    parameters: Parameters,
+    layout: Layout,
+    *,
+    with_secret_key: bool = True,
+    form: str = PACKED,
+    given: Mapping[str, Noise] | None = None,
+    level: int = 0,
+    n_outputs: int | None = None,
+    quick: bool = False,
+    flooded: bool | None = None,
+) -> NoiseReport:
+    """The proof for the cheapest strategy that has one.
+
+    ``given`` is the noise of given totals, by the name of their packs; ``level`` where columns begin; ``n_outputs`` how many are
+    packed, if some stand for more.
+
+    ``flooded`` proves packs that are flooded in the end; by default those of rows that others encrypted.
+
+    With ``quick``, rows are proven for the cheapest strategy or not at all, and nobody finds out why not.
+
+    Raises
+    ------
+    NoiseError
+        Where there is none; it names the node that binds and what it would take.
+    """
+    n_outputs = len(outputs) if n_outputs is None else n_outputs
+    outputs = representatives(outputs)
+    flooded = not with_secret_key and form == PACKED if flooded is None else flooded
+    rules = NoiseRules(parameters, with_secret_key=with_secret_key)
+    trial = _Trial(outputs, n_outputs, parameters, layout, form, flooded, rules, given or {})
+    reports = []
+    for strategy in strategies(parameters)[: 1 if quick and form == ROWS else None]:
+        reports.append(trial.report(Way(strategy, level)))
+        if reports[-1].budget >= 1.0 and (form != PACKED or parameters.kept_primes is None):
+            return reports[-1]
+    proven = [report for report in reports if report.budget >= 1.0]
+    if proven:
+        return _least_noisy(proven)
+    if quick:
+        raise NoiseError("not proven")
+    raise NoiseError(*trial.refusal(max(reports, key=lambda report: report.budget)))
+
+
+def prove_rows(
+    outputs: Sequence[Expression],
+    parameters: Parameters,
+    layout: Layout,
+    given: Mapping[str, Noise],
+    *,
+    with_secret_key: bool = True,
+    quick: bool = False,
+) -> NoiseReport:
+    """The proof for rows beside given totals of known noise; without totals, at the lowest level that has one.
+
+    Without totals the numbers of a model are coefficients. Then there must be room to store the results at the level where those
+    of any such model are.
+
+    Raises
+    ------
+    NoiseError
+        Where there is none.
+    """
+    model = parameters.noise
+    levels = [max(noise.level for noise in given.values())] if given else range(resting_level(model), -1, -1)
+    failure: NoiseError | None = None
+    for level in levels:
+        try:
+            report = read_noise(
+                outputs,
+                parameters,
+                layout,
+                with_secret_key=with_secret_key,
+                form=ROWS,
+                given=given,
+                level=level,
+                quick=quick,
+            )
+        except NoiseError as error:
+            failure = error
+        else:
+            if given:
+                return report
+            if report.budget >= _ROOM:
+                return replace(report, way=replace(report.way, end=resting_level(model)))
+            failure = NoiseError(f"not proven to decrypt with {_ROOM} bits to spare")
+    raise failure or NoiseError("a circuit without columns")
+
+
+def resting_level(model: NoiseModel) -> int:
+    """Where answers of plain models are stored: as few primes as leave room above what rounding does to any ciphertext."""
+    levels = range(model.levels - 1, 0, -1)
+    return next((level for level in levels if model.budget(model.rounded(2, level)) >= _FLOOR), 0)
+
+
+def resting_noise(model: NoiseModel) -> Noise:
+    """As much noise as is proven to decrypt at the resting level: what is said of every plain model's answers."""
+    level = resting_level(model)
+    return Noise(2.0 ** (model.budget(Noise(1.0, level=level)) - 1.001), level=level)
+
+
+def lowest_start(
+    outputs: Sequence[Expression],
+    parameters: Parameters,
+    layout: Layout,
+    report: NoiseReport,
+    *,
+    with_secret_key: bool,
+) -> NoiseReport:
+    """The proof with columns begun at the lowest level that leaves packs about as little noise: deeper computations have left
+    primes to spare."""
+    if parameters.kept_primes is None or report.pack is None or report.way.strategy != FLAT:
+        return report
+    for level in range(len(parameters.data_moduli) - packing_primes(parameters) - 1, 0, -1):
+        try:
+            found = read_noise(
+                outputs,
+                parameters,
+                layout,
+                with_secret_key=with_secret_key,
+                level=level,
+                flooded=report.flooded,
+                quick=True,
+            )
+        except NoiseError:
+            continue
+        if (
+            found.pack is not None
+            and replace(found.way, level=0) == replace(report.way, level=0)
+            and found.pack.flat + found.pack.peak <= 2 * (report.pack.flat + report.pack.peak)
+        ):
+            return found
+    return report
+
+
+def _least_noisy(reports: Sequence[NoiseReport]) -> NoiseReport:
+    """Where packs are computed on with: the cheapest way (the first) that leaves about as little noise in them as any."""
+    noises = [math.inf if report.pack is None else report.pack.flat + report.pack.peak for report in reports]
+    return next(report for report, noise in zip(reports, noises, strict=True) if noise <= 4 * min(noises))
+
+
+def strategies(parameters: Parameters) -> tuple[Strategy, ...]:
+    """What can be done about growing ciphertexts, cheapest first. A BFV product costs more with every polynomial, so there is
+    only one way for it."""
+    return (FLAT, LEVELLED) if parameters.scheme == "bgv" else (LEVELLED,)
+
+
+def representatives(outputs: Sequence[Expression]) -> list[Expression]:
+    """One output of every shape: noise does not depend on which columns are computed with, only on how."""
+    shapes: dict[object, int] = {}
+
+    def rule(node: Expression, args: list[int]) -> int:
+        data: object = None
+        if node.op == LINEAR:
+            coefficients, constant = node.data
+            data = (tuple(sorted(zip(coefficients, args, strict=True))), constant)
+        elif node.op == PRODUCT:
+            data = (*sorted(args), node.args[0] is node.args[1])
+        elif node.op == GIVEN:
+            data = node.data[0]
+        elif node.op == MASK:
+            data = tuple(args)
+        elif node.op not in (COLUMN, HERE):
+            data = (*args, node.data)
+        return shapes.setdefault((node.op, data, node.is_total), len(shapes))
+
+    found = fold(outputs, rule)
+    kept: dict[int, Expression] = {}
+    for output in outputs:
+        kept.setdefault(found[output], output)
+    return list(kept.values())
+
+
+def compressed(outputs: Sequence[Expression]) -> list[Expression]:
+    """Circuits of the same noise with one node for all of one shape, for who asks again and again while parameters are sought.
+
+    Terms of a sum are not allowed to cancel, so signs are left out.
+    """
+
+    def rule(node: Expression, args: list[Expression]) -> Expression:
+        if node.op == COLUMN:
+            return column("fresh")
+        if node.op == GIVEN:
+            return given(node.data[0], 0)
+        if node.op == HERE:
+            return here(1, "any")
+        if node.op == PRODUCT:
+            return args[0] * args[1]
+        if node.op == LINEAR:
+            coefficients, constant = node.data
+            return linear([(abs(c), arg) for c, arg in zip(coefficients, args, strict=True)], constant)
+        data = _ANY_MARKS if node.op == MASK else node.data
+        return Expression(node.op, tuple(args), data, node.is_total)
+
+    values = fold(outputs, rule)
+    return list(dict.fromkeys(values[output] for output in outputs))
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """Some outputs that are tried to be proven."""
+
+    outputs: list[Expression]
+    n_outputs: int
+    parameters: Parameters
+    layout: Layout
+    form: str
+    flooded: bool
+    rules: NoiseRules
+    given: Mapping[str, Noise]
+
+    def report(self, way: Way) -> NoiseReport:
+        """What a way would leave, proven or not."""
+        parameters, lowering = self.parameters, Lowering(self.rules, self.layout, way, self.given)
+        found = lowering.outputs(self.outputs)
+        noises = {lowering.relinearise(output.step).noise for output in found}
+        budget = min(map(parameters.noise.budget, noises))
+        if self.form != PACKED:
+            done = found if self.form == ROWS else lowering.finished(parameters, self.form, found).outputs
+            noises |= {lowering.relinearise(output.step).noise for output in done}
+            return NoiseReport(way, min(map(parameters.noise.budget, noises)))
+        width = 1 << packing_levels(min(self.n_outputs, parameters.ring_degree))
+        way = replace(way, width=width)
+        try:
+            packs = {pack.noise for pack in lowering.finished(parameters, PACKED, found).packs}  # every shape alone
+        except NoiseError:
+            return NoiseReport(way, min(budget, 0.0))
+        model = packing_model(parameters, packing_primes(parameters))
+        if self.flooded:
+            zero = encrypted_zero_noise(parameters)
+            packs = {flooded_noise(model, noise, zero) for noise in packs}
+        worst = Noise(max(noise.flat for noise in packs), max(noise.peak for noise in packs))
+        return NoiseReport(way, min(budget, *map(model.budget, packs)), worst, self.flooded)
+
+    def refusal(self, best: NoiseReport) -> tuple[object, ...]:
+        """Why there is no proof: the node that binds, and what it would take."""
+        binding = self._binding_node(best.way)
+        what = f"its results cannot be brought into {self.form} form"
+        cure: tuple[object, ...] = (". ", Cure("plan", "es.plan(...)"), " finds parameters that carry it")
+        if binding is not None:
+            what = f"the binding step is {binding!r}"
+        elif self.flooded:
+            what = "rows that others encrypted are hidden from who opens a result by noise, and there is no room for it"
+            cure = (". Plan for such rows, ", Cure("plan for rows of others", "es.plan(..., by_others=True)"))
+        elif self.form == PACKED:
+            cure = (Cure("other form", ", form='slots' may do"), *cure)
+        return (
+            f"this circuit, {depth_of(self.outputs)} products deep over {self.layout.n_rows:,} rows, could not be proven to "
+            f"decrypt with {self.parameters!r}: {what}",
+            *cure,
+        )
+
+    def _binding_node(self, way: Way) -> Expression | None:
+        """The first node (in order of computation) that is not proven to decrypt."""
+        lowering, model = Lowering(self.rules, self.layout, way, self.given), self.parameters.noise
+        lowering.outputs(self.outputs)
+        for node in in_order(self.outputs):
+            step = lowering.totals[node].step if node.is_total else lowering.rows[node]
+            if not model.decrypts(lowering.relinearise(step).noise):
+                return node
+        return None
+
+
+def program_of(
+    outputs: Sequence[Expression],
+    parameters: Parameters,
+    layout: Layout,
+    form: str,
+    report: NoiseReport,
+    *,
+    with_secret_key: bool,
+    given: Mapping[str, Noise] | None = None,
+) -> Program:
+    """The program that a proof holds for."""
+    rules = NoiseRules(parameters, with_secret_key=with_secret_key)
+    return lower(outputs, rules, parameters, layout, form, report.way, given)

@@ -1,0 +1,146 @@
+"""Circuits rewritten before they are lowered: so that padding holds nothing, and so that factors of given totals are made up for.
+
+A total that is given from elsewhere, a closed model's count, comes out of its pack with a factor that is known (1/N, modulo t):
+rather than multiplying it away, which would cost noise, the factor is followed through the circuit and taken off by the owner.
+
+What comes back of rows holds answers and nothing else. Slots without a row are 0 (:func:`cleared`). Where the model is plain, its
+numbers are coefficients, and what is stored in the clear is the same for every model: an encryption of each answer's plain number
+is added, so that nobody but the owner can tell the coefficients from the ciphertexts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from encryptedstats.circuits.expressions import (
+    COLUMN,
+    GIVEN,
+    HERE,
+    LINEAR,
+    PRODUCT,
+    TOTAL,
+    Expression,
+    combination,
+    fold,
+    here,
+    linear,
+)
+from encryptedstats.crypto.packing import centred
+
+# -- padding --------------------------------------------------------------------------------------------------------------
+
+
+def cleared(outputs: Sequence[Expression | int], ones: Expression | None = None) -> list[Expression]:
+    """Every output as it is in the rows, and 0 in padding slots.
+
+    Columns are 0 in padding, so most terms of a sum are; given totals and plain numbers are not, and are multiplied by ``ones``,
+    which is 1 in every row: all bins of a variable, say, so that the same rows give the same ciphertexts; by default it is
+    encrypted where it is needed. An output without given totals has a fresh encryption of its plain number, 0 included, which hides
+    the coefficients of the others.
+
+    >>> from encryptedstats.circuits.expressions import column, given
+    >>> cleared([given("model", 0) + given("model", 1) * column("v0.bin1"), column("v0.bin1") - 7, 5])
+    [model[1] * v0.bin1 + model[0] * here:one, v0.bin1 + here:answer1, here:answer2]
+    """
+    clearing = _Clearing(
+        [output for output in outputs if isinstance(output, Expression)], here(1, "one") if ones is None else ones
+    )
+    found = []
+    for number, output in enumerate(outputs):
+        terms, constant = ([], output) if isinstance(output, int) else clearing.parted(output)
+        done: Expression | int = 0
+        if isinstance(output, Expression) and clearing.is_given[output]:
+            done = combination([*terms, (constant, clearing.ones)])
+        if isinstance(done, int):
+            done = linear([*terms, (1, here(constant, f"answer{number}"))])
+        found.append(done)
+    return found
+
+
+class _Clearing:
+    """What some circuits are in padding slots, and how they are written so that it is 0."""
+
+    def __init__(self, outputs: Sequence[Expression], ones: Expression) -> None:
+        self.ones = ones
+
+        def vanishes(node: Expression, args: list[bool]) -> bool:
+            if node.op in (COLUMN, HERE):
+                return True
+            return any(args) if node.op == PRODUCT else node.op == LINEAR and not node.data[1] and all(args)
+
+        def is_mixed(node: Expression, args: list[bool]) -> bool:
+            if self.vanishes[node]:
+                return False
+            return any(args) or (node.op == LINEAR and any(self.vanishes[arg] for arg in node.args))
+
+        self.vanishes = fold(outputs, vanishes)
+        self.is_mixed = fold(outputs, is_mixed)  # not 0 in padding, but a part of it is
+        self.is_given = fold(outputs, lambda node, args: any(args) or node.op == GIVEN)
+
+    def parted(self, node: Expression, times: int = 1) -> tuple[list[tuple[int, Expression]], int]:
+        """A node times a number: terms that are 0 in padding, and the plain number that is left."""
+        if self.vanishes[node]:
+            return [(times, node)], 0
+        if not self.is_mixed[node]:
+            return [(times, node * self.ones)], 0
+        if node.op == PRODUCT:
+            mixed, other = node.args if self.is_mixed[node.args[0]] else node.args[::-1]
+            terms, constant = self.parted(mixed)
+            return [(times, linear([*terms, (constant, self.ones)]) * other)], 0
+        coefficients, constant = node.data
+        terms, same = [], []  # in all slots alike, so that one product does for all of these
+        for coefficient, arg in zip(coefficients, node.args, strict=True):
+            if self.vanishes[arg] or self.is_mixed[arg]:
+                more, plain = self.parted(arg, coefficient)
+                terms += more
+                constant += plain
+            else:
+                same.append((coefficient, arg))
+        shared = combination(same, constant)
+        if isinstance(shared, int):
+            return [(times * c, term) for c, term in terms], times * shared
+        return [(times * c, term) for c, term in [*terms, (1, shared * self.ones)]], 0
+
+
+# -- the factors of expanded totals ------------------------------------------------------------------------------------------
+
+
+def followed(
+    outputs: Sequence[Expression], factors: Mapping[str, Sequence[int]], t: int, offsets: Mapping[str, Sequence[int]]
+) -> list[tuple[Expression, int]]:
+    """Every output as it comes out when given totals are multiplied by factors modulo t, and the factor it then has itself.
+
+    ``factors`` are those of all totals of each pack. Where terms of a sum have different ones, or there is a plain number among
+    them, the smallest coefficients make up for it. ``offsets`` are what totals lack (before they are multiplied): what padding has
+    added to a total is taken off here.
+    """
+
+    def rule(node: Expression, args: list[tuple[Expression, int]]) -> tuple[Expression, int]:
+        if node.op == GIVEN:
+            name, index = node.data
+            factor, lacks = factors[name][index], offsets[name][index]
+            return (linear([(1, node)], centred(lacks * factor, t)) if lacks else node), factor
+        if node.op in (COLUMN, HERE):
+            return node, 1
+        if node.op == TOTAL:
+            return args[0][0].total(), args[0][1]
+        if node.op == PRODUCT:
+            return args[0][0] * args[1][0], args[0][1] * args[1][1] % t
+        if node.op != LINEAR:
+            raise TypeError(f"{node!r} cannot be computed from given totals")
+        coefficients, constant = node.data
+        factors_here = list(dict.fromkeys(factor for _, factor in args))
+        ways = [_with_factor(common, coefficients, args, t) for common in factors_here]
+        terms, common = min(ways, key=lambda way: max(abs(c) for c, _ in way[0]))
+        return linear(terms, constant if common == 1 else centred(constant * common, t)), common
+
+    values = fold(outputs, rule)
+    return [values[output] for output in outputs]
+
+
+def _with_factor(
+    common: int, coefficients: Sequence[int], args: Sequence[tuple[Expression, int]], t: int
+) -> tuple[list[tuple[int, Expression]], int]:
+    """The terms of a sum, with coefficients that bring all of them to one factor: large ones cost noise."""
+    pairs = zip(coefficients, args, strict=True)
+    return [(c if f == common else centred(c * common * pow(f, -1, t), t), term) for c, (term, f) in pairs], common
