@@ -1,0 +1,231 @@
+"""The conformance suite: every registered device over the same programs, demanding SEAL's residues, bit for bit.
+
+Devices of other files join it by being registered; the one of docs/devices.md is run here too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from circuit_samples import SEEDS, Lab, MemorySource, circuits, forced, lab_of, unless_refused
+from hypothesis import HealthCheck, given, settings
+from joined_samples import kept_lab, packed
+
+import encryptedstats as es
+from encryptedstats.circuits import Expression, column
+from encryptedstats.circuits.bounds import Interval
+from encryptedstats.circuits.devices import Device, NativeDevice, SealDevice, device_for, register, registered, unregister
+from encryptedstats.circuits.evaluate import evaluate, prepare
+from encryptedstats.circuits.expansion import expand_totals
+from encryptedstats.circuits.expressions import Marks
+from encryptedstats.circuits.expressions import given as given_total
+from encryptedstats.circuits.lowering import FLAT, LEVELLED
+from encryptedstats.circuits.results import EncryptedNumbers
+from encryptedstats.errors import DeviceError
+
+PAGE = Path(__file__).parents[2] / "docs" / "devices.md"
+few = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+a, b, c, y, w, n = (column(name) for name in ("a0", "b1", "a2", "y0", "w", "n"))
+QUIET: dict[str, Any] = {"progress": False, "workers": 1}
+
+
+def documented_device() -> Device:
+    """The device of the documents, as who reads them would make it."""
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
+    assert len([line for line in code.splitlines() if line.strip()]) <= 60
+    exec(code, {"__name__": "documented"})
+    return registered()["numpy"]
+
+
+documented_device()
+NAMES = [name for name in registered() if name != "seal"]
+
+
+@pytest.fixture(params=NAMES)
+def name(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+def same_residues(found: EncryptedNumbers, expected: EncryptedNumbers) -> None:
+    assert found.facts == expected.facts
+    assert len(found.parts) == len(expected.parts)
+    for mine, theirs in zip(found.parts, expected.parts, strict=True):
+        assert mine.noise == theirs.noise
+        np.testing.assert_array_equal(mine.residues, theirs.residues)
+
+
+def check(outputs: Sequence[Expression], source: MemorySource, name: str, **options: Any) -> None:
+    """Through the public entry point."""
+    expected = evaluate(outputs, source, device="seal", **QUIET, **options)
+    same_residues(evaluate(outputs, source, device=name, **QUIET, **options), expected)
+    if expected.form != "rows":
+        assert source.lab.owner.decrypt(expected) == source.clear(outputs)
+
+
+@pytest.fixture(scope="module")
+def lab() -> Lab:
+    """BGV that the kernels take: primes below 2^50."""
+    return lab_of("bgv", bits=(49,) * 8)
+
+
+#: One program for each thing that a device has to do.
+PROGRAMS = {
+    "columns": [a.total(), n.total(), (a + b).total()],
+    "products": [(a * y).total(), (a * b * y).total(), (n * n).total(), ((a + c) * (y + w) * n).total()],
+    "trees": [(y * a).total(), (y - y * a).total(), (y * a * (b + c)).total(), (y * a - y * a * (b + c)).total()],
+    "numbers": [(3 * a - 2 * n + 5).total(), (7 - a * y).total(), (-(n * w) - 4).total(), (-a).total()],
+    "totals added up": [2 * a.total() - 3 * (a * y).total() + 11, -(n.total()) + w.total()],
+    "totals multiplied": [a.total() * n.total(), (a * y).total() * w.total() - 5, n.total() ** 2],
+    "totals back in the rows": [(a.total().replicate() * y).total(), ((n * y).total().replicate() * y + 1 * y).total()],
+    "rows elsewhere": [n.resample(SEEDS[0]).total(), (n * w.resample(SEEDS[1])).total()],
+    "the same twice": [(a * y).total(), (a * y).total(), 1 * (y * a).total()],
+}
+
+
+@pytest.mark.parametrize("form", ["packed", "replicated", "slots"])
+@pytest.mark.parametrize("what", PROGRAMS)
+def test_totals(lab: Lab, name: str, what: str, form: str) -> None:
+    check(PROGRAMS[what], lab.source((9, 5, 7), seed=3), name, form=form)
+
+
+@pytest.mark.parametrize("strategy", [FLAT, LEVELLED], ids=["flat", "levelled"])
+def test_what_is_done_about_growing_ciphertexts(lab: Lab, name: str, strategy: Any) -> None:
+    with forced(strategy):
+        check(PROGRAMS["products"], lab.source((30,)), name)
+
+
+@few
+@given(circuits())
+def test_random_programs(outputs: list[Expression]) -> None:
+    source = lab_of("bgv", bits=(49,) * 8).source((9, 5), seed=1)
+    expected = unless_refused(lambda: evaluate(outputs, source, device="seal", **QUIET))
+    for name in NAMES if expected is not None else ():
+        same_residues(evaluate(outputs, source, device=name, **QUIET), expected)
+
+
+def test_marked_slots(name: str) -> None:
+    lab = Lab(es.Owner(lab_of("bgv", bits=(49,) * 8).parameters), (0, 1, 4, 16, 64, 256))
+    source = lab.source((9, 7))
+    moved = (n * w).masked(Marks(1, [2, 3])).moved(1, 5, True)
+    check([moved.masked(Marks(0, [0, 1])).total(), n.masked(Marks(0, [4])).total() + 3 * w.total()], source, name)
+
+
+def test_columns_that_begin_lower_down(name: str) -> None:
+    """Keys that have primes to spare for a shallow circuit."""
+    lab = kept_lab("bgv")
+    source = lab.source((25, 3), seed=1)
+    outputs = [a.total(), (a * y).total()]
+    assert prepare(outputs, source).program.sums[0].level > 0
+    check(outputs, source, name)
+
+
+def test_many_packs_and_batches(lab: Lab, name: str) -> None:
+    """More totals than a batch has, several in a pack."""
+    outputs = [(a * y + k * w).total() for k in range(1, 71)]
+    source = lab.source((9, 5))
+    expected = packed(outputs, source, 16)
+    report = prepare(outputs, source)
+    assert report.program.width >= 16
+    found = evaluate(outputs, source, device=name, progress=False, workers=2)
+    assert lab.owner.decrypt(found) == lab.owner.decrypt(expected) == source.clear(outputs)
+    same_residues(found, evaluate(outputs, source, device="seal", progress=False, workers=2))
+
+
+def test_packs_are_taken_apart(name: str) -> None:
+    lab = kept_lab("bgv")
+    totals = packed([(k * a + w).total() for k in range(2, 75)], lab.source((25, 3)), 64)
+    wanted = {0, 1, 5, 63, 64, 70}
+    expected = dict(expand_totals(totals, wanted, registered()["seal"], 1))
+    for index, residues in expand_totals(totals, wanted, registered()[name], 1):
+        np.testing.assert_array_equal(residues, expected.pop(index))
+    assert not expected
+
+
+def test_rows_beside_given_totals(name: str) -> None:
+    lab = kept_lab("bgv")
+    source, new = lab.source((25, 3), seed=1), lab.source((5, 9), seed=2)
+    packs = {"model": packed([(a * y).total(), w.total(), (2 - b * y).total() + 3], source, 2)}
+    outputs = [
+        given_total("model", 0) * a + given_total("model", 2) * (y - a),
+        given_total("model", 1) * w * n - 2 * (w * y),
+    ]
+    options = {"form": "rows", "given": packs, "bounds": [Interval(-100_000, 100_000)] * 2}
+    check(outputs, new, name, **options)
+
+
+def test_totals_of_given_totals(name: str) -> None:
+    lab = kept_lab("bgv")
+    source, new = lab.source((25, 3), seed=1), lab.source((5, 9), seed=2)
+    packs = {"model": packed([(a * y).total(), w.total()], source, 2)}
+    outputs = [(given_total("model", 0) * a).total(), (given_total("model", 1) * (w - n)).total()]
+    options: dict[str, Any] = {"given": packs, "bounds": [Interval(-100_000, 100_000)] * 2, **QUIET}
+    expected = evaluate(outputs, new, device="seal", **options)
+    same_residues(evaluate(outputs, new, device=name, **options), expected)
+    fitted, (sa, sw, sn) = source.clear([(a * y).total(), w.total()]), new.clear([a.total(), w.total(), n.total()])
+    assert lab.owner.decrypt(expected) == [fitted[0] * sa, fitted[1] * (sw - sn)]
+
+
+def test_a_sum_that_is_always_0_is_refused(lab: Lab, name: str) -> None:
+    with pytest.raises(ValueError, match="0 whatever the table|transparent"):
+        evaluate([((a + b) * y - a * y - b * y).total()], lab.source((5,)), device=name, **QUIET)
+
+
+# -- the registry ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def stubborn() -> Iterator[Device]:
+    class Stubborn(SealDevice):
+        name = "stubborn"
+
+        def obstacle(self, program: Any) -> str | None:
+            return "it does not want to"
+
+    device = Stubborn()
+    register(device, preferred=True)
+    yield device
+    unregister("stubborn")
+
+
+def test_auto_takes_the_first_that_can(lab: Lab, stubborn: Device) -> None:
+    program = prepare([a.total()], lab.source((5,))).program
+    assert next(iter(registered())) == "stubborn"
+    assert isinstance(device_for("auto", program), NativeDevice)
+    bfv = prepare([a.total()], lab_of("bfv").source((5,))).program
+    assert type(device_for("auto", bfv)) is SealDevice
+    with pytest.raises(DeviceError, match=r"device='stubborn' cannot do this: it does not want to"):
+        evaluate([a.total()], lab.source((5,)), device="stubborn")
+
+
+def test_no_such_device(lab: Lab) -> None:
+    with pytest.raises(DeviceError, match=r"device='gpu': there are 'auto', 'native', 'seal', 'numpy'"):
+        evaluate([a.total()], lab.source((5,)), device="gpu")
+
+
+def test_what_a_device_cannot_do_it_says(name: str) -> None:
+    with pytest.raises(DeviceError, match=f"device='{name}' cannot do this: .*BFV"):
+        evaluate([a.total()], lab_of("bfv").source((5,)), device=name)
+
+
+def test_a_registered_device_is_known_wherever_work_is_done(name: str) -> None:
+    """A fit, a statistic and a prediction by the public calls alone."""
+    rng = np.random.default_rng(5)
+    frame = pd.DataFrame({"u": rng.integers(0, 3, 40), "v": rng.integers(0, 2, 40), "ill": rng.integers(0, 2, 40)}).astype(str)
+    schema = es.Schema.infer(frame, target="ill")
+    table = schema.table(frame)
+    owner = kept_lab("bgv").owner
+    sealed = owner.encrypt(table)
+    forest = es.CompletelyRandomForest(n_trees=2, depth=1, random_state=1)
+    clear = es.CompletelyRandomForest(n_trees=2, depth=1, random_state=1).fit(table)
+    forest.fit(sealed, device=name, progress=False)
+    assert owner.decrypt(forest).leaf_counts_.tolist() == clear.leaf_counts_.tolist()
+    votes = forest.predict_votes(owner.encrypt(schema.table(frame.head(5))), device=name, progress=False)
+    assert owner.decrypt(votes).to_numpy().tolist() == clear.predict_votes(frame.head(5)).to_numpy().tolist()
+    counts = owner.decrypt(sealed.counts("u", by="class", device=name, progress=False))
+    assert counts.to_numpy().tolist() == table.counts("u", by="class").to_numpy().tolist()
