@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any
 from unittest import mock
@@ -15,10 +15,10 @@ import seal
 from hypothesis import strategies as st
 
 import encryptedstats as es
-from encryptedstats.circuits import Expression, Layout, column, linear
-from encryptedstats.circuits import noise as noise_reader
+from encryptedstats.circuits import Expression, Layout, column, linear, proof
 from encryptedstats.circuits.bounds import ColumnRange, read_bounds
 from encryptedstats.circuits.clear import drawn_shift, read_clear
+from encryptedstats.circuits.devices import Execution, Run, SealDevice
 from encryptedstats.circuits.evaluate import evaluate
 from encryptedstats.circuits.expressions import (
     COLUMN,
@@ -31,8 +31,11 @@ from encryptedstats.circuits.expressions import (
     fold,
     padding_value,
 )
-from encryptedstats.circuits.seal import SealMachine, SealValue
-from encryptedstats.circuits.walk import Strategy, replication_steps
+from encryptedstats.circuits.lowering import Strategy, Way, lower, replication_steps
+from encryptedstats.circuits.noise import NoiseRules
+from encryptedstats.circuits.program import SLOTS as SLOTS_FORM
+from encryptedstats.circuits.program import Output, Program, Step
+from encryptedstats.circuits.sources import Source
 from encryptedstats.crypto.engine import engine_for
 from encryptedstats.crypto.packing import packing_model, packing_parameters, packing_primes, packing_secret
 from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of
@@ -145,19 +148,22 @@ class Lab:
         return np.asarray(engine.encoder.decode(self._decryptors["slots"].decrypt(ciphertext)))
 
 
-@dataclass
-class MemorySource:
+class MemorySource(Source):
     """The smallest source a circuit can be evaluated on: encrypted columns in memory, and their clear twins."""
 
-    lab: Lab
-    layout: Layout
-    columns: Mapping[str, np.ndarray]
-    known: Mapping[str, ColumnRange] = field(default_factory=lambda: RANGES)
-    with_secret_key: bool = True
-    given_keys: es.PublicKeys | None = None
-    loads: int = 0
-
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        lab: Lab,
+        layout: Layout,
+        columns: Mapping[str, np.ndarray],
+        known: Mapping[str, ColumnRange] = RANGES,
+        *,
+        with_secret_key: bool = True,
+    ) -> None:
+        self.lab, self.columns, self.known = lab, columns, known
+        self.given_keys: es.PublicKeys | None = None
+        self.loads = 0
+        self._layout, self._with_secret_key = layout, with_secret_key
         self._stored: dict[tuple[str, int], Residues] = {}
 
     @property
@@ -165,8 +171,16 @@ class MemorySource:
         return self.lab.parameters
 
     @property
+    def layout(self) -> Layout:
+        return self._layout
+
+    @property
     def keys(self) -> es.PublicKeys:
         return self.given_keys or self.lab.keys
+
+    @property
+    def with_secret_key(self) -> bool:
+        return self._with_secret_key
 
     def ranges(self) -> dict[str, ColumnRange]:
         return dict(self.known)
@@ -210,53 +224,77 @@ def source_of(scheme: str, key: int, counts: tuple[int, ...], with_secret_key: b
     return lab_of(scheme, key).source(counts, seed=key, with_secret_key=with_secret_key)
 
 
-class CheckedMachine(SealMachine):
-    """The SEAL machine, with a look at the noise of every ciphertext it makes: never more than was proven."""
+class CheckedExecution(Execution):
+    """SEAL, with a look at the noise of every ciphertext it makes: never more than was proven. Counts the steps it takes."""
 
-    def __init__(self, source: MemorySource) -> None:
-        super().__init__(source)
-        self._lab = source.lab
-        self.slacks: list[float] = []
+    device: CheckedDevice
 
-    def _checked(self, value: SealValue) -> SealValue:
-        assert value.ciphertext.size() == value.bound.size
-        assert len(self.parameters.data_moduli) - value.ciphertext.coeff_modulus_size() == value.bound.level
-        if self.model.decrypts(value.bound):
-            slack = self._lab.slack(value.ciphertext, value.bound)
-            assert slack > -1, f"SEAL measures {-slack:.1f} bits more noise than was proven possible"
-            self.slacks.append(slack)
+    def take(self, place: tuple[Step, int | None], args: Mapping[Step, Any]) -> Any:
+        value, (step, _) = super().take(place, args), place
+        if place in self.known:
+            return value
+        self.device.taken.append(place)
+        primes = len(self.keys.parameters.data_moduli)
+        assert value.size() == step.size
+        assert primes - value.coeff_modulus_size() == step.level
+        self.device.look(value, step)
         return value
 
-    def column(self, name: str, chunk: int) -> SealValue:
-        return self._checked(super().column(name, chunk))
 
-    def add_up(self, terms: Sequence[tuple[int, SealValue]], constant: int) -> SealValue:
-        return self._checked(super().add_up(terms, constant))
+class CheckedDevice(SealDevice):
+    """The SEAL device, in this process alone, with checked executions."""
 
-    def multiply(self, a: SealValue, b: SealValue) -> SealValue:
-        return self._checked(super().multiply(a, b))
+    def __init__(self, lab: Lab) -> None:
+        self.lab = lab
+        self.slacks: list[float] = []
+        self.taken: list[tuple[Step, int | None]] = []
+        self.execution = type("Checked", (CheckedExecution,), {"device": self})  # type: ignore[misc]  # one for each device
 
-    def relinearise(self, value: SealValue) -> SealValue:
-        return self._checked(super().relinearise(value))
+    def look(self, ciphertext: Any, step: Step) -> None:
+        """Refuse more noise than a step says."""
+        if self.lab.parameters.noise.decrypts(step.noise):
+            slack = self.lab.slack(ciphertext, step.noise)
+            assert slack > -1, f"SEAL measures {-slack:.1f} bits more noise than was proven possible: {step!r}"
+            self.slacks.append(slack)
 
-    def switch(self, value: SealValue, level: int) -> SealValue:
-        return self._checked(super().switch(value, level))
+    def sums(self, sums: Sequence[Step], source: Source, known: Mapping[Any, Residues]) -> dict[Step, Residues]:
+        found = super().sums(sums, source, known)
+        for step, residues in found.items():
+            self.taken.append((step, None))
+            self.look(ciphertext_of(source.keys.engine, residues), step)
+        return found
 
-    def rotate(self, value: SealValue, step: int) -> SealValue:
-        return self._checked(super().rotate(value, step))
+
+def lowered(outputs: Sequence[Expression], source: Source, strategy: Strategy, form: str = SLOTS_FORM) -> Program:
+    """The program of a circuit on a source, with a strategy that is not asked for a proof."""
+    rules = NoiseRules(source.parameters, with_secret_key=source.with_secret_key)
+    return lower(outputs, rules, source.parameters, source.layout, form, Way(strategy))
+
+
+def computed(program: Program, source: MemorySource) -> tuple[list[Any], CheckedDevice]:
+    """The ciphertexts of a program's outputs, every one on the way looked at; and the device, which has seen them."""
+    device = CheckedDevice(source.lab)
+    found: dict[Step, Residues] = {}
+    for some in device.totals(program, source, {}, Run(workers=1)):
+        found |= some
+    engine = source.keys.engine
+    return [ciphertext_of(engine, found[output.step]) for output in program.outputs], device
+
+
+def check_slots(lab: Lab, ciphertext: Any, output: Output, expected: int) -> None:
+    """What the slots of an output's ciphertext hold is the number that is expected."""
+    t = lab.parameters.plain_modulus
+    slots = lab.decrypt_slots(ciphertext).astype(object)
+    if output.each:
+        assert set(slots % t) == {expected % t}
+    else:
+        assert (slots.sum() + output.offset - expected) % t == 0
 
 
 @contextmanager
 def forced(*strategies: Strategy) -> Iterator[None]:
     """Only these strategies are tried."""
-    with mock.patch.object(noise_reader, "strategies", return_value=strategies):
-        yield
-
-
-@contextmanager
-def seal_alone(keys: es.PublicKeys) -> Iterator[None]:
-    """SEAL does everything: none of the faster ways there may be."""
-    with mock.patch.dict(keys.__dict__, {"kernels": None}):
+    with mock.patch.object(proof, "strategies", return_value=strategies):
         yield
 
 
