@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 from circuit_samples import SEEDS, Lab, MemorySource, circuits, forced, lab_of, unless_refused
 from hypothesis import HealthCheck, given, settings
-from joined_samples import kept_lab, packed
+from given_samples import kept_lab, packed
 
 import encryptedstats as es
 from encryptedstats.circuits import Expression, column

@@ -1,0 +1,37 @@
+"""Small keys whose packs can be computed on with, and totals packed under them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+
+from circuit_samples import SEEDS, SLOTS, Lab, MemorySource, insecure
+
+import encryptedstats as es
+from encryptedstats.circuits import Expression, Layout
+from encryptedstats.circuits.clear import drawn_shift
+from encryptedstats.circuits.evaluate import evaluate
+from encryptedstats.circuits.lowering import replication_steps
+from encryptedstats.circuits.proof import read_noise
+from encryptedstats.circuits.results import EncryptedNumbers
+
+
+@cache
+def kept_lab(scheme: str, key: int = 0, n_bits: int = 49, primes: int = 10, kept: int = 6) -> Lab:
+    """Exact up to four millions; packs keep enough primes for two or three more products."""
+    shifts = [drawn_shift(seed, Layout(1, SLOTS)) for seed in SEEDS]
+    steps = {*replication_steps(SLOTS), *(rotation for _, rotation, _ in shifts)}
+    made = insecure(scheme, 1 << 22, (n_bits,) * primes)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", es.InsecureParametersWarning)
+        return Lab(es.Owner(replace(made, kept_primes=kept)), tuple(sorted(steps)))
+
+
+def packed(outputs: Sequence[Expression], source: MemorySource, width: int | None = None) -> EncryptedNumbers:
+    """Totals in packs, ``width`` in each if it is said."""
+    report = read_noise(outputs, source.parameters, source.layout)
+    if width is not None:
+        report = report.with_width(width)
+    return evaluate(outputs, source, report=report, workers=1, progress=False)
