@@ -20,7 +20,15 @@ from given_samples import kept_lab, packed
 import encryptedstats as es
 from encryptedstats.circuits import Expression, column
 from encryptedstats.circuits.bounds import Interval
-from encryptedstats.circuits.devices import Device, NativeDevice, SealDevice, device_for, register, registered, unregister
+from encryptedstats.circuits.devices import (
+    Device,
+    NativeDevice,
+    SealDevice,
+    device_for,
+    register,
+    registered,
+    unregister,
+)
 from encryptedstats.circuits.evaluate import evaluate, prepare
 from encryptedstats.circuits.expansion import expand_totals
 from encryptedstats.circuits.expressions import Marks
@@ -216,7 +224,9 @@ def test_what_a_device_cannot_do_it_says(name: str) -> None:
 def test_a_registered_device_is_known_wherever_work_is_done(name: str) -> None:
     """A fit, a statistic and a prediction by the public calls alone."""
     rng = np.random.default_rng(5)
-    frame = pd.DataFrame({"u": rng.integers(0, 3, 40), "v": rng.integers(0, 2, 40), "ill": rng.integers(0, 2, 40)}).astype(str)
+    frame = pd.DataFrame(
+        {"u": rng.integers(0, 3, 40), "v": rng.integers(0, 2, 40), "ill": rng.integers(0, 2, 40)}
+    ).astype(str)
     schema = es.Schema.infer(frame, target="ill")
     table = schema.table(frame)
     owner = kept_lab("bgv").owner

@@ -83,7 +83,7 @@ def test_examples_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_the_examples_are_there() -> None:
     counted = {path.name: len(examples_of(path.read_text(encoding="utf-8"))) for path in PAGES}
-    pages = "api circuits errata extending formats how index integers models noise r security tables tutorial"
+    pages = "api circuits devices errata extending formats how index integers models noise r security tables tutorial"
     assert all(counted[f"{name}.md"] for name in ["README", *pages.split()]), counted
 
 

@@ -276,9 +276,10 @@ class Lowering:
     def _packed(self, parameters: Parameters, outputs: Sequence[Output], width: int) -> Program:
         """Brought down to the primes of the packing context, and merged."""
         small = packing_model(parameters, packing_primes(parameters))
+        descents = {noise: plan_descent(parameters, noise) for noise in {output.step.noise for output in outputs}}
         done = []
         for output in outputs:
-            descent = plan_descent(parameters, output.step.noise)
+            descent = descents[output.step.noise]
             if descent is None:
                 raise NoiseError("totals of this noise cannot be packed")
             low = self.relinearise(self.switch(output.step, descent.relinearise_at))

@@ -564,7 +564,9 @@ def scaled_circuits(stage: Stage, ring: int, t: int) -> list[Expression]:
     totals = totals_of(circuits)
     if not totals:
         return circuits
-    most = {name: 1 + max(k for known, k in totals.values() if known == name) for name, _ in totals.values()}
+    most: dict[str, int] = {}
+    for name, k in totals.values():
+        most[name] = max(most.get(name, 0), k + 1)
     factors = {name: [expansion_scale(ring, t)] * count for name, count in most.items()}
     offsets = {name: [0] * count for name, count in most.items()}
     return [circuit for circuit, _ in followed(circuits, factors, t, offsets)]

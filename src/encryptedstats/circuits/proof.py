@@ -26,7 +26,7 @@ from encryptedstats.circuits.expressions import (
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.lowering import FLAT, LEVELLED, Lowering, Strategy, Way, lower
 from encryptedstats.circuits.noise import NoiseRules
-from encryptedstats.circuits.program import PACKED, ROWS, Program
+from encryptedstats.circuits.program import PACKED, ROWS, SUM, Output, Program, Step
 from encryptedstats.crypto.flooding import flooded_noise
 from encryptedstats.crypto.noise import Noise, NoiseModel
 from encryptedstats.crypto.packing import encrypted_zero_noise, packing_levels, packing_model, packing_primes
@@ -298,7 +298,7 @@ class _Trial:
         width = 1 << packing_levels(min(self.n_outputs, parameters.ring_degree))
         way = replace(way, width=width)
         try:
-            packs = {pack.noise for pack in lowering.finished(parameters, PACKED, found).packs}  # every shape alone
+            packs = {pack.noise for pack in lowering.finished(parameters, PACKED, _worst_of_each_form(found)).packs}
         except NoiseError:
             return NoiseReport(way, min(budget, 0.0))
         model = packing_model(parameters, packing_primes(parameters))
@@ -335,6 +335,16 @@ class _Trial:
             if not model.decrypts(lowering.relinearise(step).noise):
                 return node
         return None
+
+
+def _worst_of_each_form(outputs: Sequence[Output]) -> list[Output]:
+    """One total above all that have the same size and level: what can be packed from it can be from any of them."""
+    worst: dict[tuple[int, int], Noise] = {}
+    for noise in {output.step.noise for output in outputs}:
+        known = worst.get((noise.size, noise.level), noise)
+        larger = replace(noise, flat=max(noise.flat, known.flat), peak=max(noise.peak, known.peak))
+        worst[noise.size, noise.level] = larger
+    return [Output(Step(SUM, (), None, noise, is_total=True)) for noise in worst.values()]
 
 
 def program_of(

@@ -59,11 +59,10 @@ class Execution:
 
     def values(self, wanted: Sequence[Place]) -> list[Any]:
         """The ciphertexts of some steps."""
-        order = list(self._in_order(wanted))
-        uses = Counter(place for needed in order.copy() for place in self._needed(needed)) + Counter(wanted)
+        needs = {place: self._needed(place) for place in self._in_order(wanted)}
+        uses = Counter(place for needed in needs.values() for place in needed) + Counter(wanted)
         found: dict[Place, Any] = {}
-        for place in order:
-            needed = self._needed(place)
+        for place, needed in needs.items():
             found[place] = self.take(place, {one[0]: found[one] for one in needed})
             for one in needed:
                 uses[one] -= 1

@@ -109,8 +109,16 @@ def _is_readable(load: Step) -> bool:
 
 
 def sums_under(steps: Iterable[Step]) -> list[Step]:
-    """The sums over rows that steps are computed from."""
-    return [step for step in in_order(steps) if step.op == SUM]
+    """The sums over rows that steps on totals are computed from, each once."""
+    found: dict[Step, None] = {}
+    stack = list(steps)[::-1]
+    while stack:
+        step = stack.pop()
+        if step.op == SUM:
+            found[step] = None
+        else:
+            stack.extend(reversed(step.args))
+    return list(found)
 
 
 @dataclass
