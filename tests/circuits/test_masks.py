@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 from circuit_samples import SLOTS, CheckedMachine, Lab, insecure
+from encryptedstats.circuits.seal import SealValue
+from encryptedstats.circuits.walk import Walk, move_steps, rotations_needed
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -17,8 +19,6 @@ from encryptedstats.circuits.clear import read_clear
 from encryptedstats.circuits.cost import CostMachine
 from encryptedstats.circuits.expressions import Marks, linear, padding_value
 from encryptedstats.circuits.noise import read_noise
-from encryptedstats.circuits.seal import SealValue
-from encryptedstats.circuits.walk import Walk, move_steps, rotations_needed
 
 few = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 STEPS = (0, 1, 4, 16, 64, 256)

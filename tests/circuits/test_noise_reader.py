@@ -28,8 +28,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import encryptedstats as es
-from encryptedstats.circuits import Layout, column, linear
-from encryptedstats.circuits import lowering
+from encryptedstats.circuits import Layout, column, linear, lowering
 from encryptedstats.circuits.evaluate import evaluate, prepare
 from encryptedstats.circuits.expressions import depth_of
 from encryptedstats.circuits.lowering import FLAT, LEVELLED

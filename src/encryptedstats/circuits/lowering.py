@@ -35,6 +35,7 @@ from encryptedstats.circuits.program import (
     ROWS,
     SUM,
     SWITCH,
+    Chunks,
     Output,
     Program,
     Step,
@@ -43,8 +44,6 @@ from encryptedstats.crypto.noise import Noise, NoiseModel
 from encryptedstats.crypto.packing import packed_noise, packing_model, packing_primes
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.errors import NoiseError
-
-Chunks = frozenset[int] | None
 
 
 @dataclass(frozen=True)
