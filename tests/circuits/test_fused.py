@@ -14,11 +14,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from circuit_samples import NAMES, SLOTS, Lab, MemorySource, circuits, forced, insecure, lab_of
-from encryptedstats.circuits.fused import Evaluator, Sum, arithmetic, in_totals, obstacle, sum_noises, sums_in_batches
-from encryptedstats.circuits.fused import _aligned as aligned
-from encryptedstats.circuits.seal import SealMachine
-from encryptedstats.circuits.tape import Tape, TapeWriter, sizes_of
-from encryptedstats.circuits.walk import FLAT, LEVELLED, Walk
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -27,6 +22,11 @@ from encryptedstats.circuits import Expression, Layout, column, linear
 from encryptedstats.circuits import fused as reader
 from encryptedstats.circuits.evaluate import evaluate
 from encryptedstats.circuits.expressions import COLUMN, PRODUCT, fold, in_order
+from encryptedstats.circuits.fused import Evaluator, Sum, arithmetic, in_totals, obstacle, sum_noises, sums_in_batches
+from encryptedstats.circuits.fused import _aligned as aligned
+from encryptedstats.circuits.seal import SealMachine
+from encryptedstats.circuits.tape import Tape, TapeWriter, sizes_of
+from encryptedstats.circuits.walk import FLAT, LEVELLED, Walk
 from encryptedstats.crypto.residues import residues_of
 from native_samples import REFUSALS, one_of, random_runs, strange
 

@@ -21,8 +21,6 @@ from circuit_samples import (
     source_of,
     unless_refused,
 )
-from encryptedstats.circuits.seal import relinearise_any
-from encryptedstats.circuits.walk import BATCH, FLAT, rotations_needed
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -31,6 +29,8 @@ from encryptedstats.circuits import Layout, column, linear, sum_of
 from encryptedstats.circuits.bounds import ColumnRange
 from encryptedstats.circuits.clear import drawn_shift
 from encryptedstats.circuits.evaluate import evaluate, evaluate_rows
+from encryptedstats.circuits.seal import relinearise_any
+from encryptedstats.circuits.walk import BATCH, FLAT, rotations_needed
 from encryptedstats.crypto.residues import residues_of
 from encryptedstats.crypto.vectors import encrypt_slots
 from encryptedstats.tables.encrypted import EncryptedTable

@@ -169,8 +169,13 @@ class Lowering:
     def _add_up(self, coefficients: Sequence[int], steps: Sequence[Step], constant: int) -> Step:
         level = max(step.level for step in steps)
         args = tuple(self.switch(step, level) for step in steps)
-        noise = self.rules.add_up(coefficients, [arg.noise for arg in args], constant)
-        return self._step(ADD_UP, args, (tuple(coefficients), constant), noise, None if constant else _together(args))
+        noise, chunks = self.rules.add_up(coefficients, [arg.noise for arg in args], constant), _together(args)
+        if constant and chunks is not None:
+            raise ValueError(
+                f"{constant} is added to what is 0 wherever no slot is marked, and nothing is encrypted there: add first and mark "
+                "then, or add to the total"
+            )
+        return self._step(ADD_UP, args, (tuple(coefficients), constant), noise, chunks)
 
     def _multiply(self, a: Step, b: Step) -> Step:
         rules, level = self.rules, max(a.level, b.level)
@@ -224,6 +229,10 @@ class Lowering:
     def _summed(self, node: Expression, padding: int) -> _Total:
         row = self.rows[node.args[0]]
         n_chunks = max(1, self.layout.n_chunks) if row.chunks is None else len(row.chunks)
+        if not n_chunks:
+            raise ValueError(
+                "a sum in this circuit is 0 whatever the table, its factors are marked in different chunks: leave it out"
+            )
         noise = self.rules.sum(row.noise, n_chunks)
         step = self._step(SUM, (row,), None, noise)
         return _Total(step, -padding * self.layout.padding)
