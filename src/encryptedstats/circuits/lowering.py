@@ -99,10 +99,14 @@ def lower(
     ------
     NoiseError
         Where totals cannot be brought down, or rows cannot be brought to their level.
+    ValueError
+        Where a plain number is added to nothing.
     """
     lowering = Lowering(rules, layout, way, given or {})
     totals = lowering.outputs(outputs)
-    return lowering.finished(parameters, form, totals, way.width)
+    program = lowering.finished(parameters, form, totals, way.width)
+    _check_numbers(program)
+    return program
 
 
 @dataclass(frozen=True)
@@ -169,13 +173,8 @@ class Lowering:
     def _add_up(self, coefficients: Sequence[int], steps: Sequence[Step], constant: int) -> Step:
         level = max(step.level for step in steps)
         args = tuple(self.switch(step, level) for step in steps)
-        noise, chunks = self.rules.add_up(coefficients, [arg.noise for arg in args], constant), _together(args)
-        if constant and chunks is not None:
-            raise ValueError(
-                f"{constant} is added to what is 0 wherever no slot is marked, and nothing is encrypted there: add first and mark "
-                "then, or add to the total"
-            )
-        return self._step(ADD_UP, args, (tuple(coefficients), constant), noise, chunks)
+        noise = self.rules.add_up(coefficients, [arg.noise for arg in args], constant)
+        return self._step(ADD_UP, args, (tuple(coefficients), constant), noise, None if constant else _together(args))
 
     def _multiply(self, a: Step, b: Step) -> Step:
         rules, level = self.rules, max(a.level, b.level)
@@ -301,6 +300,19 @@ class Lowering:
     def _ended(self, model: NoiseModel, step: Step) -> Step:
         at, level = row_descent(model, step.noise, self.way.end)
         return self.switch(self.relinearise(self.switch(step, at)), level)
+
+
+def _check_numbers(program: Program) -> None:
+    """Refuse numbers that are added in chunks where there is no ciphertext to add them to."""
+    added = [step for step in program.steps if step.op == ADD_UP and step.data[1] and _together(step.args) is not None]
+    needed = program.needed() if added else {}
+    for step in added:
+        every, there = frozenset(range(program.layout.n_chunks)), _together(step.args) or frozenset()
+        if any((every if chunks is None else chunks) - there for chunks in needed[step].values()):
+            raise ValueError(
+                f"{step.data[1]} is added to what is 0 wherever no slot is marked, and nothing is encrypted there: add first and "
+                "mark then, or add to the total"
+            )
 
 
 def _together(steps: Iterable[Step]) -> Chunks:

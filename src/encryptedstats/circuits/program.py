@@ -140,29 +140,34 @@ class Program:
         """The sums over rows."""
         return tuple(step for step in self.steps if step.op == SUM)
 
-    def runs(self) -> dict[Step, int]:
-        """How many times each step is taken: steps over rows for every chunk where they are needed.
-
-        What is needed again in another stage is taken again there, and so is what sums need of another chunk than their own:
-        nothing over rows is kept from one chunk to the next.
-        """
+    def needed(self) -> dict[Step, dict[tuple[int, int], Chunks]]:
+        """In which chunks every step over rows is needed, by the stage, and by how many chunks on from those that are added up."""
         every, stages = max(1, self.layout.n_chunks), self.stages
-        wanted: dict[Step, dict[tuple[int, int], Chunks]] = {step: {} for step in self.steps}  # by stage, and chunks on
+        found: dict[Step, dict[tuple[int, int], Chunks]] = {step: {} for step in self.steps}
         if self.form == ROWS:
             for output in self.outputs:
-                wanted[output.step][0, 0] = None
+                found[output.step][0, 0] = None
         for step in reversed(self.steps):
-            here = {(stages[step], 0): step.args[0].chunks} if step.op == SUM else wanted[step]
+            here = {(stages[step], 0): step.args[0].chunks} if step.op == SUM else found[step]
             by = step.data if step.op == MOVE else 0
             for arg in step.args:
                 if not arg.is_total:
                     for (stage, on), chunks in here.items():
                         place = stage, (on + by) % every
                         more = _common(_shifted(chunks, by, every), arg.chunks)
-                        wanted[arg][place] = _union(wanted[arg].get(place, frozenset()), more)
+                        found[arg][place] = _union(found[arg].get(place, frozenset()), more)
+        return found
+
+    def runs(self) -> dict[Step, int]:
+        """How many times each step is taken: those over rows for every chunk where they are needed.
+
+        Nothing over rows is kept from one chunk to the next: what is needed again, in another stage or for the sum of another
+        chunk, is taken again.
+        """
+        every = max(1, self.layout.n_chunks)
         return {
-            step: 1 if step.is_total else sum(every if some is None else len(some) for some in wanted[step].values())
-            for step in self.steps
+            step: 1 if step.is_total else sum(every if some is None else len(some) for some in places.values())
+            for step, places in self.needed().items()
         }
 
 
