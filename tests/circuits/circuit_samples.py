@@ -29,6 +29,7 @@ from encryptedstats.circuits.expressions import (
     TOTAL,
     depth_of,
     fold,
+    in_order,
     padding_value,
 )
 from encryptedstats.circuits.lowering import Strategy, Way, lower, replication_steps
@@ -235,7 +236,9 @@ class CheckedExecution(Execution):
             return value
         self.device.taken.append(place)
         primes = len(self.keys.parameters.data_moduli)
-        assert value.size() == step.size
+        if value.size() != step.size:  # only where a sum misses its largest terms, in a chunk without marks
+            assert value.size() < step.size
+            assert any(one.op == MASK for one in in_order([step]))
         assert primes - value.coeff_modulus_size() == step.level
         self.device.look(value, step)
         return value

@@ -7,16 +7,17 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from circuit_samples import FORMS, SCHEMES, MemorySource, circuits, forced, lab_of, seal_alone, unless_refused
+from circuit_samples import FORMS, SCHEMES, MemorySource, circuits, forced, lab_of, lowered, unless_refused
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from encryptedstats.circuits import Layout, column, linear
-from encryptedstats.circuits import cost as cost_reader
-from encryptedstats.circuits.cost import Cost, Times, calibrate, measured_times, read_cost
-from encryptedstats.circuits.evaluate import evaluate
-from encryptedstats.circuits.noise import read_noise
-from encryptedstats.circuits.walk import BATCH, FLAT, LEVELLED, batches_of
+from encryptedstats.circuits import calibration, column, linear
+from encryptedstats.circuits.calibration import calibrate, measured_times
+from encryptedstats.circuits.cost import Cost, Times, read_cost
+from encryptedstats.circuits.devices.seal import BATCH, batches_of
+from encryptedstats.circuits.evaluate import evaluate, prepare
+from encryptedstats.circuits.lowering import FLAT, LEVELLED
+from encryptedstats.circuits.proof import program_of, read_noise
 from encryptedstats.crypto.engine import engine_for
 from encryptedstats.crypto.packing import packing_parameters
 from encryptedstats.parallel import cores
@@ -60,25 +61,22 @@ class CountingEvaluator:
 
 def really_called(outputs, source: MemorySource, **options: Any) -> Counter[tuple[str, int, int]]:
     """What SEAL is called with."""
-    with seal_alone(source.keys):
-        evaluate(
-            outputs, source, workers=1, **options
-        )  # once before: headers are made with an evaluator, and then kept
+    options = {"device": "seal", "workers": 1, **options}
+    evaluate(outputs, source, **options)  # once before: headers are made with an evaluator, and then kept
     counts: Counter[tuple[str, int, int]] = Counter()
     engines = {engine_for(source.parameters), engine_for(packing_parameters(source.parameters)), source.keys.engine}
-    with seal_alone(source.keys), pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         for engine in engines:
             patch.setattr(engine, "evaluator", CountingEvaluator(engine.evaluator, counts))
         source.loads = 0
-        evaluate(outputs, source, workers=1, **options)
+        evaluate(outputs, source, **options)
     counts["load", 2, len(source.parameters.data_moduli)] = source.loads
     return counts
 
 
 def counted(outputs, source: MemorySource, form: str) -> Counter[tuple[str, int, int]]:
     """What the cost reader says."""
-    report = read_noise(outputs, source.parameters, source.layout, form=form)
-    return read_cost(outputs, source.parameters, source.layout, report.strategy, form=form, width=report.width).counts
+    return read_cost(prepare(outputs, source, form=form).program).counts
 
 
 def by_name(counts: Counter[tuple[str, int, int]]) -> dict[str, int]:
@@ -137,32 +135,34 @@ def test_more_outputs_than_a_batch(bgv):
     """Every batch computes what it needs: what batches share is paid for in each, and counted so."""
     shared = (A * B) * Y
     outputs = [(shared * (k + 1) + N).total() for k in range(BATCH + 4)]
-    assert [len(batch) for batch in batches_of(outputs)] == [BATCH, 4]
     source = bgv.source((30,))
+    assert [len(batch) for batch in batches_of(lowered(outputs, source, FLAT))] == [BATCH, 4]
     assert_same(outputs, source, "packed")
     assert by_name(counted(outputs, source, "packed"))["multiply"] == 4
 
 
 @pytest.mark.parametrize("tie", [A.resample(1).total(), A.total() * B.total(), (A.total().replicate() * B).total()])
-def test_outputs_that_share_what_is_dear_stay_together(tie):
+def test_outputs_that_share_what_is_dear_stay_together(bgv, tie):
     outputs = [*[(A * k + B).total() for k in range(1, 100)], tie]
-    assert batches_of(outputs) == [outputs]
+    assert [len(batch) for batch in batches_of(lowered(outputs, bgv.source((30,)), FLAT))] == [100]
 
 
 def test_several_packs(bgv):
     """As many packs as the width asks for, the last not full."""
     outputs = [(A * (k + 1) + N).total() for k in range(11)]
     source = bgv.source((30,))
-    machine = cost_reader.CostMachine(bgv.parameters, with_secret_key=True)
-    cost_reader._count_packing(machine, [bgv.parameters.noise.fresh(with_secret_key=True)] * 11, 4)
-    # Packs of 4, 4 and 3 totals: 2 + 2 + 2 steps at the first level, two automorphisms at the second, and 8 more levels to clear.
-    assert by_name(machine.counts)["key switch"] == 3 * (2 * 1 + 1 * 2 + 8 * 1)
+    report = read_noise(outputs, bgv.parameters, source.layout).with_width(4)
+    program = program_of(outputs, bgv.parameters, source.layout, "packed", report, with_secret_key=True)
+    assert [len(pack.args) for pack in program.packs] == [4, 4, 3]
+    # 2 + 2 + 2 steps at the first level, two automorphisms at the second, and 8 more levels to clear.
+    found = read_cost(program).counts
+    assert by_name(found)["key switch"] == 3 * (2 * 1 + 1 * 2 + 8 * 1)
+    assert by_name(found) == by_name(really_called(outputs, source, report=report))
     assert_same(outputs, source, "packed")
 
 
 def test_number_and_seconds(bgv):
-    layout, outputs = Layout(5000, 1024), [(A * B).total()]
-    cost = read_cost(outputs, bgv.parameters, layout, FLAT, form="slots")
+    cost = read_cost(lowered([(A * B).total()], bgv.source((1024,) * 4 + (904,)), FLAT))
     assert (cost.number("multiply"), cost.number("load"), cost.number("key switch")) == (5, 10, 1)
     assert (cost.number("add"), cost.number("nothing")) == (4, 0)
     times = Times(load=1.0, add=10.0, scale=0.0, multiply=100.0, switch=0.0, key_switch=1000.0, encrypt=0.0, unpack=0.0)
@@ -180,13 +180,13 @@ def test_times_scale_with_size_and_primes(bgv):
     assert times.of(("multiply", 12, 6), p) == 18
     assert times.of(("key switch", 2, 6), p) == 42
     assert times.of(("key switch", 2, 2), p) == 6
-    assert Cost(p, Counter(), Counter(), 1).seconds(times) == 0
+    assert Cost(p, Counter(), Counter(), Counter(), 1).seconds(times) == 0
 
 
 def test_times_are_measured_once_and_kept(bgv, tmp_path, monkeypatch):
     monkeypatch.setenv("ENCRYPTEDSTATS_CACHE", str(tmp_path))
     runs = []
-    monkeypatch.setattr(cost_reader, "calibrate", lambda parameters: runs.append(parameters) or calibrate(parameters))
+    monkeypatch.setattr(calibration, "calibrate", lambda parameters: runs.append(parameters) or calibrate(parameters))
     first = measured_times(bgv.parameters)
     assert measured_times(bgv.parameters) == first
     assert len(runs) == 1
@@ -200,7 +200,7 @@ def test_times_are_measured_once_and_kept(bgv, tmp_path, monkeypatch):
 @pytest.mark.parametrize("content", ["", "no json", "[1, 2]", "null", "damaged entry", "old entry"])
 def test_a_damaged_cache_of_times_is_measured_again(bgv, tmp_path, monkeypatch, content):
     monkeypatch.setenv("ENCRYPTEDSTATS_CACHE", str(tmp_path))
-    monkeypatch.setattr(cost_reader, "calibrate", lambda parameters: Times(1, 2, 3, 4, 5, 6, 7, 8))
+    monkeypatch.setattr(calibration, "calibrate", lambda parameters: Times(1, 2, 3, 4, 5, 6, 7, 8))
     measured_times(bgv.parameters)
     (file,) = tmp_path.rglob("times.json")
     if content.endswith("entry"):
@@ -214,5 +214,5 @@ def test_a_damaged_cache_of_times_is_measured_again(bgv, tmp_path, monkeypatch, 
 def test_a_cache_that_cannot_be_written_does_no_harm(bgv, tmp_path, monkeypatch):
     (tmp_path / "encryptedstats").write_text("a file where a folder should be")
     monkeypatch.setenv("ENCRYPTEDSTATS_CACHE", str(tmp_path))
-    monkeypatch.setattr(cost_reader, "calibrate", lambda parameters: Times(1, 2, 3, 4, 5, 6, 7, 8))
+    monkeypatch.setattr(calibration, "calibrate", lambda parameters: Times(1, 2, 3, 4, 5, 6, 7, 8))
     assert measured_times(bgv.parameters).encrypt == 7

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from circuit_samples import SLOTS, CheckedMachine, Lab, insecure
+from circuit_samples import SLOTS, Lab, check_slots, computed, insecure, lowered
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -14,22 +14,15 @@ import encryptedstats as es
 from encryptedstats.circuits import Layout, column
 from encryptedstats.circuits.bounds import ColumnRange, read_bounds
 from encryptedstats.circuits.clear import read_clear
-from encryptedstats.circuits.cost import CostMachine
+from encryptedstats.circuits.cost import read_cost
 from encryptedstats.circuits.expressions import Marks, linear, padding_value
-from encryptedstats.circuits.noise import read_noise
-from encryptedstats.circuits.seal import SealValue
-from encryptedstats.circuits.walk import Walk, move_steps, rotations_needed
+from encryptedstats.circuits.lowering import FLAT, LEVELLED, Strategy, move_steps, rotations_needed
+from encryptedstats.circuits.program import MASK
+from encryptedstats.circuits.proof import compressed, read_noise
 
 few = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 STEPS = (0, 1, 4, 16, 64, 256)
 n, w, y = column("n"), column("w"), column("y0")
-
-
-class MaskingMachine(CheckedMachine):
-    """Looks at masked values too."""
-
-    def mask(self, value: SealValue, marks: Marks) -> SealValue:
-        return self._checked(super().mask(value, marks))
 
 
 @pytest.fixture(scope="module", params=["bgv", "bfv"])
@@ -127,10 +120,12 @@ def test_noise_is_never_more_than_proven(mover: Lab) -> None:
     outputs = [
         (n.masked(Marks(0, [1, 5, 7])) * w.masked(Marks(0, [5]))).moved(0, 37, True).masked(Marks(0, [9])).total()
     ]
-    machine = MaskingMachine(source)
     strategy = read_noise(outputs, mover.parameters, source.layout, form="slots").strategy
-    Walk(machine, strategy, source.layout).outputs(outputs)
-    assert len(machine.slacks) >= 5
+    program = lowered(outputs, source, strategy)
+    (ciphertext,), device = computed(program, source)
+    check_slots(mover, ciphertext, program.outputs[0], source.clear(outputs)[0])
+    assert sum(step.op == MASK for step, _ in device.taken) >= 3
+    assert len(device.slacks) >= 5
 
 
 def test_nothing_is_computed_where_nothing_is_marked(mover: Lab) -> None:
@@ -148,8 +143,87 @@ def test_padding_is_never_marked(mover: Lab, marks: Marks) -> None:
 
 
 def test_masks_are_counted(mover: Lab) -> None:
-    machine = CostMachine(mover.parameters, with_secret_key=True)
-    fresh = machine.column("n", 0)
-    before = dict(machine.counts)
-    machine.mask(fresh, Marks(0, [0]))
-    assert sum(machine.counts.values()) > sum(before.values())
+    source = mover.source((30, 20))
+    plain, masked = (read_cost(lowered([rows.total()], source, FLAT)) for rows in (n, n.masked(Marks(1, [0, 3]))))
+    assert (plain.number("mask"), masked.number("mask")) == (0, 1)
+    assert (plain.number("load"), masked.number("load")) == (2, 1)  # only the chunk with marks is read
+
+
+# -- in several chunks of one sum ------------------------------------------------------------------------------------------
+
+
+FIRST, SECOND, LAST = Marks(0, [0, 7, 29]), Marks(1, [1, 2]), Marks(2, [3])
+SPREAD = {
+    "sum": linear([(1, n.masked(FIRST)), (-2, w.masked(SECOND))]),
+    "sum in all": linear([(3, n.masked(FIRST)), (1, w.masked(SECOND)), (-1, (n * w).masked(LAST))]),
+    "negative first": linear([(-1, n.masked(FIRST)), (-1, w.masked(SECOND))]),
+    "constant": (n + 4).masked(SECOND) + (w - 4).masked(FIRST),
+    "beside a column": n.masked(FIRST) + w,
+    "product": n.masked(FIRST) * w,
+    "product of masked": n.masked(FIRST) * w.masked(Marks(0, [7, 8])),
+    "product of sums": (n.masked(FIRST) + w.masked(SECOND)) * (y.masked(FIRST) + n.masked(LAST)),
+    "sum of unlike sizes": linear([(1, n.masked(FIRST) * w), (1, w.masked(SECOND))]) * y,
+    "of a sum": (n.masked(FIRST) + w.masked(SECOND)).masked(Marks(1, [2, 3])),
+    "square": (n.masked(FIRST) + w.masked(SECOND)) ** 2,
+    "moved": (n.masked(FIRST) + w.masked(SECOND)).moved(1, 4, False) * y,
+    "moved and unmoved": (n.masked(FIRST) + w.masked(SECOND)).moved(2, 0, True) + n.masked(LAST),
+}
+
+
+@pytest.mark.parametrize("strategy", [FLAT, LEVELLED], ids=["flat", "levelled"])
+@pytest.mark.parametrize("name", SPREAD)
+def test_masks_in_several_chunks(mover: Lab, name: str, strategy: Strategy) -> None:
+    """A sum has some terms in one chunk and others in another: nothing is computed where all of them are 0."""
+    source = mover.source((30, 20, 10))
+    outputs = [SPREAD[name].total(), (SPREAD[name] + n).total()]
+    expected = source.clear(outputs)
+    for form in ("slots", "packed"):
+        assert source.encrypted(outputs, form=form, workers=1) == expected
+    program = lowered(outputs, source, strategy)
+    ciphertexts, _ = computed(program, source)  # every one on the way is looked at
+    for ciphertext, output, value in zip(ciphertexts, program.outputs, expected, strict=True):
+        check_slots(mover, ciphertext, output, value)
+
+
+def test_where_masks_are_is_known_of_every_step(mover: Lab) -> None:
+    source = mover.source((30, 20, 10))
+
+    def chunks(rows: Any) -> Any:
+        return lowered([rows.total()], source, FLAT).sums[0].args[0].chunks
+
+    assert chunks(SPREAD["sum"]) == {0, 1}
+    assert chunks(SPREAD["product of sums"]) == {0}
+    assert chunks(SPREAD["of a sum"]) == {1}
+    assert chunks(SPREAD["moved"]) == {2, 0}
+    assert chunks(SPREAD["constant"]) == {0, 1}
+    assert chunks(SPREAD["beside a column"]) is None
+
+
+def test_marks_that_never_meet_are_refused(mover: Lab) -> None:
+    """Their product is 0 whatever the table: its ciphertext would hide nothing."""
+    source = mover.source((30, 20))
+    for rows in (n.masked(FIRST) * w.masked(SECOND), n.masked(FIRST).masked(SECOND)):
+        for form in ("slots", "packed"):
+            with pytest.raises(ValueError, match="a sum in this circuit is 0 whatever the table"):
+                source.encrypted([rows.total(), n.total()], form=form, workers=1)
+
+
+def test_nothing_is_added_to_where_nothing_is_encrypted(mover: Lab) -> None:
+    source = mover.source((30, 20))
+    with pytest.raises(ValueError, match=r"^4 is added to what is 0 wherever no slot is marked.* or add to the total"):
+        source.encrypted([(n.masked(FIRST) + 4).total()])
+    outputs = [n.masked(FIRST).total() + 4]
+    assert source.encrypted(outputs, workers=1) == source.clear(outputs)
+    assert source.loads == 1
+
+
+def test_what_stands_for_others_has_marks_in_as_many_chunks(mover: Lab) -> None:
+    """Regression: sums over one chunk stood for sums over two, which have twice the noise."""
+    layout = Layout(2048, 1024)
+    near = (n.masked(FIRST) + w.masked(Marks(0, [9]))).total()
+    far = (n.masked(FIRST) + w.masked(SECOND)).total()
+    alone = [read_noise([output], mover.parameters, layout, form="slots").budget for output in (near, far)]
+    assert alone[1] < alone[0]
+    for outputs in ([near, far], [far, near]):
+        assert read_noise(outputs, mover.parameters, layout, form="slots").budget == alone[1]
+        assert read_noise(compressed(outputs), mover.parameters, layout, form="slots").budget == alone[1]

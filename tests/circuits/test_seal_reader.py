@@ -28,9 +28,9 @@ import encryptedstats as es
 from encryptedstats.circuits import Layout, column, linear, sum_of
 from encryptedstats.circuits.bounds import ColumnRange
 from encryptedstats.circuits.clear import drawn_shift
-from encryptedstats.circuits.evaluate import evaluate, evaluate_rows
-from encryptedstats.circuits.seal import relinearise_any
-from encryptedstats.circuits.walk import BATCH, FLAT, rotations_needed
+from encryptedstats.circuits.devices.seal import BATCH, batches_of, relinearise_any
+from encryptedstats.circuits.evaluate import evaluate, prepare
+from encryptedstats.circuits.lowering import FLAT, rotations_needed
 from encryptedstats.crypto.residues import residues_of
 from encryptedstats.crypto.vectors import encrypt_slots
 from encryptedstats.tables.encrypted import EncryptedTable
@@ -95,23 +95,28 @@ def test_encrypted_equals_clear(scheme, outputs, key, counts, form):
 @given(pool=row_pools(max_depth=2), counts=st.sampled_from([(3,), (500, SLOTS, 20)]))
 def test_rows(scheme, pool, counts):
     source = source_of(scheme, 0, counts)
-    vectors = unless_refused(lambda: evaluate_rows(pool, source))
-    for vector, expected in zip(vectors or [], source.clear(pool), strict=bool(vectors)):
-        np.testing.assert_array_equal(source.lab.owner.decrypt(vector), expected)
+    numbers = unless_refused(lambda: evaluate(pool, source, form="rows", workers=1))
+    if numbers is not None:
+        np.testing.assert_array_equal(source.lab.owner.decrypt(numbers), np.column_stack(source.clear(pool)))
 
 
-def test_rows_can_be_computed_with_further(lab):
+def test_rows_are_small_however_many_factors_they_have(lab):
     """Regression: rows came back with more polynomials than the next product could relinearise."""
-    source = lab.source((SLOTS, 9))
+    source, outputs = lab.source((SLOTS, 9)), [A * Y * N * W, 3 - N]
     with forced(FLAT):
-        product, replicated = evaluate_rows([A * Y * N * W, B.total().replicate() - N], source)
-    assert (product.depth, replicated.depth) == (3, 0)
-    assert (product.bound, replicated.bound) == (20, SLOTS + 9 + 3)
-    clear = source.clear([A * Y * N * W * (A * Y * N * W), B.total().replicate() - N])
-    np.testing.assert_array_equal(lab.owner.decrypt(product * product), clear[0])
-    np.testing.assert_array_equal(lab.owner.decrypt(replicated), clear[1])
-    with pytest.raises(TypeError, match=r"a0\.total\(\) is a total: evaluate\(\) is for those"):
-        evaluate_rows([A.total()], source)
+        rows = evaluate(outputs, source, form="rows", workers=1)
+    assert {len(part.residues) for part in rows.parts} == {2}
+    assert [(facts.low, facts.high) for facts in rows.facts] == [(-12, 20), (-2, 6)]
+    np.testing.assert_array_equal(lab.owner.decrypt(rows), np.column_stack(source.clear(outputs)))
+
+
+def test_totals_are_no_numbers_of_rows(lab):
+    source = lab.source((9,))
+    with pytest.raises(TypeError, match="a total is no number of a row: form='packed'"):
+        evaluate([N, A.total()], source, form="rows")
+    with pytest.raises(TypeError, match=r"rows are not computed beside totals of their own table .* given="):
+        evaluate([B.total().replicate() - N], source, form="rows")
+    assert source.loads == 0
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -284,6 +289,14 @@ def test_batches_over_processes_equal_serial(lab):
     for form in ("slots", "replicated"):
         serial, parallel = (evaluate(outputs[:60], source, form=form, workers=workers) for workers in (1, 2))
         assert all((a.residues == b.residues).all() for a, b in zip(serial.parts, parallel.parts, strict=True))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_totals_that_share_nothing_dear_are_computed_by_several_processes(lab, form):
+    """Regression: totals that are replicated in the end were one batch, however many."""
+    outputs = [(column(a) * k + column(b)).total() for k in (1, 2, 3) for a in NAMES for b in NAMES if a < b]
+    program = prepare(outputs, lab.source((30,)), form=form).program
+    assert [len(batch) for batch in batches_of(program)] == [BATCH, len(outputs) - BATCH]
 
 
 def test_errors_in_processes_reach_the_caller(bgv):

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 
-from encryptedstats.circuits.devices.seal import BATCH
+from encryptedstats.circuits.devices.seal import BATCH, batches_of
 from encryptedstats.circuits.program import (
     ADD_UP,
     COLUMN,
     GIVEN,
     HERE,
     MASK,
-    MOVE,
     MULTIPLY,
-    PACK,
     RELINEARISE,
     ROTATE,
+    ROWS,
     SUM,
     SWITCH,
+    Output,
     Program,
     Step,
 )
@@ -75,17 +76,25 @@ def work_seconds(counts: Counter[Kind], times: Times, parameters: Parameters) ->
 
 def read_cost(program: Program) -> Cost:
     """Count the operations of a program over all chunks."""
-    parameters, runs = program.parameters, program.runs()
-    rows, finish = Counter[Kind](), Counter[Kind]()
-    for step in program.steps:
-        over_rows = not step.is_total or step.op == SUM
-        for kind, count in _operations(step, program).items():
-            (rows if over_rows else finish)[kind] += count * (1 if step.op == SUM else runs[step])
-    shared = any(step.op in (ROTATE, MOVE) and not step.is_total for step in program.steps)
-    apart = any(step.op == MASK for step in program.steps)
-    batches = 1 if shared and not apart else -(-len(program.outputs) // BATCH)
+    parameters, rows, finish = program.parameters, Counter[Kind](), Counter[Kind]()
+    apart = any(step.op == MASK for step in program.steps)  # what is marked is computed once, for all batches
+    batches = [program] if apart or program.form == ROWS else [_part(program, some) for some in batches_of(program)]
+    for batch in batches:
+        runs = batch.runs()
+        for step in batch.steps:
+            over_rows = not step.is_total or step.op == SUM
+            for kind, count in _operations(step, program).items():
+                (rows if over_rows else finish)[kind] += count * runs[step]
+    for pack in program.packs:
+        finish += _packing_counts(parameters, len(pack.args))
     different = sum(step.op == GIVEN for step in program.steps)
-    return Cost(parameters, rows, finish, expansion_counts(parameters, different), batches)
+    spread = expansion_counts(parameters, different)
+    return Cost(parameters, rows, finish, spread, -(-len(program.outputs) // BATCH) if apart else len(batches))
+
+
+def _part(program: Program, outputs: Sequence[Step]) -> Program:
+    """Some outputs alone, not packed."""
+    return replace(program, outputs=tuple(map(Output, outputs)), packs=())
 
 
 def _operations(step: Step, program: Program) -> Counter[Kind]:
@@ -114,8 +123,6 @@ def _operations(step: Step, program: Program) -> Counter[Kind]:
     elif step.op == SUM:
         chunks = step.args[0].chunks
         counts["add", size, primes] += (max(1, program.layout.n_chunks) if chunks is None else len(chunks)) - 1
-    elif step.op == PACK:
-        counts += _packing_counts(program.parameters, len(step.args))
     return +counts
 
 

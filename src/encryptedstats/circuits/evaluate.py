@@ -13,7 +13,7 @@ import numpy as np
 from encryptedstats.circuits.bounds import Interval, read_bounds
 from encryptedstats.circuits.devices import AUTO, Device, Run, checked_name, device_for
 from encryptedstats.circuits.expansion import check_packed, expand_totals, expansion_scales, noise_once_expanded
-from encryptedstats.circuits.expressions import Expression, circuit_digest, in_order
+from encryptedstats.circuits.expressions import REPLICATE, Expression, circuit_digest, in_order
 from encryptedstats.circuits.program import (
     ADD_UP,
     GIVEN,
@@ -199,6 +199,8 @@ def _check_form(outputs: Sequence[Expression | int], source: Source, form: str, 
     if form == ROWS:
         if any(isinstance(output, Expression) and output.is_total for output in outputs):
             raise TypeError("a total is no number of a row: form='packed'")
+        if any(node.op == REPLICATE for node in in_order(o for o in outputs if isinstance(o, Expression))):
+            raise TypeError("rows are not computed beside totals of their own table at once: pack those first, given=")
         return
     if not outputs or not all(isinstance(output, Expression) and output.is_total for output in outputs):
         raise TypeError("a circuit is evaluated to totals: write .total() for the sum over rows")

@@ -35,6 +35,7 @@ from encryptedstats.circuits.program import (
     ROWS,
     SUM,
     SWITCH,
+    Chunks,
     Output,
     Program,
     Step,
@@ -43,8 +44,6 @@ from encryptedstats.crypto.noise import Noise, NoiseModel
 from encryptedstats.crypto.packing import packed_noise, packing_model, packing_primes
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.errors import NoiseError
-
-Chunks = frozenset[int] | None
 
 
 @dataclass(frozen=True)
@@ -100,10 +99,14 @@ def lower(
     ------
     NoiseError
         Where totals cannot be brought down, or rows cannot be brought to their level.
+    ValueError
+        Where a plain number is added to nothing.
     """
     lowering = Lowering(rules, layout, way, given or {})
     totals = lowering.outputs(outputs)
-    return lowering.finished(parameters, form, totals, way.width)
+    program = lowering.finished(parameters, form, totals, way.width)
+    _check_numbers(program)
+    return program
 
 
 @dataclass(frozen=True)
@@ -225,6 +228,10 @@ class Lowering:
     def _summed(self, node: Expression, padding: int) -> _Total:
         row = self.rows[node.args[0]]
         n_chunks = max(1, self.layout.n_chunks) if row.chunks is None else len(row.chunks)
+        if not n_chunks:
+            raise ValueError(
+                "a sum in this circuit is 0 whatever the table, its factors are marked in different chunks: leave it out"
+            )
         noise = self.rules.sum(row.noise, n_chunks)
         step = self._step(SUM, (row,), None, noise)
         return _Total(step, -padding * self.layout.padding)
@@ -294,6 +301,19 @@ class Lowering:
     def _ended(self, model: NoiseModel, step: Step) -> Step:
         at, level = row_descent(model, step.noise, self.way.end)
         return self.switch(self.relinearise(self.switch(step, at)), level)
+
+
+def _check_numbers(program: Program) -> None:
+    """Refuse numbers that are added in chunks where there is no ciphertext to add them to."""
+    added = [step for step in program.steps if step.op == ADD_UP and step.data[1] and _together(step.args) is not None]
+    needed = program.needed() if added else {}
+    for step in added:
+        every, there = frozenset(range(program.layout.n_chunks)), _together(step.args) or frozenset()
+        if any((every if chunks is None else chunks) - there for chunks in needed[step].values()):
+            raise ValueError(
+                f"{step.data[1]} is added to what is 0 wherever no slot is marked, and nothing is encrypted there: add first and "
+                "mark then, or add to the total"
+            )
 
 
 def _together(steps: Iterable[Step]) -> Chunks:

@@ -24,6 +24,7 @@ from encryptedstats.crypto.parameters import Parameters
 COLUMN, GIVEN, HERE = "column", "given", "here"
 ADD_UP, MULTIPLY, MASK, MOVE = "add up", "multiply", "mask", "move"
 RELINEARISE, SWITCH, ROTATE, SUM, PACK = "relinearise", "switch", "rotate", "sum", "pack"
+Chunks = frozenset[int] | None  # None: all of them
 #: The forms that results come in.
 PACKED, REPLICATED, SLOTS, ROWS = "packed", "replicated", "slots", "rows"
 
@@ -59,7 +60,7 @@ class Step:
         noise: Noise,
         *,
         is_total: bool = False,
-        chunks: frozenset[int] | None = None,
+        chunks: Chunks = None,
     ) -> None:
         self.op, self.args, self.data, self.noise = op, args, data, noise
         self.is_total, self.chunks = is_total, chunks
@@ -139,36 +140,46 @@ class Program:
         """The sums over rows."""
         return tuple(step for step in self.steps if step.op == SUM)
 
-    def runs(self) -> dict[Step, int]:
-        """How many times each step is taken: steps over rows for every chunk where they are needed."""
-        every = max(1, self.layout.n_chunks)
-        wanted: dict[Step, frozenset[int] | None] = {}
-        rows = {output.step for output in self.outputs} if self.form == ROWS else set[Step]()
+    def needed(self) -> dict[Step, dict[tuple[int, int], Chunks]]:
+        """In which chunks every step over rows is needed, by the stage, and by how many chunks on from those that are added up."""
+        every, stages = max(1, self.layout.n_chunks), self.stages
+        found: dict[Step, dict[tuple[int, int], Chunks]] = {step: {} for step in self.steps}
+        if self.form == ROWS:
+            for output in self.outputs:
+                found[output.step][0, 0] = None
         for step in reversed(self.steps):
-            if step.is_total:
-                here = step.args[0].chunks if step.op == SUM else frozenset[int]()
-            else:
-                here = None if step in rows else wanted.get(step, frozenset())
-            moved = _shifted(here, step.data, every) if step.op == MOVE else here
+            here = {(stages[step], 0): step.args[0].chunks} if step.op == SUM else found[step]
+            by = step.data if step.op == MOVE else 0
             for arg in step.args:
                 if not arg.is_total:
-                    wanted[arg] = _union(wanted.get(arg, frozenset()), _common(moved, arg.chunks))
-        found = {}
-        for step in self.steps:
-            chunks = None if step in rows else wanted.get(step, frozenset())
-            found[step] = 1 if step.is_total else every if chunks is None else len(chunks)
+                    for (stage, on), chunks in here.items():
+                        place = stage, (on + by) % every
+                        more = _common(_shifted(chunks, by, every), arg.chunks)
+                        found[arg][place] = _union(found[arg].get(place, frozenset()), more)
         return found
 
+    def runs(self) -> dict[Step, int]:
+        """How many times each step is taken: those over rows for every chunk where they are needed.
 
-def _shifted(chunks: frozenset[int] | None, by: int, n_chunks: int) -> frozenset[int] | None:
+        Nothing over rows is kept from one chunk to the next: what is needed again, in another stage or for the sum of another
+        chunk, is taken again.
+        """
+        every = max(1, self.layout.n_chunks)
+        return {
+            step: 1 if step.is_total else sum(every if some is None else len(some) for some in places.values())
+            for step, places in self.needed().items()
+        }
+
+
+def _shifted(chunks: Chunks, by: int, n_chunks: int) -> Chunks:
     return None if chunks is None else frozenset((chunk + by) % n_chunks for chunk in chunks)
 
 
-def _common(a: frozenset[int] | None, b: frozenset[int] | None) -> frozenset[int] | None:
+def _common(a: Chunks, b: Chunks) -> Chunks:
     return b if a is None else a if b is None else a & b
 
 
-def _union(a: frozenset[int] | None, b: frozenset[int] | None) -> frozenset[int] | None:
+def _union(a: Chunks, b: Chunks) -> Chunks:
     return None if a is None or b is None else a | b
 
 

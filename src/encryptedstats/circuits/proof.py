@@ -35,7 +35,6 @@ from encryptedstats.errors import Cure, NoiseError
 
 # Bits that packs should leave, so that the results of so many parts of a table (2 to this power) can be added up encrypted.
 ROOM_FOR_ADDING = 4.0
-_ANY_MARKS = Marks(0, [0])
 _FLOOR = 3.0  # bits that rounding has to leave at the level that plain models' answers are stored at ...
 _ROOM = 1.5  # ... so that what has these bits left is still proven to decrypt there: 2^-3 + 2^-1.5 < 1/2
 
@@ -234,8 +233,8 @@ def representatives(outputs: Sequence[Expression]) -> list[Expression]:
             data = (*sorted(args), node.args[0] is node.args[1])
         elif node.op == GIVEN:
             data = node.data[0]
-        elif node.op == MASK:
-            data = tuple(args)
+        elif node.op == MASK:  # sums are over the chunks that have marks
+            data = (*args, node.data.chunk)
         elif node.op not in (COLUMN, HERE):
             data = (*args, node.data)
         return shapes.setdefault((node.op, data, node.is_total), len(shapes))
@@ -265,7 +264,7 @@ def compressed(outputs: Sequence[Expression]) -> list[Expression]:
         if node.op == LINEAR:
             coefficients, constant = node.data
             return linear([(abs(c), arg) for c, arg in zip(coefficients, args, strict=True)], constant)
-        data = _ANY_MARKS if node.op == MASK else node.data
+        data = Marks(node.data.chunk, [0]) if node.op == MASK else node.data
         return Expression(node.op, tuple(args), data, node.is_total)
 
     values = fold(outputs, rule)

@@ -194,7 +194,7 @@ class SealDevice(Device):
         if any(step.op == MASK for step in program.steps):
             yield from self._masked(program, outputs, source, known, workers, run.progress)
             return
-        batches = _batches(program, outputs)
+        batches = batches_of(program)
         with progress_bar("computing", len(outputs), "totals", run.progress) as advance:
             # Batches go to the processes by number: programs are inherited, not sent.
             results = ordered_map(
@@ -211,20 +211,15 @@ class SealDevice(Device):
     ) -> list[Residues]:
         """Some outputs: sums and what is computed from them, as often as totals have to be back in the rows."""
         known, stages, mine = dict(known), program.stages, list(in_order(outputs))
-        last = max(stages[step] for step in outputs)
-        for stage in range(last + 1):
-            wanted = [step for step in mine if step.op == SUM and stages[step] == stage]
-            known |= {(step, None): value for step, value in self.sums(wanted, source, known).items()}
-            back = {
-                arg
-                for step in mine
-                if stages[step] == stage + 1 and (step.op == SUM or not step.is_total)
-                for arg in step.args
-                if arg.is_total and (arg, None) not in known
-            }
-            values = self._from_known(list(back), known, source.keys)
-            known |= {(step, None): value for step, value in zip(back, values, strict=True)}
-        return self._from_known(outputs, known, source.keys)
+        kept = {*outputs, *(arg for step in mine for arg in step.args if stages[arg] < stages[step])}
+        for stage in range(max(stages[step] for step in outputs) + 1):
+            now = [step for step in mine if step.is_total and stages[step] == stage]
+            sums = self.sums([step for step in now if step.op == SUM], source, known)
+            known |= {(step, None): value for step, value in sums.items()}
+            totals = [step for step in now if step.op != SUM and step in kept]
+            values = self._from_known(totals, known, source.keys)
+            known |= {(step, None): value for step, value in zip(totals, values, strict=True)}
+        return [known[step, None] for step in outputs]
 
     def _from_known(self, steps: Sequence[Step], known: Mapping[Place, Residues], keys: PublicKeys) -> list[Residues]:
         return self.bring_down(steps, {place[0]: value for place, value in known.items() if place[1] is None}, keys, 1)
@@ -365,8 +360,10 @@ def relinearise_any(keys: PublicKeys, ciphertext: Any) -> Any:
     """Relinearise a ciphertext of any size with the key for s^2 alone.
 
     The top component c_k counts for c_k s^k = s^(k-2) (c_k s^2): so relinearise (0, 0, c_k) into (e0, e1) and add these to the
-    components k-2 and k-1; repeat.
+    components k-2 and k-1; repeat. Sums that miss their largest terms in a chunk have two polynomials already.
     """
+    if ciphertext.size() == 2:
+        return ciphertext
     if ciphertext.size() == 3:
         return keys.relinearise(ciphertext)
     engine = keys.engine
@@ -385,11 +382,17 @@ def _only_top(top: Residues) -> Residues:
     return np.concatenate([np.zeros_like(top), np.zeros_like(top), top])
 
 
-def _batches(program: Program, outputs: Sequence[Step]) -> list[list[Step]]:
+def batches_of(program: Program) -> list[list[Step]]:
     """The outputs in groups that are computed one by one, each by a process of its own.
 
     Every group computes what it needs, so outputs that share something dear (totals back in the rows) stay together.
     """
-    shared = any(step.op in (ROTATE, MOVE) for step in program.steps)
-    size = len(outputs) if shared else BATCH
-    return [list(outputs[start : start + size]) for start in range(0, len(outputs), size)]
+    outputs = list(dict.fromkeys(output.step for output in program.outputs))
+    size = len(outputs) if any(_is_dear(step, program) for step in program.steps) else BATCH
+    return [outputs[start : start + size] for start in range(0, len(outputs), size)]
+
+
+def _is_dear(step: Step, program: Program) -> bool:
+    if step.is_total:
+        return step.op == MULTIPLY or program.stages[step] > 0
+    return step.op in (ROTATE, MOVE)
