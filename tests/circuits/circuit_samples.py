@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any
 from unittest import mock
@@ -15,8 +15,7 @@ import seal
 from hypothesis import strategies as st
 
 import encryptedstats as es
-from encryptedstats.circuits import Expression, Layout, column, linear
-from encryptedstats.circuits import noise as noise_reader
+from encryptedstats.circuits import Expression, Layout, column, linear, proof
 from encryptedstats.circuits.bounds import ColumnRange, read_bounds
 from encryptedstats.circuits.clear import drawn_shift, read_clear
 from encryptedstats.circuits.evaluate import evaluate
@@ -31,8 +30,8 @@ from encryptedstats.circuits.expressions import (
     fold,
     padding_value,
 )
-from encryptedstats.circuits.seal import SealMachine, SealValue
-from encryptedstats.circuits.walk import Strategy, replication_steps
+from encryptedstats.circuits.lowering import Strategy, replication_steps
+from encryptedstats.circuits.sources import Source
 from encryptedstats.crypto.engine import engine_for
 from encryptedstats.crypto.packing import packing_model, packing_parameters, packing_primes, packing_secret
 from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of
@@ -145,19 +144,23 @@ class Lab:
         return np.asarray(engine.encoder.decode(self._decryptors["slots"].decrypt(ciphertext)))
 
 
-@dataclass
-class MemorySource:
+class MemorySource(Source):
     """The smallest source a circuit can be evaluated on: encrypted columns in memory, and their clear twins."""
 
-    lab: Lab
-    layout: Layout
-    columns: Mapping[str, np.ndarray]
-    known: Mapping[str, ColumnRange] = field(default_factory=lambda: RANGES)
-    with_secret_key: bool = True
-    given_keys: es.PublicKeys | None = None
-    loads: int = 0
+    layout: Any = None
+    with_secret_key: Any = True
 
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        lab: Lab,
+        layout: Layout,
+        columns: Mapping[str, np.ndarray],
+        known: Mapping[str, ColumnRange] | None = None,
+        with_secret_key: bool = True,
+        given_keys: es.PublicKeys | None = None,
+    ) -> None:
+        self.lab, self.layout, self.columns, self.known = lab, layout, columns, RANGES if known is None else known
+        self.with_secret_key, self.given_keys, self.loads = with_secret_key, given_keys, 0
         self._stored: dict[tuple[str, int], Residues] = {}
 
     @property
@@ -210,46 +213,10 @@ def source_of(scheme: str, key: int, counts: tuple[int, ...], with_secret_key: b
     return lab_of(scheme, key).source(counts, seed=key, with_secret_key=with_secret_key)
 
 
-class CheckedMachine(SealMachine):
-    """The SEAL machine, with a look at the noise of every ciphertext it makes: never more than was proven."""
-
-    def __init__(self, source: MemorySource) -> None:
-        super().__init__(source)
-        self._lab = source.lab
-        self.slacks: list[float] = []
-
-    def _checked(self, value: SealValue) -> SealValue:
-        assert value.ciphertext.size() == value.bound.size
-        assert len(self.parameters.data_moduli) - value.ciphertext.coeff_modulus_size() == value.bound.level
-        if self.model.decrypts(value.bound):
-            slack = self._lab.slack(value.ciphertext, value.bound)
-            assert slack > -1, f"SEAL measures {-slack:.1f} bits more noise than was proven possible"
-            self.slacks.append(slack)
-        return value
-
-    def column(self, name: str, chunk: int) -> SealValue:
-        return self._checked(super().column(name, chunk))
-
-    def add_up(self, terms: Sequence[tuple[int, SealValue]], constant: int) -> SealValue:
-        return self._checked(super().add_up(terms, constant))
-
-    def multiply(self, a: SealValue, b: SealValue) -> SealValue:
-        return self._checked(super().multiply(a, b))
-
-    def relinearise(self, value: SealValue) -> SealValue:
-        return self._checked(super().relinearise(value))
-
-    def switch(self, value: SealValue, level: int) -> SealValue:
-        return self._checked(super().switch(value, level))
-
-    def rotate(self, value: SealValue, step: int) -> SealValue:
-        return self._checked(super().rotate(value, step))
-
-
 @contextmanager
 def forced(*strategies: Strategy) -> Iterator[None]:
     """Only these strategies are tried."""
-    with mock.patch.object(noise_reader, "strategies", return_value=strategies):
+    with mock.patch.object(proof, "strategies", return_value=strategies):
         yield
 
 
