@@ -129,8 +129,11 @@ def test_models_that_must_be_opened(schema: es.Schema, model: Any) -> None:
 
 
 def test_what_does_not_predict(schema: es.Schema) -> None:
-    for circuit in ([es.LinearMeans(), es.MultinomialNB()], column("v0.bin0").total()):
-        with pytest.raises(ValueError, match="plan one model, or with encrypted_prediction=False"):
+    total = column("v0.bin0").total()
+    for circuit in (total, [total], [], [es.LinearMeans(), "forest"], object()):
+        with pytest.raises(
+            ValueError, match="no way to predict without being opened: plan it with encrypted_prediction=False"
+        ):
             planned(circuit, schema)
 
 
