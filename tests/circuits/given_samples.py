@@ -12,6 +12,7 @@ from circuit_samples import SEEDS, SLOTS, Lab, MemorySource, insecure
 import encryptedstats as es
 from encryptedstats.circuits import Expression, Layout
 from encryptedstats.circuits.clear import drawn_shift
+from encryptedstats.circuits.devices import Device, registered
 from encryptedstats.circuits.evaluate import evaluate
 from encryptedstats.circuits.lowering import replication_steps
 from encryptedstats.circuits.proof import read_noise
@@ -27,6 +28,16 @@ def kept_lab(scheme: str, key: int = 0, n_bits: int = 49, primes: int = 10, kept
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", es.InsecureParametersWarning)
         return Lab(es.Owner(replace(made, kept_primes=kept)), tuple(sorted(steps)))
+
+
+def usable(keys: es.PublicKeys) -> dict[str, Device]:
+    """The devices that can compute with these keys, the fastest first."""
+    return {name: device for name, device in registered().items() if name != "native" or keys.kernels is not None}
+
+
+def fastest(keys: es.PublicKeys) -> Device:
+    """The device that is taken where nobody says which."""
+    return next(iter(usable(keys).values()))
 
 
 def packed(outputs: Sequence[Expression], source: MemorySource, width: int | None = None) -> EncryptedNumbers:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import doctest
+from dataclasses import replace
 from unittest import mock
 
 import numpy as np
 import pytest
-from circuit_samples import SLOTS, Lab, seal_alone
+from circuit_samples import SLOTS, Lab
+from given_samples import fastest, kept_lab, packed, usable
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from joined_samples import kept_lab, packed
 
-from encryptedstats.circuits import column
-from encryptedstats.circuits import packs as packs_module
-from encryptedstats.circuits.packs import expand_totals, expanded_noises, expansion_scales
+from encryptedstats.circuits import column, expansion
+from encryptedstats.circuits.devices import registered
+from encryptedstats.circuits.expansion import expand_totals, expansion_scales, noise_once_expanded
 from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.crypto import packing
 from encryptedstats.crypto.engine import engine_for
@@ -57,7 +58,7 @@ def test_every_total_in_every_slot(scheme: str, count: int, width: int, key: int
     assert len(totals.parts) == -(-count // width)
     wanted = set(data.draw(st.lists(st.integers(0, count - 1), min_size=1, unique=True)))
     scales, t = expansion_scales(totals), lab.parameters.plain_modulus
-    found = dict(expand_totals(totals, wanted, workers=1))
+    found = dict(expand_totals(totals, wanted, fastest(lab.keys), workers=1))
     assert wanted <= set(found)
     clear = source.clear(outputs)
     for k, residues in found.items():
@@ -69,37 +70,35 @@ def test_every_total_in_every_slot(scheme: str, count: int, width: int, key: int
 
 @few
 @given(st.integers(1, 80), st.sampled_from([4, 64, 128]))
-def test_kernels_give_the_residues_of_seal(count: int, width: int) -> None:
+def test_every_device_gives_the_residues_of_seal(count: int, width: int) -> None:
     lab = kept_lab("bgv")
-    if lab.keys.kernels is None:
-        pytest.skip("the C extension was not built")
     totals = packed(TOTALS[:count], lab.source((20,)), width)
     wanted = range(0, count, 3)
-    by_kernels = list(expand_totals(totals, wanted, workers=2))
-    with seal_alone(lab.keys):
-        by_seal = list(expand_totals(totals, wanted, workers=2))
-    assert [k for k, _ in by_kernels] == [k for k, _ in by_seal] == sorted(k for k, _ in by_seal)
-    for (_, ours), (_, theirs) in zip(by_kernels, by_seal, strict=True):
-        np.testing.assert_array_equal(ours, theirs)
+    by_seal = list(expand_totals(totals, wanted, registered()["seal"], workers=2))
+    for device in usable(lab.keys).values():
+        found = list(expand_totals(totals, wanted, device, workers=2))
+        assert [k for k, _ in found] == [k for k, _ in by_seal] == sorted(k for k, _ in by_seal)
+        for (_, ours), (_, theirs) in zip(found, by_seal, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
 
 
 def test_parts_that_nobody_wants_are_left_alone() -> None:
     lab = kept_lab("bgv")
     totals = packed(TOTALS[:130], lab.source((20,)), 128)
-    with mock.patch.object(packs_module, "_EXPANDED_AT_ONCE", 16):
+    with mock.patch.object(expansion, "_EXPANDED_AT_ONCE", 16):
         for wanted in ([3], [3, 5, 15], [127], [128], [0, 129]):
-            numbers = [k for k, _ in expand_totals(totals, wanted, workers=1)]
+            numbers = [k for k, _ in expand_totals(totals, wanted, fastest(lab.keys), workers=1)]
             groups = {k // 16 for k in wanted if k < 128}
             expected = [k for k in range(128) if k // 16 in groups] + ([128, 129] if max(wanted) > 127 else [])
             assert numbers == expected
-    assert list(expand_totals(totals, [])) == []
+    assert list(expand_totals(totals, [], fastest(lab.keys))) == []
 
 
 def test_only_packs_are_expanded() -> None:
     lab = kept_lab("bgv")
     slots = EncryptedNumbers(lab.keys, "slots", (), ())
     with pytest.raises(ValueError, match="totals in form 'slots' are no packs"):
-        list(expand_totals(slots, []))
+        list(expand_totals(slots, [], fastest(lab.keys)))
 
 
 # -- margins ---------------------------------------------------------------------------------------------------------------
@@ -111,11 +110,21 @@ def test_expanded_totals_have_less_noise_than_was_proven(scheme: str) -> None:
     for key in range(4):
         lab = kept_lab(scheme, key)
         totals = packed(TOTALS[:20], lab.source((40,), seed=key), 16)
-        small, bounds = engine_for(packing_parameters(lab.parameters)), expanded_noises(totals)
+        small, noise = engine_for(packing_parameters(lab.parameters)), noise_once_expanded(totals)
         dropped = len(lab.parameters.data_moduli) - lab.parameters.kept_primes
-        for k, residues in expand_totals(totals, range(20), workers=1):
-            assert bounds[k].level == dropped
-            bound = bounds[k].at(0)
-            model = packing.packing_model(lab.parameters, lab.parameters.kept_primes)
-            assert model.budget(bound) >= 1
+        assert noise.level == dropped
+        bound = noise.at(0)
+        model = packing.packing_model(lab.parameters, lab.parameters.kept_primes)
+        assert model.budget(bound) >= 1
+        for _, residues in expand_totals(totals, range(20), fastest(lab.keys), workers=1):
             assert lab.slack(ciphertext_of(small, residues), bound, packed=True) > -1
+
+
+def test_one_bound_holds_for_packs_of_different_noise() -> None:
+    lab = kept_lab("bgv")
+    totals = packed(TOTALS[:8], lab.source((20,)), 4)
+    quiet, loud = totals.parts[0], replace(totals.parts[1], noise=totals.parts[1].noise.times(1024))
+    for parts in ((quiet, loud), (loud, quiet)):
+        both = EncryptedNumbers(lab.keys, "packed", totals.facts, parts, 4)
+        alone = EncryptedNumbers(lab.keys, "packed", totals.facts[:4], [loud], 4)
+        assert noise_once_expanded(both) == noise_once_expanded(alone)

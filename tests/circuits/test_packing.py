@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pytest
-from circuit_samples import SLOTS, Lab, insecure, lab_of, part_slacks, seal_alone
+from circuit_samples import SLOTS, Lab, insecure, lab_of, part_slacks
+from given_samples import fastest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import encryptedstats as es
 from encryptedstats.circuits import column
+from encryptedstats.circuits.devices import Device, registered
 from encryptedstats.circuits.evaluate import evaluate
-from encryptedstats.circuits.packs import pack_totals
 from encryptedstats.circuits.results import EncryptedNumbers, NumberFacts, Part
 from encryptedstats.crypto import packing
 from encryptedstats.crypto.engine import engine_for
@@ -38,27 +39,50 @@ from encryptedstats.crypto.residues import residues_of
 from encryptedstats.crypto.vectors import encrypt_slots
 
 
+@dataclass
+class Packer(Lab):
+    """Keys, and the device that packs."""
+
+    device: Device = field(default_factory=lambda: registered()["seal"])
+
+    def pack(
+        self, totals: Sequence[Part], width: int, workers: int | None = None, keys: PublicKeys | None = None
+    ) -> list[Part]:
+        """Totals that were switched down, up to ``width`` in a pack, each with the noise that lowering would give it."""
+        model, packs = packing_model(self.parameters, packing_primes(self.parameters)), []
+        for start in range(0, len(totals), width):
+            some = totals[start : start + width]
+            worst = Noise(max(part.noise.flat for part in some), max(part.noise.peak for part in some))
+            residues = self.device.pack([part.residues for part in some], keys or self.keys, workers)
+            packs.append(Part(residues, packed_noise(model, worst)))
+        return packs
+
+
 @pytest.fixture(params=["bgv by SEAL", "bgv by kernels", "bfv"])
-def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
+def lab(request: pytest.FixtureRequest) -> Packer:
     """Both schemes; SEAL packs, or the kernels that must do the same."""
-    yield from _packing_lab(request.param)
+    return packer(request.param)
 
 
 @pytest.fixture(params=["bgv by SEAL", "bgv by kernels"])
-def bgv(request: pytest.FixtureRequest) -> Iterator[Lab]:
+def bgv(request: pytest.FixtureRequest) -> Packer:
     """The scheme that there are kernels for."""
-    yield from _packing_lab(request.param)
+    return packer(request.param)
 
 
-def _packing_lab(way: str) -> Iterator[Lab]:
+def packer(way: str) -> Packer:
     lab = lab_of(way[:3])
-    if way.endswith("kernels"):
-        if lab.keys.kernels is None:
-            pytest.skip("the extension was not built")
-        yield lab
-        return
-    with seal_alone(lab.keys):
-        yield lab
+    if not way.endswith("kernels"):
+        return with_device(lab, registered()["seal"])
+    if lab.keys.kernels is None:
+        pytest.skip("the extension was not built")
+    return with_device(lab, registered()["native"])
+
+
+def with_device(lab: Lab, device: Device) -> Packer:
+    made = Packer(lab.owner, lab.rotations, device)
+    made.keys = lab.keys
+    return made
 
 
 def lowered_parts(lab: Lab, vectors: Sequence[np.ndarray]) -> list[Part]:
@@ -83,18 +107,20 @@ def a_few_vectors(lab: Lab, seed: int = 0) -> tuple[list[Part], list[int]]:
     return lowered_parts(lab, vectors), [int(vector.sum()) for vector in vectors]
 
 
-def opened(lab: Lab, parts: Sequence[Part], count: int, width: int) -> list[int]:
+def opened(lab: Packer, parts: Sequence[Part], count: int, width: int) -> list[int]:
     limit = lab.parameters.max_value
     totals = EncryptedNumbers(lab.keys, "packed", [NumberFacts(-limit, limit)] * count, parts, width)
     assert min(part_slacks(lab, totals)) > -1
     return lab.owner.decrypt(totals)
 
 
-def check_packing(lab: Lab, count: int, *, width: int | None = None, workers: int = 1, few: Any = None) -> list[Part]:
+def check_packing(
+    lab: Packer, count: int, *, width: int | None = None, workers: int = 1, few: Any = None
+) -> list[Part]:
     few, sums = few or a_few_vectors(lab)
     chosen = np.random.default_rng(count).integers(0, len(few), count)
     width = width or 1 << packing_levels(min(count, lab.parameters.ring_degree))
-    packs = pack_totals(lab.keys, [few[i] for i in chosen], width, workers)
+    packs = lab.pack([few[i] for i in chosen], width, workers)
     assert len(packs) == -(-count // width)
     assert opened(lab, packs, count, width) == [sums[i] for i in chosen]
     return packs
@@ -129,6 +155,7 @@ def test_narrow_packs(lab, width):
 
 @pytest.mark.slow
 def test_five_thousand_totals_with_real_parameters(real):
+    real = with_device(real, fastest(real.keys))
     start = time.perf_counter()
     (pack,) = check_packing(real, 5000, workers=2)
     print(f"\n5000 totals, {real.parameters.scheme}, N=8192: {time.perf_counter() - start:.1f} s")
@@ -136,21 +163,21 @@ def test_five_thousand_totals_with_real_parameters(real):
 
 
 def test_real_parameters(real):
-    check_packing(real, 70)
+    check_packing(with_device(real, fastest(real.keys)), 70)
 
 
 def test_zeros_only(lab):
     parts = lowered_parts(lab, [np.zeros(SLOTS, dtype=int)] * 3)
-    assert opened(lab, pack_totals(lab.keys, parts, 4), 3, 4) == [0, 0, 0]
+    assert opened(lab, lab.pack(parts, 4), 3, 4) == [0, 0, 0]
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=40), st.sampled_from(["bgv", "bfv"]))
 def test_every_total_stays_at_its_place(chosen, scheme):
-    lab = lab_of(scheme)
+    lab = with_device(lab_of(scheme), fastest(lab_of(scheme).keys))
     few, sums = a_few_vectors(lab)
     width = 1 << packing_levels(len(chosen))
-    packs = pack_totals(lab.keys, [few[i] for i in chosen], width)
+    packs = lab.pack([few[i] for i in chosen], width)
     assert opened(lab, packs, len(chosen), width) == [sums[i] for i in chosen]
 
 
@@ -160,7 +187,7 @@ def test_a_circuit_of_many_totals(lab):
     source.columns = {**source.columns, "w": np.zeros(300, dtype=int)}
     x, y, w = column("a0"), column("n"), column("w")
     outputs = [(x * k - y).total() for k in range(1, 100)] + [(w * k + x * w).total() for k in range(1, 52)]
-    totals = evaluate(outputs, source)
+    totals = evaluate(outputs, source, device=lab.device.name)
     assert (len(totals), len(totals.parts), totals.width) == (150, 1, 256)
     expected = source.clear(outputs)
     assert lab.owner.decrypt(totals) == expected
@@ -176,7 +203,7 @@ def test_shares_over_processes_equal_serial(bgv, count, workers, monkeypatch):
     """Also with more processes than totals: regression, a share without totals was an error."""
     if workers == 64:  # the shares, without really starting so many processes
         monkeypatch.setattr(
-            "encryptedstats.circuits.packs.ordered_map", lambda function, items, workers: map(function, items)
+            "encryptedstats.circuits.devices.seal.ordered_map", lambda function, items, workers: map(function, items)
         )
     few = a_few_vectors(bgv)
     serial, shared = check_packing(bgv, count, few=few), check_packing(bgv, count, few=few, workers=workers)
@@ -221,12 +248,12 @@ class Counting:
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 6, 33])
 def test_key_switches_are_as_many_as_the_cost_reader_counts(count, monkeypatch):
-    lab = lab_of("bfv")
+    lab = packer("bfv")
     engine = engine_for(packing_parameters(lab.parameters))
     counting = Counting(engine.evaluator)
     few, _ = a_few_vectors(lab)
     monkeypatch.setattr(engine, "evaluator", counting)
-    pack_totals(lab.keys, (few * 5)[:count], 1 << packing_levels(count))
+    lab.pack((few * 5)[:count], 1 << packing_levels(count))
     elements = packing_elements(SLOTS)
     expected = sum((pairs + alone) * len(elements[level]) for level, pairs, alone in merges_of(count, SLOTS))
     assert counting.counts["apply_galois"] == expected
@@ -262,7 +289,7 @@ def test_packing_adds_noise_and_does_not_multiply_it_and_is_above_what_is_measur
         )
     few, _ = a_few_vectors(lab)
     for count in (1, 2, 7, 100, 700):
-        packs = pack_totals(lab.keys, (few * 100)[:count], 1 << packing_levels(count))
+        packs = lab.pack((few * 100)[:count], 1 << packing_levels(count))
         totals = EncryptedNumbers(lab.keys, "packed", [NumberFacts(0, 0)] * count, packs, 1 << packing_levels(count))
         assert min(part_slacks(lab, totals)) > 0
 
@@ -270,7 +297,7 @@ def test_packing_adds_noise_and_does_not_multiply_it_and_is_above_what_is_measur
 def test_the_worst_of_the_totals_counts(bgv):
     few, _ = a_few_vectors(bgv)
     noisy = replace(few[3], noise=few[3].noise.times(1024))
-    quiet, loud = pack_totals(bgv.keys, few, 8)[0], pack_totals(bgv.keys, [*few[:3], noisy, *few[4:]], 8)[0]
+    quiet, loud = bgv.pack(few, 8)[0], bgv.pack([*few[:3], noisy, *few[4:]], 8)[0]
     model = packing_model(bgv.parameters, packing_primes(bgv.parameters))
     assert model.budget(quiet.noise) > model.budget(loud.noise)
     assert isinstance(loud.noise, Noise)
@@ -308,7 +335,7 @@ def test_missing_packing_keys(lab):
     assert lab.keys.packs
     message = r"made without packing keys: owner\.public_keys\(packing=True\)"
     with pytest.raises(es.KeyMismatchError, match=message):
-        pack_totals(keys, few, 8)
+        lab.pack(few, 8, keys=keys)
     with pytest.raises(es.KeyMismatchError, match=message):
         keys.pack([], 1)
 
@@ -330,7 +357,7 @@ def test_packing_keys_of_another_owner_give_nothing_that_passes(lab):
     mixed = PublicKeys.from_container(own.to_container())
     mixed._packing = stranger._packing
     assert mixed.key_id == own.key_id
-    totals = EncryptedNumbers(mixed, "packed", [NumberFacts(-5000, 5000)] * 7, pack_totals(mixed, few, 8), 8)
+    totals = EncryptedNumbers(mixed, "packed", [NumberFacts(-5000, 5000)] * 7, lab.pack(few, 8, keys=mixed), 8)
     with pytest.raises(ValueError, match="holds something beside its totals"):
         lab.owner.decrypt(totals)
 
@@ -339,7 +366,7 @@ def test_ciphertexts_of_another_context_are_refused(bgv):
     """A ciphertext that was not switched down has other primes than the packing context."""
     ciphertext, noise = encrypt_slots(np.arange(5), bgv.owner._encryptor)
     with pytest.raises(ValueError, match=r"residues of shape .* are no ciphertext of"):
-        pack_totals(bgv.keys, [Part(residues_of(bgv.keys.engine, ciphertext), noise)], 1)
+        bgv.pack([Part(residues_of(bgv.keys.engine, ciphertext), noise)], 1)
 
 
 # ------------------------------------------------------------------------------------------- nothing beside the totals
@@ -354,7 +381,7 @@ def coefficients_of(lab: Lab, part: Part) -> np.ndarray:
 @pytest.mark.parametrize("count", [1, 3, 8, 33, 100])
 def test_every_other_coefficient_of_a_pack_is_zero(lab, count):
     few, _ = a_few_vectors(lab)
-    for part in pack_totals(lab.keys, (few * 15)[:count], 64):
+    for part in lab.pack((few * 15)[:count], 64):
         coefficients = coefficients_of(lab, part)
         places = packing.packing_places(min(count, 64), SLOTS)
         assert np.count_nonzero(np.delete(coefficients, places)) == 0

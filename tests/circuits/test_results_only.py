@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 import encryptedstats as es
 from encryptedstats.circuits import column
-from encryptedstats.circuits.evaluate import evaluate
-from encryptedstats.circuits.packs import lower_totals
+from encryptedstats.circuits.devices import Run, registered
+from encryptedstats.circuits.evaluate import evaluate, prepare
 from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.crypto import packing
 from encryptedstats.crypto.engine import Engine, engine_for
@@ -125,9 +125,10 @@ def lab() -> Lab:
 def sums_of(lab: Lab) -> tuple[list[Residues], Numbers]:
     """Totals that are ready to be packed, and the columns they add up."""
     source = lab.source((ROWS,), seed=3)
-    slots = evaluate([column(name).total() for name in COLUMNS], source, form="slots")
+    program = prepare([column(name).total() for name in COLUMNS], source).program
+    (found,) = registered()["seal"].totals(program, source, {}, Run(workers=1, progress=False))
     rows = np.array([source.columns[name] for name in COLUMNS])
-    return [part.residues for part in lower_totals(lab.keys, slots.parts)], rows
+    return [found[output.step] for output in program.outputs], rows
 
 
 @pytest.mark.parametrize("n_totals", [1, 2, 5])

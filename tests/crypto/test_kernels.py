@@ -18,10 +18,10 @@ import seal
 import encryptedstats as es
 from encryptedstats.circuits import Layout, column
 from encryptedstats.circuits.bounds import ColumnRange
+from encryptedstats.circuits.devices import registered
+from encryptedstats.circuits.devices.seal import relinearise_any
 from encryptedstats.circuits.evaluate import evaluate
-from encryptedstats.circuits.packs import pack_totals
-from encryptedstats.circuits.results import Part
-from encryptedstats.circuits.seal import relinearise_any
+from encryptedstats.circuits.sources import Source
 from encryptedstats.crypto import kernels, packing
 from encryptedstats.crypto.engine import Engine, engine_for
 from encryptedstats.crypto.kernels import CPU_LEVELS, Kernels, cpu_level, make_kernels, minimal_root, switching_keys
@@ -449,13 +449,15 @@ def test_views_of_nodes_are_as_good_as_arrays(cpu):
 # ------------------------------------------------------------------------------------------------------------ end to end
 
 
-@dataclass
-class Source:
+class Columns(Source):
     """Columns of two chunks with their clear twin."""
 
-    lab: Lab
-    columns: dict[str, np.ndarray]
-    with_secret_key: bool = True
+    def __init__(self, lab: Lab, columns: dict[str, np.ndarray]) -> None:
+        self.lab, self.columns = lab, columns
+
+    @property
+    def with_secret_key(self) -> bool:
+        return True
 
     @property
     def parameters(self) -> es.Parameters:
@@ -482,12 +484,12 @@ class Source:
 
 
 @pytest.mark.parametrize("name", ["forest", "fused"])
-def test_totals_packed_by_kernels_are_the_bytes_that_seal_packs(name, monkeypatch):
+def test_totals_packed_by_kernels_are_the_bytes_that_seal_packs(name):
     lab = lab_of(name)
     rng = np.random.default_rng(5)
     n_rows = lab.parameters.slots + 321
     columns = {f"x{i}": rng.integers(0, 2, n_rows) for i in range(4)}
-    source = Source(lab, columns)
+    source = Columns(lab, columns)
     a, b, c, d = (column(f"x{i}") for i in range(4))
     outputs = [a.total(), (a * b).total(), (a * b * c).total(), (a - a * d).total(), (b * c + d).total()]
     x = [columns[f"x{i}"] for i in range(4)]
@@ -503,27 +505,19 @@ def test_totals_packed_by_kernels_are_the_bytes_that_seal_packs(name, monkeypatc
     source.residues = lambda name, chunk: cached.setdefault((name, chunk), fresh(name, chunk))  # type: ignore[method-assign]
 
     assert lab.keys.kernels is not None
-    ours = evaluate(outputs, source, workers=1, progress=False)
-    with monkeypatch.context() as patch:
-        patch.setitem(lab.keys.__dict__, "kernels", None)
-        theirs = evaluate(outputs, source, workers=1, progress=False)
-    assert lab.keys.kernels is not None
+    ours = evaluate(outputs, source, workers=1, progress=False, device="native")
+    theirs = evaluate(outputs, source, workers=1, progress=False, device="seal")
     assert lab.owner.decrypt(ours) == [int(value) for value in clear]
     assert [p.noise for p in ours.parts] == [p.noise for p in theirs.parts]
     assert ours.to_container().sections == theirs.to_container().sections
 
 
 @pytest.mark.parametrize("count", [1, 5, 70])
-def test_pack_totals_with_and_without(count, monkeypatch):
+def test_devices_pack_alike(count):
     lab = lab_of("small")
-    model = packing_parameters(lab.parameters).noise
-    parts = [Part(lab.residues(2, lab.packed_primes, seed=i), model.rounded(2)) for i in range(count)]
-    ours = pack_totals(lab.keys, parts, 64)
-    monkeypatch.setitem(lab.keys.__dict__, "kernels", None)
-    theirs = pack_totals(lab.keys, parts, 64)
-    for a, b in zip(ours, theirs, strict=True):
-        np.testing.assert_array_equal(a.residues, b.residues)
-        assert a.noise == b.noise
+    totals = [lab.residues(2, lab.packed_primes, seed=i) for i in range(count)]
+    ours, theirs = (registered()[name].pack(totals, lab.keys, workers=2) for name in ("native", "seal"))
+    np.testing.assert_array_equal(ours, theirs)
 
 
 # --------------------------------------------------------------------------------------------------- keys and refusals
@@ -583,7 +577,7 @@ def test_what_does_not_fit_is_refused(cpu):
     ):
         with pytest.raises(ValueError, match=r"no such size or level|bytes where|negative"):
             ours.switch(residues, level)
-    with pytest.raises(ValueError, match="there are no packing keys"):
+    with pytest.raises(ValueError, match="made without packing keys"):
         Kernels(lab.parameters, lab.keys._relinearisation, None, cpu).pack([low, low])
 
 
@@ -605,7 +599,7 @@ def test_nodes_that_do_not_fit_are_refused(cpu):
     for level in (0, 11):
         with pytest.raises(ValueError, match="levels go from 10 down to 0"):
             ours.split(low, level)
-    with pytest.raises(ValueError, match="there are no packing keys"):
+    with pytest.raises(ValueError, match="made without packing keys"):
         Kernels(lab.parameters, lab.keys._relinearisation, None, cpu).expand(low, 2, 1)
 
 

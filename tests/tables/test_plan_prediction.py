@@ -12,7 +12,8 @@ import seal
 
 import encryptedstats as es
 from encryptedstats.circuits import column
-from encryptedstats.circuits.packs import expand_totals, expanded_noises
+from encryptedstats.circuits.devices import registered
+from encryptedstats.circuits.expansion import expand_totals, noise_once_expanded
 from encryptedstats.crypto.engine import engine_for
 from encryptedstats.crypto.packing import packing_model, packing_parameters, packing_primes, packing_secret
 from encryptedstats.crypto.residues import ciphertext_of
@@ -128,8 +129,11 @@ def test_models_that_must_be_opened(schema: es.Schema, model: Any) -> None:
 
 
 def test_what_does_not_predict(schema: es.Schema) -> None:
-    for circuit in ([es.LinearMeans(), es.MultinomialNB()], column("v0.bin0").total()):
-        with pytest.raises(ValueError, match="plan one model, or with encrypted_prediction=False"):
+    total = column("v0.bin0").total()
+    for circuit in (total, [total], [], [es.LinearMeans(), "forest"], object()):
+        with pytest.raises(
+            ValueError, match="no way to predict without being opened: plan it with encrypted_prediction=False"
+        ):
             planned(circuit, schema)
 
 
@@ -173,7 +177,7 @@ def check_margins(owner: es.Owner, closed: Any, answer: Any) -> None:
     """At every step at least one bit is proven to be left, and SEAL finds more than that (it rounds down to whole bits)."""
     parameters, secret = owner.parameters, owner._generator.secret_key()
     measure = seal.Decryptor(owner.public_keys().engine.context, secret).invariant_noise_budget
-    for part in (part for chunks in answer.rows.parts for part in chunks):
+    for part in answer.rows.parts:
         proven = parameters.noise.budget(part.noise)
         assert proven >= 1
         assert measure(ciphertext_of(owner.public_keys().engine, part.residues)) > proven - 1
@@ -181,10 +185,9 @@ def check_margins(owner: es.Owner, closed: Any, answer: Any) -> None:
     model = packing_model(parameters, primes)
     measure = seal.Decryptor(small.context, packing_secret(parameters, secret)).invariant_noise_budget
     for packs in closed._packs().values():
-        noises = expanded_noises(packs)
-        for number, residues in expand_totals(packs, [0, len(packs) - 1]):
-            proven = model.budget(noises[number].at(0))
-            assert proven >= 1
+        proven = model.budget(noise_once_expanded(packs).at(0))
+        assert proven >= 1
+        for _, residues in expand_totals(packs, [0, len(packs) - 1], registered()["seal"]):
             assert measure(ciphertext_of(small, residues)) > proven - 1
 
 

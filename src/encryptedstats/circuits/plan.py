@@ -356,7 +356,8 @@ def plan_stages(
     found = search.found()
     if found is None and scheme is None:
         # BGV wants primes that are 1 modulo t; for a very large t there are none, and BFV has to do.
-        found = replace(search, scheme="bfv").found()
+        search = replace(search, scheme="bfv")
+        found = search.found()
     if found is None:
         raise ParameterError(*search.refusal())
     times = measured_times(found.parameters) if times is None else times

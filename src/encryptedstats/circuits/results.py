@@ -153,8 +153,10 @@ class EncryptedNumbers:
     def combined(self, other: EncryptedNumbers, sign: int) -> EncryptedNumbers:
         """The sum (1) or difference (-1) with the same totals of other rows, for who knows that they mean the same."""
         self.keys.check_same(other.keys)
-        same = (self.form, self.width, self.counts, [f.factor for f in self.facts])
-        if self.form == ROWS or same != (other.form, other.width, other.counts, [f.factor for f in other.facts]):
+        if ROWS in (self.form, other.form):
+            raise ValueError("numbers of rows are not added up: results that add up are totals")
+        same = (self.form, self.width, [f.factor for f in self.facts])
+        if same != (other.form, other.width, [f.factor for f in other.facts]):
             raise ValueError("results of different circuits or forms cannot be added")
         digest = joined_digest(self.schema_digest, other.schema_digest)
         facts = [_added(a, b, sign) for a, b in zip(self.facts, other.facts, strict=True)]

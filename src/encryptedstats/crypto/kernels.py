@@ -19,9 +19,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from encryptedstats.crypto.packing import packing_elements, packing_levels, packing_primes
+from encryptedstats.crypto.packing import NO_PACKING_KEYS, packing_elements, packing_levels, packing_primes
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.crypto.residues import Residues
+from encryptedstats.errors import KeyMismatchError
 from encryptedstats.parallel import cores
 
 try:
@@ -90,7 +91,7 @@ class Kernels:
     def _packing(self) -> tuple[tuple[Any, ...], ...]:
         """For every level of packing the keys of its automorphisms."""
         if self._seal_packing is None:
-            raise ValueError("there are no packing keys")
+            raise KeyMismatchError(NO_PACKING_KEYS)
         ring = self.parameters.ring_degree
         residues = switching_keys(self._seal_packing.to_string(), ring)
         groups = packing_elements(ring)

@@ -239,7 +239,7 @@ class PublicKeys:
 
     def _needed_packing(self) -> Any:
         if self._packing is None:
-            raise KeyMismatchError("these public keys were made without packing keys: owner.public_keys(packing=True)")
+            raise KeyMismatchError(packing.NO_PACKING_KEYS)
         return self._packing
 
     def rotate(self, ciphertext: Any, step: int) -> Any:

@@ -34,6 +34,7 @@ from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.crypto.residues import ciphertext_of, residues_of, times_constant
 from encryptedstats.errors import InsecureParametersWarning
 
+NO_PACKING_KEYS = "these public keys were made without packing keys: owner.public_keys(packing=True)"
 # A circuit may leave this much more than the rounding of a switched ciphertext before it is packed.
 _SPARE_BITS = 6
 

@@ -9,6 +9,7 @@ from typing import Any
 from encryptedstats.checks import as_count
 from encryptedstats.circuits.expressions import Expression, column_names
 from encryptedstats.circuits.plan import OPENED_FIRST, Plan, Stage, plan_stages
+from encryptedstats.circuits.program import ROWS
 from encryptedstats.crypto.noise import Scheme
 from encryptedstats.errors import ParameterError, SchemaError
 from encryptedstats.parallel import checked_workers
@@ -149,6 +150,8 @@ def _prediction_stages(
             raise ParameterError(f"{error}. Plan it ", OPENED_FIRST) from None
         # Totals of several models have names of their own.
         stages += [stage.renamed(str(number)) for stage in found] if len(parts) > 1 else found
+    if not any(stage.form == ROWS for stage in stages):
+        raise ParameterError(f"{circuit!r} has no way to predict without being opened: plan it ", OPENED_FIRST)
     return stages
 
 

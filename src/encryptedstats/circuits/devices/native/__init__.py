@@ -79,7 +79,8 @@ class NativeDevice(SealDevice):
             if row_obstacle(steps, source.parameters) is not None:
                 yield from super().rows([(steps, given)], source, run)
                 continue
-            sums = [Step(SUM, (step,), None, step.noise, is_total=True) for step in steps]
+            of_step = {step: Step(SUM, (step,), None, step.noise, is_total=True) for step in steps}
+            sums = list(of_step.values())  # what is asked for twice is computed once
             if loads is None:
                 loads = Loads(source, _level(sums), given, limit)
             loads.given = given
@@ -91,7 +92,7 @@ class NativeDevice(SealDevice):
                 loads.make(tape.columns, chunk)
                 evaluator.chunks = range(chunk, chunk + 1)
                 found = evaluator.run(tape)
-                yield [found[total].copy() for total in sums]
+                yield [found[of_step[step]].copy() for step in steps]
 
     def bring_down(
         self, steps: Sequence[Step], known: Mapping[Step, Residues], keys: PublicKeys, workers: int | None = None

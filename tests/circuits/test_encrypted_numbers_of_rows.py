@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from given_samples import kept_lab
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from joined_samples import kept_lab
 
 import encryptedstats as es
 from encryptedstats.circuits import column
 from encryptedstats.circuits.bounds import Interval
-from encryptedstats.circuits.joined import evaluate_joined
-from encryptedstats.circuits.rows import ROWS_KIND, EncryptedNumbers, RowFacts
+from encryptedstats.circuits.evaluate import evaluate
+from encryptedstats.circuits.results import NUMBERS_KIND, EncryptedNumbers, NumberFacts
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParamete
 def rows() -> EncryptedNumbers:
     new = LAB.source((5, 9), seed=2)
     outputs, bounds = [column("w") * column("n"), column("w")], [Interval(-12, 20), Interval(0, 4)]
-    return evaluate_joined(outputs, bounds, new, {}, progress=False)
+    return evaluate(outputs, new, form="rows", bounds=bounds, progress=False)
 
 
 @pytest.fixture(scope="module")
@@ -41,27 +41,28 @@ def wanted() -> Any:
 def test_opened(rows: EncryptedNumbers, wanted: Any) -> None:
     assert LAB.owner.decrypt(rows).tolist() == wanted.tolist()
     assert rows.n_rows == 14
-    assert rows.nbytes == sum(p.residues.nbytes for c in rows.parts for p in c)
-    assert repr(rows).startswith("EncryptedNumbers(14 rows of 2 numbers, ")
+    assert rows.nbytes == sum(part.residues.nbytes for part in rows.parts)
+    assert repr(rows).startswith("EncryptedNumbers(14 rows of 2 numbers in 4 ciphertexts, rows, ")
 
 
 def test_small_as_can_be(rows: EncryptedNumbers) -> None:
     """Two polynomials under the fewest primes."""
-    for chunks in rows.parts:
-        for part in chunks:
-            assert len(part.residues) == 2
-            assert part.noise.level == LAB.parameters.noise.levels - 1
+    for part in rows.parts:
+        assert len(part.residues) == 2
+        assert part.noise.level == LAB.parameters.noise.levels - 1
 
 
-def test_a_factor_is_taken_off(rows: EncryptedNumbers, wanted: Any) -> None:
+def test_a_factor_and_an_offset_are_taken_off(rows: EncryptedNumbers, wanted: Any) -> None:
     t, most = LAB.parameters.plain_modulus, LAB.parameters.max_value
-    facts = [RowFacts(-most, most, 3), RowFacts(-most, most)]
-    found = LAB.owner.decrypt(EncryptedNumbers(rows.keys, facts, rows.counts, rows.parts))
-    assert ((found[:, 0] * 3 - wanted[:, 0]) % t == 0).all()
+    facts = [NumberFacts(-most, most, 7, 3), NumberFacts(-most, most)]
+    found = LAB.owner.decrypt(EncryptedNumbers(rows.keys, "rows", facts, rows.parts, counts=rows.counts))
+    assert ((found[:, 0] * 3 - wanted[:, 0] - 7) % t == 0).all()
+    assert (found[:, 1] == wanted[:, 1]).all()
 
 
 def test_numbers_outside_their_bounds_are_refused(rows: EncryptedNumbers) -> None:
-    tight = EncryptedNumbers(rows.keys, [rows.facts[0], RowFacts(0, 1)], rows.counts, rows.parts)
+    facts = [rows.facts[0], NumberFacts(0, 1)]
+    tight = EncryptedNumbers(rows.keys, "rows", facts, rows.parts, counts=rows.counts)
     with pytest.raises(ValueError, match=r"number 1 of row \d+ decrypts to [234], outside the 0 to 1.*It is refused"):
         LAB.owner.decrypt(tight)
 
@@ -76,7 +77,7 @@ def test_other_keys(rows: EncryptedNumbers) -> None:
 
 def test_rows_come_back_from_a_file(rows: EncryptedNumbers, wanted: Any) -> None:
     data = container.to_bytes(rows.to_container())
-    again = EncryptedNumbers.from_container(container.from_bytes(data, kind=ROWS_KIND), LAB.keys)
+    again = EncryptedNumbers.from_container(container.from_bytes(data, kind=NUMBERS_KIND), LAB.keys)
     assert again.facts == rows.facts
     assert again.counts == rows.counts
     assert LAB.owner.decrypt(again).tolist() == wanted.tolist()
@@ -93,15 +94,15 @@ def altered(file: Container, section: str, change: Any) -> Container:
     ("section", "change", "words"),
     [
         ("numbers", lambda v: v[:1], "does not fit"),
-        ("numbers", lambda v: [], "no numbers or rows"),
-        ("numbers", lambda v: [[0, 1, 0], *v[1:]], "cannot be"),
-        ("numbers", lambda v: [[0, 1, 1 << 40], *v[1:]], "cannot be"),
-        ("numbers", lambda v: [[2, 1, 1], *v[1:]], "cannot be"),
-        ("numbers", lambda v: [[0, 1 << 60, 1], *v[1:]], "cannot be"),
-        ("numbers", lambda v: [[0, 1], *v[1:]], "malformed"),
-        ("numbers", lambda v: [[0, 1.0, 1], *v[1:]], "malformed"),
-        ("numbers", lambda v: [[False, True, 1], *v[1:]], "malformed"),
-        ("chunks", lambda v: [], "no numbers or rows"),
+        ("numbers", lambda v: [], "does not fit"),
+        ("numbers", lambda v: [[0, 1, 0, 0], *v[1:]], "cannot be"),
+        ("numbers", lambda v: [[0, 1, 0, 1 << 40], *v[1:]], "cannot be"),
+        ("numbers", lambda v: [[2, 1, 0, 1], *v[1:]], "cannot be"),
+        ("numbers", lambda v: [[0, 1 << 60, 0, 1], *v[1:]], "cannot be"),
+        ("numbers", lambda v: [[0, 1, 0], *v[1:]], "malformed"),
+        ("numbers", lambda v: [[0, 1.0, 0, 1], *v[1:]], "malformed"),
+        ("numbers", lambda v: [[False, True, 0, 1], *v[1:]], "malformed"),
+        ("chunks", lambda v: [], "rows where there are totals, or none where there should be"),
         ("chunks", lambda v: [5, 0], "impossible numbers of rows"),
         ("chunks", lambda v: [5, 1025], "impossible numbers of rows"),
         ("chunks", lambda v: [5, 9.0], "impossible numbers of rows"),

@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-import doctest
 import re
 from typing import Any
 
 import numpy as np
 import pytest
-from circuit_samples import RANGES, Lab, MemorySource, insecure, seal_alone
+from circuit_samples import RANGES, Lab, MemorySource, insecure
+from given_samples import kept_lab, packed, usable
 from hypothesis import HealthCheck, assume, settings
 from hypothesis import given as examples
 from hypothesis import strategies as st
-from joined_samples import kept_lab, packed
 
 import encryptedstats as es
-from encryptedstats.circuits import Layout, column, joined, linear
+from encryptedstats.circuits import column, linear
+from encryptedstats.circuits import evaluate as evaluating
 from encryptedstats.circuits.bounds import ColumnRange, Interval, read_bounds
 from encryptedstats.circuits.clear import read_clear
-from encryptedstats.circuits.expressions import Expression
-from encryptedstats.circuits.joined import (
-    evaluate_joined,
-    finish_rows,
-    followed,
-    given,
-    prove_joined,
-    resting_level,
-    totals_of,
-)
-from encryptedstats.circuits.packs import expanded_noises
+from encryptedstats.circuits.evaluate import evaluate
+from encryptedstats.circuits.expansion import noise_once_expanded
+from encryptedstats.circuits.expressions import Expression, Key, given, totals_of
+from encryptedstats.circuits.lowering import row_descent
+from encryptedstats.circuits.proof import prove_rows, resting_level
 from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.crypto.noise import Noise
 from encryptedstats.crypto.residues import ciphertext_of
@@ -48,28 +42,30 @@ FITTED = [
 
 def both(outputs: list[Expression], new: MemorySource, packs: dict[str, tuple[list[Expression], MemorySource]]) -> Any:
     """The clear values, and what bounds them, for totals of other sources."""
-    columns, ranges = dict(new.columns), dict(RANGES)
+    columns: dict[Key, Any] = dict(new.columns)
+    ranges: dict[Key, ColumnRange] = dict(RANGES)
     for name, (totals, source) in packs.items():
         for k, (value, total) in enumerate(zip(source.clear(totals), totals, strict=True)):
             bound = source.bounds(totals)[total]
-            columns[f"{name}[{k}]"] = np.full(new.layout.n_rows, value, dtype=object)
-            ranges[f"{name}[{k}]"] = ColumnRange(bound.low, bound.high)
+            columns[name, k] = np.full(new.layout.n_rows, value, dtype=object)
+            ranges[name, k] = ColumnRange(bound.low, bound.high)
     bounds = read_bounds(outputs, ranges, new.layout.n_rows)
     clear = read_clear(outputs, columns, new.layout)
     return [bounds[output] for output in outputs], np.column_stack(clear)
 
 
+def rows_of(
+    outputs: list[Any], bounds: list[Interval], new: MemorySource, packs: dict[str, EncryptedNumbers], **options: Any
+) -> EncryptedNumbers:
+    return evaluate(outputs, new, form="rows", given=packs, bounds=bounds, progress=False, **options)
+
+
 def check(outputs: list[Expression], lab: Lab, totals: list[Expression], **options: Any) -> None:
     source, new = lab.source((25, 3), seed=1), lab.source((5, 9), seed=2)
     bounds, wanted = both(outputs, new, {"model": (totals, source)})
-    rows = evaluate_joined(
-        outputs, bounds, new, {"model": packed(totals, source, 4)}, progress=False, workers=1, **options
-    )
+    packs = {"model": packed(totals, source, 4)}
+    rows = rows_of(outputs, bounds, new, packs, workers=1, **options)
     assert lab.owner.decrypt(rows).tolist() == wanted.tolist()
-
-
-def test_examples() -> None:
-    assert doctest.testmod(joined).failed == 0
 
 
 @st.composite
@@ -108,7 +104,7 @@ def test_rows_beside_totals(scheme: str, outputs: list[Expression]) -> None:
 def test_what_padding_has_added_is_taken_off(scheme: str, k: int) -> None:
     totals = packed(FITTED, kept_lab(scheme).source((25, 3), seed=1), 4)
     assert any(f.offset for f in totals.facts)
-    assert any(f.each for f in totals.facts)
+    assert {f.factor for f in totals.facts} == {1, totals.keys.parameters.ring_degree}  # some are in every slot already
     check([given("model", k), given("model", k) * y, 2 * given("model", k) - w + 1], kept_lab(scheme), FITTED)
 
 
@@ -117,36 +113,34 @@ def test_equal_answers() -> None:
     check([given("model", 1) * y, given("model", 1) * y, w, w * n], kept_lab("bgv"), FITTED)
 
 
-@pytest.mark.parametrize("engine", ["auto", "seal"])
-def test_few_totals_at_a_time(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("device", ["auto", "seal"])
+def test_few_totals_at_a_time(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces of a sum, each with totals of its own, are added up, whatever their sizes; the plain number counts once."""
-    monkeypatch.setattr(joined, "_HELD", 0)
+    monkeypatch.setattr(evaluating, "_HELD", 0)
     totals = [k * (a * y).total() + w.total() for k in range(2, 42)]
     outputs = [
         linear([(k - 3, given("model", k) * (y if k % 2 else w * y)) for k in range(40)], 11),
         linear([(1, given("model", k)) for k in range(0, 40, 7)], -4),
         given("model", 39) * n,
     ]
-    check(outputs, kept_lab("bgv"), totals, engine=engine)
+    check(outputs, kept_lab("bgv"), totals, device=device)
 
 
-def test_engines_and_kernels_agree() -> None:
+def test_devices_agree() -> None:
+    """To the last bit of every residue, wherever they end."""
     lab = kept_lab("bgv")
     source, new = lab.source((25, 3), seed=1), lab.source((5, 9), seed=2)
     # Of columns alone: what is encrypted here, for padding, is another ciphertext every time.
     outputs = [given("model", 0) * a + given("model", 2) * (y - a), given("model", 1) * w * n]
     bounds, wanted = both(outputs, new, {"model": (FITTED, source)})
     packs = {"model": packed(FITTED, source)}
-    with seal_alone(lab.keys):
-        alone = evaluate_joined(outputs, bounds, new, packs, engine="seal", progress=False)
-    auto = evaluate_joined(outputs, bounds, new, packs, progress=False)
-    for rows in (alone, auto):
+    by_seal = rows_of(outputs, bounds, new, packs, device="seal")
+    for name in usable(lab.keys):
+        rows = rows_of(outputs, bounds, new, packs, device=name)
         assert lab.owner.decrypt(rows).tolist() == wanted.tolist()
-    if lab.keys.kernels is not None:
-        by_seal = evaluate_joined(outputs, bounds, new, packs, engine="seal", progress=False)
-        for one, other in zip(alone.parts, by_seal.parts, strict=True):
-            for ours, theirs in zip(one, other, strict=True):
-                np.testing.assert_array_equal(ours.residues, theirs.residues)
+        for ours, theirs in zip(rows.parts, by_seal.parts, strict=True):
+            np.testing.assert_array_equal(ours.residues, theirs.residues)
+            assert ours.noise == theirs.noise
 
 
 def test_packs_of_several_names_and_widths() -> None:
@@ -156,43 +150,16 @@ def test_packs_of_several_names_and_widths() -> None:
     sets = {"p": (FITTED[:3], first), "q": (FITTED[:3], second)}
     bounds, wanted = both(outputs, new, sets)
     packs = {"p": packed(FITTED[:3], first, 1), "q": packed(FITTED[:3], second, 4)}
-    rows = evaluate_joined(outputs, bounds, new, packs, progress=False)
+    rows = rows_of(outputs, bounds, new, packs)
     t = lab.parameters.plain_modulus
     scale = pow(lab.parameters.ring_degree, -1, t)
     assert {fact.factor for fact in rows.facts} == {scale}  # of all totals, whatever the width of their packs
     assert lab.owner.decrypt(rows).tolist() == wanted.tolist()
 
 
-# -- factors ---------------------------------------------------------------------------------------------------------------
-
-
-@examples(st.lists(st.integers(1, 96), min_size=3, max_size=3), st.lists(st.integers(-9, 9), min_size=3, max_size=3))
-def test_factors_are_followed(factors: list[int], offsets: list[int]) -> None:
-    """Modulo a small prime, by hand: a column that comes multiplied and without its offset gives the output, multiplied."""
-    t, names, layout = 97, [f"m[{k}]" for k in range(3)], Layout(2, 2)
-    x, z, v = (given("m", k) for k in range(3))
-    outputs = [x, x + z, 3 * x * z - v + 4, (x - 2) * (z + v) * y, 5 - v]
-    by_name = dict(zip(names, offsets, strict=True))
-    scaled = followed(outputs, dict(zip(names, factors, strict=True)), t, by_name)
-    values = {name: np.array([k + 1, 7 * k + 2]) for k, name in enumerate(names)} | {"y0": np.array([1, 3])}
-    come = {
-        name: values[name] if name == "y0" else (values[name] - by_name[name]) * factors[names.index(name)]
-        for name in values
-    }
-    for output, (circuit, factor) in zip(outputs, scaled, strict=True):
-        (wanted,) = read_clear([output], values, layout)
-        (got,) = read_clear([circuit], come, layout)
-        assert ((got - wanted * factor) % t == 0).all()
-
-
-def test_what_cannot_stand_beside_totals() -> None:
-    with pytest.raises(TypeError, match="cannot be computed beside given totals"):
-        followed([given("m", 0) * a.total().replicate()], {}, 97)
-
-
 def test_totals_are_found_by_their_names() -> None:
     outputs = [given("model", 3) * column("v0.bin1") + given("drawn", 12)]
-    assert totals_of(outputs) == {"model[3]": ("model", 3), "drawn[12]": ("drawn", 12)}
+    assert totals_of(outputs) == {("model", 3): ("model", 3), ("drawn", 12): ("drawn", 12)}
 
 
 # -- proofs and margins ------------------------------------------------------------------------------------------------------
@@ -206,30 +173,29 @@ def test_results_have_less_noise_than_was_proven(scheme: str) -> None:
         lab = kept_lab(scheme, key)
         source, new = lab.source((25, 3), seed=key), lab.source((9,), seed=key + 1)
         bounds, _ = both(outputs, new, {"model": (FITTED, source)})
-        rows = evaluate_joined(outputs, bounds, new, {"model": packed(FITTED, source)}, progress=False)
-        for chunks in rows.parts:
-            for part in chunks:
-                assert lab.parameters.noise.budget(part.noise) >= 1
-                assert lab.slack(ciphertext_of(lab.keys.engine, part.residues), part.noise) > -1
+        rows = rows_of(outputs, bounds, new, {"model": packed(FITTED, source)})
+        for part in rows.parts:
+            assert lab.parameters.noise.budget(part.noise) >= 1
+            assert lab.slack(ciphertext_of(lab.keys.engine, part.residues), part.noise) > -1
 
 
 def test_results_end_as_low_as_is_proven() -> None:
     model = kept_lab("bgv").parameters.noise
     fresh = model.fresh(with_secret_key=True)
-    at, level = finish_rows(model, fresh)
+    at, level = row_descent(model, fresh)
     assert model.decrypts(model.switch(fresh, level))
     assert level == model.levels - 1 >= at
-    with pytest.raises(es.NoiseError, match="proven to decrypt does not"):
-        finish_rows(model, fresh.times(2.0**900))
+    with pytest.raises(es.NoiseError, match="cannot be brought to a level where they are proven to decrypt"):
+        row_descent(model, fresh.times(2.0**900))
 
 
 def test_columns_alone_are_computed_at_the_lowest_level() -> None:
     lab = kept_lab("bgv")
     source = lab.source((9,))
-    proof = prove_joined([w * n], lab.parameters, source.layout, {})
-    lower = prove_joined([w], lab.parameters, source.layout, {})
-    assert lower.level > proof.level > 0
-    assert prove_joined([w * n], lab.parameters, source.layout, {}, quick=True).level <= proof.level
+    proof = prove_rows([w * n], lab.parameters, source.layout, {})
+    lower = prove_rows([w], lab.parameters, source.layout, {})
+    assert lower.way.level > proof.way.level > 0
+    assert prove_rows([w * n], lab.parameters, source.layout, {}, quick=True).way.level <= proof.way.level
 
 
 def test_refused_before_anything_is_computed() -> None:
@@ -241,17 +207,17 @@ def test_refused_before_anything_is_computed() -> None:
         deep = deep * y
     bounds = [Interval(0, 25)]
     with pytest.raises(es.NoiseError, match=re.escape("es.plan(..., encrypted_prediction=True)")):
-        evaluate_joined([deep], bounds, new, packs)
+        rows_of([deep], bounds, new, packs)
     with pytest.raises(OverflowError, match="choose max_value="):
-        evaluate_joined([given("model", 0)], [Interval(0, 1 << 40)], new, packs)
+        rows_of([given("model", 0)], [Interval(0, 1 << 40)], new, packs)
     stranger = {"model": packed(FITTED, kept_lab("bgv", 1).source((25,)))}
     with pytest.raises(es.KeyMismatchError, match="nothing can be computed across keys"):
-        evaluate_joined([given("model", 0)], bounds, new, stranger)
+        rows_of([given("model", 0)], bounds, new, stranger)
     slots = {"model": EncryptedNumbers(lab.keys, "slots", packs["model"].facts, ())}
     with pytest.raises(ValueError, match="only packs can be expanded: form='packed'"):
-        evaluate_joined([given("model", 0)], bounds, new, slots)
+        rows_of([given("model", 0)], bounds, new, slots)
     assert new.loads == 0
-    assert len(expanded_noises(packs["model"])) == len(FITTED)
+    assert noise_once_expanded(packs["model"]).level == len(lab.parameters.data_moduli) - lab.parameters.kept_primes
 
 
 # -- plain models ----------------------------------------------------------------------------------------------------------
@@ -273,13 +239,13 @@ def test_answers_of_plain_models_end_where_all_do() -> None:
     model, source = lab.parameters.noise, lab.source((9,))
     assert resting_level(model) == model.levels - 2
     small = model.fresh(with_secret_key=True)
-    assert finish_rows(model, small)[1] == model.levels - 1
-    assert finish_rows(model, small, resting_level(model))[1] == model.levels - 2
+    assert row_descent(model, small)[1] == model.levels - 1
+    assert row_descent(model, small, resting_level(model))[1] == model.levels - 2
     most = lab.parameters.max_value
     outputs, bounds = [y, most // 3 * y, 0, most], [Interval(-most, most)] * 4
-    rows = evaluate_joined(outputs, bounds, source, {}, progress=False)
-    assert len({part.noise for chunks in rows.parts for part in chunks}) == 1
-    assert {part.residues.shape[:2] for chunks in rows.parts for part in chunks} == {(2, 2)}
+    rows = rows_of(outputs, bounds, source, {})
+    assert len({part.noise for part in rows.parts}) == 1
+    assert {part.residues.shape[:2] for part in rows.parts} == {(2, 2)}
     opened, wanted = lab.owner.decrypt(rows), source.columns["y0"]
     assert opened.T.tolist() == [
         (factor * wanted + more).tolist() for factor, more in ((1, 0), (most // 3, 0), (0, 0), (0, most))

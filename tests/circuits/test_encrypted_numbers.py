@@ -1,4 +1,4 @@
-"""Encrypted totals: stored and loaded, added and subtracted, and opened only if they are what they claim to be."""
+"""Encrypted numbers: stored and loaded, added and subtracted, and opened only if they are what they claim to be."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ from hypothesis import strategies as st
 import encryptedstats as es
 from encryptedstats.circuits import column
 from encryptedstats.circuits.evaluate import evaluate
+from encryptedstats.circuits.lowering import replication_steps
 from encryptedstats.circuits.results import EncryptedNumbers, NumberFacts, Part
-from encryptedstats.circuits.walk import replication_steps
 from encryptedstats.crypto.keys import PublicKeys
 from encryptedstats.crypto.residues import ciphertext_of, residues_of
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
-A, B, Y, N = (column(name) for name in ("a0", "b0", "y0", "n"))
+A, B, Y, N, W = (column(name) for name in ("a0", "b0", "y0", "n", "w"))
+STORED = (*FORMS, "rows")
 OUTPUTS = [(A * Y).total(), (N + 1).total(), N.total() - 7, Y.total(), A.total()]
 REFUSALS = (es.FileFormatError, es.KeyMismatchError)
 MANY = settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -44,24 +45,35 @@ def small(request) -> Lab:
 
 def results(lab: Lab, form: str = "packed", seed: int = 0, rows: int = 50, outputs=OUTPUTS) -> tuple[Any, list[int]]:
     source = lab.source((rows,), seed)
-    return evaluate(outputs, source, form=form, workers=1), source.clear(outputs)
+    if form == "rows":
+        outputs = [W * N, Y, N - 2]
+    clear = source.clear(outputs)
+    wanted = np.column_stack(clear).tolist() if form == "rows" else clear
+    return evaluate(outputs, source, form=form, workers=1), wanted
+
+
+def opened(lab: Lab, numbers: EncryptedNumbers) -> list[Any]:
+    """Totals, or a list for every row."""
+    found = lab.owner.decrypt(numbers)
+    return found if isinstance(found, list) else found.tolist()
 
 
 # -------------------------------------------------------------------------------------------------------------- files
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", STORED)
 def test_save_and_load(small, form, tmp_path):
     totals, expected = results(small, form)
     totals.save(tmp_path / "results")
     loaded = EncryptedNumbers.load(tmp_path / "results", small.keys)
     assert (loaded.form, loaded.width, loaded.facts) == (totals.form, totals.width, totals.facts)
+    assert loaded.counts == totals.counts == ((50,) if form == "rows" else ())
     for a, b in zip(totals.parts, loaded.parts, strict=True):
         np.testing.assert_array_equal(a.residues, b.residues)
         assert a.noise == b.noise
-    assert small.owner.decrypt(loaded) == small.owner.decrypt(totals) == expected
-    again = small.owner.decrypt(loaded + totals)
-    assert again == [2 * value for value in expected]
+    assert opened(small, loaded) == opened(small, totals) == expected
+    if form != "rows":
+        assert small.owner.decrypt(loaded + totals) == [2 * value for value in expected]
     data = (tmp_path / "results").read_bytes()
     assert small.owner._generator.secret_key().to_string()[-1000:] not in data
     assert len(data) < totals.nbytes  # residues are packed to their bits
@@ -87,7 +99,7 @@ def test_what_is_said(small):
 
 
 def test_totals_are_not_pickled(small):
-    with pytest.raises(TypeError, match=r"encrypted totals are not pickled: use save\(\) and load\(\)"):
+    with pytest.raises(TypeError, match=r"encrypted numbers are not pickled: use save\(\) and load\(\)"):
         pickle.dumps(results(small)[0])
 
 
@@ -101,7 +113,7 @@ def test_files_of_other_keys_and_kinds(small, tmp_path):
     with pytest.raises(es.KeyMismatchError, match="belongs to key"):
         EncryptedNumbers.load(tmp_path / "results", other.public_keys())
     small.keys.save(tmp_path / "keys")
-    with pytest.raises(es.FileFormatError, match="holds 'public keys', and 'encrypted totals' is wanted here"):
+    with pytest.raises(es.FileFormatError, match="holds 'public keys', and 'encrypted numbers' is wanted here"):
         EncryptedNumbers.load(tmp_path / "keys", small.keys)
 
 
@@ -155,6 +167,15 @@ def test_what_cannot_be_added(small):
     stranger = Lab(es.Owner(small.parameters))
     with pytest.raises(es.KeyMismatchError, match="nothing can be computed across keys"):
         packed - results(stranger)[0]
+
+
+def test_numbers_of_rows_are_not_added(small):
+    rows, _ = results(small, "rows")
+    for act in (lambda: rows + rows, lambda: rows.combined(rows, -1), lambda: results(small)[0].combined(rows, 1)):
+        with pytest.raises(ValueError, match="numbers of rows are not added up: results that add up are totals"):
+            act()
+    with pytest.raises(ValueError, match="cannot be flooded: only packs hold nothing beside their totals"):
+        rows.with_flooding()
 
 
 def test_nothing_left_is_refused(small):
@@ -218,7 +239,8 @@ def test_values_out_of_their_bounds_are_refused(small, form):
     for index, value in enumerate(expected):
         for facts in (NumberFacts(value + 1, value + 5), NumberFacts(value - 5, value - 1)):
             forged = [
-                replace(facts, offset=f.offset, each=f.each) if i == index else f for i, f in enumerate(totals.facts)
+                replace(facts, offset=f.offset, factor=f.factor) if i == index else f
+                for i, f in enumerate(totals.facts)
             ]
             relabelled = EncryptedNumbers(small.keys, form, forged, totals.parts, totals.width)
             with pytest.raises(
@@ -270,13 +292,14 @@ class Target:
         finally:
             assert time.perf_counter() - start < 5
         try:
-            values = self.lab.owner.decrypt(loaded)
+            values = opened(self.lab, loaded)
         except ValueError as error:
             if "It is refused" not in str(error):
                 raise
             return False
         assert values == self.expected or not exact
-        assert all(facts.low <= value <= facts.high for value, facts in zip(values, loaded.facts, strict=True))
+        for row in values if loaded.form == "rows" else [values]:
+            assert all(facts.low <= value <= facts.high for value, facts in zip(row, loaded.facts, strict=True))
         return True
 
 
@@ -290,7 +313,7 @@ def forged_header(file: Container, header: bytes) -> bytes:
 @pytest.fixture(scope="module")
 def targets(small, tmp_path_factory) -> dict[str, Target]:
     folder = tmp_path_factory.mktemp("totals")
-    return {form: Target(small, folder / form, form) for form in FORMS}
+    return {form: Target(small, folder / form, form) for form in STORED}
 
 
 def test_the_contract_accepts_what_is_untouched(targets):
@@ -299,7 +322,7 @@ def test_the_contract_accepts_what_is_untouched(targets):
 
 
 @MANY
-@given(data=st.data(), form=st.sampled_from(FORMS))
+@given(data=st.data(), form=st.sampled_from(STORED))
 def test_damaged_bytes_are_refused(targets, data, form):
     target = targets[form]
     spoiled = bytearray(target.data)
@@ -347,21 +370,24 @@ FORGERIES: dict[str, Callable[[Container], Container]] = {
     "other key id": lambda file: replace(file, key_id="0" * 16),
     "other fingerprint": lambda file: replace(file, fingerprint="0" * 32),
     "no parameters": _fields(parameters={}),
-    "no totals": _json("totals", lambda rows: []),
-    "one total fewer": _json("totals", lambda rows: rows[:-1]),
-    "totals that are no list": _json("totals", lambda rows: {"a": 1}),
-    "totals that are no json": _section("totals", lambda data: data[:-1]),
-    "totals nested for ever": _section("totals", lambda data: b"[" * 100_000),
-    "total of another length": _json("totals", lambda rows: [[0, 1], *rows[1:]]),
-    "total that is no list": _json("totals", lambda rows: [7, *rows[1:]]),
-    "low above high": _json("totals", _first(9, 8, None, None)),
-    "bounds beyond t": _json("totals", _first(-(10**30), 10**30, None, None)),
-    "bounds of thousands of digits": _section("totals", lambda data: b"[[0," + b"9" * 5000 + b",0,false]" + data[9:]),
-    "bounds that are true": _json("totals", _first(True, None, None, None)),
-    "bounds that are no integers": _json("totals", _first(0.0, None, None, None)),
-    "each that is a number": _json("totals", _first(None, None, None, 1)),
-    "each with an offset": _json("totals", _first(None, None, 5, True)),
-    "narrower bounds": _json("totals", _first(0, 0, None, None)),
+    "no numbers": _json("numbers", lambda rows: []),
+    "one number fewer": _json("numbers", lambda rows: rows[:-1]),
+    "numbers that are no list": _json("numbers", lambda rows: {"a": 1}),
+    "numbers that are no json": _section("numbers", lambda data: data[:-1]),
+    "numbers nested for ever": _section("numbers", lambda data: b"[" * 100_000),
+    "number of another length": _json("numbers", lambda rows: [[0, 1], *rows[1:]]),
+    "number that is no list": _json("numbers", lambda rows: [7, *rows[1:]]),
+    "low above high": _json("numbers", _first(9, 8, None, None)),
+    "bounds beyond t": _json("numbers", _first(-(10**30), 10**30, None, None)),
+    "bounds of thousands of digits": _section("numbers", lambda data: b"[[0," + b"9" * 5000 + b",0,1]" + data[9:]),
+    "bounds that are true": _json("numbers", _first(True, None, None, None)),
+    "bounds that are no integers": _json("numbers", _first(0.0, None, None, None)),
+    "factor that is true": _json("numbers", _first(None, None, None, True)),
+    "factor 0": _json("numbers", _first(None, None, None, 0)),
+    "factor below zero": _json("numbers", _first(None, None, None, -1)),
+    "factor beyond t": _json("numbers", _first(None, None, None, 1 << 40)),
+    "factor and offset of another number": _json("numbers", _first(None, None, 5, 1024)),
+    "narrower bounds": _json("numbers", _first(0, 0, None, None)),
     "no noise": _json("noise", lambda rows: []),
     "more noise than ciphertexts": _json("noise", lambda rows: rows + rows[:1]),
     "noise that is too much": _json("noise", _first(1e300, None, None)),
@@ -374,6 +400,9 @@ FORGERIES: dict[str, Callable[[Container], Container]] = {
     "level below zero": _json("noise", _first(None, None, -1)),
     "level too low": _json("noise", _first(None, None, 50)),
     "other level": _json("noise", _first(None, None, 1)),
+    "rows of nothing": _json("chunks", lambda counts: [*counts, 5]),
+    "chunks that are no list": _json("chunks", lambda counts: 5),
+    "chunks that are no json": _section("chunks", lambda data: data[:-1]),
     "no residues": _section("residues", lambda data: b""),
     "residues cut": _section("residues", lambda data: data[:-8]),
     "residues too many": _section("residues", lambda data: data + bytes(8)),
@@ -383,7 +412,7 @@ FORGERIES: dict[str, Callable[[Container], Container]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", STORED)
 @pytest.mark.parametrize("name", FORGERIES)
 def test_forgeries_whose_hash_fits(targets, name, form):
     target = targets[form]
@@ -399,21 +428,21 @@ def test_residues_that_are_no_ciphertext_are_refused_when_loaded(targets, small)
 
 
 @MANY
-@given(data=st.data(), form=st.sampled_from(FORMS))
+@given(data=st.data(), form=st.sampled_from(STORED))
 def test_random_forgeries(targets, data, form):
     """Random damage to the JSON and to the residues, hashed again: refused, or refused when opened, or harmless.
 
     Other residues are another ciphertext, as a liar would send: it can happen to decrypt to something within the bounds.
     """
     target = targets[form]
-    name = data.draw(st.sampled_from(["totals", "noise", "residues"]))
+    name = data.draw(st.sampled_from(["numbers", "chunks", "noise", "residues"]))
     section = bytearray(target.container.sections[name])
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(0, len(section) - 1))
         section[at] = data.draw(st.integers(0, 255))
     sections = {**target.container.sections, name: bytes(section)}
-    if name == "totals" and _offsets(sections[name]) != _offsets(target.container.sections[name]):
-        return  # another offset is a lie that nobody can see: hashes and bounds catch accidents, not forgers
+    if name == "numbers" and _offsets(sections[name]) != _offsets(target.container.sections[name]):
+        return  # another offset, or factor, is a lie that nobody can see: hashes and bounds catch accidents, not forgers
     target.attempt(container.to_bytes(replace(target.container, sections=sections)), exact=name != "residues")
 
 
@@ -433,7 +462,14 @@ def test_any_header(targets, header):
 def test_forged_width_and_form_together(targets):
     """Five totals in one ciphertext, claimed to be in five of width 1, or unsummed: the numbers do not fit."""
     packed = targets["packed"]
-    for fields in ({"width": 1}, {"form": "slots", "width": 1}, {"form": "replicated", "width": 1}, {"width": 4}):
+    for fields in (
+        {"width": 1},
+        {"form": "slots", "width": 1},
+        {"form": "replicated", "width": 1},
+        {"width": 4},
+        {"form": "rows"},
+        {"form": "rows", "width": 1},
+    ):
         assert not packed.attempt(container.to_bytes(_fields(**fields)(packed.container)))
     wider = container.to_bytes(_fields(width=1024)(packed.container))
     assert packed.attempt(wider)  # the place of a total depends on how many there are, not on how many there could be

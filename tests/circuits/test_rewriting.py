@@ -1,0 +1,107 @@
+"""Circuits rewritten before they are lowered mean what they did: 0 in padding, and times a factor that is known."""
+
+from __future__ import annotations
+
+import doctest
+from typing import Any
+
+import numpy as np
+import pytest
+from circuit_samples import NAMES, random_columns
+from hypothesis import given as examples
+from hypothesis import strategies as st
+
+from encryptedstats.circuits import Layout, column, rewriting
+from encryptedstats.circuits.clear import read_clear
+from encryptedstats.circuits.expressions import (
+    GIVEN,
+    HERE,
+    Expression,
+    Key,
+    combination,
+    given,
+    in_order,
+    padding_value,
+    sum_of,
+)
+from encryptedstats.circuits.rewriting import cleared, followed
+
+y = column("y0")
+
+
+def test_examples() -> None:
+    assert doctest.testmod(rewriting).failed == 0
+
+
+# -- padding ---------------------------------------------------------------------------------------------------------------
+
+LAYOUT = Layout(14, 8, (8, 6))
+
+
+def clear_rows(outputs: list[Expression]) -> list[Any]:
+    columns: dict[Key, Any] = dict(random_columns(LAYOUT.n_rows))
+    columns |= {("m", k): np.full(LAYOUT.n_rows, 7 * k - 3) for k in range(3)}
+    columns |= {"s0": columns["a0"], "s1": 1 - columns["a0"]}
+    return [found.tolist() for found in read_clear(outputs, columns, LAYOUT)]
+
+
+@st.composite
+def answers(draw: Any) -> list[Expression | int]:
+    """Sums of products of columns, totals and plain numbers, sums among the factors."""
+
+    def factor() -> Expression:
+        some = [column(name) for name in NAMES] + [given("m", k) for k in range(3)]
+        terms = [(draw(st.sampled_from([-2, 1, 3])), x) for x in draw(st.lists(st.sampled_from(some), min_size=1))]
+        found = combination(terms, draw(st.integers(-2, 2)))
+        return y if isinstance(found, int) else found
+
+    found: list[Expression | int] = []
+    for _ in range(draw(st.integers(1, 3))):
+        products = [factor() * factor() if draw(st.booleans()) else factor() for _ in range(draw(st.integers(0, 3)))]
+        found.append(combination([(draw(st.sampled_from([-1, 1, 4])), x) for x in products], draw(st.integers(-5, 5))))
+    return found
+
+
+@examples(answers(), st.booleans())
+def test_cleared_outputs_are_the_same_in_rows_and_zero_in_padding(outputs: list[Expression | int], own: bool) -> None:
+    ones = sum_of([column("s0"), column("s1")]) if own else None
+    found = cleared(outputs, ones)
+    padding = padding_value(found)
+    assert [padding[one] for one in found] == [0] * len(outputs)
+    for one, output in zip(found, outputs, strict=True):
+        wanted = clear_rows([output]) if isinstance(output, Expression) else [[output] * LAYOUT.n_rows]
+        assert clear_rows([one]) == wanted
+
+
+@examples(answers())
+def test_what_has_no_given_total_has_a_fresh_encryption_of_its_own(outputs: list[Expression | int]) -> None:
+    """Which hides the coefficients of the others: one for each answer, 0 included."""
+    for number, (one, output) in enumerate(zip(cleared(outputs, y), outputs, strict=True)):
+        is_given = isinstance(output, Expression) and any(node.op == GIVEN for node in in_order([output]))
+        here = [node.data[1] for node in in_order([one]) if node.op == HERE]
+        still_given = any(node.op == GIVEN for node in in_order([one]))
+        assert here == ([] if is_given and still_given else [f"answer{number}"])
+
+
+# -- factors ---------------------------------------------------------------------------------------------------------------
+
+
+@examples(st.lists(st.integers(1, 96), min_size=3, max_size=3), st.lists(st.integers(-9, 9), min_size=3, max_size=3))
+def test_factors_are_followed(factors: list[int], offsets: list[int]) -> None:
+    """Modulo a small prime, by hand: a column that comes multiplied and without its offset gives the output, multiplied."""
+    t, keys, layout = 97, [("m", k) for k in range(3)], Layout(2, 2)
+    x, z, v = (given("m", k) for k in range(3))
+    outputs = [x, x + z, 3 * x * z - v + 4, (x - 2) * (z + v) * y, 5 - v]
+    scaled = followed(outputs, {"m": factors}, t, {"m": offsets})
+    values: dict[Key, Any] = {key: np.array([key[1] + 1, 7 * key[1] + 2]) for key in keys}
+    come: dict[Key, Any] = {key: (values[key] - offsets[key[1]]) * factors[key[1]] for key in keys}
+    values["y0"] = come["y0"] = np.array([1, 3])
+    for output, (circuit, factor) in zip(outputs, scaled, strict=True):
+        (wanted,) = read_clear([output], values, layout)
+        (got,) = read_clear([circuit], come, layout)
+        assert ((got - wanted * factor) % t == 0).all()
+
+
+def test_what_cannot_be_computed_from_totals() -> None:
+    with pytest.raises(TypeError, match="cannot be computed from given totals"):
+        followed([given("m", 0) * y.total().replicate()], {"m": [1]}, 97, {"m": [0]})
