@@ -269,7 +269,7 @@ def test_drawn_fractions_that_cannot_be(tmp_path: Path) -> None:
     other.save(tmp_path / "other")
     drawn = container.read(tmp_path / "other").section("drawn")
     for data, words in (
-        (drawn, "6 totals .drawn. beside its own, and there are 4"),
+        (drawn, "6 totals 'drawn' beside its own, and there are 4"),
         (b"[1, 1]", "not an encryptedstats file"),
     ):
         container.write(replace(stored, sections={**stored.sections, "drawn": data}), tmp_path / f"bad{len(data)}")
@@ -278,7 +278,7 @@ def test_drawn_fractions_that_cannot_be(tmp_path: Path) -> None:
     opened = owner.decrypt(closed_model(FOREST))
     opened.drawn_ = [1, 2]
     opened.save(tmp_path / "short")
-    with pytest.raises(es.FileFormatError, match="2 totals .drawn. beside its own, and there are 4"):
+    with pytest.raises(es.FileFormatError, match="2 totals 'drawn' beside its own, and there are 4"):
         es.load(tmp_path / "short")
 
 
