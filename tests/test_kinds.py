@@ -22,7 +22,11 @@ def named_kinds() -> set[str]:
     found = set()
     for path in SOURCES.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.AnnAssign) and ast.unparse(node.target).endswith("_KIND") and node.value is not None:
+            if (
+                isinstance(node, ast.AnnAssign)
+                and ast.unparse(node.target).endswith("_KIND")
+                and node.value is not None
+            ):
                 found.add((path.relative_to(SOURCES).parts[0], ast.literal_eval(node.value)))
     return {kind for layer, kind in found if layer not in ("cluster", "circuits")}
 
