@@ -17,8 +17,8 @@ NATIVE = ROOT / "_native"
 # of everything but the command line, which is its user.
 # `loading` opens all that can be stored; `parallel`, `progress`, `memory` and `checks` are tools that know nothing of this library.
 ORDER = (
-    "cli", "", "loading", "evaluation", "plots", "service", "cluster", "models", "metrics", "datasets", "tables", "circuits",
-    "crypto", "storage", "parallel", "progress", "memory", "checks", "errors",
+    "cli", "", "loading", "evaluation", "plots", "service", "cluster", "kinds", "models", "metrics", "datasets", "tables",
+    "circuits", "crypto", "storage", "parallel", "progress", "memory", "checks", "errors",
 )  # fmt: skip
 UNSAFE = {"pickle", "_pickle", "cPickle", "marshal", "shelve", "joblib", "dill", "cloudpickle"}
 UNSAFE_CALLS = {"read_pickle", "to_pickle"}

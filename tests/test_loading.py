@@ -67,8 +67,8 @@ def test_nothing_is_written_over_what_is_there_unless_told(owner: es.Owner, sche
     things: list[tuple[Any, Callable[[str], Any]]] = [
         (model, lambda url: es.MultinomialNB.load(url, keys)),
         (owner.decrypt(model), es.MultinomialNB.load),
-        (es.MultinomialNB().fit_folds(sealed), lambda url: es.EncryptedFolds.load(url, keys)),
-        (sealed.counts("age"), lambda url: es.EncryptedStatistic.load(url, keys)),
+        (es.MultinomialNB().fit_folds(sealed), lambda url: es.EncryptedAnswer.load(url, keys)),
+        (sealed.counts("age"), lambda url: es.EncryptedAnswer.load(url, keys)),
         (owner.encrypt([1, 2]), lambda url: es.EncryptedArray.load(url, keys)),
         (owner.encrypt(3), lambda url: es.EncryptedArray.load(url, keys)),
         (model.totals_, lambda url: EncryptedNumbers.load(url, keys)),
@@ -132,15 +132,19 @@ def test_a_statistic_that_claims_endless_bins_is_refused_at_once(
     public = data.fields["schema"]
     for changes in (
         {"schema": public.replace('"n_bins": 4', '"n_bins": 1000000000').replace('"n_bins":4', '"n_bins":1000000000')},
-        {"variables": []},
-        {"variables": [0, 0, 0]},
-        {"statistic": "moments", "variables": [-1]},
-        {"statistic": "nonsense"},
-        {"n_rows": 0},
+        {"params": {"variables": []}},
+        {"params": {"variables": [0, 0, 0]}},
+        {"params": {"variables": 7}},
+        {"params": {"variables": [0.5]}},
+        {"params": {}},
+        {"question": "moments", "params": {"variables": [-1]}},
+        {"question": "nonsense"},
+        {"question": "Statistic"},
+        {"n_rows": -1},
     ):
         forged = replace(data, fields={**data.fields, **changes})
         container.write(forged, tmp_path / "forged")
-        with pytest.raises(es.FileFormatError, match=r"question|totals|schema"):
+        with pytest.raises(es.FileFormatError, match=r"question|totals|schema|bins|parameters|rows"):
             es.load(tmp_path / "forged", keys=owner.public_keys())
 
 

@@ -31,15 +31,14 @@ from encryptedstats.errors import (
     StorageError,
 )
 from encryptedstats.loading import load
-from encryptedstats.tables import EncryptedStatistic, EncryptedTable, PublicSchema, Schema, Table, plan
+from encryptedstats.tables import EncryptedAnswer, EncryptedTable, PublicSchema, Question, Schema, Table, plan
+from encryptedstats.tables.questions import found_in
 
 if TYPE_CHECKING:
     from encryptedstats import cluster as cluster
     from encryptedstats.models import (
         CalibratedModel,
         CompletelyRandomForest,
-        EncryptedFolds,
-        EncryptedVotes,
         FisherDiscriminant,
         LinearMeans,
         MultinomialNB,
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
         SemiparametricNB,
         TotalsClassifier,
         Votes,
+        score_folds,
     )
     from encryptedstats.tables.transformers import FixedPoint, QuantileOneHot, QuantileOrdinal
 
@@ -58,8 +58,6 @@ _LATE = {
         (
             "CalibratedModel",
             "CompletelyRandomForest",
-            "EncryptedFolds",
-            "EncryptedVotes",
             "FisherDiscriminant",
             "LinearMeans",
             "MultinomialNB",
@@ -67,11 +65,14 @@ _LATE = {
             "SemiparametricNB",
             "TotalsClassifier",
             "Votes",
+            "score_folds",
         ),
         "encryptedstats.models",
     ),
     **dict.fromkeys(("FixedPoint", "QuantileOneHot", "QuantileOrdinal"), "encryptedstats.tables.transformers"),
 }
+
+found_in("encryptedstats.models")  # whose questions files may name
 
 
 def __getattr__(name: str) -> Any:
@@ -91,13 +92,11 @@ __all__ = [
     "CalibratedModel",
     "ClusterError",
     "CompletelyRandomForest",
+    "EncryptedAnswer",
     "EncryptedArray",
-    "EncryptedFolds",
     "EncryptedInteger",
-    "EncryptedStatistic",
     "EncryptedStatsError",
     "EncryptedTable",
-    "EncryptedVotes",
     "FileFormatError",
     "FisherDiscriminant",
     "FixedPoint",
@@ -119,6 +118,7 @@ __all__ = [
     "PublicSchema",
     "QuantileOneHot",
     "QuantileOrdinal",
+    "Question",
     "RowsByOthersError",
     "Schema",
     "SchemaError",
@@ -134,4 +134,5 @@ __all__ = [
     "datasets",
     "load",
     "plan",
+    "score_folds",
 ]

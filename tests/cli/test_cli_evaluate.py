@@ -73,7 +73,7 @@ def test_folds_are_scored_on_rows_they_have_not_seen(ward: Ward, folds: Path, tm
 def test_the_library_says_the_same(ward: Ward, folds: Path) -> None:
     key = es.Owner.load(ward.key)
     table = es.Schema.load(ward.schema).table(ward.frame[:30], folds=2)
-    scores = key.cross_validate(es.load(folds, key.public_keys()), table)
+    scores = es.score_folds(key.open(folds, table.schema), table)
     facts = json.loads(done("evaluate", folds, half(ward), *owner(ward), "--json").stdout)
     np.testing.assert_allclose([entry["auc"] for entry in facts["folds"]], scores["score"])
 

@@ -15,7 +15,6 @@ from cli_helpers import FOREST, MODELS, Run, Ward, disk_full, done, names, patie
 
 import encryptedstats as es
 from encryptedstats.cli import _models
-from encryptedstats.models import base
 from encryptedstats.storage import container
 from encryptedstats.storage import files as storage_files
 
@@ -120,7 +119,7 @@ def test_folds(run: Run, ward: Ward, tmp_path: Path) -> None:
     models = owner.decrypt(es.load(out, owner.public_keys()), schema=schema)
     clear = es.MultinomialNB().fit_folds(schema.table(ward.frame[:30], folds=2))
     assert [list(model.totals_) for model in models] == [list(model.totals_) for model in clear]
-    assert "2 folds of an encrypted model: mnb --alpha 1.0" in done("info", out).stdout
+    assert "folds of an encrypted model: 2 folds of mnb --alpha 1.0" in done("info", out).stdout
     assert "its owner scores them with evaluate" in the_error(run("decrypt", out, "--key", ward.key))
     assert "a fitted model is wanted here" in the_error(run("predict", out, ward.csv, "-o", tmp_path / "p.csv"))
 
@@ -305,11 +304,6 @@ def test_what_cannot_be_predicted(run: Run, ward: Ward, tmp_path: Path, monkeypa
 # -- info --------------------------------------------------------------------------------------------------------------
 
 
-def test_the_kinds_are_those_of_the_library() -> None:
-    for name in ("ENCRYPTED_MODEL_KIND", "OPEN_MODEL_KIND", "FOLDS_KIND"):
-        assert getattr(_models, name) == getattr(base, name)
-
-
 def test_info_of_models(ward: Ward, tmp_path: Path) -> None:
     shown = done("info", ward.combined("forest")).stdout
     assert "encrypted model: forest --trees 4 --depth 2 --fraction 0 --seed 3" in shown
@@ -330,10 +324,10 @@ def test_info_of_models(ward: Ward, tmp_path: Path) -> None:
 
 def test_info_of_a_model_from_anybody(run: Run, ward: Ward, tmp_path: Path) -> None:
     file = container.read(ward.opened(ward.combined("forest")))
-    fields = {**file.fields, "model": "\x1b[2J", "params": {"n_trees": "\x1b[2J"}}
+    fields = {**file.fields, "question": "\x1b[2J", "params": {"n_trees": "\x1b[2J"}}
     container.write(container.Container(file.kind, "", "", fields, file.sections), tmp_path / "m")
     assert "\x1b" not in done("info", tmp_path / "m").stdout
-    for name in ("model", "params", "n_rows", "schema", "private"):
+    for name in ("question", "params", "n_rows", "schema", "private"):
         container.write(
             container.Container(file.kind, "", "", {**file.fields, name: []}, file.sections), tmp_path / "m"
         )

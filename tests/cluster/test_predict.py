@@ -65,7 +65,7 @@ class Clinic:
         return self.place / f"{name}.enc"
 
     def opened(self, votes: Any) -> es.Votes:
-        found = votes if isinstance(votes, es.EncryptedVotes) else es.load(votes, keys=self.owner.public_keys())
+        found = votes if isinstance(votes, es.EncryptedAnswer) else es.load(votes, keys=self.owner.public_keys())
         return self.owner.decrypt(found, schema=SCHEMA)
 
     def is_exact(self, out: Path | str, model: Any = FOREST, output: str | None = None) -> bool:

@@ -18,8 +18,8 @@ from sklearn.model_selection import train_test_split
 
 import encryptedstats as es
 from encryptedstats.metrics import evaluate
+from encryptedstats.models.base import read_model
 from encryptedstats.models.calibration import CALIBRATION
-from encryptedstats.models.files import read_model
 
 frozen = pytest.importorskip("sklearn.frozen", reason="scikit-learn before 1.6")
 THREE = ("a", "b", "c")
@@ -33,7 +33,7 @@ def split(n: int, seed: int, classes: tuple[Any, ...] = ("no", "yes")) -> tuple[
 @pytest.mark.parametrize("method", ["sigmoid", "isotonic"])
 @pytest.mark.parametrize("model", MODELS, ids=name)
 def test_probabilities_are_those_of_scikit_learn(model: Any, method: str) -> None:
-    classes = ("no", "yes") if model._binary_only else THREE
+    classes = ("no", "yes") if model.binary_only else THREE
     opened = clone(model).fit(table(200, classes=classes))
     X, y = split(150, 1, classes)
     new, _ = split(80, 2, classes)
@@ -156,13 +156,13 @@ def isotonic(**corners: Any) -> dict[str, Any]:
 )
 def test_files_that_cannot_be(facts: Any) -> None:
     opened = es.MultinomialNB().fit(table())
-    file = opened._to_container()
+    file = opened.to_container()
     with pytest.raises(es.FileFormatError, match="calibration"):
         read_model(replace(file, sections={**file.sections, CALIBRATION: json.dumps(facts).encode()}), None)
 
 
 def test_the_forged_ones_differ_from_a_good_one() -> None:
-    file = es.MultinomialNB().fit(table())._to_container()
+    file = es.MultinomialNB().fit(table()).to_container()
     for facts in (GOOD, isotonic()):
         sections = {**file.sections, CALIBRATION: json.dumps(facts).encode()}
         assert isinstance(read_model(replace(file, sections=sections), None), es.CalibratedModel)

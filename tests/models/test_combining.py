@@ -15,7 +15,6 @@ from sklearn.exceptions import NotFittedError
 from sklearn.metrics import roc_auc_score
 
 import encryptedstats as es
-from encryptedstats.models.folds import score_folds
 
 Fit = Callable[..., Any]
 each_model = pytest.mark.parametrize("model", MODELS, ids=name)
@@ -98,12 +97,12 @@ def test_an_encrypted_block_counts_once(keeper: es.Owner) -> None:
 
 def test_only_what_is_inside_is_forgotten(keeper: es.Owner, sealed_fit: Fit) -> None:
     first, second = sealed_fit(clone(FOREST), table(50)), sealed_fit(clone(FOREST), table(30, seed=1))
-    with pytest.raises(es.SchemaError, match="only rows that are in a model can be forgotten"):
+    with pytest.raises(es.SchemaError, match="only rows that are inside can be forgotten"):
         first - second
-    with pytest.raises(es.SchemaError, match="only rows that are in a model can be forgotten"):
+    with pytest.raises(es.SchemaError, match="only rows that are inside can be forgotten"):
         clone(FOREST).fit(table(50)) - clone(FOREST).fit(table(51))
     flipped = frame(50).assign(ill=lambda f: f["ill"].map({"no": "yes", "yes": "no"}))
-    with pytest.raises(es.SchemaError, match="only rows that are in a model can be forgotten"):
+    with pytest.raises(es.SchemaError, match="only rows that are inside can be forgotten"):
         clone(FOREST).fit(table(50)) - clone(FOREST).fit(schema().table(flipped[:40]))
 
 
@@ -264,7 +263,7 @@ def test_encrypted_cross_validation_equals_a_loop_over_folds(model: Any, keeper:
     rows = table(120, folds=4, fold_seed=1)
     folds = clone(model).fit_folds(keeper.encrypt(rows, workers=1), workers=1)
     assert "4 folds" in repr(folds)
-    scores = keeper.cross_validate(folds, rows)
+    scores = es.score_folds(keeper.decrypt(folds), rows)
     by_hand, fold_rows = [], []
     for fold in range(4):
         inside, outside = (np.flatnonzero((rows.fold_codes == fold) == where) for where in (True, False))
@@ -280,16 +279,16 @@ def test_encrypted_cross_validation_equals_a_loop_over_folds(model: Any, keeper:
     for a, b, n in zip(clear, opened, fold_rows, strict=True):
         assert totals(a) == totals(b)
         assert a.n_rows_ == b.n_rows_ == 120 - n
-    pd.testing.assert_frame_equal(score_folds(clear, rows), scores)
+    pd.testing.assert_frame_equal(es.score_folds(clear, rows), scores)
 
 
 def test_cross_validation_with_other_scores_and_more_classes(keeper: es.Owner) -> None:
     rows = table(90, classes=("a", "b", "c"), folds=3)
     folds = drawn().fit_folds(keeper.encrypt(rows, workers=1), workers=1)
-    assert folds.model.random_state_ is not None
-    scores = keeper.cross_validate(folds, rows)
-    pd.testing.assert_frame_equal(scores, keeper.cross_validate(folds, rows, scoring="accuracy"))
-    by_function = keeper.cross_validate(folds, rows, scoring=lambda model, X, y: model.score(X, y))
+    assert folds.question.question.random_state is not None
+    scores = es.score_folds(keeper.decrypt(folds), rows)
+    pd.testing.assert_frame_equal(scores, es.score_folds(keeper.decrypt(folds), rows, scoring="accuracy"))
+    by_function = es.score_folds(keeper.decrypt(folds), rows, scoring=lambda model, X, y: model.score(X, y))
     pd.testing.assert_frame_equal(scores, by_function)
     assert scores["rows"].sum() == 90
 
@@ -300,11 +299,11 @@ def test_folds_that_were_not_declared_are_refused(keeper: es.Owner, other_keeper
     rows = table(40, folds=2)
     folds = clone(FOREST).fit_folds(keeper.encrypt(rows, workers=1), workers=1)
     with pytest.raises(es.SchemaError, match="scoring needs the clear table with its classes and folds"):
-        keeper.cross_validate(folds, table(40))
+        es.score_folds(keeper.decrypt(folds), table(40))
     with pytest.raises(es.KeyMismatchError, match="different keys"):
-        other_keeper.cross_validate(folds, rows)
+        other_keeper.decrypt(folds)
     with pytest.raises(es.SchemaError, match="yet it is another one"):
-        keeper.cross_validate(folds, rows, schema=schema().with_bins("age", edges=(1.0, 2.0)))
+        keeper.decrypt(folds, schema=schema().with_bins("age", edges=(1.0, 2.0)))
 
 
 # -- encrypted models say what they are ------------------------------------------------------------------------------------------
@@ -348,7 +347,6 @@ def test_an_encrypted_model_keeps_nothing_of_an_earlier_clear_fit(sealed_fit: Fi
         "classes_",
         "n_features_in_",
         "feature_names_in_",
-        "random_state_",
         "growth_",
     }
 

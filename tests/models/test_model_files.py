@@ -94,12 +94,14 @@ def test_folds_travel(keeper: es.Owner, place: str) -> None:
     rows = table(60, folds=3)
     folds = es.CompletelyRandomForest(2, 2, random_state=None).fit_folds(keeper.encrypt(rows, workers=1), workers=1)
     folds.save(place)
-    for read in (es.load(place, keeper.public_keys()), es.EncryptedFolds.load(place, keeper.public_keys())):
-        expected = keeper.cross_validate(folds, rows)
-        assert keeper.cross_validate(read, rows)["score"].tolist() == expected["score"].tolist()
+    for read in (es.load(place, keeper.public_keys()), es.EncryptedAnswer.load(place, keeper.public_keys())):
+        expected = es.score_folds(keeper.open(folds), rows)
+        assert es.score_folds(keeper.open(read, rows.schema), rows)["score"].tolist() == expected["score"].tolist()
     with pytest.raises(TypeError, match="give the public keys="):
         es.load(place)
-    with pytest.raises(es.FileFormatError, match="holds a EncryptedFolds, and a CompletelyRandomForest is wanted"):
+    with pytest.raises(
+        es.FileFormatError, match="holds a folds of an encrypted model, and a CompletelyRandomForest is wanted"
+    ):
         es.CompletelyRandomForest.load(place, keeper.public_keys())
 
 
@@ -151,7 +153,7 @@ def test_keys_are_asked_for_and_must_fit(
     keeper: es.Owner, other_keeper: es.Owner, sealed_fit: Fit, tmp_path: Path
 ) -> None:
     sealed_fit(clone(FOREST), table()).save(tmp_path / "m")
-    with pytest.raises(TypeError, match="this model is encrypted: give the public keys= it belongs to"):
+    with pytest.raises(TypeError, match="holds a model that is still encrypted: give the public keys= it belongs to"):
         es.load(tmp_path / "m")
     with pytest.raises(es.KeyMismatchError, match="belongs to key"):
         es.load(tmp_path / "m", other_keeper.public_keys())
@@ -167,7 +169,7 @@ def test_files_of_something_else_are_refused(keeper: es.Owner, tmp_path: Path) -
     with pytest.raises(es.FileFormatError, match="'public keys', and a model is wanted here"):
         es.LinearMeans.load(tmp_path / "keys")
     with pytest.raises(es.FileFormatError, match="'opened model'"):
-        es.EncryptedFolds.load(tmp_path / "m", keeper.public_keys())
+        es.EncryptedAnswer.load(tmp_path / "m", keeper.public_keys())
     with pytest.raises(FileNotFoundError):
         es.LinearMeans.load(tmp_path / "nowhere")
     with pytest.raises(Exception, match="not fitted"):
@@ -184,27 +186,30 @@ def rewritten(file: Container, **changes: Any) -> bytes:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model": "Gardener"}, "a model 'Gardener' that this library does not know"),
+        ({"question": "Gardener"}, "nobody here knows the question 'Gardener'"),
+        ({"question": "TotalsClassifier"}, "nobody here knows the question 'TotalsClassifier'"),
+        ({"question": "counts", "params": {"variables": [0]}}, "an opened counts, which is no model"),
         ({"params": {"n_trees": 4}}, "other parameters than a CompletelyRandomForest has"),
         ({"params.depth": 3}, "totals, and such a model has"),
         ({"params.n_trees": 1 << 20}, "26 totals, and such a model has"),
         ({"params.n_trees": 10**30}, "n_trees=10+: an integer from 1"),
-        ({"params.random_state": None}, "a forest without its seed"),
+        ({"params.random_state": None}, "leaves something to chance"),
         ({"params.random_state": "7"}, "random_state='7'"),
         ({"n_rows": -1}, "impossible number of rows"),
         ({"blocks": [7]}, "impossible number of rows or list of blocks"),
         ({"blocks": ["a", "a"]}, "impossible number of rows or list of blocks"),
-        ({"schema": "{}"}, "a model or schema that cannot be"),
-        ({"schema": "[" * 100_000}, "a model or schema that cannot be"),
+        ({"schema": "{}"}, "a question or schema that cannot be"),
+        ({"schema": "[" * 100_000}, "a question or schema that cannot be"),
         ({"private": 1}, "'private'"),
     ],
 )
 def test_altered_fields_are_refused(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
     clone(FOREST).fit(table()).save(tmp_path / "m")
     file = container.read(tmp_path / "m")
+    change = {}
     for path, value in changes.items():
         field, _, inner = path.partition(".")
-        change = {field: {**file.fields["params"], inner: value} if inner else value}
+        change[field] = {**file.fields["params"], inner: value} if inner else value
     (tmp_path / "m").write_bytes(rewritten(file, **change))
     with pytest.raises(es.FileFormatError, match=message):
         es.load(tmp_path / "m")
@@ -214,7 +219,7 @@ def test_altered_fields_are_refused(changes: dict[str, Any], message: str, tmp_p
     ("content", "message"),
     [
         (b"[1", "not valid JSON"),
-        (b"{}", "no list of integers"),
+        (b"{}", "totals of the file are no list"),
         (b"[1.5]", "no list of integers"),
         (b"[true]", "no list of integers"),
         (json.dumps([1] * 25).encode(), "25 totals, and such a model has 26"),
@@ -271,7 +276,7 @@ def test_three_classes_for_a_model_of_two_are_refused(keeper: es.Owner, sealed_f
 def test_totals_that_no_rows_have_are_refused_when_opened(model: Any, keeper: es.Owner, sealed_fit: Fit) -> None:
     sealed, other = sealed_fit(clone(model), table(60)), sealed_fit(clone(model), table(59, seed=8))
     sealed.totals_ = sealed.totals_ - other.totals_ - other.totals_
-    with pytest.raises(ValueError, match=r"the result was altered, or does not belong to this model\. It is refused"):
+    with pytest.raises(ValueError, match=r"the result was altered, or is of other rows\. It is refused"):
         keeper.decrypt(sealed)
 
 
@@ -306,11 +311,10 @@ def replaced(value: Any, path: Path_, new: Any) -> Any:
 def samples(keeper: es.Owner) -> list[Container]:
     """A file of every kind."""
     sealed = keeper.encrypt(table(30, folds=2), workers=1)
-    files = [clone(model).fit(sealed, workers=1)._to_container() for model in MODELS]
-    files += [clone(model).fit(table(30))._to_container() for model in MODELS]
+    files = [clone(model).fit(sealed, workers=1).to_container() for model in MODELS]
+    files += [clone(model).fit(table(30)).to_container() for model in MODELS]
     folds = clone(FOREST).fit_folds(sealed, workers=1)
-    fields = folds.model._stored_fields(folds.schema.public(), folds.n_rows, folds.block_ids)
-    return [*files, folds.totals.to_container("folds of an encrypted model", {**fields, "n_folds": 2})]
+    return [*files, folds.to_container(), sealed.counts("age").to_container()]
 
 
 @settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])

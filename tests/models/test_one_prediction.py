@@ -40,7 +40,7 @@ def check_agrees(model: Any, rows: es.Table, new: es.Table) -> None:
         assert votes.predict_proba().to_numpy().tolist() == fitted.predict_proba(new).tolist()
         np.testing.assert_allclose(votes.predict_proba().sum(axis=1), 1)
     else:
-        assert votes.scores.to_numpy().tolist() == fitted._scores(new).tolist()
+        assert votes.scores.to_numpy().tolist() == fitted.scores(new).tolist()
 
 
 @many

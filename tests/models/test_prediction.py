@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 from typing import Any
@@ -26,7 +27,7 @@ from sklearn.base import clone
 import encryptedstats as es
 from encryptedstats.circuits.bounds import Interval
 from encryptedstats.circuits.expressions import column_names
-from encryptedstats.models.prediction import given_totals, total_bounds
+from encryptedstats.models.prediction import MODEL, flat_answers, known_given, total_bounds
 
 BINNED = ("ordinal", "continuous", "categorical")
 QUIET = {"workers": 1, "progress": False}
@@ -55,7 +56,7 @@ def check_all_combinations(model: Any, owner: es.Owner, rows: es.Table, new: es.
     opened = owner.decrypt(closed)
     same_votes(opened.predict_votes(new), wanted)
     if not getattr(model, "fraction", 0):  # an opened forest weighs by what a drawn fraction is on average
-        assert wanted.scores.to_numpy().tolist() == opened._scores(new).tolist()
+        assert wanted.scores.to_numpy().tolist() == opened.scores(new).tolist()
         assert wanted.predict().tolist() == opened.predict(new).tolist()
 
 
@@ -245,8 +246,9 @@ def test_a_forest_counted_by_hand() -> None:
 def test_what_trees_share_is_computed_once() -> None:
     known = schema()
     model = es.CompletelyRandomForest(n_trees=300, depth=1)
-    totals = model._n_totals(known.public())
-    answers = model._answers(known.public(), [], given_totals(_ones(totals)), "")
+    totals = model.n_totals(known.public())
+    given = known_given(model, known.public(), {MODEL: _ones(totals)})
+    answers = flat_answers(model, known.public(), [], given, "")
     used = {name for name in column_names([answer.value for answer in answers]) if name.startswith("model[")}
     different = {tree[0] for tree in model.grow(known)}
     assert len(used) <= 2 * (1 + len(different)) < 50 < totals
@@ -268,10 +270,13 @@ def _ones(count: int) -> list[Interval]:
 )
 def test_the_number_of_answers_is_known_without_the_circuit(model: Any, outputs: tuple[str, ...]) -> None:
     public = schema().public()
-    known = given_totals(_ones(model._n_totals(public)), model._n_drawn(public))
+    drawn = {name: _ones(math.prod(shape)) for name, shape in model.beside_shapes(public).items()}
+    known = known_given(model, public, {MODEL: _ones(model.n_totals(public)), **drawn})
     for output in outputs:
-        assert model._n_answers(public, output) == len(model._answers(public, None, known, output))
-    assert model._outputs == outputs
+        found = model.answers(public, None, known, output)
+        shapes = {name: np.array(answers, dtype=object).shape for name, answers in found.items()}
+        assert model.answer_shapes(public, output) == shapes
+    assert model.outputs == outputs
 
 
 # -- errors ----------------------------------------------------------------------------------------------------------------

@@ -21,10 +21,9 @@ from prediction_samples import planned_owner, same_votes, without_classes
 from sklearn.base import clone
 
 import encryptedstats as es
-from encryptedstats.circuits.rows import VOTES_KIND
-from encryptedstats.models.prediction import read_votes
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
+from encryptedstats.tables.answers import PREDICTION_KIND, read_answer
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
 QUIET = {"workers": 1, "progress": False}
@@ -41,15 +40,15 @@ def sealed_rows() -> es.EncryptedTable:
 
 
 @pytest.fixture(scope="module")
-def votes() -> es.EncryptedVotes:
+def votes() -> es.EncryptedAnswer:
     return closed_model(FOREST).predict_votes(sealed_rows(), **QUIET)
 
 
 @pytest.fixture(scope="module")
-def file(votes: es.EncryptedVotes, tmp_path_factory: pytest.TempPathFactory) -> Container:
+def file(votes: es.EncryptedAnswer, tmp_path_factory: pytest.TempPathFactory) -> Container:
     path = tmp_path_factory.mktemp("votes") / "v"
     votes.save(path)
-    return container.read(path, kind=VOTES_KIND)
+    return container.read(path, kind=PREDICTION_KIND)
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
@@ -58,8 +57,8 @@ def test_votes_come_back_from_a_file(model: Any, where: str, tmp_path: Path) -> 
     owner, url = planned_owner(), where.format(tmp_path)
     made = closed_model(model).predict_votes(sealed_rows(), **QUIET)
     made.save(url)
-    for again in (es.load(url, owner.public_keys()), es.EncryptedVotes.load(url, owner.public_keys())):
-        assert isinstance(again, es.EncryptedVotes)
+    for again in (es.load(url, owner.public_keys()), es.EncryptedAnswer.load(url, owner.public_keys())):
+        assert isinstance(again, es.EncryptedAnswer)
         assert isinstance(again.schema, es.PublicSchema)
         same_votes(owner.decrypt(again, schema=schema()), owner.decrypt(made))
         by_number = owner.decrypt(again)
@@ -79,14 +78,14 @@ def test_votes_of_an_opened_model_come_back(model: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes are of POSIX")
-def test_votes_are_private(votes: es.EncryptedVotes, tmp_path: Path) -> None:
+def test_votes_are_private(votes: es.EncryptedAnswer, tmp_path: Path) -> None:
     votes.save(tmp_path / "v")
     planned_owner().decrypt(votes).save(tmp_path / "opened.csv")
     for name in ("v", "opened.csv"):
         assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
 
 
-def test_opened_votes_as_a_csv(votes: es.EncryptedVotes, tmp_path: Path) -> None:
+def test_opened_votes_as_a_csv(votes: es.EncryptedAnswer, tmp_path: Path) -> None:
     opened = planned_owner().decrypt(votes)
     opened.save(tmp_path / "votes.csv")
     read = pd.read_csv(tmp_path / "votes.csv", index_col="row")
@@ -109,9 +108,10 @@ def test_files_hold_no_names(file: Container) -> None:
         assert not re.search(rb"\b" + word + rb"\b", text)
 
 
-def test_shown_and_never_pickled(votes: es.EncryptedVotes) -> None:
+def test_shown_and_never_pickled(votes: es.EncryptedAnswer) -> None:
     key = planned_owner().key_id
-    assert re.fullmatch(rf"EncryptedVotes\(of a CompletelyRandomForest for 9 rows, [\d.]+ MB, key {key}\)", repr(votes))
+    by = r"prediction by CompletelyRandomForest\(.*\), 9 rows"
+    assert re.fullmatch(rf"EncryptedAnswer\({by}, [\d.]+ MB, key {key}\)", repr(votes))
     assert votes.nbytes > 0
     with pytest.raises(TypeError, match="not pickled"):
         pickle.dumps(votes)
@@ -120,8 +120,8 @@ def test_shown_and_never_pickled(votes: es.EncryptedVotes) -> None:
 # -- schemas ---------------------------------------------------------------------------------------------------------------
 
 
-def test_votes_are_opened_with_the_schema_of_the_rows(votes: es.EncryptedVotes, file: Container) -> None:
-    owner, again = planned_owner(), read_votes(file, planned_owner().public_keys())
+def test_votes_are_opened_with_the_schema_of_the_rows(votes: es.EncryptedAnswer, file: Container) -> None:
+    owner, again = planned_owner(), read_answer(file, planned_owner().public_keys())
     assert owner.decrypt(again, schema=schema()).columns.tolist() == ["no", "yes"]
     moved = schema().with_bins("age", edges=(40.0, 41.0))
     with pytest.raises(es.SchemaError, match="and yet it is another one"):
@@ -142,6 +142,10 @@ def test_rows_encrypted_by_anybody_are_opened_with_the_schema_of_the_model() -> 
 # -- hostile files ------------------------------------------------------------------------------------------------------------
 
 
+def answer_like(votes: es.EncryptedAnswer, rows: Any) -> es.EncryptedAnswer:
+    return es.EncryptedAnswer(votes.question, rows, votes.schema, votes.n_rows, schema_digest=votes.schema_digest)
+
+
 def with_fields(file: Container, **fields: Any) -> Container:
     return replace(file, fields={**file.fields, **fields})
 
@@ -149,59 +153,59 @@ def with_fields(file: Container, **fields: Any) -> Container:
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        (
-            {"places": [0, 1], "plain": []},
-            "votes are of version 0.1, whose slots held more than answers: predict again",
-        ),
         ({"output": "factors"}, "answers 'factors', which a CompletelyRandomForest does not give"),
         ({"output": 3}, "output"),
         ({"schema_digest": "short"}, "no digest"),
         ({"schema_digest": 5}, "no digest"),
-        ({"model": "LinearMeans"}, "other parameters than a LinearMeans has"),
-        ({"model": "Nobody"}, "does not know"),
+        ({"question": "LinearMeans"}, "other parameters than a LinearMeans has"),
+        ({"question": "Nobody"}, "nobody here knows the question"),
         ({"schema": "{}"}, "schema"),
     ],
 )
 def test_fields_that_cannot_be(file: Container, fields: dict[str, Any], words: str) -> None:
     with pytest.raises(es.FileFormatError, match=words):
-        read_votes(with_fields(file, **fields), planned_owner().public_keys())
+        read_answer(with_fields(file, **fields), planned_owner().public_keys())
 
 
-@pytest.mark.parametrize("name", ["output", "model", "params", "schema"])
+@pytest.mark.parametrize("name", ["output", "question", "params", "schema"])
 def test_fields_that_are_missing(file: Container, name: str) -> None:
     fields = {key: value for key, value in file.fields.items() if key != name}
     with pytest.raises(es.FileFormatError, match=name):
-        read_votes(replace(file, fields=fields), planned_owner().public_keys())
+        read_answer(replace(file, fields=fields), planned_owner().public_keys())
 
 
 @pytest.mark.parametrize("model", [es.FisherDiscriminant(), es.OneStepLogisticRegression()], ids=["fisher", "logistic"])
 def test_models_that_give_no_votes(file: Container, model: Any) -> None:
-    claimed = with_fields(file, model=type(model).__name__, params=model.get_params())
+    claimed = with_fields(file, question=type(model).__name__, params=model.get_params())
     with pytest.raises(es.FileFormatError, match="of a model that gives none"):
-        read_votes(claimed, planned_owner().public_keys())
+        read_answer(claimed, planned_owner().public_keys())
 
 
-def test_answers_too_few(votes: es.EncryptedVotes) -> None:
-    one = type(votes.rows)(votes.keys, votes.rows.facts[:1], votes.rows.counts, votes.rows.parts[:1])
-    made = es.EncryptedVotes(votes.model, one, votes.schema, "", votes.schema_digest)
-    with pytest.raises(es.FileFormatError, match="1 answers, and such a model gives another number of them"):
-        read_votes(made.to_container(), planned_owner().public_keys())
+def test_answers_too_few(votes: es.EncryptedAnswer) -> None:
+    one = type(votes.ciphertexts)(
+        votes.keys, votes.ciphertexts.facts[:1], votes.ciphertexts.counts, votes.ciphertexts.parts[:1]
+    )
+    made = answer_like(votes, one)
+    with pytest.raises(es.FileFormatError, match="1 numbers, and an answer to CompletelyRandomForest has 2"):
+        read_answer(made.to_container(), planned_owner().public_keys())
 
 
 def test_a_huge_model_costs_a_small_file_nothing(file: Container) -> None:
     params = {**file.fields["params"], "n_trees": 1 << 20, "depth": 6}
-    read_votes(with_fields(file, params=params), planned_owner().public_keys())  # votes need not know the trees
+    read_answer(with_fields(file, params=params), planned_owner().public_keys())  # votes need not know the trees
 
 
 def test_other_keys_and_kinds(file: Container, tmp_path: Path) -> None:
     stranger = planned_owner("bgv", 1)
     with pytest.raises(es.KeyMismatchError, match="belongs to key"):
-        read_votes(file, stranger.public_keys())
-    with pytest.raises(TypeError, match="give the public keys= they belong to"):
-        read_votes(file, None)
+        read_answer(file, stranger.public_keys())
+    with pytest.raises(TypeError, match="give the public keys= it belongs to"):
+        read_answer(file, None)
     closed_model(FOREST).save(tmp_path / "model")
-    with pytest.raises(es.FileFormatError, match="encrypted model"):
-        es.EncryptedVotes.load(tmp_path / "model", planned_owner().public_keys())
+    assert es.EncryptedAnswer.load(tmp_path / "model", planned_owner().public_keys()).kind == "encrypted model"
+    clone(FOREST).fit(table(30)).save(tmp_path / "opened")
+    with pytest.raises(es.FileFormatError, match="'opened model', and an encrypted answer is wanted"):
+        es.EncryptedAnswer.load(tmp_path / "opened", planned_owner().public_keys())
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
@@ -216,14 +220,16 @@ def test_damage_is_found(file: Container, tmp_path_factory: pytest.TempPathFacto
         del whole[place:]
     path.write_bytes(whole)
     with pytest.raises(es.FileFormatError):
-        es.EncryptedVotes.load(path, planned_owner().public_keys())
+        es.EncryptedAnswer.load(path, planned_owner().public_keys())
 
 
-def test_forged_residues_are_refused_when_they_are_opened(votes: es.EncryptedVotes) -> None:
+def test_forged_residues_are_refused_when_they_are_opened(votes: es.EncryptedAnswer) -> None:
     """With a fitting hash: what decrypts to numbers that no forest gives is no result."""
-    forged = [[replace(part, residues=part.residues[::-1].copy()) for part in chunks] for chunks in votes.rows.parts]
-    rows = type(votes.rows)(votes.keys, votes.rows.facts, votes.rows.counts, forged)
-    made = es.EncryptedVotes(votes.model, rows, votes.schema, "", votes.schema_digest)
+    forged = [
+        [replace(part, residues=part.residues[::-1].copy()) for part in chunks] for chunks in votes.ciphertexts.parts
+    ]
+    rows = type(votes.ciphertexts)(votes.keys, votes.ciphertexts.facts, votes.ciphertexts.counts, forged)
+    made = answer_like(votes, rows)
     with pytest.raises(ValueError, match="It is refused"):
         planned_owner().decrypt(made)
 
@@ -251,7 +257,7 @@ def test_a_seed_that_was_drawn_is_kept(tmp_path: Path) -> None:
     made = closed.predict_votes(sealed_rows(), **QUIET)
     made.save(tmp_path / "v")
     again = es.load(tmp_path / "v", owner.public_keys())
-    assert again.model.random_state == closed.random_state_
+    assert again.question.random_state == closed.random_state_
     same_votes(owner.decrypt(again, schema=schema()), owner.decrypt(made))
 
 
@@ -263,7 +269,7 @@ def test_drawn_fractions_that_cannot_be(tmp_path: Path) -> None:
     other.save(tmp_path / "other")
     drawn = container.read(tmp_path / "other").section("drawn")
     for data, words in (
-        (drawn, "6 drawn fractions, and such a forest has 4"),
+        (drawn, "6 totals 'drawn' beside its own, and there are 4"),
         (b"[1, 1]", "not an encryptedstats file"),
     ):
         container.write(replace(stored, sections={**stored.sections, "drawn": data}), tmp_path / f"bad{len(data)}")
@@ -272,7 +278,7 @@ def test_drawn_fractions_that_cannot_be(tmp_path: Path) -> None:
     opened = owner.decrypt(closed_model(FOREST))
     opened.drawn_ = [1, 2]
     opened.save(tmp_path / "short")
-    with pytest.raises(es.FileFormatError, match="2 drawn fractions, and such a forest has 4"):
+    with pytest.raises(es.FileFormatError, match="2 totals 'drawn' beside its own, and there are 4"):
         es.load(tmp_path / "short")
 
 

@@ -55,13 +55,13 @@ def sealed(rows: es.Table, encoding: str) -> es.EncryptedTable:
     return one.append(other)
 
 
-def all_slots(votes: es.EncryptedVotes) -> list[tuple[int, np.ndarray]]:
+def all_slots(votes: es.EncryptedAnswer) -> list[tuple[int, np.ndarray]]:
     """Everything that whoever has the key can read: rows of the chunk, and its slots, for each ciphertext."""
     engine, decryptor = votes.keys.engine, planned_owner()._decryptor
     return [
         (count, np.asarray(engine.encoder.decode(decryptor.decrypt(ciphertext_of(engine, part.residues)))))
-        for chunks in votes.rows.parts
-        for count, part in zip(votes.rows.counts, chunks, strict=True)
+        for chunks in votes.ciphertexts.parts
+        for count, part in zip(votes.ciphertexts.counts, chunks, strict=True)
     ]
 
 
@@ -97,7 +97,7 @@ def test_what_is_in_other_slots_is_refused() -> None:
     """A result that was not cleared would show the owner more than the rows."""
     forest = es.CompletelyRandomForest(n_trees=3, depth=2).fit(table(30))
     votes = forest.predict_votes(sealed(without_classes(table(9)), "onehot"), **QUIET)
-    votes.rows.counts = (votes.rows.counts[0] - 1, votes.rows.counts[1])
+    votes.ciphertexts.counts = (votes.ciphertexts.counts[0] - 1, votes.ciphertexts.counts[1])
     with pytest.raises(ValueError, match=r"something in slots that no row has, where results hold zeros.*refused"):
         planned_owner().decrypt(votes)
 
@@ -118,7 +118,7 @@ def test_drawn_fractions_have_the_slots_of_their_leaf_alone() -> None:
 # -- what a file tells of a plain model ----------------------------------------------------------------------------------
 
 
-def readable(votes: es.EncryptedVotes) -> dict[str, Any]:
+def readable(votes: es.EncryptedAnswer) -> dict[str, Any]:
     """All that is in a votes file but the residues of ciphertexts, of which the number is kept."""
     file = votes.to_container()
     return {**file.fields, **file.sections, "residues": len(file.section("residues")), "kind": file.kind}
@@ -165,7 +165,7 @@ def test_coefficients_are_not_in_the_ciphertexts() -> None:
     known = BINNED
     model, rows = es.MultinomialNB().fit(random_table(known, 20, 5)), sealed(new_rows(known, 9, 4), "onehot")
     one, other = (model.predict_votes(rows, **QUIET) for _ in range(2))
-    for ours, theirs in zip(one.rows.parts, other.rows.parts, strict=True):
+    for ours, theirs in zip(one.ciphertexts.parts, other.ciphertexts.parts, strict=True):
         for a, b in zip(ours, theirs, strict=True):
             assert np.mean(a.residues == b.residues) < 0.01
     same_votes(planned_owner().decrypt(one), planned_owner().decrypt(other))

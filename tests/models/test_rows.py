@@ -15,15 +15,15 @@ from model_samples import FOREST, frame, table
 from sklearn.base import clone
 
 import encryptedstats as es
-from encryptedstats.models import _rows
-from encryptedstats.models._rows import rows_without, shared_block
+from encryptedstats.tables import block_rows
+from encryptedstats.tables.block_rows import rows_without, shared_block
 
 Fit = Callable[..., Any]
 
 
 def test_examples() -> None:
-    assert doctest.testmod(_rows).failed == 0
-    assert doctest.testmod(_rows).attempted > 1
+    assert doctest.testmod(block_rows).failed == 0
+    assert doctest.testmod(block_rows).attempted > 1
 
 
 # -- blocks and folds of blocks: as sets of (block, fold), written short -----------------------------------------------------
@@ -109,7 +109,7 @@ def test_a_fold_can_be_taken_out_and_put_back_once(parts: tuple[es.EncryptedTabl
     with pytest.raises(es.SchemaError, match="would count twice"):
         again + held_out
     assert (again - whole).block_ids_ == ()
-    with pytest.raises(es.SchemaError, match="only rows that are in a model can be forgotten"):
+    with pytest.raises(es.SchemaError, match="only rows that are inside can be forgotten"):
         held_out - models[1]
 
 

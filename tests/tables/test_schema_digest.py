@@ -79,9 +79,10 @@ def test_the_right_schema_opens(keeper, known, results, tmp_path):
     table = known.table(FRAME, folds=2)
     pd.testing.assert_frame_equal(keeper.decrypt(results["counts"], schema=again), table.counts("age", by="class"))
     assert list(keeper.decrypt(results["model"], schema=again).classes_) == ["no", "yes"]
-    assert len(keeper.cross_validate(results["folds"], table)) == 2
-    with pytest.raises(es.SchemaError, match=ANOTHER):
-        keeper.cross_validate(results["folds"], others(known)["edges"].table(FRAME, folds=2))
+    models = keeper.decrypt(results["folds"], schema=again)
+    assert len(es.score_folds(models, table)) == 2
+    with pytest.raises(es.SchemaError, match="the rows are of another schema than the model"):
+        es.score_folds(models, others(known)["edges"].table(FRAME, folds=2))
     assert list(keeper.decrypt(results["counts"]).columns) == [0, 1]  # without names, as before
 
 

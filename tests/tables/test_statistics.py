@@ -11,7 +11,7 @@ import pytest
 
 import encryptedstats as es
 from encryptedstats.storage import container
-from encryptedstats.tables.statistics import Statistic, class_or_variable
+from encryptedstats.tables.statistics import Counts, Moments, class_or_variable
 
 
 @pytest.fixture(scope="module")
@@ -37,9 +37,7 @@ def schema(frame: pd.DataFrame) -> es.Schema:
 
 @pytest.fixture(scope="module", params=["bgv", "bfv"])
 def world(request: pytest.FixtureRequest, frame: pd.DataFrame, schema: es.Schema) -> tuple:
-    public = schema.public()
-    questions = [Statistic("moments", (2, 3), len(frame)), Statistic("counts", (0, -1), len(frame))]
-    plan = es.plan([x for q in questions for x in q.circuit(public)], schema, n_rows=len(frame), scheme=request.param)
+    plan = es.plan([Moments((2, 3)), Counts((0, -1))], schema, n_rows=len(frame), scheme=request.param)
     owner = es.Owner(plan)
     table = schema.table(frame)
     return owner, table, owner.encrypt(table)
@@ -138,12 +136,14 @@ def test_another_schema_is_refused(world: tuple, frame: pd.DataFrame) -> None:
 
 
 def test_counts_that_do_not_add_up_are_refused(schema: es.Schema) -> None:
-    question = Statistic("counts", (1,), 10)
-    assert question.read([4, 6], schema)["count"].tolist() == [4, 6]
+    def read(*cells: int) -> pd.DataFrame:
+        return Counts((1,)).opened(cells, schema, 10)
+
+    assert read(4, 6)["count"].tolist() == [4, 6]
     with pytest.raises(ValueError, match=r"add up to 11 over 10 rows.*refused"):
-        question.read([4, 7], schema)
+        read(4, 7)
     with pytest.raises(ValueError, match="refused"):
-        question.read([-1, 11], schema)
+        read(-1, 11)
 
 
 def test_weighted_class_counts(frame: pd.DataFrame, schema: es.Schema) -> None:

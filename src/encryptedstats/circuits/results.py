@@ -37,7 +37,6 @@ from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import load_file, save_file
 
 NUMBERS_KIND: Final = "encrypted numbers"
-VOTES_KIND: Final = "encrypted votes"  # with what a model needs to read them
 _FORMS: Final = (PACKED, REPLICATED, SLOTS, ROWS)
 MAX_NUMBERS: Final = 1 << 24
 MAX_OUTPUTS: Final = 1 << 16  # of every row
@@ -303,6 +302,19 @@ class EncryptedNumbers:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("encrypted numbers are not pickled: use save() and load()")
+
+
+def numbers_of_all(parts: Sequence[EncryptedNumbers]) -> EncryptedNumbers:
+    """The same numbers of other rows, one behind the other, for who knows that they mean the same."""
+    first = parts[0]
+    counts = [count for part in parts for count in part.counts]
+    chunks = [
+        chunk
+        for number in range(len(first))
+        for part in parts
+        for chunk in part.parts[number * len(part.counts) : (number + 1) * len(part.counts)]
+    ]
+    return EncryptedNumbers(first.keys, ROWS, first.facts, chunks, schema_digest=first.schema_digest, counts=counts)
 
 
 @decrypt_value.register(EncryptedNumbers)

@@ -143,6 +143,7 @@ _ROLES: dict[str, tuple[Callable[..., None], ...]] = {
         statistics.counts,
         statistics.crosstab,
         statistics.moments,
+        statistics.ask,
         models.fit,
         models.combine,
         draw.draw,

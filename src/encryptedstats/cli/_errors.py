@@ -81,6 +81,7 @@ WORDS: Final[dict[str, str]] = {
     "draw": "see draw, with a table of all its rows",
     "as products": "--output-kind products",
     "as factors": "--output-kind factors",
+    "import questions": "name the file that defines it, decrypt --questions FILE.py, or install the package that brings it",
 }
 _CURES: Final[dict[type[OSError], str]] = {
     FileNotFoundError: "; check the path",

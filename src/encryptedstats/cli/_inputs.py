@@ -10,17 +10,14 @@ from pathlib import Path
 from typing import Final
 
 import encryptedstats as es
-from encryptedstats.circuits.results import NUMBERS_KIND, VOTES_KIND
-from encryptedstats.cli._models import ENCRYPTED_MODEL_KIND, FOLDS_KIND, OPEN_MODEL_KIND
-from encryptedstats.crypto.arrays import ARRAY_KIND
 from encryptedstats.crypto.keys import OWNER_KIND, PUBLIC_KIND
+from encryptedstats.kinds import KINDS
 from encryptedstats.storage import container
 from encryptedstats.storage.files import MAX_DOCUMENT_BYTES, read_regular
 from encryptedstats.storage.objects import is_url, load_file, local_or_url
 from encryptedstats.tables.encrypted import MANIFEST, TABLE_KIND
 from encryptedstats.tables.encrypting import DRAFT, DRAFT_KIND
 from encryptedstats.tables.reading import PARQUET_SUFFIXES
-from encryptedstats.tables.statistics import STATISTIC_KIND
 
 SCHEMA: Final = "schema"
 PLAN: Final = "plan"
@@ -29,19 +26,9 @@ FOLDER: Final = "folder"
 OTHER: Final = "other"
 _HEAD_BYTES: Final = 64
 
-# What a file is, in words, and where it belongs.
+# What else may lie somewhere, in words, and where it belongs.
 _NATURES: Final[dict[str, tuple[str, str]]] = {
-    OWNER_KIND: ("a secret key", "give it with --key, on the owner's own machine and nowhere else"),
-    PUBLIC_KIND: ("public keys", "encrypt takes them with --public-keys, a worker with --keys"),
-    TABLE_KIND: ("an encrypted table", "counts, crosstab, moments and fit compute on it"),
-    DRAFT_KIND: ("a table that is not finished", "run the same encrypt again to finish it"),
-    STATISTIC_KIND: ("an encrypted result", "its owner opens it with decrypt"),
-    NUMBERS_KIND: ("an encrypted result", "its owner opens it with decrypt"),
-    ARRAY_KIND: ("an encrypted array", "its owner opens it with decrypt"),
-    VOTES_KIND: ("an encrypted prediction", "its owner opens it with decrypt"),
-    ENCRYPTED_MODEL_KIND: ("a model that is still encrypted", "its owner opens it with decrypt -o"),
-    FOLDS_KIND: ("the folds of an encrypted model", "its owner scores them with evaluate"),
-    OPEN_MODEL_KIND: ("an opened model", "predict and evaluate read it"),
+    **{kind: (known.words, known.use) for kind, known in KINDS.items()},
     SCHEMA: ("a schema", "give it with --schema"),
     PLAN: ("a plan", "give it with keygen --plan"),
     JSON: ("JSON of another kind", "check the path"),

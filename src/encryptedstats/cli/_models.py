@@ -14,12 +14,8 @@ import typer
 
 import encryptedstats as es
 from encryptedstats.cli._console import printable
+from encryptedstats.kinds import read_file
 from encryptedstats.storage.container import Container
-
-# As in ``encryptedstats.models.base``, without importing it; a test holds them together.
-ENCRYPTED_MODEL_KIND: Final = "encrypted model"
-OPEN_MODEL_KIND: Final = "opened model"
-FOLDS_KIND: Final = "folds of an encrypted model"
 
 
 class ModelName(str, Enum):
@@ -225,6 +221,4 @@ def _flag(option: str, value: Any = True) -> str:
 
 def load_model(file: Container, keys: es.PublicKeys | None = None) -> Any:
     """The model in a file that has been read."""
-    from encryptedstats.models.files import read_model
-
-    return read_model(file, keys)
+    return read_file(file, keys)

@@ -1,28 +1,72 @@
-"""Questions about a table, and the variables in them, in words."""
+"""Questions in words, and questions that are named on the command line: by name, or by the file or module that defines them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import inspect
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import typer
 
 import encryptedstats as es
-from encryptedstats.tables.statistics import CLASS
+from encryptedstats.cli._models import MODELS, model_text
+from encryptedstats.tables.folds import Folds
+from encryptedstats.tables.questions import load_questions, question_class
+from encryptedstats.tables.statistics import Counts, CrossTable, Moments
+
+STATISTICS: Final = {statistic.name: statistic for statistic in (Counts, CrossTable, Moments)}
 
 
-def question_text(name: str, variables: Iterable[str]) -> str:
-    """A question in words.
+def question_text(name: str, parameters: Mapping[str, Any], schema: es.Schema | None = None) -> str:
+    """A question in words; nothing is imported for it.
 
-    >>> question_text("counts", ["v0", "class"]), question_text("crosstab", ["v0", "v1"]), question_text("moments", ["v3"])
-    ('counts of v0 by class', 'cross table of v0 and v1', 'moments of v3')
+    >>> question_text("counts", {"variables": [0, -1]}), question_text("crosstab", {"variables": [0, 1]})
+    ('counts of v0 by class', 'cross table of v0 and v1')
+    >>> question_text("Ridge", {"target": 2, "alpha": 1.0}), question_text("LinearMeans", {"centred": False})
+    ('Ridge target=2 alpha=1.0', 'means --uncentred')
     """
-    between = {"counts": " by ", "crosstab": " and "}.get(name, ", ")
-    return f"{'cross table' if name == 'crosstab' else name} of {between.join(variables)}"
+    if name in STATISTICS:
+        asked = parameters.get("variables")
+        if not isinstance(asked, (list, tuple)) or not all(type(one) is int for one in asked):
+            raise es.FileFormatError(f"the {name} have a malformed list of variables")
+        return STATISTICS[name](tuple(asked)).describe(schema)
+    if name == Folds.name:
+        inside = question_text(str(parameters.get("question")), parameters.get("params") or {}, schema)
+        return f"{parameters.get('n_folds')} folds of {inside}"
+    if any(family.class_name == name for family in MODELS.values()):
+        return model_text(name, parameters)
+    return " ".join([name, *(f"{one}={value}" for one, value in parameters.items())])
 
 
-def variable_name(position: int, schema: es.Schema | None = None) -> str:
-    """A variable as the owner calls it, or as a worker has to; the class has the position -1."""
-    if schema is None:
-        return CLASS if position == -1 else f"v{position}"
-    return str(schema.target) if position == -1 else schema.variables[position].name
+def make_question(words: Sequence[str]) -> es.Question:
+    """The question that some words ask: ``my_questions.py:Ridge target=2 alpha=1``, or a name that is known here."""
+    source, _, name = words[0].rpartition(":")
+    found = getattr(load_questions(source), name, None) if source else question_class(name)
+    if not isinstance(found, type) or not issubclass(found, es.Question) or inspect.isabstract(found):
+        raise typer.BadParameter(
+            f"{source} has no question {name!r}: give FILE.py:NAME of a subclass of encryptedstats.Question"
+        )
+    has = inspect.signature(found).parameters
+    given = {}
+    for word in words[1:]:
+        parameter, equals, text = word.partition("=")
+        if not equals or parameter not in has:
+            raise typer.BadParameter(
+                f"{word}: {found.name} takes {', '.join(f'{one}=...' for one in has) or 'nothing'}"
+            )
+        given[parameter] = _value(text)
+    missing = [one for one, about in has.items() if about.default is inspect.Parameter.empty and one not in given]
+    if missing:
+        raise typer.BadParameter(f"{found.name} needs {', '.join(f'{one}=...' for one in missing)}")
+    return found(**given)
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def shortened(lines: list[str], most: int = 6) -> list[str]:

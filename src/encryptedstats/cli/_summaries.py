@@ -11,7 +11,6 @@ from rich.text import Text
 
 from encryptedstats.cli._console import fact_table, printable
 from encryptedstats.cli._frames import frame_view, label_text
-from encryptedstats.cli._questions import variable_name
 from encryptedstats.models import (
     CompletelyRandomForest,
     FisherDiscriminant,
@@ -22,6 +21,7 @@ from encryptedstats.models import (
 )
 from encryptedstats.models.features import features
 from encryptedstats.tables import Schema
+from encryptedstats.tables.statistics import variable_name
 
 _PREDICTORS = "Of codes of bins, of 0/1 for a level of a category, and of numbers in units of their last decimal."
 
@@ -31,7 +31,7 @@ def model_facts(model: Any) -> dict[str, Any]:
     frame = model_frame(model)
     return {
         "model": type(model).__name__,
-        "params": model._growth(),
+        "params": model.parameters(),
         "rows": model.n_rows_,
         "classes": model.classes_.tolist(),
         "class_counts": model.class_counts_.tolist(),
@@ -68,6 +68,8 @@ def model_frame(model: Any) -> pd.DataFrame:
     if isinstance(model, MultinomialNB):
         labels = pd.Index(_bins(model), name="bin")
         return pd.DataFrame(np.concatenate(model.bin_counts_), labels, _class_names(model))
+    if not isinstance(model, (SemiparametricNB, OneStepLogisticRegression, LinearMeans)):
+        return pd.DataFrame({"total": [int(total) for total in model.totals_]})  # of a model that somebody else wrote
     index = pd.Index(_predictors(model), name="predictor")
     if isinstance(model, SemiparametricNB):
         slopes = [b / d if d else np.nan for b, d in zip(model.b_, model.d_, strict=True)]
@@ -76,9 +78,7 @@ def model_frame(model: Any) -> pd.DataFrame:
         return pd.DataFrame({"coefficient": model.coef_[0]}, index)
     if isinstance(model, FisherDiscriminant):
         return pd.DataFrame(model.directions_.T, index, _class_names(model, "direction"))
-    if isinstance(model, LinearMeans):
-        return pd.DataFrame(model.means_.T, index, _class_names(model, "mean"))
-    raise TypeError(f"there is no summary of a {type(model).__name__}")
+    return pd.DataFrame(model.means_.T, index, _class_names(model, "mean"))
 
 
 def _known(model: Any) -> Schema | None:
@@ -86,7 +86,7 @@ def _known(model: Any) -> Schema | None:
 
 
 def _variables(model: Any) -> list[str]:
-    return [variable_name(j, _known(model)) for j in range(len(model.schema_.public().variables))]
+    return [variable_name(_known(model), j) for j in range(len(model.schema_.public().variables))]
 
 
 def _bin(model: Any, variable: int, k: int) -> str:

@@ -23,10 +23,11 @@ from encryptedstats.cli._csv import say_format
 from encryptedstats.cli._files import save
 from encryptedstats.cli._frames import frame_view, label_text
 from encryptedstats.cli._inputs import check_rows, load_public_keys, load_schema, load_table
-from encryptedstats.cli._models import OPEN_MODEL_KIND, load_model, model_text
+from encryptedstats.cli._models import load_model, model_text
 from encryptedstats.storage.objects import load_file
 from encryptedstats.tables._encoding import rows_to_predict
 from encryptedstats.tables.dialects import CsvOptions
+from encryptedstats.tables.questions import OPEN_MODEL_KIND
 from encryptedstats.tables.reading import read_frame
 
 VOTES_CAVEAT = "shares of the votes of the forest: good for an order of the rows, not calibrated (see calibrate)"
@@ -111,11 +112,11 @@ def _clear_rows(what: Unopened) -> tuple[es.Table, es.PublicKeys]:
 def _facts(votes: Any) -> dict[str, Any]:
     return {
         "encrypted": True,
-        "model": type(votes.model).__name__,
-        "params": votes.model._growth(),
+        "model": votes.question.name,
+        "params": votes.question.parameters(),
         "output": votes.output,
         "rows": votes.n_rows,
-        "ciphertexts": sum(len(chunks) for chunks in votes.rows.parts),
+        "ciphertexts": sum(len(chunks) for chunks in votes.ciphertexts.parts),
         "key_id": votes.keys.key_id,
     }
 

@@ -15,11 +15,12 @@ from encryptedstats.cli._console import command_line, fact_table, plural, print_
 from encryptedstats.cli._csv import Charset, Dates, Decimal, Separator, Thousands, csv_options
 from encryptedstats.cli._files import Writes, save
 from encryptedstats.cli._inputs import check_rows, expect
-from encryptedstats.cli._models import OPEN_MODEL_KIND, load_model, model_text
+from encryptedstats.cli._models import load_model, model_text
 from encryptedstats.cli._options import AsJson, DataFile, Force, Weights, file_argument, output
 from encryptedstats.cli._votes import counts_text
 from encryptedstats.cli.evaluate import inside, labelled_rows
 from encryptedstats.storage import container
+from encryptedstats.tables.questions import OPEN_MODEL_KIND
 
 _LOSS: Final = "the calibration in it would have to be fitted again"
 
@@ -73,7 +74,7 @@ def calibrate(
         "file": str(out),
         "bytes": out.stat().st_size,
         "model": type(model).__name__,
-        "params": model._growth(),
+        "params": model.parameters(),
         "method": method.value,
         "rows": len(table),
         "class_counts": {str(label): int(n) for label, n in zip(model.classes_, calibrated.class_counts_, strict=True)},

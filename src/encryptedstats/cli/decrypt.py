@@ -6,7 +6,7 @@ import io
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -15,19 +15,19 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 import encryptedstats as es
-from encryptedstats.circuits.results import NUMBERS_KIND, VOTES_KIND, EncryptedNumbers
+from encryptedstats.circuits.results import NUMBERS_KIND, EncryptedNumbers
 from encryptedstats.cli._console import command_line, fact_table, plural, print_json, printable, size_text
 from encryptedstats.cli._files import COMPUTED, SCREEN, Reads, Writes, save, write_text
-from encryptedstats.cli._frames import counts_view, moments_view
+from encryptedstats.cli._frames import counts_view, frame_view, moments_view
 from encryptedstats.cli._inputs import expect, load_schema
 from encryptedstats.cli._keys import load_owner
-from encryptedstats.cli._models import ENCRYPTED_MODEL_KIND, load_model, model_text
 from encryptedstats.cli._options import AsJson, Force, KeyFile, OwnSchema, PassphraseFile, output
-from encryptedstats.cli._questions import question_text, variable_name
+from encryptedstats.cli._questions import STATISTICS, question_text
 from encryptedstats.cli._votes import predicted_counts, votes_frame, votes_view
 from encryptedstats.crypto.arrays import ARRAY_KIND
-from encryptedstats.storage.objects import load_file
-from encryptedstats.tables.statistics import STATISTIC_KIND
+from encryptedstats.kinds import KINDS
+from encryptedstats.tables.answers import PREDICTION_KIND
+from encryptedstats.tables.questions import MODEL_KIND, load_questions
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,14 @@ def decrypt(
     ],
     key: KeyFile = None,
     schema: OwnSchema = None,
+    questions: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE.py",
+            help="Where the question is defined that was asked, if it is one of your own; or the name of a module.",
+            show_default=False,
+        ),
+    ] = None,
     out: Annotated[
         Path | None, Writes(COMPUTED), output("Write CSV there, or the opened model; - for CSV on the screen.")
     ] = None,
@@ -75,10 +83,14 @@ def decrypt(
       encryptedstats decrypt votes.enc --key secret.key --schema schema.json -o votes.csv
     """
     screen = out is None or str(out) == SCREEN
-    opener = _opener(file)
+    _check_opens(file)
     private = None if schema is None else load_schema(schema)
     owner = load_owner(key, passphrase_file, opens=file)
-    opened = opener(file, owner, private)
+    if questions is not None:
+        load_questions(questions)
+    opened = _open(file, owner, private)
+    if opened.csv is None and opened.model is None and out is not None:
+        raise ValueError(f"{opened.title} is no CSV: leave -o out to see it")
     if screen and out is not None and opened.csv is None:
         raise ValueError("an opened model is no CSV: give -o FILE to keep it, or leave -o out to see it")
     if out is not None and not screen:
@@ -111,12 +123,13 @@ def _wrote(opened: Opened | None, out: Path) -> Text:
     return Text.assemble("Wrote ", (printable(str(out)), "bold"), f"  {size_text(out.stat().st_size)}{what}")
 
 
-def _opener(file: str) -> Callable[[str, es.Owner, es.Schema | None], Opened]:
-    """How a file is opened, by what it says it is; before anybody is asked for a passphrase."""
+def _check_opens(file: str) -> None:
+    """Refuse what is no result, by what the file says it is; before anybody is asked for a passphrase."""
     cure = ""
     if Path(file).is_dir():
         cure = "a whole table is not decrypted; a worker computes results from it"
-    return OPENERS[expect(file, OPENERS, "an encrypted result, prediction, model or array", cure)]
+    openable = [kind for kind, known in KINDS.items() if known.opens]
+    expect(file, openable, "an encrypted result, prediction, model or array", cure)
 
 
 def _show(opened: Opened) -> None:
@@ -131,73 +144,90 @@ def _show(opened: Opened) -> None:
 # -- what can be opened ------------------------------------------------------------------------------------------------
 
 
-def _open_statistic(file: str, owner: es.Owner, schema: es.Schema | None) -> Opened:
-    answer = es.EncryptedStatistic.load(file, owner.public_keys())
-    frame = owner.decrypt(answer, schema=schema)
-    asked = answer.statistic
-    names = [variable_name(position, schema) for position in asked.variables]
-    title = f"{question_text(asked.name, names).capitalize()}, {plural(asked.n_rows, 'row')}"
-    view = moments_view if asked.name == "moments" else counts_view
+def _open(file: str, owner: es.Owner, schema: es.Schema | None) -> Opened:
+    """A decrypted file, shown by what came out of it."""
+    sealed = es.load(file, owner.public_keys())
+    value = owner.open(sealed, schema)
+    if isinstance(sealed, es.EncryptedAnswer):
+        return (_votes if sealed.kind == PREDICTION_KIND else _answer)(file, sealed, value, schema)
+    if isinstance(sealed, EncryptedNumbers):
+        csv = pd.DataFrame({"total": value}, dtype=object).to_csv(index=False, lineterminator="\n")
+        facts = {"file": file, "kind": NUMBERS_KIND, "values": value}
+        return Opened(plural(len(value), "total"), _numbers(np.array(value, dtype=object)), csv, facts)
+    if isinstance(sealed, (es.EncryptedArray, es.EncryptedInteger)):
+        return _array(file, np.asarray(value))
+    return _model(file, value, schema)
+
+
+def _answer(file: str, sealed: es.EncryptedAnswer, value: Any, schema: es.Schema | None) -> Opened:
+    question = sealed.question
+    text = question_text(question.name, question.parameters(), schema)
+    title = f"{text[0].upper()}{text[1:]}, {plural(sealed.n_rows, 'row')}"
     facts = {
         "file": file,
-        "kind": STATISTIC_KIND,
-        "statistic": asked.name,
-        "variables": names,
-        "rows": asked.n_rows,
+        "kind": sealed.kind,
+        "question": question.name,
+        "params": question.parameters(),
+        "rows": sealed.n_rows,
+    }
+    in_units = ", and moments in their own units" if question.name == "moments" else ""
+    hint = "" if schema else f"Give --schema to see the names of columns, bins and classes{in_units}."
+    frame = _as_frame(value)
+    if frame is None:
+        return Opened(title, lambda width: Text(printable(str(value))), None, facts | {"value": str(value)}, hint)
+    facts |= {
         "index": [str(label) for label in frame.index],
         "columns": [str(name) for name in frame.columns],
         "values": frame.astype(object).where(frame.notna(), None).to_numpy().tolist(),
     }
-    hint = (
-        ""
-        if schema
-        else "Give --schema to see the names of columns, bins and classes"
-        + (", and moments in their own units." if asked.name == "moments" else ".")
-    )
+    counted = counts_view if question.name in STATISTICS else frame_view
+    view = moments_view if question.name == "moments" else counted
     return Opened(title, lambda width: view(frame, width), frame.to_csv(lineterminator="\n"), facts, hint)
 
 
-def _open_totals(file: str, owner: es.Owner, _: es.Schema | None) -> Opened:
-    totals = owner.decrypt(EncryptedNumbers.load(file, owner.public_keys()))
-    facts = {"file": file, "kind": NUMBERS_KIND, "values": totals}
-    csv = pd.DataFrame({"total": totals}, dtype=object).to_csv(index=False, lineterminator="\n")
-    return Opened(plural(len(totals), "total"), _numbers(np.array(totals, dtype=object)), csv, facts)
+def _as_frame(value: Any) -> pd.DataFrame | None:
+    """What a question made of its totals, as a table; None where it is none."""
+    if isinstance(value, pd.DataFrame):
+        return value
+    if isinstance(value, pd.Series):
+        return value.to_frame(value.name if value.name is not None else "value")
+    if isinstance(value, dict):
+        return pd.Series(value, name="value").to_frame()
+    if isinstance(value, (int, float, np.generic, list, np.ndarray)) and np.ndim(value) <= 2:
+        return pd.DataFrame(np.atleast_1d(np.asarray(value)))
+    return None
 
 
-def _open_array(file: str, owner: es.Owner, _: es.Schema | None) -> Opened:
-    values = np.asarray(owner.decrypt(es.EncryptedArray.load(file, owner.public_keys())))
+def _array(file: str, values: Any) -> Opened:
     shape = " x ".join(map(str, values.shape))
     title = f"Array of {shape} integers" if shape else "An integer"
     facts = {"file": file, "kind": ARRAY_KIND, "shape": list(values.shape), "values": values.tolist()}
     return Opened(title, _numbers(values), _array_csv(values), facts)
 
 
-def _open_model(file: str, owner: es.Owner, schema: es.Schema | None) -> Opened:
+def _model(file: str, model: Any, schema: es.Schema | None) -> Opened:
     from encryptedstats.cli._summaries import model_facts, model_view  # which needs scikit-learn
 
-    model = owner.decrypt(load_model(load_file(file), owner.public_keys()), schema=schema)
-    title = f"Opened {model_text(type(model).__name__, model._growth())}, {plural(model.n_rows_, 'row')}"
-    facts = {"file": file, "kind": ENCRYPTED_MODEL_KIND, **model_facts(model)}
+    title = f"Opened {question_text(model.name, model.parameters())}, {plural(model.n_rows_, 'row')}"
+    facts = {"file": file, "kind": MODEL_KIND, **model_facts(model)}
     hint = "" if schema else "Give --schema: without it the model knows its variables by number, and cannot predict."
     return Opened(title, lambda width: model_view(model, width), None, facts, hint, model)
 
 
-def _open_votes(file: str, owner: es.Owner, schema: es.Schema | None) -> Opened:
-    sealed = es.load(file, owner.public_keys())
-    votes = owner.decrypt(sealed, schema=schema)
-    params = sealed.model._growth()
-    title = f"Prediction by {model_text(type(sealed.model).__name__, params)} for {plural(sealed.n_rows, 'row')}"
+def _votes(file: str, sealed: es.EncryptedAnswer, votes: Any, schema: es.Schema | None) -> Opened:
+    name, params = sealed.question.name, sealed.question.parameters()
     frame = votes_frame(votes)
     facts = {
         "file": file,
-        "kind": VOTES_KIND,
-        "model": type(sealed.model).__name__,
+        "kind": PREDICTION_KIND,
+        "model": name,
         "params": params,
         "output": sealed.output,
         "rows": sealed.n_rows,
         "predicted": predicted_counts(votes),
         "columns": list(frame.columns),
     }
+    title = f"Prediction by {question_text(name, params)} for {plural(sealed.n_rows, 'row')}"
     hint = "" if schema else "Give --schema to see the names of columns and classes."
     return Opened(title, lambda width: votes_view(votes, width), frame.to_csv(lineterminator="\n"), facts, hint)
 
@@ -219,13 +249,3 @@ def _numbers(values: Any) -> Callable[[int], RenderableType]:
         return Text(np.array2string(values, max_line_width=width, threshold=2000))
 
     return view
-
-
-#: By the kind that a file says it is.
-OPENERS: Final[dict[str, Callable[[str, es.Owner, es.Schema | None], Opened]]] = {
-    STATISTIC_KIND: _open_statistic,
-    NUMBERS_KIND: _open_totals,
-    ARRAY_KIND: _open_array,
-    VOTES_KIND: _open_votes,
-    ENCRYPTED_MODEL_KIND: _open_model,
-}

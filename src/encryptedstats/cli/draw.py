@@ -13,9 +13,10 @@ import encryptedstats as es
 from encryptedstats.cli._console import command_line, fact_table, plural, print_json, printable, size_text, time_text
 from encryptedstats.cli._files import COMPUTED, Writes, save
 from encryptedstats.cli._inputs import expect, load_table
-from encryptedstats.cli._models import ENCRYPTED_MODEL_KIND, load_model, model_text
+from encryptedstats.cli._models import load_model, model_text
 from encryptedstats.cli._options import AsJson, Force, TableKeys, TableUrl, Workers, file_argument, output
 from encryptedstats.storage import container
+from encryptedstats.tables.questions import MODEL_KIND
 
 
 def draw(
@@ -35,7 +36,7 @@ def draw(
     Examples:
       encryptedstats draw all.enc patients.enc -o drawn.enc
     """
-    expect(model, (ENCRYPTED_MODEL_KIND,), "an encrypted forest")
+    expect(model, (MODEL_KIND,), "an encrypted forest")
     sealed = load_table(table, keys, by_others=True)
     forest = load_model(container.read(model), sealed.keys)
     if not isinstance(forest, es.CompletelyRandomForest):
@@ -52,7 +53,7 @@ def draw(
     facts = {
         "file": str(out),
         "bytes": out.stat().st_size,
-        "params": forest._growth(),
+        "params": forest.parameters(),
         "rows": sealed.n_rows,
         "drawn": len(forest.drawn_),
         "key_id": sealed.key_id,

@@ -22,7 +22,7 @@ from encryptedstats.cli._files import COMPUTED, Writes, write_parts, write_text
 from encryptedstats.cli._frames import frame_view, label_text
 from encryptedstats.cli._inputs import check_rows, expect, load_schema, nature
 from encryptedstats.cli._keys import load_owner
-from encryptedstats.cli._models import ENCRYPTED_MODEL_KIND, FOLDS_KIND, OPEN_MODEL_KIND, load_model, model_text
+from encryptedstats.cli._models import load_model, model_text
 from encryptedstats.cli._options import (
     AsJson,
     DataFile,
@@ -39,6 +39,8 @@ from encryptedstats.progress import progress_bar
 from encryptedstats.storage import container
 from encryptedstats.tables.dialects import CsvOptions
 from encryptedstats.tables.encrypting import RowCount, file_tables
+from encryptedstats.tables.folds import Folds
+from encryptedstats.tables.questions import FOLDS_KIND, MODEL_KIND, OPEN_MODEL_KIND
 from encryptedstats.tables.reading import read_frame
 
 if TYPE_CHECKING:
@@ -138,7 +140,7 @@ def evaluate(
         "file": str(file),
         "data": str(data),
         "model": type(inside(model)).__name__,
-        "params": model._growth(),
+        "params": model.parameters(),
         "calibrated": model is not inside(model),
         "classes": [str(label) for label in model.classes_],
         **found.to_dict(),
@@ -157,7 +159,7 @@ def evaluate(
 
 
 def _cure(file: Path) -> str:
-    if nature(file) == ENCRYPTED_MODEL_KIND:
+    if nature(file) == MODEL_KIND:
         return "its owner opens it with decrypt -o, or let the worker fit --folds"
     return ""
 
@@ -177,22 +179,21 @@ def _asked(classes: NDArray[Any], pos_label: str | None, threshold: float | None
 
 def _folds(file: Path, data: Path, schema: es.Schema, owner: es.Owner, **options: Any) -> _Work:
     """The model without each fold, and the rows of that fold."""
-    from encryptedstats.models.folds import read_folds  # which needs scikit-learn
-
-    folds = read_folds(container.read(file), owner.public_keys())
-    models = owner.decrypt(folds, schema=schema)
+    folds = es.EncryptedAnswer.load(file, owner.public_keys())
+    asked, models = folds.question, owner.decrypt(folds, schema=schema)
+    assert isinstance(asked, Folds)  # as the kind of the file says
     count = RowCount()
-    options |= {"folds": folds.n_folds, "told": say_format(data), "count": count}
+    options |= {"folds": asked.n_folds, "told": say_format(data), "count": count}
     with progress(f"reading {printable(str(data))}"):
         tables = list(file_tables(schema, data, owner.parameters.slots, **options))
     count.warn(stacklevel=2)
     if not tables:
         raise _no_rows(data, schema)
     table = _with_classes(es.Table.concat(tables), data)
-    _check_folds(models, folds.model.fit_folds(table), data)
+    _check_folds(models, table.ask(asked), data)
     codes = np.asarray(table.fold_codes)
-    parts = [np.flatnonzero(codes == fold) for fold in range(folds.n_folds)]
-    labels = [str(fold) for fold in range(folds.n_folds)]
+    parts = [np.flatnonzero(codes == fold) for fold in range(asked.n_folds)]
+    labels = [str(fold) for fold in range(asked.n_folds)]
     return _Work(models, table, parts, labels, count.left_out, 0)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import stat
 import warnings
-from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -16,7 +15,7 @@ from rich.panel import Panel
 from rich.text import Text
 
 import encryptedstats as es
-from encryptedstats.circuits.results import NUMBERS_KIND, VOTES_KIND, json_list
+from encryptedstats.circuits.results import NUMBERS_KIND
 from encryptedstats.cli._console import (
     command_line,
     fact_table,
@@ -29,41 +28,25 @@ from encryptedstats.cli._console import (
 )
 from encryptedstats.cli._files import is_secret_key
 from encryptedstats.cli._inputs import JSON, PLAN, SCHEMA, nature
-from encryptedstats.cli._models import ENCRYPTED_MODEL_KIND, FOLDS_KIND, OPEN_MODEL_KIND, model_text
 from encryptedstats.cli._options import AsJson
-from encryptedstats.cli._questions import question_text, variable_name
+from encryptedstats.cli._questions import question_text
 from encryptedstats.cli.plan import read_plan
 from encryptedstats.cli.schema import schema_view
 from encryptedstats.crypto.arrays import ARRAY_KIND
 from encryptedstats.crypto.keys import OWNER_KIND, PUBLIC_KIND, fingerprint_of, read_parameters
+from encryptedstats.kinds import KINDS
 from encryptedstats.progress import progress_bar
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.files import MAX_DOCUMENT_BYTES, read_regular
 from encryptedstats.storage.objects import Store, open_store
-from encryptedstats.tables import PublicSchema
+from encryptedstats.tables.answers import PREDICTION_KIND
 from encryptedstats.tables.blocks import BLOCK_KIND, block_id_of
 from encryptedstats.tables.encrypted import BY_OTHERS_FACT, MANIFEST, TABLE_KIND, keys_name
 from encryptedstats.tables.encrypting import DRAFT, DRAFT_KIND
-from encryptedstats.tables.statistics import STATISTIC_KIND
+from encryptedstats.tables.questions import OPEN_MODEL_KIND
 
 _SECRET_SECTION: Final = "secret_key"
-_TOTALS: Final = {"totals", "noise", "residues"}
-_MODEL: Final = {"blocks", "drawn"}  # what a model may have beside its totals
-# Kinds that hold no secret by their making, and the sections they consist of.
-_HARMLESS: Final = {
-    PUBLIC_KIND: {"public_key", "relinearisation", "signing_key", "packing", "rotation"},
-    ARRAY_KIND: {"values", "ciphertexts"},
-    BLOCK_KIND: {"digests", "residues"},
-    DRAFT_KIND: {"schema", "columns"},
-    TABLE_KIND: {"schema", "columns", "blocks"},
-    NUMBERS_KIND: _TOTALS,
-    STATISTIC_KIND: _TOTALS,
-    VOTES_KIND: {"numbers", "chunks", "noise", "residues"},
-    ENCRYPTED_MODEL_KIND: _TOTALS | _MODEL,
-    FOLDS_KIND: _TOTALS,
-    OPEN_MODEL_KIND: {"totals", "calibration"} | _MODEL,
-}
 
 
 def info(
@@ -140,95 +123,15 @@ def describe(file: Path, content: Container, parameters: es.Parameters | None) -
         mode = stat.S_IMODE(file.stat().st_mode)
         facts["mode"] = f"{mode:04o}"
         facts["others_may_read"] = bool(mode & 0o077)
-    more = _OF_KIND.get(content.kind)
-    return facts | more(content) if more else facts
+    return facts | KINDS[content.kind].facts(content) if content.kind in KINDS else facts
 
 
 def _holds_secret_key(content: Container) -> bool | None:
     """None where this version does not know the kind, or finds something in it that does not belong."""
     if content.kind == OWNER_KIND or _SECRET_SECTION in content.sections:
         return True
-    known = content.kind in _HARMLESS and set(content.sections) <= _HARMLESS[content.kind]
+    known = content.kind in KINDS and set(content.sections) <= KINDS[content.kind].sections
     return False if known else None
-
-
-def _totals_facts(content: Container) -> dict[str, Any]:
-    try:
-        totals, noises = (json.loads(content.section(name)) for name in ("totals", "noise"))
-        return {"totals": len(totals), "ciphertexts": len(noises), "form": content.expect("form", str)}
-    except (ValueError, TypeError, RecursionError) as error:
-        raise es.FileFormatError(f"the {content.kind} has a malformed list of totals") from error
-
-
-def _statistic_facts(content: Container) -> dict[str, Any]:
-    variables = content.expect("variables", list)
-    if not all(type(position) is int for position in variables):
-        raise es.FileFormatError("the statistic has a malformed list of variables")
-    return {
-        "statistic": content.expect("statistic", str),
-        "variables": [variable_name(position) for position in variables],
-        "rows": content.expect("n_rows", int),
-        **_totals_facts(content),
-    }
-
-
-def _model_facts(content: Container) -> dict[str, Any]:
-    """What a model says of itself, without making one; so scikit-learn is not imported."""
-    is_open = content.kind == OPEN_MODEL_KIND
-    private = is_open and content.expect("private", bool)
-    schema = (es.Schema if private else PublicSchema).from_json(content.expect("schema", str))
-    return {
-        "model": content.expect("model", str),
-        "params": content.expect("params", dict),
-        "rows": content.expect("n_rows", int),
-        "blocks": len(json_list(content, "blocks") if "blocks" in content.sections else content.expect("blocks", list)),
-        **({"folds": content.expect("n_folds", int)} if content.kind == FOLDS_KIND else {}),
-        "variables": len(schema.variables),
-        "classes": schema.public().n_classes,
-        "encrypted": not is_open,
-        **({"names_inside": private} if is_open else _totals_facts(content)),
-        "drawn": "drawn" in content.sections,
-        "calibrated": "calibration" in content.sections,
-    }
-
-
-def _votes_facts(content: Container) -> dict[str, Any]:
-    """What a prediction says of itself."""
-    schema = PublicSchema.from_json(content.expect("schema", str))
-    counts, noises, numbers = (json_list(content, name) for name in ("chunks", "noise", "numbers"))
-    if not all(type(count) is int for count in counts):
-        raise es.FileFormatError("the prediction has a malformed list of rows")
-    return {
-        "model": content.expect("model", str),
-        "params": content.expect("params", dict),
-        "output": content.expect("output", str),
-        "rows": sum(counts),
-        "variables": len(schema.variables),
-        "classes": schema.n_classes,
-        "answers": len(numbers),
-        "ciphertexts": len(noises),
-    }
-
-
-def _draft_facts(content: Container) -> dict[str, Any]:
-    public = PublicSchema.from_json(content.section("schema").decode(errors="replace"))
-    return {"variables": len(public.variables), "classes": public.n_classes}
-
-
-#: What more there is to say of files of some kinds.
-_OF_KIND: Final[dict[str, Callable[[Container], dict[str, Any]]]] = {
-    PUBLIC_KIND: lambda content: {"rotations": content.fields["rotations"], "packing": "packing" in content.sections},
-    ARRAY_KIND: lambda content: {"shape": content.expect("shape", list)},
-    BLOCK_KIND: lambda content: {name: content.expect(name, int) for name in ("rows", "columns")},
-    DRAFT_KIND: _draft_facts,
-    TABLE_KIND: _draft_facts,
-    NUMBERS_KIND: _totals_facts,
-    STATISTIC_KIND: _statistic_facts,
-    ENCRYPTED_MODEL_KIND: _model_facts,
-    VOTES_KIND: _votes_facts,
-    OPEN_MODEL_KIND: _model_facts,
-    FOLDS_KIND: _model_facts,
-}
 
 
 def _rows(facts: dict[str, Any]) -> list[tuple[str, RenderableType]]:
@@ -262,23 +165,24 @@ def _kind_text(facts: dict[str, Any]) -> str:
         return "draft of a table that is not finished: run the same encrypt again"
     if kind == TABLE_KIND:
         return "manifest of an encrypted table: give its folder to see the table"
-    if kind == STATISTIC_KIND:
-        question = printable(question_text(facts["statistic"], facts["variables"]))
-        return f"encrypted result: {question} over {plural(facts['rows'], 'row')}, {_ciphertexts(facts)}"
-    if kind in (ENCRYPTED_MODEL_KIND, OPEN_MODEL_KIND, FOLDS_KIND):
-        what = f"{facts['folds']} folds of an encrypted model" if kind == FOLDS_KIND else kind
-        size = f"{plural(facts['rows'], 'row')}, {plural(facts['variables'], 'variable')}, {facts['classes']} classes"
-        inside = "" if kind == OPEN_MODEL_KIND else f"; {_ciphertexts(facts)}"
-        inside += "; its stochastic fraction is drawn" * facts["drawn"] + "; calibrated" * facts["calibrated"]
-        return f"{what}: {model_text(facts['model'], facts['params'])}\n{size}{inside}"
-    if kind == VOTES_KIND:
+    if kind == PREDICTION_KIND:
         answers = f"{plural(facts['answers'], 'number')} for each, in {plural(facts['ciphertexts'], 'ciphertext')}"
         which = printable(f" as {facts['output']}") if facts["output"] else ""
-        what = f"encrypted prediction{which} of {model_text(facts['model'], facts['params'])}"
-        return f"{what}\n{plural(facts['rows'], 'row')}, {answers}"
+        return f"{kind}{which} of {_question_text(facts)}\n{plural(facts['rows'], 'row')}, {answers}"
+    if "question" in facts:
+        size = f"{plural(facts['rows'], 'row')}, {plural(facts['variables'], 'variable')}, {facts['classes']} classes"
+        inside = f"; {_ciphertexts(facts)}" if facts["encrypted"] else ""
+        inside += "; its stochastic fraction is drawn" * facts["drawn"] + "; calibrated" * facts.get(
+            "calibrated", False
+        )
+        return f"{kind}: {_question_text(facts)}\n{size}{inside}"
     if kind == NUMBERS_KIND:
         return f"encrypted result: {_ciphertexts(facts)}"
     return printable(kind)
+
+
+def _question_text(facts: dict[str, Any]) -> str:
+    return printable(question_text(facts["question"], facts["params"]))
 
 
 def _ciphertexts(facts: dict[str, Any]) -> str:
@@ -408,7 +312,7 @@ def _table_rows(facts: dict[str, Any], table: es.EncryptedTable) -> list[tuple[s
     return rows
 
 
-def _variables(schema: PublicSchema) -> list[str]:
+def _variables(schema: es.PublicSchema) -> list[str]:
     """Ids and what is known of them, those that are alike together: ``v0 to v8  ordinal, 5 bins``."""
     lines = []
     for text, group in groupby(schema.variables, key=_variable_text):
@@ -426,7 +330,13 @@ def _variable_text(variable: Any) -> str:
 def _info_of_draft(store: Store, as_json: bool) -> None:
     draft = container.from_bytes(store.read(DRAFT), kind=DRAFT_KIND, name=store.where(DRAFT))
     blocks = sum(block_id_of(name) is not None for name in store.names())
-    facts = {"file": store.url, "kind": DRAFT_KIND, "key_id": draft.key_id, "blocks": blocks, **_draft_facts(draft)}
+    facts = {
+        "file": store.url,
+        "kind": DRAFT_KIND,
+        "key_id": draft.key_id,
+        "blocks": blocks,
+        **KINDS[DRAFT_KIND].facts(draft),
+    }
     if as_json:
         print_json(facts)
         return

@@ -39,8 +39,6 @@ from encryptedstats.cli._errors import INTERRUPTED
 from encryptedstats.cli._files import Writes, save
 from encryptedstats.cli._inputs import expect, load_public_keys, load_table
 from encryptedstats.cli._models import (
-    ENCRYPTED_MODEL_KIND,
-    OPEN_MODEL_KIND,
     Alpha,
     Averaged,
     Centred,
@@ -67,6 +65,7 @@ from encryptedstats.cli._options import (
     file_option,
 )
 from encryptedstats.storage import container
+from encryptedstats.tables.questions import MODEL_KIND, OPEN_MODEL_KIND
 
 _LOSS: Final = "what it holds would have to be fitted again"
 _NONE: Final[list[Path]] = []
@@ -208,7 +207,7 @@ def combine(
 def _load_alike(paths: list[Path], keys: Path | None) -> list[Any]:
     """The models of some files, which are all encrypted or all open, and of one class."""
     for path in paths:
-        expect(path, (ENCRYPTED_MODEL_KIND, OPEN_MODEL_KIND), "a fitted model")
+        expect(path, (MODEL_KIND, OPEN_MODEL_KIND), "a fitted model")
     files = [container.read(path) for path in paths]
     for path, file in zip(paths, files, strict=True):
         if file.kind != files[0].kind:
@@ -216,7 +215,7 @@ def _load_alike(paths: list[Path], keys: Path | None) -> list[Any]:
                 f"{paths[0]} is an {files[0].kind} and {path} an {file.kind}: models are combined encrypted or opened"
             )
     public = None
-    if files[0].kind == ENCRYPTED_MODEL_KIND:
+    if files[0].kind == MODEL_KIND:
         if keys is None:
             raise ValueError(
                 "these models are encrypted: give --keys, the public keys, or the folder of a table, where they lie too"
@@ -235,7 +234,7 @@ def _facts(model: Any) -> dict[str, Any]:
     """What may be told of a fitted model, ready for JSON."""
     return {
         "model": type(model).__name__,
-        "params": model._growth(),
+        "params": model.parameters(),
         "rows": model.n_rows_,
         "blocks": len(model.block_ids_),
         "encrypted": model.is_encrypted,
@@ -247,14 +246,14 @@ def _facts(model: Any) -> dict[str, Any]:
 
 def _folds_facts(folds: Any) -> dict[str, Any]:
     return {
-        "model": type(folds.model).__name__,
-        "params": folds.model._growth(),
-        "folds": folds.n_folds,
+        "model": folds.question.question.name,
+        "params": folds.question.question.parameters(),
+        "folds": folds.question.n_folds,
         "rows": folds.n_rows,
         "blocks": len(folds.block_ids),
         "encrypted": True,
-        "totals": len(folds.totals),
-        **_sealed_facts(folds.totals),
+        "totals": len(folds.ciphertexts),
+        **_sealed_facts(folds.ciphertexts),
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,9 +35,9 @@ from encryptedstats.cli._models import (
     model_text,
 )
 from encryptedstats.cli._options import AsJson, Encoding, Encodings, Force, SchemaFile, SchemeName, Security, output
-from encryptedstats.cli._questions import question_text, shortened, variable_name
+from encryptedstats.cli._questions import STATISTICS, make_question, question_text, shortened
 from encryptedstats.storage.files import MAX_DOCUMENT_BYTES, read_regular
-from encryptedstats.tables.statistics import Statistic, check_variables, class_or_variable
+from encryptedstats.tables.statistics import class_or_variable
 
 _HASH: Final = "sha256"
 EncryptedPrediction = Annotated[
@@ -89,6 +90,14 @@ def plan(
         list[str] | None,
         typer.Option(
             metavar="COLUMN,...", help="Means, variances, covariances of columns kept as numbers.", show_default=False
+        ),
+    ] = None,
+    ask: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="QUESTION",
+            help="A question of your own, in quotes: 'FILE.py:NAME NAME=VALUE ...', as ask takes it.",
+            show_default=False,
         ),
     ] = None,
     model: PlannedModels = None,
@@ -162,21 +171,21 @@ def plan(
           --counts age,class --moments dose,weight --model forest --trees 50 --model mnb -o plan.json
     """
     private = load_schema(schema)
-    public = private.public()
     asked = [
-        *(_statistic("counts", text, private, rows) for text in counts or ()),
-        *(_statistic("crosstab", text, private, rows) for text in crosstab or ()),
-        *(_statistic("moments", text, private, rows) for text in moments or ()),
+        *(_statistic("counts", text, private) for text in counts or ()),
+        *(_statistic("crosstab", text, private) for text in crosstab or ()),
+        *(_statistic("moments", text, private) for text in moments or ()),
+        *(make_question(shlex.split(text)) for text in ask or ()),
     ]
     if price is not None and workers is None:
         raise typer.BadParameter("--price is what a core of a cluster costs: say how many with --workers")
     models = make_models(model or (), ctx.params)
-    wanted: Any = [*(total for one in asked for total in one.circuit(public)), *models]
+    wanted: Any = [*asked, *models]
     if encrypted_prediction or predict_rows is not None:
         wanted = _unopened(ctx, asked, models)
     if not asked and not models:
         raise typer.BadParameter(
-            "say what will be computed: --model, --counts, --crosstab, --moments, or several of them"
+            "say what will be computed: --model, --counts, --crosstab, --moments, --ask, or several of them"
         )
     with progress("choosing parameters"):
         made = es.plan(
@@ -204,19 +213,19 @@ def plan(
         _show(made, facts["questions"], out, models)
 
 
-def _statistic(name: str, text: str, schema: es.Schema, rows: int) -> Statistic:
+def _statistic(name: str, text: str, schema: es.Schema) -> es.Question:
     """A question as it is written after its option; names with a comma in quotes, as in CSV."""
     names = next(csv.reader([text], skipinitialspace=True), [])
     least, most = {"counts": (1, 2), "crosstab": (2, 2), "moments": (1, len(schema.variables))}[name]
     if not least <= len(names) <= most:
         wanted = {"counts": "a column, or two", "crosstab": "two columns", "moments": "columns of numbers"}[name]
         raise typer.BadParameter(f"--{name} {text}: {wanted} with a comma between them are needed")
-    statistic = Statistic(name, tuple(class_or_variable(one, schema) for one in names), rows)
-    check_variables(statistic, schema.public())
+    statistic = STATISTICS[name](tuple(class_or_variable(one, schema) for one in names))
+    statistic.check_schema(schema.public())
     return statistic
 
 
-def _unopened(ctx: typer.Context, asked: Sequence[Statistic], models: Sequence[Any]) -> Any:
+def _unopened(ctx: typer.Context, asked: Sequence[es.Question], models: Sequence[Any]) -> Any:
     """The one model that is to predict without being opened; what cannot be planned beside it is refused."""
     if not ctx.params["encrypted_prediction"]:
         raise typer.BadParameter("--predict-rows is for --encrypted-prediction: an opened model predicts any number")
@@ -227,8 +236,8 @@ def _unopened(ctx: typer.Context, asked: Sequence[Statistic], models: Sequence[A
     return models[0]
 
 
-def _questions(asked: Sequence[Statistic], schema: es.Schema, models: Sequence[Any], made: es.Plan) -> list[str]:
-    texts = [question_text(one.name, [variable_name(j, schema) for j in one.variables]) for one in asked]
+def _questions(asked: Sequence[es.Question], schema: es.Schema, models: Sequence[Any], made: es.Plan) -> list[str]:
+    texts = [question_text(one.name, one.parameters(), schema) for one in asked]
     texts += [f"fit of {model_text(type(model).__name__, model.get_params())}" for model in models]
     if made.prediction is not None:
         texts.append(f"prediction of {plural(made.prediction.n_predict, 'row')} with it, unopened")

@@ -19,7 +19,7 @@ from encryptedstats.cli._console import fact_table, plural, print_json, printabl
 from encryptedstats.cli._csv import Charset, Dates, Decimal, Separator, Thousands, csv_options, say_format
 from encryptedstats.cli._files import COMPUTED, SCREEN, Reads, Writes, write_parts
 from encryptedstats.cli._inputs import check_rows, expect, nature
-from encryptedstats.cli._models import ENCRYPTED_MODEL_KIND, OPEN_MODEL_KIND, load_model
+from encryptedstats.cli._models import load_model
 from encryptedstats.cli._options import AsJson, Force, Workers, file_argument, file_option, output
 from encryptedstats.cli._votes import (
     VOTES_CAVEAT,
@@ -34,6 +34,7 @@ from encryptedstats.tables._encoding import encode_table
 from encryptedstats.tables.dialects import CsvOptions
 from encryptedstats.tables.encrypted import TABLE_KIND
 from encryptedstats.tables.encrypting import DRAFT_KIND, RowCount
+from encryptedstats.tables.questions import MODEL_KIND, OPEN_MODEL_KIND
 from encryptedstats.tables.reading import read_frames
 from encryptedstats.tables.table import Moved, all_moved, warn_of_moved
 
@@ -116,7 +117,7 @@ def predict(
       encryptedstats predict s3://bucket/forest s3://bucket/new -o s3://bucket/votes --queue s3://bucket/work
     """
     many = is_for_cluster(ctx.params)
-    kind = expect(model, (ENCRYPTED_MODEL_KIND, OPEN_MODEL_KIND), "a fitted model")
+    kind = expect(model, (MODEL_KIND, OPEN_MODEL_KIND), "a fitted model")
     is_table = _is_table(rows)
     csv = csv_options(separator, decimal, thousands, charset, dates)
     what = Unopened(model, rows, keys, schema, None if output_kind is None else output_kind.value, csv)
@@ -127,7 +128,7 @@ def predict(
             )
         predict_by_many(what, out, ctx.params)
         return
-    if kind == ENCRYPTED_MODEL_KIND or is_table:
+    if kind == MODEL_KIND or is_table:
         predict_unopened(what, Path(out), is_table=is_table, workers=workers, force=force, as_json=as_json)
         return
     for name in ("keys", "schema", "output_kind", "workers"):

@@ -1,4 +1,4 @@
-"""``counts``, ``crosstab``, ``moments``: what a worker computes on a table that it cannot read, for the owner to open."""
+"""``counts``, ``crosstab``, ``moments``, ``ask``: what a worker computes on a table that it cannot read, for the owner to open."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from encryptedstats.cli._console import command_line, fact_table, plural, print_
 from encryptedstats.cli._files import save
 from encryptedstats.cli._inputs import load_table
 from encryptedstats.cli._options import AsJson, ByOthers, Force, ResultFile, TableKeys, TableUrl, VariableId, Workers
-from encryptedstats.cli._questions import question_text, variable_name
+from encryptedstats.cli._questions import make_question, question_text
 
 
 def counts(
@@ -93,6 +93,35 @@ def moments(
     _run(table, keys, by_others, out, force, as_json, lambda sealed: sealed.moments(variables, workers=workers))
 
 
+def ask(
+    table: TableUrl,
+    question: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="QUESTION [NAME=VALUE]...",
+            help="FILE.py:NAME or MODULE:NAME, or a NAME that is installed; then its parameters.",
+            show_default=False,
+        ),
+    ],
+    out: ResultFile,
+    keys: TableKeys = None,
+    by_others: ByOthers = False,
+    workers: Workers = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Ask a question of your own, written in Python.
+
+    The owner plans for it with plan --ask, and opens the answer with decrypt --questions FILE.py. Packages can bring questions,
+    too: they are then known by name. The code runs here, with your rights; what it asks stays encrypted.
+
+    Examples:
+      encryptedstats ask patients.enc my_questions.py:Ridge target=2 alpha=1 -o ridge.enc
+    """
+    asked = make_question(question)
+    _run(table, keys, by_others, out, force, as_json, lambda sealed: sealed.ask(asked, workers=workers))
+
+
 def _run(
     url: str,
     keys: Path | None,
@@ -100,7 +129,7 @@ def _run(
     out: Path,
     force: bool,
     as_json: bool,
-    ask: Callable[[es.EncryptedTable], es.EncryptedStatistic],
+    ask: Callable[[es.EncryptedTable], Any],
 ) -> None:
     """Open the table, ask it, and write the encrypted answer."""
     sealed = load_table(url, keys, by_others)
@@ -115,26 +144,27 @@ def _run(
         _show(facts)
 
 
-def _facts(answer: es.EncryptedStatistic, out: Path, seconds: float) -> dict[str, Any]:
-    asked = answer.statistic
+def _facts(answer: Any, out: Path, seconds: float) -> dict[str, Any]:
+    is_answer = isinstance(answer, es.EncryptedAnswer)  # else a model
+    question, totals = (answer.question, answer.ciphertexts) if is_answer else (answer, answer.totals_)
     return {
         "file": str(out),
         "bytes": out.stat().st_size,
-        "statistic": asked.name,
-        "variables": [variable_name(position) for position in asked.variables],
-        "rows": asked.n_rows,
-        "totals": len(answer.totals),
-        "ciphertexts": len(answer.totals.parts),
+        "question": question.name,
+        "params": question.parameters(),
+        "rows": answer.n_rows if is_answer else answer.n_rows_,
+        "totals": len(totals),
+        "ciphertexts": len(totals.parts),
         "seconds": seconds,
-        "key_id": answer.totals.keys.key_id,
+        "key_id": totals.keys.key_id,
     }
 
 
 def _show(facts: dict[str, Any]) -> None:
     file, console = printable(facts["file"]), Console()
-    question = question_text(facts["statistic"], facts["variables"])
+    question = printable(question_text(facts["question"], facts["params"]))
     work = f" over {plural(facts['rows'], 'row')}, in {time_text(facts['seconds'])}"
-    console.print(Text.assemble((question.capitalize(), "bold"), work))
+    console.print(Text.assemble((question[0].upper() + question[1:], "bold"), work))
     content = f"{plural(facts['totals'], 'total')} in {plural(facts['ciphertexts'], 'ciphertext')}"
     console.print(
         fact_table(

@@ -8,23 +8,22 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from sklearn.base import clone
-
 from encryptedstats.cluster.items import Done, model_is_there
 from encryptedstats.cluster.jobs import JOBS, Job, StoredJob, absolute, make_job
 from encryptedstats.cluster.outputs import claim, digest_at
 from encryptedstats.cluster.queues import DAMAGED, refuse_unfinished
 from encryptedstats.cluster.scheduling import PATIENCE, run_on_dask
 from encryptedstats.errors import REPLACE, ExistsError, FileFormatError
-from encryptedstats.models.base import TotalsClassifier
-from encryptedstats.storage.objects import Store, open_store
+from encryptedstats.kinds import read_file
+from encryptedstats.storage.objects import Store, load_file, open_store
+from encryptedstats.tables import Question
 
 Url = str | os.PathLike[str]
 AnyJob = TypeVar("AnyJob", bound=StoredJob)
 
 
 def submit(
-    model: TotalsClassifier,
+    model: Question,
     table: Url,
     out: Url,
     *,
@@ -41,13 +40,11 @@ def submit(
     the model is there already. Another job of the queue that is to write ``out`` and has not finished is given up only by
     ``overwrite=True``.
     """
-    if not isinstance(model, TotalsClassifier):
-        raise TypeError(f"cluster.fit needs a model of this library, not a {type(model).__name__}")
-    unfitted: TotalsClassifier = clone(model)
-    unfitted._draw()
+    if not isinstance(model, Question):
+        raise TypeError(f"cluster.fit needs a model of this library or another question, not a {type(model).__name__}")
     place, keys_url = place_of_queue(out, queue), None if keys is None else absolute(keys)
     places = (absolute(table), absolute(out), place, keys_url)
-    job, data = make_job(unfitted, *places, rows_per_shard, trees_per_task, by_others)
+    job, data = make_job(model.settled(), *places, rows_per_shard, trees_per_task, by_others)
     return put_into_queue(job, data, overwrite)
 
 
@@ -88,7 +85,7 @@ def _keep(store: Store, name: str, data: bytes) -> None:
 
 
 def fit(
-    model: TotalsClassifier,
+    model: Question,
     table: Url,
     out: Url,
     *,
@@ -161,4 +158,4 @@ def fit(
     )
     run_on_dask(job, scheduler, workers, progress, patience, told or (lambda _: None))
     refuse_unfinished(job, open_store(job.queue))
-    return type(job.model).load(job.out, job.keys)
+    return read_file(load_file(job.out), job.keys, job.out)

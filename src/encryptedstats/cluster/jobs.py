@@ -1,9 +1,9 @@
 """A job: work on a stored table cut into items, each a pure function of stored objects, named by a hash of what it is made from.
 
-A shard is some blocks of a table, a range is some of the totals of a model; an item of a fit evaluates a range on a shard, adds up
-other items, or joins the sums of all ranges into the model. (Predictions: see ``predicting``.) A job is one stored object
-that brings all a worker must know. What an item is named, and which shards are in it, follows from the job alone: so nothing is
-computed twice, counted twice or left out.
+A shard is some blocks of a table, a range is some of the totals that a question asks for (a fit is a question); an item evaluates a
+range on a shard, adds up other items, or joins the sums of all ranges into the answer. (Predictions: see ``predicting``.) A job is
+one stored object that brings all a worker must know. What an item is named, and which shards are in it, follows from the job alone:
+so nothing is computed twice, counted twice or left out.
 """
 
 from __future__ import annotations
@@ -22,21 +22,19 @@ from encryptedstats.checks import as_count
 from encryptedstats.circuits.evaluate import number_facts
 from encryptedstats.circuits.expressions import Expression, circuit_digest, column_names
 from encryptedstats.circuits.layout import Layout
+from encryptedstats.circuits.plan import FAN_IN, chunks_per_shard
 from encryptedstats.circuits.program import PACKED
 from encryptedstats.circuits.proof import NoiseReport, read_noise, room_for
-from encryptedstats.circuits.plan import FAN_IN, chunks_per_shard
 from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.crypto import PublicKeys
 from encryptedstats.crypto.keys import PUBLIC_KIND
 from encryptedstats.errors import ClusterError, Cure, FileFormatError, KeyMismatchError, NoiseError
 from encryptedstats.memory import default_limit
-from encryptedstats.models.base import TotalsClassifier
-from encryptedstats.models.files import _empty_model
 from encryptedstats.parallel import cores
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import Store, is_url, load_file, local_or_url, looked_at_again, open_store
-from encryptedstats.tables import EncryptedTable
+from encryptedstats.tables import EncryptedAnswer, EncryptedTable, Question
 from encryptedstats.tables.blocks import BlockEntry
 from encryptedstats.tables.columns import Column
 from encryptedstats.tables.encrypted import (
@@ -49,6 +47,7 @@ from encryptedstats.tables.encrypted import (
     facts_from_container,
     keys_name,
 )
+from encryptedstats.tables.questions import question_class
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -58,7 +57,7 @@ RECORD_KIND: Final = "cluster record"
 JOBS, SHARDS, SUMS, RECORDS = "jobs/", "shards/", "sums/", "records/"
 MAX_JOB_BYTES: Final = 512 << 20  # the list of blocks of a table, and little more
 # Part of every name: a change of what an item computes gets a new one, and old results are not taken for new.
-_RECIPE: Final = "encryptedstats fit 1"
+_RECIPE: Final = "encryptedstats fit 2"
 J = TypeVar("J", bound="StoredJob")
 
 
@@ -242,15 +241,15 @@ class Job(StoredJob):
         Where the table lies, and where the model goes.
     shards : tuple of (int, int)
         Blocks of every shard, from the first up to the one after the last.
-    model : TotalsClassifier
-        Unfitted, with its seed.
+    question : Question
+        A model, unfitted, with its seed; or any other.
     ranges : tuple of (int, int)
-        The same as shards for the totals of the model.
+        The same as shards for the totals of the question.
     report : NoiseReport
         The one proof that all shards are evaluated by, so that they add up.
     """
 
-    model: TotalsClassifier
+    question: Question
     ranges: tuple[tuple[int, int], ...]
     report: NoiseReport
     circuit_digest: str
@@ -263,9 +262,9 @@ class Job(StoredJob):
     @cached_property
     def outputs(self) -> list[Expression]:
         """The circuit, the very one that the job was made for."""
-        outputs = self.model.circuit(self.facts.schema, self.facts.columns)
+        outputs = self.question.circuit(self.facts.schema, self.facts.columns)
         if circuit_digest(outputs) != self.circuit_digest:
-            raise other_version(self, self.model)
+            raise other_version(self, self.question)
         return outputs
 
     def _cut(self) -> dict[str, Item]:
@@ -317,10 +316,10 @@ class Job(StoredJob):
         return totals
 
     def finish(self, item: Item, results: Sequence[EncryptedNumbers]) -> Container:
-        """The model."""
+        """The encrypted answer."""
         ids, totals = tuple(entry.id for entry in self.entries), _joined(results, self.circuit_digest)
         totals = totals.with_flooding() if totals.flooded is False else totals
-        return self.model._like()._set_state(totals, self.facts.schema, self.n_rows, ids)._to_container()
+        return EncryptedAnswer(self.question, totals, self.facts.schema, self.n_rows, ids).to_container()
 
 
 def _joined(parts: Sequence[EncryptedNumbers], circuit: str) -> EncryptedNumbers:
@@ -333,10 +332,10 @@ def _joined(parts: Sequence[EncryptedNumbers], circuit: str) -> EncryptedNumbers
     )
 
 
-def other_version(job: StoredJob, model: TotalsClassifier) -> ClusterError:
+def other_version(job: StoredJob, question: Question) -> ClusterError:
     """The error of a worker whose library computes something else than that of who made the job."""
     return ClusterError(
-        f"job {job.id[:12]} was made by another version of this library, whose {type(model).__name__} computes "
+        f"job {job.id[:12]} was made by another version of this library, whose {question.name} computes "
         "something else: let all workers have the version that the job was made with"
     )
 
@@ -374,10 +373,12 @@ def _job_file(store: Store, job_id: str, where: str) -> Container:
 
 def _from_container(file: Container, queue: str, job_id: str) -> Job:
     facts, entries = listed_table(file.section("manifest"), "its table")
-    model = _empty_model(file.expect("model", str), file.expect("params", dict))
-    model.check_schema(facts.schema)
-    model._draw()  # nothing is left to chance: a stored model has its seed
-    outputs = model._n_totals(facts.schema)
+    try:
+        question = question_class(file.expect("question", str)).from_parameters(file.expect("params", dict))
+        question.check_schema(facts.schema)
+    except (TypeError, ArithmeticError) as error:
+        raise FileFormatError(f"the job has a question that cannot be: {error}") from error
+    outputs = question.n_totals(facts.schema)
     width, relinearise = file.expect("width", int), file.expect("relinearise", bool)
     if not 1 <= width <= facts.parameters.ring_degree:
         raise FileFormatError("the job states an impossible width of packs")
@@ -392,9 +393,9 @@ def _from_container(file: Container, queue: str, job_id: str) -> Job:
         entries,
         shards,
         file.expect("by_others", bool),
-        model,
+        question,
         partition(file, "ranges", outputs, width),
-        _proof(model, facts, entries, shards, width, relinearise),
+        _proof(question, facts, entries, shards, width, relinearise),
         file.expect("circuit", str),
     )
 
@@ -435,7 +436,7 @@ def partition(file: Container, name: str, total: int, step: int) -> tuple[tuple[
 def job_bytes(
     manifest: bytes,
     facts: TableFacts,
-    model: TotalsClassifier,
+    question: Question,
     places: dict[str, str | bool],
     shards: Sequence[tuple[int, int]],
     ranges: Sequence[tuple[int, int]],
@@ -445,8 +446,8 @@ def job_bytes(
     """The object of a job."""
     fields = {
         **places,
-        "model": type(model).__name__,
-        "params": model._growth(),
+        "question": question.name,
+        "params": question.parameters(),
         "width": report.width,
         "relinearise": report.strategy.relinearise,
         "circuit": circuit_digest,
@@ -480,7 +481,7 @@ def read_stored_table(table: str) -> tuple[bytes, TableFacts, tuple[BlockEntry, 
 
 
 def make_job(
-    model: TotalsClassifier,
+    question: Question,
     table: str,
     out: str,
     queue: str,
@@ -492,21 +493,21 @@ def make_job(
     """Cut a fit into items, and refuse before any work what could not be finished."""
     manifest, facts, entries = read_stored_table(table)
     whole = EncryptedTable(facts, StoredBlocks(open_store(table), entries, facts.shape, facts.key_id), None)
-    model._check_table(whole)
-    outputs = model.circuit(facts.schema, facts.columns)
+    question.check_schema(facts.schema)
+    outputs = question.circuit(facts.schema, facts.columns)
     for name in column_names(outputs):
         whole._check_stored(Column.parse(name))
     shards = cut_rows([entry.rows for entry in entries], rows_per_shard)
     report = _add_up_proof(outputs, whole, shards)
-    width, ranges = cut_totals(model, facts, len(outputs), report.width, trees_per_task)
+    width, ranges = cut_totals(question, facts, len(outputs), report.width, trees_per_task)
     report = report.with_width(width)
     digest = circuit_digest(outputs)
     places: dict[str, str | bool] = {"table": table, "out": out, "by_others": by_others}
     if keys_url is not None:
         places["keys"] = keys_url
-    data = job_bytes(manifest, facts, model, places, shards, ranges, report, digest)
+    data = job_bytes(manifest, facts, question, places, shards, ranges, report, digest)
     job_id = hashlib.sha256(data).hexdigest()
-    job = Job(queue, job_id, table, out, keys_url, facts, entries, shards, by_others, model, ranges, report, digest)
+    job = Job(queue, job_id, table, out, keys_url, facts, entries, shards, by_others, question, ranges, report, digest)
     if not job.sub_table((0, len(entries))).keys.packs:  # which also refuses rows by others that nobody asked for
         raise KeyMismatchError("the public keys of this table cannot pack totals: take owner.public_keys(packing=True)")
     return job, data
@@ -528,14 +529,14 @@ def cut_rows(rows: Sequence[int], rows_per_shard: int | None) -> tuple[tuple[int
 
 
 def cut_totals(
-    model: TotalsClassifier, facts: TableFacts, n_totals: int, widest: int, trees_per_task: int | None
+    question: Question, facts: TableFacts, n_totals: int, widest: int, trees_per_task: int | None
 ) -> tuple[int, tuple[tuple[int, int], ...]]:
     """How wide packs are, and the ranges of totals that tasks compute: whole packs, so that ranges are joined without a word."""
     if trees_per_task is None:
         return widest, ((0, n_totals),)
-    n_trees = getattr(model, "n_trees", None)
+    n_trees = question.parameters().get("n_trees")
     if n_trees is None:
-        raise ValueError(f"trees_per_task={trees_per_task!r}: a {type(model).__name__} has no trees")
+        raise ValueError(f"trees_per_task={trees_per_task!r}: a {question.name} has no trees")
     trees_per_task = as_count(trees_per_task, "trees_per_task", "trees")
     wanted = trees_per_task * ((n_totals - facts.schema.n_classes) // n_trees)
     width = min(widest, 1 << (wanted.bit_length() - 1))
@@ -571,7 +572,7 @@ def _shard_report(
 
 
 def _proof(
-    model: TotalsClassifier,
+    question: Question,
     facts: TableFacts,
     entries: Sequence[BlockEntry],
     shards: Sequence[tuple[int, int]],
@@ -579,7 +580,7 @@ def _proof(
     relinearise: bool,
 ) -> NoiseReport:
     """The proof, made again: a job may come from anybody, and only a width that is proven gives a result that decrypts."""
-    outputs = model.circuit(facts.schema, facts.columns)
+    outputs = question.circuit(facts.schema, facts.columns)
     report = _shard_report(outputs, facts, [entry.rows for entry in entries], shards)
     if width > report.width or relinearise != report.strategy.relinearise:
         raise FileFormatError(

@@ -17,7 +17,7 @@ from typing import Any, Final
 from sklearn.utils.validation import check_is_fitted
 
 from encryptedstats.circuits.expressions import circuit_digest
-from encryptedstats.circuits.results import EncryptedNumbers
+from encryptedstats.circuits.results import numbers_of_all
 from encryptedstats.cluster.fitting import Url, place_of_queue, put_into_queue
 from encryptedstats.cluster.items import Done
 from encryptedstats.cluster.jobs import (
@@ -36,15 +36,17 @@ from encryptedstats.cluster.queues import refuse_unfinished
 from encryptedstats.cluster.scheduling import PATIENCE, run_on_dask
 from encryptedstats.errors import ClusterError, FileFormatError
 from encryptedstats.memory import default_limit
-from encryptedstats.models.base import ENCRYPTED_MODEL_KIND, OPEN_MODEL_KIND, TotalsClassifier
-from encryptedstats.models.files import read_model
-from encryptedstats.models.prediction import EncryptedVotes, check_prediction, question, read_votes
+from encryptedstats.models.base import TotalsClassifier, read_model
+from encryptedstats.models.prediction import check_prediction, prediction_of
 from encryptedstats.parallel import cores
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import open_store, read_object
+from encryptedstats.tables import EncryptedAnswer
+from encryptedstats.tables.answers import PREDICTION_KIND, read_answer
+from encryptedstats.tables.questions import MODEL_KIND, OPEN_MODEL_KIND, is_same
 
-PREDICTION_KIND: Final = "cluster prediction"
+PREDICTION_JOB: Final = "cluster prediction"
 MODELS: Final = "models/"
 # Part of every name, as of fits.
 _RECIPE: Final = "encryptedstats predict 2"
@@ -89,7 +91,7 @@ class PredictionJob(StoredJob):
                 f"{self.model_url} is not the model that this prediction was begun with: cut short, altered or exchanged"
             )
         model = _read_model(data, self.model_url, lambda: self.keys)
-        asked = question(model, self.sub_table((0, len(self.entries))), self.output)
+        asked = prediction_of(model, self.sub_table((0, len(self.entries))), self.output)
         if circuit_digest(asked.expressions) != self.circuit_digest:
             raise other_version(self, model)
         return model
@@ -111,46 +113,46 @@ class PredictionJob(StoredJob):
     def _counts(self, blocks: tuple[int, int]) -> tuple[int, ...]:
         return tuple(entry.rows for entry in self.entries[slice(*blocks)])
 
-    def evaluate(self, item: Item) -> EncryptedVotes:
+    def evaluate(self, item: Item) -> EncryptedAnswer:
         """The votes for the rows of a shard."""
         # One process, one core, its part of the memory: what runs at the same time is the cluster's affair.
         rows = self.sub_table(item.blocks)
         limit = default_limit(cores())
         votes = self.model.predict_votes(rows, output=self.output, workers=1, memory_limit=limit, progress=False)
-        assert isinstance(votes, EncryptedVotes)  # the rows are encrypted
+        assert isinstance(votes, EncryptedAnswer)  # the rows are encrypted
         return votes
 
-    def result(self, item: Item, file: Container) -> EncryptedVotes:
+    def result(self, item: Item, file: Container) -> EncryptedAnswer:
         """The votes in a file, if they are for the rows of the item, by such a model."""
-        votes = read_votes(file, self.keys)
-        if votes.rows.counts != self._counts(item.blocks):
+        votes = read_answer(replace(file, kind=PREDICTION_KIND), self.keys)
+        if votes.ciphertexts.counts != self._counts(item.blocks):
             raise FileFormatError("it holds votes for other rows than it must: some would be left out or counted twice")
-        same_model = type(votes.model) is type(self.model) and votes.model._growth() == self.model._growth()
-        if not same_model or votes.output != self.output or votes.schema.public() != self.facts.schema:
+        if (
+            not is_same(votes.question, self.model)
+            or votes.output != self.output
+            or votes.schema.public() != self.facts.schema
+        ):
             raise FileFormatError("it holds the votes of another computation")
         return votes
 
-    def finish(self, item: Item, results: Sequence[EncryptedVotes]) -> Container:
+    def finish(self, item: Item, results: Sequence[EncryptedAnswer]) -> Container:
         """The votes for all rows."""
         return _concatenated(results).to_container()
 
 
-def _concatenated(parts: Sequence[EncryptedVotes]) -> EncryptedVotes:
+def _concatenated(parts: Sequence[EncryptedAnswer]) -> EncryptedAnswer:
     """The votes of all shards, one behind the other."""
     first = parts[0]
     if any(_meaning(part) != _meaning(first) for part in parts):
         raise ClusterError("the votes of the shards are not of one prediction: delete the queue, and predict again")
-    counts = [count for part in parts for count in part.rows.counts]
-    numbers = range(len(first.rows.facts))
-    chunks = [[chunk for part in parts for chunk in part.rows.parts[number]] for number in numbers]
-    rows = EncryptedNumbers(first.keys, first.rows.facts, counts, chunks)
-    return EncryptedVotes(first.model, rows, first.schema, first.output, first.schema_digest)
+    rows = numbers_of_all([part.ciphertexts for part in parts])
+    return EncryptedAnswer(first.question, rows, first.schema, rows.n_rows, output=first.output)
 
 
-def _meaning(votes: EncryptedVotes) -> tuple[Any, ...]:
+def _meaning(votes: EncryptedAnswer) -> tuple[Any, ...]:
     """What the owner reads the ciphertexts by."""
-    how = (votes.rows.facts, votes.output)
-    return (*how, votes.model._growth(), votes.schema.public(), votes.schema_digest)
+    how = (votes.ciphertexts.facts, votes.output)
+    return (*how, votes.question.parameters(), votes.schema.public(), votes.schema_digest)
 
 
 # -- stored form -----------------------------------------------------------------------------------------------------------
@@ -175,7 +177,7 @@ def _from_container(file: Container, queue: str, job_id: str) -> PredictionJob:
     )
 
 
-READERS[PREDICTION_KIND] = _from_container
+READERS[PREDICTION_JOB] = _from_container
 
 
 def _job_bytes(job: PredictionJob, manifest: bytes) -> bytes:
@@ -191,15 +193,15 @@ def _job_bytes(job: PredictionJob, manifest: bytes) -> bytes:
     }
     sections = {"manifest": manifest, "shards": json.dumps([stop for _, stop in job.shards]).encode()}
     facts = job.facts
-    return container.to_bytes(Container(PREDICTION_KIND, facts.parameters.fingerprint, facts.key_id, fields, sections))
+    return container.to_bytes(Container(PREDICTION_JOB, facts.parameters.fingerprint, facts.key_id, fields, sections))
 
 
 def _read_model(data: bytes, where: str, keys: Callable[[], Any]) -> TotalsClassifier:
     file = container.from_bytes(data, name=where)
-    if file.kind not in (ENCRYPTED_MODEL_KIND, OPEN_MODEL_KIND):
+    if file.kind not in (MODEL_KIND, OPEN_MODEL_KIND):
         raise FileFormatError(f"{where} holds {file.kind!r}, and a fitted model is wanted here")
     try:
-        model: TotalsClassifier = read_model(file, keys() if file.kind == ENCRYPTED_MODEL_KIND else None)
+        model: TotalsClassifier = read_model(file, keys() if file.kind == MODEL_KIND else None)
     except FileFormatError as error:
         raise FileFormatError(f"{where}: {error}") from error
     return model
@@ -208,10 +210,7 @@ def _read_model(data: bytes, where: str, keys: Callable[[], Any]) -> TotalsClass
 def _stored_model(model: TotalsClassifier) -> bytes:
     """The file of a model for others to predict with: no names and cut points, which they do not need."""
     check_is_fitted(model, "totals_")
-    file = model._to_container()
-    if file.kind == OPEN_MODEL_KIND:
-        file = replace(file, fields={**file.fields, "private": False, "schema": model.schema_.public().to_json()})
-    return container.to_bytes(file)
+    return container.to_bytes(model.to_container(names=False))
 
 
 # -- making and doing it ---------------------------------------------------------------------------------------------------
@@ -249,7 +248,7 @@ def submit_prediction(
     places = (absolute(rows), absolute(out), keys_url)
     job = PredictionJob(place, "", *places, facts, entries, shards, False, model_url, sha256, "", "")
     fitted = _read_model(data, model_url, lambda: job.keys)
-    chosen = fitted._chosen_output(output)
+    chosen = fitted.chosen_output(output)
     asked = check_prediction(fitted, job.sub_table((0, len(entries))), chosen)
     job = replace(job, output=chosen, circuit_digest=circuit_digest(asked.expressions))
     job_data = _job_bytes(job, manifest)
@@ -272,7 +271,7 @@ def predict(
     progress: bool | None = None,
     patience: float = PATIENCE,
     told: Callable[[Done], None] | None = None,
-) -> EncryptedVotes:
+) -> EncryptedAnswer:
     """Predict the rows of a stored table on a cluster. The result is exactly ``model.predict_votes(es.load(rows))``, encrypted.
 
     Parameters
@@ -290,7 +289,7 @@ def predict(
 
     Returns
     -------
-    EncryptedVotes
+    EncryptedAnswer
         For all rows, in their order; ``owner.decrypt`` opens them.
 
     Raises
@@ -312,4 +311,4 @@ def predict(
     )
     run_on_dask(job, scheduler, workers, progress, patience, told or (lambda _: None))
     refuse_unfinished(job, open_store(job.queue))
-    return EncryptedVotes.load(job.out, job.keys)
+    return EncryptedAnswer.load(job.out, job.keys)

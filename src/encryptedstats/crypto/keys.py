@@ -491,7 +491,7 @@ class Owner:
         return decrypt_value(value, self._decryptor, **options)
 
     def open(self, source: Any, schema: Any = None) -> Any:
-        """Load a result that belongs to this key and decrypt it: a model, votes, folds, a statistic, totals, an array.
+        """Load a result that belongs to this key and decrypt it.
 
         Parameters
         ----------
@@ -505,14 +505,6 @@ class Owner:
         What :meth:`decrypt` gives.
         """
         return open_value(source, self._decryptor, schema)
-
-    def cross_validate(self, folds: Any, table: Any, *, schema: Any = None, **options: Any) -> Any:
-        """Open what ``model.fit_folds(sealed)`` gave and score every fold on the clear rows it has not seen.
-
-        Options (``scoring``) are those of the models.
-        """
-        opened = self.decrypt(folds, schema=schema if schema is not None else getattr(table, "schema", None))
-        return folds.cross_validate(opened, table, **options)
 
     # -- files -----------------------------------------------------------------------------------------------------
 

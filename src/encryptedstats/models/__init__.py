@@ -9,17 +9,15 @@ from __future__ import annotations
 from encryptedstats.models.base import TotalsClassifier
 from encryptedstats.models.calibration import CalibratedModel
 from encryptedstats.models.discriminants import FisherDiscriminant, LinearMeans
-from encryptedstats.models.folds import EncryptedFolds
+from encryptedstats.models.folds import score_folds
 from encryptedstats.models.forest import CompletelyRandomForest
 from encryptedstats.models.logistic import OneStepLogisticRegression
 from encryptedstats.models.naive_bayes import MultinomialNB, SemiparametricNB
-from encryptedstats.models.prediction import EncryptedVotes, Votes
+from encryptedstats.models.prediction import Votes
 
 __all__ = [
     "CalibratedModel",
     "CompletelyRandomForest",
-    "EncryptedFolds",
-    "EncryptedVotes",
     "FisherDiscriminant",
     "LinearMeans",
     "MultinomialNB",
@@ -27,4 +25,5 @@ __all__ = [
     "SemiparametricNB",
     "TotalsClassifier",
     "Votes",
+    "score_folds",
 ]

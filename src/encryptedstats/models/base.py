@@ -1,7 +1,7 @@
-"""What all models share: fitting a circuit of totals, being encrypted or open, adding and forgetting rows, files.
+"""Classifiers are questions with scikit-learn's manners: fitting, predicting, being encrypted or open, adding and forgetting rows.
 
-The state of every model is a list of integer totals: encrypted after a fit on an encrypted table, plain otherwise. Totals of
-different rows add, so models do. Everything a subclass has to say is its circuit and what it makes of the opened totals.
+The state of every model is the totals that answer its question: encrypted after a fit on an encrypted table, plain otherwise.
+Totals of different rows add, so models do. A subclass says what any question says, and what it learns from the opened totals.
 
 Deviations from scikit-learn, all deliberate; ``tests/models/test_estimator_checks.py`` runs ``check_estimator`` on every model:
 
@@ -26,7 +26,6 @@ import os
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar, Final, TypeVar
 
 import numpy as np
@@ -39,12 +38,12 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d
 
 from encryptedstats.circuits.bounds import Interval, read_bounds
-from encryptedstats.circuits.expressions import Expression, column
-from encryptedstats.circuits.rewriting import cleared
+from encryptedstats.circuits.expressions import Expression
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.plan import Stage
 from encryptedstats.circuits.program import ROWS
 from encryptedstats.circuits.results import EncryptedNumbers
+from encryptedstats.circuits.rewriting import cleared
 from encryptedstats.crypto.digests import joined_digest
 from encryptedstats.crypto.dispatch import decrypt_value
 from encryptedstats.crypto.keys import Decryptor, PublicKeys
@@ -55,56 +54,66 @@ from encryptedstats.errors import (
     ParameterError,
     SchemaError,
     SchemaWarning,
-    StillEncryptedError,
 )
-from encryptedstats.models._rows import rows_without, shared_block
 from encryptedstats.models._sklearn import record_features
 from encryptedstats.models.prediction import (
     DRAWN,
     MODEL,
-    Answer,
-    EncryptedVotes,
-    Judgement,
-    Known,
     Votes,
     answer_bounds,
-    clear_judgement,
+    clear_votes,
+    flat_answers,
     given_ranges,
-    given_totals,
+    known_given,
+    known_plain,
     ones_of,
     predict,
-    total_bounds,
 )
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import load_file, save_file
-from encryptedstats.tables import EncryptedTable, PublicSchema, Schema, Table
+from encryptedstats.tables import EncryptedAnswer, EncryptedTable, PublicSchema, Question, Schema, Table
 from encryptedstats.tables._encoding import as_weights, rows_to_predict
 from encryptedstats.tables._frames import as_frame, describe_missing, missing_masks
-from encryptedstats.tables.columns import Column, column_ranges, table_columns
+from encryptedstats.tables.answers import (
+    ANSWER_KINDS,
+    json_section,
+    read_answer,
+    read_beside,
+    read_head,
+    same_schema,
+    stored_head,
+)
+from encryptedstats.tables.block_rows import NOT_INSIDE, joined_rows, rows_left
+from encryptedstats.tables.columns import Column, column_ranges
+from encryptedstats.tables.folds import Folds
 from encryptedstats.tables.opening import opening_schema
+from encryptedstats.tables.questions import (
+    MODEL_KIND,
+    OPEN_MODEL_KIND,
+    ImpossibleTotalsError,
+    Totals,
+    class_columns,
+    plain,
+)
 from encryptedstats.tables.variables import as_level
 
-ENCRYPTED_MODEL_KIND: Final = "encrypted model"
-OPEN_MODEL_KIND: Final = "opened model"
-FOLDS_KIND: Final = "folds of an encrypted model"
-MAX_LISTED_BLOCKS: Final = 4096  # in the header of a file; more of them are a section of their own
-_NOT_INSIDE: Final = "only rows that are in a model can be forgotten, and these are not"
+# Far beyond any sum, and so small that what is computed from a few such numbers still is a floating-point number.
+_LARGEST: Final = 1 << 256
 _MIXED: Final = "one of the models is encrypted and the other is open: open both, or none"
 _OWN_WEIGHTS: Final = "a table brings its own weights, schema.table(df, weights=...): fit(table), without sample_weight"
 M = TypeVar("M", bound="TotalsClassifier")
 
 
-class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """A classifier whose fit is a list of totals over rows.
+class TotalsClassifier(ClassifierMixin, Question, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """A classifier whose fit is a list of totals over rows: a question, with scikit-learn's manners.
 
     A subclass writes this, and has everything else from here: fits of clear and encrypted tables, plans, files, folds, ``+`` and
-    ``-``, ``partial_fit`` and scikit-learn's manners. ``docs/extending.md`` has a complete one.
+    ``-``, ``partial_fit``. ``docs/extending.md`` has a complete one.
 
     - ``__init__(self, bins=5, ...)``, which stores its parameters and nothing else;
-    - ``circuit(schema, columns, fold)``: the totals, as expressions that end in ``.total()``;
-    - ``_n_totals(schema)``: how many these are;
-    - ``_open(totals, schema)``: sets the fitted attributes from the opened integers, refusing those that cannot be;
-    - how it predicts: ``_answers``, ``_n_answers`` and ``_judge``, opened or not; or, where that takes opened totals, ``_scores``.
+    - ``totals`` and ``shapes``, as any :class:`encryptedstats.Question`; what counts the classes is called ``class_counts``;
+    - ``learn(totals, schema)``: sets the fitted attributes from the opened integers, refusing those that cannot be;
+    - how it predicts: ``answers``, ``answer_shapes`` and ``judge``, opened or not; or, where that takes opened totals, ``scores``.
 
     Attributes
     ----------
@@ -114,45 +123,83 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
     n_rows_ : int
     block_ids_ : tuple of str
         Encrypted blocks whose rows are in the model, or folds of blocks.
+    growth_ : dict
+        The parameters of the fit, with its seed: what models must share to be combined.
     classes_ : array
     """
 
-    _models: ClassVar[dict[str, type[TotalsClassifier]]] = {}
-    _binary_only: ClassVar[bool] = False
+    kind: ClassVar[str] = MODEL_KIND
+    binary_only: ClassVar[bool] = False  #: whether it is for two classes
     # What a model made from this one keeps of its fit.
     _carried: ClassVar[tuple[str, ...]] = ("n_features_in_", "feature_names_in_", "_fitted_on_frame")
     _fitted_on_frame = False
     bins: int
     class_counts_: NDArray[np.int64]
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        cls._models[cls.__name__] = cls
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = not self._binary_only
+        tags.classifier_tags.multi_class = not self.binary_only
         return tags
 
-    # -- what a subclass says ------------------------------------------------------------------------------------
+    # -- what a subclass says, beside what every question does ---------------------------------------------------------
 
     @abstractmethod
-    def circuit(
-        self, schema: PublicSchema, columns: Sequence[Column] | None = None, fold: int | None = None
-    ) -> list[Expression]:
-        """The totals that a fit computes, for a table of this public schema with these columns stored."""
-
-    @abstractmethod
-    def _n_totals(self, schema: PublicSchema) -> int:
-        """The length of the circuit, without writing it: a file can claim more than there is memory for."""
-
-    @abstractmethod
-    def _open(self, totals: Sequence[int], schema: PublicSchema) -> None:
+    def learn(self, totals: Totals, schema: PublicSchema) -> None:
         """Set the fitted attributes from the opened totals, refusing totals that cannot be."""
 
-    def _scores(self, table: Table) -> NDArray[np.float64]:
+    def scores(self, table: Table) -> NDArray[np.float64]:
         """Class probabilities (or scores, for classifiers without) of the rows of a table."""
-        return clear_judgement(self, table).scores
+        return clear_votes(self, table, self.outputs[0]).scores.to_numpy()
+
+    # -- as a question -------------------------------------------------------------------------------------------------
+
+    def parameters(self) -> dict[str, Any]:
+        """As JSON knows them."""
+        found: dict[str, Any] = plain(self.get_params())
+        return found
+
+    def describe(self, schema: Any = None) -> str:
+        """As scikit-learn has it."""
+        return str(BaseEstimator.__repr__(self))
+
+    def check_schema(self, schema: PublicSchema) -> None:
+        """Refuse a schema that this model cannot be fitted to."""
+        class_columns(schema)
+        if self.binary_only and schema.n_classes != 2:
+            raise ValueError(
+                f"Only binary classification is supported: {type(self).__name__} got {schema.n_classes} classes"
+            )
+
+    def read(self: M, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> M:
+        """A fitted model."""
+        return self.opened([int(total) for array in totals.values() for total in array.flat], schema, n_rows)
+
+    def opened(
+        self: M, totals: Sequence[int], schema: Schema | PublicSchema, n_rows: int, block_ids: tuple[str, ...] = ()
+    ) -> M:
+        """A fitted model of these totals."""
+        return self._like()._set_state(list(totals), schema, n_rows, block_ids)
+
+    def closed(self: M, answer: EncryptedAnswer) -> M:
+        """A fitted model that is encrypted."""
+        model = self._like()._set_state(answer.ciphertexts, answer.schema, answer.n_rows, answer.block_ids)
+        return model._with_beside(answer.beside)
+
+    def _answer(self) -> EncryptedAnswer:
+        """The encrypted model as an answer to its question."""
+        return EncryptedAnswer(
+            self._like(), self.totals_, self.schema_, self.n_rows_, self.block_ids_, beside=self._beside()
+        )
+
+    def _beside(self) -> dict[str, Any]:
+        """What the model has beside its totals, by name."""
+        names = self.beside_shapes(self.schema_.public())
+        return {name: getattr(self, f"{name}_") for name in names if hasattr(self, f"{name}_")}
+
+    def _with_beside(self: M, beside: Any) -> M:
+        for name, totals in beside.items():
+            setattr(self, f"{name}_", totals)
+        return self
 
     # -- fitting -------------------------------------------------------------------------------------------------
 
@@ -164,7 +211,7 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         ``EncryptedTable.evaluate`` (``workers``, ``progress``, ``device``, ``memory_limit``, ``checkpoint``).
         """
         table = self._training_table(X, y, sample_weight)
-        self._draw()
+        vars(self).pop("growth_", None)  # what an earlier fit left to chance is drawn anew
         return self._fit_table(table, **options)
 
     def partial_fit(
@@ -175,9 +222,7 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         The first call for ``X`` and ``y`` may name all ``classes``.
         """
         if not hasattr(self, "totals_"):
-            table = self._training_table(X, y, sample_weight, classes)
-            self._draw()
-            return self._fit_table(table, **options)
+            return self._fit_table(self._training_table(X, y, sample_weight, classes), **options)
         if not isinstance(X, (Table, EncryptedTable)):
             frame, labels = self._checked_frame(X, reset=False), self._checked_y(y)
             X = self._known_private().table(frame, labels, weights=_checked_weights(sample_weight, len(labels)))
@@ -185,7 +230,7 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
             raise ValueError(_OWN_WEIGHTS)
         if isinstance(X, EncryptedTable) != self.is_encrypted:
             raise TypeError(_MIXED)
-        self._refuse_twice(_block_ids(X))
+        joined_rows(self.block_ids_, _block_ids(X))
         self._check_unchanged()
         if not same_schema(self.schema_, known_schema(X)):
             raise SchemaError("rows of another schema cannot be added to this model")
@@ -218,40 +263,40 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
                 stacklevel=4,
             )
 
-    def _draw(self) -> None:
-        """Draw what a fit leaves to chance, once: models of other rows are fitted alike."""
-
     def _fit_table(self: M, table: Table | EncryptedTable, **options: Any) -> M:
         self._check_table(table)
-        totals = table.evaluate(self.circuit(table.schema.public(), table.columns()), **options)
-        return self._set_state(totals, known_schema(table), table.n_rows, _block_ids(table))
+        asked = self.settled()
+        totals = table.totals(asked, **options)
+        return self._set_state(totals, known_schema(table), table.n_rows, _block_ids(table), asked.parameters())
 
     def _like(self: M) -> M:
         """An unfitted model that grows as this one did."""
         model: M = clone(self)
-        for name in set(self._carried) & set(vars(self)):
+        for name in {*self._carried, "growth_"} & set(vars(self)):
             setattr(model, name, getattr(self, name))
         return model
 
-    def _growth(self) -> dict[str, Any]:
-        """The parameters, as JSON knows them: what models must share to be combined. ``growth_`` has those of the fit."""
-        return {
-            name: value.item() if isinstance(value, np.generic) else value for name, value in self.get_params().items()
-        }
-
-    def _set_state(self: M, totals: Any, schema: Schema | PublicSchema, n_rows: int, block_ids: tuple[str, ...]) -> M:
+    def _set_state(
+        self: M,
+        totals: Any,
+        schema: Schema | PublicSchema,
+        n_rows: int,
+        block_ids: tuple[str, ...],
+        growth: dict[str, Any] | None = None,
+    ) -> M:
+        growth = self.parameters() if growth is None else growth
         for name in [name for name in vars(self) if name.endswith("_") and name not in self._carried]:
             delattr(self, name)
         self.totals_ = totals
         self.schema_ = schema
         self.n_rows_ = n_rows
         self.block_ids_ = block_ids
-        self.growth_ = self._growth()
+        self.growth_ = growth
         self.classes_ = _labels(schema)
         if not self._fitted_on_frame:
             self._set_feature_names(schema)
         if not self.is_encrypted:
-            self._open(list(totals), schema.public())
+            self.learn(self.named(totals, schema.public()), schema.public())
         return self
 
     def _set_feature_names(self, schema: Schema | PublicSchema) -> None:
@@ -266,13 +311,6 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         if not table.has_classes:
             raise SchemaError("a model is fitted to rows whose class is known: this table has no target")
         self.check_schema(table.schema.public())
-
-    def check_schema(self, schema: PublicSchema) -> None:
-        """Refuse a schema that this model cannot be fitted to."""
-        if self._binary_only and schema.n_classes != 2:
-            raise ValueError(
-                f"Only binary classification is supported: {type(self).__name__} got {schema.n_classes} classes"
-            )
 
     # -- tables from what scikit-learn users bring -----------------------------------------------------------------
 
@@ -409,15 +447,13 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The most probable class of each row."""
-        scores = self._scores(self._rows(X))
+        scores = self.scores(self._rows(X))
         predicted: NDArray[Any] = self.classes_[scores.argmax(axis=1)]
         return predicted
 
     # -- predicting without opening ----------------------------------------------------------------------------------
 
-    _outputs: ClassVar[tuple[str, ...]] = ("",)  # what predict_votes can be asked for, the first by default
-
-    def predict_votes(self, X: Any, *, output: str | None = None, **options: Any) -> Votes | EncryptedVotes:
+    def predict_votes(self, X: Any, *, output: str | None = None, **options: Any) -> Votes | EncryptedAnswer:
         """What the model says of every row, as integers, without opening anything that is encrypted.
 
         Model and rows may each be encrypted or plain. Unless both are plain the answer is encrypted, and ``owner.decrypt`` gives
@@ -433,23 +469,10 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
             ``workers``, ``progress``, ``device`` and ``memory_limit``, as of ``EncryptedTable.evaluate``.
         """
         check_is_fitted(self, "totals_")
-        votes = predict(self, X, self._chosen_output(output), **options)
+        votes = predict(self, X, self.chosen_output(output), **options)
         if isinstance(votes, Votes) and isinstance(X, pd.DataFrame):
             votes.index = votes._scores.index = X.index  # a row of the answer for each row, under its own label
         return votes
-
-    def _chosen_output(self, output: str | None) -> str:
-        chosen = self._outputs[0] if output is None else output
-        if chosen not in self._outputs:
-            named = Cure("answers", f"output={output!r}", {"output": output})
-            raise ParameterError(named, f": a {type(self).__name__} has ", *_listed(self._outputs))
-        return chosen
-
-    def _answers(self, schema: PublicSchema, columns: Sequence[Column], known: Known, output: str) -> list[Answer]:
-        """The circuit of a prediction: numbers for every row, from its columns and the totals of the model."""
-        raise self._cannot_predict_unopened()
-
-    _why_opened: ClassVar[str] = ""
 
     def stages(
         self,
@@ -461,70 +484,45 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
     ) -> list[Stage]:
         """What predicting without opening computes, for a plan: of an open model the answers alone, else the fit as well."""
         new = [column for column in columns if column.encoding != "class"]
-        drawn, drawn_bound = self._drawn_circuit(schema)
+        drawn, drawn_bound = self.drawn_circuit(schema)
+        totals: list[Expression] = []
         if hasattr(self, "totals_") and not self.is_encrypted:
-            totals: list[Expression] = []
-            known = self._known_plain()
+            numbers = {MODEL: self.totals_, **self._beside()}
+            bounds = {name: [Interval.of(number) for number in found] for name, found in numbers.items()}
+            known = known_plain(self, schema, numbers)
         else:
             totals = self.circuit(schema, columns)
             found = read_bounds(totals, column_ranges(schema, columns, weight_bound), n_rows)
-            known = given_totals([found[total] for total in totals], self._n_drawn(schema), drawn_bound)
-        asked = self._answers(schema, new, known, self._outputs[0])
-        bounds = answer_bounds(asked, {**column_ranges(schema, new, 1), **given_ranges(known, asked)}, n_rows)
+            n_drawn = sum(int(np.prod(shape)) for shape in self.beside_shapes(schema).values())
+            bounds = {MODEL: [found[total] for total in totals], **({DRAWN: [drawn_bound] * n_drawn} if drawn else {})}
+            known = known_given(self, schema, bounds)
+        asked = flat_answers(self, schema, new, known, self.outputs[0])
+        limits = answer_bounds(asked, {**column_ranges(schema, new, 1), **given_ranges(bounds, asked)}, n_rows)
         answers = cleared([answer.value for answer in asked], ones_of(schema, new))
-        stages = [Stage(totals, n_rows, gives=MODEL)] if totals else []
+        fits = [Stage(totals, n_rows, gives=MODEL)] if totals else []
         if totals and drawn is not None:
-            stages.append(Stage(drawn, n_rows, drawn_bound, gives=DRAWN))
-        return [*stages, Stage(answers, n_predict, bounds, ROWS)]
+            fits.append(Stage(drawn, n_rows, drawn_bound, gives=DRAWN))
+        return [*fits, Stage(answers, n_predict, limits, ROWS)]
 
-    def _drawn_circuit(self, schema: PublicSchema) -> tuple[Callable[[Layout], list[Expression]] | None, Interval]:
+    def drawn_circuit(self, schema: PublicSchema) -> tuple[Callable[[Layout], list[Expression]] | None, Interval]:
         """What is drawn from a table of some layout beside the totals, if anything, and what bounds it."""
         return None, Interval(1, 1)
-
-    def _n_answers(self, schema: PublicSchema, output: str) -> int:
-        """How many numbers a prediction gives for each row, without writing its circuit: a file can claim a huge model."""
-        raise self._cannot_predict_unopened()
-
-    def _cannot_predict_unopened(self) -> StillEncryptedError:
-        why = f"{type(self).__name__} has to be opened before it can predict: {self._why_opened}"
-        return StillEncryptedError(why, Cure("open", "owner.decrypt(model)"))
-
-    def _n_drawn(self, schema: PublicSchema) -> int:
-        """How many fractions are drawn beside the totals."""
-        return 0
-
-    def _judge(self, values: NDArray[Any], schema: Schema | PublicSchema, output: str) -> Judgement:
-        """What the owner makes of the opened answers."""
-        raise NotImplementedError
-
-    def _packs(self) -> dict[str, EncryptedNumbers]:
-        """The encrypted totals, by the names that circuits know them by."""
-        return {MODEL: self.totals_}
-
-    def _known_given(self, packs: dict[str, EncryptedNumbers]) -> Known:
-        return given_totals(total_bounds(packs[MODEL]))
-
-    def _known_plain(self) -> Known:
-        return Known(list(self.totals_), [Interval.of(total) for total in self.totals_])
 
     # -- adding and forgetting -------------------------------------------------------------------------------------
 
     def __add__(self: M, other: M) -> M:
         """The model of the rows of both."""
         self._check_combines(other)
-        self._refuse_twice(other.block_ids_)
-        return self._combined(other, 1, self.block_ids_ + other.block_ids_)
+        return self._combined(other, 1, joined_rows(self.block_ids_, other.block_ids_))
 
     def __sub__(self: M, other: M) -> M:
         """The model without the rows of ``other``: they are forgotten."""
         self._check_combines(other)
-        kept = rows_without(self.block_ids_, other.block_ids_)
-        if kept is None or other.n_rows_ > self.n_rows_:
-            raise SchemaError(_NOT_INSIDE)
+        kept = rows_left(self.block_ids_, other.block_ids_, self.n_rows_, other.n_rows_)
         try:
             return self._combined(other, -1, kept)
         except ImpossibleTotalsError as error:
-            raise SchemaError(_NOT_INSIDE) from error
+            raise SchemaError(NOT_INSIDE) from error
 
     def _combined(self: M, other: M, sign: int, block_ids: tuple[str, ...]) -> M:
         if self.is_encrypted:
@@ -534,14 +532,9 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         schema = self.schema_ if isinstance(self.schema_, Schema) else other.schema_
         return self._like()._set_state(totals, schema, self.n_rows_ + sign * other.n_rows_, block_ids)
 
-    def _refuse_twice(self, block_ids: tuple[str, ...]) -> None:
-        twice = shared_block(self.block_ids_, block_ids)
-        if twice is not None:
-            raise SchemaError(f"block {twice} is in the model already: its rows would count twice")
-
     def _check_unchanged(self) -> None:
         """Totals belong to the parameters they were fitted with: with others, new rows would be counted differently."""
-        now = self._growth()
+        now = self.parameters()
         changed = [
             f"{name} was {self.growth_[name]!r} and is {now[name]!r}" for name in now if now[name] != self.growth_[name]
         ]
@@ -573,68 +566,92 @@ class TotalsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         if self.is_encrypted and self.totals_.keys.key_id != other.totals_.keys.key_id:
             raise KeyMismatchError("models under different keys cannot be combined")
 
-    # -- what a subclass stores beside its totals --------------------------------------------------------------------
-
-    def _decrypt_more(self: M, encrypted: M, decryptor: Decryptor) -> None:
-        """Open what the encrypted model has beside its totals."""
-
-    def _more_sections(self) -> dict[str, bytes]:
-        """Sections of the model's file beside its totals."""
-        return {}
-
-    def _read_more(self, file: Container, keys: PublicKeys | None) -> None:
-        """Read those back."""
-
     # -- folds -----------------------------------------------------------------------------------------------------
 
     def fit_folds(self, table: Table | EncryptedTable, **options: Any) -> Any:
-        """Fit every cross-validation fold of a table that declares folds, in one pass; ``owner.cross_validate`` then scores."""
-        from encryptedstats.models.folds import fit_folds
+        """Fit every cross-validation fold of a table that declares folds, in one pass: for every fold the model of all other rows.
 
-        return fit_folds(self, table, **options)
+        A clear table gives these models; an encrypted one an answer, which ``owner.open(folds, schema)`` opens to them.
+        ``es.score_folds(models, table)`` then scores.
+        """
+        if not table.n_folds:
+            raise SchemaError(
+                "this table declares no folds: ",
+                Cure("declare folds", "schema.table(df, folds=k) does, before it is encrypted"),
+            )
+        self._check_table(table)
+        return table.ask(Folds(clone(self), table.n_folds), **options)
 
     # -- files -----------------------------------------------------------------------------------------------------
 
     def save(self, url: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the fitted model to a path or fsspec URL. Encrypted, it holds no key and no names; open, all it knows."""
         check_is_fitted(self, "totals_")
-        save_file(self._to_container(), url, overwrite=overwrite, private=not self.is_encrypted)
-        if isinstance(self.totals_, EncryptedNumbers):
-            self.totals_.drop_checkpoints()
+        if self.is_encrypted:
+            self._answer().save(url, overwrite=overwrite)
+        else:
+            save_file(self.to_container(), url, overwrite=overwrite, private=True)
 
-    def _to_container(self) -> Container:
-        listed = self.block_ids_ if len(self.block_ids_) <= MAX_LISTED_BLOCKS else ()
-        fields = self._stored_fields(self.schema_.public(), self.n_rows_, listed)
-        more = self._more_sections()
-        if len(listed) < len(self.block_ids_):  # more than the header of a file has room for
-            more = {"blocks": json.dumps(self.block_ids_).encode(), **more}
-        if isinstance(self.totals_, EncryptedNumbers):
-            file = self.totals_.to_container(ENCRYPTED_MODEL_KIND, fields)
-            return replace(file, sections={**file.sections, **more})
-        fields["private"] = isinstance(self.schema_, Schema)
-        fields["schema"] = self.schema_.to_json()
-        sections = {"totals": json.dumps([int(total) for total in self.totals_]).encode(), **more}
+    def to_container(self, *, names: bool = True) -> Container:
+        """As a checked envelope of bytes; of an open model with what it knows of ``names`` and cut points, or without."""
+        if self.is_encrypted:
+            return self._answer().to_container()
+        schema = self.schema_ if names else self.schema_.public()
+        fields, sections = stored_head(self, schema, self.n_rows_, self.block_ids_)
+        fields["private"] = isinstance(schema, Schema)
+        numbers = {"totals": self.totals_, **self._beside()}
+        sections |= {name: json.dumps([int(total) for total in found]).encode() for name, found in numbers.items()}
         return Container(OPEN_MODEL_KIND, "", "", fields, sections)
 
-    def _stored_fields(self, schema: PublicSchema, n_rows: int, block_ids: Sequence[str]) -> dict[str, Any]:
-        """What :func:`encryptedstats.models.files.read_head` reads."""
-        return {
-            "model": type(self).__name__,
-            "params": getattr(self, "growth_", None) or self._growth(),
-            "n_rows": n_rows,
-            "blocks": list(block_ids),
-            "schema": schema.to_json(),
-        }
-
     @classmethod
-    def load(cls, url: str | os.PathLike[str], keys: PublicKeys | None = None) -> TotalsClassifier:
+    def load(cls, url: str | os.PathLike[str], keys: PublicKeys | None = None) -> Any:
         """Read a model: an encrypted one with the public keys it belongs to, an opened one as it is."""
-        from encryptedstats.models.files import read_model
-
-        model = read_model(load_file(url), keys)
+        file = load_file(url)
+        if file.kind not in (*ANSWER_KINDS, OPEN_MODEL_KIND):
+            raise FileFormatError(f"{url} holds {file.kind!r}, and a model is wanted here")
+        model = read_model(file, keys)
         if not isinstance(model, cls):
-            raise FileFormatError(f"{url} holds a {type(model).__name__}, and a {cls.__name__} is wanted here")
+            held = file.kind if isinstance(model, EncryptedAnswer) else type(model).__name__
+            raise FileFormatError(f"{url} holds a {held}, and a {cls.__name__} is wanted here")
         return model
+
+
+#: What other modules store beside an opened model, by section, and how it is read: what comes back is the model with it.
+BESIDE_OPENED: dict[str, Callable[[Any, bytes], Any]] = {}
+
+
+def read_model(file: Container, keys: PublicKeys | None = None) -> Any:
+    """The model in a file, encrypted or opened, with every check."""
+    if file.kind != OPEN_MODEL_KIND:
+        return read_answer(file, keys).handed_out()
+    head = read_head(file, Schema if file.expect("private", bool) else PublicSchema)
+    model, totals = head.question, _integers(file, "totals")
+    if not isinstance(model, TotalsClassifier):
+        raise FileFormatError(f"the file has an opened {model.name}, which is no model")
+    try:
+        public = head.schema.public()
+        if len(totals) != model.n_totals(public):
+            raise FileFormatError(f"the file has {len(totals)} totals, and such a model has {model.n_totals(public)}")
+        opened = model.opened(totals, head.schema, head.n_rows, head.block_ids)
+        shapes = model.beside_shapes(public)
+        opened = opened._with_beside(read_beside(file, shapes, lambda name: _integers(file, name)))
+    except FileFormatError:
+        raise
+    except (ValueError, ArithmeticError) as error:
+        raise FileFormatError(f"the file has totals that cannot be: {error}") from error
+    for name in sorted(set(BESIDE_OPENED) & set(file.sections)):
+        opened = BESIDE_OPENED[name](opened, file.section(name))
+    return opened
+
+
+def _integers(file: Container, name: str) -> list[int]:
+    """A list of integers that a section of a file holds."""
+    totals = json_section(file, name)
+    if not all(type(total) is int for total in totals):
+        raise FileFormatError(f"the {name} of the file are no list of integers")
+    if any(abs(total) > _LARGEST for total in totals):
+        raise FileFormatError("the file has totals that cannot be: no sum over rows is that large")
+    return totals
 
 
 @decrypt_value.register(TotalsClassifier)
@@ -645,41 +662,8 @@ def _decrypt_model(model: Any, decryptor: Decryptor, *, schema: Schema | None = 
         raise TypeError("this model is open already: there is nothing to decrypt (es.load(path) reads an opened model)")
     known = opening_schema(schema, model.schema_, model.totals_, decryptor)
     totals = decrypt_value(model.totals_, decryptor)
-    opened = model._like()._set_state(totals, known, model.n_rows_, model.block_ids_)
-    opened._decrypt_more(model, decryptor)
-    return opened
-
-
-# -- pieces that circuits are made of ------------------------------------------------------------------------------------
-
-
-def class_columns(schema: PublicSchema, fold: int | None = None) -> list[Expression]:
-    """The class indicators (of a fold): every count starts from one, so that padding never counts."""
-    if not schema.n_classes:
-        raise SchemaError("the schema has no classes: ", Cure("name the target", "infer it with target="))
-    return [column(str(Column("class", -1, c, fold))) for c in range(schema.n_classes)]
-
-
-def stored_columns(schema: PublicSchema, columns: Sequence[Column] | None) -> set[Column]:
-    """Which columns there are; by default those of a table that is encrypted with one-hot bins."""
-    return set(table_columns(schema, ("onehot",), classes=True) if columns is None else columns)
-
-
-class ImpossibleTotalsError(ValueError):
-    """Totals that no rows can have."""
-
-
-def refuse_impossible(good: bool, what: str) -> None:
-    """Opened totals that break an invariant are no result of this computation."""
-    if not good:
-        raise ImpossibleTotalsError(f"{what}: the result was altered, or does not belong to this model. It is refused")
-
-
-def same_schema(a: Schema | PublicSchema, b: Schema | PublicSchema) -> bool:
-    """Whether rows of both mean the same, as far as it is known here: bins, and also their names and edges."""
-    if isinstance(a, Schema) and isinstance(b, Schema):
-        return a.same_bins(b)
-    return a.public() == b.public()
+    opened = model.opened(totals, known, model.n_rows_, model.block_ids_)
+    return opened._with_beside({name: decrypt_value(found, decryptor) for name, found in model._beside().items()})
 
 
 def _labels(schema: Schema | PublicSchema) -> NDArray[Any]:
@@ -699,11 +683,6 @@ def known_schema(table: Table | EncryptedTable) -> Schema | PublicSchema:
 
 def _block_ids(table: Table | EncryptedTable) -> tuple[str, ...]:
     return table.blocks.ids if isinstance(table, EncryptedTable) else ()
-
-
-def _listed(names: Sequence[str]) -> tuple[str | Cure, ...]:
-    text = " and ".join(repr(name) for name in names if name)
-    return (text,) if text else ("one way to answer, ", Cure("no choice of answers", "without output="))
 
 
 def _checked_weights(weights: Any, n_rows: int) -> NDArray[np.int64] | None:

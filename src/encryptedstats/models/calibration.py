@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from encryptedstats.errors import FileFormatError
 from encryptedstats.metrics import class_codes, logistic_line
-from encryptedstats.models.base import TotalsClassifier
+from encryptedstats.models.base import BESIDE_OPENED, TotalsClassifier
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import save_file
 from encryptedstats.tables import Schema, Table
@@ -122,9 +122,10 @@ class CalibratedModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         schema: Schema = self.model._known_private()
         return schema
 
-    def _growth(self) -> dict[str, Any]:
-        parameters: dict[str, Any] = self.model._growth()
-        return parameters
+    def parameters(self) -> dict[str, Any]:
+        """Those of the model inside."""
+        found: dict[str, Any] = self.model.parameters()
+        return found
 
     def __add__(self, other: Any) -> NoReturn:
         raise ValueError(
@@ -162,10 +163,11 @@ class CalibratedModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
     def save(self, url: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the opened model and its calibration to a path or fsspec URL; ``es.load`` reads it."""
         check_is_fitted(self, "curves_")
-        save_file(self._to_container(), url, overwrite=overwrite, private=True)
+        save_file(self.to_container(), url, overwrite=overwrite, private=True)
 
-    def _to_container(self) -> Container:
-        file: Container = self.model._to_container()
+    def to_container(self) -> Container:
+        """As a checked envelope of bytes."""
+        file: Container = self.model.to_container()
         facts = {"method": self.method, "class_counts": self.class_counts_.tolist(), "curves": self.curves_}
         return replace(file, sections={**file.sections, CALIBRATION: json.dumps(facts).encode()})
 
@@ -244,6 +246,9 @@ def read_calibrated(model: Any, data: bytes) -> CalibratedModel:
     calibrated = CalibratedModel(model, facts["method"])
     calibrated.curves_, calibrated.class_counts_, calibrated.n_rows_ = curves, np.array(counts), sum(counts)
     return calibrated
+
+
+BESIDE_OPENED[CALIBRATION] = read_calibrated
 
 
 def _is_sigmoid(curve: Curve) -> bool:

@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import lcm
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from encryptedstats.circuits.expressions import Expression, sum_of
-from encryptedstats.models.base import TotalsClassifier, class_columns, refuse_impossible
-from encryptedstats.models.features import (
-    CodedPredictors,
-    count_features,
-    product_totals,
-    solve,
-    symmetric,
-)
+from encryptedstats.circuits.expressions import sum_of
+from encryptedstats.models.base import TotalsClassifier
+from encryptedstats.models.features import CodedPredictors, count_features, product_totals, solve, symmetric
 from encryptedstats.models.prediction import (
-    Answer,
-    Judgement,
-    Known,
+    Votes,
     class_names,
     count_names,
     sum_of_numbers,
+    votes_of,
     weighted_sum,
 )
 from encryptedstats.tables import PublicSchema, Schema, Table
 from encryptedstats.tables.columns import Column
+from encryptedstats.tables.questions import Answer, Known, Shape, Totals, class_columns, refuse_impossible
 
 
 class LinearMeans(CodedPredictors, TotalsClassifier):
@@ -64,59 +58,54 @@ class LinearMeans(CodedPredictors, TotalsClassifier):
         self.centred = centred
         self.bins = bins
 
-    def circuit(
+    def totals(
         self, schema: PublicSchema, columns: Sequence[Column] | None = None, fold: int | None = None
-    ) -> list[Expression]:
-        """Class counts, then the sum of every predictor in every class."""
+    ) -> Mapping[str, Any]:
+        """Class counts, and the sum of every predictor in every class."""
         classes = class_columns(schema, fold)
-        outputs = [y.total() for y in classes]
-        for feature in self._features(schema, columns):
-            outputs += [(feature.value * y).total() for y in classes]
-        return outputs
+        sums = [[(feature.value * y).total() for y in classes] for feature in self._features(schema, columns)]
+        return {"class_counts": [y.total() for y in classes], "sums": sums}
 
-    def _n_totals(self, schema: PublicSchema) -> int:
-        return schema.n_classes * (1 + count_features(schema))
+    def shapes(self, schema: PublicSchema) -> Mapping[str, Shape]:
+        """One for every class, or for every predictor and class."""
+        return {"class_counts": (schema.n_classes,), "sums": (count_features(schema), schema.n_classes)}
 
-    def _open(self, totals: Sequence[int], schema: PublicSchema) -> None:
-        n_classes, k = schema.n_classes, count_features(schema)
-        self.class_counts_ = np.array(totals[:n_classes], dtype=np.int64)
+    def learn(self, totals: Totals, schema: PublicSchema) -> None:
+        """The means."""
+        self.class_counts_ = totals["class_counts"].astype(np.int64)
         refuse_impossible(bool((self.class_counts_ >= 0).all()), "a class would have fewer than no rows")
-        self.means_ = (self._sums(totals, n_classes, k).T / np.maximum(self.class_counts_, 1)).T.astype(float)
-
-    def _sums(self, totals: Sequence[int], n_classes: int, k: int) -> NDArray[Any]:
-        return np.array(totals[n_classes : n_classes * (k + 1)], dtype=object).reshape(k, n_classes).T
+        self.means_ = (totals["sums"] / np.maximum(self.class_counts_, 1)).T.astype(float)
 
     # -- predicting without opening ----------------------------------------------------------------------------------------
 
-    def _answers(self, schema: PublicSchema, columns: Sequence[Column], known: Known, output: str) -> list[Answer]:
+    def answers(
+        self, schema: PublicSchema, columns: Sequence[Column] | None, known: Known, output: str = ""
+    ) -> Mapping[str, Any]:
         """For every class the products of its sums with the row and with themselves, then the class counts."""
-        n_classes, found = schema.n_classes, self._features(schema, columns)
-        answers = []
-        for c in range(n_classes):
-            sums = [known.totals[n_classes * (1 + i) + c] for i in range(len(found))]
-            along, length = (
-                weighted_sum(sums, [feature.value for feature in found]),
-                sum_of_numbers([s * s for s in sums]),
-            )
-            answers += [Answer(along), Answer(length, signed=False)]
-        return answers + [Answer(n, signed=False) for n in known.totals[:n_classes]]
+        found = [feature.value for feature in self._features(schema, columns)]
+        products = []
+        for sums in known["sums"].T:
+            length = sum_of_numbers([s * s for s in sums])
+            products.append([Answer(weighted_sum(list(sums), found)), Answer(length, signed=False)])
+        return {"products": products, "class_counts": [Answer(n, signed=False) for n in known["class_counts"]]}
 
-    def _n_answers(self, schema: PublicSchema, output: str) -> int:
-        return 3 * schema.n_classes
+    def answer_shapes(self, schema: PublicSchema, output: str = "") -> Mapping[str, Shape]:
+        """Two for every class, and its count."""
+        return {"products": (schema.n_classes, 2), "class_counts": (schema.n_classes,)}
 
-    def _judge(self, values: NDArray[Any], schema: Schema | PublicSchema, output: str) -> Judgement:
-        n_classes = schema.public().n_classes
-        counts = values[0, -n_classes:].astype(float)
-        along, length = values[:, 0 : 2 * n_classes : 2], values[:, 1 : 2 * n_classes : 2]
+    def judge(self, answers: Totals, schema: Schema | PublicSchema, output: str = "") -> Votes:
+        """The score of each class."""
+        counts = answers["class_counts"][0].astype(float)
+        along, length = answers["products"][:, :, 0], answers["products"][:, :, 1]
         scores = (along / np.maximum(counts, 1) - length / (2 * np.maximum(counts, 1) ** 2)).astype(float)
         if counts.any():
             scores[:, counts == 0] = -np.inf
         names = [f"{what} | {label}" for label in class_names(schema) for what in ("x.sum", "sum.sum")]
-        return Judgement([*names, *count_names(schema)], values, scores, are_probabilities=False)
+        return votes_of(answers, [*names, *count_names(schema)], scores, schema, are_probabilities=False)
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Score of each class; with two classes, that of the second less that of the first."""
-        scores = self._scores(self._rows(X))
+        scores = self.scores(self._rows(X))
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
 
@@ -145,37 +134,43 @@ class FisherDiscriminant(LinearMeans):
     """
 
     _RIDGE: ClassVar[float] = 1e-9
-    _why_opened: ClassVar[str] = "the scatter matrix has to be inverted, which the owner does: "
+    why_opened: ClassVar[str] = "the scatter matrix has to be inverted, which the owner does: "
 
-    def _answers(self, schema: PublicSchema, columns: Sequence[Column], known: Known, output: str) -> list[Answer]:
-        return TotalsClassifier._answers(self, schema, columns, known, output)
+    def answers(
+        self, schema: PublicSchema, columns: Sequence[Column] | None, known: Known, output: str = ""
+    ) -> Mapping[str, Any]:
+        """None before it is opened."""
+        raise self.cannot_predict()
 
-    def _n_answers(self, schema: PublicSchema, output: str) -> int:
-        return TotalsClassifier._n_answers(self, schema, output)
+    def answer_shapes(self, schema: PublicSchema, output: str = "") -> Mapping[str, Shape]:
+        """None before it is opened."""
+        raise self.cannot_predict()
 
-    def _scores(self, table: Table) -> NDArray[np.float64]:
+    def scores(self, table: Table) -> NDArray[np.float64]:
+        """Along the directions, from half-way."""
         half_way = (self.directions_ * (self.means_ - self.origin_)).sum(axis=1) / 2
         scores: NDArray[np.float64] = (self._matrix(table) - self.origin_) @ self.directions_.T - half_way
         if self.class_counts_.any():
             scores[:, self.class_counts_ == 0] = -np.inf  # a class without rows has no mean
         return scores
 
-    def circuit(
+    def totals(
         self, schema: PublicSchema, columns: Sequence[Column] | None = None, fold: int | None = None
-    ) -> list[Expression]:
-        """What linear means needs, then all sums of products of two predictors."""
-        outputs = super().circuit(schema, columns, fold)
+    ) -> Mapping[str, Any]:
+        """What linear means needs, and all sums of products of two predictors."""
         everyone = sum_of(class_columns(schema, fold))
-        return outputs + product_totals(self._features(schema, columns), everyone)
+        products = product_totals(self._features(schema, columns), everyone)
+        return {**super().totals(schema, columns, fold), "products": products}
 
-    def _n_totals(self, schema: PublicSchema) -> int:
+    def shapes(self, schema: PublicSchema) -> Mapping[str, Shape]:
+        """One product for every pair of predictors."""
         k = count_features(schema)
-        return super()._n_totals(schema) + k * (k + 1) // 2
+        return {**super().shapes(schema), "products": (k * (k + 1) // 2,)}
 
-    def _open(self, totals: Sequence[int], schema: PublicSchema) -> None:
-        super()._open(totals, schema)
-        n_classes, k = schema.n_classes, self.means_.shape[1]
-        products, sums = symmetric(totals[n_classes * (k + 1) :], k), self._sums(totals, n_classes, k)
+    def learn(self, totals: Totals, schema: PublicSchema) -> None:
+        """The scatter within classes, and the directions."""
+        super().learn(totals, schema)
+        products, sums = symmetric(totals["products"], self.means_.shape[1]), totals["sums"].T
         counts = [max(1, int(count)) for count in self.class_counts_]
         n = max(1, int(self.class_counts_.sum()))
         # In integers, over a common denominator: a difference of large floats would not tell collinear from nearly so.

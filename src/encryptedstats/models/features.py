@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from encryptedstats.circuits.expressions import Expression, column, linear
-from encryptedstats.models.base import stored_columns
 from encryptedstats.tables import PublicSchema, Table
 from encryptedstats.tables.binning import code_values
-from encryptedstats.tables.columns import Column
+from encryptedstats.tables.columns import Column, table_columns
+from encryptedstats.tables.questions import bin_columns, number_column
 from encryptedstats.tables.variables import PublicVariable
 
 
@@ -36,12 +36,12 @@ def features(schema: PublicSchema, columns: Sequence[Column] | None, *, centred:
     """All predictors of a schema, in the order of its variables."""
     if not count_features(schema):
         raise ValueError("no variable of this schema varies: there is nothing to fit")
-    stored = stored_columns(schema, columns)
+    stored = set(table_columns(schema, ("onehot",), classes=True) if columns is None else columns)
     found: list[Feature] = []
     for j, variable in enumerate(schema.variables):
-        bins = [column(str(Column("onehot", j, k))) for k in range(variable.n_bins)]
+        bins = bin_columns(schema, j)
         if variable.kind == "number":
-            x = column(str(Column("number", j)))
+            x = number_column(schema, j)
             found.append(Feature(j, None, x, x * x))
         elif not variable.has_codes:
             found += [Feature(j, k, x, x) for k, x in enumerate(bins)]

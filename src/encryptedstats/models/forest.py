@@ -2,47 +2,31 @@
 
 from __future__ import annotations
 
-import json
 import secrets
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from encryptedstats.circuits.bounds import Interval
 from encryptedstats.circuits.expressions import Expression, column, sum_of
 from encryptedstats.circuits.layout import Layout
-from encryptedstats.circuits.results import NUMBERS_KIND, EncryptedNumbers
+from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.crypto.digests import joined_digest
-from encryptedstats.crypto.dispatch import decrypt_value
-from encryptedstats.crypto.keys import Decryptor, PublicKeys
-from encryptedstats.errors import Cure, FileFormatError, ParameterError, RowsByOthersError, SchemaError
-from encryptedstats.models.base import TotalsClassifier, class_columns, known_schema, refuse_impossible, same_schema
-from encryptedstats.models.files import integers_from_json
+from encryptedstats.errors import Cure, ParameterError, RowsByOthersError, SchemaError
+from encryptedstats.models.base import TotalsClassifier, known_schema
 from encryptedstats.models.fraction import Fraction, clear_fraction, fraction_circuit
 from encryptedstats.models.growth import Split, Tree, grow
-from encryptedstats.models.prediction import (
-    DRAWN,
-    MODEL,
-    Answer,
-    Judgement,
-    Known,
-    Number,
-    class_names,
-    given_totals,
-    sum_of_numbers,
-    times,
-    total_bounds,
-)
-from encryptedstats.storage import container
-from encryptedstats.storage.container import Container
+from encryptedstats.models.prediction import DRAWN, Votes, class_names, sum_of_numbers, times, votes_of
 from encryptedstats.tables import EncryptedTable, PublicSchema, Schema, Table
+from encryptedstats.tables.answers import same_schema
 from encryptedstats.tables.columns import Column
+from encryptedstats.tables.questions import Answer, Known, Number, Shape, Totals, class_columns, refuse_impossible
 
 MAX_DEPTH = 6
 
@@ -108,7 +92,6 @@ class CompletelyRandomForest(TotalsClassifier):
     True
     """
 
-    _carried: ClassVar[tuple[str, ...]] = (*TotalsClassifier._carried, "random_state_")
     drawn_: list[int] | EncryptedNumbers
 
     def __init__(
@@ -133,21 +116,38 @@ class CompletelyRandomForest(TotalsClassifier):
 
     def grow(self, schema: Schema | PublicSchema) -> tuple[Tree, ...]:
         """The trees for a schema: the same for the same seed, everywhere."""
-        seed = getattr(self, "random_state_", None) if self.random_state is None else self.random_state
+        seed = getattr(self, "growth_", self.parameters())["random_state"]
         if seed is None:
             raise ValueError("random_state=None: growth on its own needs a seed, so that a fit can repeat it")
-        return self._grown(schema.public(), seed)
-
-    def _grown(self, schema: PublicSchema, seed: int) -> tuple[Tree, ...]:
         self._check_parameters()
-        return grow(schema, self.n_trees, self.depth, self._n_features(schema), int(seed))
+        public = schema.public()
+        return grow(public, self.n_trees, self.depth, self._n_features(public), int(seed))
 
-    def _draw(self) -> None:
-        self.random_state_ = secrets.randbelow(1 << 32) if self.random_state is None else self.random_state
+    @property
+    def random_state_(self) -> int:
+        """The seed that the trees grew from."""
+        check_is_fitted(self, "totals_")
+        return int(self.growth_["random_state"])
 
-    def _growth(self) -> dict[str, Any]:
-        seed = self.random_state_ if self.random_state is None else self.random_state
-        return {**super()._growth(), "random_state": int(seed)}
+    def parameters(self) -> dict[str, Any]:
+        """As JSON knows them; of a fitted forest with the seed of its fit."""
+        found = super().parameters()
+        seed = found["random_state"]
+        return {**found, "random_state": getattr(self, "growth_", found)["random_state"] if seed is None else seed}
+
+    def settled(self) -> CompletelyRandomForest:
+        """With a seed: that of its fit, if it had one."""
+        if self.random_state is not None:
+            return self
+        seed = self.parameters()["random_state"]
+        seed = secrets.randbelow(1 << 32) if seed is None else seed
+        settled: CompletelyRandomForest = clone(self).set_params(random_state=seed)
+        return settled
+
+    def check_schema(self, schema: PublicSchema) -> None:
+        """Refuse impossible parameters, too."""
+        super().check_schema(schema)
+        self._check_parameters()
 
     def _n_features(self, schema: PublicSchema) -> int | None:
         n, wish = len(schema.variables), self.max_features
@@ -177,43 +177,38 @@ class CompletelyRandomForest(TotalsClassifier):
 
     # -- the circuit -----------------------------------------------------------------------------------------------
 
-    def circuit(
+    def totals(
         self, schema: PublicSchema, columns: Sequence[Column] | None = None, fold: int | None = None
-    ) -> list[Expression]:
-        """Class totals, then for every tree, node and class what goes left; what goes right is the rest."""
+    ) -> Mapping[str, Any]:
+        """Class totals, and for every tree, node and class what goes left; what goes right is the rest."""
         classes = class_columns(schema, fold)
-        outputs = [y.total() for y in classes]
-        for tree in self.grow(schema):
-            outputs += self._tree_circuit(tree, classes)
-        return outputs
+        left = [self._left_totals(tree, classes) for tree in self.grow(schema)]
+        return {"class_counts": [y.total() for y in classes], "left": left}
 
-    def _tree_circuit(self, tree: Tree, classes: list[Expression]) -> list[Expression]:
-        outputs: list[Expression] = []
+    def _left_totals(self, tree: Tree, classes: list[Expression]) -> list[list[Expression]]:
+        totals: list[list[Expression]] = []
         inside = [classes]
         for node, split in enumerate(tree):
             share = sum_of([column(str(Column("onehot", split.variable, k))) for k in split.left])
             left = [x * share for x in inside[node]]
-            outputs += [x.total() for x in left]
+            totals.append([x.total() for x in left])
             if 2 * node + 1 < len(tree):
                 inside += [left, [x - part for x, part in zip(inside[node], left, strict=True)]]
-        return outputs
+        return totals
 
-    def _n_totals(self, schema: PublicSchema) -> int:
-        self._check_parameters()
-        if self.random_state is None:
-            raise ValueError("a forest without its seed")
-        n_nodes: int = 2**self.depth - 1
-        return schema.n_classes * (1 + self.n_trees * n_nodes)
+    def shapes(self, schema: PublicSchema) -> Mapping[str, Shape]:
+        """One for every class, or for every tree, node and class."""
+        n_classes = schema.n_classes
+        return {"class_counts": (n_classes,), "left": (int(self.n_trees), 2 ** int(self.depth) - 1, n_classes)}
 
     # -- the opened forest -----------------------------------------------------------------------------------------
 
-    def _open(self, totals: Sequence[int], schema: PublicSchema) -> None:
-        self.trees_ = self._grown(schema, self.random_state_)
-        n_classes, n_nodes = schema.n_classes, 2**self.depth - 1
-        self.class_counts_ = np.array(totals[:n_classes], dtype=np.int64)
-        left = np.array(totals[n_classes:], dtype=np.int64).reshape(self.n_trees, n_nodes, n_classes)
-        self.node_counts_ = self._all_counts(left)
-        self.leaf_counts_ = self.node_counts_[:, n_nodes:]
+    def learn(self, totals: Totals, schema: PublicSchema) -> None:
+        """The counts of every node."""
+        self.trees_ = self.grow(schema)
+        self.class_counts_ = totals["class_counts"].astype(np.int64)
+        self.node_counts_ = self._all_counts(totals["left"].astype(np.int64))
+        self.leaf_counts_ = self.node_counts_[:, 2**self.depth - 1 :]
         refuse_impossible(bool((self.node_counts_ >= 0).all()), "a node would hold fewer than no rows")
 
     def _all_counts(self, left: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -256,13 +251,13 @@ class CompletelyRandomForest(TotalsClassifier):
             votes += weighted[t, leaves[:, t]]
         return votes
 
-    def _scores(self, table: Table) -> NDArray[np.float64]:
-        # By the leaves of the rows: the same votes as from the answers, and the expected fraction where those have a drawn one.
-        return _shares(self._votes(table))
+    def scores(self, table: Table) -> NDArray[np.float64]:
+        """Share of the votes: by the answers, or weighed by the expected fraction, where those have a drawn one."""
+        return _shares(self._votes(table)) if self.fraction else super().scores(table)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Share of the votes of each class."""
-        return self._scores(self._rows(X))
+        return self.scores(self._rows(X))
 
     def votes(self, X: Any) -> pd.DataFrame:
         """Votes of each class as a DataFrame."""
@@ -270,58 +265,36 @@ class CompletelyRandomForest(TotalsClassifier):
 
     # -- predicting without opening ----------------------------------------------------------------------------------
 
-    def _answers(self, schema: PublicSchema, columns: Sequence[Column], known: Known, output: str) -> list[Answer]:
+    def answers(
+        self, schema: PublicSchema, columns: Sequence[Column] | None, known: Known, output: str = ""
+    ) -> Mapping[str, Any]:
         """For every class the sum over trees of the count in the row's leaf (times the leaf's drawn fraction).
 
         Which leaf that is, is decided from below: a node's count is that of its right child, plus what the left one has more if
         the row goes left. That takes 2^L - 1 products a class and tree, and a row need not be followed from the root.
         """
         self._check_drawn(known)
-        trees, n_classes = self.grow(schema), schema.n_classes
-        known = replace(known, totals=self._shared(known.totals, trees, n_classes))
-        answers = []
-        for c in range(n_classes):
-            by_tree = [_leaf_value(tree, self._leaf_values(known, t, c, n_classes)) for t, tree in enumerate(trees)]
-            largest = max(bound.high for bound in known.bounds[:n_classes]) * known.drawn_bound.high
-            answers.append(Answer(sum_of_numbers(by_tree), Interval(0, len(trees) * largest), signed=False))
-        return answers
+        trees = self.grow(schema)
+        left = _shared(known["left"], trees)
+        largest = known.highest("class_counts") * (known.highest(DRAWN) if DRAWN in known else 1)
+        votes = []
+        for c, count in enumerate(known["class_counts"]):
+            by_tree = []
+            for t, tree in enumerate(trees):
+                leaves = _leaf_counts(count, left[t, :, c])
+                if DRAWN in known:
+                    leaves = [times(leaf, fraction) for leaf, fraction in zip(leaves, known[DRAWN][t], strict=True)]
+                by_tree.append(_leaf_value(tree, leaves))
+            votes.append(Answer(sum_of_numbers(by_tree), Interval(0, len(trees) * largest), signed=False))
+        return {"votes": votes}
 
-    def _n_answers(self, schema: PublicSchema, output: str) -> int:
-        return schema.n_classes
+    def answer_shapes(self, schema: PublicSchema, output: str = "") -> Mapping[str, Shape]:
+        """One for every class."""
+        return {"votes": (schema.n_classes,)}
 
-    def _shared(self, totals: Sequence[Number], trees: Sequence[Tree], n_classes: int) -> list[Number]:
-        """The totals with equal ones said to be so: what comes after the same splits is the same count, in whatever tree.
-
-        Shallow forests have few different nodes, however many trees: the products of a prediction are then those of the nodes, each
-        with the number of trees that have it as a weight (a forest is a kernel whose weights are public).
-        """
-        n_nodes = 2**self.depth - 1
-        first: dict[Any, int] = {}
-        shared = list(totals)
-        for t, tree in enumerate(trees):
-            paths: list[Any] = [()]
-            for node, split in enumerate(tree):
-                at = n_classes * (1 + t * n_nodes + node)
-                place = first.setdefault((paths[node], split), at)
-                shared[at : at + n_classes] = totals[place : place + n_classes]
-                paths += [(paths[node], split, True), (paths[node], split, False)]
-        return shared
-
-    def _leaf_values(self, known: Known, t: int, c: int, n_classes: int) -> list[Number]:
-        """What the leaves of a tree are worth for a class: their counts, times their fractions."""
-        n_nodes = 2**self.depth - 1
-        first = n_classes * (1 + t * n_nodes) + c
-        counts: list[Number] = [known.totals[c]]
-        for node in range(n_nodes):
-            left = known.totals[first + node * n_classes]
-            counts += [left, sum_of_numbers([counts[node], -left])]
-        leaves = counts[n_nodes:]
-        if not known.drawn:
-            return leaves
-        return [times(count, known.drawn[t * len(leaves) + b]) for b, count in enumerate(leaves)]
-
-    def _judge(self, values: NDArray[Any], schema: Schema | PublicSchema, output: str) -> Judgement:
-        return Judgement(class_names(schema), values, _shares(values.astype(float)))
+    def judge(self, answers: Totals, schema: Schema | PublicSchema, output: str = "") -> Votes:
+        """Shares of the votes."""
+        return votes_of(answers, class_names(schema), _shares(answers["votes"].astype(float)), schema)
 
     # -- the drawn fraction --------------------------------------------------------------------------------------------
 
@@ -332,8 +305,7 @@ class CompletelyRandomForest(TotalsClassifier):
 
     def _fraction(self) -> Fraction:
         """How the stochastic fraction of this forest is drawn: from the seed of its growth."""
-        seed = getattr(self, "random_state_", self.random_state)
-        return Fraction(self._draws, int(self.averaged), int(seed or 0))
+        return Fraction(self._draws, int(self.averaged), int(self.parameters()["random_state"] or 0))
 
     def _named_fraction(self) -> Cure:
         return Cure("parameter", f"fraction={self.fraction!r}", {"parameter": "fraction", "value": self.fraction})
@@ -351,7 +323,7 @@ class CompletelyRandomForest(TotalsClassifier):
             )
         self._check_drawn_from(table)
         public, fraction = table.schema.public(), self._fraction()
-        trees = self._grown(public, self.random_state_)
+        trees = self.grow(public)
         if isinstance(table, EncryptedTable):
             outputs = fraction_circuit(fraction, trees, public, table.layout)
             bound = Interval(fraction.averaged, fraction.largest)
@@ -387,14 +359,16 @@ class CompletelyRandomForest(TotalsClassifier):
             self.draw_fraction(table, **options)
         return self
 
-    def _drawn_circuit(self, schema: PublicSchema) -> tuple[Callable[[Layout], list[Expression]] | None, Interval]:
+    def drawn_circuit(self, schema: PublicSchema) -> tuple[Callable[[Layout], list[Expression]] | None, Interval]:
+        """The stochastic fraction of every leaf."""
         if not self._draws:
-            return super()._drawn_circuit(schema)
+            return super().drawn_circuit(schema)
         fraction, trees = self._fraction(), self.grow(schema)
         return partial(fraction_circuit, fraction, trees, schema), Interval(1, fraction.largest)
 
-    def _n_drawn(self, schema: PublicSchema) -> int:
-        return self.n_trees * 2**self.depth if self._draws else 0
+    def beside_shapes(self, schema: PublicSchema) -> Mapping[str, Shape]:
+        """One fraction for every leaf of every tree, where one is drawn."""
+        return {DRAWN: (int(self.n_trees), 2 ** int(self.depth))} if self._draws else {}
 
     def _check_drawn(self, known: Known) -> None:
         if self.fraction == "inverse":
@@ -404,7 +378,7 @@ class CompletelyRandomForest(TotalsClassifier):
                     "fraction='inverse' divides, which only an opened forest can: predict_proba, or fraction=0 or 2 to 64",
                 )
             )
-        if self._draws and not known.drawn:
+        if self._draws and DRAWN not in known:
             raise ParameterError(
                 self._named_fraction(),
                 " has not been drawn for this forest: ",
@@ -413,43 +387,6 @@ class CompletelyRandomForest(TotalsClassifier):
                 Cure("plan prediction", "es.plan(..., encrypted_prediction=True)"),
                 "); or open the forest, which weighs exactly",
             )
-
-    def _packs(self) -> dict[str, EncryptedNumbers]:
-        drawn = getattr(self, "drawn_", None)
-        return {**super()._packs(), **({} if drawn is None else {DRAWN: drawn})}
-
-    def _known_given(self, packs: dict[str, EncryptedNumbers]) -> Known:
-        n_drawn = len(packs[DRAWN]) if DRAWN in packs else 0
-        fraction = self._fraction()
-        return given_totals(total_bounds(packs[MODEL]), n_drawn, Interval(1, fraction.largest if n_drawn else 1))
-
-    def _known_plain(self) -> Known:
-        known, drawn = super()._known_plain(), getattr(self, "drawn_", [])
-        return replace(known, drawn=drawn, drawn_bound=Interval(1, max(drawn, default=1)))
-
-    def _decrypt_more(self, encrypted: CompletelyRandomForest, decryptor: Decryptor) -> None:
-        drawn = getattr(encrypted, "drawn_", None)
-        if drawn is not None:
-            self.drawn_ = decrypt_value(drawn, decryptor)
-
-    def _more_sections(self) -> dict[str, bytes]:
-        drawn = getattr(self, "drawn_", None)
-        if drawn is None:
-            return {}
-        if isinstance(drawn, EncryptedNumbers):
-            return {DRAWN: container.to_bytes(drawn.to_container())}
-        return {DRAWN: json.dumps(drawn).encode()}
-
-    def _read_more(self, file: Container, keys: PublicKeys | None) -> None:
-        if DRAWN not in file.sections:
-            return
-        data, expected = file.section(DRAWN), self._n_drawn(self.schema_.public())
-        if keys is not None and self.is_encrypted:
-            self.drawn_ = EncryptedNumbers.from_container(container.from_bytes(data, kind=NUMBERS_KIND), keys)
-        else:
-            self.drawn_ = integers_from_json(data)
-        if len(self.drawn_) != expected:
-            raise FileFormatError(f"the file has {len(self.drawn_)} drawn fractions, and such a forest has {expected}")
 
     @property
     def feature_importances_(self) -> NDArray[np.float64]:
@@ -475,6 +412,30 @@ def _leaves_of(trees: Sequence[Tree], table: Table) -> NDArray[np.int64]:
             node = 2 * node + 2 - goes_left[node, np.arange(len(table))]
         leaves[:, t] = node - len(tree)
     return leaves
+
+
+def _shared(left: NDArray[Any], trees: Sequence[Tree]) -> NDArray[Any]:
+    """What goes left, with equal counts said to be so: what comes after the same splits is the same count, in whatever tree.
+
+    Shallow forests have few different nodes, however many trees: the products of a prediction are then those of the nodes, each
+    with the number of trees that have it as a weight (a forest is a kernel whose weights are public).
+    """
+    first: dict[Any, tuple[int, int]] = {}
+    shared = left.copy()
+    for t, tree in enumerate(trees):
+        paths: list[Any] = [()]
+        for node, split in enumerate(tree):
+            shared[t, node] = left[first.setdefault((paths[node], split), (t, node))]
+            paths += [(paths[node], split, True), (paths[node], split, False)]
+    return shared
+
+
+def _leaf_counts(count: Number, left: Sequence[Number]) -> list[Number]:
+    """The counts of the leaves of a tree, of one class: what goes right is what does not go left."""
+    counts = [count]
+    for node, part in enumerate(left):
+        counts += [part, sum_of_numbers([counts[node], -part])]
+    return counts[len(left) :]
 
 
 def _leaf_value(tree: Tree, leaves: Sequence[Number]) -> Number:

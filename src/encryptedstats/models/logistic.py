@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from encryptedstats.circuits.expressions import Expression, sum_of
-from encryptedstats.models.base import TotalsClassifier, class_columns, refuse_impossible
-from encryptedstats.models.features import (
-    CodedPredictors,
-    count_features,
-    product_totals,
-    solve,
-    symmetric,
-)
+from encryptedstats.circuits.expressions import sum_of
+from encryptedstats.models.base import TotalsClassifier
+from encryptedstats.models.features import CodedPredictors, count_features, product_totals, solve, symmetric
 from encryptedstats.models.prediction import (
-    Answer,
-    Judgement,
-    Known,
     Line,
+    Votes,
     clear_answers,
     count_names,
     feature_labels,
     line_of,
+    votes_of,
 )
 from encryptedstats.tables import PublicSchema, Schema, Table
+from encryptedstats.tables.answers import of_rows
 from encryptedstats.tables.columns import Column
+from encryptedstats.tables.questions import Answer, Known, Shape, Totals, class_columns, refuse_impossible
 
 
 class OneStepLogisticRegression(CodedPredictors, TotalsClassifier):
@@ -69,36 +64,37 @@ class OneStepLogisticRegression(CodedPredictors, TotalsClassifier):
     (array([[0.667]]), array([0.]))
     """
 
-    _binary_only: ClassVar[bool] = True
+    binary_only: ClassVar[bool] = True
 
     def __init__(self, fit_intercept: bool = True, centred: bool = True, bins: int = 5) -> None:
         self.fit_intercept = fit_intercept
         self.centred = centred
         self.bins = bins
 
-    def circuit(
+    def totals(
         self, schema: PublicSchema, columns: Sequence[Column] | None = None, fold: int | None = None
-    ) -> list[Expression]:
+    ) -> Mapping[str, Any]:
         """Class counts, sums of every predictor by class, and all sums of products of two predictors."""
-        classes = class_columns(schema, fold)
-        found = self._features(schema, columns)
-        outputs = [y.total() for y in classes]
-        for feature in found:
-            outputs += [(feature.value * y).total() for y in classes]
+        classes, found = class_columns(schema, fold), self._features(schema, columns)
         everyone = sum_of(classes)  # 1, or the weight, in every row that counts
-        return outputs + product_totals(found, everyone)
+        return {
+            "class_counts": [y.total() for y in classes],
+            "sums": [[(feature.value * y).total() for y in classes] for feature in found],
+            "products": product_totals(found, everyone),
+        }
 
-    def _n_totals(self, schema: PublicSchema) -> int:
+    def shapes(self, schema: PublicSchema) -> Mapping[str, Shape]:
+        """One for every class, for every predictor and class, for every pair of predictors."""
         k = count_features(schema)
-        return schema.n_classes * (1 + k) + k * (k + 1) // 2
+        return {"class_counts": (schema.n_classes,), "sums": (k, schema.n_classes), "products": (k * (k + 1) // 2,)}
 
-    def _open(self, totals: Sequence[int], schema: PublicSchema) -> None:
-        k = count_features(schema)
-        n0, n1 = totals[:2]
+    def learn(self, totals: Totals, schema: PublicSchema) -> None:
+        """X'X and X'z, and what solves them."""
+        n0, n1 = totals["class_counts"]
         refuse_impossible(n0 >= 0 and n1 >= 0, "a class would have fewer than no rows")
         self.class_counts_ = np.array([n0, n1], dtype=np.int64)
-        sums = np.array(totals[2 : 2 + 2 * k], dtype=object).reshape(k, 2)
-        n, sum_x, sum_xx = n0 + n1, sums.sum(axis=1), symmetric(totals[2 + 2 * k :], k)
+        sums = totals["sums"]
+        n, sum_x, sum_xx = n0 + n1, sums.sum(axis=1), symmetric(totals["products"], len(sums))
         sum_z, sum_xz = 2 * (n1 - n0), 2 * (sums[:, 1] - sums[:, 0])
         self.gram_ = np.block([[np.array([[n]], dtype=object), sum_x[None, :]], [sum_x[:, None], sum_xx]])
         self.moment_ = np.array([sum_z, *sum_xz], dtype=object)
@@ -111,32 +107,40 @@ class OneStepLogisticRegression(CodedPredictors, TotalsClassifier):
 
     # -- predicting without opening ----------------------------------------------------------------------------------------
 
-    _why_opened: ClassVar[str] = "with several predictors a matrix has to be inverted, which the owner does: "
+    why_opened: ClassVar[str] = "with several predictors a matrix has to be inverted, which the owner does: "
 
-    def _answers(self, schema: PublicSchema, columns: Sequence[Column], known: Known, output: str) -> list[Answer]:
+    def answers(
+        self, schema: PublicSchema, columns: Sequence[Column] | None, known: Known, output: str = ""
+    ) -> Mapping[str, Any]:
         """For one predictor: e and d, whose ratio is the log-odds, then the class counts."""
         found = self._features(schema, columns)
         if len(found) > 1:
-            return super()._answers(schema, columns, known, output)
-        n0, n1, x0, x1, xx = known.totals
+            raise self.cannot_predict()
+        (n0, n1), ((x0, x1),), (xx,) = known["class_counts"], known["sums"], known["products"]
         line = line_of(n0, n1, x0, x1, xx, paired=True) if self.fit_intercept else Line(0, 2 * (x1 - x0), xx)
-        counted = [Answer(number, signed=False) for number in (line.d, n0, n1)]
-        return [Answer(line.at(found[0].value)), *counted]
+        return {
+            "line": [Answer(line.at(found[0].value)), Answer(line.d, signed=False)],
+            "class_counts": [Answer(n0, signed=False), Answer(n1, signed=False)],
+        }
 
-    def _n_answers(self, schema: PublicSchema, output: str) -> int:
-        return 4 if count_features(schema) == 1 else super()._n_answers(schema, output)
+    def answer_shapes(self, schema: PublicSchema, output: str = "") -> Mapping[str, Shape]:
+        """Two, and one for every class."""
+        if count_features(schema) != 1:
+            raise self.cannot_predict()
+        return {"line": (2,), "class_counts": (2,)}
 
-    def _judge(self, values: NDArray[Any], schema: Schema | PublicSchema, output: str) -> Judgement:
-        p = expit(self._log_odds_of(values))
+    def judge(self, answers: Totals, schema: Schema | PublicSchema, output: str = "") -> Votes:
+        """Probabilities from the log-odds."""
+        p = expit(self._log_odds_of(answers))
         (label,) = feature_labels(self._features(schema.public()), schema)
         names = [f"e[{label}]", f"d[{label}]", *count_names(schema)]
-        return Judgement(names, values, np.column_stack([1 - p, p]))
+        return votes_of(answers, names, np.column_stack([1 - p, p]), schema)
 
-    def _log_odds_of(self, values: NDArray[Any]) -> NDArray[np.float64]:
-        e, (d, n0, n1) = values[:, 0], values[0, 1:]
+    def _log_odds_of(self, answers: Totals) -> NDArray[np.float64]:
+        e, d, (n0, n1) = answers["line"][:, 0], answers["line"][0, 1], answers["class_counts"][0]
         # What is left of a predictor that does not vary.
         constant = 2 * (n1 - n0) / max(1, n0 + n1) if self.fit_intercept else 0.0
-        log_odds: NDArray[np.float64] = (e / d if d else np.full(len(values), constant)).astype(float)
+        log_odds: NDArray[np.float64] = (e / d if d else np.full(len(e), constant)).astype(float)
         return log_odds
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
@@ -144,15 +148,17 @@ class OneStepLogisticRegression(CodedPredictors, TotalsClassifier):
         return self._log_odds(self._rows(X))
 
     def _log_odds(self, table: Table) -> NDArray[np.float64]:
-        if count_features(table.public_schema) == 1:
-            return self._log_odds_of(clear_answers(self, table, self._outputs[0]))
+        public = table.public_schema
+        if count_features(public) == 1:
+            return self._log_odds_of(of_rows(clear_answers(self, table, ""), self.answer_shapes(public)))
         log_odds: NDArray[np.float64] = self._matrix(table) @ self.coef_[0] + self.intercept_[0]
         return log_odds
 
-    def _scores(self, table: Table) -> NDArray[np.float64]:
+    def scores(self, table: Table) -> NDArray[np.float64]:
+        """Probability of each class."""
         p = expit(self._log_odds(table))
         return np.column_stack([1 - p, p])
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Probability of each class."""
-        return self._scores(self._rows(X))
+        return self.scores(self._rows(X))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -14,16 +14,13 @@ from numpy.typing import NDArray
 from scipy.special import expit, logsumexp
 
 from encryptedstats.circuits.bounds import Interval
-from encryptedstats.circuits.expressions import Expression, column
 from encryptedstats.crypto.parameters import MAX_PRIME_BITS
 from encryptedstats.errors import Cure, ParameterError, SchemaError, TooLargeError
-from encryptedstats.models.base import TotalsClassifier, class_columns, refuse_impossible
+from encryptedstats.models.base import TotalsClassifier
 from encryptedstats.models.features import CodedPredictors, count_features, is_constant
 from encryptedstats.models.prediction import (
-    Answer,
-    Judgement,
-    Known,
     Line,
+    Votes,
     class_names,
     clear_answers,
     count_names,
@@ -31,10 +28,21 @@ from encryptedstats.models.prediction import (
     line_of,
     shallow_product,
     variable_names,
+    votes_of,
     weighted_sum,
 )
 from encryptedstats.tables import PublicSchema, Schema, Table
+from encryptedstats.tables.answers import of_rows
 from encryptedstats.tables.columns import Column
+from encryptedstats.tables.questions import (
+    Answer,
+    Known,
+    Shape,
+    Totals,
+    bin_columns,
+    class_columns,
+    refuse_impossible,
+)
 
 _PRODUCTS = Cure("as products", "output='products'")
 _FACTORS = Cure("as factors", "output='factors'")
@@ -84,7 +92,7 @@ class SemiparametricNB(CodedPredictors, TotalsClassifier):
     ([110, 462], [-8, -120], [221, 105])
     """
 
-    _binary_only: ClassVar[bool] = True
+    binary_only: ClassVar[bool] = True
 
     def __init__(self, paired: bool = True, centred: bool = False, bins: int = 5) -> None:
         self.paired = paired
@@ -108,35 +116,36 @@ class SemiparametricNB(CodedPredictors, TotalsClassifier):
                 schema = schema.with_kind(name, "number", digits=0, low=-limit, high=limit)
         return schema
 
-    # -- the circuit: class counts, then for every predictor and class the sums of x and of x squared ------------------
+    # -- what it asks ----------------------------------------------------------------------------------------------------
 
-    def circuit(
+    def totals(
         self, schema: PublicSchema, columns: Sequence[Column] | None = None, fold: int | None = None
-    ) -> list[Expression]:
-        """n_c, then sum x y_c and sum x^2 y_c for every predictor: everything in a, b and d follows from them."""
-        classes = class_columns(schema, fold)
-        outputs = [y.total() for y in classes]
-        for feature in self._features(schema, columns):
-            outputs += [(feature.value * y).total() for y in classes]
-            outputs += [(feature.square * y).total() for y in classes]
-        return outputs
+    ) -> Mapping[str, Any]:
+        """n_c, and sum x y_c and sum x^2 y_c for every predictor: everything in a, b and d follows from them."""
+        classes, found = class_columns(schema, fold), self._features(schema, columns)
+        return {
+            "class_counts": [y.total() for y in classes],
+            "sums": [[(feature.value * y).total() for y in classes] for feature in found],
+            "squares": [[(feature.square * y).total() for y in classes] for feature in found],
+        }
 
-    def _n_totals(self, schema: PublicSchema) -> int:
-        return schema.n_classes * (1 + 2 * count_features(schema))
+    def shapes(self, schema: PublicSchema) -> Mapping[str, Shape]:
+        """One for every class, or for every predictor and class."""
+        by_class = (count_features(schema), schema.n_classes)
+        return {"class_counts": (schema.n_classes,), "sums": by_class, "squares": by_class}
 
-    def _open(self, totals: Sequence[int], schema: PublicSchema) -> None:
-        n0, n1 = totals[:2]
+    def learn(self, totals: Totals, schema: PublicSchema) -> None:
+        """a, b and d of every predictor."""
+        n0, n1 = totals["class_counts"]
         refuse_impossible(n0 >= 0 and n1 >= 0, "a class would have fewer than no rows")
         self.class_counts_ = np.array([n0, n1], dtype=np.int64)
         n, sum_z = n0 + n1, 2 * (n1 - n0)
         lines = []
-        for x0, x1, xx0, xx1 in np.array(totals[2:], dtype=object).reshape(-1, 4):
-            sum_x, sum_xx, sum_xz = int(x0 + x1), int(xx0 + xx1), 2 * int(x1 - x0)
-            possible = xx0 >= 0 and xx1 >= 0 and n * sum_xx >= sum_x**2
+        for (x0, x1), squares in zip(totals["sums"], totals["squares"], strict=True):
+            sum_x, sum_xx, sum_xz = x0 + x1, squares.sum(), 2 * (x1 - x0)
+            possible = min(squares) >= 0 and n * sum_xx >= sum_x**2
             refuse_impossible(possible, "a sum of squares or a variance would be negative")
-            lines.append(
-                line_of(n0, n1, int(x0), int(x1), sum_xx, paired=True) if self.paired else Line(sum_z, sum_xz, sum_xx)
-            )
+            lines.append(line_of(n0, n1, x0, x1, sum_xx, paired=True) if self.paired else Line(sum_z, sum_xz, sum_xx))
         self.a_, self.b_, self.d_ = ([getattr(line, letter) for line in lines] for letter in "abd")
         self._warn_of_constants(schema)
 
@@ -158,48 +167,58 @@ class SemiparametricNB(CodedPredictors, TotalsClassifier):
 
     # -- predicting without opening ----------------------------------------------------------------------------------------
 
-    def _answers(self, schema: PublicSchema, columns: Sequence[Column], known: Known, output: str) -> list[Answer]:
+    def answers(
+        self, schema: PublicSchema, columns: Sequence[Column] | None, known: Known, output: str = ""
+    ) -> Mapping[str, Any]:
         """e and d of every predictor, then the class counts."""
-        n0, n1, *sums = known.totals
-        answers = []
-        for i, feature in enumerate(self._features(schema, columns)):
-            x0, x1, xx0, xx1 = sums[4 * i : 4 * i + 4]
+        n0, n1 = known["class_counts"]
+        lines = []
+        for feature, (x0, x1), (xx0, xx1) in zip(
+            self._features(schema, columns), known["sums"], known["squares"], strict=True
+        ):
             line = line_of(n0, n1, x0, x1, xx0 + xx1, paired=self.paired)
-            answers += [Answer(line.at(feature.value)), Answer(line.d, signed=False)]
-        return [*answers, Answer(n0, signed=False), Answer(n1, signed=False)]
+            lines.append([Answer(line.at(feature.value)), Answer(line.d, signed=False)])
+        return {"lines": lines, "class_counts": [Answer(n0, signed=False), Answer(n1, signed=False)]}
 
-    def _n_answers(self, schema: PublicSchema, output: str) -> int:
-        return 2 * count_features(schema) + 2
+    def answer_shapes(self, schema: PublicSchema, output: str = "") -> Mapping[str, Shape]:
+        """Two for every predictor, one for every class."""
+        return {"lines": (count_features(schema), 2), "class_counts": (2,)}
 
-    def _judge(self, values: NDArray[Any], schema: Schema | PublicSchema, output: str) -> Judgement:
-        p = expit(_log_odds(values))
+    def judge(self, answers: Totals, schema: Schema | PublicSchema, output: str = "") -> Votes:
+        """Probabilities from the log-odds."""
+        p = expit(_log_odds(answers))
         labels = feature_labels(self._features(schema.public()), schema)
         names = [f"{letter}[{label}]" for label in labels for letter in "ed"]
-        return Judgement([*names, *count_names(schema)], values, np.column_stack([1 - p, p]))
+        return votes_of(answers, [*names, *count_names(schema)], np.column_stack([1 - p, p]), schema)
 
     # -- predicting ------------------------------------------------------------------------------------------------------
 
+    def _clear_answers(self, X: Any) -> Totals:
+        table = self._rows(X)
+        return of_rows(clear_answers(self, table, ""), self.answer_shapes(table.public_schema))
+
     def predict_raw(self, X: Any) -> tuple[NDArray[Any], list[int]]:
         """The integers (e, d) of every row and predictor: the log-odds of predictor j are e_j / d_j."""
-        values = clear_answers(self, self._rows(X), self._outputs[0])
-        return values[:, 0:-2:2].astype(object), values[0, 1:-2:2].tolist()
+        lines = self._clear_answers(X)["lines"]
+        return lines[:, :, 0].astype(object), lines[0, :, 1].tolist()
 
     def predict_log_odds(self, X: Any) -> NDArray[np.float64]:
         """Log-odds of the second class for every row."""
-        return _log_odds(clear_answers(self, self._rows(X), self._outputs[0]))
+        return _log_odds(self._clear_answers(X))
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Probability of each class."""
-        return self._scores(self._rows(X))
+        return self.scores(self._rows(X))
 
 
-def _log_odds(values: NDArray[Any]) -> NDArray[np.float64]:
+def _log_odds(answers: Totals) -> NDArray[np.float64]:
     """From e and d of every predictor and the class counts. Where d is 0 a predictor is constant, and contributes nothing."""
-    e, d, (n0, n1) = values[:, 0:-2:2], values[0, 1:-2:2], values[0, -2:]
+    lines, (n0, n1) = answers["lines"], answers["class_counts"][0]
+    e, d = lines[:, :, 0], lines[0, :, 1]
     if not n0 or not n1:
-        return np.full(len(values), np.inf if n1 else -np.inf if n0 else 0.0)
+        return np.full(len(lines), np.inf if n1 else -np.inf if n0 else 0.0)
     used = np.flatnonzero(d)
-    log_odds: NDArray[np.float64] = sum((e[:, j] / d[j] for j in used), start=np.zeros(len(values))).astype(float)
+    log_odds: NDArray[np.float64] = sum((e[:, j] / d[j] for j in used), start=np.zeros(len(lines))).astype(float)
     log_odds += (len(used) - 1) * np.log(float(n0) / float(n1))
     return log_odds
 
@@ -241,24 +260,25 @@ class MultinomialNB(TotalsClassifier):
         self.alpha = alpha
         self.bins = bins
 
-    def circuit(
+    def totals(
         self, schema: PublicSchema, columns: Sequence[Column] | None = None, fold: int | None = None
-    ) -> list[Expression]:
-        """Class totals, then the rows of every class in every bin of every variable."""
-        self._check(schema)
+    ) -> Mapping[str, Any]:
+        """Class totals, and the rows of every class in every bin of every variable."""
         classes = class_columns(schema, fold)
-        outputs = [y.total() for y in classes]
-        for j, variable in enumerate(schema.variables):
-            for k in range(variable.n_bins):
-                x = column(str(Column("onehot", j, k)))
-                outputs += [(x * y).total() for y in classes]
-        return outputs
+        bins = [x for j in range(len(schema.variables)) for x in bin_columns(schema, j)]
+        return {
+            "class_counts": [y.total() for y in classes],
+            "bins": [[(x * y).total() for y in classes] for x in bins],
+        }
 
-    def _n_totals(self, schema: PublicSchema) -> int:
-        self._check(schema)
-        return schema.n_classes * (1 + sum(variable.n_bins for variable in schema.variables))
+    def shapes(self, schema: PublicSchema) -> Mapping[str, Shape]:
+        """One for every class, or for every bin and class."""
+        n_bins = sum(variable.n_bins for variable in schema.variables)
+        return {"class_counts": (schema.n_classes,), "bins": (n_bins, schema.n_classes)}
 
-    def _check(self, schema: PublicSchema) -> None:
+    def check_schema(self, schema: PublicSchema) -> None:
+        """Refuse numbers, which have no bins."""
+        super().check_schema(schema)
         if not isinstance(self.alpha, Real) or not 0 <= self.alpha < np.inf:
             raise ValueError(f"alpha={self.alpha!r}: a number of at least 0 is needed")
         numbers = [variable.id for variable in schema.variables if variable.kind == "number"]
@@ -268,40 +288,39 @@ class MultinomialNB(TotalsClassifier):
                 Cure("cut into bins", "schema.with_kind(name, 'continuous')"),
             )
 
-    def _open(self, totals: Sequence[int], schema: PublicSchema) -> None:
-        n_classes = schema.n_classes
-        self.class_counts_ = np.array(totals[:n_classes], dtype=np.int64)
-        counts = np.array(totals[n_classes:], dtype=np.int64).reshape(-1, n_classes)
-        ends = np.cumsum([variable.n_bins for variable in schema.variables])
-        self.bin_counts_ = np.split(counts, ends[:-1])
+    def learn(self, totals: Totals, schema: PublicSchema) -> None:
+        """The counts of every variable."""
+        self.class_counts_ = totals["class_counts"].astype(np.int64)
+        self.bin_counts_ = _by_variable(totals["bins"].astype(np.int64), schema)
         for j, bins in enumerate(self.bin_counts_):
             good = bool((bins >= 0).all() and (bins.sum(axis=0) == self.class_counts_).all())
             refuse_impossible(good, f"the bins of variable {j} do not add up to the classes")
 
     # -- predicting without opening ----------------------------------------------------------------------------------------
 
-    _outputs: ClassVar[tuple[str, ...]] = ("factors", "products")
+    outputs: ClassVar[tuple[str, ...]] = ("factors", "products")
 
-    def _answers(self, schema: PublicSchema, columns: Sequence[Column], known: Known, output: str) -> list[Answer]:
+    def answers(
+        self, schema: PublicSchema, columns: Sequence[Column] | None, known: Known, output: str = "factors"
+    ) -> Mapping[str, Any]:
         """For every class, how many of its rows share the bin of each variable (or the product of that); then class counts."""
-        n_classes, by_class = schema.n_classes, []
-        for c in range(n_classes):
-            at, factors = n_classes + c, []
-            for j, variable in enumerate(schema.variables):
-                bins = [column(str(Column("onehot", j, k))) for k in range(variable.n_bins)]
-                counts = [known.totals[at + k * n_classes] for k in range(variable.n_bins)]
-                largest = max(known.bounds[at + k * n_classes].high for k in range(variable.n_bins))
-                # Of a product, each factor with its smoothing: every term has a bin, and there is nothing where there is no row.
-                plus = 0 if output == "factors" else self._whole_alpha()
-                smoothed = [count + plus for count in counts]
-                factors.append(Answer(weighted_sum(smoothed, bins), Interval(0, largest + plus), signed=False))
-                at += variable.n_bins * n_classes
+        # Of a product, each factor with its smoothing: every term has a bin, and there is nothing where there is no row.
+        plus = 0 if output == "factors" else self._whole_alpha()
+        counts, bounds = (_by_variable(found, schema) for found in (known["bins"], known.bounds("bins")))
+        by_class = []
+        for c in range(schema.n_classes):
+            factors = []
+            for j in range(len(schema.variables)):
+                largest = max(bound.high for bound in bounds[j][:, c])
+                value = weighted_sum([count + plus for count in counts[j][:, c]], bin_columns(schema, j))
+                factors.append(Answer(value, Interval(0, largest + plus), signed=False))
             by_class.append(factors if output == "factors" else [self._whole(factors)])
-        class_counts = [Answer(n, signed=False) for n in known.totals[:n_classes]]
-        return [answer for factors in by_class for answer in factors] + class_counts
+        return {"by_class": by_class, "class_counts": [Answer(n, signed=False) for n in known["class_counts"]]}
 
-    def _n_answers(self, schema: PublicSchema, output: str) -> int:
-        return schema.n_classes * (1 + (len(schema.variables) if output == "factors" else 1))
+    def answer_shapes(self, schema: PublicSchema, output: str = "factors") -> Mapping[str, Shape]:
+        """For every class one for each variable, or one; and one."""
+        each = len(schema.variables) if output == "factors" else 1
+        return {"by_class": (schema.n_classes, each), "class_counts": (schema.n_classes,)}
 
     def _whole(self, factors: Sequence[Answer]) -> Answer:
         """The product of all smoothed counts of a class."""
@@ -321,34 +340,38 @@ class MultinomialNB(TotalsClassifier):
             raise ParameterError(_PRODUCTS, f" needs a whole number for alpha, not {self.alpha}: take ", _FACTORS)
         return int(self.alpha)
 
-    def _judge(self, values: NDArray[Any], schema: Schema | PublicSchema, output: str) -> Judgement:
-        scores, prior = self._joint(values, schema.public(), output)
-        variables = variable_names(schema)
-        classes = class_names(schema)
-        kinds = variables if output == "factors" else ["product"]
-        names = [f"{name} | {label}" for label in classes for name in kinds] + count_names(schema)
-        return Judgement(names, values, _normalised(scores, prior))
+    def judge(self, answers: Totals, schema: Schema | PublicSchema, output: str = "factors") -> Votes:
+        """Probabilities from the joint ones."""
+        scores, prior = self._joint(answers, schema.public(), output)
+        kinds = variable_names(schema) if output == "factors" else ["product"]
+        names = [f"{name} | {label}" for label in class_names(schema) for name in kinds] + count_names(schema)
+        return votes_of(answers, names, _normalised(scores, prior), schema)
 
     def _joint(
-        self, values: NDArray[Any], schema: PublicSchema, output: str
+        self, answers: Totals, schema: PublicSchema, output: str
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The logarithm of the joint probability of row and class, and how frequent classes are."""
-        n_classes, bins = schema.n_classes, [variable.n_bins for variable in schema.variables]
-        counts = values[0, -n_classes:].astype(float)
-        answers = values[:, :-n_classes].reshape(len(values), n_classes, -1)
-        prior = counts / counts.sum() if counts.sum() else np.full(n_classes, 1 / n_classes)
-        smoothed = (answers if output == "products" else answers + self.alpha).astype(float)
+        bins, counts = [variable.n_bins for variable in schema.variables], answers["class_counts"][0].astype(float)
+        prior = counts / counts.sum() if counts.sum() else np.full(len(counts), 1 / len(counts))
+        found = answers["by_class"]
+        smoothed = (found if output == "products" else found + self.alpha).astype(float)
         spread = np.log(np.maximum(counts[:, None] + self.alpha * np.array(bins), 1e-300)).sum(axis=1)
         with np.errstate(divide="ignore"):
             return np.log(prior) + np.log(smoothed).sum(axis=2) - spread, prior
 
     def _log_joint(self, table: Table) -> NDArray[np.float64]:
-        output = self._outputs[0]
-        return self._joint(clear_answers(self, table, output), table.public_schema, output)[0]
+        output = self.outputs[0]
+        answers = of_rows(clear_answers(self, table, output), self.answer_shapes(table.public_schema, output))
+        return self._joint(answers, table.public_schema, output)[0]
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Probability of each class."""
-        return self._scores(self._rows(X))
+        return self.scores(self._rows(X))
+
+
+def _by_variable(bins: NDArray[Any], schema: PublicSchema) -> list[NDArray[Any]]:
+    """What there is for all bins, for each variable by itself."""
+    return np.split(bins, np.cumsum([variable.n_bins for variable in schema.variables])[:-1])
 
 
 def _normalised(scores: NDArray[np.float64], prior: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -7,10 +7,11 @@ model that stays closed. All four combinations are one formula therefore, and gi
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -21,7 +22,6 @@ from encryptedstats.circuits.evaluate import evaluate, prepare
 from encryptedstats.circuits.expressions import (
     Expression,
     Key,
-    column,
     column_names,
     combination,
     given,
@@ -29,64 +29,18 @@ from encryptedstats.circuits.expressions import (
     totals_of,
 )
 from encryptedstats.circuits.program import ROWS
-from encryptedstats.circuits.results import VOTES_KIND, EncryptedNumbers
-from encryptedstats.crypto.digests import DIGEST_FIELD, joined_digest, read_digest
-from encryptedstats.crypto.dispatch import decrypt_value
-from encryptedstats.crypto.keys import Decryptor, PublicKeys
-from encryptedstats.errors import (
-    REPLACE,
-    ExistsError,
-    FileFormatError,
-    KeyMismatchError,
-    RowsByOthersError,
-    SchemaError,
-)
-from encryptedstats.storage.container import Container
+from encryptedstats.circuits.results import EncryptedNumbers
+from encryptedstats.crypto.digests import joined_digest
+from encryptedstats.errors import REPLACE, ExistsError, KeyMismatchError, RowsByOthersError, SchemaError
+from encryptedstats.models.features import Feature
 from encryptedstats.storage.files import PRIVATE
-from encryptedstats.storage.objects import is_url, load_file, save_file, write_object
-from encryptedstats.tables import EncryptedTable, PublicSchema, Schema, Table
+from encryptedstats.storage.objects import is_url, write_object
+from encryptedstats.tables import EncryptedAnswer, EncryptedTable, PublicSchema, Question, Schema, Table
+from encryptedstats.tables.answers import of_rows
 from encryptedstats.tables.columns import Column
-from encryptedstats.tables.opening import opening_schema
-
-if TYPE_CHECKING:
-    from encryptedstats.models.base import TotalsClassifier
-    from encryptedstats.models.features import Feature
+from encryptedstats.tables.questions import Answer, Known, Number, Totals, bin_columns, in_shapes
 
 MODEL, DRAWN = "model", "drawn"  # what circuits call the totals of a model, and its drawn fractions
-Number = Expression | int
-_ONE: Final = Interval(1, 1)
-
-
-@dataclass(frozen=True)
-class Known:
-    """The totals of a model as a prediction's circuit has them: plain numbers, or :func:`given` ones with what bounds them."""
-
-    totals: Sequence[Number]
-    bounds: Sequence[Interval]
-    drawn: Sequence[Number] = ()
-    drawn_bound: Interval = _ONE
-
-
-@dataclass(frozen=True)
-class Answer:
-    """One number for every row, between which it lies (None: as far as intervals tell), and whether it can be below 0.
-
-    Whether it can be is a fact about the kind of model, never about its totals: it is stored in the clear.
-    """
-
-    value: Number
-    bound: Interval | None = None
-    signed: bool = True
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """What the owner makes of the answers: columns with names, scores of the classes, and whether these are probabilities."""
-
-    names: list[Any]
-    values: NDArray[Any]
-    scores: NDArray[np.float64]
-    are_probabilities: bool = True
 
 
 class Votes(pd.DataFrame):
@@ -155,12 +109,19 @@ class Votes(pd.DataFrame):
         return super().to_csv(path_or_buf, *args, **options)
 
 
-def votes_of(model: TotalsClassifier, values: NDArray[Any], schema: Schema | PublicSchema, output: str) -> Votes:
-    """The answers of a model, read."""
-    judgement = model._judge(values, schema, output)
-    votes = Votes(_narrow(judgement.values), columns=judgement.names)
-    votes._scores = pd.DataFrame(judgement.scores, columns=class_names(schema))
-    votes._are_probabilities = judgement.are_probabilities
+def votes_of(
+    answers: Totals,
+    names: Sequence[Any],
+    scores: NDArray[np.float64],
+    schema: Schema | PublicSchema,
+    *,
+    are_probabilities: bool = True,
+) -> Votes:
+    """What the owner makes of opened answers: these, under names, and the scores of the classes."""
+    values = np.concatenate([array.reshape(len(array), -1) for array in answers.values()], axis=1)
+    votes = Votes(_narrow(values), columns=list(names))
+    votes._scores = pd.DataFrame(scores, columns=class_names(schema))
+    votes._are_probabilities = are_probabilities
     return votes
 
 
@@ -172,117 +133,37 @@ def _narrow(values: NDArray[Any]) -> NDArray[Any]:
     return values.astype(np.int64) if fits else values
 
 
-class EncryptedVotes:
-    """What was predicted for every row, encrypted. ``owner.decrypt(votes)`` gives :class:`Votes`.
-
-    Made by ``model.predict_votes(rows)``.
-    """
-
-    def __init__(
-        self,
-        model: TotalsClassifier,
-        rows: EncryptedNumbers,
-        schema: Schema | PublicSchema,
-        output: str,
-        schema_digest: str | None,
-    ) -> None:
-        self.model = model  # how it grew, nothing fitted
-        self.rows = rows
-        self.schema = schema
-        self.output = output
-        self.schema_digest = schema_digest
-
-    @property
-    def keys(self) -> PublicKeys:
-        """The keys it belongs to."""
-        return self.rows.keys
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows."""
-        return self.rows.n_rows
-
-    def __len__(self) -> int:
-        return self.n_rows
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of memory."""
-        return self.rows.nbytes
-
-    def __repr__(self) -> str:
-        name, size = type(self.model).__name__, f"{self.nbytes / 1e6:.1f} MB"
-        return f"EncryptedVotes(of a {name} for {self.n_rows} rows, {size}, key {self.keys.key_id})"
-
-    # -- files -----------------------------------------------------------------------------------------------------
-
-    def save(self, url: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the votes to a path or fsspec URL, for the owner to fetch; a local file is private.
-
-        It holds no key and no names, and nothing of the model but what kind it is.
-        """
-        save_file(self.to_container(), url, overwrite=overwrite, private=True)
-
-    def to_container(self, kind: str = VOTES_KIND, fields: dict[str, Any] | None = None) -> Container:
-        """As a checked envelope of bytes; ``fields`` are for those who store more with it."""
-        own = self.model._stored_fields(self.schema.public(), 0, ())
-        more = {"output": self.output, DIGEST_FIELD: self.schema_digest}
-        return self.rows.to_container(kind, {**own, **more, **(fields or {})})
-
-    @classmethod
-    def load(cls, url: str | os.PathLike[str], keys: PublicKeys) -> EncryptedVotes:
-        """Read votes that belong to ``keys``."""
-        return read_votes(load_file(url, kind=VOTES_KIND), keys)
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("encrypted votes are not pickled: use save() and load()")
-
-
-def read_votes(file: Container, keys: PublicKeys | None) -> EncryptedVotes:
-    """The votes in a file, with every check."""
-    from encryptedstats.models.files import read_head
-
-    if keys is None:
-        raise TypeError("votes are encrypted: give the public keys= they belong to")
-    if "places" in file.fields:
-        raise FileFormatError("these votes are of version 0.1, whose slots held more than answers: predict again")
-    head, rows = read_head(file), EncryptedNumbers.from_container(file, keys)
-    output, digest = file.expect("output", str), read_digest(file)
-    if len(rows.facts) != _expected_answers(head.model, head.schema.public(), output):
-        raise FileFormatError(f"the file has {len(rows.facts)} answers, and such a model gives another number of them")
-    return EncryptedVotes(head.model, rows, head.schema, output, digest)
-
-
-def _expected_answers(model: TotalsClassifier, schema: PublicSchema, output: str) -> int:
-    if output not in model._outputs:
-        raise FileFormatError(f"the file has answers {output!r}, which a {type(model).__name__} does not give")
-    try:
-        return model._n_answers(schema, output)
-    except NotImplementedError as error:
-        raise FileFormatError(f"the file has answers of a model that gives none: {error}") from error
-
-
-@decrypt_value.register(EncryptedVotes)
-def _decrypt_votes(votes: EncryptedVotes, decryptor: Decryptor, *, schema: Schema | None = None) -> Votes:
-    """The votes as a DataFrame with probabilities and predicted classes."""
-    known = opening_schema(schema, votes.schema, votes, decryptor)
-    return votes_of(votes.model, decrypt_value(votes.rows, decryptor), known, votes.output)
-
-
 # -- predicting -----------------------------------------------------------------------------------------------------------
 
 
-def clear_judgement(model: TotalsClassifier, table: Table) -> Judgement:
+def flat_answers(
+    question: Question, schema: PublicSchema, columns: Sequence[Column] | None, known: Known, output: str
+) -> list[Answer]:
+    """All answers of a question for a row, one after the other."""
+    found, shapes = question.answers(schema, columns, known, output), question.answer_shapes(schema, output)
+    answers: list[Answer] = []
+    for name, shape in shapes.items():
+        array = np.array(found[name], dtype=object)
+        if array.shape != shape and (array.size or math.prod(shape)):
+            raise ValueError(
+                f"{question.name}: answers() gives {name!r} in the shape {array.shape}, and answer_shapes() says {shape}"
+            )
+        answers += [one if isinstance(one, Answer) else Answer(one) for one in array.flat]
+    return answers
+
+
+def clear_votes(model: Any, table: Table, output: str) -> Any:
     """What an opened model makes of clear rows: its own answers, judged as the owner judges them."""
-    output = model._outputs[0]
-    return model._judge(clear_answers(model, table, output), _naming_schema(model, table), output)
+    schema = model.schema_ if isinstance(model.schema_, Schema) else table.schema
+    shapes = model.answer_shapes(table.public_schema, output)
+    return model.judge(of_rows(clear_answers(model, table, output), shapes), schema, output)
 
 
-def predict(model: TotalsClassifier, rows: Any, output: str, **options: Any) -> Votes | EncryptedVotes:
+def predict(model: Any, rows: Any, output: str, **options: Any) -> Votes | EncryptedAnswer:
     """The answers for some rows: in the clear where model and rows are, else encrypted."""
     if not model.is_encrypted and not isinstance(rows, EncryptedTable):
-        table = model._rows(rows)
-        return votes_of(model, clear_answers(model, table, output), _naming_schema(model, table), output)
+        votes: Votes = clear_votes(model, model._rows(rows), output)
+        return votes
     if isinstance(rows, EncryptedTable):
         _refuse_rows_of_others(rows)
     else:
@@ -290,9 +171,10 @@ def predict(model: TotalsClassifier, rows: Any, output: str, **options: Any) -> 
     return _encrypted(model, rows, output, options)
 
 
-def clear_answers(model: TotalsClassifier, table: Table, output: str) -> NDArray[Any]:
+def clear_answers(model: Any, table: Table, output: str) -> NDArray[Any]:
     """The answers of an opened model for clear rows, shape (rows, answers): by the circuit that encrypted ones are read by."""
-    answers = model._answers(table.public_schema, table.columns(), model._known_plain(), output)
+    known = known_plain(model, table.public_schema, _numbers(model))
+    answers = flat_answers(model, table.public_schema, table.columns(), known, output)
     expressions = [answer.value for answer in answers if isinstance(answer.value, Expression)]
     found = iter(table.evaluate(expressions))
     exact = [next(found) if isinstance(a.value, Expression) else np.full(len(table), a.value, object) for a in answers]
@@ -302,7 +184,7 @@ def clear_answers(model: TotalsClassifier, table: Table, output: str) -> NDArray
 
 
 @dataclass(frozen=True)
-class Question:
+class Prediction:
     """What is computed on encrypted rows: all answers with their bounds, and the model's packs; none, if it is plain."""
 
     answers: list[Answer]
@@ -326,50 +208,79 @@ class Question:
         return [Interval(-max_value if answer.signed else 0, max_value) for answer in self.answers]
 
 
-def question(model: TotalsClassifier, rows: EncryptedTable, output: str) -> Question:
+def prediction_of(model: Any, rows: EncryptedTable, output: str) -> Prediction:
     """The circuit of a prediction for the rows of a table, if these are rows of the model and have the columns it needs."""
     _check_rows(model, rows)
-    packs = model._packs() if model.is_encrypted else {}
-    known = model._known_given(packs) if packs else model._known_plain()
-    answers = model._answers(rows.schema, rows.columns(), known, output)
-    asked = Question(
-        answers, answer_bounds(answers, {**rows.ranges(), **given_ranges(known, answers)}, rows.n_rows), packs
-    )
-    totals = totals_of(asked.expressions)
+    packs = _numbers(model) if model.is_encrypted else {}
+    bounds = {name: total_bounds(totals) for name, totals in packs.items()}
+    known = known_given(model, rows.schema, bounds) if packs else known_plain(model, rows.schema, _numbers(model))
+    answers = flat_answers(model, rows.schema, rows.columns(), known, output)
+    ranges: dict[Any, ColumnRange] = {**rows.ranges(), **(given_ranges(bounds, answers) if packs else {})}
+    asked = Prediction(answers, answer_bounds(answers, ranges, rows.n_rows), packs)
     for name in column_names(asked.expressions):
-        if name not in totals:
-            rows._check_stored(Column.parse(name))
+        rows._check_stored(Column.parse(name))
     return asked
 
 
-def check_prediction(model: TotalsClassifier, rows: EncryptedTable, output: str) -> Question:
+def check_prediction(model: Any, rows: EncryptedTable, output: str) -> Prediction:
     """Refuse what could not be predicted, without reading a row: of another key or schema, or without a proof that it decrypts."""
     _refuse_rows_of_others(rows)
-    asked = question(model, rows, output)
+    asked = prediction_of(model, rows, output)
     ones = ones_of(rows.schema, rows.columns())
     prepare(asked.values, rows, form=ROWS, given=asked.packs, bounds=asked.bounds, ones=ones)
     return asked
 
 
-def _encrypted(model: TotalsClassifier, rows: EncryptedTable, output: str, options: dict[str, Any]) -> EncryptedVotes:
-    asked = question(model, rows, output)
+def _encrypted(model: Any, rows: EncryptedTable, output: str, options: dict[str, Any]) -> EncryptedAnswer:
+    asked = prediction_of(model, rows, output)
     ones, told = ones_of(rows.schema, rows.columns()), asked.told(rows.parameters.max_value)
     found = evaluate(
         asked.values, rows, form=ROWS, given=asked.packs, bounds=asked.bounds, ones=ones, told=told, **options
     )
     schema = rows.private_schema or (model.schema_ if isinstance(model.schema_, Schema) else rows.schema)
     # Rows that were encrypted with the public key have no digest: the model's is that of its own rows.
-    digest = joined_digest(model.totals_.schema_digest if asked.packs else None, rows.facts.schema_digest)
-    return EncryptedVotes(model._like(), found, schema, output, digest)
+    mine = model.totals_.schema_digest if asked.packs else None
+    found.schema_digest = joined_digest(mine, rows.facts.schema_digest)
+    return EncryptedAnswer(model._like(), found, schema, rows.n_rows, output=output)
 
 
-def given_ranges(known: Known, answers: Sequence[Answer]) -> dict[Key, ColumnRange]:
+def _numbers(model: Any) -> dict[str, Any]:
+    """The totals of a model and what it has beside them, by the names that circuits know them by."""
+    return {MODEL: model.totals_, **model._beside()}
+
+
+def known_plain(question: Question, schema: PublicSchema, numbers: Mapping[str, Sequence[int]]) -> Known:
+    """The totals of an open model."""
+    bounds = {name: [Interval.of(number) for number in found] for name, found in numbers.items()}
+    return _known(question, schema, numbers, bounds)
+
+
+def known_given(question: Question, schema: PublicSchema, bounds: Mapping[str, Sequence[Interval]]) -> Known:
+    """The totals of a model that stays closed."""
+    numbers = {name: [given(name, k) for k in range(len(found))] for name, found in bounds.items()}
+    return _known(question, schema, numbers, bounds)
+
+
+def _known(
+    question: Question,
+    schema: PublicSchema,
+    numbers: Mapping[str, Sequence[Number]],
+    bounds: Mapping[str, Sequence[Interval]],
+) -> Known:
+    beside = question.beside_shapes(schema)
+    totals: dict[str, NDArray[Any]] = {}
+    limits: dict[str, NDArray[Any]] = {}
+    for name, found in numbers.items():
+        shapes = question.shapes(schema) if name == MODEL else {name: beside[name]}
+        totals |= in_shapes(found, shapes)
+        limits |= in_shapes(bounds[name], shapes)
+    return Known(totals, limits)
+
+
+def given_ranges(bounds: Mapping[str, Sequence[Interval]], answers: Sequence[Answer]) -> dict[Key, ColumnRange]:
     """What is publicly known of the given totals that some answers use."""
-    ranges: dict[Key, ColumnRange] = {}
-    for key, (name, k) in totals_of([a.value for a in answers if isinstance(a.value, Expression)]).items():
-        bound = known.bounds[k] if name == MODEL else known.drawn_bound
-        ranges[key] = ColumnRange(bound.low, bound.high)
-    return ranges
+    used = totals_of([a.value for a in answers if isinstance(a.value, Expression)])
+    return {key: ColumnRange(bounds[name][k].low, bounds[name][k].high) for key, (name, k) in used.items()}
 
 
 def answer_bounds(answers: Sequence[Answer], ranges: Mapping[Any, ColumnRange], n_rows: int) -> list[Interval]:
@@ -379,18 +290,12 @@ def answer_bounds(answers: Sequence[Answer], ranges: Mapping[Any, ColumnRange], 
     return [a.bound or (found[a.value] if isinstance(a.value, Expression) else Interval.of(a.value)) for a in answers]
 
 
-def given_totals(bounds: Sequence[Interval], n_drawn: int = 0, drawn_bound: Interval = _ONE) -> Known:
-    """The totals of a model that stays closed."""
-    totals = [given(MODEL, k) for k in range(len(bounds))]
-    return Known(totals, bounds, [given(DRAWN, k) for k in range(n_drawn)], drawn_bound)
-
-
 def total_bounds(totals: EncryptedNumbers) -> list[Interval]:
     """What is publicly known of encrypted totals."""
     return [Interval(facts.low, facts.high) for facts in totals.facts]
 
 
-def _encrypted_here(model: TotalsClassifier, rows: Any) -> EncryptedTable:
+def _encrypted_here(model: Any, rows: Any) -> EncryptedTable:
     """Plain rows for an encrypted model: under the public key, which whoever predicts has."""
     encrypted: EncryptedTable = model.totals_.keys.encrypt(model._rows_to_predict(rows)).accept_others()
     return encrypted
@@ -405,7 +310,7 @@ def _refuse_rows_of_others(rows: EncryptedTable) -> None:
         )
 
 
-def _check_rows(model: TotalsClassifier, rows: EncryptedTable) -> None:
+def _check_rows(model: Any, rows: EncryptedTable) -> None:
     if model.is_encrypted and rows.key_id != model.totals_.keys.key_id:
         raise KeyMismatchError(
             f"rows of key {rows.key_id} cannot be predicted by a model of key {model.totals_.keys.key_id}: both belong to one owner"
@@ -424,10 +329,6 @@ def _check_rows(model: TotalsClassifier, rows: EncryptedTable) -> None:
             "the rows have the shape of those the model was fitted to, and yet another schema (cut points, levels or their order "
             "differ): encrypt them with the schema of the training rows"
         )
-
-
-def _naming_schema(model: TotalsClassifier, table: Table) -> Schema | PublicSchema:
-    return model.schema_ if isinstance(model.schema_, Schema) else table.schema
 
 
 # -- pieces that predictions are made of -----------------------------------------------------------------------------------
@@ -482,9 +383,13 @@ def shallow_product(factors: Sequence[Number]) -> Number:
 def ones_of(schema: PublicSchema, columns: Sequence[Column]) -> Expression | None:
     """What is 1 in every row and 0 in padding: all bins of a variable, of which a row has one; None where there are no bins."""
     stored = set(columns)
-    every = [[Column("onehot", j, k) for k in range(v.n_bins)] for j, v in enumerate(schema.variables)]
-    found = [bins for bins in every if bins and stored.issuperset(bins)]
-    return sum_of([column(str(bin_)) for bin_ in min(found, key=len)]) if found else None
+    found = [
+        j
+        for j, variable in enumerate(schema.variables)
+        if variable.n_bins and stored.issuperset(Column("onehot", j, k) for k in range(variable.n_bins))
+    ]
+    fewest = min(found, key=lambda j: schema.variables[j].n_bins, default=None)
+    return None if fewest is None else sum_of(bin_columns(schema, fewest))
 
 
 def class_names(schema: Schema | PublicSchema) -> list[Any]:

@@ -7,28 +7,32 @@ A `Schema` says how columns are cut into bins; `Schema.table` applies it to rows
 from __future__ import annotations
 
 from encryptedstats.circuits.layout import Layout
+from encryptedstats.tables.answers import EncryptedAnswer
 from encryptedstats.tables.columns import Column, TableLike
 from encryptedstats.tables.dialects import CsvFormat, CsvOptions
 from encryptedstats.tables.encrypted import EncryptedTable
 from encryptedstats.tables.encrypting import encrypt_file, encrypt_table
+from encryptedstats.tables.opening import opening_schema
 from encryptedstats.tables.planning import plan
+from encryptedstats.tables.questions import Question
 from encryptedstats.tables.schema import PublicSchema, Schema, Variable
-from encryptedstats.tables.statistics import EncryptedStatistic
 from encryptedstats.tables.table import Table
 
 __all__ = [
     "Column",
     "CsvFormat",
     "CsvOptions",
-    "EncryptedStatistic",
+    "EncryptedAnswer",
     "EncryptedTable",
     "Layout",
     "PublicSchema",
+    "Question",
     "Schema",
     "Table",
     "TableLike",
     "Variable",
     "encrypt_file",
     "encrypt_table",
+    "opening_schema",
     "plan",
 ]

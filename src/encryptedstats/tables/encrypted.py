@@ -46,6 +46,7 @@ from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.leases import writing
 from encryptedstats.storage.objects import Store, looked_at_again, open_store
+from encryptedstats.tables.answers import EncryptedAnswer
 from encryptedstats.tables.blocks import (
     BlockEntry,
     BlockShape,
@@ -69,13 +70,8 @@ from encryptedstats.tables.columns import (
     column_ranges,
     table_columns,
 )
-from encryptedstats.tables.statistics import (
-    EncryptedStatistic,
-    Statistic,
-    Statistics,
-    check_variables,
-    class_or_variable,
-)
+from encryptedstats.tables.questions import Question
+from encryptedstats.tables.statistics import Asked, class_or_variable
 from encryptedstats.tables.variables import PublicSchema, PublicVariable
 
 if TYPE_CHECKING:
@@ -256,7 +252,7 @@ class StoredBlocks:
         return (lambda _: signature) if signature else None
 
 
-class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Statistics):
+class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
     """A table under encryption: what the owner hands to anybody who may compute on it.
 
     Made by ``owner.encrypt(table)``, ``owner.encrypt_file(...)`` or :func:`encryptedstats.load`. Variables are known by position
@@ -501,10 +497,19 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Statistics):
     def _position(self, variable: str | int) -> int:
         return class_or_variable(variable, self.private_schema or self.schema)
 
-    def _ask(self, statistic: Statistic, options: dict[str, Any]) -> EncryptedStatistic:
-        check_variables(statistic, self.schema)
-        totals = self.evaluate(statistic.circuit(self.schema), **options)
-        return EncryptedStatistic(statistic, totals, self.schema, self.private_schema)
+    def ask(self, question: Question, **options: Any) -> Any:
+        """The encrypted answer to a question: an :class:`EncryptedAnswer`, or a model. Options are those of :meth:`evaluate`."""
+        question.check_schema(self.schema)
+        asked = question.settled()
+        return asked.closed(
+            EncryptedAnswer(
+                asked, self.totals(asked, **options), self.private_schema or self.schema, self.n_rows, self.blocks.ids
+            )
+        )
+
+    def totals(self, question: Question, **options: Any) -> EncryptedNumbers:
+        """The encrypted totals that answer a question, one after the other. Options: as of :meth:`evaluate`."""
+        return self.evaluate(question.circuit(self.schema, self.columns()), **options)
 
     def _described_columns(self) -> str:
         encodings = sorted({column.encoding for column in self.facts.columns})

@@ -6,14 +6,14 @@ Results carry a keyed digest of the private schema (see :mod:`encryptedstats.cry
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Any, Final, Protocol
 
+from encryptedstats.crypto.dispatch import decrypt_value
 from encryptedstats.crypto.keys import Decryptor, PublicKeys
 from encryptedstats.errors import Cure, SchemaError
+from encryptedstats.tables.answers import EncryptedAnswer
+from encryptedstats.tables.schema import Schema
 from encryptedstats.tables.variables import PublicSchema
-
-if TYPE_CHECKING:
-    from encryptedstats.tables.schema import Schema
 
 _CURE: Final = Cure(
     "schema of the rows",
@@ -33,11 +33,17 @@ class Digested(Protocol):
         """The keyed digest of the private schema."""
 
 
+@decrypt_value.register(EncryptedAnswer)
+def _open_answer(answer: EncryptedAnswer, decryptor: Decryptor, *, schema: Any = None) -> Any:
+    """What the question makes of the opened totals, or of the opened numbers of rows."""
+    known = opening_schema(schema, answer.schema, answer, decryptor)
+    return answer.read(decrypt_value(answer.ciphertexts, decryptor), known)
+
+
 def opening_schema(
     given: Schema | str | os.PathLike[str] | None, known: Schema | PublicSchema, totals: Digested, decryptor: Decryptor
 ) -> Schema | PublicSchema:
     """The schema to open a result with: the one that is given, if it is that of the rows, else what is known of it here."""
-    from encryptedstats.tables.schema import Schema
 
     decryptor.check_own(totals.keys)
     if given is None:

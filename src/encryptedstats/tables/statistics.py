@@ -1,112 +1,179 @@
 """Statistics that cost next to nothing: counts, cross tables and moments, from a table that is clear or encrypted.
 
-Each is a circuit of totals, and a way to read the decrypted totals; both kinds of table share them. Results of encrypted tables
-stay encrypted: ``owner.decrypt`` gives the same DataFrame that the clear table, or pandas, would.
+Each is a question, and both kinds of table answer it. Answers of encrypted tables stay encrypted: ``owner.decrypt`` gives the same
+DataFrame that the clear table, or pandas, would. Variables are positions here, -1 is the class.
 """
 
 from __future__ import annotations
 
-import math
-import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 import pandas as pd
 
-from encryptedstats.circuits.expressions import Expression, column
-from encryptedstats.circuits.results import EncryptedNumbers
-from encryptedstats.crypto.dispatch import decrypt_value
-from encryptedstats.crypto.keys import Decryptor, PublicKeys
-from encryptedstats.errors import Cure, FileFormatError, SchemaError
-from encryptedstats.storage.container import Container
-from encryptedstats.storage.objects import load_file, save_file
+from encryptedstats.circuits.expressions import Expression
+from encryptedstats.errors import Cure, SchemaError
 from encryptedstats.tables.columns import Column
-from encryptedstats.tables.opening import opening_schema
+from encryptedstats.tables.questions import (
+    Question,
+    Shape,
+    Totals,
+    bin_columns,
+    class_columns,
+    number_column,
+    refuse_impossible,
+)
 from encryptedstats.tables.variables import PublicSchema
 
 if TYPE_CHECKING:
     from encryptedstats.tables.schema import Schema
 
-STATISTIC_KIND: Final = "encrypted statistic"
 CLASS: Final = "class"
 TARGET: Final = "target"
 
 
 @dataclass(frozen=True)
-class Statistic:
-    """A question about a table: which, of which variables (positions; -1 is the class), over how many rows."""
+class Statistic(Question):
+    """A question about some variables."""
 
-    name: str
     variables: tuple[int, ...]
-    n_rows: int
 
-    # -- the circuit -------------------------------------------------------------------------------------------------
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "variables", tuple(self.variables))
 
-    def circuit(self, schema: PublicSchema) -> list[Expression]:
-        """The totals that answer it."""
-        if self.name == "moments":
-            numbers = [column(str(Column("number", j))) for j in self.variables]
-            products = [a * b for a, b in combinations_with_replacement(numbers, 2)]
-            return [x.total() for x in (*numbers, *products)]
-        rows, *others = [_indicators(schema, j) for j in self.variables]
+    def names(self, schema: Schema | PublicSchema | None = None) -> list[str]:
+        """The variables as the owner calls them, or as a worker has to."""
+        return [variable_name(schema, j) for j in self.variables]
+
+    def check_schema(self, schema: PublicSchema) -> None:
+        """Refuse variables that are not there."""
+        known = all(type(j) is int and -1 <= j < len(schema.variables) for j in self.variables)
+        if not known or not self.variables:
+            raise SchemaError(f"{self.name} of {list(self.variables)}: the schema has no such variables")
+        if -1 in self.variables and not schema.n_classes:
+            raise SchemaError("the schema has no classes to count by")
+
+
+class _Cells(Statistic):
+    """How many rows are in each bin, or pair of bins."""
+
+    def check_schema(self, schema: PublicSchema) -> None:
+        """Refuse numbers, which have no bins."""
+        super().check_schema(schema)
+        if not 1 <= len(self.variables) <= 2:
+            raise SchemaError(f"{self.name} are of one or two variables, not of {len(self.variables)}")
+        numbers = [schema.variables[j].id for j in self.variables if j != -1 and schema.variables[j].kind == "number"]
+        if numbers:
+            raise SchemaError(f"variable {numbers[0]!r} is a number and has no bins to count: see moments")
+
+    def totals(
+        self, schema: PublicSchema, columns: Sequence[Column] | None = None, fold: int | None = None
+    ) -> Mapping[str, Any]:
+        """The rows of every cell."""
+        rows, *others = [_indicators(schema, j, fold) for j in self.variables]
         if not others:
-            return [x.total() for x in rows]
-        return [(x * y).total() for x in rows for y in others[0]]
+            return {"cells": [x.total() for x in rows]}
+        return {"cells": [[(x * y).total() for y in others[0]] for x in rows]}
 
-    def n_totals(self, schema: PublicSchema) -> int:
-        """How many totals there are, without writing them out: a file may claim any number of bins."""
+    def shapes(self, schema: PublicSchema) -> Mapping[str, Shape]:
+        """One cell for each bin, or pair of bins."""
+        return {"cells": tuple(schema.n_classes if j == -1 else schema.variables[j].n_bins for j in self.variables)}
+
+    def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> pd.DataFrame:
+        """The cells, labelled as far as the schema knows labels. Every row is in exactly one (weights count for the class)."""
+        cells = totals["cells"].astype(np.int64)
+        good = cells.min() >= 0 and (-1 in self.variables or cells.sum() == n_rows)
+        refuse_impossible(good, f"the counts add up to {cells.sum():,} over {n_rows:,} rows")
+        index, *columns = [pd.Index(_labels(schema, j), name=variable_name(schema, j)) for j in self.variables]
+        if not columns:
+            return pd.DataFrame({"count": cells}, index=index)
+        return pd.DataFrame(cells, index=index, columns=columns[0])
+
+
+class Counts(_Cells):
+    """How many rows are in each bin of a variable; by class, or by another one."""
+
+    name: ClassVar[str] = "counts"
+
+    def describe(self, schema: Schema | PublicSchema | None = None) -> str:
+        """In words."""
+        return f"counts of {' by '.join(self.names(schema))}"
+
+
+class CrossTable(_Cells):
+    """How many rows are in each pair of bins of two variables."""
+
+    name: ClassVar[str] = "crosstab"
+
+    def check_schema(self, schema: PublicSchema) -> None:
+        """Two of them."""
+        super().check_schema(schema)
+        if len(self.variables) != 2:
+            raise SchemaError("a cross table is of two variables")
+
+    def describe(self, schema: Schema | PublicSchema | None = None) -> str:
+        """In words."""
+        return f"cross table of {' and '.join(self.names(schema))}"
+
+
+class Moments(Statistic):
+    """Sums, means, variances and covariances of variables that are kept as numbers."""
+
+    name: ClassVar[str] = "moments"
+
+    def describe(self, schema: Schema | PublicSchema | None = None) -> str:
+        """In words."""
+        return f"moments of {', '.join(self.names(schema))}"
+
+    def check_schema(self, schema: PublicSchema) -> None:
+        """Refuse what is no number."""
+        super().check_schema(schema)
+        if len(set(self.variables)) != len(self.variables):
+            raise SchemaError("moments need one or several different variables")
+        for j in self.variables:
+            if j == -1:
+                raise SchemaError("the class has no moments")
+            if schema.variables[j].kind != "number":
+                raise SchemaError(
+                    f"variable {schema.variables[j].id!r} is {schema.variables[j].kind}: moments are for numbers, ",
+                    Cure("keep numbers", "schema.with_kind(name, 'number', digits=...)"),
+                )
+
+    def totals(
+        self, schema: PublicSchema, columns: Sequence[Column] | None = None, fold: int | None = None
+    ) -> Mapping[str, Any]:
+        """Sums, and sums of products of two: what is above the diagonal."""
+        numbers = [number_column(schema, j) for j in self.variables]
+        products = [a * b for a, b in combinations_with_replacement(numbers, 2)]
+        return {"sums": [x.total() for x in numbers], "products": [x.total() for x in products]}
+
+    def shapes(self, schema: PublicSchema) -> Mapping[str, Shape]:
+        """One sum for each variable, one product for each pair."""
         k = len(self.variables)
-        if self.name == "moments":
-            return k + k * (k + 1) // 2
-        return math.prod(schema.n_classes if j == -1 else schema.variables[j].n_bins for j in self.variables)
+        return {"sums": (k,), "products": (k * (k + 1) // 2,)}
 
-    # -- reading the totals ------------------------------------------------------------------------------------------
-
-    def read(self, totals: Sequence[int], schema: Schema | PublicSchema) -> pd.DataFrame:
-        """The answer as a DataFrame, labelled as far as the schema knows labels."""
-        if self.name == "moments":
-            return self._read_moments(totals, schema)
-        table = np.array(totals, dtype=np.int64).reshape([len(_labels(schema, j)) for j in self.variables])
-        self._check_counts(table)
-        index = pd.Index(_labels(schema, self.variables[0]), name=_name(schema, self.variables[0]))
-        if len(self.variables) == 1:
-            return pd.DataFrame({"count": table}, index=index)
-        columns = pd.Index(_labels(schema, self.variables[1]), name=_name(schema, self.variables[1]))
-        return pd.DataFrame(table, index=index, columns=columns)
-
-    def _check_counts(self, table: Any) -> None:
-        """Every row is in exactly one cell (weights count for the class): anything else is no result of this table."""
-        weighted = -1 in self.variables
-        if table.min() < 0 or (not weighted and table.sum() != self.n_rows):
-            raise ValueError(
-                f"the counts add up to {table.sum():,} over {self.n_rows:,} rows: the result was altered, or is of another table. "
-                "It is refused"
-            )
-
-    def _read_moments(self, totals: Sequence[int], schema: Schema | PublicSchema) -> pd.DataFrame:
-        n, k = self.n_rows, len(self.variables)
+    def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> pd.DataFrame:
+        """A column for each variable, in its own units as far as the schema knows them."""
+        refuse_impossible(n_rows > 0, "there are no rows")
+        sums, names = totals["sums"], self.names(schema)
         scales = [_scale(schema, j) for j in self.variables]
-        names = [_name(schema, j) for j in self.variables]
-        sums, products = totals[:k], iter(totals[k:])
         frame = pd.DataFrame(
             index=["count", "sum", "mean", "var", "std", *(f"cov({name})" for name in names)], columns=names
         )
         for j, name in enumerate(names):
-            frame.loc["count", name] = n
+            frame.loc["count", name] = n_rows
             frame.loc["sum", name] = sums[j] / scales[j]
-            frame.loc["mean", name] = sums[j] / (n * scales[j])
-        for a, b in combinations_with_replacement(range(k), 2):
+            frame.loc["mean", name] = sums[j] / (n_rows * scales[j])
+        pairs = combinations_with_replacement(range(len(names)), 2)
+        for (a, b), product in zip(pairs, totals["products"], strict=True):
             # n sum xy - sum x sum y is an exact integer; one division at the end.
-            scatter = n * next(products) - sums[a] * sums[b]
-            if a == b and scatter < 0:
-                raise ValueError(
-                    "a variance would be negative: the result was altered, or is of another table. It is refused"
-                )
-            covariance = scatter / (n * (n - 1) * scales[a] * scales[b]) if n > 1 else np.nan
+            scatter = n_rows * product - sums[a] * sums[b]
+            refuse_impossible(a != b or scatter >= 0, "a variance would be negative")
+            covariance = scatter / (n_rows * (n_rows - 1) * scales[a] * scales[b]) if n_rows > 1 else np.nan
             frame.loc[f"cov({names[a]})", names[b]] = frame.loc[f"cov({names[b]})", names[a]] = covariance
             if a == b:
                 frame.loc["var", names[a]] = covariance
@@ -114,10 +181,8 @@ class Statistic:
         return frame.astype(float)
 
 
-def _indicators(schema: PublicSchema, variable: int) -> list[Expression]:
-    if variable == -1:
-        return [column(str(Column("class", -1, c))) for c in range(schema.n_classes)]
-    return [column(str(Column("onehot", variable, k))) for k in range(schema.variables[variable].n_bins)]
+def _indicators(schema: PublicSchema, variable: int, fold: int | None) -> list[Expression]:
+    return class_columns(schema, fold) if variable == -1 else bin_columns(schema, variable)
 
 
 def _labels(schema: Schema | PublicSchema, variable: int) -> list[Any]:
@@ -126,8 +191,9 @@ def _labels(schema: Schema | PublicSchema, variable: int) -> list[Any]:
     return list(schema.classes if variable == -1 else schema.variables[variable].labels)
 
 
-def _name(schema: Schema | PublicSchema, variable: int) -> str:
-    if isinstance(schema, PublicSchema):
+def variable_name(schema: Schema | PublicSchema | None, variable: int) -> str:
+    """A variable as the owner calls it, or as a worker has to; the class has the position -1."""
+    if schema is None or isinstance(schema, PublicSchema):
         return CLASS if variable == -1 else f"v{variable}"
     return str(schema.target) if variable == -1 else schema.variables[variable].name
 
@@ -137,91 +203,16 @@ def _scale(schema: Schema | PublicSchema, variable: int) -> int:
     return 1 if isinstance(schema, PublicSchema) else 10 ** (schema.variables[variable].digits or 0)
 
 
-class EncryptedStatistic:
-    """The encrypted answer to a question about a table. ``owner.decrypt(answer, schema=schema)`` gives a DataFrame.
-
-    The schema may be left out where the table was encrypted in this very program; an answer from elsewhere has opaque
-    labels without it.
-    """
-
-    def __init__(
-        self, statistic: Statistic, totals: EncryptedNumbers, public: PublicSchema, private: Schema | None = None
-    ) -> None:
-        self.statistic = statistic
-        self.totals = totals
-        self._public = public
-        self._private = private
-
-    def __repr__(self) -> str:
-        of = ", ".join(_name(self._private or self._public, j) for j in self.statistic.variables)
-        return f"EncryptedStatistic({self.statistic.name} of {of}, {len(self.totals)} totals, key {self.totals.keys.key_id})"
-
-    def save(self, url: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the answer to a path or fsspec URL; the file holds no key and no names."""
-        fields = {
-            "statistic": self.statistic.name,
-            "variables": list(self.statistic.variables),
-            "n_rows": self.statistic.n_rows,
-            "schema": self._public.to_json(),
-        }
-        save_file(self.totals.to_container(STATISTIC_KIND, fields), url, overwrite=overwrite)
-        self.totals.drop_checkpoints()
-
-    @classmethod
-    def load(cls, url: str | os.PathLike[str], keys: PublicKeys) -> EncryptedStatistic:
-        """Read an answer that belongs to ``keys``."""
-        return cls.from_container(load_file(url, kind=STATISTIC_KIND), keys, str(url))
-
-    @classmethod
-    def from_container(cls, file: Container, keys: PublicKeys, path: str = "the file") -> EncryptedStatistic:
-        """The answer in a file that was read already."""
-        totals = EncryptedNumbers.from_container(file, keys)
-        variables = file.expect("variables", list)
-        try:
-            public = PublicSchema.from_json(file.expect("schema", str))
-        except SchemaError as error:
-            raise FileFormatError(f"{path} has a malformed schema: {error}") from error
-        good = all(type(j) is int and -1 <= j < len(public.variables) for j in variables)
-        statistic = Statistic(file.expect("statistic", str), tuple(variables), file.expect("n_rows", int))
-        arities = {"counts": (1, 2), "crosstab": (2, 2), "moments": (1, len(public.variables))}
-        least, most = arities.get(statistic.name, (1, 0))
-        if not good or not least <= len(variables) <= most or statistic.n_rows < 1:
-            raise FileFormatError(f"{path} asks a question that this library does not know")
-        try:
-            check_variables(statistic, public)
-        except SchemaError as error:
-            raise FileFormatError(f"{path} asks a question that its schema does not allow: {error}") from error
-        if statistic.n_totals(public) != len(totals):
-            raise FileFormatError(f"{path} has another number of totals than its question")
-        return cls(statistic, totals, public)
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("encrypted statistics are not pickled: use save() and load()")
-
-
-@decrypt_value.register(EncryptedStatistic)
-def _decrypt_statistic(
-    answer: EncryptedStatistic, decryptor: Decryptor, *, schema: Schema | None = None
-) -> pd.DataFrame:
-    known = opening_schema(schema, answer._private or answer._public, answer.totals, decryptor)
-    return answer.statistic.read(decrypt_value(answer.totals, decryptor), known)
-
-
-class Statistics(ABC):
-    """The questions, for tables of both kinds."""
+class Asked(ABC):
+    """The questions that tables of both kinds are asked."""
 
     @abstractmethod
     def _position(self, variable: str | int) -> int:
         """Where a variable stands; -1 for the class."""
 
     @abstractmethod
-    def _ask(self, statistic: Statistic, options: dict[str, Any]) -> Any:
-        """Evaluate the circuit of a question, and give its answer or its encrypted answer."""
-
-    @property
-    @abstractmethod
-    def n_rows(self) -> int:
-        """Number of rows."""
+    def ask(self, question: Question, **options: Any) -> Any:
+        """The answer to a question."""
 
     def counts(self, variable: str | int, by: str | int | None = None, **options: Any) -> Any:
         """How many rows are in each bin of a variable; ``by="class"`` (or the target's name), or by another variable.
@@ -229,18 +220,18 @@ class Statistics(ABC):
         Class counts are weighted where the table has weights. Options of encrypted tables: those of ``evaluate``.
         """
         asked = (variable,) if by is None else (variable, by)
-        return self._ask(Statistic("counts", tuple(map(self._position, asked)), self.n_rows), options)
+        return self.ask(Counts(tuple(map(self._position, asked))), **options)
 
     def crosstab(self, first: str | int, second: str | int, **options: Any) -> Any:
         """How many rows are in each pair of bins of two variables."""
-        return self._ask(Statistic("crosstab", (self._position(first), self._position(second)), self.n_rows), options)
+        return self.ask(CrossTable((self._position(first), self._position(second))), **options)
 
     def moments(self, variables: Sequence[str | int], **options: Any) -> Any:
         """Count, sum, mean, variance, standard deviation and covariances of variables kept as numbers."""
         positions = tuple(map(self._position, variables))
         if not positions or len(set(positions)) != len(positions):
             raise SchemaError("moments need one or several different variables")
-        return self._ask(Statistic("moments", positions, self.n_rows), options)
+        return self.ask(Moments(positions), **options)
 
 
 def class_or_variable(variable: str | int, schema: Schema | PublicSchema) -> int:
@@ -256,22 +247,3 @@ def class_or_variable(variable: str | int, schema: Schema | PublicSchema) -> int
             both = f"the column {variable!r} is v{names.index(variable)}, and the target is {target!r}"
             raise SchemaError(f"{variable} could be a column or the class of the rows: {both}; write one of these")
     return schema.index(variable)
-
-
-def check_variables(statistic: Statistic, schema: PublicSchema) -> None:
-    """Refuse a question that the kinds of its variables do not allow."""
-    for j in statistic.variables:
-        if j == -1:
-            if statistic.name == "moments" or not schema.n_classes:
-                raise SchemaError(
-                    "the class has no moments" if schema.n_classes else "the schema has no classes to count by"
-                )
-            continue
-        is_number = schema.variables[j].kind == "number"
-        if is_number and statistic.name != "moments":
-            raise SchemaError(f"variable {schema.variables[j].id!r} is a number and has no bins to count: see moments")
-        if not is_number and statistic.name == "moments":
-            raise SchemaError(
-                f"variable {schema.variables[j].id!r} is {schema.variables[j].kind}: moments are for numbers, ",
-                Cure("keep numbers", "schema.with_kind(name, 'number', digits=...)"),
-            )

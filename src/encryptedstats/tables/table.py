@@ -28,7 +28,8 @@ from encryptedstats.tables.columns import (
     column_ranges,
     table_columns,
 )
-from encryptedstats.tables.statistics import Statistic, Statistics, check_variables, class_or_variable
+from encryptedstats.tables.questions import Question
+from encryptedstats.tables.statistics import Asked, class_or_variable
 from encryptedstats.tables.variables import ORDERED_KINDS, PublicSchema
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def warn_of_moved(moved: Sequence[Moved], stacklevel: int) -> None:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Table(ColumnAlgebra[Integers], Statistics):
+class Table(ColumnAlgebra[Integers], Asked):
     """Rows in the clear, as integer columns. Made by `Schema.table`.
 
     Attributes
@@ -204,9 +205,15 @@ class Table(ColumnAlgebra[Integers], Statistics):
     def _position(self, variable: str | int) -> int:
         return class_or_variable(variable, self.schema)
 
-    def _ask(self, statistic: Statistic, options: dict[str, Any]) -> pd.DataFrame:
-        check_variables(statistic, self.public_schema)
-        return statistic.read(self.evaluate(statistic.circuit(self.public_schema)), self.schema)
+    def ask(self, question: Question, **options: Any) -> Any:
+        """The answer to a question. Options are those of encrypted tables, and change nothing here."""
+        question.check_schema(self.public_schema)
+        asked = question.settled()
+        return asked.opened(self.totals(asked), self.schema, self.n_rows)
+
+    def totals(self, question: Question) -> list[int]:
+        """The totals that answer a question, one after the other."""
+        return self.evaluate(question.circuit(self.public_schema, self.columns()))
 
     def to_pandas(self) -> pd.DataFrame:
         """The rows with bins by their labels, numbers in real units and classes by name."""

@@ -1,4 +1,4 @@
-"""Which rows are in a model: blocks of an encrypted table by their ids, or some folds of a block.
+"""Which rows are in a result: blocks of an encrypted table by their ids, or some folds of a block.
 
 Models without a fold hold ``"<id>:0,2/3"``: folds 0 and 2 of 3 of that block. So no row counts twice, in whatever way it came in.
 """
@@ -9,12 +9,14 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from encryptedstats.errors import SchemaError
 from encryptedstats.tables.blocks import rows_id
 
 # At most 65,536 folds, as in a file of folds: a file may claim any number.
 _SOME: Final = re.compile(r"(.+):([0-9]{1,5}(?:,[0-9]{1,5})*)/([0-9]{1,5})")
 _Folds = tuple[int, frozenset[int]]  # of how many, and which
 _WHOLE: Final[_Folds] = (1, frozenset({0}))
+NOT_INSIDE: Final = "only rows that are inside can be forgotten, and these are not"
 
 
 def without_fold(blocks: Iterable[str], fold: int, n_folds: int) -> tuple[str, ...]:
@@ -84,3 +86,19 @@ def _written(block: str, folds: _Folds) -> str:
 
 def _ordered(which: frozenset[int]) -> Iterator[str]:
     return map(str, sorted(which))
+
+
+def joined_rows(a: tuple[str, ...], b: tuple[str, ...], what: str = "the model") -> tuple[str, ...]:
+    """The rows of both, refused where some are in both."""
+    twice = shared_block(a, b)
+    if twice is not None:
+        raise SchemaError(f"block {twice} is in {what} already: its rows would count twice")
+    return a + b
+
+
+def rows_left(have: tuple[str, ...], gone: tuple[str, ...], n_have: int, n_gone: int) -> tuple[str, ...]:
+    """What is left when some rows are taken out, refused where they are not all inside."""
+    left = rows_without(have, gone)
+    if left is None or n_gone > n_have:
+        raise SchemaError(NOT_INSIDE)
+    return left

@@ -1,0 +1,234 @@
+"""The one registry of what files of this library can hold: what it is in words, what reads it, and what it consists of.
+
+``es.load``, ``info``, ``decrypt`` and the other commands all read it; a new kind of file is one more entry.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from encryptedstats.circuits.results import NUMBERS_KIND, EncryptedNumbers, json_list
+from encryptedstats.crypto import PublicKeys, arrays
+from encryptedstats.crypto.arrays import ARRAY_KIND
+from encryptedstats.crypto.keys import OWNER_KIND, PUBLIC_KIND
+from encryptedstats.errors import FileFormatError
+from encryptedstats.storage.container import Container
+from encryptedstats.tables import PublicSchema, Schema
+from encryptedstats.tables.answers import PREDICTION_KIND, listed_blocks, read_answer
+from encryptedstats.tables.blocks import BLOCK_KIND
+from encryptedstats.tables.encrypted import TABLE_KIND
+from encryptedstats.tables.encrypting import DRAFT_KIND
+from encryptedstats.tables.questions import FOLDS_KIND, MODEL_KIND, OPEN_MODEL_KIND, RESULT_KIND
+
+Facts = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class FileKind:
+    """A kind of file.
+
+    Attributes
+    ----------
+    words : str
+        What it is, for people.
+    use : str
+        Where it belongs on the command line.
+    sections : set of str
+        What it consists of; none of them is secret.
+    read : callable, optional
+        What makes an object of it, given its container and public keys.
+    needs_keys : bool
+        Whether that takes public keys.
+    opens : bool
+        Whether its owner opens it with the secret key.
+    facts : callable
+        What it tells about itself, without making anything of it, ready for JSON.
+    """
+
+    words: str
+    use: str
+    sections: frozenset[str]
+    read: Callable[[Container, PublicKeys | None], Any] | None = None
+    needs_keys: bool = False
+    opens: bool = False
+    facts: Callable[[Container], Facts] = lambda file: {}
+
+
+# -- reading ---------------------------------------------------------------------------------------------------------------
+
+
+def _read_answer(file: Container, keys: PublicKeys | None) -> Any:
+    return read_answer(file, keys).handed_out()
+
+
+def _read_opened(file: Container, keys: PublicKeys | None) -> Any:
+    from encryptedstats.models.base import read_model  # scikit-learn takes a second to import: only for models
+
+    return read_model(file, keys)
+
+
+# -- what files tell -------------------------------------------------------------------------------------------------------
+
+
+def _totals_facts(file: Container) -> Facts:
+    try:
+        totals, noises = (json.loads(file.section(name)) for name in ("numbers", "noise"))
+        return {"totals": len(totals), "ciphertexts": len(noises), "form": file.expect("form", str)}
+    except (ValueError, TypeError, RecursionError) as error:
+        raise FileFormatError(f"the {file.kind} has a malformed list of totals") from error
+
+
+def _head_facts(file: Container, schema: Schema | PublicSchema) -> Facts:
+    """What all answers say, without making the question; so neither scikit-learn nor the code of others is imported."""
+    return {
+        "question": file.expect("question", str),
+        "params": file.expect("params", dict),
+        "rows": file.expect("n_rows", int),
+        "blocks": len(listed_blocks(file)),
+        "variables": len(schema.variables),
+        "classes": schema.public().n_classes,
+    }
+
+
+def _answer_facts(file: Container) -> Facts:
+    known = _head_facts(file, PublicSchema.from_json(file.expect("schema", str)))
+    return {**known, "encrypted": True, **_totals_facts(file), "drawn": "drawn" in file.sections}
+
+
+def _prediction_facts(file: Container) -> Facts:
+    known = _head_facts(file, PublicSchema.from_json(file.expect("schema", str)))
+    noises, numbers = (json_list(file, name) for name in ("noise", "numbers"))
+    return {
+        **known,
+        "encrypted": True,
+        "output": file.expect("output", str),
+        "answers": len(numbers),
+        "ciphertexts": len(noises),
+    }
+
+
+def _opened_facts(file: Container) -> Facts:
+    private = file.expect("private", bool)
+    schema = (Schema if private else PublicSchema).from_json(file.expect("schema", str))
+    beside = {name: name in file.sections for name in ("drawn", "calibration")}
+    return {
+        **_head_facts(file, schema),
+        "encrypted": False,
+        "names_inside": private,
+        "drawn": beside["drawn"],
+        "calibrated": beside["calibration"],
+    }
+
+
+def _draft_facts(file: Container) -> Facts:
+    public = PublicSchema.from_json(file.section("schema").decode(errors="replace"))
+    return {"variables": len(public.variables), "classes": public.n_classes}
+
+
+# -- the registry ------------------------------------------------------------------------------------------------------------
+
+_TOTALS: Final = frozenset({"numbers", "chunks", "noise", "residues"})
+_DECRYPT: Final = "its owner opens it with decrypt"
+
+#: By the kind that a file says it is.
+KINDS: Final[dict[str, FileKind]] = {
+    OWNER_KIND: FileKind(
+        "a secret key", "give it with --key, on the owner's own machine and nowhere else", frozenset({"secret_key"})
+    ),
+    PUBLIC_KIND: FileKind(
+        "public keys",
+        "encrypt takes them with --public-keys, a worker with --keys",
+        frozenset({"public_key", "relinearisation", "signing_key", "packing", "rotation"}),
+        lambda file, keys: PublicKeys.from_container(file),
+        facts=lambda file: {"rotations": file.fields["rotations"], "packing": "packing" in file.sections},
+    ),
+    TABLE_KIND: FileKind(
+        "an encrypted table",
+        "counts, crosstab, moments, ask and fit compute on it",
+        frozenset({"schema", "columns", "blocks"}),
+        facts=_draft_facts,
+    ),
+    DRAFT_KIND: FileKind(
+        "a table that is not finished",
+        "run the same encrypt again to finish it",
+        frozenset({"schema", "columns"}),
+        facts=_draft_facts,
+    ),
+    BLOCK_KIND: FileKind(
+        "a block of an encrypted table",
+        "give the folder of the table it belongs to",
+        frozenset({"digests", "residues"}),
+        facts=lambda file: {name: file.expect(name, int) for name in ("rows", "columns")},
+    ),
+    ARRAY_KIND: FileKind(
+        "an encrypted array",
+        _DECRYPT,
+        frozenset({"values", "ciphertexts"}),
+        lambda file, keys: arrays.from_container(file, keys),  # type: ignore[arg-type]  # keys are there: they are needed
+        needs_keys=True,
+        opens=True,
+        facts=lambda file: {"shape": file.expect("shape", list)},
+    ),
+    NUMBERS_KIND: FileKind(
+        "an encrypted result",
+        _DECRYPT,
+        _TOTALS,
+        lambda file, keys: EncryptedNumbers.from_container(file, keys),  # type: ignore[arg-type]  # as above
+        needs_keys=True,
+        opens=True,
+        facts=_totals_facts,
+    ),
+    RESULT_KIND: FileKind(
+        "an encrypted result", _DECRYPT, _TOTALS | {"blocks"}, _read_answer, True, True, facts=_answer_facts
+    ),
+    MODEL_KIND: FileKind(
+        "a model that is still encrypted",
+        "its owner opens it with decrypt -o",
+        _TOTALS | {"blocks", "drawn"},
+        _read_answer,
+        True,
+        True,
+        facts=_answer_facts,
+    ),
+    FOLDS_KIND: FileKind(
+        "the folds of an encrypted model",
+        "its owner scores them with evaluate",
+        _TOTALS | {"blocks"},
+        _read_answer,
+        needs_keys=True,
+        facts=_answer_facts,
+    ),
+    PREDICTION_KIND: FileKind(
+        "an encrypted prediction",
+        _DECRYPT,
+        frozenset({"numbers", "chunks", "noise", "residues"}),
+        _read_answer,
+        True,
+        True,
+        facts=_prediction_facts,
+    ),
+    OPEN_MODEL_KIND: FileKind(
+        "an opened model",
+        "predict and evaluate read it",
+        frozenset({"totals", "calibration", "blocks", "drawn"}),
+        _read_opened,
+        facts=_opened_facts,
+    ),
+}
+
+
+def read_file(file: Container, keys: PublicKeys | None = None, url: object = "the file") -> Any:
+    """What a file holds, as an object."""
+    kind = KINDS.get(file.kind)
+    if file.kind == OWNER_KIND:
+        raise FileFormatError(f"{url} holds a secret key: open it with Owner.load, on the owner's own machine")
+    if kind is None:
+        raise FileFormatError(f"{url} holds {file.kind!r}, which this version does not know")
+    if kind.read is None:
+        raise FileFormatError(f"{url} holds {kind.words}: open the folder of the table it belongs to")
+    if kind.needs_keys and keys is None:
+        raise TypeError(f"{url} holds {kind.words}: give the public keys= it belongs to")
+    return kind.read(file, keys)

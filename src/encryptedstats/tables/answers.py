@@ -1,0 +1,344 @@
+"""Encrypted answers: a question, and the ciphertexts that answer it, for the owner to read. All results are stored as these are.
+
+Statistics, models and folds are answers in totals; predictions are answers for every row.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from numpy.typing import NDArray
+
+from encryptedstats.circuits.program import ROWS
+from encryptedstats.circuits.results import NUMBERS_KIND, EncryptedNumbers
+from encryptedstats.crypto.keys import PublicKeys
+from encryptedstats.errors import FileFormatError, SchemaError
+from encryptedstats.storage import container
+from encryptedstats.storage.container import Container
+from encryptedstats.storage.objects import load_file, save_file
+from encryptedstats.tables.block_rows import joined_rows, rows_left
+from encryptedstats.tables.questions import (
+    FOLDS_KIND,
+    MODEL_KIND,
+    RESULT_KIND,
+    Question,
+    is_same,
+    question_class,
+)
+from encryptedstats.tables.variables import PublicSchema
+
+if TYPE_CHECKING:
+    from encryptedstats.tables.schema import Schema
+
+PREDICTION_KIND: Final = "encrypted prediction"
+ANSWER_KINDS: Final = (RESULT_KIND, MODEL_KIND, FOLDS_KIND, PREDICTION_KIND)
+BLOCKS: Final = "blocks"  # a section of files, for more blocks than their headers have room for
+MAX_LISTED_BLOCKS: Final = 4096
+MAX_BINS: Final = 1 << 20
+_NOTHING: Final[Mapping[str, EncryptedNumbers]] = MappingProxyType({})
+
+
+class EncryptedAnswer:
+    """What a question was answered, encrypted: ``owner.decrypt(answer)`` gives what the question makes of it.
+
+    Answers to one question from different rows can be added and subtracted.
+
+    Attributes
+    ----------
+    question : Question
+    ciphertexts : EncryptedNumbers
+        Totals over the rows; or, of a prediction, numbers for every row.
+    schema : Schema or PublicSchema
+        Of the rows; public where nobody here knows the names.
+    n_rows : int
+    block_ids : tuple of str
+        Encrypted blocks whose rows are inside.
+    output : str
+        Of a prediction: which of its ways to answer.
+    """
+
+    def __init__(
+        self,
+        question: Question,
+        ciphertexts: EncryptedNumbers,
+        schema: Schema | PublicSchema,
+        n_rows: int,
+        block_ids: Sequence[str] = (),
+        *,
+        output: str = "",
+        beside: Mapping[str, EncryptedNumbers] = _NOTHING,
+    ) -> None:
+        self.question = question
+        self.ciphertexts = ciphertexts
+        self.schema = schema
+        self.n_rows = n_rows
+        self.block_ids = tuple(block_ids)
+        self.output = output
+        self.beside = dict(beside)
+
+    @property
+    def kind(self) -> str:
+        """What a file of it says that it holds."""
+        return PREDICTION_KIND if self.ciphertexts.form == ROWS else self.question.kind
+
+    @property
+    def schema_digest(self) -> str | None:
+        """By which the owner of the rows knows their schema again."""
+        return self.ciphertexts.schema_digest
+
+    @property
+    def keys(self) -> PublicKeys:
+        """The keys it belongs to."""
+        return self.ciphertexts.keys
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory."""
+        return self.ciphertexts.nbytes
+
+    def __len__(self) -> int:
+        return self.n_rows
+
+    def __repr__(self) -> str:
+        what = self.question.describe(self.schema)
+        what = f"prediction by {what}" if self.kind == PREDICTION_KIND else what
+        return f"EncryptedAnswer({what}, {self.n_rows} rows, {self.nbytes / 1e6:.1f} MB, key {self.keys.key_id})"
+
+    # -- adding and forgetting -------------------------------------------------------------------------------------
+
+    def __add__(self, other: EncryptedAnswer) -> EncryptedAnswer:
+        """The answer from the rows of both."""
+        totals, theirs = self._both(other)
+        rows = joined_rows(self.block_ids, other.block_ids, "the answer")
+        return self._from(totals.combined(theirs, 1), other, self.n_rows + other.n_rows, rows)
+
+    def __sub__(self, other: EncryptedAnswer) -> EncryptedAnswer:
+        """The answer without the rows of ``other``: they are forgotten."""
+        totals, theirs = self._both(other)
+        rows = rows_left(self.block_ids, other.block_ids, self.n_rows, other.n_rows)
+        return self._from(totals.combined(theirs, -1), other, self.n_rows - other.n_rows, rows)
+
+    def _both(self, other: EncryptedAnswer) -> tuple[EncryptedNumbers, EncryptedNumbers]:
+        if not isinstance(other, EncryptedAnswer) or ROWS in (self.ciphertexts.form, other.ciphertexts.form):
+            raise TypeError("answers in totals are combined with each other: numbers of single rows do not add up")
+        if not is_same(self.question, other.question):
+            raise ValueError(
+                f"answers to different questions cannot be combined: {self.question.describe()} and "
+                f"{other.question.describe()}"
+            )
+        if not same_schema(self.schema, other.schema):
+            raise SchemaError("answers of different schemas cannot be combined")
+        return self.ciphertexts, other.ciphertexts
+
+    def _from(
+        self, totals: EncryptedNumbers, other: EncryptedAnswer, n_rows: int, block_ids: tuple[str, ...]
+    ) -> EncryptedAnswer:
+        schema = other.schema if isinstance(self.schema, PublicSchema) else self.schema
+        return EncryptedAnswer(self.question, totals, schema, n_rows, block_ids)
+
+    def handed_out(self) -> Any:
+        """What users get of it: totals as their question has it, a prediction as it is."""
+        return self if self.kind == PREDICTION_KIND else self.question.closed(self)
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    def read(self, opened: Any, schema: Schema | PublicSchema) -> Any:
+        """What the question makes of the opened ciphertexts."""
+        if self.ciphertexts.form == ROWS:
+            shapes = self.question.answer_shapes(schema.public(), self.output)
+            return self.question.judge(of_rows(opened, shapes), schema, self.output)
+        return self.question.opened(opened, schema, self.n_rows, self.block_ids)
+
+    # -- files -----------------------------------------------------------------------------------------------------
+
+    def save(self, url: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the answer to a path or fsspec URL, for the owner to fetch. The file holds no key and no names.
+
+        A prediction speaks of single rows: its local file is readable to its user only.
+        """
+        save_file(self.to_container(), url, overwrite=overwrite, private=self.kind == PREDICTION_KIND)
+        self.ciphertexts.drop_checkpoints()
+
+    def to_container(self, kind: str | None = None, fields: dict[str, Any] | None = None) -> Container:
+        """As a checked envelope of bytes; ``fields`` are for those who store more with it."""
+        head, sections = stored_head(self.question, self.schema.public(), self.n_rows, self.block_ids)
+        if self.kind == PREDICTION_KIND:
+            head["output"] = self.output
+        sections |= {name: container.to_bytes(totals.to_container()) for name, totals in self.beside.items()}
+        file = self.ciphertexts.to_container(kind or self.kind, {**head, **(fields or {})})
+        return replace(file, sections={**file.sections, **sections})
+
+    @classmethod
+    def load(cls, url: str | os.PathLike[str], keys: PublicKeys) -> EncryptedAnswer:
+        """Read an answer that belongs to ``keys``."""
+        file = load_file(url)
+        if file.kind not in ANSWER_KINDS:
+            raise FileFormatError(f"{url} holds {file.kind!r}, and an encrypted answer is wanted here")
+        return read_answer(file, keys)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("encrypted answers are not pickled: use save() and load()")
+
+
+def same_schema(a: Schema | PublicSchema, b: Schema | PublicSchema) -> bool:
+    """Whether rows of both mean the same, as far as it is known here: bins, and also their names and edges."""
+    if isinstance(a, PublicSchema) or isinstance(b, PublicSchema):
+        return a.public() == b.public()
+    return a.same_bins(b)
+
+
+def of_rows(values: NDArray[Any], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, NDArray[Any]]:
+    """Numbers of rows, shape (rows, numbers), by name: each with the rows in front."""
+    arrays, start = {}, 0
+    for name, shape in shapes.items():
+        stop = start + math.prod(shape)
+        arrays[name] = values[:, start:stop].reshape(len(values), *shape)
+        start = stop
+    return arrays
+
+
+# -- what all files of answers say, encrypted or opened -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class StoredHead:
+    """What a file says of an answer beside its numbers, checked."""
+
+    question: Question
+    schema: Schema | PublicSchema
+    n_rows: int
+    block_ids: tuple[str, ...]
+
+
+def stored_head(
+    question: Question, schema: Schema | PublicSchema, n_rows: int, block_ids: Sequence[str]
+) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """The fields and sections that :func:`read_head` reads."""
+    listed = list(block_ids) if len(block_ids) <= MAX_LISTED_BLOCKS else []
+    fields = {
+        "question": question.name,
+        "params": question.parameters(),
+        "n_rows": n_rows,
+        BLOCKS: listed,
+        "schema": schema.to_json(),
+    }
+    return fields, {} if len(listed) == len(block_ids) else {BLOCKS: json.dumps(list(block_ids)).encode()}
+
+
+def read_head(file: Container, schema_type: type[Schema | PublicSchema] = PublicSchema) -> StoredHead:
+    """The inverse of :func:`stored_head`, with every check: a file may come from anybody."""
+    name, parameters = file.expect("question", str), file.expect("params", dict)
+    n_rows, blocks, document = file.expect("n_rows", int), listed_blocks(file), file.expect("schema", str)
+    if (
+        not 0 <= n_rows < 1 << 63
+        or not all(isinstance(block, str) for block in blocks)
+        or len(set(blocks)) != len(blocks)
+    ):
+        raise FileFormatError("the file states an impossible number of rows or list of blocks")
+    try:
+        question = question_class(name).from_parameters(parameters)
+        schema = schema_type.from_json(document)
+        public = schema.public()
+        if public.n_classes > MAX_BINS or sum(variable.n_bins for variable in public.variables) > MAX_BINS:
+            raise FileFormatError("the file claims more bins or classes than there can be")
+        question.check_schema(public)
+        if question.settled() is not question:
+            raise FileFormatError(f"the file has a {name} that leaves something to chance: it was never asked so")
+    except FileFormatError:
+        raise
+    except (ValueError, TypeError, ArithmeticError, RecursionError) as error:
+        raise FileFormatError(f"the file has a question or schema that cannot be: {error}") from error
+    return StoredHead(question, schema, n_rows, tuple(blocks))
+
+
+def listed_blocks(file: Container) -> list[Any]:
+    """The blocks whose rows are inside: in the header, or in a section of their own where they are many."""
+    listed: list[Any] = file.expect(BLOCKS, list)
+    return json_section(file, BLOCKS) if BLOCKS in file.sections else listed
+
+
+def json_section(file: Container, name: str) -> list[Any]:
+    """A list that a section of a file holds."""
+    try:
+        found = json.loads(file.section(name))
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError(f"the {name} of the file are not valid JSON") from error
+    if not isinstance(found, list):
+        raise FileFormatError(f"the {name} of the file are no list")
+    return found
+
+
+def read_answer(file: Container, keys: PublicKeys | None) -> EncryptedAnswer:
+    """The encrypted answer in a file, with every check."""
+    if keys is None:
+        raise TypeError(f"the file holds an {file.kind}: give the public keys= it belongs to")
+    head = read_head(file)
+    public = head.schema.public()
+    ciphertexts, is_prediction = EncryptedNumbers.from_container(file, keys), file.kind == PREDICTION_KIND
+    output = file.expect("output", str) if is_prediction else ""
+    expected = _expected(head.question, public, output) if is_prediction else _shaped(head.question, public)
+    if len(ciphertexts) != expected:
+        raise FileFormatError(
+            f"the file has {len(ciphertexts)} numbers, and an answer to {head.question.name} has {expected}"
+        )
+    if (ciphertexts.form == ROWS) != is_prediction:
+        raise FileFormatError(
+            f"the file says that it holds {file.kind!r}, and its numbers are in the form {ciphertexts.form!r}"
+        )
+    if is_prediction and ciphertexts.n_rows != head.n_rows:
+        raise FileFormatError(
+            f"the file has answers for {ciphertexts.n_rows} rows, and says that they are {head.n_rows}"
+        )
+    if file.kind not in (PREDICTION_KIND, head.question.kind):
+        raise FileFormatError(f"the file says that it holds {file.kind!r}, and {head.question.name} gives none")
+    return EncryptedAnswer(
+        head.question,
+        ciphertexts,
+        head.schema,
+        head.n_rows,
+        head.block_ids,
+        output=output,
+        beside=_read_beside(file, head.question, public, keys),
+    )
+
+
+def read_beside(file: Container, shapes: Mapping[str, tuple[int, ...]], read: Callable[[str], Any]) -> dict[str, Any]:
+    """Further totals that a file has beside its own, each by ``read`` from its section, as many as there must be."""
+    found = {name: read(name) for name in shapes if name in file.sections}
+    for name, totals in found.items():
+        if len(totals) != math.prod(shapes[name]):
+            raise FileFormatError(
+                f"the file has {len(totals)} totals {name!r} beside its own, and there are {math.prod(shapes[name])}"
+            )
+    return found
+
+
+def _read_beside(
+    file: Container, question: Question, schema: PublicSchema, keys: PublicKeys
+) -> dict[str, EncryptedNumbers]:
+    def read(name: str) -> EncryptedNumbers:
+        return EncryptedNumbers.from_container(container.from_bytes(file.section(name), kind=NUMBERS_KIND), keys)
+
+    return read_beside(file, question.beside_shapes(schema), read)
+
+
+def _shaped(question: Question, schema: PublicSchema) -> int:
+    try:
+        return question.n_totals(schema)
+    except (ValueError, TypeError, ArithmeticError, LookupError) as error:
+        raise FileFormatError(f"the file has a question that its schema does not allow: {error}") from error
+
+
+def _expected(question: Question, schema: PublicSchema, output: str) -> int:
+    if output not in question.outputs:
+        raise FileFormatError(f"the file has answers {output!r}, which a {question.name} does not give")
+    try:
+        return sum(math.prod(shape) for shape in question.answer_shapes(schema, output).values())
+    except NotImplementedError as error:
+        raise FileFormatError(f"the file has answers of a model that gives none: {error}") from error

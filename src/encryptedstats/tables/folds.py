@@ -1,0 +1,94 @@
+"""The folds of a cross-validation as one question: every fold is asked in one pass, and all but one are the sum less that one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import numpy as np
+
+from encryptedstats.errors import FileFormatError
+from encryptedstats.tables.block_rows import without_fold
+from encryptedstats.tables.columns import Column
+from encryptedstats.tables.questions import FOLDS_KIND, Question, Shape, Totals, question_class
+from encryptedstats.tables.variables import PublicSchema
+
+if TYPE_CHECKING:
+    from encryptedstats.tables.schema import Schema
+
+MAX_FOLDS: Final = 1 << 16
+CLASS_COUNTS: Final = "class_counts"
+
+
+class Folds(Question):
+    """A question asked of every fold. It is read as a list: for every fold the answer of all other rows.
+
+    How many these are, the classes say (by weight, where rows have one), so the question must count them, as ``class_counts``.
+    """
+
+    name: ClassVar[str] = "folds"
+    kind: ClassVar[str] = FOLDS_KIND
+
+    def __init__(self, question: Question, n_folds: int) -> None:
+        self.question = question
+        self.n_folds = n_folds
+
+    def parameters(self) -> dict[str, Any]:
+        """The question's too."""
+        return {"question": self.question.name, "params": self.question.parameters(), "n_folds": self.n_folds}
+
+    @classmethod
+    def from_parameters(cls, parameters: Mapping[str, Any]) -> Folds:
+        """The inverse."""
+        name, params, n_folds = (parameters.get(one) for one in ("question", "params", "n_folds"))
+        if len(parameters) != 3 or type(name) is not str or type(params) is not dict or type(n_folds) is not int:
+            raise FileFormatError("the file has other parameters than folds have")
+        inside = question_class(name)
+        if inside is cls or not 2 <= n_folds <= MAX_FOLDS:
+            raise FileFormatError(f"the file has {n_folds} folds of a {name}, which cannot be")
+        return cls(inside.from_parameters(params), n_folds)
+
+    def settled(self) -> Folds:
+        """Every fold is asked alike."""
+        settled = self.question.settled()
+        return self if settled is self.question else Folds(settled, self.n_folds)
+
+    def describe(self, schema: Schema | PublicSchema | None = None) -> str:
+        """In words."""
+        return f"{self.n_folds} folds of {self.question.describe(schema)}"
+
+    def check_schema(self, schema: PublicSchema) -> None:
+        """As the question does."""
+        self.question.check_schema(schema)
+        if CLASS_COUNTS not in self.question.shapes(schema):
+            raise ValueError(f"folds are of questions that count the classes, and {self.question.name} does not")
+
+    def totals(
+        self, schema: PublicSchema, columns: Sequence[Column] | None = None, fold: int | None = None
+    ) -> Mapping[str, Any]:
+        """Those of every fold, along a first axis."""
+        by_fold = [self.question.totals(schema, columns, k) for k in range(self.n_folds)]
+        return {name: [np.array(one[name], dtype=object) for one in by_fold] for name in by_fold[0]}
+
+    def shapes(self, schema: PublicSchema) -> Mapping[str, Shape]:
+        """Those of the question, once for every fold."""
+        return {name: (self.n_folds, *shape) for name, shape in self.question.shapes(schema).items()}
+
+    def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> list[Any]:
+        """For every fold what all other rows say."""
+        return self._without_each(totals, schema, ())
+
+    def opened(
+        self, totals: Sequence[int], schema: Schema | PublicSchema, n_rows: int, block_ids: tuple[str, ...] = ()
+    ) -> list[Any]:
+        """The same, with the rows that are in each."""
+        return self._without_each(self.named(totals, schema.public()), schema, block_ids)
+
+    def _without_each(self, totals: Totals, schema: Schema | PublicSchema, block_ids: tuple[str, ...]) -> list[Any]:
+        found = []
+        for fold in range(self.n_folds):
+            rest = {name: array.sum(axis=0) - array[fold] for name, array in totals.items()}
+            flat = [int(total) for array in rest.values() for total in array.flat]
+            rows = without_fold(block_ids, fold, self.n_folds)
+            found.append(self.question.opened(flat, schema, int(rest[CLASS_COUNTS].sum()), rows))
+        return found

@@ -1,0 +1,366 @@
+"""Questions: what is asked of a table, whether it is clear or encrypted. Statistics are, models are, and what you write yourself.
+
+A question names the totals that answer it, as arrays of expressions over columns, and says what the owner makes of the opened
+integers: a table, a curve, a model. ``docs/extending.md`` has two complete ones. Nothing here knows ciphertexts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import inspect
+import math
+import os
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from importlib import import_module
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from encryptedstats.circuits.bounds import Interval
+from encryptedstats.circuits.expressions import Expression, column
+from encryptedstats.errors import Cure, FileFormatError, ParameterError, SchemaError, StillEncryptedError
+from encryptedstats.tables.columns import Column
+from encryptedstats.tables.variables import PublicSchema
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from encryptedstats.tables.answers import EncryptedAnswer
+    from encryptedstats.tables.schema import Schema
+
+RESULT_KIND: Final = "encrypted result"  # of a file, as its question says
+MODEL_KIND: Final = "encrypted model"
+OPEN_MODEL_KIND: Final = "opened model"
+FOLDS_KIND: Final = "folds of an encrypted model"
+ENTRY_POINTS: Final = "encryptedstats.questions"
+VARIABLE: Final = "ENCRYPTEDSTATS_QUESTIONS"
+Number = Expression | int
+Shape = tuple[int, ...]
+Totals = Mapping[str, NDArray[Any]]  # by name, in their shapes; the integers are Python's own, which never overflow
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One number for every row, between which it lies (None: as far as intervals tell), and whether it can be below 0.
+
+    Whether it can be is a fact about the question, never about its totals: it is stored in the clear.
+    """
+
+    value: Number
+    bound: Interval | None = None
+    signed: bool = True
+
+
+class Known(Mapping[str, NDArray[Any]]):
+    """The named totals as answers are written with them: plain numbers, or :func:`given` ones; and what bounds them."""
+
+    def __init__(self, totals: Totals, bounds: Totals) -> None:
+        self._totals = totals
+        self._bounds = bounds
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        return self._totals[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._totals)
+
+    def __len__(self) -> int:
+        return len(self._totals)
+
+    def bounds(self, name: str) -> NDArray[Any]:
+        """Between which numbers each lies, in the same shape."""
+        return self._bounds[name]
+
+    def highest(self, name: str) -> int:
+        """The largest number that one of them could be."""
+        return max(bound.high for bound in self._bounds[name].flat)
+
+
+class Question(ABC):
+    """What is asked of a table: named arrays of totals, and what the owner makes of them once they are opened.
+
+    A subclass is known by its name to files and the command line. Its parameters are the fields of a dataclass. It writes
+    :meth:`totals`, :meth:`shapes` and :meth:`read`; to predict without being opened also :meth:`answers`, :meth:`answer_shapes`
+    and :meth:`judge`.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> import pandas as pd, encryptedstats as es
+    >>> @dataclass(frozen=True)
+    ... class Rows(es.Question):
+    ...     def totals(self, schema, columns=None, fold=None):
+    ...         return {"rows": [x.total() for x in class_columns(schema, fold)]}
+    ...     def shapes(self, schema):
+    ...         return {"rows": (schema.n_classes,)}
+    ...     def read(self, totals, schema, n_rows):
+    ...         return totals["rows"].tolist()
+    >>> frame = pd.DataFrame({"age": [30, 40, 50], "sick": [0, 1, 1]})
+    >>> es.Schema.infer(frame, target="sick").table(frame).ask(Rows())
+    [1, 2]
+    """
+
+    name: ClassVar[str] = "Question"  #: in files and on the command line; that of the class, unless it says another one
+    kind: ClassVar[str] = RESULT_KIND  #: of the files of encrypted answers
+    outputs: ClassVar[tuple[str, ...]] = ("",)  #: ways to answer for rows, the first by default
+    why_opened: ClassVar[str] = ""  #: why it has to be opened before it can predict, if it has
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "name" not in vars(cls):
+            cls.name = cls.__name__
+        if not cls.name.startswith("_"):
+            _known[cls.name] = cls
+
+    # -- its parameters ----------------------------------------------------------------------------------------------
+
+    def parameters(self) -> dict[str, Any]:
+        """What it is asked with, as JSON knows it: the fields of a dataclass."""
+        return plain({field.name: getattr(self, field.name) for field in fields(self)} if is_dataclass(self) else {})
+
+    @classmethod
+    def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
+        """The question with these parameters, all of them and no others."""
+        if set(parameters) != set(inspect.signature(cls).parameters):
+            raise FileFormatError(
+                f"the file has other parameters than a {cls.name} has: {', '.join(sorted(parameters))}"
+            )
+        return cls(**parameters)
+
+    def settled(self) -> Self:
+        """The same with nothing left to chance: what is asked of one table can then be asked of another."""
+        return self
+
+    def describe(self, schema: Schema | PublicSchema | None = None) -> str:
+        """In words, with the names that a schema knows."""
+        return f"{self.name}({', '.join(f'{name}={value!r}' for name, value in self.parameters().items())})"
+
+    # -- its totals --------------------------------------------------------------------------------------------------
+
+    def check_schema(self, schema: PublicSchema) -> None:  # noqa: B027  most have nothing to refuse
+        """Refuse a schema that it cannot be asked of."""
+
+    @abstractmethod
+    def totals(
+        self, schema: PublicSchema, columns: Sequence[Column] | None = None, fold: int | None = None
+    ) -> Mapping[str, Any]:
+        """The totals by name: (nested lists or arrays of) expressions that end in ``.total()``.
+
+        ``columns`` are those that the table stores; ``fold`` is the fold of rows to ask, for questions that start from
+        :func:`class_columns`.
+        """
+
+    @abstractmethod
+    def shapes(self, schema: PublicSchema) -> Mapping[str, Shape]:
+        """The shapes of the totals, without writing them: a file can claim more than there is memory for."""
+
+    @abstractmethod
+    def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> Any:
+        """What the opened integers mean, refusing those that cannot be; the schema is public where names are not known."""
+
+    def circuit(
+        self, schema: PublicSchema, columns: Sequence[Column] | None = None, fold: int | None = None
+    ) -> list[Expression]:
+        """All totals, one after the other."""
+        shapes, found = self.shapes(schema), self.totals(schema, columns, fold)
+        if set(found) != set(shapes):
+            raise ValueError(f"{self.name}: totals() gives {_listed(found)}, and shapes() says {_listed(shapes)}")
+        return [x for name, shape in shapes.items() for x in _flat(self.name, name, found[name], shape)]
+
+    def n_totals(self, schema: PublicSchema) -> int:
+        """How many totals there are."""
+        return sum(math.prod(shape) for shape in self.shapes(schema).values())
+
+    def named(self, values: Sequence[Any], schema: PublicSchema) -> dict[str, NDArray[Any]]:
+        """What stands one after the other as in :meth:`circuit`, by name and in shape."""
+        return in_shapes(values, self.shapes(schema))
+
+    # -- who carries it ----------------------------------------------------------------------------------------------
+
+    def closed(self, answer: EncryptedAnswer) -> Any:
+        """What an encrypted answer is handed out as; models hand out themselves."""
+        return answer
+
+    def opened(
+        self, totals: Sequence[int], schema: Schema | PublicSchema, n_rows: int, block_ids: tuple[str, ...] = ()
+    ) -> Any:
+        """What the totals of these rows are read as."""
+        return self.read(self.named(totals, schema.public()), schema, n_rows)
+
+    def beside_shapes(self, schema: PublicSchema) -> Mapping[str, Shape]:
+        """Shapes of further totals that may be stored beside an answer: what a forest draws."""
+        return {}
+
+    # -- answers for rows --------------------------------------------------------------------------------------------
+
+    def answers(
+        self, schema: PublicSchema, columns: Sequence[Column] | None, known: Known, output: str = ""
+    ) -> Mapping[str, Any]:
+        """Numbers for every row, by name: :class:`Answer`, from the columns of new rows and the totals that are known."""
+        raise self.cannot_predict()
+
+    def answer_shapes(self, schema: PublicSchema, output: str = "") -> Mapping[str, Shape]:
+        """The shapes of the answers, without writing them."""
+        raise self.cannot_predict()
+
+    def judge(self, answers: Totals, schema: Schema | PublicSchema, output: str = "") -> Any:
+        """What the owner makes of opened answers, each with one more axis in front: the rows."""
+        raise self.cannot_predict()
+
+    def cannot_predict(self) -> StillEncryptedError:
+        """The error of a question that has no answers for rows before it is opened."""
+        why = f"{self.name} has to be opened before it can predict: {self.why_opened}"
+        return StillEncryptedError(why, Cure("open", "owner.decrypt(model)"))
+
+    def chosen_output(self, output: str | None) -> str:
+        """One of :attr:`outputs`; the first by default."""
+        chosen = self.outputs[0] if output is None else output
+        if chosen not in self.outputs:
+            named = Cure("answers", f"output={output!r}", {"output": output})
+            listed = " and ".join(repr(name) for name in self.outputs if name)
+            ways = (listed,) if listed else ("one way to answer, ", Cure("no choice of answers", "without output="))
+            raise ParameterError(named, f": a {self.name} has ", *ways)
+        return chosen
+
+
+def in_shapes(values: Sequence[Any], shapes: Mapping[str, Shape]) -> dict[str, NDArray[Any]]:
+    """What stands one after the other, by name and in shape."""
+    flat = np.empty(len(values), dtype=object)
+    for place, value in enumerate(values):
+        flat[place] = value
+    arrays, start = {}, 0
+    for name, shape in shapes.items():
+        arrays[name] = flat[start : start + math.prod(shape)].reshape(shape)
+        start += math.prod(shape)
+    return arrays
+
+
+def _flat(question: str, name: str, values: Any, shape: Shape) -> list[Expression]:
+    array = np.array(values, dtype=object)
+    if array.shape != shape and (array.size or math.prod(shape)):
+        raise ValueError(f"{question}: totals() gives {name!r} in the shape {array.shape}, and shapes() says {shape}")
+    if not all(isinstance(x, Expression) and x.is_total for x in array.flat):
+        raise TypeError(f"{question}: {name!r} holds something else than expressions that end in .total()")
+    return list(array.flat)
+
+
+def _listed(names: Mapping[str, Any]) -> str:
+    return ", ".join(map(repr, names)) or "nothing"
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON would give it back."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Mapping):
+        return {str(name): plain(one) for name, one in value.items()}
+    return [plain(one) for one in value] if isinstance(value, (list, tuple)) else value
+
+
+# -- finding questions by name ---------------------------------------------------------------------------------------------
+
+_known: dict[str, type[Question]] = {}
+_late: list[str] = []  # modules with questions that are imported when one is asked for that is not known yet
+
+
+def found_in(module: str) -> None:
+    """Name a module that defines questions, for it to be imported only when one of them is needed."""
+    _late.append(module)
+
+
+def load_questions(source: str | os.PathLike[str]) -> Any:
+    """Import a module of questions: a Python file by its path, or a module by its dotted name."""
+    text = os.fspath(source)
+    if not text.endswith(".py"):
+        return import_module(text)
+    path = Path(text).resolve()
+    name = f"_questions_{hashlib.sha256(str(path).encode()).hexdigest()[:16]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise FileNotFoundError(f"{text} is no Python file with questions")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look themselves up there
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def question_class(name: str) -> type[Question]:
+    """The question of a name: defined in this program, in this library, by an installed package, or where the environment says.
+
+    A file names a question, never where its code lies: nothing is imported that was not installed, or named by who runs this.
+    """
+    for source in _sources(name):
+        if name not in _known:
+            source()
+    if name not in _known or inspect.isabstract(_known[name]):
+        raise FileFormatError(
+            f"nobody here knows the question {name!r}: ",
+            Cure(
+                "import questions",
+                f"import the module that defines it, or name that in {VARIABLE} (a file such as my_questions.py)",
+            ),
+        )
+    return _known[name]
+
+
+def _sources(name: str) -> Iterator[Any]:
+    for source in filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)):
+        yield lambda source=source: load_questions(source)
+    for module in _late:
+        yield lambda module=module: import_module(module)
+    for entry in entry_points(group=ENTRY_POINTS, name=name):
+        yield entry.load
+
+
+def is_same(a: Question, b: Question) -> bool:
+    """Whether both ask the same."""
+    return type(a) is type(b) and a.parameters() == b.parameters()
+
+
+# -- pieces that questions are made of ---------------------------------------------------------------------------------------
+
+
+def class_columns(schema: PublicSchema, fold: int | None = None) -> list[Expression]:
+    """The class indicators (of a fold): a count that starts from one never counts padding."""
+    if not schema.n_classes:
+        raise SchemaError("the schema has no classes: ", Cure("name the target", "infer it with target="))
+    return [column(str(Column("class", -1, c, fold))) for c in range(schema.n_classes)]
+
+
+def bin_columns(schema: PublicSchema, variable: int) -> list[Expression]:
+    """The indicators of the bins of a variable, by its position."""
+    return [column(str(Column("onehot", variable, k))) for k in range(schema.variables[variable].n_bins)]
+
+
+def number_column(schema: PublicSchema, variable: int) -> Expression:
+    """A variable that is kept as numbers, by its position."""
+    known = schema.variables[variable]
+    if known.kind != "number":
+        raise SchemaError(
+            f"variable {known.id!r} is {known.kind} and not kept as numbers: ",
+            Cure("keep numbers", "schema.with_kind(name, 'number', digits=...)"),
+        )
+    return column(str(Column("number", variable)))
+
+
+class ImpossibleTotalsError(ValueError):
+    """Totals that no rows can have."""
+
+
+def refuse_impossible(good: bool, what: str) -> None:
+    """Opened totals that break an invariant are no result of this computation."""
+    if not good:
+        raise ImpossibleTotalsError(f"{what}: the result was altered, or is of other rows. It is refused")

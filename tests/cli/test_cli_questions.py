@@ -1,0 +1,140 @@
+"""The examples of docs/extending.md on the command line: planned, asked, looked at, opened, from the file they are written in."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from cli_helpers import Run, done, the_error
+
+import encryptedstats as es
+from encryptedstats.tables.questions import load_questions
+
+PAGE = (Path(__file__).parents[2] / "docs" / "extending.md").read_text(encoding="utf-8")
+MOST_LINES = 30
+
+
+def example(name: str) -> str:
+    """The block of the page that defines a question."""
+    blocks = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    (found,) = (block for block in blocks if f"class {name}(es.Question)" in block)
+    return found
+
+
+@pytest.mark.parametrize("name", ["KaplanMeier", "Ridge"])
+def test_the_examples_are_short(name: str) -> None:
+    assert len(example(name).splitlines()) <= MOST_LINES
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the questions in a file, and rows that both can be asked of."""
+    home = tmp_path_factory.mktemp("questions")
+    (home / "my_questions.py").write_text(example("KaplanMeier") + example("Ridge"))
+    rng = np.random.default_rng(1)
+    rows = pd.DataFrame({"dose": rng.integers(1, 40, 80), "kilos": rng.integers(50, 99, 80)})
+    rows["pressure"] = 100 + rows["dose"] // 2 + rng.integers(0, 20, 80)
+    rows.to_csv(home / "doses.csv", index=False)
+    followed = pd.DataFrame({"year": rng.integers(1, 5, 80), "seen": rng.choice(["died", "left"], 80)})
+    followed.to_csv(home / "followed.csv", index=False)
+    return home
+
+
+def asked(home: Path, data: str, question: str, *of_schema: str) -> Path:
+    """The owner's and the worker's way to an encrypted answer; and the same question, asked in the clear."""
+    name, questions = Path(data).stem, home / "my_questions.py"
+    schema, plan, key = (home / f"{name}.{kind}" for kind in ("json", "plan", "key"))
+    done("schema", home / data, "-o", schema, *of_schema)
+    shown = done("plan", "--schema", schema, "--rows", 80, "--ask", f"{questions}:{question}", "-o", plan).stdout
+    assert question in shown
+    done("keygen", key, home / f"{name}.keys", "--plan", plan)
+    done("encrypt", home / data, home / name, "--schema", schema, "--key", key)
+    out = home / f"{name}.enc"
+    shown = done("ask", home / name, *f"{questions}:{question}".split(), "-o", out, "--workers", 1).stdout
+    assert f"{question} over 80 rows" in shown
+    return out
+
+
+def test_ridge(home: Path, run: Run) -> None:
+    numbers = [option for name in ("dose", "kilos", "pressure") for option in ("--digits", f"{name}=0")]
+    out = asked(home, "doses.csv", "Ridge target=v2 alpha=10", *numbers)
+    opening = ("--key", home / "doses.key", "--schema", home / "doses.json", "--questions", home / "my_questions.py")
+    done("decrypt", out, *opening, "-o", home / "ridge.csv")
+    schema = es.Schema.load(home / "doses.json")
+    questions = load_questions(home / "my_questions.py")
+    wanted = schema.table(pd.read_csv(home / "doses.csv")).ask(questions.Ridge("v2", 10))
+    found = pd.read_csv(home / "ridge.csv", index_col=0)["coefficient"]
+    pd.testing.assert_series_equal(found, wanted)
+    facts = json.loads(done("decrypt", out, *opening, "--json").stdout)
+    assert facts["question"] == "Ridge"
+    assert facts["params"] == {"target": "v2", "alpha": 10}
+    assert np.allclose(np.ravel(facts["values"]), wanted)
+    by_number = done("decrypt", out, *opening[:2], *opening[4:]).stdout
+    assert "v0" in by_number
+    assert "Give --schema" in by_number
+
+
+def test_kaplan_meier(home: Path) -> None:
+    out = asked(home, "followed.csv", "KaplanMeier time=v0 event=0", "--target", "seen")
+    opening = (
+        "--key",
+        home / "followed.key",
+        "--schema",
+        home / "followed.json",
+        "--questions",
+        home / "my_questions.py",
+    )
+    done("decrypt", out, *opening, "-o", home / "curve.csv")
+    rows = pd.read_csv(home / "followed.csv")
+    at_risk = [int((rows["year"] >= year).sum()) for year in range(1, 5)]
+    events = [int(((rows["year"] == year) & (rows["seen"] == "died")).sum()) for year in range(1, 5)]
+    survival = np.cumprod([1 - e / n for e, n in zip(events, at_risk, strict=True)])
+    found = pd.read_csv(home / "curve.csv", index_col="time")
+    assert found["at risk"].tolist() == at_risk
+    assert found["events"].tolist() == events
+    assert np.allclose(found["survival"], survival)
+
+
+def test_info_imports_nothing(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("encryptedstats.tables.questions._known", {})
+    monkeypatch.setattr("encryptedstats.tables.questions._late", [])
+    shown = done("info", home / "doses.enc").stdout
+    assert "encrypted result: Ridge alpha=10 target=v2" in shown
+    assert "nothing in it can decrypt" in shown
+    facts = json.loads(done("info", home / "doses.enc", "--json").stdout)
+    assert (facts["question"], facts["params"]["alpha"], facts["holds_secret_key"]) == ("Ridge", 10, False)
+
+
+def test_a_question_that_is_not_there(home: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("encryptedstats.tables.questions._known", {})
+    opening = ("decrypt", home / "doses.enc", "--key", home / "doses.key")
+    assert "nobody here knows the question 'Ridge': name the file that defines it, decrypt --questions FILE.py" in (
+        the_error(run(*opening))
+    )
+    (home / "again.py").write_text(example("KaplanMeier") + example("Ridge"))
+    monkeypatch.setenv("ENCRYPTEDSTATS_QUESTIONS", str(home / "again.py"))
+    done(*opening)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("Ridge",), "Ridge needs target=..."),
+        (("Ridge", "target=v2", "beta=1"), "beta=1: Ridge takes target=..., alpha=..."),
+        (("Ridge", "v2"), "v2: Ridge takes target=..."),
+        (("Lasso",), "has no question 'Lasso'"),
+        (("np",), "has no question 'np'"),
+    ],
+)
+def test_questions_that_are_no_questions(
+    home: Path, run: Run, words: tuple[str, ...], said: str, tmp_path: Any
+) -> None:
+    question = f"{home / 'my_questions.py'}:{words[0]}"
+    result = run("ask", home / "doses", question, *words[1:], "-o", tmp_path / "x.enc")
+    assert result.exit_code == 2
+    assert said in " ".join(result.stderr.replace("│", " ").split())

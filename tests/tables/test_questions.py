@@ -1,0 +1,300 @@
+"""Questions of one's own: asked of clear and encrypted tables alike, planned, stored, found by name, added, and refused."""
+
+from __future__ import annotations
+
+import ast
+import pickle
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import encryptedstats as es
+from encryptedstats.storage import container
+from encryptedstats.tables import answers, folds, opening, questions, statistics
+from encryptedstats.tables.questions import (
+    ImpossibleTotalsError,
+    bin_columns,
+    class_columns,
+    load_questions,
+    number_column,
+    question_class,
+    refuse_impossible,
+)
+
+pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
+FRAME = pd.DataFrame({"age": [30, 40, 50, 60, 40, 30], "sick": [0, 1, 1, 0, 1, 1]})
+
+
+@dataclass(frozen=True)
+class Ages(es.Question):
+    """The rows of each class in each bin of a variable, times something."""
+
+    variable: str = "v0"
+    times: int = 1
+
+    def totals(self, schema: Any, columns: Any = None, fold: Any = None) -> dict[str, Any]:
+        classes, bins = class_columns(schema, fold), bin_columns(schema, schema.index(self.variable))
+        return {
+            "class_counts": [y.total() for y in classes],
+            "cells": np.array([[(x * y).total() for y in classes] for x in bins], dtype=object),
+        }
+
+    def shapes(self, schema: Any) -> dict[str, tuple[int, ...]]:
+        n_bins = schema.variables[schema.index(self.variable)].n_bins
+        return {"class_counts": (schema.n_classes,), "cells": (n_bins, schema.n_classes)}
+
+    def read(self, totals: Any, schema: Any, n_rows: int) -> dict[str, Any]:
+        refuse_impossible(totals["cells"].sum() == totals["class_counts"].sum(), "cells without rows")
+        return {"cells": (self.times * totals["cells"]).tolist(), "rows": n_rows, "known": hasattr(schema, "target")}
+
+
+@pytest.fixture(scope="module")
+def schema() -> es.Schema:
+    return es.Schema.infer(FRAME, target="sick")
+
+
+@pytest.fixture
+def sealed(tiny: es.Owner, schema: es.Schema) -> es.EncryptedTable:
+    return tiny.encrypt(schema.table(FRAME, folds=2), workers=1)
+
+
+# -- asking -----------------------------------------------------------------------------------------------------------
+
+
+def test_an_encrypted_answer_is_read_as_the_clear_one(
+    tiny: es.Owner, schema: es.Schema, sealed: es.EncryptedTable, tmp_path: Path
+) -> None:
+    table, question = schema.table(FRAME), Ages(times=3)
+    wanted = table.ask(question)
+    assert wanted == {"cells": [[3, 3], [0, 6], [0, 3], [3, 0]], "rows": 6, "known": True}
+    answer = sealed.ask(question, workers=1)
+    assert isinstance(answer, es.EncryptedAnswer)
+    assert tiny.decrypt(answer) == wanted
+    answer.save(tmp_path / "answer")
+    for again in (
+        es.load(tmp_path / "answer", tiny.public_keys()),
+        es.EncryptedAnswer.load(tmp_path / "answer", tiny.public_keys()),
+    ):
+        assert again.question == question
+        assert tiny.decrypt(again, schema=schema) == wanted
+        assert tiny.decrypt(again) == {**wanted, "known": False}
+    assert repr(answer) == (
+        f"EncryptedAnswer(Ages(variable='v0', times=3), 6 rows, {answer.nbytes / 1e6:.1f} MB, key {tiny.key_id})"
+    )
+    assert len(answer) == 6
+    with pytest.raises(TypeError, match=r"not pickled: use save\(\) and load\(\)"):
+        pickle.dumps(answer)
+
+
+def test_it_is_planned_as_models_are(schema: es.Schema) -> None:
+    made = es.plan([Ages(), es.MultinomialNB()], schema, n_rows=100)
+    assert made.n_totals == len(dict.fromkeys(Ages().circuit(schema.public()))) == 10
+
+
+def test_a_model_is_a_question(tiny: es.Owner, schema: es.Schema, sealed: es.EncryptedTable) -> None:
+    table = schema.table(FRAME)
+    fitted, closed = table.ask(es.MultinomialNB()), sealed.ask(es.MultinomialNB(), workers=1)
+    assert isinstance(fitted, es.MultinomialNB)
+    assert closed.is_encrypted
+    assert fitted.totals_ == es.MultinomialNB().fit(table).totals_ == tiny.decrypt(closed).totals_
+    named = es.MultinomialNB().named(fitted.totals_, schema.public())
+    assert {name: array.shape for name, array in named.items()} == {"class_counts": (2,), "bins": (4, 2)}
+
+
+def test_folds_are_a_question(tiny: es.Owner, schema: es.Schema, sealed: es.EncryptedTable) -> None:
+    table = schema.table(FRAME, folds=2)
+    asked = folds.Folds(Ages(), 2)
+    parts = [table.take(np.flatnonzero(table.fold_codes != fold)) for fold in range(2)]
+    wanted = [part.ask(Ages()) for part in parts]
+    assert table.ask(asked) == tiny.decrypt(sealed.ask(asked, workers=1)) == wanted
+    assert asked.describe() == "2 folds of Ages(variable='v0', times=1)"
+
+    class Uncounted(Ages):
+        def shapes(self, schema: Any) -> dict[str, tuple[int, ...]]:
+            return {}
+
+    with pytest.raises(ValueError, match="count the classes, and Uncounted does not"):
+        table.ask(folds.Folds(Uncounted(), 2))
+
+
+def test_answers_of_different_rows_add_up_and_forget(tiny: es.Owner, schema: es.Schema) -> None:
+    first, second = (tiny.encrypt(schema.table(part), workers=1) for part in (FRAME[:4], FRAME[4:]))
+    one, other = first.ask(Ages(), workers=1), second.ask(Ages(), workers=1)
+    both = one + other
+    assert tiny.decrypt(both) == schema.table(FRAME).ask(Ages())
+    assert both.block_ids == one.block_ids + other.block_ids
+    assert tiny.decrypt(both - other) == schema.table(FRAME[:4]).ask(Ages())
+    with pytest.raises(es.SchemaError, match="is in the answer already: its rows would count twice"):
+        both + one
+    with pytest.raises(es.SchemaError, match="only rows that are inside can be forgotten"):
+        one - other
+    with pytest.raises(ValueError, match=r"different questions .*times=1\) and .*times=2"):
+        one + second.ask(Ages(times=2), workers=1)
+    with pytest.raises(TypeError, match="answers in totals are combined"):
+        one + 3
+    assert tiny.decrypt(first.counts("age") + second.counts("age"))["count"].sum() == 6
+
+
+# -- mistakes ---------------------------------------------------------------------------------------------------------
+
+
+def changed(**methods: Any) -> es.Question:
+    return type("Changed", (Ages,), methods)()
+
+
+@pytest.mark.parametrize(
+    ("question", "words"),
+    [
+        (
+            changed(shapes=lambda self, schema: {"cells": (4, 2)}),
+            "gives 'class_counts', 'cells', and shapes.. says 'cells'",
+        ),
+        (
+            changed(shapes=lambda self, schema: {"class_counts": (2,), "cells": (2, 4)}),
+            r"'cells' in the shape \(4, 2\), and shapes\(\) says \(2, 4\)",
+        ),
+        (
+            changed(totals=lambda self, schema, columns, fold: {"class_counts": [1, 2], "cells": [[0, 0]] * 4}),
+            r"'class_counts' holds something else than expressions that end in \.total\(\)",
+        ),
+    ],
+)
+def test_totals_that_are_not_what_was_said(question: es.Question, words: str, schema: es.Schema) -> None:
+    with pytest.raises((ValueError, TypeError), match=f"Changed: .*{words}"):
+        schema.table(FRAME).ask(question)
+
+
+def test_impossible_totals_are_refused(schema: es.Schema) -> None:
+    with pytest.raises(ImpossibleTotalsError, match="cells without rows: the result was altered, or is of other rows"):
+        Ages().opened([9] * 10, schema, 6)
+
+
+def test_columns_that_are_not_there(schema: es.Schema) -> None:
+    with pytest.raises(es.SchemaError, match=r"'v0' is ordinal and not kept as numbers: schema\.with_kind"):
+        number_column(schema.public(), 0)
+    with pytest.raises(es.SchemaError, match="the schema has no classes"):
+        class_columns(es.Schema.infer(FRAME).public())
+    with pytest.raises(es.SchemaError, match="the table has no target"):
+        schema.table(FRAME.drop(columns="sick")).ask(Ages())
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"question": "Nobody"}, "nobody here knows the question 'Nobody'"),
+        ({"params": {"variable": "v0"}}, "other parameters than a Ages has"),
+        ({"params": {"variable": "v7", "times": 1}}, "a question that its schema does not allow"),
+        ({"params": {"variable": [], "times": 1}}, "a question that its schema does not allow"),
+        ({"n_rows": -1}, "impossible number of rows"),
+        ({"blocks": ["a", "a"]}, "list of blocks"),
+        ({"schema": "{}"}, "a question or schema that cannot be"),
+        ({"question": "MultinomialNB", "params": {"alpha": 1.0, "bins": 5}}, "MultinomialNB gives none"),
+    ],
+)
+def test_forged_files_are_refused(
+    changes: dict[str, Any], words: str, tiny: es.Owner, sealed: es.EncryptedTable, tmp_path: Path
+) -> None:
+    sealed.ask(Ages(), workers=1).save(tmp_path / "answer")
+    file = container.read(tmp_path / "answer")
+    container.write(replace(file, fields={**file.fields, **changes}), tmp_path / "forged")
+    with pytest.raises(es.FileFormatError, match=words):
+        es.load(tmp_path / "forged", tiny.public_keys())
+
+
+# -- found by name ----------------------------------------------------------------------------------------------------
+
+MODULE = """
+from dataclasses import dataclass
+import encryptedstats as es
+
+@dataclass(frozen=True)
+class {name}(es.Question):
+    def totals(self, schema, columns=None, fold=None):
+        return {{}}
+    def shapes(self, schema):
+        return {{}}
+    def read(self, totals, schema, n_rows):
+        return n_rows
+"""
+
+
+def test_questions_are_found_where_the_environment_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine.py").write_text(MODULE.format(name="InTheEnvironment"))
+    with pytest.raises(es.FileFormatError, match=r"nobody here knows .* ENCRYPTEDSTATS_QUESTIONS"):
+        question_class("InTheEnvironment")
+    monkeypatch.setenv("ENCRYPTEDSTATS_QUESTIONS", str(tmp_path / "mine.py"))
+    assert question_class("InTheEnvironment").name == "InTheEnvironment"
+    assert load_questions(tmp_path / "mine.py") is load_questions(str(tmp_path / "mine.py"))
+    with pytest.raises(FileNotFoundError, match=r"none\.py is no Python file with questions"):
+        load_questions(tmp_path / "none.py")
+
+
+def test_questions_are_found_in_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "package_of_questions.py").write_text(MODULE.format(name="Installed"))
+    monkeypatch.syspath_prepend(tmp_path)
+    entry = EntryPoint("Installed", "package_of_questions:Installed", questions.ENTRY_POINTS)
+
+    def found(*, group: str, name: str) -> list[EntryPoint]:
+        return [entry] if (group, name) == ("encryptedstats.questions", "Installed") else []
+
+    monkeypatch.setattr(questions, "entry_points", found)
+    assert question_class("Installed")().read({}, None, 3) == 3
+
+
+def test_a_question_that_does_not_import_is_not_half_known(tmp_path: Path) -> None:
+    (tmp_path / "bad.py").write_text("1 / 0\n")
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            load_questions(tmp_path / "bad.py")
+
+
+def test_abstract_questions_are_nobodys() -> None:
+    for name in ("Statistic", "TotalsClassifier", "_Cells"):
+        with pytest.raises(es.FileFormatError, match="nobody here knows"):
+            question_class(name)
+
+
+# -- the house --------------------------------------------------------------------------------------------------------
+
+
+def test_questions_need_no_scikit_learn() -> None:
+    code = "import sys, encryptedstats as es; es.Question, es.EncryptedAnswer; sys.exit('sklearn' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def imports_within(package: str) -> dict[str, set[str]]:
+    """For each module of a package, the modules of it that it imports, at any depth, also for types alone."""
+    folder = Path(es.__file__).parent / package
+    found = {}
+    for path in folder.glob("*.py"):
+        names = set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            module = getattr(node, "module", None) or "" if isinstance(node, ast.ImportFrom) else ""
+            if module.startswith(f"encryptedstats.{package}."):
+                names.add(module.split(".")[2])
+        found[path.stem] = names
+    return found
+
+
+def test_modules_of_models_import_no_one_another_in_a_circle() -> None:
+    left = imports_within("models")
+    while left:
+        free = [name for name, needs in left.items() if not needs & set(left)]
+        assert free, f"a circle among {sorted(left)}"
+        left = {name: needs for name, needs in left.items() if name not in free}
+
+
+def test_no_module_of_questions_imports_late() -> None:
+    """Circles can hide in functions: these modules import on top, or for types alone."""
+    for module in (questions, answers, folds, opening, statistics):
+        tree = ast.parse(Path(str(module.__file__)).read_text())
+        functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+        late = [node for function in functions for node in ast.walk(function) if isinstance(node, ast.ImportFrom)]
+        assert not late, module.__name__
