@@ -29,6 +29,7 @@ from encryptedstats.circuits.tape import Tape, TapeWriter, sizes_of
 from encryptedstats.circuits.walk import FLAT, LEVELLED, Walk
 from encryptedstats.crypto.residues import residues_of
 from native_samples import REFUSALS, one_of, random_runs, strange
+from reproduction import datasets
 
 fused = pytest.importorskip("encryptedstats._fused")
 LEVELS = fused.levels()
@@ -472,7 +473,7 @@ def test_a_damaged_block_is_named() -> None:
 def test_the_case_study() -> None:
     """bcw_o, at 128 bits of security."""
     try:
-        data = es.datasets.load("bcw_o", download=False)
+        data = datasets.load("bcw_o", download=False)
     except es.EncryptedStatsError:
         pytest.skip("the data set is not here")
     frame = data.table_frame()

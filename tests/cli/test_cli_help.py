@@ -28,7 +28,7 @@ def commands(text: str) -> list[list[str]]:
 
 def test_the_roles() -> None:
     shown = done("--help").stdout
-    places = [shown.index(f"│ {name} ") for name in (*OWNER, *WORKER, "datasets", "demo", "doctor", "bench")]
+    places = [shown.index(f"│ {name} ") for name in (*OWNER, *WORKER, "doctor", "bench")]
     assert places == sorted(places)
     assert shown.index("Owner: has the data") < places[0] < shown.index("Worker: computes") < places[len(OWNER)]
     assert "The whole story" in shown

@@ -41,7 +41,6 @@ WORDS: Final[dict[str, str]] = {
     "name the target": "make it with schema --target",
     "column of the target": "the rows have no column of the target",
     "declare folds": "encrypt --folds K does",
-    "folder of data sets": "--data-home",
     # how a file is written
     "say the format": "--{option} {value!r}",
     "say one of the format": "--{option}",

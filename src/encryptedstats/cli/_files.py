@@ -9,7 +9,7 @@ not over a file that has appeared meanwhile. Whatever lies open there is for its
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
@@ -175,19 +175,6 @@ def is_key_file(path: Path) -> bool:
 def _head(path: Path) -> bytes:
     with open(path, "rb") as file:
         return file.read(_HEAD_BYTES)
-
-
-def free_name(path: Path) -> Path:
-    """The path, or the first like it that nothing has: ``forest.png``, ``forest-2.png``, ..."""
-    return next(one for one in _numbered(path) if not one.exists())
-
-
-def _numbered(path: Path) -> Iterator[Path]:
-    yield path
-    number = 1
-    while True:
-        number += 1
-        yield path.with_stem(f"{path.stem}-{number}")
 
 
 # -- after it ----------------------------------------------------------------------------------------------------------
