@@ -117,7 +117,9 @@ def run(folder: Path, workers: int, trees: int) -> tuple[list[Round], float]:
     """Both ways of cutting the table, and how long the cluster took to start."""
     train, test, schema = split()
     forest = es.CompletelyRandomForest(n_trees=trees, depth=DEPTH, random_state=SEEDS[0])
-    owner = es.Owner(es.plan(forest, schema, ROWS))
+    # A shard of 32 rows takes a whole chunk: keys with room to add so many chunks up.
+    shards, slots = -(-ROWS // SHARD_ROWS), es.plan(forest, schema, ROWS).layout.slots
+    owner = es.Owner(es.plan(forest, schema, shards * slots, workers=shards))
     rows = schema.table(train)
     places = {"shards of 32 rows": SHARD_ROWS, "full chunks": owner.parameters.slots}
     encrypted = {name: _encrypt(owner, rows, folder / name, size) for name, size in places.items()}

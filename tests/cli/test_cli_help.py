@@ -91,7 +91,7 @@ def test_help_has_no_leftovers_of_python() -> None:
         assert not re.search(r"\bes\.|None|<function", done(name, "--help").stdout)
 
 
-@pytest.mark.parametrize("module", ["_console", "_errors", "_help", "_models", "_questions"])
+@pytest.mark.parametrize("module", ["_errors", "_help", "_models", "_questions"])
 def test_doctests(module: str) -> None:
     result = doctest.testmod(importlib.import_module(f"encryptedstats.cli.{module}"))
     assert result.attempted

@@ -79,14 +79,12 @@ def parameter_facts(parameters: es.Parameters) -> dict[str, Any]:
 def parameter_rows(parameters: es.Parameters) -> list[tuple[str, RenderableType]]:
     """Parameters as rows for :func:`fact_table`."""
     bits = [q.bit_length() for q in parameters.coefficient_moduli]
+    products = plural(parameters.depth, "product")
     return [
         ("scheme", parameters.scheme.upper()),
         ("security", _security(parameters)),
         ("exact up to", f"±{parameters.max_value:,} (t = {parameters.plain_modulus})"),
-        (
-            "depth",
-            f"{plural(parameters.depth, 'product')} in a row with sums of up to {parameters.terms} at each level; a plan may go deeper",
-        ),
+        ("depth", f"{products} in a row with sums of up to {parameters.terms} at each level; a plan may go deeper"),
         ("failure bound", f"{parameters.failure_bound} that a decryption within these limits goes wrong"),
         ("ring degree", f"{parameters.ring_degree}"),
         ("moduli", f"{' + '.join(map(str, bits[:-1]))} bits, {bits[-1]} for key switching"),
