@@ -11,7 +11,6 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from encryptedstats.cli._console import fact_table, print_json, printable
-from encryptedstats.cli._files import Writes
 from encryptedstats.cli._options import AsJson, Force, Workers, file_option
 from reproduction import datasets
 
@@ -19,9 +18,14 @@ _OUT: Final = Path("out", "reproduction")
 _EVERY: Final[list[str]] = []
 
 
-def _is_run(folder: Path) -> bool:
-    """Whether a folder holds an earlier run, which is gone on with."""
-    return (folder / "results").is_dir()
+def _check_output(folder: Path, *, force: bool) -> None:
+    """Refuse a folder that holds anything but an earlier run, which is gone on with."""
+    if folder.exists() and not folder.is_dir():
+        raise FileExistsError(f"{folder} is no folder: give the name of a folder to write to")
+    if not force and folder.is_dir() and any(folder.iterdir()) and not (folder / "results").is_dir():
+        raise FileExistsError(
+            f"{folder} exists already and was not touched: give another name, or --force to replace files of the same names"
+        )
 
 
 def evaluation(
@@ -35,7 +39,6 @@ def evaluation(
     ] = None,
     out: Annotated[
         Path,
-        Writes("files of the same names would be replaced", folder=True, go_on=_is_run),
         file_option(
             "--output", "-o", metavar="FOLDER", help="Where results and report go; out/reproduction by default."
         ),
@@ -77,6 +80,7 @@ def evaluation(
     from reproduction.evaluation.claims import findings
     from reproduction.evaluation.evidence import Evidence
 
+    _check_output(out, force=force)
     for name in dataset:
         datasets.info(name)  # refuses a name that it does not know
     names = tuple(name for name in datasets.names() if name in dataset or not dataset)

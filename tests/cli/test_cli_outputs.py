@@ -27,12 +27,7 @@ from encryptedstats.tables.encrypted import MANIFEST
 COMMANDS: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]  # it is a group
 WRITERS = {name: outputs_of(_help._functions[name]) for name in COMMANDS if outputs_of(_help._functions[name])}
 OUTPUTS = [(name, output) for name, outputs in WRITERS.items() for output in outputs]
-PAIRS = [
-    (name, output, read)
-    for name, output in OUTPUTS
-    for read in inputs_of(_help._functions[name])
-    if not WRITERS[name][output].folder
-]
+PAIRS = [(name, output, read) for name, output in OUTPUTS for read in inputs_of(_help._functions[name])]
 CONTENT = "nobody loses this"
 
 
@@ -59,7 +54,7 @@ def made_up(hint: Any, place: Path) -> object:
 
 def something_at(place: Path, mark: Writes) -> Path:
     """What must not be lost; returns the file that holds it."""
-    file = place / MANIFEST if mark.table else place / "kept" if mark.folder else place
+    file = place / MANIFEST if mark.table else place
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(CONTENT)
     return file

@@ -113,6 +113,16 @@ def test_a_full_disk(data_folder: Path, tmp_path: Path, monkeypatch: pytest.Monk
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_folder_of_somebody_else_is_not_written_to(tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text("nobody loses this")
+    assert "exists already and was not touched" in the_error("evaluation", "nothing", "-o", tmp_path)
+    assert "is no folder" in the_error("evaluation", "nothing", "-o", tmp_path / "kept", "--force")
+    assert "no part 'nothing'" in the_error("evaluation", "nothing", "-o", tmp_path, "--force")
+    (tmp_path / "results").mkdir()
+    assert "no part 'nothing'" in the_error("evaluation", "nothing", "-o", tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["kept", "results"]
+
+
 @pytest.mark.parametrize("name", ["evaluation", "casestudy", "datasets"])
 def test_examples_in_the_help_are_right(name: str) -> None:
     assert "Examples" in done(name, "--help").stdout
