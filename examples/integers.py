@@ -55,7 +55,7 @@ def worker(folder: Path) -> None:
         result.save(folder / f"{number}.result")
 
 
-def owner(folder: Path, scheme: str) -> bool:
+def owner(folder: Path, scheme: Any) -> bool:
     """Make keys, encrypt, let the others work, open what comes back; whether it is all exact."""
     home, ward, work = (folder / name for name in ("owner", "clinic", "worker"))
     for place in (home, ward, work):

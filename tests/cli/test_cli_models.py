@@ -199,9 +199,9 @@ def test_every_model_has_its_options(own_model: type[Any]) -> None:
     assert (prior.opts, prior.secondary_opts) == (["--prior"], ["--no-prior"])
     assert prior.help == "Sparse: Whether. By default --no-prior."
     assert options["alpha"].help == "mnb, Sparse: Laplace smoothing. By default 1.0."
-    (made,) = _models.make_models(["Sparse"], {"kept": 2, "prior": True, "smooth": "b"})
-    assert (type(made), made.n_kept, made.fit_prior, made.smooth) == (own_model, 2, True, "b")
-    assert _models.model_text("Sparse", made.get_params()) == "Sparse --kept 2 --smooth b --prior --alpha 1.0"
+    (made,) = _models.make_models(["Sparse"], {"kept": 2, "prior": True, "smooth": "7"})
+    assert (type(made), made.n_kept, made.fit_prior, made.smooth) == (own_model, 2, True, "7")
+    assert _models.model_text("Sparse", made.get_params()) == "Sparse --kept 2 --smooth 7 --prior --alpha 1.0"
     assert _models.model_text("Unheard", {"a": 1}) == "Unheard"
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final, get_type_hints
 import typer
 
 from encryptedstats.cli._console import printable
+from encryptedstats.cli._parameters import with_parameters
 from encryptedstats.tables.dialects import CsvFormat, CsvOptions
 
 _PANEL: Final = "How the CSV file is written (found out where it is not said)"
@@ -50,12 +51,7 @@ def with_csv_options(function: Callable[..., None]) -> Callable[..., None]:
     hints |= {name: _option(name, *words) for name, words in _OPTIONS.items()}
     defaults = {name: one.default for name, one in inspect.signature(function).parameters.items() if name != "csv"}
     defaults |= dict.fromkeys(_OPTIONS)
-    command.__annotations__ = {name: hints[name] for name in (*defaults, "return")}
-    kind = inspect.Parameter.KEYWORD_ONLY
-    command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # of a function
-        [inspect.Parameter(name, kind, default=default, annotation=hints[name]) for name, default in defaults.items()]
-    )
-    return command
+    return with_parameters(command, hints, defaults)
 
 
 def _option(name: str, metavar: str, help: str) -> Any:

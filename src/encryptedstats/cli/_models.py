@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Annotated, Any, Final, Optional, get_args, get_type_hints
 
 import typer
 
 import encryptedstats as es
 from encryptedstats.cli._console import printable
+from encryptedstats.cli._parameters import with_parameters
 from encryptedstats.storage.container import Container
 
 # As in ``encryptedstats.models.base``, without importing it; a test holds them together.
@@ -94,47 +96,62 @@ def model_options(names: Sequence[str] | None = None) -> list[Any]:
     known = models()
     found: dict[str, list[_Option]] = {}
     for name in known if names is None else names:
-        for option in _options_of(name, known[name]):
+        for option in _options_of(name, known[name]).values():
             found.setdefault(option.name, []).append(option)
     hints = {name: _annotated(options) for name, options in found.items()}
-
-    def command(**_: Any) -> None:
-        """Its options are wanted, and nothing else."""
-
-    kind = inspect.Parameter.KEYWORD_ONLY
-    parameters = [inspect.Parameter(name, kind, default=None, annotation=hint) for name, hint in hints.items()]
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # of a function
-    command.__annotations__ = hints
     app = typer.Typer(add_completion=False)
-    app.command()(command)
+    app.command()(with_parameters(lambda **_: None, hints, dict.fromkeys(hints)))
     return list(typer.main.get_command(app).params)
 
 
+@dataclass(frozen=True)
 class _Option:
     """A parameter of one model, as an option."""
 
-    def __init__(self, model: str, parameter: inspect.Parameter, hint: Any, said: str) -> None:
-        kinds = set(get_args(hint) or (hint,)) - {type(None)}
-        kind = kinds.pop() if len(kinds) == 1 else str
-        self.model, self.name, self.flag = model, _option_name(parameter.name), flag(parameter.name)
-        self.kind: type = kind if kind in _METAVARS else str
-        self.said, self.default = said, parameter.default
+    model: str
+    parameter: str
+    kinds: frozenset[type]
+    default: Any
+    said: str
+
+    @property
+    def name(self) -> str:
+        return _option_name(self.parameter)
+
+    @property
+    def kind(self) -> type:
+        """What Typer reads: a text where it may be several things."""
+        kind = next(iter(self.kinds)) if len(self.kinds) == 1 else str
+        return kind if kind in _METAVARS else str
 
     @property
     def help(self) -> str:
-        """What the docstring says of it, and its default."""
-        default = flag(self.name, self.default) if self.kind is bool else self.default
+        default = flag(self.parameter, self.default) if self.kind is bool else self.default
         return f"{self.said}.{'' if default is None else f' By default {default}.'}"
 
+    def value(self, given: Any) -> Any:
+        """A text as the number that it spells, where the parameter may be one."""
+        for kind in (int, float) if isinstance(given, str) and self.kinds != {str} else ():
+            with suppress(ValueError):
+                return kind(given)
+        return given
 
-def _options_of(name: str, model: type[Any]) -> list[_Option]:
-    hints, said = get_type_hints(model.__init__), _described(model)
-    parameters = inspect.signature(model).parameters.values()
-    return [
-        _Option(name, one, hints.get(one.name, type(one.default)), said.get(one.name, one.name.replace("_", " ")))
-        for one in parameters
-        if one.name not in _OF_THE_SCHEMA
-    ]
+
+def _options_of(name: str, model: type[Any]) -> dict[str, _Option]:
+    """The options of a model, by their names."""
+    try:
+        hints = get_type_hints(model.__init__)
+    except NameError:  # of something that only type checkers import
+        hints = {}
+    said, found = _described(model), {}
+    for one in inspect.signature(model).parameters.values():
+        if one.name not in _OF_THE_SCHEMA:
+            hint = hints.get(one.name, type(one.default))
+            kinds = frozenset(get_args(hint) or (hint,)) - {type(None)}
+            text = said.get(one.name) or one.name.replace("_", " ").capitalize()
+            option = _Option(name, one.name, kinds, one.default, text)
+            found[option.name] = option
+    return found
 
 
 def _described(model: type[Any]) -> dict[str, str]:
@@ -144,7 +161,7 @@ def _described(model: type[Any]) -> dict[str, str]:
         name, section = "", text.partition("\nParameters\n----------\n")[2].partition("\n\n")[0]
         for line in section.splitlines():
             if line.startswith(" "):
-                found[name].append(line.strip())
+                found.setdefault(name, []).append(line.strip())
             else:
                 name = line.partition(" : ")[0]
                 found[name] = []
@@ -163,7 +180,7 @@ def _annotated(options: list[_Option]) -> Any:
     for option in options:
         helps.setdefault(option.help, []).append(option.model)
     text = " ".join(f"{', '.join(names)}: {said}" for said, names in helps.items())
-    spelled = f"{options[0].flag}/{flag(options[0].name, False)}" if kind is bool else options[0].flag
+    spelled = "/".join(flag(options[0].parameter, value) for value in ((True, False) if kind is bool else (True,)))
     asked = typer.Option(spelled, help=text, metavar=_METAVARS[kind], show_default=False, rich_help_panel=_PANEL)
     return Annotated[Optional[kind], asked]  # noqa: UP045  a hint that is made here
 
@@ -177,30 +194,16 @@ def make_models(names: Sequence[str], given: Mapping[str, Any]) -> list[Any]:
     for name in names:
         if name not in known:
             raise typer.BadParameter(f"there is no model {name!r}: choose from {', '.join(known)}")
-    own = {name: {_option_name(one): one for one in _parameters(known[name])} for name in names}
+    own = {name: _options_of(name, known[name]) for name in names}
     options = {option: value for option, value in given.items() if value is not None}
     for option, value in options.items():
-        if names and not any(option in parameters for parameters in own.values()):
-            has = "; ".join(f"{name}, which has {', '.join(map(flag, parameters))}" for name, parameters in own.items())
-            raise typer.BadParameter(f"{flag(option, value)} is no option of {has}")
+        if names and not any(option in has for has in own.values()):
+            which = "; ".join(f"{name}, which has {', '.join(map(flag, has))}" for name, has in own.items())
+            raise typer.BadParameter(f"{flag(option, value)} is no option of {which}")
     return [
-        known[name](**{own[name][option]: _number(value) for option, value in options.items() if option in own[name]})
-        for name in names
+        known[name](**{has[one].parameter: has[one].value(value) for one, value in options.items() if one in has})
+        for name, has in own.items()
     ]
-
-
-def _parameters(model: type[Any]) -> list[str]:
-    return [name for name in inspect.signature(model).parameters if name not in _OF_THE_SCHEMA]
-
-
-def _number(value: Any) -> Any:
-    """A text that is a number as the number."""
-    for kind in (int, float) if isinstance(value, str) else ():
-        try:
-            return kind(value)
-        except ValueError:
-            continue
-    return value
 
 
 @contextmanager
@@ -229,7 +232,8 @@ def model_text(class_name: str, parameters: Mapping[str, Any]) -> str:
     """
     for name, model in models().items():
         if model.__name__ == class_name:
-            given = [(one, parameters[one]) for one in _parameters(model) if parameters.get(one) is not None]
+            own = [one.parameter for one in _options_of(name, model).values()]
+            given = [(one, parameters[one]) for one in own if parameters.get(one) is not None]
             words = [flag(one, value) if isinstance(value, bool) else f"{flag(one)} {value}" for one, value in given]
             return printable(" ".join([name, *words]))
     return printable(class_name)
