@@ -54,6 +54,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, help="keep all files there, to look at; by default they go away again")
     parser.add_argument("--picture", type=Path, default=Path("out", "demo", "forest.png"), help="where it goes")
     options = parser.parse_args(arguments)
+    if options.folder is not None and (options.folder / "owner").exists():
+        parser.error(f"{options.folder} was played in before: name another folder")
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="encryptedstats-") as place:
         folder = options.folder or Path(place)

@@ -132,6 +132,8 @@ def main(arguments: list[str] | None = None) -> int:
     if options.party != "owner":
         {"clinic": clinic, "worker": worker}[options.party](options.folder)
         return 0
+    if options.folder is not None and (options.folder / "owner").exists():
+        parser.error(f"{options.folder} was played in before: name another folder")
     with tempfile.TemporaryDirectory(prefix="encryptedstats-") as place:
         return 0 if owner(options.folder or Path(place), options.scheme) else 1
 

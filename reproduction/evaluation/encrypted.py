@@ -10,6 +10,7 @@ import warnings
 from typing import Any, Final
 
 import numpy as np
+from sklearn.base import clone
 
 from encryptedstats.crypto import Owner
 from encryptedstats.metrics import auc
@@ -52,10 +53,10 @@ def _compare(
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="constant predictors")
         started = time.perf_counter()
-        sealed = model._like().fit(table, workers=workers, progress=False)
+        sealed = clone(model).fit(table, workers=workers, progress=False)
         seconds = time.perf_counter() - started
         opened = owner.decrypt(sealed, schema=sample.schema)
-        clear = model._like().fit(sample.train)
+        clear = clone(model).fit(sample.train)
     pairs = list(zip(opened.totals_, clear.totals_, strict=True))
     equal = sum(a == b for a, b in pairs)
     return {

@@ -86,6 +86,16 @@ def holds_nothing_open(folder: Path, key: Path, *words: bytes) -> None:
         assert not [word for word in (fragment, *words) if word in data]
 
 
+@pytest.mark.parametrize(("name", "words"), [("forest", ["--folder"]), ("integers", ["owner"])])
+def test_a_folder_is_played_in_once(
+    name: str, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "owner").mkdir()
+    with pytest.raises(SystemExit):
+        load(name).main([*words, str(tmp_path)])
+    assert "was played in before: name another folder" in capsys.readouterr().err
+
+
 def test_a_worker_that_fails_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match=r"the worker failed: .*no encrypted table"):
         load("forest").worker(tmp_path, "fit no.enc -o forest.enc --model forest")
