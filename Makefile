@@ -7,14 +7,17 @@ JOBS   ?= 2
 # The paper's data sets are not part of the project; where a folder of them lies beside the checkout, use it.
 export ENCRYPTEDSTATS_DATA ?= $(wildcard $(CURDIR)/../shared/data)
 
-.PHONY: demo casestudy test test-full test-faults test-mutants test-sanitize lint types bench docs clean setup
+.PHONY: demo reproduce casestudy test test-full test-faults test-mutants test-sanitize lint types bench docs clean setup
 
 demo: $(STAMP)
-	$(BIN)/python -m encryptedstats.cli demo
+	$(BIN)/python examples/forest.py
 
-# The paper's case study on a local cluster, beside its figures; needs the data set bcw_o.
+# The paper's evaluation and its case study again; `make reproduce ARGS="performance --splits 20"`.
+reproduce: $(STAMP)
+	$(BIN)/python -m reproduction evaluation $(ARGS)
+
 casestudy: $(STAMP)
-	$(BIN)/python -m encryptedstats.cli casestudy
+	$(BIN)/python -m reproduction casestudy $(ARGS)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"

@@ -28,6 +28,7 @@ from benchmarks._common import Report, Settings, part
 from encryptedstats.circuits.plan import FAN_IN, chunks_per_shard
 from encryptedstats.cluster import items
 from encryptedstats.storage.objects import open_store
+from reproduction import casestudy_cluster
 
 N_VARIABLES, N_TREES, DEPTH = 9, 100, 3
 CHUNKS, QUICK_CHUNKS = 8, 2
@@ -144,7 +145,7 @@ def _measured(folder: Path, trees: int, settings: Settings) -> list[dict[str, An
         # First a small one: workers import the library and read the keys with their first item.
         warm = {**real, "trees": 1, "forests": [[2, f"{out}-warm"]]}
         asked = {"workers": workers, "rounds": [warm, real]}
-        command = [sys.executable, "-m", "encryptedstats.cli.casestudy_cluster"]
+        command = [sys.executable, str(casestudy_cluster.__file__)]
         done = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, check=True)
         _, told = json.loads(done.stdout)["rounds"]
         rows = chunks * plan.layout.slots

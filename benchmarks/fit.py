@@ -16,6 +16,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from encryptedstats.circuits.fused import CPU_VARIABLE, _fused, arithmetic, sums_in_batches
+from encryptedstats.circuits.seal import SealMachine
+from encryptedstats.circuits.walk import FLAT, Walk
 from rich import box
 from rich.table import Table
 from sklearn.base import clone
@@ -24,11 +27,8 @@ from sklearn.ensemble import RandomForestClassifier
 import encryptedstats as es
 from benchmarks._common import Report, Settings, Timing, measure, milliseconds, part
 from encryptedstats.circuits import Expression, Layout, column
-from encryptedstats.circuits.fused import CPU_VARIABLE, _fused, arithmetic, sums_in_batches
-from encryptedstats.circuits.seal import SealMachine
-from encryptedstats.circuits.walk import FLAT, Walk
-from encryptedstats.datasets import DatasetUnavailableError
 from encryptedstats.parallel import cores
+from reproduction import datasets
 
 PARAMETERS = ("bgv", 8192, 4000, (42, 43, 43, 43, 43))
 N_VARIABLES, N_TREES, DEPTH = 9, 100, 3
@@ -215,7 +215,7 @@ def _bin_counts(sealed: es.EncryptedTable, settings: Settings) -> dict[str, Any]
 
 def study_schema() -> tuple[es.Schema, pd.DataFrame]:
     """bcw_o with five bins for each of its ten-point scales, as the paper counts them: quintiles would tie."""
-    data = es.datasets.load("bcw_o", download=False)
+    data = datasets.load("bcw_o", download=False)
     frame = data.table_frame()
     schema = es.Schema.infer(frame, target="target", kinds=data.kinds)
     for name in schema.names:
@@ -227,7 +227,7 @@ def _case_study(owner: es.Owner, forest: es.CompletelyRandomForest, settings: Se
     """bcw_o, 547 rows as in the paper, beside scikit-learn's plain random forest."""
     try:
         schema, frame = study_schema()
-    except DatasetUnavailableError:
+    except datasets.DatasetUnavailableError:
         return None
     frame = frame.iloc[:547]
     table = schema.table(frame)

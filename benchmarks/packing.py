@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from encryptedstats.circuits.seal import relinearise_any
+from encryptedstats.circuits.walk import plan_finish
 from rich import box
 from rich.table import Table
 
@@ -16,8 +18,6 @@ import encryptedstats as es
 from benchmarks._common import Report, Settings, part
 from encryptedstats.circuits.noise import NoiseMachine
 from encryptedstats.circuits.results import EncryptedNumbers, NumberFacts, Part
-from encryptedstats.circuits.seal import relinearise_any
-from encryptedstats.circuits.walk import plan_finish
 from encryptedstats.crypto.engine import engine_for
 from encryptedstats.crypto.kernels import CPU_LEVELS, Kernels
 from encryptedstats.crypto.packing import packing_levels, packing_parameters, packing_primes
@@ -192,7 +192,9 @@ def _decrypts(case: Case, chosen: Sequence[int], pack: Residues) -> bool:
     if len(noises) < len(plans):
         return False
     noise = max(noises, key=lambda noise: noise.flat)
-    totals = EncryptedNumbers(case.keys, "packed", [NumberFacts(-limit, limit)] * len(chosen), [Part(pack, noise)], width)
+    totals = EncryptedNumbers(
+        case.keys, "packed", [NumberFacts(-limit, limit)] * len(chosen), [Part(pack, noise)], width
+    )
     if case.owner.decrypt(totals) != [case.expected[i] for i in chosen]:
         raise RuntimeError("what the kernels packed does not decrypt to the plain sums")
     return True

@@ -16,8 +16,8 @@ from sklearn.base import clone
 import encryptedstats as es
 from benchmarks._common import Report, Settings, part
 from benchmarks.fit import study_schema
-from encryptedstats.datasets import DatasetUnavailableError
 from encryptedstats.parallel import cores
+from reproduction import datasets
 
 N_TREES, DEPTH, TRAINING_ROWS = 100, 3, 547
 MANY = 8192  # rows at once, for the cost of one
@@ -35,8 +35,8 @@ CASES: tuple[tuple[str, str, int | None], ...] = (
 def predict(settings: Settings) -> Report:
     trees = 2 if settings.quick else N_TREES
     try:
-        es.datasets.load("bcw_o", download=False)
-    except DatasetUnavailableError:
+        datasets.load("bcw_o", download=False)
+    except datasets.DatasetUnavailableError:
         return Report(results=None, remarks=["the data set bcw_o is not here: nothing was measured"])
     rows = []
     for name, _, new_rows in CASES[:1] if settings.quick else CASES:

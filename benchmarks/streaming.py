@@ -23,8 +23,8 @@ from rich.table import Table
 import encryptedstats as es
 from benchmarks._common import Report, Settings, part
 from benchmarks.tables import SAMPLE_ROWS, _sample
-from encryptedstats.datasets import DatasetUnavailableError
 from encryptedstats.parallel import cores
+from reproduction import datasets
 
 N_TREES, DEPTH = 100, 3
 ROWS = (8192, 32_768, 131_072, 1_000_000)
@@ -78,8 +78,8 @@ def _encrypt(place: Path, schema: es.Schema, frame: pd.DataFrame, trees: int) ->
 
 def _adult(trees: int) -> dict[str, Any] | None:
     try:
-        data = es.datasets.load("adult", download=False)
-    except DatasetUnavailableError:
+        data = datasets.load("adult", download=False)
+    except datasets.DatasetUnavailableError:
         return None
     frame = data.table_frame()
     schema = es.Schema.infer(frame, target="target", kinds=data.kinds)

@@ -17,8 +17,8 @@ from rich.table import Table
 
 import encryptedstats as es
 from benchmarks._common import Report, Settings, measure, part
-from encryptedstats.datasets import DatasetUnavailableError
 from encryptedstats.parallel import cores
+from reproduction import datasets
 
 PAPER = {"source": "Aslett, Esperança, Holmes (2015): 547 rows of bcw_o", "bytes": 13.8e9}
 N_VARIABLES = 10
@@ -63,8 +63,8 @@ def parameters() -> es.Parameters:
 def _case_study(settings: Settings) -> dict[str, Any] | None:
     """bcw_o: 683 rows, 9 variables of 5 bins, 2 classes."""
     try:
-        data = es.datasets.load("bcw_o", download=False)
-    except DatasetUnavailableError:
+        data = datasets.load("bcw_o", download=False)
+    except datasets.DatasetUnavailableError:
         return None
     frame = data.table_frame()
     schema = es.Schema.infer(frame, target="target", kinds=data.kinds)

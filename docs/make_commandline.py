@@ -8,7 +8,7 @@ from typing import Any, get_args, get_type_hints
 
 import typer
 
-from encryptedstats.cli import _app, _help
+from encryptedstats.cli import _app, _help, _models
 
 PAGE = Path(__file__).parent / "commandline.md"
 INTRODUCTION = """\
@@ -59,13 +59,14 @@ def page() -> str:
 
 
 def _command(command: Any) -> str:
-    shown = [parameter for parameter in command.params if not getattr(parameter, "hidden", False)]
+    more = _models.model_options(list(_models.NICKNAMES)) if command._more else []
+    shown = [parameter for parameter in [*command.params, *more] if not getattr(parameter, "hidden", False)]
     arguments = [one for one in shown if one.param_type_name == "argument"]
     usage = " ".join([command.name, *(one.metavar for one in arguments), "[OPTIONS]"])
     lines = [f"### {command.name}", "", command.help, "", "```text", f"encryptedstats {usage}", "```", ""]
     hints = get_type_hints(_help._functions[command.name])
     lines += [
-        f"- {_spelled(one, _choices(hints[one.name]))}: {' '.join(str(one.help).split())}{_default(one)}"
+        f"- {_spelled(one, _choices(hints.get(one.name)))}: {' '.join(str(one.help).split())}{_default(one)}"
         for one in shown
     ]
     examples = _help._examples[command.name]

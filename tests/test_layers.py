@@ -15,11 +15,14 @@ ROOT = Path(encryptedstats.__file__).parent
 NATIVE = ROOT / "_native"
 # Top to bottom: each may import itself and what comes after it. The package itself imports them all, so it stands on top
 # of everything but the command line, which is its user.
-# `loading` opens all that can be stored; `parallel`, `progress`, `memory` and `checks` are tools that know nothing of this library.
+# `loading` opens all that can be stored; `parallel`, `progress`, `memory`, `checks` and `words` are tools that know nothing of
+# this library.
 ORDER = (
-    "cli", "", "loading", "evaluation", "plots", "service", "cluster", "kinds", "models", "metrics", "datasets", "tables",
-    "circuits", "crypto", "storage", "parallel", "progress", "memory", "checks", "errors",
+    "cli", "", "loading", "plots", "service", "cluster", "kinds", "models", "metrics", "tables", "circuits",
+    "crypto", "storage", "parallel", "progress", "memory", "checks", "words", "errors",
 )  # fmt: skip
+#: What lies beside the library, uses it, and is in no wheel.
+BESIDE = {"reproduction", "examples", "benchmarks"}
 UNSAFE = {"pickle", "_pickle", "cPickle", "marshal", "shelve", "joblib", "dill", "cloudpickle"}
 UNSAFE_CALLS = {"read_pickle", "to_pickle"}
 
@@ -70,6 +73,8 @@ def violations(source: str, module: str, *, is_package: bool = False) -> list[st
         where, top, layer = f"{module}:{line}: imports {name}", name.split(".")[0], layer_of(name)
         if top in UNSAFE:
             found.append(f"{where}: a module that can execute what it reads is forbidden")
+        if top in BESIDE:
+            found.append(f"{where}: it lies beside the library, which does without it")
         if top == "seal" and own != "crypto":
             found.append(f"{where}: only crypto speaks to SEAL")
         if layer is not None and layer not in ORDER:
@@ -133,6 +138,7 @@ def test_only_crypto_speaks_to_seal_and_it_does() -> None:
         ("encryptedstats.tables.table", "pandas.read_pickle(path)", "pickle is forbidden"),
         ("encryptedstats.tables.table", "np.load(path, allow_pickle=True)", "pickle is forbidden"),
         ("encryptedstats.gadgets.new", "import numpy", "no known layer"),
+        ("encryptedstats.cli.info", "from reproduction import datasets", "which does without it"),
     ],
 )  # fmt: skip
 def test_the_checker_sees_a_violation(

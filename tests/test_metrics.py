@@ -335,5 +335,5 @@ def test_everything_is_ready_for_json() -> None:
     document = metrics.evaluate(DummyClassifier().fit(X, y), X, y).to_dict()
     leaves = list(itertools.chain.from_iterable(one.values() for one in document["scores"].values()))
     assert all(type(leaf) in (float, int, str) for leaf in leaves)
-    assert document["left_out"] == {"missing_values": 0, "no_class": 0}
+    assert (document["rows_left_out"], document["rows_without_class"]) == (0, 0)
     assert document["calibration"][0]["rows"] == 60

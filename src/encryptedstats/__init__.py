@@ -8,7 +8,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from encryptedstats import datasets
 from encryptedstats.circuits import column
 from encryptedstats.circuits.plan import Plan
 from encryptedstats.crypto import EncryptedArray, EncryptedInteger, Owner, Parameters, PublicKeys
@@ -131,7 +130,6 @@ __all__ = [
     "__version__",
     "cluster",
     "column",
-    "datasets",
     "load",
     "plan",
     "score_folds",

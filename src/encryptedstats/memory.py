@@ -21,22 +21,23 @@ def default_limit(processes: int = 1) -> int:
 
 def available_memory(root: Path = _ROOT) -> int | None:
     """Bytes that can be had without swapping: what the system has, or what is left to the control group of this process."""
-    limits = [meminfo_bytes(_text(root / "proc/meminfo")).get("MemAvailable") or _physical_memory()]
-    known = [limit for limit in (*limits, *_left_to_groups(root)) if limit is not None]
+    system = _meminfo(root).get("MemAvailable") or total_memory(root)
+    known = [limit for limit in (system, *_left_to_groups(root)) if limit is not None]
     return min(known, default=None)
 
 
-def meminfo_bytes(text: str) -> dict[str, int]:
-    """Sizes by name, from Linux's own description."""
-    lines = [line.partition(":") for line in text.splitlines()]
-    return {name: int(value.split()[0]) * 1024 for name, _, value in lines if value.endswith("kB")}
-
-
-def _physical_memory() -> int | None:
+def total_memory(root: Path = _ROOT) -> int | None:
+    """Bytes that the machine has."""
     try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        return _meminfo(root).get("MemTotal") or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):
         return None
+
+
+def _meminfo(root: Path) -> dict[str, int]:
+    """Sizes by name, from Linux's own description."""
+    lines = [line.partition(":") for line in read_system(root / "proc/meminfo").splitlines()]
+    return {name: int(value.split()[0]) * 1024 for name, _, value in lines if value.endswith("kB")}
 
 
 def _left_to_groups(root: Path) -> Iterator[int]:
@@ -44,7 +45,7 @@ def _left_to_groups(root: Path) -> Iterator[int]:
 
     A container may see its own group as the root of all: groups that are not to be seen are passed over.
     """
-    for line in _text(root / "proc/self/cgroup").splitlines():
+    for line in read_system(root / "proc/self/cgroup").splitlines():
         number, controllers, path = line.split(":", 2)
         if number == "0" and not controllers:
             base, names = root / "sys/fs/cgroup", ("memory.max", "memory.current", "inactive_file")
@@ -55,7 +56,7 @@ def _left_to_groups(root: Path) -> Iterator[int]:
             continue
         group = Path(path.lstrip("/"))
         for folder in (base / one for one in (group, *group.parents)):
-            limit, used, cache = (_text(folder / names[0]), _text(folder / names[1]), _text(folder / "memory.stat"))
+            limit, used, cache = (read_system(folder / name) for name in (*names[:2], "memory.stat"))
             if limit.strip().isdigit():  # "max" is no limit
                 taken = int(used) if used.strip().isdigit() else 0
                 yield max(0, int(limit) - max(0, taken - _named(cache, names[2])))
@@ -67,7 +68,8 @@ def _named(stat: str, name: str) -> int:
     return int(found[0]) if found else 0
 
 
-def _text(path: Path) -> str:
+def read_system(path: Path) -> str:
+    """What a file of the system says; nothing where there is none."""
     try:
         return path.read_text(errors="replace")
     except OSError:

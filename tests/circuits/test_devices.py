@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from circuit_samples import SEEDS, Lab, MemorySource, circuits, forced, lab_of, unless_refused
-from hypothesis import HealthCheck, given, settings
 from given_samples import kept_lab, packed
+from hypothesis import HealthCheck, given, settings
 
 import encryptedstats as es
 from encryptedstats.circuits import Expression, column
@@ -180,7 +180,7 @@ def test_totals_of_given_totals(name: str) -> None:
 
 
 def test_a_sum_that_is_always_0_is_refused(lab: Lab, name: str) -> None:
-    with pytest.raises(ValueError, match="0 whatever the table|transparent"):
+    with pytest.raises(ValueError, match=r"0 whatever the table|transparent"):
         evaluate([((a + b) * y - a * y - b * y).total()], lab.source((5,)), device=name, **QUIET)
 
 

@@ -34,6 +34,7 @@ from encryptedstats.circuits.sources import Source
 from encryptedstats.crypto import kernels
 from encryptedstats.errors import DeviceError
 from native_samples import REFUSALS, one_of, random_runs, strange
+from reproduction import datasets
 
 fused = pytest.importorskip("encryptedstats._fused")
 LEVELS = fused.levels()
@@ -536,7 +537,7 @@ def test_a_damaged_block_is_named() -> None:
 def test_the_case_study() -> None:
     """bcw_o, at 128 bits of security."""
     try:
-        data = es.datasets.load("bcw_o", download=False)
+        data = datasets.load("bcw_o", download=False)
     except es.EncryptedStatsError:
         pytest.skip("the data set is not here")
     frame = data.table_frame()

@@ -20,12 +20,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from circuit_samples import insecure
+from encryptedstats.circuits.fused import sums_in_batches
 
 import encryptedstats as es
 from encryptedstats import progress
 from encryptedstats.circuits import Expression, fused, slices
 from encryptedstats.circuits.evaluate import evaluate
-from encryptedstats.circuits.fused import sums_in_batches
 from encryptedstats.circuits.slices import CHECKPOINT, Slice, slices_of
 from encryptedstats.storage import container
 from encryptedstats.storage.objects import FolderStore

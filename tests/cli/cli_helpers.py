@@ -133,10 +133,10 @@ FOREST = ("--model", "forest", "--trees", 4, "--depth", 2, "--seed", 3)
 # Options of the program, and the same model in Python.
 MODELS: dict[str, tuple[tuple[Any, ...], Any]] = {
     "forest": (FOREST, lambda: es.CompletelyRandomForest(n_trees=4, depth=2, random_state=3)),
-    "snb": (("--model", "snb", "--unpaired", "--centred"), lambda: es.SemiparametricNB(paired=False, centred=True)),
+    "snb": (("--model", "snb", "--no-paired", "--centred"), lambda: es.SemiparametricNB(paired=False, centred=True)),
     "mnb": (("--model", "mnb", "--alpha", 0.5), lambda: es.MultinomialNB(alpha=0.5)),
     "logistic": (("--model", "logistic", "--no-intercept"), lambda: es.OneStepLogisticRegression(fit_intercept=False)),
-    "means": (("--model", "means", "--uncentred"), lambda: es.LinearMeans(centred=False)),
+    "means": (("--model", "means", "--no-centred"), lambda: es.LinearMeans(centred=False)),
     "fisher": (("--model", "fisher"), lambda: es.FisherDiscriminant()),
 }
 

@@ -155,7 +155,7 @@ def test_rows_that_cannot_be_scored_are_counted(ward: Ward, tmp_path: Path, run:
     rows.to_csv(tmp_path / "d.csv", index=False)
     opened = ward.opened(ward.combined("mnb"))
     facts = json.loads(done("evaluate", opened, tmp_path / "d.csv", "--json").stdout)
-    assert facts["left_out"] == {"missing_values": 0, "no_class": 5}
+    assert (facts["rows_left_out"], facts["rows_without_class"]) == (5, 5)
     assert facts["rows"] == len(rows) - 5
     assert "5 rows without a class" in done("evaluate", opened, tmp_path / "d.csv").stdout
     rows.assign(ill=np.nan).to_csv(tmp_path / "none.csv", index=False)

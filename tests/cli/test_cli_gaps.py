@@ -94,7 +94,7 @@ def test_gaps_at_the_beginning_and_whole_pieces_of_them(
 def test_evaluation_counts_what_it_leaves_out(place: Path) -> None:
     said = done("evaluate", place / "model.opened", place / "rows.csv", "--json")
     facts = json.loads(said.stdout)
-    assert (facts["rows"], facts["left_out"]) == (37, {"missing_values": 3, "no_class": 0})
+    assert (facts["rows"], facts["rows_left_out"], facts["rows_without_class"]) == (37, 3, 0)
     assert said.stderr == "warning: 3 of 40 rows have gaps and are left out (--missing drop)\n"
 
 

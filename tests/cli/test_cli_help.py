@@ -28,7 +28,7 @@ def commands(text: str) -> list[list[str]]:
 
 def test_the_roles() -> None:
     shown = done("--help").stdout
-    places = [shown.index(f"│ {name} ") for name in (*OWNER, *WORKER, "datasets", "demo", "doctor", "bench")]
+    places = [shown.index(f"│ {name} ") for name in (*OWNER, *WORKER, "doctor", "bench")]
     assert places == sorted(places)
     assert shown.index("Owner: has the data") < places[0] < shown.index("Worker: computes") < places[len(OWNER)]
     assert "The whole story" in shown
@@ -91,7 +91,7 @@ def test_help_has_no_leftovers_of_python() -> None:
         assert not re.search(r"\bes\.|None|<function", done(name, "--help").stdout)
 
 
-@pytest.mark.parametrize("module", ["_console", "_errors", "_help", "_models", "_questions"])
+@pytest.mark.parametrize("module", ["_errors", "_help", "_models", "_questions"])
 def test_doctests(module: str) -> None:
     result = doctest.testmod(importlib.import_module(f"encryptedstats.cli.{module}"))
     assert result.attempted

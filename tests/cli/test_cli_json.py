@@ -33,8 +33,6 @@ COMMANDS: dict[str, Arguments] = {
     "moments": lambda h, w, t: (h.table, "v4", "-o", t / "r"),
     "fit": lambda h, w, t: (w.table(0), "-o", t / "m", *FOREST, "--workers", 1),
     "combine": lambda h, w, t: (t / "m", w.fitted("mnb", 0), w.fitted("mnb", 1), "--keys", w.table(0)),
-    "datasets": lambda h, w, t: (),
-    "demo": lambda h, w, t: ("integers",),
     "doctor": lambda h, w, t: (),
     "bench": lambda h, w, t: ("--quick",),
 }

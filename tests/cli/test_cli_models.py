@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import json
 import stat
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +31,7 @@ def test_the_whole_story_with_planned_keys(tmp_path: Path) -> None:
     done("schema", home / "all.csv", "--target", "ill", "--leave-out", "patient", "-o", home / "schema.json")
     done("plan", "--schema", home / "schema.json", "--rows", 50, *FOREST, "-o", home / "plan.json")
     shown = done("keygen", home / "secret.key", home / "public.keys", "--plan", home / "plan.json").stdout
-    assert "fit of forest --trees 4 --depth 2 --fraction 0 --seed 3" in shown
+    assert "fit of forest --trees 4 --depth 2 --fraction 0 --averaged 1 --seed 3" in shown
     owner = ("--schema", home / "schema.json", "--key", home / "secret.key")
     for half, rows in (("a", frame[:20]), ("b", frame[20:])):
         rows.to_csv(home / f"{half}.csv", index=False)
@@ -92,7 +95,7 @@ def test_every_model_has_a_summary_and_predicts(ward: Ward, tmp_path: Path, name
 def test_what_the_worker_is_told(run: Run, ward: Ward, tmp_path: Path) -> None:
     shown = done("fit", ward.table(0), "-o", tmp_path / "m", *FOREST, "--workers", 1).stdout
     for words in (
-        "Fitted forest --trees 4 --depth 2 --fraction 0 --seed 3 over 30 rows",
+        "Fitted forest --trees 4 --depth 2 --fraction 0 --averaged 1 --seed 3 over 30 rows",
         "26 totals",
         "whose owner alone can open it",
         "encryptedstats decrypt",
@@ -128,11 +131,16 @@ def test_folds(run: Run, ward: Ward, tmp_path: Path) -> None:
     ("options", "words"),
     [
         (("--model", "snb", "--trees", 3), "--trees is no option of snb, which has --paired, --centred"),
-        (("--model", "forest", "--unpaired"), "--unpaired is no option of forest"),
-        (("--model", "forest", "--max-features", "many"), "a share such as 0.5, or sqrt"),
-        (("--model", "forest", "--fraction", "3"), "a power of two from 2 to 64"),
-        (("--model", "forest", "--depth", 7), "--depth"),
-        (("--model", "tree"), "tree"),
+        (("--model", "forest", "--no-paired"), "--no-paired is no option of forest"),
+        (
+            ("--model", "forest", "--max-features", "many"),
+            "--max-features many: a number of variables, a share between 0 and 1",
+        ),
+        (("--model", "forest", "--fraction", "3"), "--fraction 3: 0, a power of two from 2 to 64"),
+        (("--model", "forest", "--averaged", 3), "--averaged 3: a power of two from 1 to 1024"),
+        (("--model", "forest", "--depth", 7), "--depth 7: an integer from 1 to 6 is needed"),
+        (("--model", "forest", "--depth", "deep"), "--depth"),
+        (("--model", "tree"), "there is no model 'tree': choose from forest, snb, mnb"),
         ((), "--model"),
     ],
 )
@@ -144,13 +152,62 @@ def test_options_that_cannot_be(run: Run, ward: Ward, tmp_path: Path, options: A
 
 
 def test_options_become_parameters() -> None:
-    made = _models.make_model(_models.ModelName.forest, {"max_features": "0.5", "fraction": "inverse", "rows": 3})
+    given = {"max_features": "0.5", "fraction": "inverse", "trees": None, "depth": None}
+    (made,) = _models.make_models(["forest"], given)
     assert (made.max_features, made.fraction, made.n_trees) == (0.5, "inverse", 100)
-    assert _models.make_model(_models.ModelName.forest, {"max_features": "3"}).max_features == 3
-    assert _models.make_model(_models.ModelName.forest, {"max_features": "sqrt"}).max_features == "sqrt"
-    for name, family in _models.MODELS.items():
+    for text, value in (("3", 3), ("sqrt", "sqrt")):
+        assert _models.make_models(["forest"], {"max_features": text})[0].max_features == value
+    forest, bayes = _models.make_models(["forest", "mnb", "forest"], {"trees": 7, "alpha": 2.0})
+    assert (forest.n_trees, bayes.alpha) == (7, 2.0)
+
+
+@pytest.fixture
+def own_model(monkeypatch: pytest.MonkeyPatch) -> type[es.MultinomialNB]:
+    """A model that nobody told the command line of."""
+    registry = dict(es.TotalsClassifier._models)
+    monkeypatch.setattr(es.TotalsClassifier, "_models", registry)
+
+    class Sparse(es.MultinomialNB):
+        """Few parameters.
+
+        Parameters
+        ----------
+        n_kept : int
+            Bins to keep. None of ``these`` words.
+        smooth : str
+            How. Or not.
+        fit_prior : bool
+            Whether.
+        """
+
+        def __init__(self, n_kept: int = 3, smooth: str = "a", fit_prior: bool = False, alpha: float = 1.0) -> None:
+            self.n_kept, self.smooth, self.fit_prior, self.alpha, self.bins = n_kept, smooth, fit_prior, alpha, 5
+
+    return Sparse
+
+
+def test_every_model_has_its_options(own_model: type[Any]) -> None:
+    options = {option.name: option for option in _models.model_options()}
+    for name, model in _models.models().items():
         # Rows are cut into bins by the schema.
-        assert set(family.parameters.values()) == set(_models.make_model(name, {}).get_params()) - {"bins"}
+        parameters = set(inspect.signature(model).parameters) - {"bins"}
+        assert {_models._option_name(one) for one in parameters} <= set(options), name
+    kept, smooth, prior = options["kept"], options["smooth"], options["prior"]
+    assert (kept.opts, kept.help) == (["--kept"], "Sparse: Bins to keep. By default 3.")
+    assert (smooth.opts, smooth.help) == (["--smooth"], "Sparse: How. Or not. By default a.")
+    assert (prior.opts, prior.secondary_opts) == (["--prior"], ["--no-prior"])
+    assert prior.help == "Sparse: Whether. By default --no-prior."
+    assert options["alpha"].help == "mnb, Sparse: Laplace smoothing. By default 1.0."
+    (made,) = _models.make_models(["Sparse"], {"kept": 2, "prior": True, "smooth": "7"})
+    assert (type(made), made.n_kept, made.fit_prior, made.smooth) == (own_model, 2, True, "7")
+    assert _models.model_text("Sparse", made.get_params()) == "Sparse --kept 2 --smooth 7 --prior --alpha 1.0"
+    assert _models.model_text("Unheard", {"a": 1}) == "Unheard"
+
+
+def test_models_are_imported_only_where_one_is_asked_for() -> None:
+    """scikit-learn takes a second to import."""
+    code = "import sys, encryptedstats.cli._app; assert 'sklearn' not in sys.modules"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_fits_that_cannot_be(
@@ -306,7 +363,7 @@ def test_what_cannot_be_predicted(run: Run, ward: Ward, tmp_path: Path, monkeypa
 
 def test_info_of_models(ward: Ward, tmp_path: Path) -> None:
     shown = done("info", ward.combined("forest")).stdout
-    assert "encrypted model: forest --trees 4 --depth 2 --fraction 0 --seed 3" in shown
+    assert "encrypted model: forest --trees 4 --depth 2 --fraction 0 --averaged 1 --seed 3" in shown
     assert "70 rows, 6 variables, 2 classes; 26 totals in" in shown
     assert "nothing in it can decrypt" in shown
     assert "NOT ENCRYPTED" not in shown

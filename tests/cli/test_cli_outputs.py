@@ -21,18 +21,13 @@ import encryptedstats as es
 import encryptedstats.cli
 from encryptedstats.cli import _help
 from encryptedstats.cli._app import app
-from encryptedstats.cli._files import Writes, free_name, inputs_of, outputs_of, save, write_text
+from encryptedstats.cli._files import Writes, inputs_of, outputs_of, save, write_text
 from encryptedstats.tables.encrypted import MANIFEST
 
 COMMANDS: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]  # it is a group
 WRITERS = {name: outputs_of(_help._functions[name]) for name in COMMANDS if outputs_of(_help._functions[name])}
 OUTPUTS = [(name, output) for name, outputs in WRITERS.items() for output in outputs]
-PAIRS = [
-    (name, output, read)
-    for name, output in OUTPUTS
-    for read in inputs_of(_help._functions[name])
-    if not WRITERS[name][output].folder
-]
+PAIRS = [(name, output, read) for name, output in OUTPUTS for read in inputs_of(_help._functions[name])]
 CONTENT = "nobody loses this"
 
 
@@ -59,14 +54,14 @@ def made_up(hint: Any, place: Path) -> object:
 
 def something_at(place: Path, mark: Writes) -> Path:
     """What must not be lost; returns the file that holds it."""
-    file = place / MANIFEST if mark.table else place / "kept" if mark.folder else place
+    file = place / MANIFEST if mark.table else place
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(CONTENT)
     return file
 
 
 def test_all_commands_are_looked_at() -> None:
-    assert len(WRITERS) >= 17
+    assert len(WRITERS) >= 13
     for name, command in COMMANDS.items():
         spelled = {p.name for p in command.params if "--output" in p.opts or p.metavar == "OUT"}
         assert spelled <= set(WRITERS.get(name, ())), f"{name} writes, and does not say so with Writes"
@@ -109,15 +104,6 @@ def test_what_is_read_is_never_written(run: Run, name: str, output: str, read: s
 def test_no_module_writes_past_the_rule() -> None:
     """The functions of ``_files`` are the only ones that write; key pairs, tables and folders of results have writers below."""
     allowed = {("_files.py", "save"), ("_files.py", "write_atomic"), ("keygen.py", "save")}
-    # A story is played in a folder that goes away again.
-    stories = {
-        "demo_closed.py",
-        "demo_forest.py",
-        "demo_integers.py",
-        "demo_parties.py",
-        "casestudy.py",
-        "casestudy_cluster.py",
-    }
     found = set()
     for path in sorted(Path(encryptedstats.cli.__file__).parent.glob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -132,7 +118,7 @@ def test_no_module_writes_past_the_rule() -> None:
             )
             writes |= called == "to_csv" and bool(first) and first != "text"
             writes &= not (called == "savefig" and first == "content")
-            if writes and path.name not in stories:
+            if writes:
                 found.add((path.name, called))
     assert found <= allowed
 
@@ -148,13 +134,6 @@ def test_a_file_that_appears_meanwhile_is_not_replaced(owner: es.Owner, tmp_path
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     write_text(out, "new", force=True)
     assert out.read_text() == "new"
-
-
-def test_the_first_free_name(tmp_path: Path) -> None:
-    for expected in ("forest.png", "forest-2.png", "forest-3.png"):
-        found = free_name(tmp_path / "forest.png")
-        assert found.name == expected
-        found.touch()
 
 
 def test_an_output_is_not_put_into_a_table(run: Run, hospital: Hospital) -> None:

@@ -81,14 +81,14 @@ def test_the_plan_of_a_model_is_that_of_the_library(hospital: Hospital) -> None:
     facts = json.loads(done("plan", *options, "--json").stdout)
     expected = es.plan(es.CompletelyRandomForest(n_trees=3, depth=2, random_state=5), schema, 100).to_dict()
     assert facts.pop("sha256")
-    assert facts.pop("questions") == ["fit of forest --trees 3 --depth 2 --fraction 0 --seed 5"]
+    assert facts.pop("questions") == ["fit of forest --trees 3 --depth 2 --fraction 0 --averaged 1 --seed 5"]
     assert facts == json.loads(json.dumps(expected))
 
 
 def test_a_model_beside_other_questions(hospital: Hospital) -> None:
-    options = ("--schema", hospital.schema, "--rows", 100, "--model", "means", "--uncentred", "--json")
+    options = ("--schema", hospital.schema, "--rows", 100, "--model", "means", "--no-centred", "--json")
     facts = json.loads(done("plan", *options, "--counts", "v1").stdout)
-    assert facts["questions"] == ["counts of grade", "fit of means --uncentred"]
+    assert facts["questions"] == ["counts of grade", "fit of means --no-centred"]
     alone = json.loads(done("plan", *options).stdout)
     assert facts["totals"] == 4 + alone["totals"]
 
@@ -139,7 +139,7 @@ def test_several_models(run: Run, ward: Ward) -> None:
     facts = json.loads(done("plan", *options, *both).stdout)
     assert facts["questions"] == [
         "fit of mnb --alpha 0.5",
-        "fit of forest --trees 2 --depth 2 --fraction 0 --seed 0",
+        "fit of forest --trees 2 --depth 2 --fraction 0 --averaged 1 --seed 0",
     ]
     schema = es.Schema.load(ward.schema)
     models = [es.MultinomialNB(alpha=0.5), es.CompletelyRandomForest(n_trees=2, depth=2)]
@@ -203,9 +203,9 @@ def test_words_for_the_target(hospital: Hospital, word: str) -> None:
 
 def test_after_the_plan_of_a_model_a_model_is_proposed(hospital: Hospital, ward: Ward, tmp_path: Path) -> None:
     plan = ("plan", "--schema", ward.schema, "--rows", 60, "-o")
-    shown = " ".join(done(*plan, tmp_path / "m.json", "--model", "means", "--uncentred").stdout.split())
+    shown = " ".join(done(*plan, tmp_path / "m.json", "--model", "means", "--no-centred").stdout.split())
     assert "encryptedstats keygen secret.key public.keys --plan" in shown
-    assert "encryptedstats fit table.enc -o model.enc --model means --uncentred" in shown
+    assert "encryptedstats fit table.enc -o model.enc --model means --no-centred" in shown
     assert "--counts" not in shown
     assert "fit table.enc" not in done(*plan, tmp_path / "c.json", "--counts", "age").stdout
 

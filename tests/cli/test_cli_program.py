@@ -15,7 +15,7 @@ import pytest
 from cli_helpers import Run, the_error
 
 import encryptedstats as es
-from encryptedstats.cli import _app
+from encryptedstats.cli import _program
 from encryptedstats.cli._errors import WORDS, one_line
 from encryptedstats.errors import REPLACE, Cure, ExistsError
 
@@ -28,7 +28,7 @@ def program(*arguments: object, **options: Any) -> subprocess.CompletedProcess[s
 def test_version_and_help(run: Run) -> None:
     assert run("--version").stdout == f"encryptedstats {es.__version__}\n"
     shown = run("--help").stdout
-    assert all(command in shown for command in ("doctor", "keygen", "info", "demo"))
+    assert all(command in shown for command in ("doctor", "keygen", "info", "bench"))
 
 
 def test_a_real_process_keeps_errors_to_one_line(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_warnings_are_one_line_too(run: Run, files: Path, monkeypatch: pytest.Mo
         warnings.warn("heavy\nindeed", es.HeavyArrayWarning, stacklevel=1)
         return {}
 
-    shown, monkeypatched = warnings.showwarning, _app._show_warning
+    shown, monkeypatched = warnings.showwarning, _program._show_warning
     monkeypatch.setattr("encryptedstats.cli.info.describe", warn)
     with warnings.catch_warnings():
         warnings.simplefilter("always")

@@ -134,7 +134,7 @@ def test_the_whole_story_with_planned_keys(clinic: Clinic, tmp_path: Path) -> No
     options = ("--model", "forest", "--trees", 2, "--depth", 1, "--seed", 5)
     wish = ("--schema", clinic.schema, "--rows", 60, *options, "--encrypted-prediction", "--predict-rows", 20)
     shown = done("plan", *wish, "-o", home / "plan.json").stdout
-    assert "fit of forest --trees 2 --depth 1 --fraction 0 --seed 5" in shown
+    assert "fit of forest --trees 2 --depth 1 --fraction 0 --averaged 1 --seed 5" in shown
     assert "prediction of 20 rows with it, unopened" in shown
     assert "pack and expand" in shown
     facts = json.loads((home / "plan.json").read_text())

@@ -1,4 +1,4 @@
-"""The commands for many machines: fit --queue and --scheduler, worker, queue, casestudy."""
+"""The commands for many machines: fit --queue and --scheduler, worker, queue."""
 
 from __future__ import annotations
 
@@ -113,17 +113,3 @@ def test_a_local_cluster(hospital: Hospital, tmp_path: Path) -> None:
     facts = json.loads(result.stdout)
     assert (facts["rows"], facts["bytes"]) == (BLOCKS * ROWS, out.stat().st_size)
     assert hospital.is_exact(FOREST, out)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not os.environ.get("ENCRYPTEDSTATS_DATA"), reason="the data sets are not here")
-def test_the_case_study_agrees_exactly() -> None:
-    result = program("casestudy", "--trees", 3, "--json")
-    assert result.returncode == 0, result.stderr
-    small, full = json.loads(result.stdout)["rounds"]
-    assert small["exact"]
-    assert full["exact"]
-    assert (small["blocks"], small["shard_results"]) == (18, 36)
-    assert (full["blocks"], full["shard_results"]) == (1, 2)
-    assert small["auc"] == full["auc"] > 0.9
-    assert small["table_bytes"] == pytest.approx(18 * full["table_bytes"], rel=0.01)

@@ -26,8 +26,6 @@ PUBLIC = {
     "": "es",
     ".circuits": "encryptedstats.circuits",
     ".cluster": "es.cluster",
-    ".datasets": "es.datasets",
-    ".evaluation": "encryptedstats.evaluation",
     ".metrics": "encryptedstats.metrics",
     ".plots": "encryptedstats.plots",
 }

@@ -20,6 +20,7 @@ import encryptedstats as es
 from encryptedstats.metrics import evaluate
 from encryptedstats.models.base import read_model
 from encryptedstats.models.calibration import CALIBRATION
+from reproduction import datasets
 
 frozen = pytest.importorskip("sklearn.frozen", reason="scikit-learn before 1.6")
 THREE = ("a", "b", "c")
@@ -174,8 +175,8 @@ def test_the_forged_ones_differ_from_a_good_one() -> None:
 def test_heart_as_the_documents_tell() -> None:
     """The table of docs/models.md: means of 20 splits, half to fit, a quarter to calibrate, a quarter to test."""
     try:
-        rows = es.datasets.load("heart", download=False).table_frame()
-    except es.datasets.DatasetUnavailableError:
+        rows = datasets.load("heart", download=False).table_frame()
+    except datasets.DatasetUnavailableError:
         pytest.skip("the data set is not here")
     known, found = es.Schema.infer(rows, target="target"), []
     for seed in range(20):

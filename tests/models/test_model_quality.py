@@ -18,6 +18,7 @@ from sklearn.neighbors import NearestCentroid
 
 import encryptedstats as es
 from encryptedstats.tables import Variable
+from reproduction import datasets
 
 # -- the paper's breast cancer data -------------------------------------------------------------------------------------------
 
@@ -28,7 +29,7 @@ needs_data = pytest.mark.skipif(
 
 def encrypted_auc(model: Any) -> float:
     """Of the model that is fitted on encrypted rows, as the owner opens it, on the fifth of the rows it has not seen."""
-    data = es.datasets.load("bcw_o", download=False)
+    data = datasets.load("bcw_o", download=False)
     frame = data.table_frame()
     train, test = train_test_split(frame, test_size=0.2, random_state=0, stratify=frame["target"])
     schema = es.Schema.infer(train, target="target", kinds=data.kinds)

@@ -16,6 +16,7 @@ import encryptedstats as es
 from encryptedstats.errors import SchemaError
 from encryptedstats.storage.objects import FolderStore
 from encryptedstats.tables import Column, Schema, Table, TableLike
+from reproduction import datasets
 
 # ------------------------------------------------------------------------- the identities of the paper's section 2.2
 
@@ -300,7 +301,7 @@ def test_the_papers_case_study_is_under_25_megabytes(real, tmp_path):
     """bcw_o, 683 rows, 45 bins, 2 classes, without the public keys beside it: 13.8 GB for 547 rows in the paper."""
     if not os.environ.get("ENCRYPTEDSTATS_DATA"):
         pytest.skip("ENCRYPTEDSTATS_DATA names no folder with the data sets")
-    data = es.datasets.load("bcw_o", download=False)
+    data = datasets.load("bcw_o", download=False)
     frame = data.table_frame()
     schema = Schema.infer(frame, target="target", kinds=data.kinds)
     for name in schema.names:  # quintiles of these ten-point scales tie; the paper counts five bins for each

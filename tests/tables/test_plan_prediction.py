@@ -18,6 +18,7 @@ from encryptedstats.crypto.engine import engine_for
 from encryptedstats.crypto.packing import packing_model, packing_parameters, packing_primes, packing_secret
 from encryptedstats.crypto.residues import ciphertext_of
 from encryptedstats.crypto.security import RINGS
+from reproduction import datasets
 
 QUIET = {"progress": False}
 
@@ -210,7 +211,7 @@ def test_keys_of_a_plan_carry_everything(small: es.Plan, schema: es.Schema) -> N
 )
 def test_the_breast_cancer_table_at_planned_parameters(model: Any) -> None:
     try:
-        data = es.datasets.load("bcw_o", download=False)
+        data = datasets.load("bcw_o", download=False)
     except (FileNotFoundError, OSError) as error:
         pytest.skip(f"the data set is not here: {error}")
     whole = data.table_frame()

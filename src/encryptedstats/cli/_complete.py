@@ -54,5 +54,3 @@ columns: Completion = _offering(_columns)
 variable_ids: Completion = _offering(_variable_ids)
 #: What counts may be taken by.
 class_and_ids: Completion = _offering(_class_and_ids)
-#: The data sets of the paper.
-datasets: Completion = _offering(lambda _: es.datasets.names())

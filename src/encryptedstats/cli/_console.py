@@ -15,6 +15,9 @@ from rich.text import Text
 
 import encryptedstats as es
 from encryptedstats.crypto.security import MAX_MODULUS_BITS, TABLE_NAME
+from encryptedstats.words import plural as plural
+from encryptedstats.words import size_text as size_text
+from encryptedstats.words import time_text as time_text
 
 _STANDARD = TABLE_NAME.partition(",")[0]
 
@@ -43,43 +46,9 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def plural(count: int, thing: str) -> str:
-    """A number of things, with thousands told apart.
-
-    >>> plural(1, "block"), plural(1024, "row")
-    ('1 block', '1,024 rows')
-    """
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"
-
-
 def command_line(*words: object) -> Text:
     """A command to type next; words with spaces and the like in quotes."""
     return Text(printable(f"encryptedstats {shlex.join(map(str, words))}"), style="cyan")
-
-
-def size_text(count: int) -> str:
-    """Bytes for people.
-
-    >>> size_text(130), size_text(2048), size_text(9_438_381)
-    ('130 B', '2.0 KiB', '9.0 MiB')
-    """
-    size, unit = float(count), "B"
-    for larger in ("KiB", "MiB", "GiB", "TiB"):
-        if size < 1024:
-            break
-        size, unit = size / 1024, larger
-    return f"{size:.0f} {unit}" if unit == "B" or size >= 100 else f"{size:.1f} {unit}"
-
-
-def time_text(seconds: float) -> str:
-    """Seconds for people.
-
-    >>> time_text(0.000124), time_text(0.0213), time_text(1.53)
-    ('0.12 ms', '21 ms', '1.5 s')
-    """
-    if seconds >= 1:
-        return f"{seconds:.1f} s"
-    return f"{seconds * 1e3:.0f} ms" if seconds >= 0.01 else f"{seconds * 1e3:.2g} ms"
 
 
 def fact_table(rows: Iterable[tuple[str, RenderableType]]) -> Table:
@@ -109,8 +78,8 @@ def parameter_facts(parameters: es.Parameters) -> dict[str, Any]:
 
 def parameter_rows(parameters: es.Parameters) -> list[tuple[str, RenderableType]]:
     """Parameters as rows for :func:`fact_table`."""
-    products = f"{parameters.depth} product{'' if parameters.depth == 1 else 's'}"
     bits = [q.bit_length() for q in parameters.coefficient_moduli]
+    products = plural(parameters.depth, "product")
     return [
         ("scheme", parameters.scheme.upper()),
         ("security", _security(parameters)),

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from typing import Annotated, Any, Final, get_type_hints
 
 import typer
 
 from encryptedstats.cli._console import printable
+from encryptedstats.cli._parameters import with_parameters
 from encryptedstats.tables.dialects import CsvFormat, CsvOptions
 
 _PANEL: Final = "How the CSV file is written (found out where it is not said)"
@@ -22,33 +26,37 @@ _WORDS: Final = {
 }
 
 
+#: What the options say, by the fields of ``CsvOptions``.
+_OPTIONS: Final = {
+    "separator": ("SIGN", "Between fields: comma, semicolon, tab, pipe, or any sign."),
+    "decimal": ("SIGN", "The decimal mark: point or comma."),
+    "thousands": ("SIGN", "Between thousands: point, comma, space, apostrophe, or none."),
+    "charset": ("NAME", "The character set: utf-8, cp1252, latin-1, utf-16, ..."),
+    "dates": ("FORMAT", "Format of dates, as in %d.%m.%Y; or none, to leave them as text."),
+}
+_SIGNS: Final = ("separator", "decimal", "thousands")
+AS_FOUND: Final = CsvOptions()
+
+
+def with_csv_options(function: Callable[..., None]) -> Callable[..., None]:
+    """A command whose one parameter ``csv`` is five options."""
+
+    @wraps(function)
+    def command(**given: Any) -> None:
+        said = {name: given.pop(name) for name in _OPTIONS}
+        signs = {name: _sign(said[name]) for name in _SIGNS}
+        function(csv=CsvOptions(**{**said, **signs}), **given)
+
+    hints = get_type_hints(function, include_extras=True)
+    hints |= {name: _option(name, *words) for name, words in _OPTIONS.items()}
+    defaults = {name: one.default for name, one in inspect.signature(function).parameters.items() if name != "csv"}
+    defaults |= dict.fromkeys(_OPTIONS)
+    return with_parameters(command, hints, defaults)
+
+
 def _option(name: str, metavar: str, help: str) -> Any:
-    return typer.Option(name, metavar=metavar, help=help, show_default=False, rich_help_panel=_PANEL)
-
-
-Separator = Annotated[
-    str | None, _option("--separator", "SIGN", "Between fields: comma, semicolon, tab, pipe, or any sign.")
-]
-Decimal = Annotated[str | None, _option("--decimal", "SIGN", "The decimal mark: point or comma.")]
-Thousands = Annotated[
-    str | None, _option("--thousands", "SIGN", "Between thousands: point, comma, space, apostrophe, or none.")
-]
-Charset = Annotated[str | None, _option("--charset", "NAME", "The character set: utf-8, cp1252, latin-1, utf-16, ...")]
-Dates = Annotated[
-    str | None, _option("--dates", "FORMAT", "Format of dates, as in %d.%m.%Y; or none, to leave them as text.")
-]
-
-
-def csv_options(
-    separator: str | None,
-    decimal: str | None,
-    thousands: str | None,
-    charset: str | None,
-    dates: str | None,
-    ignored: frozenset[str] = frozenset(),
-) -> CsvOptions:
-    """What the options say."""
-    return CsvOptions(_sign(separator), _sign(decimal), _sign(thousands), charset, dates, ignored)
+    asked = typer.Option(f"--{name}", metavar=metavar, help=help, show_default=False, rich_help_panel=_PANEL)
+    return Annotated[str | None, asked]
 
 
 def _sign(given: str | None) -> str | None:

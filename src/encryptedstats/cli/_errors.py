@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from encryptedstats.cli._console import printable
-from encryptedstats.cli._models import option_of
+from encryptedstats.cli._models import flag
 from encryptedstats.errors import Curable, Cure
 from encryptedstats.storage.files import FULL as FULL
 
@@ -41,7 +41,6 @@ WORDS: Final[dict[str, str]] = {
     "name the target": "make it with schema --target",
     "column of the target": "the rows have no column of the target",
     "declare folds": "encrypt --folds K does",
-    "folder of data sets": "--data-home",
     # how a file is written
     "say the format": "--{option} {value!r}",
     "say one of the format": "--{option}",
@@ -131,7 +130,7 @@ def in_options(error: BaseException) -> str:
 def _in_options(cure: Cure) -> str:
     values = dict(cure.values)
     if "parameter" in values:  # of a model, which its option need not be called after
-        values["parameter"] = option_of(str(values["parameter"]))
+        values["parameter"] = flag(str(values["parameter"]))
     return WORDS[cure.action].format(**values)
 
 

@@ -9,7 +9,7 @@ not over a file that has appeared meanwhile. Whatever lies open there is for its
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
@@ -40,10 +40,6 @@ class Writes:
         What is lost with what is replaced, for the error.
     table
         An encrypted table: what counts as there already is a finished one.
-    folder
-        A folder of files: what counts as there already is one that is not empty, and in which the command cannot ``go_on``.
-    go_on
-        In what a folder holds the command goes on where it was.
     over_keys
         With ``--force`` a secret key may be replaced.
     left_to
@@ -52,8 +48,6 @@ class Writes:
 
     loss: str = "it would be lost"
     table: bool = False
-    folder: bool = False
-    go_on: Callable[[Path], bool] = lambda _: False
     over_keys: bool = False
     left_to: tuple[str, ...] = ()
 
@@ -116,8 +110,6 @@ def check_output(place: str | Path, mark: Writes, *, force: bool) -> None:
         there = open_store(place).exists(MANIFEST)
     elif is_url(place):
         there = False  # only a cluster writes there, and looks for itself
-    elif mark.folder:
-        there = _has_something(Path(place)) and not mark.go_on(Path(place))
     else:
         _check_file(Path(place), mark)
         there = Path(place).exists()
@@ -136,12 +128,6 @@ def _check_file(path: Path, mark: Writes) -> None:
         raise FileExistsError(f"{path} is no ordinary file: give the name of a file to write")
     if not mark.over_keys and path.exists() and is_secret_key(_head(path)):
         raise FileExistsError(f"{path} holds a secret key and was not touched: give another name")
-
-
-def _has_something(folder: Path) -> bool:
-    if folder.exists() and not folder.is_dir():
-        raise FileExistsError(f"{folder} is no folder: give the name of a folder to write to")
-    return folder.is_dir() and any(folder.iterdir())
 
 
 def is_same(one: str, other: str) -> bool:
@@ -175,19 +161,6 @@ def is_key_file(path: Path) -> bool:
 def _head(path: Path) -> bytes:
     with open(path, "rb") as file:
         return file.read(_HEAD_BYTES)
-
-
-def free_name(path: Path) -> Path:
-    """The path, or the first like it that nothing has: ``forest.png``, ``forest-2.png``, ..."""
-    return next(one for one in _numbered(path) if not one.exists())
-
-
-def _numbered(path: Path) -> Iterator[Path]:
-    yield path
-    number = 1
-    while True:
-        number += 1
-        yield path.with_stem(f"{path.stem}-{number}")
 
 
 # -- after it ----------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, Final
 
 import typer
@@ -16,6 +17,7 @@ from encryptedstats.cli._errors import EXIT_CODES
 from encryptedstats.cli._files import check_outputs
 
 _MARK: Final = "Examples:"
+_MORE: Final = "encryptedstats.more"
 _examples: dict[str, str] = {}  # by name of the command; the program's own has none
 _functions: dict[str, Callable[..., None]] = {}
 
@@ -24,18 +26,33 @@ class Command(TyperCommand):
     """A command whose outputs are checked before it begins, and whose help ends with examples."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Typer's, after a look at what is to be written."""
+        """Typer's, after a look at what is to be written; options that the function has no parameters for are kept aside."""
+        for option in self._more:
+            ctx.meta[_MORE, option.name] = ctx.params.pop(option.name)
         check_outputs(_functions[self.name or ""], ctx.params)
         return super().invoke(ctx)
 
+    @cached_property
+    def _more(self) -> list[Any]:
+        """Options that are found out when the command is asked for, and not whenever the program starts."""
+        own = {parameter.name for parameter in self.params}
+        find = getattr(_functions[self.name or ""], "more_options", list)
+        return [option for option in find() if option.name not in own]
+
     def get_params(self, ctx: Any) -> list[Any]:
-        """Typer's."""
-        return _without_types(super().get_params(ctx))
+        """Typer's, and those that are found out."""
+        *own, help_option = super().get_params(ctx)
+        return _without_types([*own, *self._more, help_option])
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Typer's help, then the examples."""
         super().format_help(ctx, formatter)
         show_examples(_examples.get(self.name or "", ""))
+
+
+def more_options(ctx: typer.Context) -> dict[str, Any]:
+    """What was given of the options that were found out when the command was asked for."""
+    return {key[1]: value for key, value in ctx.meta.items() if key[0] == _MORE}
 
 
 class Group(TyperGroup):

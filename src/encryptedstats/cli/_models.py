@@ -1,177 +1,220 @@
-"""Models as the command line knows them: their names, their options, said once for ``plan`` and ``fit``, and their files.
+"""Models as the command line knows them: their names, their options for ``plan`` and ``fit``, and their files.
 
-scikit-learn takes a second to import, so the models themselves are imported only where one is made or read.
+An option is a parameter of a model (``get_params``), of the type that its hint says, and its help is what the model's docstring
+says of it: a new model needs no line here. scikit-learn takes a second to import, so that models are imported only where one is
+asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from enum import Enum
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Optional, get_args, get_type_hints
 
 import typer
 
 import encryptedstats as es
 from encryptedstats.cli._console import printable
+from encryptedstats.cli._parameters import with_parameters
 from encryptedstats.kinds import read_file
 from encryptedstats.storage.container import Container
 
-
-class ModelName(str, Enum):
-    """The models, as an option offers them."""
-
-    forest = "forest"
-    snb = "snb"
-    mnb = "mnb"
-    logistic = "logistic"
-    means = "means"
-    fisher = "fisher"
-
-
-@dataclass(frozen=True)
-class Family:
-    """A kind of model: its class, and which parameter of it each option sets."""
-
-    class_name: str
-    parameters: Mapping[str, str]
-
-
-#: What ``--model`` may name. A model is added here, and its options below.
-MODELS: Final[dict[ModelName, Family]] = {
-    ModelName.forest: Family(
-        "CompletelyRandomForest",
-        {
-            "trees": "n_trees",
-            "depth": "depth",
-            "max_features": "max_features",
-            "fraction": "fraction",
-            "averaged": "averaged",
-            "seed": "random_state",
-        },
-    ),
-    ModelName.snb: Family("SemiparametricNB", {"paired": "paired", "centred": "centred"}),
-    ModelName.mnb: Family("MultinomialNB", {"alpha": "alpha"}),
-    ModelName.logistic: Family("OneStepLogisticRegression", {"intercept": "fit_intercept", "centred": "centred"}),
-    ModelName.means: Family("LinearMeans", {"centred": "centred"}),
-    ModelName.fisher: Family("FisherDiscriminant", {"centred": "centred"}),
+#: Short names; a model without one goes by the name of its class.
+NICKNAMES: Final = {
+    "forest": "CompletelyRandomForest",
+    "snb": "SemiparametricNB",
+    "mnb": "MultinomialNB",
+    "logistic": "OneStepLogisticRegression",
+    "means": "LinearMeans",
+    "fisher": "FisherDiscriminant",
 }
-_OPTIONS: Final = tuple(dict.fromkeys(option for family in MODELS.values() for option in family.parameters))
-# What goes without saying: such a value is the default, and no fit in the clear looks at it.
-_UNSAID: Final = {"averaged": 1}
-# Options with two faces, for true and for false.
-_SWITCHES: Final = {
-    "paired": ("--paired", "--unpaired"),
-    "centred": ("--centred", "--uncentred"),
-    "intercept": ("--intercept", "--no-intercept"),
-}
+_OF_THE_SCHEMA: Final = {"bins"}  # parameters for arrays; a table is in bins already
+_PANEL: Final = "Options of models"
+_METAVARS: Final[dict[type, str]] = {int: "N", float: "X", str: "VALUE", bool: ""}
+
+
+def models() -> dict[str, type[Any]]:
+    """All models that there are, by the names that ``--model`` takes."""
+    from encryptedstats.models import TotalsClassifier  # scikit-learn takes a second to import
+    from encryptedstats.tables.questions import known_questions
+
+    classes = {name: found for name, found in known_questions().items() if issubclass(found, TotalsClassifier)}
+    others = {name: name for name in classes if name not in NICKNAMES.values() and not name.startswith("_")}
+    return {name: classes[class_name] for name, class_name in {**NICKNAMES, **others}.items()}
+
+
+def flag(parameter: str, value: Any = True) -> str:
+    """The option that sets a parameter of a model, here to this value.
+
+    >>> flag("random_state"), flag("n_trees"), flag("max_features"), flag("fit_intercept", False)
+    ('--seed', '--trees', '--max-features', '--no-intercept')
+    """
+    return f"--{'no-' if value is False else ''}{_option_name(parameter).replace('_', '-')}"
+
+
+def _option_name(parameter: str) -> str:
+    return "seed" if parameter == "random_state" else parameter.removeprefix("n_").removeprefix("fit_")
+
 
 # -- options ---------------------------------------------------------------------------------------------------------
 
-_PANEL: Final = "Options of models"
 
-
-def _option(*names: str, help: str, **more: Any) -> Any:
-    return typer.Option(*names, help=help, show_default=False, rich_help_panel=_PANEL, **more)
-
-
-def _switch(option: str, help: str) -> Any:
-    return _option("/".join(_SWITCHES[option]), help=help)
+def _names(_: typer.Context, incomplete: str) -> list[str]:
+    return [name for name in models() if name.startswith(incomplete)]
 
 
 _MODEL_HELP: Final = (
     "forest (completely random), snb or mnb (naive Bayes, semi-parametric or multinomial), logistic (one step), "
-    "means (nearest class mean), fisher (discriminant)."
+    "means (nearest class mean), fisher (discriminant), or the class of a model of your own."
 )
-Model = Annotated[ModelName, _option("--model", metavar="NAME", help=_MODEL_HELP)]
-PlannedModels = Annotated[
-    list[ModelName] | None,
-    _option("--model", metavar="NAME", help=f"Fit a model: {_MODEL_HELP} May be given several times."),
-]
-Trees = Annotated[int | None, _option(min=1, metavar="N", help="forest: trees; by default 100.")]
-Depth = Annotated[int | None, _option(min=1, max=6, metavar="N", help="forest: levels of splits; by default 3.")]
-MaxFeatures = Annotated[
-    str | None, _option(metavar="N", help="forest: variables a tree draws from: N, a share such as 0.5, or sqrt.")
-]
-Fraction = Annotated[
-    str | None,
-    _option(
-        metavar="M",
-        help="forest: weigh leaves by the stochastic fraction, M = 2, 4, ... 64, or inverse. It is expected of an opened "
-        "forest, and drawn for one that predicts unopened.",
-    ),
-]
-Averaged = Annotated[
-    int | None,
-    _option(metavar="K", help="forest: average so many draws of the fraction for a leaf, 1, 2, 4, ... 1024."),
-]
-Seed = Annotated[int | None, _option(metavar="N", help="forest: seed of the growth, which is public; by default 0.")]
-Paired = Annotated[bool | None, _switch("paired", help="snb: intercept and slope together (default), or not.")]
-Centred = Annotated[
-    bool | None, _switch("centred", help="all but forest and mnb: codes around 0 (default, not of snb) or from 1.")
-]
-Alpha = Annotated[float | None, _option(min=0, metavar="X", help="mnb: Laplace smoothing; by default 1.")]
-Intercept = Annotated[bool | None, _switch("intercept", help="logistic: with an intercept (default), or without.")]
-
-
-def make_model(name: ModelName, given: Mapping[str, Any]) -> Any:
-    """The unfitted model that the options of a command describe; other options of the command are overlooked."""
-    return make_models([name], given)[0]
-
-
-def make_models(names: Sequence[ModelName], given: Mapping[str, Any]) -> list[Any]:
-    """The unfitted models of these names, each with those options of the command that it has; one that none has is an error."""
-    options = {option: given[option] for option in _OPTIONS if given.get(option) is not None}
-    names = list(dict.fromkeys(names))
-    for option, value in options.items():
-        if names and not any(option in MODELS[name].parameters for name in names):
-            has = "; ".join(
-                f"{name.value}, which has {', '.join(map(_flag, MODELS[name].parameters))}" for name in names
-            )
-            raise typer.BadParameter(f"{_flag(option, value)} is no option of {has}")
-    parsed = {option: _PARSERS.get(option, lambda value: value)(value) for option, value in options.items()}
-    return [_made(MODELS[name], parsed) for name in names]
-
-
-def _made(family: Family, options: Mapping[str, Any]) -> Any:
-    own = {family.parameters[option]: value for option, value in options.items() if option in family.parameters}
-    return getattr(es, family.class_name)(**own)
-
-
-def _max_features(text: str) -> int | float | str:
-    value = text if text == "sqrt" else _number(text)
-    if value == "sqrt" or (isinstance(value, int) and value >= 1) or (isinstance(value, float) and 0 < value <= 1):
-        return value
-    raise typer.BadParameter(f"--max-features {text}: a number of variables, a share such as 0.5, or sqrt")
-
-
-def _fraction(text: str) -> int | str:
-    value = text if text == "inverse" else _number(text)
-    if value in ("inverse", 0, 2, 4, 8, 16, 32, 64) and not isinstance(value, float):
-        return value
-    raise typer.BadParameter(f"--fraction {text}: 0, a power of two from 2 to 64, or inverse")
-
-
-def _averaged(value: int) -> int:
-    if value in [2**power for power in range(11)]:
-        return value
-    raise typer.BadParameter(f"--averaged {value}: a power of two from 1 to 1024")
-
-
-def _number(text: str) -> int | float | str:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
-
-
-_PARSERS: Final[dict[str, Callable[[Any], Any]]] = {
-    "max_features": _max_features,
-    "fraction": _fraction,
-    "averaged": _averaged,
+_MODEL: Final[dict[str, Any]] = {
+    "metavar": "NAME",
+    "autocompletion": _names,
+    "show_default": False,
+    "rich_help_panel": _PANEL,
 }
+Model = Annotated[str, typer.Option("--model", help=_MODEL_HELP, **_MODEL)]
+PlannedModels = Annotated[
+    list[str] | None,
+    typer.Option("--model", help=f"Fit a model: {_MODEL_HELP} May be given several times.", **_MODEL),
+]
+
+
+def with_model_options(function: Callable[..., None]) -> Callable[..., None]:
+    """A command that has, beside its own, the options of all models: it finds what was given with :func:`make_models`."""
+    function.more_options = model_options  # type: ignore[attr-defined]  # looked for by ``_help.Command``
+    return function
+
+
+def model_options(names: Sequence[str] | None = None) -> list[Any]:
+    """The options of some models, by default of all, as Typer has them."""
+    known = models()
+    found: dict[str, list[_Option]] = {}
+    for name in known if names is None else names:
+        for option in _options_of(name, known[name]).values():
+            found.setdefault(option.name, []).append(option)
+    hints = {name: _annotated(options) for name, options in found.items()}
+    app = typer.Typer(add_completion=False)
+    app.command()(with_parameters(lambda **_: None, hints, dict.fromkeys(hints)))
+    return list(typer.main.get_command(app).params)
+
+
+@dataclass(frozen=True)
+class _Option:
+    """A parameter of one model, as an option."""
+
+    model: str
+    parameter: str
+    kinds: frozenset[type]
+    default: Any
+    said: str
+
+    @property
+    def name(self) -> str:
+        return _option_name(self.parameter)
+
+    @property
+    def kind(self) -> type:
+        """What Typer reads: a text where it may be several things."""
+        kind = next(iter(self.kinds)) if len(self.kinds) == 1 else str
+        return kind if kind in _METAVARS else str
+
+    @property
+    def help(self) -> str:
+        default = flag(self.parameter, self.default) if self.kind is bool else self.default
+        return f"{self.said}.{'' if default is None else f' By default {default}.'}"
+
+    def value(self, given: Any) -> Any:
+        """A text as the number that it spells, where the parameter may be one."""
+        for kind in (int, float) if isinstance(given, str) and self.kinds != {str} else ():
+            with suppress(ValueError):
+                return kind(given)
+        return given
+
+
+def _options_of(name: str, model: type[Any]) -> dict[str, _Option]:
+    """The options of a model, by their names."""
+    try:
+        hints = get_type_hints(model.__init__)
+    except NameError:  # of something that only type checkers import
+        hints = {}
+    said, found = _described(model), {}
+    for one in inspect.signature(model).parameters.values():
+        if one.name not in _OF_THE_SCHEMA:
+            hint = hints.get(one.name, type(one.default))
+            kinds = frozenset(get_args(hint) or (hint,)) - {type(None)}
+            text = said.get(one.name) or one.name.replace("_", " ").capitalize()
+            option = _Option(name, one.name, kinds, one.default, text)
+            found[option.name] = option
+    return found
+
+
+def _described(model: type[Any]) -> dict[str, str]:
+    """What the docstring of a model, or of what it is derived from, says of each parameter, without what only Python can say."""
+    found: dict[str, list[str]] = {}
+    for text in (inspect.cleandoc(one.__doc__ or "") for one in reversed(model.__mro__)):
+        name, section = "", text.partition("\nParameters\n----------\n")[2].partition("\n\n")[0]
+        for line in section.splitlines():
+            if line.startswith(" "):
+                found.setdefault(name, []).append(line.strip())
+            else:
+                name = line.partition(" : ")[0]
+                found[name] = []
+    texts = {name: " ".join(words).rstrip(".").split(". ") for name, words in found.items() if words}
+    return {
+        name: ". ".join(one for one in sentences if "``" not in one and "None" not in one)
+        for name, sentences in texts.items()
+    }
+
+
+def _annotated(options: list[_Option]) -> Any:
+    """The hint of an option that one or several models have."""
+    kinds = {option.kind for option in options}
+    kind = kinds.pop() if len(kinds) == 1 else str
+    helps: dict[str, list[str]] = {}
+    for option in options:
+        helps.setdefault(option.help, []).append(option.model)
+    text = " ".join(f"{', '.join(names)}: {said}" for said, names in helps.items())
+    spelled = "/".join(flag(options[0].parameter, value) for value in ((True, False) if kind is bool else (True,)))
+    asked = typer.Option(spelled, help=text, metavar=_METAVARS[kind], show_default=False, rich_help_panel=_PANEL)
+    return Annotated[Optional[kind], asked]  # noqa: UP045  a hint that is made here
+
+
+# -- making one --------------------------------------------------------------------------------------------------------
+
+
+def make_models(names: Sequence[str], given: Mapping[str, Any]) -> list[Any]:
+    """The unfitted models of these names, each with those options that it has; one that none of them has is an error."""
+    known, names = models(), list(dict.fromkeys(names))
+    for name in names:
+        if name not in known:
+            raise typer.BadParameter(f"there is no model {name!r}: choose from {', '.join(known)}")
+    own = {name: _options_of(name, known[name]) for name in names}
+    options = {option: value for option, value in given.items() if value is not None}
+    for option, value in options.items():
+        if names and not any(option in has for has in own.values()):
+            which = "; ".join(f"{name}, which has {', '.join(map(flag, has))}" for name, has in own.items())
+            raise typer.BadParameter(f"{flag(option, value)} is no option of {which}")
+    return [
+        known[name](**{has[one].parameter: has[one].value(value) for one, value in options.items() if one in has})
+        for name, has in own.items()
+    ]
+
+
+@contextmanager
+def spelled_as_options(*models: Any) -> Iterator[None]:
+    """What a model says of a parameter, ``depth=7: an integer ...``, is said of the option: ``--depth 7: an integer ...``."""
+    try:
+        yield
+    except ValueError as error:
+        for name, value in [one for model in models for one in model.get_params().items()]:
+            said = f"{name}={value!r}:"
+            if str(error).startswith(said):
+                raise typer.BadParameter(f"{flag(name)} {value}:{str(error)[len(said) :]}") from error
+        raise
+
 
 # -- in words --------------------------------------------------------------------------------------------------------
 
@@ -179,41 +222,18 @@ _PARSERS: Final[dict[str, Callable[[Any], Any]]] = {
 def model_text(class_name: str, parameters: Mapping[str, Any]) -> str:
     """A model as it is asked for, by name and options.
 
-    >>> model_text("CompletelyRandomForest", {"n_trees": 10, "depth": 3, "max_features": None, "fraction": 0, "random_state": 7})
+    >>> model_text("CompletelyRandomForest", {"depth": 3, "fraction": 0, "max_features": None, "n_trees": 10, "random_state": 7})
     'forest --trees 10 --depth 3 --fraction 0 --seed 7'
     >>> model_text("LinearMeans", {"centred": False})
-    'means --uncentred'
+    'means --no-centred'
     """
-    for name, family in MODELS.items():
-        if family.class_name == class_name:
-            values = {option: parameters.get(parameter) for option, parameter in family.parameters.items()}
-            return printable(" ".join([name.value, *_words(values.items())]))
+    for name, model in models().items():
+        if model.__name__ == class_name:
+            own = [one.parameter for one in _options_of(name, model).values()]
+            given = [(one, parameters[one]) for one in own if parameters.get(one) is not None]
+            words = [flag(one, value) if isinstance(value, bool) else f"{flag(one)} {value}" for one, value in given]
+            return printable(" ".join([name, *words]))
     return printable(class_name)
-
-
-def option_of(parameter: str) -> str:
-    """The option that sets a parameter of a model.
-
-    >>> option_of("random_state"), option_of("fit_intercept")
-    ('--seed', '--intercept')
-    """
-    named = {name: option for family in MODELS.values() for option, name in family.parameters.items()}
-    return _flag(named[parameter]) if parameter in named else parameter
-
-
-def _words(values: Iterable[tuple[str, Any]]) -> list[str]:
-    words = []
-    for option, value in values:
-        if value is None or value == _UNSAID.get(option):
-            continue
-        words.append(_flag(option, value))
-        if option not in _SWITCHES:
-            words.append(str(value))
-    return words
-
-
-def _flag(option: str, value: Any = True) -> str:
-    return _SWITCHES[option][not value] if option in _SWITCHES else f"--{option.replace('_', '-')}"
 
 
 # -- files -----------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any, Final
 import typer
 
 import encryptedstats as es
-from encryptedstats.cli._models import MODELS, model_text
+from encryptedstats.cli._models import NICKNAMES, model_text
 from encryptedstats.tables.folds import Folds
 from encryptedstats.tables.questions import load_questions, question_class
 from encryptedstats.tables.statistics import Counts, CrossTable, Moments
@@ -24,7 +24,7 @@ def question_text(name: str, parameters: Mapping[str, Any], schema: es.Schema | 
     >>> question_text("counts", {"variables": [0, -1]}), question_text("crosstab", {"variables": [0, 1]})
     ('counts of v0 by class', 'cross table of v0 and v1')
     >>> question_text("Ridge", {"target": 2, "alpha": 1.0}), question_text("LinearMeans", {"centred": False})
-    ('Ridge target=2 alpha=1.0', 'means --uncentred')
+    ('Ridge target=2 alpha=1.0', 'means --no-centred')
     """
     if name in STATISTICS:
         asked = parameters.get("variables")
@@ -34,7 +34,7 @@ def question_text(name: str, parameters: Mapping[str, Any], schema: es.Schema | 
     if name == Folds.name:
         inside = question_text(str(parameters.get("question")), parameters.get("params") or {}, schema)
         return f"{parameters.get('n_folds')} folds of {inside}"
-    if any(family.class_name == name for family in MODELS.values()):
+    if name in NICKNAMES.values():
         return model_text(name, parameters)
     return " ".join([name, *(f"{one}={value}" for one, value in parameters.items())])
 

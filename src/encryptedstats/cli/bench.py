@@ -1,16 +1,12 @@
-"""``bench``: what this machine does in a second. A short measurement that every installation has, or the parts of a checkout's
-``benchmarks``, whose figures the documents quote.
+"""``bench``: what this machine does in a second, a short measurement. The figures that the documents quote are those of
+``python -m benchmarks``, in a checkout.
 """
 
 from __future__ import annotations
 
-import json
 import statistics
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterable
-from pathlib import Path
+from collections.abc import Callable
 from typing import Annotated, Any, Final
 
 import numpy as np
@@ -21,9 +17,8 @@ from rich.text import Text
 
 import encryptedstats as es
 from encryptedstats.cli._console import fact_table, print_json, progress, size_text, time_text
-from encryptedstats.cli._files import Writes, check_output
 from encryptedstats.cli._frames import plain_table
-from encryptedstats.cli._options import AsJson, Force, file_option
+from encryptedstats.cli._options import AsJson
 from encryptedstats.cli.machine import describe_machine, package_versions
 from encryptedstats.crypto.noise import Scheme
 from encryptedstats.crypto.parameters import SCHEMES
@@ -33,45 +28,22 @@ MAX_VALUE, DEPTH = 65_536, 2
 ROWS, VARIABLES, BINS, TREES = 8192, 9, 5, 20
 _LEAST, _SECONDS = 5, 0.2
 _QUICK_ROWS, _QUICK_TREES = 500, 2
-_ALL: Final = "all"
-_OUT: Final = Path("out") / "bench"
-_FIGURES: Final = Writes("figures of other runs", folder=True)
 # A product is relinearised when it is multiplied again, and not before: the second is what it costs all in all.
 _STEPS: Final = ("encrypt", "add", "multiply lazily", "multiply and relinearise", "decrypt")
 
 
 def bench(
-    parts: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="PART",
-            help="Parts of a checkout's benchmarks, or all; without any, a short measurement of integers and of a forest.",
-            show_default=False,
-        ),
-    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="To see that it runs, not to quote figures.")] = False,
-    out: Annotated[
-        Path | None,
-        _FIGURES,
-        file_option("--output", "-o", metavar="FOLDER", help="Of parts: where their JSON goes; out/bench by default."),
-    ] = None,
-    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Measure this machine: integers in both schemes, and a forest on an encrypted table.
-
-    The short measurement takes ten seconds or so. Parts are those of make bench, and need a checkout of the project; they
-    take minutes.
+    """Measure this machine: integers in both schemes, and a forest on an encrypted table. Ten seconds or so.
 
     Examples:
       encryptedstats bench
-      encryptedstats bench integers tables --output out/bench
+
+      # to keep beside the figures of other machines
+      encryptedstats bench --json
     """
-    if parts:
-        if out is None:
-            check_output(_OUT, _FIGURES, force=force)
-        _run_parts(parts, quick, out or _OUT, as_json)
-        return
     with progress("measuring"):
         facts = {
             "machine": describe_machine(),
@@ -84,9 +56,6 @@ def bench(
         print_json(facts)
     else:
         _show(facts)
-
-
-# -- the short measurement -------------------------------------------------------------------------------------------
 
 
 def _integers(scheme: Scheme, quick: bool) -> dict[str, Any]:
@@ -171,32 +140,3 @@ def _show(facts: dict[str, Any]) -> None:
     console.print(fact_table(rows))
     if facts["quick"]:
         console.print(Text("A quick run: these are no figures to quote.", style="yellow"))
-
-
-# -- the parts of a checkout -----------------------------------------------------------------------------------------
-
-
-def _run_parts(parts: Iterable[str], quick: bool, out: Path, as_json: bool) -> None:
-    checkout = find_checkout()
-    if checkout is None:
-        raise ValueError(
-            "the parts of the benchmarks are no part of an installed package: run it in a checkout of the project, or "
-            "without a part for the short measurement"
-        )
-    names = [] if _ALL in parts else list(parts)
-    command = [sys.executable, "-m", "benchmarks", *names, *(["--quick"] if quick else []), "--out", str(out.resolve())]
-    before = time.time()
-    done = subprocess.run(command, cwd=checkout, stdout=subprocess.DEVNULL if as_json else None, check=False)
-    if done.returncode:
-        raise typer.Exit(done.returncode)
-    if as_json:
-        written = sorted(file for file in out.glob("*.json") if file.stat().st_mtime >= before - 1)
-        print_json({file.stem: json.loads(file.read_text()) for file in written})
-
-
-def find_checkout() -> Path | None:
-    """The checkout that this package runs from, or that the current folder is; None for an installed package elsewhere."""
-    for place in (Path(es.__file__).resolve().parents[2], Path.cwd()):
-        if (place / "benchmarks" / "__main__.py").is_file() and (place / "pyproject.toml").is_file():
-            return place
-    return None

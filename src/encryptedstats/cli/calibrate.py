@@ -12,7 +12,7 @@ from rich.text import Text
 
 import encryptedstats as es
 from encryptedstats.cli._console import command_line, fact_table, plural, print_json, printable, size_text
-from encryptedstats.cli._csv import Charset, Dates, Decimal, Separator, Thousands, csv_options
+from encryptedstats.cli._csv import AS_FOUND, with_csv_options
 from encryptedstats.cli._files import Writes, save
 from encryptedstats.cli._inputs import check_rows, expect
 from encryptedstats.cli._models import load_model, model_text
@@ -20,6 +20,7 @@ from encryptedstats.cli._options import AsJson, DataFile, Force, Weights, file_a
 from encryptedstats.cli._votes import counts_text
 from encryptedstats.cli.evaluate import inside, labelled_rows
 from encryptedstats.storage import container
+from encryptedstats.tables.dialects import CsvOptions
 from encryptedstats.tables.questions import OPEN_MODEL_KIND
 
 _LOSS: Final = "the calibration in it would have to be fitted again"
@@ -32,6 +33,7 @@ class Method(str, Enum):
     isotonic = "isotonic"
 
 
+@with_csv_options
 def calibrate(
     file: Annotated[Path, file_argument("MODEL", "An opened model, as decrypt -o wrote it.")],
     data: DataFile,
@@ -41,11 +43,7 @@ def calibrate(
         typer.Option(help="sigmoid: Platt's two numbers. isotonic: any rising curve, for a thousand rows or more."),
     ] = Method.sigmoid,
     weights: Weights = None,
-    separator: Separator = None,
-    decimal: Decimal = None,
-    thousands: Thousands = None,
-    charset: Charset = None,
-    dates: Dates = None,
+    csv: CsvOptions = AS_FOUND,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -63,7 +61,6 @@ def calibrate(
     expect(file, (OPEN_MODEL_KIND,), "an opened model")
     check_rows(data)
     model = inside(load_model(container.read(file)))
-    csv = csv_options(separator, decimal, thousands, charset, dates)
     table, unlabelled = labelled_rows(model._known_private(), data, weights, csv)
     try:
         calibrated = es.CalibratedModel(model, method.value).fit(table)
@@ -78,7 +75,8 @@ def calibrate(
         "method": method.value,
         "rows": len(table),
         "class_counts": {str(label): int(n) for label, n in zip(model.classes_, calibrated.class_counts_, strict=True)},
-        "left_out": {"missing_values": table.n_dropped, "no_class": unlabelled},
+        "rows_left_out": table.n_dropped + unlabelled,
+        "rows_without_class": unlabelled,
         "curves": calibrated.curves_,
     }
     if as_json:
@@ -89,9 +87,10 @@ def calibrate(
 
 def _show(facts: dict[str, Any], out: Path) -> None:
     rows: list[tuple[str, RenderableType]] = [("classes", counts_text(facts["class_counts"]))]
-    for name, why in (("missing_values", "with missing values"), ("no_class", "without a class")):
-        if facts["left_out"][name]:
-            rows.append(("left out", Text(f"{plural(facts['left_out'][name], 'row')} {why}", style="yellow")))
+    without = facts["rows_without_class"]
+    for count, why in ((facts["rows_left_out"] - without, "with missing values"), (without, "without a class")):
+        if count:
+            rows.append(("left out", Text(f"{plural(count, 'row')} {why}", style="yellow")))
     if facts["method"] == "sigmoid":
         lines = [f"{one['slope']:.4g} x score {one['intercept']:+.4g}" for one in facts["curves"]]
         rows.append(("log-odds", "; ".join(lines)))

@@ -22,7 +22,7 @@ from encryptedstats.cli._console import (
     size_text,
     time_text,
 )
-from encryptedstats.cli._csv import Charset, Dates, Decimal, Separator, Thousands, csv_options, say_format
+from encryptedstats.cli._csv import AS_FOUND, say_format, with_csv_options
 from encryptedstats.cli._errors import FULL, INTERRUPTED, one_line
 from encryptedstats.cli._files import Writes
 from encryptedstats.cli._inputs import check_rows, expect, load_public_keys, load_schema, nature
@@ -48,9 +48,11 @@ from encryptedstats.storage.files import naming
 from encryptedstats.storage.objects import Store, open_store
 from encryptedstats.tables import encrypt_file
 from encryptedstats.tables.blocks import block_id_of
+from encryptedstats.tables.dialects import CsvOptions
 from encryptedstats.tables.encrypting import DRAFT
 
 
+@with_csv_options
 def encrypt(
     data: DataFile,
     out: Annotated[
@@ -82,11 +84,7 @@ def encrypt(
     ] = False,
     workers: Workers = None,
     passphrase_file: PassphraseFile = None,
-    separator: Separator = None,
-    decimal: Decimal = None,
-    thousands: Thousands = None,
-    charset: Charset = None,
-    dates: Dates = None,
+    csv: CsvOptions = AS_FOUND,
     as_json: AsJson = False,
 ) -> None:
     """Encrypt the rows of a file into a table that can be handed to anybody.
@@ -107,7 +105,6 @@ def encrypt(
     if weights is not None and weight_bound is None:
         raise ValueError("--weights needs --weight-bound, the largest weight there may be: a worker has to know one")
     check_rows(data)
-    csv = csv_options(separator, decimal, thousands, charset, dates)
     store = open_store(out)
     _check_place(out, store, [path for path in (data, schema, key) if path is not None])
     private = load_schema(schema)

@@ -17,7 +17,7 @@ from rich.text import Text
 
 import encryptedstats as es
 from encryptedstats.cli._console import command_line, fact_table, plural, print_json, printable, progress, size_text
-from encryptedstats.cli._csv import Charset, Dates, Decimal, Separator, Thousands, csv_options, say_format
+from encryptedstats.cli._csv import AS_FOUND, say_format, with_csv_options
 from encryptedstats.cli._files import COMPUTED, Writes, write_parts, write_text
 from encryptedstats.cli._frames import frame_view, label_text
 from encryptedstats.cli._inputs import check_rows, expect, load_schema, nature
@@ -65,6 +65,7 @@ class _Work:
     n_unlabelled: int
 
 
+@with_csv_options
 def evaluate(
     file: Annotated[Path, file_argument("FILE", "Folds, as fit --folds wrote them, or an opened model.")],
     data: DataFile,
@@ -97,11 +98,7 @@ def evaluate(
         file_option("--plot", help="Draw ROC and calibration there: a .png, .svg or .pdf file."),
     ] = None,
     passphrase_file: PassphraseFile = None,
-    separator: Separator = None,
-    decimal: Decimal = None,
-    thousands: Thousands = None,
-    charset: Charset = None,
-    dates: Dates = None,
+    csv: CsvOptions = AS_FOUND,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -123,7 +120,6 @@ def evaluate(
     """
     kind = expect(file, (FOLDS_KIND, OPEN_MODEL_KIND), "the folds of a model, or an opened one", _cure(file))
     check_rows(data)
-    csv = csv_options(separator, decimal, thousands, charset, dates)
     if kind == FOLDS_KIND:
         if schema is None:
             raise ValueError("the schema is needed to read the rows: --schema schema.json, as encrypt was given")

@@ -8,8 +8,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
-from encryptedstats import __version__
-from encryptedstats.memory import meminfo_bytes
+from encryptedstats import __version__, memory
+from encryptedstats.parallel import cores
 
 FEATURES: Final = ("avx2", "fma", "avx512f", "avx512ifma")  # those that speed up modular arithmetic
 REQUIRED: Final = ("cryptography", "numpy", "pandas", "scikit-learn", "seal-python")
@@ -23,17 +23,16 @@ OPTIONAL: Final = {
 
 def describe_machine() -> dict[str, Any]:
     """The machine in words and numbers, ready for JSON; what cannot be found out is None."""
-    model, features = read_cpuinfo(_text("/proc/cpuinfo"))
-    total, available = _memory(_text("/proc/meminfo"))
+    model, features = read_cpuinfo(memory.read_system(Path("/proc/cpuinfo")))
     return {
         "platform": platform.platform(),
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "cpu": model or platform.processor() or platform.machine() or None,
         "cpu_features": features,
         "cores": os.cpu_count(),
-        "usable_cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "memory_bytes": total,
-        "memory_available_bytes": available,
+        "usable_cores": cores(),
+        "memory_bytes": memory.total_memory(),
+        "memory_available_bytes": memory.available_memory(),
     }
 
 
@@ -50,23 +49,6 @@ def read_cpuinfo(text: str) -> tuple[str | None, dict[str, bool] | None]:
         entries.setdefault(name.strip(), value.strip())
     flags = entries["flags"].split() if "flags" in entries else None
     return entries.get("model name"), None if flags is None else {name: name in flags for name in FEATURES}
-
-
-def _memory(meminfo: str) -> tuple[int | None, int | None]:
-    sizes = meminfo_bytes(meminfo)
-    if "MemTotal" in sizes:
-        return sizes["MemTotal"], sizes.get("MemAvailable")
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), None
-    except (AttributeError, OSError, ValueError):
-        return None, None
-
-
-def _text(path: str) -> str:
-    try:
-        return Path(path).read_text(errors="replace")
-    except OSError:
-        return ""
 
 
 def _version(package: str) -> str | None:

@@ -37,22 +37,15 @@ from encryptedstats.cli._console import (
 )
 from encryptedstats.cli._errors import INTERRUPTED
 from encryptedstats.cli._files import Writes, save
+from encryptedstats.cli._help import more_options
 from encryptedstats.cli._inputs import expect, load_public_keys, load_table
 from encryptedstats.cli._models import (
-    Alpha,
-    Averaged,
-    Centred,
-    Depth,
-    Fraction,
-    Intercept,
-    MaxFeatures,
     Model,
-    Paired,
-    Seed,
-    Trees,
     load_model,
-    make_model,
+    make_models,
     model_text,
+    spelled_as_options,
+    with_model_options,
 )
 from encryptedstats.cli._options import (
     AsJson,
@@ -71,21 +64,12 @@ _LOSS: Final = "what it holds would have to be fitted again"
 _NONE: Final[list[Path]] = []
 
 
+@with_model_options
 def fit(
     ctx: typer.Context,
     table: TableUrl,
     out: Annotated[str, Writes(_LOSS, left_to=MANY), RESULT_URL],
     model: Model,
-    trees: Trees = None,
-    depth: Depth = None,
-    max_features: MaxFeatures = None,
-    fraction: Fraction = None,
-    averaged: Averaged = None,
-    seed: Seed = None,
-    paired: Paired = None,
-    centred: Centred = None,
-    alpha: Alpha = None,
-    intercept: Intercept = None,
     folds: Annotated[
         bool, typer.Option("--folds", help="Fit every fold of a table that was encrypted with --folds.")
     ] = False,
@@ -126,17 +110,18 @@ def fit(
     if many and checkpoint is not None:
         raise typer.BadParameter("a cluster goes on from its queue by itself", param_hint="--checkpoint")
     file = Path(out)
-    unfitted = make_model(model, ctx.params)
+    (unfitted,) = make_models([model], more_options(ctx))
     started = time.perf_counter()
     if many:
-        made = fit_on_cluster(unfitted, table, out, ctx.params)
+        with spelled_as_options(unfitted):
+            made = fit_on_cluster(unfitted, table, out, ctx.params)
         if made is None:
             return
         fitted, size = made
     else:
         sealed = load_table(table, keys, by_others)
         started = time.perf_counter()
-        with _keeping(checkpoint):
+        with _keeping(checkpoint), spelled_as_options(unfitted):
             fitted = (unfitted.fit_folds if folds else unfitted.fit)(sealed, workers=workers, checkpoint=checkpoint)
     seconds = time.perf_counter() - started
     if not many:

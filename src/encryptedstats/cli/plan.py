@@ -18,22 +18,9 @@ from rich.text import Text
 import encryptedstats as es
 from encryptedstats.cli._console import command_line, fact_table, plural, print_json, printable, progress
 from encryptedstats.cli._files import COMPUTED, Writes, write_text
+from encryptedstats.cli._help import more_options
 from encryptedstats.cli._inputs import JSON, PLAN, expect, load_schema
-from encryptedstats.cli._models import (
-    Alpha,
-    Averaged,
-    Centred,
-    Depth,
-    Fraction,
-    Intercept,
-    MaxFeatures,
-    Paired,
-    PlannedModels,
-    Seed,
-    Trees,
-    make_models,
-    model_text,
-)
+from encryptedstats.cli._models import PlannedModels, make_models, model_text, spelled_as_options, with_model_options
 from encryptedstats.cli._options import AsJson, Encoding, Encodings, Force, SchemaFile, SchemeName, Security, output
 from encryptedstats.cli._questions import STATISTICS, make_question, question_text, shortened
 from encryptedstats.storage.files import MAX_DOCUMENT_BYTES, read_regular
@@ -58,6 +45,7 @@ PredictRows = Annotated[
 ]
 
 
+@with_model_options
 def plan(
     ctx: typer.Context,
     schema: SchemaFile,
@@ -101,16 +89,6 @@ def plan(
         ),
     ] = None,
     model: PlannedModels = None,
-    trees: Trees = None,
-    depth: Depth = None,
-    max_features: MaxFeatures = None,
-    fraction: Fraction = None,
-    averaged: Averaged = None,
-    seed: Seed = None,
-    paired: Paired = None,
-    centred: Centred = None,
-    alpha: Alpha = None,
-    intercept: Intercept = None,
     encrypted_prediction: EncryptedPrediction = False,
     predict_rows: PredictRows = None,
     security: Security = 128,
@@ -179,7 +157,7 @@ def plan(
     ]
     if price is not None and workers is None:
         raise typer.BadParameter("--price is what a core of a cluster costs: say how many with --workers")
-    models = make_models(model or (), ctx.params)
+    models = make_models(model or (), more_options(ctx))
     wanted: Any = [*asked, *models]
     if encrypted_prediction or predict_rows is not None:
         wanted = _unopened(ctx, asked, models)
@@ -187,7 +165,7 @@ def plan(
         raise typer.BadParameter(
             "say what will be computed: --model, --counts, --crosstab, --moments, --ask, or several of them"
         )
-    with progress("choosing parameters"):
+    with progress("choosing parameters"), spelled_as_options(*models):
         made = es.plan(
             wanted,
             private,

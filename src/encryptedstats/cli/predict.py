@@ -16,7 +16,7 @@ from rich.text import Text
 import encryptedstats as es
 from encryptedstats.cli._clusters import MANY, FitQueue, RowsPerShard, Scheduler, is_for_cluster
 from encryptedstats.cli._console import fact_table, plural, print_json, printable, progress, size_text
-from encryptedstats.cli._csv import Charset, Dates, Decimal, Separator, Thousands, csv_options, say_format
+from encryptedstats.cli._csv import AS_FOUND, say_format, with_csv_options
 from encryptedstats.cli._files import COMPUTED, SCREEN, Reads, Writes, write_parts
 from encryptedstats.cli._inputs import check_rows, expect, nature
 from encryptedstats.cli._models import load_model
@@ -48,6 +48,7 @@ class OutputKind(str, Enum):
     products = "products"
 
 
+@with_csv_options
 def predict(
     ctx: typer.Context,
     model: Annotated[
@@ -88,11 +89,7 @@ def predict(
     queue: FitQueue = None,
     rows_per_shard: RowsPerShard = None,
     force: Force = False,
-    separator: Separator = None,
-    decimal: Decimal = None,
-    thousands: Thousands = None,
-    charset: Charset = None,
-    dates: Dates = None,
+    csv: CsvOptions = AS_FOUND,
     as_json: AsJson = False,
 ) -> None:
     """Predict the class of rows: as CSV if model and rows are open, else encrypted.
@@ -119,7 +116,6 @@ def predict(
     many = is_for_cluster(ctx.params)
     kind = expect(model, (MODEL_KIND, OPEN_MODEL_KIND), "a fitted model")
     is_table = _is_table(rows)
-    csv = csv_options(separator, decimal, thousands, charset, dates)
     what = Unopened(model, rows, keys, schema, None if output_kind is None else output_kind.value, csv)
     if many:
         if not is_table:

@@ -18,14 +18,14 @@ from rich.text import Text
 import encryptedstats as es
 from encryptedstats.cli import _complete
 from encryptedstats.cli._console import command_line, fact_table, plural, printable, progress
-from encryptedstats.cli._csv import Charset, Dates, Decimal, Separator, Thousands, csv_options, say_format
+from encryptedstats.cli._csv import AS_FOUND, say_format, with_csv_options
 from encryptedstats.cli._files import Writes, write_text
 from encryptedstats.cli._frames import plain_table
 from encryptedstats.cli._inputs import check_rows
 from encryptedstats.cli._options import AsJson, Force, file_argument, output
 from encryptedstats.tables import Variable
 from encryptedstats.tables._documents import quoted
-from encryptedstats.tables.dialects import CsvFormat
+from encryptedstats.tables.dialects import CsvFormat, CsvOptions
 from encryptedstats.tables.reading import read_frame
 
 _MANY_BINS = 50  # each is a column of ciphertexts
@@ -50,6 +50,7 @@ class MissingPolicy(str, Enum):
     drop = "drop"
 
 
+@with_csv_options
 def schema(
     data: Annotated[Path, file_argument("DATA", "CSV or Parquet file with rows like those to encrypt.")],
     out: Annotated[Path | None, Writes(LOSS), output("Where the schema goes.")] = None,
@@ -152,11 +153,7 @@ def schema(
         typer.Option(help="Levels that this file does not show: refuse them, or count them as other or as missing."),
     ] = UnknownPolicy.error,
     force: Force = False,
-    separator: Separator = None,
-    decimal: Decimal = None,
-    thousands: Thousands = None,
-    charset: Charset = None,
-    dates: Dates = None,
+    csv: CsvOptions = AS_FOUND,
     as_json: AsJson = False,
 ) -> None:
     """Decide from a file how every column becomes bins or integers, and write that down.
@@ -186,9 +183,7 @@ def schema(
     ignored = frozenset([*(leave_out or ()), *([row_id] if row_id is not None else ())])
     found_format: list[CsvFormat] = []
     with progress(f"reading {printable(str(data))}"):
-        frame = read_frame(
-            data, None, csv_options(separator, decimal, thousands, charset, dates, ignored), found_format.append
-        )
+        frame = read_frame(data, None, replace(csv, ignored=ignored), found_format.append)
         absent = [name for name in leave_out or () if name not in frame.columns]
         if absent:
             raise es.SchemaError(

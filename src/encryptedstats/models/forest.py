@@ -44,8 +44,9 @@ class CompletelyRandomForest(TotalsClassifier):
     Parameters
     ----------
     n_trees : int
+        Trees of the forest.
     depth : int
-        Levels of splits, 1 to 6 (encrypted as far as parameters carry it: see ``es.plan``).
+        Levels of splits, 1 to 6 (encrypted as far as parameters carry it, which a plan says).
     max_features : int, float or "sqrt", optional
         Each tree draws its variables from so many; a float is a share of them. All by default.
     fraction : int or "inverse"

@@ -38,6 +38,7 @@ class OneStepLogisticRegression(CodedPredictors, TotalsClassifier):
     Parameters
     ----------
     fit_intercept : bool
+        With an intercept, or without.
     centred : bool
         Ordinal codes around 0 instead of 1..m.
     bins : int

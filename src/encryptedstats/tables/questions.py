@@ -316,6 +316,13 @@ def question_class(name: str) -> type[Question]:
     return _known[name]
 
 
+def known_questions() -> dict[str, type[Question]]:
+    """All questions that can be asked here, by name: those of this library and of what was imported or named by who runs this."""
+    for module in _late:
+        import_module(module)
+    return {name: found for name, found in _known.items() if not inspect.isabstract(found)}
+
+
 def _sources(name: str) -> Iterator[Any]:
     for source in filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)):
         yield lambda source=source: load_questions(source)

@@ -1,0 +1,130 @@
+"""The examples: exact, and with a worker that has encrypted files and nothing else."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+import encryptedstats as es
+from encryptedstats.crypto.keys import OWNER_KIND
+from encryptedstats.storage import container
+
+FOLDER = Path(__file__).parents[2] / "examples"
+TREES = 3
+
+
+def load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"example_{name}", FOLDER / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def run(name: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """As a user does."""
+    command = [sys.executable, FOLDER / f"{name}.py", *arguments]
+    return subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=300, check=False)
+
+
+@pytest.fixture(scope="module")
+def forest(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The folder in which it was played, once, and what was told."""
+    place = tmp_path_factory.mktemp("forest")
+    done = run("forest", "--trees", TREES, "--folder", place, "--picture", place / "forest.png")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return place, done.stdout
+
+
+def test_all_of_them_are_tried_here() -> None:
+    assert {path.stem for path in FOLDER.glob("*.py")} == {"forest", "integers"}
+
+
+def test_the_forest_is_told_and_exact(forest: tuple[Path, str]) -> None:
+    place, told = forest
+    for words in (
+        "455 patients: 170 malignant, 285 benign",
+        f"encryptedstats fit patients.enc -o forest.enc --model forest --trees {TREES} --depth 3",
+        "exact: all 44 counts are those of the fit in the clear",
+        f"encryptedstats fit train.enc -o closed.enc --model forest --trees {TREES} --depth 2",
+        "encryptedstats predict closed.enc new.enc -o votes.enc",
+        "exact: all 228 vote counts are those of the same forest in the clear",
+        "1,152 cores in 36 machines",
+        "relatives and not the same",
+        "What the worker saw",
+        "v0 to v29: continuous, 5 bins",
+        "Every result is exact",
+    ):
+        assert words in told
+    assert "DIFFERS" not in told
+    assert (place / "forest.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_worker_of_the_forest_never_held_anything_open(forest: tuple[Path, str]) -> None:
+    home, work = forest[0] / "owner", forest[0] / "worker"
+    assert {path.name for path in home.iterdir()} == {"secret.key"}
+    holds_nothing_open(work, home / "secret.key", b"radius", b"malignant", b"diagnosis")
+
+
+def holds_nothing_open(folder: Path, key: Path, *words: bytes) -> None:
+    """Not by kind, and not by content: the middle of the secret key is in none of its files."""
+    secret = container.read(key).section("secret_key")
+    fragment = secret[len(secret) // 2 :][:64]
+    assert any(fragment)
+    files = [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".csv"]
+    assert files
+    for path in files:
+        data = path.read_bytes()
+        assert container.from_bytes(data).kind != OWNER_KIND
+        assert not [word for word in (fragment, *words) if word in data]
+
+
+@pytest.mark.parametrize(("name", "words"), [("forest", ["--folder"]), ("integers", ["owner"])])
+def test_a_folder_is_played_in_once(
+    name: str, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "owner").mkdir()
+    with pytest.raises(SystemExit):
+        load(name).main([*words, str(tmp_path)])
+    assert "was played in before: name another folder" in capsys.readouterr().err
+
+
+def test_a_worker_that_fails_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match=r"the worker failed: .*no encrypted table"):
+        load("forest").worker(tmp_path, "fit no.enc -o forest.enc --model forest")
+
+
+def test_a_result_that_differs_is_said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    example = load("forest")
+    example.say("forest", example.verdict(False, "all"))
+    assert "DIFFERS" in capsys.readouterr().out
+    told, model = {"seconds": 1.0}, es.CompletelyRandomForest(1, 1)
+    model.trees_ = (None,)
+    monkeypatch.setattr(example, "opened_forest", lambda *_: (told, model, True))
+    monkeypatch.setattr(example, "closed_forest", lambda *_: False)
+    monkeypatch.setattr(example, "what_the_worker_saw", lambda _: None)
+    assert example.main([]) == 1
+    assert "Every result is exact" not in capsys.readouterr().out
+
+
+def test_integers(tmp_path: Path) -> None:
+    done = run("integers", "owner", tmp_path, "--scheme", "bfv")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("[230 554 878]") == 2
+    assert done.stdout.count(" exact") == len(load("integers").formulas(*map(np.array, ([2], [[1]], [[1]], [1], [1]))))
+    assert "treated minus control -23.3" in done.stdout
+    for party in ("clinic", "worker"):
+        holds_nothing_open(tmp_path / party, tmp_path / "owner" / "secret.key")
+    assert {path.suffix for path in (tmp_path / "worker").iterdir()} == {".keys", ".enc", ".result"}
+
+
+def test_a_party_that_fails_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match=r"the clinic failed: .*public\.keys"):
+        load("integers").run("clinic", tmp_path)
