@@ -49,6 +49,7 @@ from encryptedstats.crypto.parameters import (
 from encryptedstats.crypto.security import LEVELS, RINGS, TABLE_NAME
 from encryptedstats.errors import Cure, NoiseError, ParameterError
 from encryptedstats.parallel import cores
+from encryptedstats.words import size_text, time_text
 
 #: How a model is planned that predicts only when it is open.
 OPENED_FIRST: Final = Cure("open before predicting", "with encrypted_prediction=False")
@@ -100,8 +101,8 @@ class ClusterCost:
         money = "" if self.price is None else f", {self.price:,.2f} for the workers' time"
         return [
             ("cluster", f"{self.workers:,} workers, {self.shards:,} shards of up to {self.rows_per_shard:,} rows"),
-            ("time there", f"{show_time(self.seconds)} to compute, {busy}{money}"),
-            ("traffic there", f"{show_size(self.bytes_read)} read, {show_size(self.bytes_written)} written"),
+            ("time there", f"{time_text(self.seconds)} to compute, {busy}{money}"),
+            ("traffic there", f"{size_text(self.bytes_read)} read, {size_text(self.bytes_written)} written"),
         ]
 
 
@@ -143,11 +144,11 @@ class PredictionCost:
 
     def rows(self) -> list[tuple[str, str]]:
         """What is printed: name and value."""
-        draw = f", {show_time(self.draw_seconds)} to draw the fraction" if self.draw_seconds else ""
+        draw = f", {time_text(self.draw_seconds)} to draw the fraction" if self.draw_seconds else ""
         return [
             (
                 "prediction",
-                f"{self.n_predict:,} rows, {show_time(self.seconds)}{draw}; answer {show_size(self.bytes_down)}",
+                f"{self.n_predict:,} rows, {time_text(self.seconds)}{draw}; answer {size_text(self.bytes_down)}",
             ),
             ("technique", self.technique),
         ]
@@ -260,13 +261,13 @@ class Plan:
                 if self.flooded
                 else ()
             ),
-            ("upload", f"{self.n_columns * layout.n_chunks:,} ciphertexts, {show_size(self.bytes_up)}"),
-            ("download", f"{self.n_totals:,} totals, {show_size(self.bytes_down)}"),
+            ("upload", f"{self.n_columns * layout.n_chunks:,} ciphertexts, {size_text(self.bytes_up)}"),
+            ("download", f"{self.n_totals:,} totals, {size_text(self.bytes_down)}"),
             ("work", f"{self.products:,} products, {self.key_switches:,} key switches"),
-            ("memory", f"{show_size(self.memory)} beside the table"),
+            ("memory", f"{size_text(self.memory)} beside the table"),
             (
                 "time here",
-                f"{show_time(self.encrypt_seconds)} to encrypt, {show_time(self.seconds)} to compute, {cores()} cores",
+                f"{time_text(self.encrypt_seconds)} to encrypt, {time_text(self.seconds)} to compute, {cores()} cores",
             ),
             *(self.cluster.rows() if self.cluster is not None else ()),
             *(self.prediction.rows() if self.prediction is not None else ()),
@@ -748,18 +749,3 @@ def memory_of(parameters: Parameters, cost: Cost) -> int:
     largest_size = max((size for name, size, _ in cost.counts if name == "add"), default=2)
     batch = 56  # totals side by side in a process, and about as many intermediate values
     return 2 * batch * cores() * parameters.ciphertext_bytes(largest_size)
-
-
-def show_size(n: int) -> str:
-    """Bytes, for people."""
-    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if n >= scale:
-            return f"{n / scale:.1f} {unit}"
-    return f"{n} bytes"
-
-
-def show_time(seconds: float) -> str:
-    """Seconds, for people."""
-    if seconds < 1:
-        return f"{1000 * seconds:.0f} ms"
-    return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
