@@ -54,6 +54,7 @@ typedef struct { /* a prime with the tables of its transforms; twiddles in bit-r
     double dp, pinv, dn_inverse, dn_last;
     int tight_forward, tight_inverse; /* too large for sums of doubles to grow over all stages: reduced on the way */
     int room;                         /* 52-bit integers: so many times p is below 2^52 */
+    uint64_t minus_inverse;           /* minus the inverse of p modulo 2^52 */
     uint64_t *tail, *itail;           /* and the twiddles of the last two stages, as vectors want them */
 } Prime;
 
@@ -82,10 +83,10 @@ typedef struct {
     void (*finish)(const Prime *, word *buf, word *out, int part, int subtract, const word *soon);
     /* a = canonical(a * factor - pending) */
     void (*settle)(const Prime *, word *a, const word *pending, uint64_t factor);
-    /* k = canonical(x * factor) modulo this (plain) modulus */
-    void (*remainder)(const Prime *, word *k, const word *x, uint64_t factor);
-    /* FIRST: d = x f + k; DROPPED: d = (d + x) f + k; SPECIAL: d = d + x f + k */
-    void (*fold)(const Prime *, word *d, const word *x, const word *k, uint64_t factor, Fold how);
+    /* k = canonical(x * plain_factor) modulo the plain modulus, and under each of these primes with its factor
+       FIRST: d = x f + k; DROPPED: d = (d + x) f + k; SPECIAL: d = d + x f + k */
+    void (*fold)(const Prime *plain, uint64_t plain_factor, const Prime *, const uint64_t *factors, int primes, word *const *d,
+                 const word *x, Fold how);
     /* a0 (+)= sum y_j k0_j, a1 (+)= sum y_j k1_j, in one part */
     void (*accumulate)(const Prime *, word *a0, word *a1, word *const *y, const word *keys, int count, int add, int part);
     /* even, minus = even + X^h odd, even - X^h odd with h = n >> level */
@@ -216,17 +217,16 @@ static void int_settle(const Prime *P, word *a, const word *pending, uint64_t f)
         a[i].u = below(below(lazy_product(a[i].u, f, fq, p), p) + p - pending[i].u, p);
 }
 
-static void int_remainder(const Prime *P, word *k, const word *x, uint64_t f) {
-    uint64_t p = P->p, fq = shoup(f, p);
-    for (int i = 0; i < P->n; i++) k[i].u = below(lazy_product(x[i].u, f, fq, p), p);
-}
-
-static void int_fold(const Prime *P, word *d, const word *x, const word *k, uint64_t f, Fold how) {
-    uint64_t p = P->p, fq = shoup(f, p);
-    for (int i = 0; i < P->n; i++) {
-        uint64_t v = x[i].u + (how == DROPPED ? d[i].u : 0); /* below 2^61 */
-        v = below(below(lazy_product(v, f, fq, p), p) + k[i].u, p);
-        d[i].u = how == SPECIAL ? below(d[i].u + v, p) : v;
+static void int_fold(const Prime *plain, uint64_t g, const Prime *primes, const uint64_t *f, int count, word *const *d, const word *x, Fold how) {
+    uint64_t gq = shoup(g, plain->p), fq[MAX_PRIMES];
+    for (int j = 0; j < count; j++) fq[j] = shoup(f[j], primes[j].p);
+    for (int i = 0; i < plain->n; i++) {
+        uint64_t k = below(lazy_product(x[i].u, g, gq, plain->p), plain->p);
+        for (int j = 0; j < count; j++) {
+            uint64_t p = primes[j].p, v = x[i].u + (how == DROPPED ? d[j][i].u : 0); /* below 2^61 */
+            v = below(below(lazy_product(v, f[j], fq[j], p), p) + k, p);
+            d[j][i].u = how == SPECIAL ? below(d[j][i].u + v, p) : v;
+        }
     }
 }
 
@@ -279,7 +279,7 @@ static void int_permute(const Prime *P, word *dst, const word *src, const uint32
 
 static const Ops INTEGERS = {
     "integers",  WORDS,         NULL,     int_load,       int_scale,     int_store,   int_inverse, int_begin, int_finish,
-    int_settle,  int_remainder, int_fold, int_accumulate, int_butterfly, int_split,   int_permute,
+    int_settle,  int_fold,      int_accumulate, int_butterfly,  int_split,     int_permute,
 };
 
 /* -- doubles: the second half of this file, once for each width ----------------------------------------------------------- */
@@ -414,47 +414,54 @@ IFMA static void ifma_settle(const Prime *P, word *a, const word *pending, uint6
     EIGHTS(P) PUT(&a[i], if_at_least(LESS(PLUS(exact_product(GET(&a[i]), f, L), L.one), GET(&pending[i])), L.one));
 }
 
-IFMA static void ifma_remainder(const Prime *P, word *k, const word *x, uint64_t factor) {
-    Lanes L = lanes_of(P);
-    Factor f = factor_of(factor, P);
-    EIGHTS(P) PUT(&k[i], exact_product(GET(&x[i]), f, L));
+IFMA INLINE void ifma_fold_with(const Prime *plain, uint64_t plain_factor, const Prime *primes, const uint64_t *factors, const int count, word *const *d, const word *x, const Fold how) {
+    Lanes T = lanes_of(plain), L[MAX_PRIMES];
+    Factor g = factor_of(plain_factor, plain), f[MAX_PRIMES];
+    for (int j = 0; j < count; j++) L[j] = lanes_of(&primes[j]), f[j] = factor_of(factors[j], &primes[j]);
+    EIGHTS(plain) {
+        vint from = GET(&x[i]), k = exact_product(from, g, T);
+        for (int j = 0; j < count; j++) {
+            vint v = how == DROPPED ? PLUS(from, GET(&d[j][i])) : from;
+            v = PLUS(CLEAN(loose_product(v, f[j], L[j])), k); /* below 3p */
+            if (how == SPECIAL) v = PLUS(v, GET(&d[j][i]));
+            PUT(&d[j][i], if_at_least(if_at_least(v, L[j].two), L[j].one));
+        }
+    }
 }
 
-IFMA static void ifma_fold(const Prime *P, word *d, const word *x, const word *k, uint64_t factor, Fold how) {
-    Lanes L = lanes_of(P);
-    Factor f = factor_of(factor, P);
-    EIGHTS(P) {
-        vint v = GET(&x[i]);
-        if (how == DROPPED) v = PLUS(v, GET(&d[i]));
-        v = PLUS(CLEAN(loose_product(v, f, L)), GET(&k[i])); /* below 3p */
-        if (how == SPECIAL) v = PLUS(v, GET(&d[i]));
-        PUT(&d[i], if_at_least(if_at_least(v, L.two), L.one));
+IFMA static void ifma_fold(const Prime *plain, uint64_t plain_factor, const Prime *primes, const uint64_t *factors, int count, word *const *d, const word *x, Fold how) {
+    switch (count < 3 ? 3 * count + (int)how : 0) { /* as constants, so that all is kept in registers */
+#define CASE(some, way) case 3 * some + way: ifma_fold_with(plain, plain_factor, primes, factors, some, d, x, way); break
+        CASE(1, FIRST); CASE(1, DROPPED); CASE(1, SPECIAL); CASE(2, FIRST); CASE(2, DROPPED); CASE(2, SPECIAL);
+#undef CASE
+        default: ifma_fold_with(plain, plain_factor, primes, factors, count, d, x, how);
     }
 }
 
 /* Halves of products are added up apart: of up to 4 factors below 2^52 and 2^50, they stay below 2^55 and 2^52; of up to 8 for
-   primes that are not tight. */
-IFMA INLINE vint sum_of_halves(vint low, vint high, Factor carry, Lanes L) {
-    high = PLUS(high, _mm512_srli_epi64(low, 52));
-    vint v = PLUS(CLEAN(loose_residue(low, L)), CLEAN(loose_product(high, carry, L))); /* below 4p */
-    return if_at_least(if_at_least(v, L.two), L.one);
+   primes with more room. Keys are multiplied by 2^52, and Montgomery's reduction divides by it: a multiple m p of p makes the lower
+   half 0. Then `more` is added; what comes out is below 2p. */
+IFMA INLINE vint sum_of_halves(vint low, vint high, vint more, vint minus_inverse, Lanes L, const int room) {
+    vint m = LOW(_mm512_setzero_si512(), low, minus_inverse), carry = _mm512_srli_epi64(LOW(low, m, L.one), 52);
+    if (room == 4) high = CLEAN(loose_residue(high, L));
+    vint sum = PLUS(PLUS(_mm512_madd52hi_epu64(high, m, L.one), carry), more);
+    return room == 4 ? if_at_least(if_at_least(sum, L.two), L.one) : loose_residue(sum, L);
 }
 
-IFMA INLINE void ifma_accumulate_some(const Prime *P, word *a0, word *a1, word *const *y, const word *keys, const int count, int add, int part) {
+IFMA INLINE void ifma_accumulate_some(const Prime *P, word *a0, word *a1, word *const *y, const word *keys, const int count, int add, int part, const int room) {
     Lanes L = lanes_of(P);
-    Factor carry = factor_of((uint64_t)((((u128)1) << 52) % P->p), P);
+    vint minus_inverse = EIGHT(P->minus_inverse);
     size_t n = APART(P->n);
     IN_PART(P, part, 8) {
         vint none = _mm512_setzero_si512(), high0 = none, high1 = none, low0 = none, low1 = none;
-        if (add) low0 = GET(&a0[i]), low1 = GET(&a1[i]);
         for (int j = 0; j < count; j++) {
             const word *k = keys + 2 * n * (size_t)j + i;
             vint v = GET(&y[j][i]), k0 = GET(k), k1 = GET(k + n);
             low0 = LOW(low0, v, k0), high0 = _mm512_madd52hi_epu64(high0, v, k0);
             low1 = LOW(low1, v, k1), high1 = _mm512_madd52hi_epu64(high1, v, k1);
         }
-        PUT(&a0[i], sum_of_halves(low0, high0, carry, L));
-        PUT(&a1[i], sum_of_halves(low1, high1, carry, L));
+        PUT(&a0[i], sum_of_halves(low0, high0, add ? GET(&a0[i]) : none, minus_inverse, L, room));
+        PUT(&a1[i], sum_of_halves(low1, high1, add ? GET(&a1[i]) : none, minus_inverse, L, room));
     }
 }
 
@@ -462,10 +469,12 @@ IFMA static void ifma_accumulate(const Prime *P, word *a0, word *a1, word *const
     int most = P->room < 32 ? 4 : 8;
     for (int j = 0; j < count; j += most, y += most, add = 1) {
         const word *k = keys + 2 * APART(P->n) * (size_t)j;
-        switch (count - j < most ? count - j : most) { /* as constants, for loops without end tests */
-#define CASE(some) case some: ifma_accumulate_some(P, a0, a1, y, k, some, add, part); break
+        int some = count - j < most ? count - j : most;
+        switch (P->room == 4 ? 0 : some) { /* as constants, for loops without end tests */
+#define CASE(number) case number: ifma_accumulate_some(P, a0, a1, y, k, number, add, part, 8); break
             CASE(1); CASE(2); CASE(3); CASE(4); CASE(5); CASE(6); CASE(7); CASE(8);
 #undef CASE
+            default: ifma_accumulate_some(P, a0, a1, y, k, some, add, part, 4);
         }
     }
 }
@@ -773,7 +782,7 @@ IFMA static void ifma_inverse(const Prime *P, word *dst, const void *src, int ra
 
 static const Ops INTEGERS_52 = {
     "ifma",      WORDS_52,       HELD,      ifma_load,       ifma_scale,     ifma_store,   ifma_inverse, ifma_begin, ifma_finish,
-    ifma_settle, ifma_remainder, ifma_fold, ifma_accumulate, ifma_butterfly, ifma_split,   ifma_permute,
+    ifma_settle, ifma_fold,      ifma_accumulate, ifma_butterfly,  ifma_split,     ifma_permute,
 };
 
 #endif
@@ -837,6 +846,9 @@ static int set_tables(Prime *P, uint64_t root, Form form, int largest_bits) {
     P->n_inverse_q = shoup(P->n_inverse, P->p);
     if (form != DOUBLES) {
         int shift = form == WORDS_52 ? 12 : 0;
+        uint64_t found = P->p; /* the inverse modulo 8; each step of Newton's doubles the bits */
+        for (int bits = 3; bits < 52; bits *= 2) found *= 2 - P->p * found;
+        P->minus_inverse = (0 - found) & ((1ull << 52) - 1);
         P->room = largest_bits > 49 ? 4 : largest_bits > 47 || P->logn > 15 ? 8 : largest_bits > 44 ? 32 : 256;
         P->wq = aligned(8 * (size_t)n), P->iwq = aligned(8 * (size_t)n);
         if (!P->wq || !P->iwq) return -1;
@@ -913,35 +925,45 @@ static void settle_pending(const Ring *R, Component *c, int primes) {
 
 /* Divide by prime r, whose canonical coefficients are x, what lies under the primes before it: SEAL subtracts
    delta = x + q_r [-x / q_r]_t and divides, so that (c - delta) / q_r is c / q_r - (x / q_r + k). */
-static void drop(const Ring *R, Component *c, int r, int primes, const word *x, word *k, Fold next) {
-    R->ops->remainder(&R->plain, k, x, R->minus_inv_t[r]);
-    for (int i = 0; i < primes; i++)
-        R->ops->fold(&R->p[i], c->pending[i], x, k, R->inv[r][i], c->has_pending ? next : FIRST);
+static void drop(const Ring *R, Component *c, int r, int primes, const word *x, Fold next) {
+    R->ops->fold(&R->plain, R->minus_inv_t[r], R->p, R->inv[r], primes, c->pending, x, c->has_pending ? next : FIRST);
     c->has_pending = 1;
 }
 
-/* A component of a ciphertext under `from` primes, switched down to `to`. */
-static void load_component(const Ring *R, Component *c, const uint64_t *src, int from, int to, word *x, word *k) {
+static int reduced(const Ring *R, const uint64_t *a, size_t polynomials, int primes) {
+    for (size_t c = 0; c < polynomials; c++)
+        for (int i = 0; i < primes; i++, a += R->n) {
+            uint64_t largest = R->p[i].p - 1, seen = 0;
+            for (int j = 0; j < R->n; j++) seen |= a[j] | (largest - a[j]); /* the top bit tells, and any compiler vectorises it */
+            if (seen >> 63) return 0;
+        }
+    return 1;
+}
+
+/* A component of a ciphertext under `from` primes, switched down to `to`; -1 if it is not reduced. */
+static int load_component(const Ring *R, Component *c, const uint64_t *src, int from, int to, word *x) {
     uint64_t factor[MAX_PRIMES];
     size_t n = (size_t)R->n;
     c->has_pending = 0;
+    if (!reduced(R, src, 1, from)) return -1; /* here, and not for all of them at once: what was looked at is still in the cache */
     for (int i = 0; i < from; i++) factor[i] = 1;
     for (int r = from - 1; r >= to; r--) {
         R->ops->inverse(&R->p[r], x, src + n * (size_t)r, 1);
         if (c->has_pending) R->ops->settle(&R->p[r], x, c->pending[r], factor[r]);
-        drop(R, c, r, r, x, k, DROPPED);
+        drop(R, c, r, r, x, DROPPED);
         for (int i = 0; i < r; i++) factor[i] = product(factor[i], R->inv[r][i], &R->p[i]);
     }
     for (int i = 0; i < to; i++) R->ops->load(&R->p[i], c->value[i], src + n * (size_t)i, factor[i], 1);
+    return 0;
 }
 
-static void store_component(const Ring *R, Component *c, uint64_t *out, int from, int to, word *x, word *k) {
+static void store_component(const Ring *R, Component *c, uint64_t *out, int from, int to, word *x) {
     uint64_t factor[MAX_PRIMES];
     for (int i = 0; i < from; i++) factor[i] = 1;
     for (int r = from - 1; r >= to; r--) {
         R->ops->inverse(&R->p[r], x, c->value[r], 0);
         if (c->has_pending) R->ops->settle(&R->p[r], x, c->pending[r], factor[r]);
-        drop(R, c, r, r, x, k, DROPPED);
+        drop(R, c, r, r, x, DROPPED);
         for (int i = 0; i < r; i++) factor[i] = product(factor[i], R->inv[r][i], &R->p[i]);
     }
     if (from > to)
@@ -952,21 +974,12 @@ static void store_component(const Ring *R, Component *c, uint64_t *out, int from
 
 typedef struct { /* what a key switch works with */
     word *digit[MAX_PRIMES], *lifted[MAX_PRIMES];
-    word *special[2], *k;
+    word *special[2];
 } Switcher;
 
 static void take_switcher(Scratch *s, Switcher *w, int primes) {
     for (int i = 0; i < primes; i++) w->digit[i] = take(s), w->lifted[i] = take(s);
-    w->special[0] = take(s), w->special[1] = take(s), w->k = take(s);
-}
-
-/* The same, subtracted at once where nothing is pending: prime by prime, in the memory of one. */
-static void drop_now(const Ring *R, Component *c, int r, int primes, const word *x, word *k) {
-    R->ops->remainder(&R->plain, k, x, R->minus_inv_t[r]);
-    for (int i = 0; i < primes; i++) {
-        R->ops->fold(&R->p[i], c->pending[0], x, k, R->inv[r][i], FIRST);
-        forward(R, &R->p[i], c->pending[0], c->pending[0], c->value[i], 1);
-    }
+    w->special[0] = take(s), w->special[1] = take(s);
 }
 
 /* Add to (a, b) what the key makes of `top`, which is in NTT form: SEAL's key switching, digit by digit, divided by the special
@@ -994,50 +1007,40 @@ static void key_switch(const Ring *R, const Key *key, int primes, word *const *t
     }
     for (int part = 0; part < 2; part++) {
         ops->inverse(&R->p[R->primes], w->special[part], w->special[part], 0);
-        if (now)
-            drop_now(R, part ? b : a, R->primes, primes, w->special[part], w->k);
-        else
-            drop(R, part ? b : a, R->primes, primes, w->special[part], w->k, SPECIAL);
+        drop(R, part ? b : a, R->primes, primes, w->special[part], SPECIAL);
+        if (now) settle_pending(R, part ? b : a, primes);
     }
 }
 
 static size_t lower_polynomials(int primes) { return 9 * (size_t)primes + 8; }
 
 /* Switched from `from` primes to `at`, relinearised there if there is a key, and switched to `to`. The top component c_k counts
-   for s^(k-2) (c_k s^2): the key for s^2 turns it into parts of the components k-2 and k-1, and so on downwards. */
-static void lower(const Ring *R, const Key *key, const uint64_t *src, int size, int from, int at, int to, uint64_t *out, word *memory) {
+   for s^(k-2) (c_k s^2): the key for s^2 turns it into parts of the components k-2 and k-1, and so on downwards. -1 if a residue is not
+   below its prime. */
+static int lower(const Ring *R, const Key *key, const uint64_t *src, int size, int from, int at, int to, uint64_t *out, word *memory) {
     Scratch s = {memory, APART(R->n)};
     Component slot[3]; /* component c lives in slot c modulo 3 */
     Switcher w;
     size_t n = (size_t)R->n;
-    word *x = take(&s), *k = take(&s);
+    word *x = take(&s);
     for (int i = 0; i < 3; i++) take_component(&s, &slot[i], at, from);
     if (!key || size == 2) {
         for (int c = 0; c < size; c++) {
-            load_component(R, &slot[0], src + n * (size_t)(c * from), from, at, x, k);
-            store_component(R, &slot[0], out + n * (size_t)(c * to), at, to, x, k);
+            if (load_component(R, &slot[0], src + n * (size_t)(c * from), from, at, x)) return -1;
+            store_component(R, &slot[0], out + n * (size_t)(c * to), at, to, x);
         }
-        return;
+        return 0;
     }
     take_switcher(&s, &w, at);
     int loaded = size; /* components from here on are loaded */
     for (int c = size - 1; c >= 2; c--) {
         for (; loaded > c - 2; loaded--)
-            load_component(R, &slot[(loaded - 1) % 3], src + n * (size_t)((loaded - 1) * from), from, at, x, k);
+            if (load_component(R, &slot[(loaded - 1) % 3], src + n * (size_t)((loaded - 1) * from), from, at, x)) return -1;
         settle_pending(R, &slot[c % 3], at);
         key_switch(R, key, at, slot[c % 3].value, &slot[(c - 2) % 3], &slot[(c - 1) % 3], &w, 0);
     }
-    for (int c = 0; c < 2; c++) store_component(R, &slot[c], out + n * (size_t)(c * to), at, to, x, k);
-}
-
-static int reduced(const Ring *R, const uint64_t *a, size_t polynomials, int primes) {
-    for (size_t c = 0; c < polynomials; c++)
-        for (int i = 0; i < primes; i++, a += R->n) {
-            uint64_t largest = R->p[i].p - 1, seen = 0;
-            for (int j = 0; j < R->n; j++) seen |= a[j] | (largest - a[j]); /* the top bit tells, and any compiler vectorises it */
-            if (seen >> 63) return 0;
-        }
-    return 1;
+    for (int c = 0; c < 2; c++) store_component(R, &slot[c], out + n * (size_t)(c * to), at, to, x);
+    return 0;
 }
 
 typedef struct {
@@ -1293,6 +1296,8 @@ static PyObject *py_key(PyObject *self, PyObject *args) {
     /* from SEAL's order (digit, part, prime) to (prime, digit, part); divided by the special prime under the others */
     for (int target = 0; target <= digits; target++) {
         int prime = target == digits ? R->primes : target;
+        uint64_t factor = target == digits ? 1 : R->inv[R->primes][target];
+        if (R->ops->form == WORDS_52) factor = product(factor, any_below(1ull << 52, &R->p[prime]), &R->p[prime]);
         for (int part = 0; part < 2 * digits; part++) {
             const uint64_t *from = (const uint64_t *)src.buf + n * (size_t)(part * (digits + 1) + target);
             word *to = key->words + APART(n) * (size_t)(target * 2 * digits + part);
@@ -1301,7 +1306,7 @@ static PyObject *py_key(PyObject *self, PyObject *args) {
                     PyErr_SetString(PyExc_ValueError, "a key has residues that are not below their prime");
                     goto end;
                 }
-            R->ops->load(&R->p[prime], to, from, target == digits ? 1 : R->inv[R->primes][target], 1);
+            R->ops->load(&R->p[prime], to, from, factor, 1);
         }
     }
     if (key->table) read_table(R, key->table, (uint64_t)element);
@@ -1356,8 +1361,7 @@ static PyObject *py_lower(PyObject *self, PyObject *args) {
         needs(&out, n * (size_t)((key ? 2 : size) * to), "the result"))
         goto end;
     Py_BEGIN_ALLOW_THREADS;
-    good = reduced(R, src.buf, (size_t)size, from);
-    if (good) lower(R, key, src.buf, size, from, at, to, out.buf, memory);
+    good = !lower(R, key, src.buf, size, from, at, to, out.buf, memory);
     Py_END_ALLOW_THREADS;
     if (!good) {
         PyErr_SetString(PyExc_ValueError, "a ciphertext has residues that are not below their prime");
@@ -1649,23 +1653,27 @@ TARGET static void NAME(settle)(const Prime *P, word *a, const word *pending, ui
     EACH(P) STORE(&a[i], NAME(canonical)(SUB(NAME(product)(LOAD(&a[i]), f, p, pinv), LOAD(&pending[i])), p, pinv));
 }
 
-TARGET static void NAME(remainder)(const Prime *P, word *k, const word *x, uint64_t factor) {
-    MODULUS(P);
-    vec f = ALL(balanced(factor, P->p));
-    EACH(P) STORE(&k[i], NAME(canonical)(NAME(product)(LOAD(&x[i]), f, p, pinv), p, pinv));
+TARGET INLINE void NAME(fold_with)(const Prime *plain, uint64_t plain_factor, const Prime *primes, const uint64_t *factors, const int count, word *const *d, const word *x, const Fold how) {
+    vec t = ALL(plain->dp), tinv = ALL(plain->pinv), g = ALL(balanced(plain_factor, plain->p)), f[MAX_PRIMES];
+    for (int j = 0; j < count; j++) f[j] = ALL(balanced(factors[j], primes[j].p));
+    EACH(plain) {
+        vec from = LOAD(&x[i]), k = NAME(canonical)(NAME(product)(from, g, t, tinv), t, tinv);
+        for (int j = 0; j < count; j++) {
+            MODULUS(&primes[j]);
+            vec v = how == DROPPED ? ADD(from, LOAD(&d[j][i])) : from;
+            v = NAME(near)(ADD(NAME(product)(v, f[j], p, pinv), k), p, pinv);
+            STORE(&d[j][i], how == SPECIAL ? NAME(near)(ADD(LOAD(&d[j][i]), v), p, pinv) : v);
+        }
+    }
 }
 
-TARGET static void NAME(fold)(const Prime *P, word *d, const word *x, const word *k, uint64_t factor, Fold how) {
-    MODULUS(P);
-    vec f = ALL(balanced(factor, P->p));
-#define FOLDED(v) NAME(near)(ADD(NAME(product)(v, f, p, pinv), LOAD(&k[i])), p, pinv)
+TARGET static void NAME(fold)(const Prime *plain, uint64_t plain_factor, const Prime *primes, const uint64_t *factors, int count, word *const *d, const word *x, Fold how) {
     if (how == FIRST)
-        EACH(P) STORE(&d[i], FOLDED(LOAD(&x[i])));
+        NAME(fold_with)(plain, plain_factor, primes, factors, count, d, x, FIRST);
     else if (how == DROPPED)
-        EACH(P) STORE(&d[i], FOLDED(ADD(LOAD(&d[i]), LOAD(&x[i]))));
+        NAME(fold_with)(plain, plain_factor, primes, factors, count, d, x, DROPPED);
     else
-        EACH(P) STORE(&d[i], NAME(near)(ADD(LOAD(&d[i]), FOLDED(LOAD(&x[i]))), p, pinv));
-#undef FOLDED
+        NAME(fold_with)(plain, plain_factor, primes, factors, count, d, x, SPECIAL);
 }
 
 TARGET INLINE void NAME(accumulate_some)(const Prime *P, word *a0, word *a1, word *const *y, const word *keys, const int count, int add, int part) {
@@ -1962,7 +1970,7 @@ static const Ops doubles_avx512 = {"avx512", DOUBLES, NULL,
 static const Ops doubles_avx2 = {"avx2", DOUBLES, NULL,
 #endif
     NAME(load),   NAME(scale),     NAME(store), NAME(inverse),    NAME(begin),     NAME(finish),
-    NAME(settle), NAME(remainder), NAME(fold),  NAME(accumulate), NAME(butterfly), NAME(split),  NAME(permute),
+    NAME(settle), NAME(fold), NAME(accumulate), NAME(butterfly), NAME(split),  NAME(permute),
 };
 
 #undef LANES
