@@ -71,8 +71,9 @@ typedef struct {
     const char *name;
     Form form; /* of polynomials and twiddles */
     const uint8_t *held; /* where values in NTT form are not kept in SEAL's order: the value at each of sixteen places */
-    /* dst = src * factor, from canonical 64-bit integers; `values` are in NTT form, otherwise they are coefficients */
-    void (*load)(const Prime *, word *dst, const uint64_t *src, uint64_t factor, int values);
+    /* dst = src * factor, from canonical 64-bit integers; `values` are in NTT form, otherwise they are coefficients. Returns whether one
+       was not canonical: then dst is nothing to work with */
+    int (*load)(const Prime *, word *dst, const uint64_t *src, uint64_t factor, int values);
     void (*scale)(const Prime *, word *a, uint64_t factor);
     void (*store)(const Prime *, uint64_t *dst, const word *a, int values);
     /* dst = canonical coefficients of what is in NTT form at src (64-bit integers if raw) */
@@ -136,10 +137,17 @@ static uint64_t power(uint64_t a, uint64_t e, const Prime *P) {
     return r;
 }
 
-static void int_load(const Prime *P, word *dst, const uint64_t *src, uint64_t f, int values) {
+static int reduced(const Prime *P, const uint64_t *a) {
+    uint64_t largest = P->p - 1, seen = 0;
+    for (int i = 0; i < P->n; i++) seen |= a[i] | (largest - a[i]); /* the top bit tells, and any compiler vectorises it */
+    return !(seen >> 63);
+}
+
+static int int_load(const Prime *P, word *dst, const uint64_t *src, uint64_t f, int values) {
     uint64_t p = P->p, fq = shoup(f, p);
     (void)values;
     for (int i = 0; i < P->n; i++) dst[i].u = below(lazy_product(src[i], f, fq, p), p);
+    return !reduced(P, src);
 }
 
 static void int_scale(const Prime *P, word *a, uint64_t f) {
@@ -382,15 +390,18 @@ static const uint8_t HELD[16] = {0, 2, 8, 10, 4, 6, 12, 14, 1, 3, 9, 11, 5, 7, 1
 #define IN_ORDER(x, y, first) _mm512_permutex2var_epi64(x, first ? _mm512_setr_epi64(0, 2, 8, 10, 4, 6, 12, 14) : _mm512_setr_epi64(1, 3, 9, 11, 5, 7, 13, 15), y)
 #define BACK_IN_ORDER(x, y, first) _mm512_permutex2var_epi64(x, first ? _mm512_setr_epi64(0, 8, 1, 9, 4, 12, 5, 13) : _mm512_setr_epi64(2, 10, 3, 11, 6, 14, 7, 15), y)
 
-IFMA static void ifma_load(const Prime *P, word *dst, const uint64_t *src, uint64_t factor, int values) {
+IFMA static int ifma_load(const Prime *P, word *dst, const uint64_t *src, uint64_t factor, int values) {
     Lanes L = lanes_of(P);
     Factor f = factor_of(factor, P);
+    __mmask8 wrong = 0;
     for (int i = 0; i < P->n; i += 16) {
         vint x = GET(&src[i]), y = GET(&src[i + 8]);
+        wrong |= _mm512_cmpge_epu64_mask(_mm512_max_epu64(x, y), L.one);
         if (factor != 1) x = exact_product(x, f, L), y = exact_product(y, f, L);
         PUT(&dst[i], values ? IN_ORDER(x, y, 1) : x);
         PUT(&dst[i + 8], values ? IN_ORDER(x, y, 0) : y);
     }
+    return wrong;
 }
 
 IFMA static void ifma_scale(const Prime *P, word *a, uint64_t factor) {
@@ -572,14 +583,14 @@ IFMA INLINE void ifma_ahead(word *a, const word *src, const int stages, int gap,
 /* Inside vectors: for each pair of neighbouring vectors, what stands face to face in them afterwards. */
 #define PAIRS 4
 #define PAIR UNROLLED for (int j = 0; j < 2 * PAIRS; j += 2)
-#define TURN(u, v)                          \
-    PAIR {                                  \
-        vint a = x[j], b = x[j + 1];        \
-        x[j] = u, x[j + 1] = v;             \
+#define TURN(u, v)                                \
+    PAIR {                                        \
+        vint one = x[j], other = x[j + 1];        \
+        x[j] = u, x[j + 1] = v;                   \
     }
-#define HALVES TURN(_mm512_shuffle_i64x2(a, b, 0x44), _mm512_shuffle_i64x2(a, b, 0xee))
-#define QUARTERS TURN(_mm512_shuffle_i64x2(a, b, 0x88), _mm512_shuffle_i64x2(a, b, 0xdd))
-#define NEIGHBOURS TURN(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b))
+#define HALVES TURN(_mm512_shuffle_i64x2(one, other, 0x44), _mm512_shuffle_i64x2(one, other, 0xee))
+#define QUARTERS TURN(_mm512_shuffle_i64x2(one, other, 0x88), _mm512_shuffle_i64x2(one, other, 0xdd))
+#define NEIGHBOURS TURN(_mm512_unpacklo_epi64(one, other), _mm512_unpackhi_epi64(one, other))
 
 /* The twiddles of two blocks, in the lanes of the first and (those of the mask) of the second. */
 IFMA INLINE Factor two_twiddles(const uint64_t *w, const uint64_t *q, const int mask) {
@@ -699,7 +710,7 @@ IFMA INLINE void ifma_back_first(word *a, const word *src, int raw, int length, 
         vint x[2 * PAIRS];
         Below below[2 * PAIRS];
         UNROLLED for (int j = 0; j < 8; j++) x[j] = GET(src + i + 8 * j), below[j] = 1;
-        if (raw) TURN(IN_ORDER(a, b, 1), IN_ORDER(a, b, 0));
+        if (raw) TURN(IN_ORDER(one, other, 1), IN_ORDER(one, other, 0));
         PAIR back(&x[j], &x[j + 1], &below[j], &below[j + 1], eight_twiddles(tail + 12 * j), L, room);
         NEIGHBOURS;
         PAIR below[j + 1] = below[j];
@@ -930,30 +941,21 @@ static void drop(const Ring *R, Component *c, int r, int primes, const word *x, 
     c->has_pending = 1;
 }
 
-static int reduced(const Ring *R, const uint64_t *a, size_t polynomials, int primes) {
-    for (size_t c = 0; c < polynomials; c++)
-        for (int i = 0; i < primes; i++, a += R->n) {
-            uint64_t largest = R->p[i].p - 1, seen = 0;
-            for (int j = 0; j < R->n; j++) seen |= a[j] | (largest - a[j]); /* the top bit tells, and any compiler vectorises it */
-            if (seen >> 63) return 0;
-        }
-    return 1;
-}
-
 /* A component of a ciphertext under `from` primes, switched down to `to`; -1 if it is not reduced. */
 static int load_component(const Ring *R, Component *c, const uint64_t *src, int from, int to, word *x) {
     uint64_t factor[MAX_PRIMES];
     size_t n = (size_t)R->n;
     c->has_pending = 0;
-    if (!reduced(R, src, 1, from)) return -1; /* here, and not for all of them at once: what was looked at is still in the cache */
     for (int i = 0; i < from; i++) factor[i] = 1;
     for (int r = from - 1; r >= to; r--) {
+        if (!reduced(&R->p[r], src + n * (size_t)r)) return -1;
         R->ops->inverse(&R->p[r], x, src + n * (size_t)r, 1);
         if (c->has_pending) R->ops->settle(&R->p[r], x, c->pending[r], factor[r]);
         drop(R, c, r, r, x, DROPPED);
         for (int i = 0; i < r; i++) factor[i] = product(factor[i], R->inv[r][i], &R->p[i]);
     }
-    for (int i = 0; i < to; i++) R->ops->load(&R->p[i], c->value[i], src + n * (size_t)i, factor[i], 1);
+    for (int i = 0; i < to; i++)
+        if (R->ops->load(&R->p[i], c->value[i], src + n * (size_t)i, factor[i], 1)) return -1;
     return 0;
 }
 
@@ -1078,10 +1080,12 @@ static void take_scale(Packer *K, int all_levels) {
     }
 }
 
-static void load_pair(const Packer *K, Component *to, const uint64_t *src) {
+static int load_pair(const Packer *K, Component *to, const uint64_t *src) {
     const Ring *R = K->ring;
+    int wrong = 0;
     for (int c = 0; c < 2; c++)
-        for (int i = 0; i < K->primes; i++, src += R->n) R->ops->load(&R->p[i], to[c].value[i], src, K->scale[i], 1);
+        for (int i = 0; i < K->primes; i++, src += R->n) wrong |= R->ops->load(&R->p[i], to[c].value[i], src, K->scale[i], 1);
+    return wrong;
 }
 
 static void store_pair(const Packer *K, uint64_t *out, const Component *from) {
@@ -1112,8 +1116,7 @@ static size_t at_most(size_t count, size_t limit) { return count < limit ? count
 static void pack(Packer *K, size_t first, size_t count, int level, Component *to) {
     const Ring *R = K->ring;
     if (level == K->lowest) {
-        K->wrong |= !reduced(R, K->src[first], 2, K->primes);
-        load_pair(K, to, K->src[first]);
+        K->wrong |= load_pair(K, to, K->src[first]);
         return;
     }
     size_t half = (size_t)1 << (level - 1 - K->lowest);
@@ -1156,14 +1159,15 @@ static void expand(Packer *K, Component *node, size_t first, size_t step, size_t
 static void take_packer(Scratch *s, Packer *K, Component *to, int level) {
     int primes = K->primes;
     for (int c = 0; c < 2; c++) {
-        take_component(s, &to[c], primes, primes);
+        take_component(s, &to[c], primes, c ? 0 : primes);
+        memcpy(to[c].pending, to[0].pending, sizeof to[0].pending);
         take_component(s, &K->minus[c], primes, 0);
         take_component(s, &K->between[c], primes, 0);
-        memcpy(K->minus[c].pending, to[c].pending, sizeof to[c].pending);
-        memcpy(K->between[c].pending, to[c].pending, sizeof to[c].pending);
+        memcpy(K->minus[c].pending, to[0].pending, sizeof to[0].pending);
+        memcpy(K->between[c].pending, to[0].pending, sizeof to[0].pending);
         for (int l = K->lowest + 1; l <= level; l++) {
             take_component(s, &K->odd[l][c], primes, 0);
-            memcpy(K->odd[l][c].pending, to[c].pending, sizeof to[c].pending);
+            memcpy(K->odd[l][c].pending, to[0].pending, sizeof to[0].pending);
         }
     }
     take_switcher(s, &K->switcher, primes);
@@ -1301,12 +1305,10 @@ static PyObject *py_key(PyObject *self, PyObject *args) {
         for (int part = 0; part < 2 * digits; part++) {
             const uint64_t *from = (const uint64_t *)src.buf + n * (size_t)(part * (digits + 1) + target);
             word *to = key->words + APART(n) * (size_t)(target * 2 * digits + part);
-            for (size_t i = 0; i < n; i++)
-                if (from[i] >= R->p[prime].p) {
-                    PyErr_SetString(PyExc_ValueError, "a key has residues that are not below their prime");
-                    goto end;
-                }
-            R->ops->load(&R->p[prime], to, from, factor, 1);
+            if (R->ops->load(&R->p[prime], to, from, factor, 1)) {
+                PyErr_SetString(PyExc_ValueError, "a key has residues that are not below their prime");
+                goto end;
+            }
         }
     }
     if (key->table) read_table(R, key->table, (uint64_t)element);
@@ -1489,13 +1491,10 @@ static PyObject *py_expand(PyObject *self, PyObject *args) {
     Scratch s = {memory, APART(n)};
     Component node[2];
     K->ring = R, K->primes = primes, K->lowest = lowest;
-    good = reduced(R, src.buf, 2, primes);
-    if (good) {
-        take_packer(&s, K, node, level);
-        take_scale(K, level == R->logn);
-        load_pair(K, node, src.buf);
-        expand(K, node, (size_t)first, (size_t)step, (size_t)count, level, out.buf);
-    }
+    take_packer(&s, K, node, level);
+    take_scale(K, level == R->logn);
+    good = !load_pair(K, node, src.buf);
+    if (good) expand(K, node, (size_t)first, (size_t)step, (size_t)count, level, out.buf);
     Py_END_ALLOW_THREADS;
     if (!good) {
         PyErr_SetString(PyExc_ValueError, "a ciphertext has residues that are not below their prime");
@@ -1534,11 +1533,10 @@ static PyObject *py_automorphism(PyObject *self, PyObject *args) {
     Scratch s = {memory, APART(n)};
     Component from[2];
     K->ring = R, K->primes = primes;
-    good = reduced(R, src.buf, 2, primes);
+    take_packer(&s, K, from, 0);
+    take_scale(K, 0);
+    good = !load_pair(K, from, src.buf);
     if (good) {
-        take_packer(&s, K, from, 0);
-        take_scale(K, 0);
-        load_pair(K, from, src.buf);
         automorphism(K, key, from, from[0].value, K->between, 0);
         store_pair(K, out.buf, K->between);
     }
@@ -1628,11 +1626,12 @@ TARGET INLINE vec NAME(canonical)(vec x, vec p, vec pinv) {
 #define MODULUS(P) vec p = ALL((P)->dp), pinv = ALL((P)->pinv)
 #define EACH(P) for (int i = 0; i < (P)->n; i += LANES)
 
-TARGET static void NAME(load)(const Prime *P, word *dst, const uint64_t *src, uint64_t factor, int values) {
+TARGET static int NAME(load)(const Prime *P, word *dst, const uint64_t *src, uint64_t factor, int values) {
     (void)values;
     MODULUS(P);
     vec f = ALL(balanced(factor, P->p));
     EACH(P) STORE(&dst[i], NAME(product)(SUB(FROM_BITS(&src[i]), ALL(0x1p52)), f, p, pinv));
+    return !reduced(P, src);
 }
 
 TARGET static void NAME(scale)(const Prime *P, word *a, uint64_t factor) {
