@@ -34,8 +34,6 @@
 #define INLINE static inline __attribute__((always_inline))
 #define MAX_PRIMES 64
 #define MAX_LOG 17
-#define LOOSE_BITS 47 /* 52-bit integers: sums of 2p for each of LOOSE_LOG stages stay below 2^52 */
-#define LOOSE_LOG 15
 #define PARTS 16 /* of a transform, each of which fits into the nearest cache */
 
 typedef unsigned __int128 u128;
@@ -54,7 +52,10 @@ typedef struct { /* a prime with the tables of its transforms; twiddles in bit-r
     uint64_t *w, *wq, *iw, *iwq; /* integers, with Shoup's quotients */
     double *dw, *diw;            /* doubles, between -p/2 and p/2 */
     double dp, pinv, dn_inverse, dn_last;
-    int tight_forward, tight_inverse; /* too large for sums to grow over all stages (of doubles, of 52 bits): reduced on the way */
+    int tight_forward, tight_inverse; /* too large for sums of doubles to grow over all stages: reduced on the way */
+    int room;                         /* 52-bit integers: so many times p is below 2^52 */
+    uint64_t minus_inverse;           /* minus the inverse of p modulo 2^52 */
+    uint64_t *tail, *itail;           /* and the twiddles of the last two stages, as vectors want them */
 } Prime;
 
 /* Polynomials lie this many words apart: at distances of a power of two they would all want the same few lines of every cache. */
@@ -69,10 +70,12 @@ typedef enum { WORDS, WORDS_52, DOUBLES } Form;
 typedef struct {
     const char *name;
     Form form; /* of polynomials and twiddles */
-    /* dst = src * factor, from canonical 64-bit integers */
-    void (*load)(const Prime *, word *dst, const uint64_t *src, uint64_t factor);
+    const uint8_t *held; /* where values in NTT form are not kept in SEAL's order: the value at each of sixteen places */
+    /* dst = src * factor, from canonical 64-bit integers; `values` are in NTT form, otherwise they are coefficients. Returns whether one
+       was not canonical: then dst is nothing to work with */
+    int (*load)(const Prime *, word *dst, const uint64_t *src, uint64_t factor, int values);
     void (*scale)(const Prime *, word *a, uint64_t factor);
-    void (*store)(const Prime *, uint64_t *dst, const word *a);
+    void (*store)(const Prime *, uint64_t *dst, const word *a, int values);
     /* dst = canonical coefficients of what is in NTT form at src (64-bit integers if raw) */
     void (*inverse)(const Prime *, word *dst, const void *src, int raw);
     /* NTT of src, which may be coefficients reduced modulo another prime: all that is done with the whole of it, into buf; and then
@@ -81,10 +84,10 @@ typedef struct {
     void (*finish)(const Prime *, word *buf, word *out, int part, int subtract, const word *soon);
     /* a = canonical(a * factor - pending) */
     void (*settle)(const Prime *, word *a, const word *pending, uint64_t factor);
-    /* k = canonical(x * factor) modulo this (plain) modulus */
-    void (*remainder)(const Prime *, word *k, const word *x, uint64_t factor);
-    /* FIRST: d = x f + k; DROPPED: d = (d + x) f + k; SPECIAL: d = d + x f + k */
-    void (*fold)(const Prime *, word *d, const word *x, const word *k, uint64_t factor, Fold how);
+    /* k = canonical(x * plain_factor) modulo the plain modulus, and under each of these primes with its factor
+       FIRST: d = x f + k; DROPPED: d = (d + x) f + k; SPECIAL: d = d + x f + k */
+    void (*fold)(const Prime *plain, uint64_t plain_factor, const Prime *, const uint64_t *factors, int primes, word *const *d,
+                 const word *x, Fold how);
     /* a0 (+)= sum y_j k0_j, a1 (+)= sum y_j k1_j, in one part */
     void (*accumulate)(const Prime *, word *a0, word *a1, word *const *y, const word *keys, int count, int add, int part);
     /* even, minus = even + X^h odd, even - X^h odd with h = n >> level */
@@ -134,9 +137,17 @@ static uint64_t power(uint64_t a, uint64_t e, const Prime *P) {
     return r;
 }
 
-static void int_load(const Prime *P, word *dst, const uint64_t *src, uint64_t f) {
+static int reduced(const Prime *P, const uint64_t *a) {
+    uint64_t largest = P->p - 1, seen = 0;
+    for (int i = 0; i < P->n; i++) seen |= a[i] | (largest - a[i]); /* the top bit tells, and any compiler vectorises it */
+    return !(seen >> 63);
+}
+
+static int int_load(const Prime *P, word *dst, const uint64_t *src, uint64_t f, int values) {
     uint64_t p = P->p, fq = shoup(f, p);
+    (void)values;
     for (int i = 0; i < P->n; i++) dst[i].u = below(lazy_product(src[i], f, fq, p), p);
+    return !reduced(P, src);
 }
 
 static void int_scale(const Prime *P, word *a, uint64_t f) {
@@ -144,7 +155,10 @@ static void int_scale(const Prime *P, word *a, uint64_t f) {
     for (int i = 0; i < P->n; i++) a[i].u = below(lazy_product(a[i].u, f, fq, p), p);
 }
 
-static void int_store(const Prime *P, uint64_t *dst, const word *a) { memcpy(dst, a, 8 * (size_t)P->n); }
+static void int_store(const Prime *P, uint64_t *dst, const word *a, int values) {
+    (void)values;
+    memcpy(dst, a, 8 * (size_t)P->n);
+}
 
 static void int_inverse(const Prime *P, word *a, const void *src, int raw) {
     uint64_t p = P->p, p2 = 2 * p;
@@ -211,17 +225,16 @@ static void int_settle(const Prime *P, word *a, const word *pending, uint64_t f)
         a[i].u = below(below(lazy_product(a[i].u, f, fq, p), p) + p - pending[i].u, p);
 }
 
-static void int_remainder(const Prime *P, word *k, const word *x, uint64_t f) {
-    uint64_t p = P->p, fq = shoup(f, p);
-    for (int i = 0; i < P->n; i++) k[i].u = below(lazy_product(x[i].u, f, fq, p), p);
-}
-
-static void int_fold(const Prime *P, word *d, const word *x, const word *k, uint64_t f, Fold how) {
-    uint64_t p = P->p, fq = shoup(f, p);
-    for (int i = 0; i < P->n; i++) {
-        uint64_t v = x[i].u + (how == DROPPED ? d[i].u : 0); /* below 2^61 */
-        v = below(below(lazy_product(v, f, fq, p), p) + k[i].u, p);
-        d[i].u = how == SPECIAL ? below(d[i].u + v, p) : v;
+static void int_fold(const Prime *plain, uint64_t g, const Prime *primes, const uint64_t *f, int count, word *const *d, const word *x, Fold how) {
+    uint64_t gq = shoup(g, plain->p), fq[MAX_PRIMES];
+    for (int j = 0; j < count; j++) fq[j] = shoup(f[j], primes[j].p);
+    for (int i = 0; i < plain->n; i++) {
+        uint64_t k = below(lazy_product(x[i].u, g, gq, plain->p), plain->p);
+        for (int j = 0; j < count; j++) {
+            uint64_t p = primes[j].p, v = x[i].u + (how == DROPPED ? d[j][i].u : 0); /* below 2^61 */
+            v = below(below(lazy_product(v, f[j], fq[j], p), p) + k, p);
+            d[j][i].u = how == SPECIAL ? below(d[j][i].u + v, p) : v;
+        }
     }
 }
 
@@ -273,8 +286,8 @@ static void int_permute(const Prime *P, word *dst, const word *src, const uint32
 }
 
 static const Ops INTEGERS = {
-    "integers",  WORDS,         int_load, int_scale,      int_store,     int_inverse, int_begin, int_finish,
-    int_settle,  int_remainder, int_fold, int_accumulate, int_butterfly, int_split,   int_permute,
+    "integers",  WORDS,         NULL,     int_load,       int_scale,     int_store,   int_inverse, int_begin, int_finish,
+    int_settle,  int_fold,      int_accumulate, int_butterfly,  int_split,     int_permute,
 };
 
 /* -- doubles: the second half of this file, once for each width ----------------------------------------------------------- */
@@ -329,8 +342,11 @@ INLINE double balanced(uint64_t x, uint64_t p) { return x > p / 2 ? -(double)(p 
 
 /* The processor multiplies the low 52 bits of words and adds half of the product, so that residues need no more than that to be
    right: what is above them ("loose") is left where it is until a result has to be canonical. With w and its quotient
-   floor(2^52 w / p), a product of any word below 2^52 and w is below 2p (Shoup). Where all primes have at most LOOSE_BITS, sums may
-   grow over all stages of a forward transform and over four of an inverse one; otherwise ("tight") they are reduced each time. */
+   floor(2^52 w / p), a product of any word below 2^52 and w is below 2p (Shoup). How far sums may grow before they are reduced is the
+   prime's `room`, 2^52 / p rounded down to one of a few powers of two: there is a copy of the transforms for each of them.
+
+   Values in NTT form are kept in the order in which transforms leave them, which saves a third of their shuffles: of sixteen, first
+   those at the even places, and within each half, pairs of eight vectors' lanes in turns. HELD says which value lies where. */
 #define IFMA __attribute__((target("avx512f,avx512dq,avx512ifma")))
 #define vint __m512i
 #define EIGHT(x) _mm512_set1_epi64((long long)(x))
@@ -342,14 +358,11 @@ INLINE double balanced(uint64_t x, uint64_t p) { return x > p / 2 ? -(double)(p 
 #define LOW(a, x, y) _mm512_madd52lo_epu64(a, x, y)
 #define HIGH(x, y) _mm512_madd52hi_epu64(_mm512_setzero_si512(), x, y)
 #define CLEAN(x) _mm512_and_si512(x, EIGHT((1ull << 52) - 1))
-#define WEAVE_LOW(a, b) _mm512_permutex2var_epi64(a, _mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11), b)
-#define WEAVE_HIGH(a, b) _mm512_permutex2var_epi64(a, _mm512_setr_epi64(4, 12, 5, 13, 6, 14, 7, 15), b)
-#define PART_EVEN(a, b) _mm512_permutex2var_epi64(a, _mm512_setr_epi64(0, 2, 4, 6, 8, 10, 12, 14), b)
-#define PART_ODD(a, b) _mm512_permutex2var_epi64(a, _mm512_setr_epi64(1, 3, 5, 7, 9, 11, 13, 15), b)
+#define UNROLLED _Pragma("GCC unroll 16")
 #define EIGHTS(P) for (int i = 0; i < (P)->n; i += 8)
 
 typedef struct { /* a prime, in all lanes */
-    vint minus, one, two, four, eight, reciprocal;
+    vint minus, one, two, reciprocal;
 } Lanes;
 
 typedef struct { /* a factor with its quotient */
@@ -358,7 +371,7 @@ typedef struct { /* a factor with its quotient */
 
 IFMA INLINE Lanes lanes_of(const Prime *P) {
     uint64_t p = P->p;
-    return (Lanes){EIGHT((1ull << 52) - p), EIGHT(p), EIGHT(2 * p), EIGHT(4 * p), EIGHT(8 * p), EIGHT(P->quotient >> 12)};
+    return (Lanes){EIGHT((1ull << 52) - p), EIGHT(p), EIGHT(2 * p), EIGHT(P->quotient >> 12)};
 }
 
 IFMA INLINE Factor factor_of(uint64_t f, const Prime *P) { return (Factor){EIGHT(f), EIGHT(shoup(f, P->p) >> 12)}; }
@@ -373,13 +386,22 @@ IFMA INLINE vint exact_product(vint x, Factor f, Lanes L) { return if_at_least(C
 IFMA INLINE vint loose_residue(vint x, Lanes L) { return LOW(x, HIGH(x, L.reciprocal), L.minus); } /* below 2p */
 IFMA INLINE vint exact_residue(vint x, Lanes L) { return if_at_least(CLEAN(loose_residue(x, L)), L.one); }
 
-IFMA static void ifma_load(const Prime *P, word *dst, const uint64_t *src, uint64_t factor) {
+static const uint8_t HELD[16] = {0, 2, 8, 10, 4, 6, 12, 14, 1, 3, 9, 11, 5, 7, 13, 15};
+#define IN_ORDER(x, y, first) _mm512_permutex2var_epi64(x, first ? _mm512_setr_epi64(0, 2, 8, 10, 4, 6, 12, 14) : _mm512_setr_epi64(1, 3, 9, 11, 5, 7, 13, 15), y)
+#define BACK_IN_ORDER(x, y, first) _mm512_permutex2var_epi64(x, first ? _mm512_setr_epi64(0, 8, 1, 9, 4, 12, 5, 13) : _mm512_setr_epi64(2, 10, 3, 11, 6, 14, 7, 15), y)
+
+IFMA static int ifma_load(const Prime *P, word *dst, const uint64_t *src, uint64_t factor, int values) {
     Lanes L = lanes_of(P);
     Factor f = factor_of(factor, P);
-    if (factor == 1)
-        memcpy(dst, src, 8 * (size_t)P->n);
-    else
-        EIGHTS(P) PUT(&dst[i], exact_product(GET(&src[i]), f, L));
+    __mmask8 wrong = 0;
+    for (int i = 0; i < P->n; i += 16) {
+        vint x = GET(&src[i]), y = GET(&src[i + 8]);
+        wrong |= _mm512_cmpge_epu64_mask(_mm512_max_epu64(x, y), L.one);
+        if (factor != 1) x = exact_product(x, f, L), y = exact_product(y, f, L);
+        PUT(&dst[i], values ? IN_ORDER(x, y, 1) : x);
+        PUT(&dst[i + 8], values ? IN_ORDER(x, y, 0) : y);
+    }
+    return wrong;
 }
 
 IFMA static void ifma_scale(const Prime *P, word *a, uint64_t factor) {
@@ -388,9 +410,13 @@ IFMA static void ifma_scale(const Prime *P, word *a, uint64_t factor) {
     EIGHTS(P) PUT(&a[i], exact_product(GET(&a[i]), f, L));
 }
 
-IFMA static void ifma_store(const Prime *P, uint64_t *dst, const word *a) {
+IFMA static void ifma_store(const Prime *P, uint64_t *dst, const word *a, int values) {
     Lanes L = lanes_of(P);
-    EIGHTS(P) PUT(&dst[i], exact_residue(GET(&a[i]), L));
+    for (int i = 0; i < P->n; i += 16) {
+        vint x = exact_residue(GET(&a[i]), L), y = exact_residue(GET(&a[i + 8]), L);
+        PUT(&dst[i], values ? BACK_IN_ORDER(x, y, 1) : x);
+        PUT(&dst[i + 8], values ? BACK_IN_ORDER(x, y, 0) : y);
+    }
 }
 
 IFMA static void ifma_settle(const Prime *P, word *a, const word *pending, uint64_t factor) {
@@ -399,58 +425,67 @@ IFMA static void ifma_settle(const Prime *P, word *a, const word *pending, uint6
     EIGHTS(P) PUT(&a[i], if_at_least(LESS(PLUS(exact_product(GET(&a[i]), f, L), L.one), GET(&pending[i])), L.one));
 }
 
-IFMA static void ifma_remainder(const Prime *P, word *k, const word *x, uint64_t factor) {
-    Lanes L = lanes_of(P);
-    Factor f = factor_of(factor, P);
-    EIGHTS(P) PUT(&k[i], exact_product(GET(&x[i]), f, L));
+IFMA INLINE void ifma_fold_with(const Prime *plain, uint64_t plain_factor, const Prime *primes, const uint64_t *factors, const int count, word *const *d, const word *x, const Fold how) {
+    Lanes T = lanes_of(plain), L[MAX_PRIMES];
+    Factor g = factor_of(plain_factor, plain), f[MAX_PRIMES];
+    for (int j = 0; j < count; j++) L[j] = lanes_of(&primes[j]), f[j] = factor_of(factors[j], &primes[j]);
+    EIGHTS(plain) {
+        vint from = GET(&x[i]), k = exact_product(from, g, T);
+        for (int j = 0; j < count; j++) {
+            vint v = how == DROPPED ? PLUS(from, GET(&d[j][i])) : from;
+            v = PLUS(CLEAN(loose_product(v, f[j], L[j])), k); /* below 3p */
+            if (how == SPECIAL) v = PLUS(v, GET(&d[j][i]));
+            PUT(&d[j][i], if_at_least(if_at_least(v, L[j].two), L[j].one));
+        }
+    }
 }
 
-IFMA static void ifma_fold(const Prime *P, word *d, const word *x, const word *k, uint64_t factor, Fold how) {
-    Lanes L = lanes_of(P);
-    Factor f = factor_of(factor, P);
-    EIGHTS(P) {
-        vint v = GET(&x[i]);
-        if (how == DROPPED) v = PLUS(v, GET(&d[i]));
-        v = PLUS(CLEAN(loose_product(v, f, L)), GET(&k[i])); /* below 3p */
-        if (how == SPECIAL) v = PLUS(v, GET(&d[i]));
-        PUT(&d[i], if_at_least(if_at_least(v, L.two), L.one));
+IFMA static void ifma_fold(const Prime *plain, uint64_t plain_factor, const Prime *primes, const uint64_t *factors, int count, word *const *d, const word *x, Fold how) {
+    switch (count < 3 ? 3 * count + (int)how : 0) { /* as constants, so that all is kept in registers */
+#define CASE(some, way) case 3 * some + way: ifma_fold_with(plain, plain_factor, primes, factors, some, d, x, way); break
+        CASE(1, FIRST); CASE(1, DROPPED); CASE(1, SPECIAL); CASE(2, FIRST); CASE(2, DROPPED); CASE(2, SPECIAL);
+#undef CASE
+        default: ifma_fold_with(plain, plain_factor, primes, factors, count, d, x, how);
     }
 }
 
 /* Halves of products are added up apart: of up to 4 factors below 2^52 and 2^50, they stay below 2^55 and 2^52; of up to 8 for
-   primes that are not tight. */
-IFMA INLINE vint sum_of_halves(vint low, vint high, Factor carry, Lanes L) {
-    high = PLUS(high, _mm512_srli_epi64(low, 52));
-    vint v = PLUS(CLEAN(loose_residue(low, L)), CLEAN(loose_product(high, carry, L))); /* below 4p */
-    return if_at_least(if_at_least(v, L.two), L.one);
+   primes with more room. Keys are multiplied by 2^52, and Montgomery's reduction divides by it: a multiple m p of p makes the lower
+   half 0. Then `more` is added; what comes out is below 2p. */
+IFMA INLINE vint sum_of_halves(vint low, vint high, vint more, vint minus_inverse, Lanes L, const int room) {
+    vint m = LOW(_mm512_setzero_si512(), low, minus_inverse), carry = _mm512_srli_epi64(LOW(low, m, L.one), 52);
+    if (room == 4) high = CLEAN(loose_residue(high, L));
+    vint sum = PLUS(PLUS(_mm512_madd52hi_epu64(high, m, L.one), carry), more);
+    return room == 4 ? if_at_least(if_at_least(sum, L.two), L.one) : loose_residue(sum, L);
 }
 
-IFMA INLINE void ifma_accumulate_some(const Prime *P, word *a0, word *a1, word *const *y, const word *keys, const int count, int add, int part) {
+IFMA INLINE void ifma_accumulate_some(const Prime *P, word *a0, word *a1, word *const *y, const word *keys, const int count, int add, int part, const int room) {
     Lanes L = lanes_of(P);
-    Factor carry = factor_of((uint64_t)((((u128)1) << 52) % P->p), P);
+    vint minus_inverse = EIGHT(P->minus_inverse);
     size_t n = APART(P->n);
     IN_PART(P, part, 8) {
         vint none = _mm512_setzero_si512(), high0 = none, high1 = none, low0 = none, low1 = none;
-        if (add) low0 = GET(&a0[i]), low1 = GET(&a1[i]);
         for (int j = 0; j < count; j++) {
             const word *k = keys + 2 * n * (size_t)j + i;
             vint v = GET(&y[j][i]), k0 = GET(k), k1 = GET(k + n);
             low0 = LOW(low0, v, k0), high0 = _mm512_madd52hi_epu64(high0, v, k0);
             low1 = LOW(low1, v, k1), high1 = _mm512_madd52hi_epu64(high1, v, k1);
         }
-        PUT(&a0[i], sum_of_halves(low0, high0, carry, L));
-        PUT(&a1[i], sum_of_halves(low1, high1, carry, L));
+        PUT(&a0[i], sum_of_halves(low0, high0, add ? GET(&a0[i]) : none, minus_inverse, L, room));
+        PUT(&a1[i], sum_of_halves(low1, high1, add ? GET(&a1[i]) : none, minus_inverse, L, room));
     }
 }
 
 IFMA static void ifma_accumulate(const Prime *P, word *a0, word *a1, word *const *y, const word *keys, int count, int add, int part) {
-    int most = P->tight_forward ? 4 : 8;
+    int most = P->room < 32 ? 4 : 8;
     for (int j = 0; j < count; j += most, y += most, add = 1) {
         const word *k = keys + 2 * APART(P->n) * (size_t)j;
-        switch (count - j < most ? count - j : most) { /* as constants, for loops without end tests */
-#define CASE(some) case some: ifma_accumulate_some(P, a0, a1, y, k, some, add, part); break
+        int some = count - j < most ? count - j : most;
+        switch (P->room == 4 ? 0 : some) { /* as constants, for loops without end tests */
+#define CASE(number) case number: ifma_accumulate_some(P, a0, a1, y, k, number, add, part, 8); break
             CASE(1); CASE(2); CASE(3); CASE(4); CASE(5); CASE(6); CASE(7); CASE(8);
 #undef CASE
+            default: ifma_accumulate_some(P, a0, a1, y, k, some, add, part, 4);
         }
     }
 }
@@ -458,12 +493,12 @@ IFMA static void ifma_accumulate(const Prime *P, word *a0, word *a1, word *const
 /* Plus and minus the twiddles in turns, each for a run of 2^logh, from coefficient i on. */
 IFMA INLINE Factor runs_ifma(const Prime *P, const uint64_t *w, const uint64_t *q, int logh, int i) {
     uint64_t f[8], fq[8];
-    for (int lane = 0; lane < (logh >= 3 ? 1 : 8); lane++) {
-        int run = (i + lane) >> logh;
+    for (int lane = 0; lane < (logh >= 4 ? 1 : 8); lane++) {
+        int run = ((i & ~15) + HELD[(i & 15) + lane]) >> logh;
         f[lane] = run & 1 ? P->p - w[run / 2] : w[run / 2];
         fq[lane] = run & 1 ? ~q[run / 2] & ((1ull << 52) - 1) : q[run / 2]; /* floor(2^52 - x) for an x that is not whole */
     }
-    return logh >= 3 ? (Factor){EIGHT(f[0]), EIGHT(fq[0])} : (Factor){GET(f), GET(fq)};
+    return logh >= 4 ? (Factor){EIGHT(f[0]), EIGHT(fq[0])} : (Factor){GET(f), GET(fq)};
 }
 
 IFMA static void ifma_butterfly(const Prime *P, word *even, word *minus, const word *odd, int level) {
@@ -472,7 +507,7 @@ IFMA static void ifma_butterfly(const Prime *P, word *even, word *minus, const w
     int logh = P->logn - level;
     Factor f = {L.one, L.one};
     EIGHTS(P) {
-        if (!(i & ((1 << logh) - 1))) f = runs_ifma(P, P->w + first, P->wq + first, logh, i);
+        if (logh < 4 || !(i & ((1 << logh) - 1))) f = runs_ifma(P, P->w + first, P->wq + first, logh, i);
         vint s = exact_product(GET(&odd[i]), f, L), e = GET(&even[i]);
         PUT(&even[i], if_at_least(PLUS(e, s), L.one));
         PUT(&minus[i], if_at_least(LESS(PLUS(e, L.one), s), L.one));
@@ -488,258 +523,277 @@ IFMA static void ifma_split(const Prime *P, word *even, word *odd, const word *m
         vint e = GET(&even[i]), m = GET(&moved[i]);
         PUT(&even[i], if_at_least(PLUS(e, m), L.one));
         if (!odd) continue;
-        if (!(i & ((1 << logh) - 1))) f = runs_ifma(P, P->iw + first, P->iwq + first, logh, i);
+        if (logh < 4 || !(i & ((1 << logh) - 1))) f = runs_ifma(P, P->iw + first, P->iwq + first, logh, i);
         PUT(&odd[i], exact_product(LESS(PLUS(e, L.one), m), f, L));
     }
 }
 
+/* Automorphisms take sixteen neighbours to sixteen neighbours: see read_table. */
 IFMA static void ifma_permute(const Prime *P, word *dst, const word *src, const uint32_t *table, int add) {
     Lanes L = lanes_of(P);
     EIGHTS(P) {
-        uint64_t moved[8];
-        for (int lane = 0; lane < 8; lane++) moved[lane] = src[table[i + lane]].u;
-        PUT(&dst[i], add ? if_at_least(PLUS(GET(&dst[i]), GET(moved)), L.one) : GET(moved));
+        const word *from = src + (table[i] & ~15u);
+        vint index = _mm512_cvtepu32_epi64(_mm256_loadu_si256((const __m256i *)(table + i)));
+        vint moved = _mm512_permutex2var_epi64(GET(from), index, GET(from + 8));
+        PUT(&dst[i], add ? if_at_least(PLUS(GET(&dst[i]), moved), L.one) : moved);
     }
 }
 
-/* Two stages of a forward transform at once. x, y become x + w y, x - w y + 2p. */
-IFMA INLINE void ahead(vint *x, vint *y, Factor f, Lanes L, const int tight) {
-    if (tight) *x = if_at_least(CLEAN(*x), L.two);
-    vint sum = plus_product(*x, *y, f, L);
-    *y = LESS(PLUS(PLUS(*x, *x), L.two), sum);
-    *x = sum;
+/* A butterfly of a forward transform: x, y become x + w y, x - w y. Products are taken between -p and p, so that x and y are within p
+   of what x was; and x begins as many times p above 0 as there are stages until it is reduced again. */
+IFMA INLINE void ahead(vint *x, vint *y, Factor f, Lanes L) {
+    vint turned = LOW(LOW(LESS(_mm512_setzero_si512(), L.one), *y, f.w), HIGH(*y, f.q), L.minus);
+    *y = LESS(*x, turned);
+    *x = PLUS(*x, turned);
 }
 
-IFMA INLINE void ifma_forward_four(word *a, const word *src, int quarter, const Prime *P, size_t node, Lanes L, const int tight, const int first) {
-    Factor f1 = twiddle(P->w, P->wq, node), f2 = twiddle(P->w, P->wq, 2 * node), f3 = twiddle(P->w, P->wq, 2 * node + 1);
-    for (int i = 0; i < quarter; i += 8) {
-        vint x0 = GET(src + i), x1 = GET(src + i + quarter), x2 = GET(src + i + 2 * quarter), x3 = GET(src + i + 3 * quarter);
-        if (tight && first) x0 = loose_residue(x0, L), x1 = loose_residue(x1, L);
-        ahead(&x0, &x2, f1, L, tight);
-        ahead(&x1, &x3, f1, L, tight);
-        ahead(&x0, &x1, f2, L, tight);
-        ahead(&x2, &x3, f3, L, tight);
-        PUT(a + i, x0), PUT(a + i + quarter, x1), PUT(a + i + 2 * quarter, x2), PUT(a + i + 3 * quarter, x3);
+/* Stages from one reduction to the next, or 0 for never: from 2p with p added for each, 2p more for each have room. */
+#define EVERY(room) ((room) == 4 ? 1 : (room) == 8 ? 3 : 0)
+
+IFMA INLINE vint lifted(vint x, Lanes L, const int room) {
+    return PLUS(loose_residue(x, L), room == 4 ? L.one : PLUS(L.two, L.one));
+}
+
+/* `stages` of a forward transform on 2^stages vectors; the twiddle of the first one is that of `node`. */
+IFMA INLINE void ahead_across(vint *x, const int stages, const Prime *P, size_t node, Lanes L, const int room) {
+    UNROLLED for (int s = 0; s < stages; s++)
+        UNROLLED for (int block = 0; block < 1 << s; block++) {
+            Factor f = twiddle(P->w, P->wq, (node << s) + (size_t)block);
+            int half = 1 << (stages - 1 - s), first = 2 * half * block;
+            UNROLLED for (int j = first; j < first + half; j++) {
+                if (EVERY(room) && s % EVERY(room) == 0) x[j] = lifted(x[j], L, room);
+                ahead(&x[j], &x[j + half], f, L);
+            }
+        }
+}
+
+/* The same on 2^stages runs of `gap` words. */
+IFMA INLINE void ifma_ahead(word *a, const word *src, const int stages, int gap, const Prime *P, size_t node, Lanes L, const int room) {
+    vint start = EIGHT((uint64_t)P->logn * P->p);
+    for (int i = 0; i < gap; i += 8) {
+        vint x[8];
+        UNROLLED for (int j = 0; j < 1 << stages; j++) x[j] = GET(src + i + j * gap);
+        if (node == 1 && !EVERY(room))
+            UNROLLED for (int j = 0; j < 1 << (stages - 1); j++) x[j] = PLUS(x[j], start);
+        ahead_across(x, stages, P, node, L, room);
+        UNROLLED for (int j = 0; j < 1 << stages; j++) PUT(a + i + j * gap, x[j]);
     }
 }
 
-/* The last three stages, on pairs of blocks of eight. Weaving the two vectors of a pair brings halves, quarters and neighbours
-   face to face in turn, with the twiddles in their order, and at last all back to its place. One pair alone would wait most of the
-   time for its own last step, and processors do not look far enough ahead to fill the gaps: so some go side by side. */
+/* Inside vectors: for each pair of neighbouring vectors, what stands face to face in them afterwards. */
 #define PAIRS 4
-#define PAIR for (int j = 0; j < PAIRS; j++)
-#define TWO(t) _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(t)))
-#define FOUR(t) _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i *)(t)))
-IFMA INLINE void pairs_ahead(vint *x, vint *y, const Factor *f, Lanes L, const int tight) {
-    vint q[PAIRS], sum[PAIRS];
-    if (tight) PAIR x[j] = if_at_least(CLEAN(x[j]), L.two);
-    PAIR q[j] = HIGH(y[j], f[j].q);
-    PAIR sum[j] = LOW(x[j], y[j], f[j].w);
-    PAIR x[j] = PLUS(PLUS(x[j], x[j]), L.two);
-    PAIR sum[j] = LOW(sum[j], q[j], L.minus);
-    PAIR y[j] = LESS(x[j], sum[j]);
-    PAIR x[j] = sum[j];
+#define PAIR UNROLLED for (int j = 0; j < 2 * PAIRS; j += 2)
+#define TURN(u, v)                                \
+    PAIR {                                        \
+        vint one = x[j], other = x[j + 1];        \
+        x[j] = u, x[j + 1] = v;                   \
+    }
+#define HALVES TURN(_mm512_shuffle_i64x2(one, other, 0x44), _mm512_shuffle_i64x2(one, other, 0xee))
+#define QUARTERS TURN(_mm512_shuffle_i64x2(one, other, 0x88), _mm512_shuffle_i64x2(one, other, 0xdd))
+#define NEIGHBOURS TURN(_mm512_unpacklo_epi64(one, other), _mm512_unpackhi_epi64(one, other))
+
+/* The twiddles of two blocks, in the lanes of the first and (those of the mask) of the second. */
+IFMA INLINE Factor two_twiddles(const uint64_t *w, const uint64_t *q, const int mask) {
+    return (Factor){_mm512_mask_set1_epi64(EIGHT(w[0]), (__mmask8)mask, (long long)w[1]),
+                    _mm512_mask_set1_epi64(EIGHT(q[0]), (__mmask8)mask, (long long)q[1])};
 }
 
-IFMA INLINE void pairs_woven(vint *x, vint *y) {
-    PAIR {
-        vint low = WEAVE_LOW(x[j], y[j]);
-        y[j] = WEAVE_HIGH(x[j], y[j]), x[j] = low;
+/* Of the last stage but one, each twice, and of the last one: see set_tail. */
+IFMA INLINE Factor four_twiddles(const uint64_t *tail) {
+    vint both = GET(tail);
+    return (Factor){_mm512_unpacklo_epi64(both, both), _mm512_unpackhi_epi64(both, both)};
+}
+
+IFMA INLINE Factor eight_twiddles(const uint64_t *tail) { return (Factor){GET(tail + 8), GET(tail + 16)}; }
+
+/* The last six stages, 64 values at a time: three across vectors, three inside them. */
+IFMA INLINE void ifma_ahead_last(const word *a, word *out, int length, const Prime *P, size_t node, Lanes L, const int room, int subtract, const word *soon) {
+    vint above = EVERY(room) ? L.two : EIGHT((uint64_t)(2 * P->logn + 1) * P->p);
+    for (int i = 0; i < length; i += 64, node++) {
+        const uint64_t *w = P->w + 8 * node, *q = P->wq + 8 * node, *tail = P->tail + 96 * (node - (size_t)P->n / 64);
+        vint x[2 * PAIRS];
+        UNROLLED for (int j = 0; j < 8; j++) x[j] = GET(a + i + 8 * j);
+        if (soon) UNROLLED for (int j = 0; j < 64; j += 8) SOON(soon + i + j), SOON(soon + i + j + APART(P->n));
+        ahead_across(x, 3, P, node, L, room);
+        HALVES;
+        if (EVERY(room)) PAIR x[j] = lifted(x[j], L, room);
+        PAIR ahead(&x[j], &x[j + 1], two_twiddles(w + j, q + j, 0xf0), L);
+        QUARTERS;
+        if (EVERY(room) == 1) PAIR x[j] = lifted(x[j], L, room);
+        PAIR ahead(&x[j], &x[j + 1], four_twiddles(tail + 12 * j), L);
+        NEIGHBOURS;
+        if (EVERY(room) == 1) PAIR x[j] = lifted(x[j], L, room);
+        PAIR ahead(&x[j], &x[j + 1], eight_twiddles(tail + 12 * j), L);
+        if (subtract) UNROLLED for (int j = 0; j < 8; j++) { /* a multiple of p that is above x keeps differences above 0 and below 2^52 */
+            if (EVERY(room)) x[j] = loose_residue(x[j], L);
+            x[j] = exact_residue(LESS(PLUS(GET(out + i + 8 * j), above), x[j]), L);
+        }
+        UNROLLED for (int j = 0; j < 8; j++) PUT(out + i + 8 * j, x[j]);
     }
 }
 
-IFMA INLINE void ifma_forward_tail(const word *a, word *out, int length, const Prime *P, size_t node, Lanes L, const int tight, int subtract, const word *soon) {
-    const uint64_t *w = P->w, *q = P->wq;
-    vint above = tight ? L.two : EIGHT((uint64_t)(2 * P->logn + 1) * P->p);
-    for (int i = 0; i < length; i += 16 * PAIRS, node += 2 * PAIRS) {
-        vint x[PAIRS], y[PAIRS];
-        Factor f[PAIRS];
-        PAIR x[j] = GET(a + i + 16 * j), y[j] = GET(a + i + 16 * j + 8);
-        if (soon) PAIR {
-            const word *next = soon + i + 16 * j;
-            SOON(next), SOON(next + 8), SOON(next + APART(P->n)), SOON(next + APART(P->n) + 8);
-        }
-        pairs_woven(x, y);
-        PAIR f[j] = (Factor){TWO(w + node + 2 * j), TWO(q + node + 2 * j)};
-        pairs_ahead(x, y, f, L, tight);
-        pairs_woven(x, y);
-        PAIR f[j] = (Factor){FOUR(w + 2 * node + 4 * j), FOUR(q + 2 * node + 4 * j)};
-        pairs_ahead(x, y, f, L, tight);
-        pairs_woven(x, y);
-        PAIR f[j] = (Factor){GET(w + 4 * node + 8 * j), GET(q + 4 * node + 8 * j)};
-        pairs_ahead(x, y, f, L, tight);
-        pairs_woven(x, y);
-        if (subtract) PAIR { /* a multiple of p that is above x keeps differences above 0 and below 2^52 */
-            const word *from = out + i + 16 * j;
-            if (tight) x[j] = if_at_least(CLEAN(x[j]), L.two), y[j] = if_at_least(CLEAN(y[j]), L.two);
-            x[j] = exact_residue(LESS(PLUS(GET(from), above), x[j]), L);
-            y[j] = exact_residue(LESS(PLUS(GET(from + 8), above), y[j]), L);
-        }
-        PAIR PUT(out + i + 16 * j, x[j]), PUT(out + i + 16 * j + 8, y[j]);
-    }
-}
-
-IFMA INLINE void ifma_begin_with(const Prime *P, word *a, const word *src, const int tight) {
+IFMA INLINE void ifma_begin_with(const Prime *P, word *a, const word *src, const int room) {
     Lanes L = lanes_of(P);
     int quarter = P->n / 4;
-    ifma_forward_four(a, src, quarter, P, 1, L, tight, 1);
+    ifma_ahead(a, src, 2, quarter, P, 1, L, room);
     for (size_t part = 0; part < 4; part++) {
         word *b = a + part * (size_t)quarter;
-        ifma_forward_four(b, b, quarter / 4, P, 4 + part, L, tight, 0);
+        ifma_ahead(b, b, 2, quarter / 4, P, 4 + part, L, room);
     }
 }
 
-IFMA static void ifma_begin(const Prime *P, word *buf, const word *src) {
-    if (P->tight_forward)
-        ifma_begin_with(P, buf, src, 1);
-    else
-        ifma_begin_with(P, buf, src, 0);
-}
+/* How many of the stages that are left of a part, beside the last six, are done at once. */
+INLINE int at_once(int left) { return left == 4 ? 2 : left > 3 ? 3 : left; }
 
-IFMA INLINE void ifma_finish_with(const Prime *P, word *a, word *out, int part, int subtract, const int tight, const word *soon) {
+IFMA INLINE void ifma_finish_with(const Prime *P, word *a, word *out, int part, int subtract, const word *soon, const int room) {
     Lanes L = lanes_of(P);
-    int each = P->n / PARTS, length = each, left = P->logn - 4 - 3;
-    size_t node = PARTS + (size_t)part, blocks = 1, first = (size_t)part * (size_t)each;
+    int each = P->n / PARTS, length = each;
+    size_t node = PARTS + (size_t)part, first = (size_t)part * (size_t)each, blocks = 1;
     word *b = a + first;
-    if (left & 1) {
-        Factor f = twiddle(P->w, P->wq, node);
-        for (int i = 0; i < length / 2; i += 8) {
-            vint x = GET(b + i), y = GET(b + i + length / 2);
-            ahead(&x, &y, f, L, tight);
-            PUT(b + i, x), PUT(b + i + length / 2, y);
-        }
-        node *= 2, blocks *= 2, length /= 2, left--;
-    }
-    for (; left; left -= 2, node *= 4, blocks *= 4, length /= 4)
+    for (int left = P->logn - 4 - 6, some; left; left -= some, node <<= some, blocks <<= some, length >>= some) {
+        some = at_once(left);
         for (size_t block = 0; block < blocks; block++) {
             word *c = b + block * (size_t)length;
-            ifma_forward_four(c, c, length / 4, P, node + block, L, tight, 0);
+            if (some == 3)
+                ifma_ahead(c, c, 3, length / 8, P, node + block, L, room);
+            else if (some == 2)
+                ifma_ahead(c, c, 2, length / 4, P, node + block, L, room);
+            else
+                ifma_ahead(c, c, 1, length / 2, P, node + block, L, room);
         }
-    ifma_forward_tail(b, out + first, each, P, node, L, tight, subtract, soon);
+    }
+    ifma_ahead_last(b, out + first, each, P, node, L, room, subtract, soon);
 }
 
-IFMA static void ifma_finish(const Prime *P, word *buf, word *out, int part, int subtract, const word *soon) {
-    if (P->tight_forward)
-        ifma_finish_with(P, buf, out, part, subtract, 1, soon);
-    else
-        ifma_finish_with(P, buf, out, part, subtract, 0, soon);
+/* What is known of vectors when an inverse transform is compiled: they are below p times 2 to this power. */
+typedef int Below;
+#define LOG(room) ((room) == 4 ? 2 : (room) == 8 ? 3 : (room) == 32 ? 5 : 8)
+#define BETWEEN(room) ((room) == 32 ? 2 : (room) == 256 ? 3 : 1) /* from one pass to the next: three stages double it thrice */
+
+/* A butterfly of an inverse transform: x, y become x + y, (x - y) w. Where there would be no room for it, they are reduced first. */
+IFMA INLINE void back(vint *x, vint *y, Below *below_x, Below *below_y, Factor f, Lanes L, const int room) {
+    if (*below_x >= LOG(room)) *x = loose_residue(*x, L), *below_x = 1;
+    if (*below_y >= LOG(room)) *y = loose_residue(*y, L), *below_y = 1;
+    vint difference = LESS(PLUS(*x, _mm512_slli_epi64(L.one, (unsigned)*below_y)), *y);
+    *x = PLUS(*x, *y), *below_x = 1 + (*below_x > *below_y ? *below_x : *below_y);
+    *y = loose_product(difference, f, L), *below_y = 1;
 }
 
-/* A butterfly of an inverse transform: x, y become x + y, (x - y) w. `bound` is a multiple of p that is above all y, 2p where
-   `tight`. Sums are reduced to less than 2p then, or if asked for. */
-IFMA INLINE void back(vint *x, vint *y, Factor f, vint bound, Lanes L, const int tight, const int reduce) {
-    vint difference = LESS(PLUS(*x, bound), *y), sum = PLUS(*x, *y);
-    *x = tight ? if_at_least(sum, L.two) : reduce ? loose_residue(sum, L) : sum;
-    *y = loose_product(difference, f, L);
-    if (tight) *y = CLEAN(*y);
+/* The inverse of ahead_across. */
+IFMA INLINE void back_across(vint *x, Below *below, const int stages, const Prime *P, size_t node, Lanes L, const int room) {
+    UNROLLED for (int s = stages - 1; s >= 0; s--)
+        UNROLLED for (int block = 0; block < 1 << s; block++) {
+            Factor f = twiddle(P->iw, P->iwq, (node << s) + (size_t)block);
+            int half = 1 << (stages - 1 - s), first = 2 * half * block;
+            UNROLLED for (int j = first; j < first + half; j++) back(&x[j], &x[j + half], &below[j], &below[j + half], f, L, room);
+        }
 }
 
-IFMA INLINE void pairs_parted(vint *x, vint *y) {
-    PAIR {
-        vint even = PART_EVEN(x[j], y[j]);
-        y[j] = PART_ODD(x[j], y[j]), x[j] = even;
+IFMA INLINE void put_back(word *a, int apart, const int count, vint *x, const Below *below, Lanes L, const int room) {
+    UNROLLED for (int j = 0; j < count; j++) PUT(a + j * apart, below[j] > BETWEEN(room) ? loose_residue(x[j], L) : x[j]);
+}
+
+IFMA INLINE void ifma_back(word *a, const int stages, int gap, const Prime *P, size_t node, Lanes L, const int room) {
+    for (int i = 0; i < gap; i += 8) {
+        vint x[8];
+        Below below[8];
+        UNROLLED for (int j = 0; j < 1 << stages; j++) x[j] = GET(a + i + j * gap), below[j] = BETWEEN(room);
+        back_across(x, below, stages, P, node, L, room);
+        put_back(a + i, gap, 1 << stages, x, below, L, room);
     }
 }
 
-IFMA INLINE void pairs_back(vint *x, vint *y, const Factor *f, vint bound, Lanes L, const int tight, const int reduce) {
-    vint q[PAIRS], difference[PAIRS];
-    PAIR difference[j] = LESS(PLUS(x[j], bound), y[j]);
-    PAIR x[j] = PLUS(x[j], y[j]);
-    PAIR q[j] = HIGH(difference[j], f[j].q);
-    PAIR y[j] = LOW(_mm512_setzero_si512(), difference[j], f[j].w);
-    PAIR x[j] = tight ? if_at_least(x[j], L.two) : reduce ? loose_residue(x[j], L) : x[j];
-    PAIR y[j] = LOW(y[j], q[j], L.minus);
-    if (tight) PAIR y[j] = CLEAN(y[j]);
-}
-
-/* The first three stages: from residues below p to sums below 2p. */
-IFMA INLINE void ifma_inverse_head(word *a, const word *src, int length, const Prime *P, size_t node, Lanes L, const int tight) {
-    const uint64_t *w = P->iw, *q = P->iwq;
-    for (int i = 0; i < length; i += 16 * PAIRS, node += 2 * PAIRS) {
-        vint x[PAIRS], y[PAIRS];
-        Factor f[PAIRS];
-        PAIR x[j] = GET(src + i + 16 * j), y[j] = GET(src + i + 16 * j + 8);
-        pairs_parted(x, y);
-        PAIR f[j] = (Factor){GET(w + 4 * node + 8 * j), GET(q + 4 * node + 8 * j)};
-        pairs_back(x, y, f, L.two, L, tight, 0);
-        pairs_parted(x, y);
-        PAIR f[j] = (Factor){FOUR(w + 2 * node + 4 * j), FOUR(q + 2 * node + 4 * j)};
-        pairs_back(x, y, f, L.two, L, tight, 0);
-        pairs_parted(x, y);
-        PAIR f[j] = (Factor){TWO(w + node + 2 * j), TWO(q + node + 2 * j)};
-        pairs_back(x, y, f, tight ? L.two : L.four, L, tight, 1);
-        pairs_parted(x, y);
-        PAIR PUT(a + i + 16 * j, x[j]), PUT(a + i + 16 * j + 8, y[j]);
-    }
-}
-
-/* From sums below 4p to sums below 4p. */
-IFMA INLINE void ifma_inverse_four(word *a, int quarter, const Prime *P, size_t node, Lanes L, const int tight) {
-    Factor f1 = twiddle(P->iw, P->iwq, node), f2 = twiddle(P->iw, P->iwq, 2 * node), f3 = twiddle(P->iw, P->iwq, 2 * node + 1);
-    vint four = tight ? L.two : L.four, eight = tight ? L.two : L.eight;
-    for (int i = 0; i < quarter; i += 8) {
-        vint x0 = GET(a + i), x1 = GET(a + i + quarter), x2 = GET(a + i + 2 * quarter), x3 = GET(a + i + 3 * quarter);
-        back(&x0, &x1, f2, four, L, tight, 0);
-        back(&x2, &x3, f3, four, L, tight, 0);
-        back(&x0, &x2, f1, eight, L, tight, 1);
-        back(&x1, &x3, f1, L.two, L, tight, 0);
-        PUT(a + i, x0), PUT(a + i + quarter, x1), PUT(a + i + 2 * quarter, x2), PUT(a + i + 3 * quarter, x3);
+/* The first six stages, of residues below 2p. */
+IFMA INLINE void ifma_back_first(word *a, const word *src, int raw, int length, const Prime *P, size_t node, Lanes L, const int room) {
+    for (int i = 0; i < length; i += 64, node++) {
+        const uint64_t *w = P->iw + 8 * node, *q = P->iwq + 8 * node, *tail = P->itail + 96 * (node - (size_t)P->n / 64);
+        vint x[2 * PAIRS];
+        Below below[2 * PAIRS];
+        UNROLLED for (int j = 0; j < 8; j++) x[j] = GET(src + i + 8 * j), below[j] = 1;
+        if (raw) TURN(IN_ORDER(one, other, 1), IN_ORDER(one, other, 0));
+        PAIR back(&x[j], &x[j + 1], &below[j], &below[j + 1], eight_twiddles(tail + 12 * j), L, room);
+        NEIGHBOURS;
+        PAIR below[j + 1] = below[j];
+        PAIR back(&x[j], &x[j + 1], &below[j], &below[j + 1], four_twiddles(tail + 12 * j), L, room);
+        HALVES;
+        PAIR below[j + 1] = below[j];
+        PAIR back(&x[j], &x[j + 1], &below[j], &below[j + 1], two_twiddles(w + j, q + j, 0xcc), L, room);
+        QUARTERS;
+        PAIR below[j + 1] = below[j];
+        back_across(x, below, 3, P, node, L, room);
+        put_back(a + i, 8, 8, x, below, L, room);
     }
 }
 
 /* The last two stages, divided by n and made canonical. */
-IFMA INLINE void ifma_inverse_last(const Prime *P, word *a, Lanes L, const int tight) {
+IFMA INLINE void ifma_back_last(const Prime *P, word *a, Lanes L, const int room) {
     int quarter = P->n / 4;
     Factor f1 = factor_of(product(P->n_inverse, P->iw[1], P), P), scale = factor_of(P->n_inverse, P);
     Factor f2 = twiddle(P->iw, P->iwq, 2), f3 = twiddle(P->iw, P->iwq, 3);
-    vint four = tight ? L.two : L.four, eight = tight ? L.two : L.eight;
     for (int i = 0; i < quarter; i += 8) {
-        vint x0 = GET(a + i), x1 = GET(a + i + quarter), x2 = GET(a + i + 2 * quarter), x3 = GET(a + i + 3 * quarter);
-        back(&x0, &x1, f2, four, L, tight, 0);
-        back(&x2, &x3, f3, four, L, tight, 0);
-        PUT(a + i, exact_product(PLUS(x0, x2), scale, L));
-        PUT(a + i + quarter, exact_product(PLUS(x1, x3), scale, L));
-        PUT(a + i + 2 * quarter, exact_product(LESS(PLUS(x0, eight), x2), f1, L));
-        PUT(a + i + 3 * quarter, exact_product(LESS(PLUS(x1, L.two), x3), f1, L));
+        vint x[4];
+        Below below[4];
+        UNROLLED for (int j = 0; j < 4; j++) x[j] = GET(a + i + j * quarter), below[j] = BETWEEN(room);
+        back(&x[0], &x[1], &below[0], &below[1], f2, L, room);
+        back(&x[2], &x[3], &below[2], &below[3], f3, L, room);
+        if (below[0] >= LOG(room)) x[0] = loose_residue(x[0], L), x[2] = loose_residue(x[2], L), below[2] = 1;
+        PUT(a + i, exact_product(PLUS(x[0], x[2]), scale, L));
+        PUT(a + i + quarter, exact_product(PLUS(x[1], x[3]), scale, L));
+        PUT(a + i + 2 * quarter, exact_product(LESS(PLUS(x[0], _mm512_slli_epi64(L.one, (unsigned)below[2])), x[2]), f1, L));
+        PUT(a + i + 3 * quarter, exact_product(LESS(PLUS(x[1], L.two), x[3]), f1, L));
     }
 }
 
-IFMA INLINE void ifma_inverse_with(const Prime *P, word *a, const word *src, const int tight) {
+IFMA INLINE void ifma_inverse_with(const Prime *P, word *a, const word *src, const int raw, const int room) {
     Lanes L = lanes_of(P);
-    int quarter = P->n / 4;
-    for (size_t part = 0; part < 4; part++) {
-        word *b = a + part * (size_t)quarter;
-        int left = P->logn - 2 - 3, length = 8, blocks = quarter / 8;
-        size_t node = (size_t)(P->n / 8) / 4 * (4 + part); /* of the first block */
-        ifma_inverse_head(b, src + part * (size_t)quarter, quarter, P, node, L, tight);
-        for (; left > 1; left -= 2) {
-            node /= 4, blocks /= 4, length *= 4;
-            for (int block = 0; block < blocks; block++)
-                ifma_inverse_four(b + (size_t)block * (size_t)length, length / 4, P, node + (size_t)block, L, tight);
-        }
-        if (left) {
-            Factor f = twiddle(P->iw, P->iwq, 4 + part);
-            for (int i = 0; i < quarter / 2; i += 8) {
-                vint x = GET(b + i), y = GET(b + i + quarter / 2);
-                back(&x, &y, f, tight ? L.two : L.four, L, tight, 1);
-                PUT(b + i, x), PUT(b + i + quarter / 2, y);
+    int each = P->n / PARTS;
+    for (size_t part = 0; part < PARTS; part++) {
+        word *b = a + part * (size_t)each;
+        int blocks = each / 64, length = 64;
+        size_t node = (PARTS + part) * (size_t)blocks;
+        ifma_back_first(b, src + part * (size_t)each, raw, each, P, node, L, room);
+        for (int left = P->logn - 4 - 6, some; left; left -= some) {
+            some = at_once(left);
+            node >>= some, blocks >>= some, length <<= some;
+            for (int block = 0; block < blocks; block++) {
+                word *c = b + block * length;
+                if (some == 3)
+                    ifma_back(c, 3, length / 8, P, node + (size_t)block, L, room);
+                else if (some == 2)
+                    ifma_back(c, 2, length / 4, P, node + (size_t)block, L, room);
+                else
+                    ifma_back(c, 1, length / 2, P, node + (size_t)block, L, room);
             }
         }
     }
-    ifma_inverse_last(P, a, L, tight);
+    for (size_t part = 0; part < 4; part++) ifma_back(a + part * (size_t)(P->n / 4), 2, P->n / 16, P, 4 + part, L, room);
+    ifma_back_last(P, a, L, room);
+}
+
+#define BY_ROOM(function, ...)                        \
+    switch (P->room) {                                \
+        case 4: function(__VA_ARGS__, 4); break;      \
+        case 8: function(__VA_ARGS__, 8); break;      \
+        case 32: function(__VA_ARGS__, 32); break;    \
+        default: function(__VA_ARGS__, 256);          \
+    }
+
+IFMA static void ifma_begin(const Prime *P, word *buf, const word *src) { BY_ROOM(ifma_begin_with, P, buf, src) }
+
+IFMA static void ifma_finish(const Prime *P, word *buf, word *out, int part, int subtract, const word *soon) {
+    BY_ROOM(ifma_finish_with, P, buf, out, part, subtract, soon)
 }
 
 IFMA static void ifma_inverse(const Prime *P, word *dst, const void *src, int raw) {
-    (void)raw; /* words are integers here */
-    if (P->tight_inverse)
-        ifma_inverse_with(P, dst, src, 1);
+    if (raw)
+        BY_ROOM(ifma_inverse_with, P, dst, src, 1)
     else
-        ifma_inverse_with(P, dst, src, 0);
+        BY_ROOM(ifma_inverse_with, P, dst, src, 0)
 }
 
 static const Ops INTEGERS_52 = {
-    "ifma",      WORDS_52,       ifma_load, ifma_scale,      ifma_store,     ifma_inverse, ifma_begin, ifma_finish,
-    ifma_settle, ifma_remainder, ifma_fold, ifma_accumulate, ifma_butterfly, ifma_split,   ifma_permute,
+    "ifma",      WORDS_52,       HELD,      ifma_load,       ifma_scale,     ifma_store,   ifma_inverse, ifma_begin, ifma_finish,
+    ifma_settle, ifma_fold,      ifma_accumulate, ifma_butterfly,  ifma_split,     ifma_permute,
 };
 
 #endif
@@ -758,7 +812,7 @@ static void *aligned(size_t bytes) {
 }
 
 static void free_prime(Prime *P) {
-    free(P->w), free(P->wq), free(P->iw), free(P->iwq), free(P->dw), free(P->diw);
+    free(P->w), free(P->wq), free(P->iw), free(P->iwq), free(P->dw), free(P->diw), free(P->tail), free(P->itail);
 }
 
 static uint32_t reversed(uint32_t x, int bits) {
@@ -778,6 +832,15 @@ static void set_modulus(Prime *P, uint64_t p, int n, int logn) {
     P->pinv = 1.0 / (double)p;
 }
 
+/* For sixteen values each: the four twiddles of the last stage but one beside their quotients, and the eight of the last one. */
+static void set_tail(uint64_t *tail, const uint64_t *w, const uint64_t *q, int n) {
+    static const uint8_t PAIRED[4] = {0, 2, 1, 3}, LAST[8] = {0, 1, 4, 5, 2, 3, 6, 7};
+    for (int i = 0; i < n / 16; i++, tail += 24) {
+        for (int j = 0; j < 4; j++) tail[2 * j] = w[n / 4 + 4 * i + PAIRED[j]], tail[2 * j + 1] = q[n / 4 + 4 * i + PAIRED[j]];
+        for (int j = 0; j < 8; j++) tail[8 + j] = w[n / 2 + 8 * i + LAST[j]], tail[16 + j] = q[n / 2 + 8 * i + LAST[j]];
+    }
+}
+
 /* Tables of twiddles. The errors of a product of doubles add 1.5 p 2^-53 of its factor to half of p: so sums may grow over all stages of a forward
    transform, and over two stages of an inverse one, up to these sizes without reaching 2^53. */
 static int set_tables(Prime *P, uint64_t root, Form form, int largest_bits) {
@@ -794,10 +857,17 @@ static int set_tables(Prime *P, uint64_t root, Form form, int largest_bits) {
     P->n_inverse_q = shoup(P->n_inverse, P->p);
     if (form != DOUBLES) {
         int shift = form == WORDS_52 ? 12 : 0;
-        P->tight_forward = P->tight_inverse = largest_bits > LOOSE_BITS || P->logn > LOOSE_LOG;
+        uint64_t found = P->p; /* the inverse modulo 8; each step of Newton's doubles the bits */
+        for (int bits = 3; bits < 52; bits *= 2) found *= 2 - P->p * found;
+        P->minus_inverse = (0 - found) & ((1ull << 52) - 1);
+        P->room = largest_bits > 49 ? 4 : largest_bits > 47 || P->logn > 15 ? 8 : largest_bits > 44 ? 32 : 256;
         P->wq = aligned(8 * (size_t)n), P->iwq = aligned(8 * (size_t)n);
         if (!P->wq || !P->iwq) return -1;
         for (int i = 0; i < n; i++) P->wq[i] = shoup(w[i], P->p) >> shift, P->iwq[i] = shoup(iw[i], P->p) >> shift;
+        if (form == WORDS) return 0;
+        P->tail = aligned(12 * (size_t)n), P->itail = aligned(12 * (size_t)n);
+        if (!P->tail || !P->itail) return -1;
+        set_tail(P->tail, w, P->wq, n), set_tail(P->itail, iw, P->iwq, n);
         return 0;
     }
     P->tight_forward = P->bits > (P->logn < 14 ? 49 : 48);
@@ -866,60 +936,52 @@ static void settle_pending(const Ring *R, Component *c, int primes) {
 
 /* Divide by prime r, whose canonical coefficients are x, what lies under the primes before it: SEAL subtracts
    delta = x + q_r [-x / q_r]_t and divides, so that (c - delta) / q_r is c / q_r - (x / q_r + k). */
-static void drop(const Ring *R, Component *c, int r, int primes, const word *x, word *k, Fold next) {
-    R->ops->remainder(&R->plain, k, x, R->minus_inv_t[r]);
-    for (int i = 0; i < primes; i++)
-        R->ops->fold(&R->p[i], c->pending[i], x, k, R->inv[r][i], c->has_pending ? next : FIRST);
+static void drop(const Ring *R, Component *c, int r, int primes, const word *x, Fold next) {
+    R->ops->fold(&R->plain, R->minus_inv_t[r], R->p, R->inv[r], primes, c->pending, x, c->has_pending ? next : FIRST);
     c->has_pending = 1;
 }
 
-/* A component of a ciphertext under `from` primes, switched down to `to`. */
-static void load_component(const Ring *R, Component *c, const uint64_t *src, int from, int to, word *x, word *k) {
+/* A component of a ciphertext under `from` primes, switched down to `to`; -1 if it is not reduced. */
+static int load_component(const Ring *R, Component *c, const uint64_t *src, int from, int to, word *x) {
     uint64_t factor[MAX_PRIMES];
     size_t n = (size_t)R->n;
     c->has_pending = 0;
     for (int i = 0; i < from; i++) factor[i] = 1;
     for (int r = from - 1; r >= to; r--) {
+        if (!reduced(&R->p[r], src + n * (size_t)r)) return -1;
         R->ops->inverse(&R->p[r], x, src + n * (size_t)r, 1);
         if (c->has_pending) R->ops->settle(&R->p[r], x, c->pending[r], factor[r]);
-        drop(R, c, r, r, x, k, DROPPED);
+        drop(R, c, r, r, x, DROPPED);
         for (int i = 0; i < r; i++) factor[i] = product(factor[i], R->inv[r][i], &R->p[i]);
     }
-    for (int i = 0; i < to; i++) R->ops->load(&R->p[i], c->value[i], src + n * (size_t)i, factor[i]);
+    for (int i = 0; i < to; i++)
+        if (R->ops->load(&R->p[i], c->value[i], src + n * (size_t)i, factor[i], 1)) return -1;
+    return 0;
 }
 
-static void store_component(const Ring *R, Component *c, uint64_t *out, int from, int to, word *x, word *k) {
+static void store_component(const Ring *R, Component *c, uint64_t *out, int from, int to, word *x) {
     uint64_t factor[MAX_PRIMES];
     for (int i = 0; i < from; i++) factor[i] = 1;
     for (int r = from - 1; r >= to; r--) {
         R->ops->inverse(&R->p[r], x, c->value[r], 0);
         if (c->has_pending) R->ops->settle(&R->p[r], x, c->pending[r], factor[r]);
-        drop(R, c, r, r, x, k, DROPPED);
+        drop(R, c, r, r, x, DROPPED);
         for (int i = 0; i < r; i++) factor[i] = product(factor[i], R->inv[r][i], &R->p[i]);
     }
     if (from > to)
         for (int i = 0; i < to; i++) R->ops->scale(&R->p[i], c->value[i], factor[i]);
     settle_pending(R, c, to);
-    for (int i = 0; i < to; i++) R->ops->store(&R->p[i], out + (size_t)R->n * (size_t)i, c->value[i]);
+    for (int i = 0; i < to; i++) R->ops->store(&R->p[i], out + (size_t)R->n * (size_t)i, c->value[i], 1);
 }
 
 typedef struct { /* what a key switch works with */
     word *digit[MAX_PRIMES], *lifted[MAX_PRIMES];
-    word *special[2], *k;
+    word *special[2];
 } Switcher;
 
 static void take_switcher(Scratch *s, Switcher *w, int primes) {
     for (int i = 0; i < primes; i++) w->digit[i] = take(s), w->lifted[i] = take(s);
-    w->special[0] = take(s), w->special[1] = take(s), w->k = take(s);
-}
-
-/* The same, subtracted at once where nothing is pending: prime by prime, in the memory of one. */
-static void drop_now(const Ring *R, Component *c, int r, int primes, const word *x, word *k) {
-    R->ops->remainder(&R->plain, k, x, R->minus_inv_t[r]);
-    for (int i = 0; i < primes; i++) {
-        R->ops->fold(&R->p[i], c->pending[0], x, k, R->inv[r][i], FIRST);
-        forward(R, &R->p[i], c->pending[0], c->pending[0], c->value[i], 1);
-    }
+    w->special[0] = take(s), w->special[1] = take(s);
 }
 
 /* Add to (a, b) what the key makes of `top`, which is in NTT form: SEAL's key switching, digit by digit, divided by the special
@@ -947,50 +1009,40 @@ static void key_switch(const Ring *R, const Key *key, int primes, word *const *t
     }
     for (int part = 0; part < 2; part++) {
         ops->inverse(&R->p[R->primes], w->special[part], w->special[part], 0);
-        if (now)
-            drop_now(R, part ? b : a, R->primes, primes, w->special[part], w->k);
-        else
-            drop(R, part ? b : a, R->primes, primes, w->special[part], w->k, SPECIAL);
+        drop(R, part ? b : a, R->primes, primes, w->special[part], SPECIAL);
+        if (now) settle_pending(R, part ? b : a, primes);
     }
 }
 
 static size_t lower_polynomials(int primes) { return 9 * (size_t)primes + 8; }
 
 /* Switched from `from` primes to `at`, relinearised there if there is a key, and switched to `to`. The top component c_k counts
-   for s^(k-2) (c_k s^2): the key for s^2 turns it into parts of the components k-2 and k-1, and so on downwards. */
-static void lower(const Ring *R, const Key *key, const uint64_t *src, int size, int from, int at, int to, uint64_t *out, word *memory) {
+   for s^(k-2) (c_k s^2): the key for s^2 turns it into parts of the components k-2 and k-1, and so on downwards. -1 if a residue is not
+   below its prime. */
+static int lower(const Ring *R, const Key *key, const uint64_t *src, int size, int from, int at, int to, uint64_t *out, word *memory) {
     Scratch s = {memory, APART(R->n)};
     Component slot[3]; /* component c lives in slot c modulo 3 */
     Switcher w;
     size_t n = (size_t)R->n;
-    word *x = take(&s), *k = take(&s);
+    word *x = take(&s);
     for (int i = 0; i < 3; i++) take_component(&s, &slot[i], at, from);
     if (!key || size == 2) {
         for (int c = 0; c < size; c++) {
-            load_component(R, &slot[0], src + n * (size_t)(c * from), from, at, x, k);
-            store_component(R, &slot[0], out + n * (size_t)(c * to), at, to, x, k);
+            if (load_component(R, &slot[0], src + n * (size_t)(c * from), from, at, x)) return -1;
+            store_component(R, &slot[0], out + n * (size_t)(c * to), at, to, x);
         }
-        return;
+        return 0;
     }
     take_switcher(&s, &w, at);
     int loaded = size; /* components from here on are loaded */
     for (int c = size - 1; c >= 2; c--) {
         for (; loaded > c - 2; loaded--)
-            load_component(R, &slot[(loaded - 1) % 3], src + n * (size_t)((loaded - 1) * from), from, at, x, k);
+            if (load_component(R, &slot[(loaded - 1) % 3], src + n * (size_t)((loaded - 1) * from), from, at, x)) return -1;
         settle_pending(R, &slot[c % 3], at);
         key_switch(R, key, at, slot[c % 3].value, &slot[(c - 2) % 3], &slot[(c - 1) % 3], &w, 0);
     }
-    for (int c = 0; c < 2; c++) store_component(R, &slot[c], out + n * (size_t)(c * to), at, to, x, k);
-}
-
-static int reduced(const Ring *R, const uint64_t *a, size_t polynomials, int primes) {
-    for (size_t c = 0; c < polynomials; c++)
-        for (int i = 0; i < primes; i++, a += R->n) {
-            uint64_t largest = R->p[i].p - 1, seen = 0;
-            for (int j = 0; j < R->n; j++) seen |= a[j] | (largest - a[j]); /* the top bit tells, and any compiler vectorises it */
-            if (seen >> 63) return 0;
-        }
-    return 1;
+    for (int c = 0; c < 2; c++) store_component(R, &slot[c], out + n * (size_t)(c * to), at, to, x);
+    return 0;
 }
 
 typedef struct {
@@ -1028,16 +1080,18 @@ static void take_scale(Packer *K, int all_levels) {
     }
 }
 
-static void load_pair(const Packer *K, Component *to, const uint64_t *src) {
+static int load_pair(const Packer *K, Component *to, const uint64_t *src) {
     const Ring *R = K->ring;
+    int wrong = 0;
     for (int c = 0; c < 2; c++)
-        for (int i = 0; i < K->primes; i++, src += R->n) R->ops->load(&R->p[i], to[c].value[i], src, K->scale[i]);
+        for (int i = 0; i < K->primes; i++, src += R->n) wrong |= R->ops->load(&R->p[i], to[c].value[i], src, K->scale[i], 1);
+    return wrong;
 }
 
 static void store_pair(const Packer *K, uint64_t *out, const Component *from) {
     const Ring *R = K->ring;
     for (int c = 0; c < 2; c++)
-        for (int i = 0; i < K->primes; i++, out += R->n) R->ops->store(&R->p[i], out, from[c].value[i]);
+        for (int i = 0; i < K->primes; i++, out += R->n) R->ops->store(&R->p[i], out, from[c].value[i], 1);
 }
 
 /* `node` becomes node + s(node), and `odd`, unless it is NULL, (node - s(node)) / X^h, with the automorphism s of the level. */
@@ -1062,8 +1116,7 @@ static size_t at_most(size_t count, size_t limit) { return count < limit ? count
 static void pack(Packer *K, size_t first, size_t count, int level, Component *to) {
     const Ring *R = K->ring;
     if (level == K->lowest) {
-        K->wrong |= !reduced(R, K->src[first], 2, K->primes);
-        load_pair(K, to, K->src[first]);
+        K->wrong |= load_pair(K, to, K->src[first]);
         return;
     }
     size_t half = (size_t)1 << (level - 1 - K->lowest);
@@ -1106,14 +1159,15 @@ static void expand(Packer *K, Component *node, size_t first, size_t step, size_t
 static void take_packer(Scratch *s, Packer *K, Component *to, int level) {
     int primes = K->primes;
     for (int c = 0; c < 2; c++) {
-        take_component(s, &to[c], primes, primes);
+        take_component(s, &to[c], primes, c ? 0 : primes);
+        memcpy(to[c].pending, to[0].pending, sizeof to[0].pending);
         take_component(s, &K->minus[c], primes, 0);
         take_component(s, &K->between[c], primes, 0);
-        memcpy(K->minus[c].pending, to[c].pending, sizeof to[c].pending);
-        memcpy(K->between[c].pending, to[c].pending, sizeof to[c].pending);
+        memcpy(K->minus[c].pending, to[0].pending, sizeof to[0].pending);
+        memcpy(K->between[c].pending, to[0].pending, sizeof to[0].pending);
         for (int l = K->lowest + 1; l <= level; l++) {
             take_component(s, &K->odd[l][c], primes, 0);
-            memcpy(K->odd[l][c].pending, to[c].pending, sizeof to[c].pending);
+            memcpy(K->odd[l][c].pending, to[0].pending, sizeof to[0].pending);
         }
     }
     take_switcher(s, &K->switcher, primes);
@@ -1205,6 +1259,20 @@ end:
     return found;
 }
 
+/* Where the automorphism X -> X^element finds what it puts at each place: it takes the value at one root to another. In bit-reversed
+   order, neighbours are values at w, -w, and so on, which it takes to neighbours, since it is odd. */
+static void read_table(const Ring *R, uint32_t *table, uint64_t element) {
+    const uint8_t *held = R->ops->held;
+    uint8_t place[16];
+    for (uint8_t i = 0; i < 16; i++) place[held ? held[i] : i] = i;
+    for (uint32_t i = 0; i < (uint32_t)R->n; i++) {
+        uint32_t value = held ? (i & ~15u) + held[i & 15] : i;
+        uint64_t exponent = element * (2 * (uint64_t)reversed(value, R->logn) + 1) & (2 * (uint64_t)R->n - 1);
+        uint32_t from = reversed((uint32_t)(exponent >> 1), R->logn);
+        table[i] = (from & ~15u) + place[from & 15];
+    }
+}
+
 static PyObject *py_key(PyObject *self, PyObject *args) {
     PyObject *ring;
     Py_buffer src;
@@ -1232,21 +1300,18 @@ static PyObject *py_key(PyObject *self, PyObject *args) {
     /* from SEAL's order (digit, part, prime) to (prime, digit, part); divided by the special prime under the others */
     for (int target = 0; target <= digits; target++) {
         int prime = target == digits ? R->primes : target;
+        uint64_t factor = target == digits ? 1 : R->inv[R->primes][target];
+        if (R->ops->form == WORDS_52) factor = product(factor, any_below(1ull << 52, &R->p[prime]), &R->p[prime]);
         for (int part = 0; part < 2 * digits; part++) {
             const uint64_t *from = (const uint64_t *)src.buf + n * (size_t)(part * (digits + 1) + target);
             word *to = key->words + APART(n) * (size_t)(target * 2 * digits + part);
-            for (size_t i = 0; i < n; i++)
-                if (from[i] >= R->p[prime].p) {
-                    PyErr_SetString(PyExc_ValueError, "a key has residues that are not below their prime");
-                    goto end;
-                }
-            R->ops->load(&R->p[prime], to, from, target == digits ? 1 : R->inv[R->primes][target]);
+            if (R->ops->load(&R->p[prime], to, from, factor, 1)) {
+                PyErr_SetString(PyExc_ValueError, "a key has residues that are not below their prime");
+                goto end;
+            }
         }
     }
-    for (uint32_t i = 0; key->table && i < n; i++) { /* X -> X^element takes the value at one root to another */
-        uint64_t exponent = (uint64_t)element * (2 * (uint64_t)reversed(i, R->logn) + 1);
-        key->table[i] = reversed((uint32_t)((exponent & (2 * n - 1)) >> 1), R->logn);
-    }
+    if (key->table) read_table(R, key->table, (uint64_t)element);
     found = PyCapsule_New(key, "key", free_key);
     if (found) key->ring = Py_NewRef(ring);
 end:
@@ -1298,8 +1363,7 @@ static PyObject *py_lower(PyObject *self, PyObject *args) {
         needs(&out, n * (size_t)((key ? 2 : size) * to), "the result"))
         goto end;
     Py_BEGIN_ALLOW_THREADS;
-    good = reduced(R, src.buf, (size_t)size, from);
-    if (good) lower(R, key, src.buf, size, from, at, to, out.buf, memory);
+    good = !lower(R, key, src.buf, size, from, at, to, out.buf, memory);
     Py_END_ALLOW_THREADS;
     if (!good) {
         PyErr_SetString(PyExc_ValueError, "a ciphertext has residues that are not below their prime");
@@ -1427,13 +1491,10 @@ static PyObject *py_expand(PyObject *self, PyObject *args) {
     Scratch s = {memory, APART(n)};
     Component node[2];
     K->ring = R, K->primes = primes, K->lowest = lowest;
-    good = reduced(R, src.buf, 2, primes);
-    if (good) {
-        take_packer(&s, K, node, level);
-        take_scale(K, level == R->logn);
-        load_pair(K, node, src.buf);
-        expand(K, node, (size_t)first, (size_t)step, (size_t)count, level, out.buf);
-    }
+    take_packer(&s, K, node, level);
+    take_scale(K, level == R->logn);
+    good = !load_pair(K, node, src.buf);
+    if (good) expand(K, node, (size_t)first, (size_t)step, (size_t)count, level, out.buf);
     Py_END_ALLOW_THREADS;
     if (!good) {
         PyErr_SetString(PyExc_ValueError, "a ciphertext has residues that are not below their prime");
@@ -1472,11 +1533,10 @@ static PyObject *py_automorphism(PyObject *self, PyObject *args) {
     Scratch s = {memory, APART(n)};
     Component from[2];
     K->ring = R, K->primes = primes;
-    good = reduced(R, src.buf, 2, primes);
+    take_packer(&s, K, from, 0);
+    take_scale(K, 0);
+    good = !load_pair(K, from, src.buf);
     if (good) {
-        take_packer(&s, K, from, 0);
-        take_scale(K, 0);
-        load_pair(K, from, src.buf);
         automorphism(K, key, from, from[0].value, K->between, 0);
         store_pair(K, out.buf, K->between);
     }
@@ -1512,10 +1572,10 @@ static PyObject *py_transform(PyObject *self, PyObject *args) {
     if (inverse) {
         R->ops->inverse(P, memory, src.buf, 1);
     } else {
-        R->ops->load(P, memory, src.buf, 1);
+        R->ops->load(P, memory, src.buf, 1, 0);
         forward(R, P, memory, memory, memory, 0);
     }
-    R->ops->store(P, out.buf, memory);
+    R->ops->store(P, out.buf, memory, !inverse);
     Py_END_ALLOW_THREADS;
     found = Py_NewRef(Py_None);
 end:
@@ -1566,10 +1626,12 @@ TARGET INLINE vec NAME(canonical)(vec x, vec p, vec pinv) {
 #define MODULUS(P) vec p = ALL((P)->dp), pinv = ALL((P)->pinv)
 #define EACH(P) for (int i = 0; i < (P)->n; i += LANES)
 
-TARGET static void NAME(load)(const Prime *P, word *dst, const uint64_t *src, uint64_t factor) {
+TARGET static int NAME(load)(const Prime *P, word *dst, const uint64_t *src, uint64_t factor, int values) {
+    (void)values;
     MODULUS(P);
     vec f = ALL(balanced(factor, P->p));
     EACH(P) STORE(&dst[i], NAME(product)(SUB(FROM_BITS(&src[i]), ALL(0x1p52)), f, p, pinv));
+    return !reduced(P, src);
 }
 
 TARGET static void NAME(scale)(const Prime *P, word *a, uint64_t factor) {
@@ -1578,7 +1640,8 @@ TARGET static void NAME(scale)(const Prime *P, word *a, uint64_t factor) {
     EACH(P) STORE(&a[i], NAME(product)(LOAD(&a[i]), f, p, pinv));
 }
 
-TARGET static void NAME(store)(const Prime *P, uint64_t *dst, const word *a) {
+TARGET static void NAME(store)(const Prime *P, uint64_t *dst, const word *a, int values) {
+    (void)values;
     MODULUS(P);
     EACH(P) TO_BITS(&dst[i], ADD(NAME(canonical)(LOAD(&a[i]), p, pinv), ALL(0x1p52)));
 }
@@ -1589,23 +1652,27 @@ TARGET static void NAME(settle)(const Prime *P, word *a, const word *pending, ui
     EACH(P) STORE(&a[i], NAME(canonical)(SUB(NAME(product)(LOAD(&a[i]), f, p, pinv), LOAD(&pending[i])), p, pinv));
 }
 
-TARGET static void NAME(remainder)(const Prime *P, word *k, const word *x, uint64_t factor) {
-    MODULUS(P);
-    vec f = ALL(balanced(factor, P->p));
-    EACH(P) STORE(&k[i], NAME(canonical)(NAME(product)(LOAD(&x[i]), f, p, pinv), p, pinv));
+TARGET INLINE void NAME(fold_with)(const Prime *plain, uint64_t plain_factor, const Prime *primes, const uint64_t *factors, const int count, word *const *d, const word *x, const Fold how) {
+    vec t = ALL(plain->dp), tinv = ALL(plain->pinv), g = ALL(balanced(plain_factor, plain->p)), f[MAX_PRIMES];
+    for (int j = 0; j < count; j++) f[j] = ALL(balanced(factors[j], primes[j].p));
+    EACH(plain) {
+        vec from = LOAD(&x[i]), k = NAME(canonical)(NAME(product)(from, g, t, tinv), t, tinv);
+        for (int j = 0; j < count; j++) {
+            MODULUS(&primes[j]);
+            vec v = how == DROPPED ? ADD(from, LOAD(&d[j][i])) : from;
+            v = NAME(near)(ADD(NAME(product)(v, f[j], p, pinv), k), p, pinv);
+            STORE(&d[j][i], how == SPECIAL ? NAME(near)(ADD(LOAD(&d[j][i]), v), p, pinv) : v);
+        }
+    }
 }
 
-TARGET static void NAME(fold)(const Prime *P, word *d, const word *x, const word *k, uint64_t factor, Fold how) {
-    MODULUS(P);
-    vec f = ALL(balanced(factor, P->p));
-#define FOLDED(v) NAME(near)(ADD(NAME(product)(v, f, p, pinv), LOAD(&k[i])), p, pinv)
+TARGET static void NAME(fold)(const Prime *plain, uint64_t plain_factor, const Prime *primes, const uint64_t *factors, int count, word *const *d, const word *x, Fold how) {
     if (how == FIRST)
-        EACH(P) STORE(&d[i], FOLDED(LOAD(&x[i])));
+        NAME(fold_with)(plain, plain_factor, primes, factors, count, d, x, FIRST);
     else if (how == DROPPED)
-        EACH(P) STORE(&d[i], FOLDED(ADD(LOAD(&d[i]), LOAD(&x[i]))));
+        NAME(fold_with)(plain, plain_factor, primes, factors, count, d, x, DROPPED);
     else
-        EACH(P) STORE(&d[i], NAME(near)(ADD(LOAD(&d[i]), FOLDED(LOAD(&x[i]))), p, pinv));
-#undef FOLDED
+        NAME(fold_with)(plain, plain_factor, primes, factors, count, d, x, SPECIAL);
 }
 
 TARGET INLINE void NAME(accumulate_some)(const Prime *P, word *a0, word *a1, word *const *y, const word *keys, const int count, int add, int part) {
@@ -1897,12 +1964,12 @@ TARGET static void NAME(inverse)(const Prime *P, word *dst, const void *src, int
 }
 
 #if LANES == 8
-static const Ops doubles_avx512 = {"avx512", DOUBLES,
+static const Ops doubles_avx512 = {"avx512", DOUBLES, NULL,
 #else
-static const Ops doubles_avx2 = {"avx2", DOUBLES,
+static const Ops doubles_avx2 = {"avx2", DOUBLES, NULL,
 #endif
     NAME(load),   NAME(scale),     NAME(store), NAME(inverse),    NAME(begin),     NAME(finish),
-    NAME(settle), NAME(remainder), NAME(fold),  NAME(accumulate), NAME(butterfly), NAME(split),  NAME(permute),
+    NAME(settle), NAME(fold), NAME(accumulate), NAME(butterfly), NAME(split),  NAME(permute),
 };
 
 #undef LANES

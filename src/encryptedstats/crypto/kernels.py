@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import os
 import struct
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property, lru_cache
+from contextlib import contextmanager
+from functools import cached_property, lru_cache, partial
 from typing import Any, Final
 
 import numpy as np
@@ -73,7 +73,7 @@ class Kernels:
         self._ring = _ring(parameters, cpu)
         self._seal_relinearisation = relinearisation
         self._seal_packing = packing
-        self._memory = threading.local()
+        self._memory: list[Any] = []  # what nobody works in at the moment
 
     @property
     def way(self) -> str:
@@ -125,15 +125,15 @@ class Kernels:
         level, i = places[element]
         out = np.empty_like(residues, dtype=np.uint64)
         primes = residues.shape[1]
-        _residues.automorphism(
-            self._ring, self._packing[level - 1][i], _words(residues), primes, out, self._scratch(primes, 1)
-        )
+        with self._scratch(primes, 1) as scratch:
+            _residues.automorphism(self._ring, self._packing[level - 1][i], _words(residues), primes, out, scratch)
         return out
 
     def transform(self, polynomial: Residues, prime: int, *, inverse: bool = False) -> Residues:
         """The number-theoretic transform of one polynomial modulo one prime, in SEAL's order."""
         out = np.empty(self.parameters.ring_degree, dtype=np.uint64)
-        _residues.transform(self._ring, prime, int(inverse), _words(polynomial), out, self._scratch(1))
+        with self._scratch(1) as scratch:
+            _residues.transform(self._ring, prime, int(inverse), _words(polynomial), out, scratch)
         return out
 
     # -- totals -----------------------------------------------------------------------------------------------------------
@@ -176,19 +176,20 @@ class Kernels:
         if not 0 <= lowest <= levels <= top or not 1 <= len(totals) <= 1 << (levels - lowest):
             raise ValueError(f"{len(totals)} totals: one ciphertext holds 1 to {self.parameters.ring_degree}")
         threads = cores() if threads is None else threads
-        # A few subtrees for every thread, so that all end at about the same time; the last merges are done by one.
-        below = packing_levels(len(totals)) - packing_levels(4 * threads)
-        if threads < 2 or below < 1:
+        if threads < 2 or len(totals) < 3:
             return self._pack(totals, levels, lowest)
-        size = 1 << below
-        packs: list[Any] = [None] * -(-len(totals) // size)
-
-        def work(indices: Iterator[int]) -> None:
-            for i in indices:
-                packs[i] = self._pack(totals[i * size : (i + 1) * size], lowest + below, lowest)
-
-        _share(work, len(packs), threads)
-        return self._pack(packs, levels, lowest + below)
+        # First subtrees, a few for every thread so that all end at about the same time, then one level of merges after the other.
+        below = max(1, packing_levels(len(totals)) - packing_levels(4 * threads))
+        nodes, level = totals, lowest
+        with ThreadPoolExecutor(threads) as pool:
+            for to in range(lowest + below, levels):
+                if len(nodes) == 1:
+                    break
+                apart = 1 << (to - level)
+                parts = [nodes[first : first + apart] for first in range(0, len(nodes), apart)]
+                nodes = list(pool.map(partial(self._pack, level=to, lowest=level), parts))
+                level = to
+        return self._pack(nodes, levels, level)
 
     # -- totals out of a pack ---------------------------------------------------------------------------------------------
 
@@ -253,11 +254,11 @@ class Kernels:
         apart, step, keys, primes = 1 << (level - lowest), 1 << (to - lowest), self._packing, out.shape[2]
 
         def work(indices: Iterator[int]) -> None:
-            scratch = self._scratch(primes, max(1, level - to))
-            for i in indices:
-                source = out[i * apart] if top is None else _words(top)
-                totals = min(1 << level, count - (i << level))
-                _residues.expand(self._ring, keys, source, primes, level, to, totals, out, i * apart, step, scratch)
+            with self._scratch(primes, max(1, level - to)) as scratch:
+                for i in indices:
+                    source = out[i * apart] if top is None else _words(top)
+                    totals = min(1 << level, count - (i << level))
+                    _residues.expand(self._ring, keys, source, primes, level, to, totals, out, i * apart, step, scratch)
 
         _share(work, -(-count >> level), threads)
 
@@ -279,7 +280,8 @@ class Kernels:
 
     def _lower(self, key: Any, residues: Residues, at: int, to: int, out: Residues) -> None:
         size, primes, _ = residues.shape
-        _residues.lower(self._ring, key, _words(residues), size, primes, at, to, out, self._scratch(primes))
+        with self._scratch(primes) as scratch:
+            _residues.lower(self._ring, key, _words(residues), size, primes, at, to, out, scratch)
 
     def _pack(self, totals: Sequence[Residues], level: int, lowest: int) -> Residues:
         primes = packing_primes(self.parameters)
@@ -290,18 +292,25 @@ class Kernels:
                     f"residues of shape {total.shape} are no ciphertext of the packing context: it has {shape}"
                 )
         out = np.empty(shape, dtype=np.uint64)
-        scratch = self._scratch(primes, max(1, level - lowest))
         words = tuple(_words(total) for total in totals)
-        _residues.pack(self._ring, self._packing, words, primes, level, lowest, out, scratch)
+        with self._scratch(primes, max(1, level - lowest)) as scratch:
+            _residues.pack(self._ring, self._packing, words, primes, level, lowest, out, scratch)
         return out
 
-    def _scratch(self, primes: int, levels: int = 0) -> Any:
-        """Memory to work in, kept by each thread: touching fresh pages every time would take as long as the work."""
+    @contextmanager
+    def _scratch(self, primes: int, levels: int = 0) -> Iterator[Any]:
+        """Memory to work in, kept from call to call: touching fresh pages every time would take as long as the work."""
         words = _residues.scratch(self._ring, primes, levels) + 8  # to begin with a cache line
-        kept = getattr(self._memory, "words", None)
-        if kept is None or len(kept) < words:
-            kept = self._memory.words = np.empty(words, dtype=np.uint64)
-        return kept
+        try:
+            memory = self._memory.pop()
+        except IndexError:
+            memory = np.empty(0, dtype=np.uint64)
+        if len(memory) < words:
+            memory = np.empty(words, dtype=np.uint64)
+        try:
+            yield memory
+        finally:
+            self._memory.append(memory)
 
     def _primes(self, level: int) -> int:
         return len(self.parameters.data_moduli) - level
