@@ -96,7 +96,7 @@ def plan(
     if encrypted_prediction:
         conditions = {"security": security, "scheme": scheme, "with_secret_key": not by_others}
         made = _plan_prediction(circuit, public, columns, n_rows, n_predict, weight_bound, conditions)
-        return replace(made, bytes_up=_stored_bytes(made, len(columns)))
+        return replace(made, bytes_up=_stored_bytes(made, len(columns), seeded=not by_others))
     if n_predict is not None:
         raise ValueError("n_predict= is for encrypted_prediction=True: an opened model predicts any number of rows")
     outputs = _outputs(circuit, public, columns)
@@ -118,11 +118,11 @@ def plan(
         workers=workers,
         price_per_core_hour=price_per_core_hour,
     )
-    return replace(made, bytes_up=_stored_bytes(made, len(stored)))
+    return replace(made, bytes_up=_stored_bytes(made, len(stored), seeded=not by_others))
 
 
-def _stored_bytes(made: Plan, n_columns: int) -> int:
-    shape, layout = BlockShape(made.parameters, n_columns), made.layout
+def _stored_bytes(made: Plan, n_columns: int, *, seeded: bool) -> int:
+    shape, layout = BlockShape(made.parameters, n_columns, seeded=seeded), made.layout
     first, last = layout.rows_of(layout.n_chunks - 1)
     return (layout.n_chunks - 1) * block_size(shape, layout.slots) + block_size(shape, last - first)
 
