@@ -32,7 +32,7 @@ typedef uint64_t __attribute__((aligned(1), may_alias)) Loose; /* a word at any 
 
 enum { STATE = 25, RATE = 17 };                        /* words of Keccak's state, and of them those that SHAKE-256 reads and writes */
 enum { MAX_RUN = 1024, MAX_BITS = 63, DIGEST = 16, SEED = 32, DOMAIN = 16 };
-enum { MAX_WORDS = MAX_RUN / 64 * MAX_BITS };
+enum { MAX_WORDS = MAX_RUN / 64 * MAX_BITS, SPARE = 8 }; /* of a run; and those that are squeezed with it, for numbers that are rejected */
 enum { BASELINE, AVX2, AVX512, LEVELS };
 enum { DAMAGED, NO_RESIDUES };                         /* what can be wrong with a piece */
 static const char *const LEVEL_NAMES[LEVELS] = {"baseline", "avx2", "avx512"};
@@ -506,17 +506,23 @@ TARGET static int NAME(pack)(const uint64_t *numbers, int bits, long width, long
 
 #if LANES == 1
 /* A run in which a number is not below p: those are replaced, first to last, by what follows in the same output, words with the
- * upper bits taken off; of these too, the ones that are not below p are passed over. */
-static void replace_rejected(const Pieces *job, const uint8_t *seed, long run, uint64_t *out)
+ * upper bits taken off; of these too, the ones that are not below p are passed over. Words up to `known` are there already, which is
+ * enough for primes near a power of two; for others the output is computed again, as far as it takes. */
+static void replace_rejected(const Pieces *job, const uint8_t *seed, long run, const uint64_t *words, long known, uint64_t *out)
 {
     State_baseline state;
     uint64_t mask = ((uint64_t)1 << job->bits) - 1;
-    memset(&state, 0, sizeof state);
-    message_of(job, seed, run, state.all);
-    permute_baseline(&state);
-    long at = packed_words(job), from = 0; /* in the output: the next word to take, the first of those in the state */
+    long at = packed_words(job), from = -RATE; /* in the output: the next word to take, the first of those in the state */
     for (long i = 0; i < job->run; i++)
         while (out[i] >= job->p) {
+            if (at < known) {
+                out[i] = words[at++] & mask;
+                continue;
+            }
+            if (from < 0) {
+                memset(&state, 0, sizeof state);
+                message_of(job, seed, run, state.all);
+            }
             for (; at - from >= RATE; from += RATE) permute_baseline(&state);
             out[i] = state.words[at++ - from][0] & mask;
         }
@@ -527,19 +533,21 @@ static void replace_rejected(const Pieces *job, const uint8_t *seed, long run, u
 TARGET static void NAME(expand_some)(const Pieces *job, const uint8_t *const *seeds, const long *runs, int n, uint64_t *const *out)
 {
     NAME(State) state;
-    uint64_t block[RATE], words[LANES][MAX_WORDS + RATE];
+    uint64_t block[RATE], words[LANES][MAX_WORDS + SPARE + RATE];
     memset(&state, 0, sizeof state);
     for (int lane = 0; lane < n; lane++) {
         message_of(job, seeds[lane], runs[lane], block);
         for (int i = 0; i < RATE; i++) state.words[i][lane] = block[i];
     }
-    for (long at = 0; at < packed_words(job); at += RATE) {
+    long known = 0;
+    for (; known < packed_words(job) + SPARE; known += RATE) {
         NAME(permute)(&state);
         for (int lane = 0; lane < n; lane++)
-            for (int i = 0; i < RATE; i++) words[lane][at + i] = state.words[i][lane];
+            for (int i = 0; i < RATE; i++) words[lane][known + i] = state.words[i][lane];
     }
     for (int lane = 0; lane < n; lane++)
-        if (unpack(words[lane], job->bits, job->run / 64, job->p, out[lane])) replace_rejected(job, seeds[lane], runs[lane], out[lane]);
+        if (unpack(words[lane], job->bits, job->run / 64, job->p, out[lane]))
+            replace_rejected(job, seeds[lane], runs[lane], words[lane], known, out[lane]);
 }
 
 TARGET static long NAME(read)(const Pieces *job)
