@@ -18,6 +18,12 @@ SEEDS = bytes(range(224))  # of seven columns
 COLUMNS = len(SEEDS) // 32
 
 
+def packed(runs: np.ndarray, bits: int) -> bytes:
+    out = np.empty(runs.size // 64 * bits, dtype="<u8")
+    pieces.pack(runs, bits, out)
+    return out.tobytes()
+
+
 @pytest.fixture
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str | None:
     """One level of the processor, or no extension at all."""
@@ -103,7 +109,7 @@ def test_what_was_written_is_read(way, seeded):
         n_runs, components = int(random.integers(1, 3)) if run == 1024 else 1, 1 if seeded else 2
         residues = random.integers(0, modulus, (COLUMNS, 2, n_runs * run), dtype=np.uint64)
         by_run = residues[:, :components].reshape(COLUMNS, components, n_runs, run).transpose(2, 0, 1, 3)
-        data = pieces.packed(np.ascontiguousarray(by_run), bits)
+        data = packed(np.ascontiguousarray(by_run), bits)
         assert data == bitpack.pack(by_run, bits).astype("<u8").tobytes()
         size = components * run * bits // 8
         digests = pieces.digests_of(data, size)
@@ -127,7 +133,7 @@ def test_the_first_bad_piece_is_named(way):
     modulus, size = (1 << 43) - 5, 1024 * 43 // 8
     numbers = np.random.default_rng(1).integers(0, modulus, (2 * COLUMNS, 1024), dtype=np.uint64)
     out = np.empty((COLUMNS, 2, 1, 2048), dtype=np.uint64)
-    data = pieces.packed(numbers, 43)
+    data = packed(numbers, 43)
     digests = pieces.digests_of(data, size)
     for bad in (0, 6, 7, 13):
         for place in (size * bad, size * (bad + 1) - 1):
@@ -135,8 +141,8 @@ def test_the_first_bad_piece_is_named(way):
             assert pieces.read(damaged, digests, SEEDS, modulus, range(2), out, 0, 0) == (bad, False)
         excess = numbers.copy()
         excess[bad, 1023], excess[13, 0] = modulus, modulus
-        packed = pieces.packed(excess, 43)
-        found = pieces.read(packed, pieces.digests_of(packed, size), SEEDS, modulus, range(2), out, 0, 0)
+        wrong = packed(excess, 43)
+        found = pieces.read(wrong, pieces.digests_of(wrong, size), SEEDS, modulus, range(2), out, 0, 0)
         assert found == (bad, True)
 
 
@@ -144,17 +150,17 @@ def test_the_first_bad_piece_is_named(way):
 def test_later_runs_are_expanded_as_such(way):
     modulus = (1 << 43) - 5
     numbers = np.zeros((COLUMNS, 1024), dtype=np.uint64)
-    data = pieces.packed(numbers, 43)
+    data = packed(numbers, 43)
     out, whole = np.empty((COLUMNS, 2, 1, 1024), dtype=np.uint64), np.empty((COLUMNS, 1, 1, 4096), dtype=np.uint64)
     assert pieces.read(data, pieces.digests_of(data, 5504), SEEDS, modulus, range(3, 4), out, 0, 0) is None
     pieces.expand(SEEDS, modulus, whole, 0)
     np.testing.assert_array_equal(out[:, 1, 0], whole[:, 0, 0, 3072:])
 
 
-@needs_extension
-def test_more_bits_than_packed_are_refused():
+@pytest.mark.parametrize("way", WAYS, indirect=True)
+def test_more_bits_than_packed_are_refused(way):
     with pytest.raises(ValueError, match="numbers of more than 10 bits"):
-        pieces.packed(np.full((1, 64), 1 << 10, dtype=np.uint64), 10)
+        packed(np.full((1, 64), 1 << 10, dtype=np.uint64), 10)
 
 
 def test_the_environment_caps_the_processor(monkeypatch):
@@ -169,11 +175,26 @@ def test_the_environment_caps_the_processor(monkeypatch):
 
 
 @needs_extension
+@pytest.mark.parametrize("which", range(4))
+def test_what_is_no_residue_is_not_rebased(which):
+    """A wrong word would go into a product with the secret."""
+    for p in ((1 << 61) + 1, (1 << 43) - 5):
+        moduli, arrays = np.array([p] * 2, dtype=np.uint64), [np.ones((2, 64), dtype=np.uint64) for _ in range(4)]
+        ciphertext, fresh, secret = np.stack(arrays[:2]), *arrays[2:]
+        out = np.empty((2, 64), dtype=np.uint64)
+        pieces.rebase(moduli, ciphertext, fresh, secret, out)
+        assert (out == 1).all()
+        [ciphertext[0], ciphertext[1], fresh, secret][which][1, 63] = p
+        with pytest.raises(ValueError, match="are re-based modulo primes below 2\\^62"):
+            pieces.rebase(moduli, ciphertext, fresh, secret, out)
+
+
+@needs_extension
 def test_strange_arguments_are_refused():
     """The process survives whatever is given to the extension."""
     storage, modulus = pieces._storage, (1 << 43) - 5
     numbers = np.random.default_rng(2).integers(0, modulus, (COLUMNS, 128), dtype=np.uint64)
-    data = np.frombuffer(pieces.packed(numbers, 43), dtype=np.uint8).copy()
+    data = np.frombuffer(packed(numbers, 43), dtype=np.uint8).copy()
     size = 128 * 43 // 8
     digests = np.frombuffer(pieces.digests_of(data.tobytes(), size), dtype=np.uint8).copy()
     seeds = np.frombuffer(SEEDS, dtype=np.uint8).copy()
@@ -184,9 +205,9 @@ def test_strange_arguments_are_refused():
         (storage.pack, ("baseline", numbers, 43, 128, data.copy())),
         (storage.read, ("baseline", modulus, (128, 0, 1, COLUMNS), data, digests, seeds, out, (0, 256, 128))),
         (storage.read, ("baseline", modulus, (64, 0, 2, COLUMNS), empty, empty, seeds, out, (128, 256, 0))),
-        (storage.rebase, (modulus, pair, numbers[2], numbers[3], np.empty(128, dtype=np.uint64))),
+        (storage.rebase, (np.array([modulus] * 2, dtype=np.uint64), pair, *numbers[2:4], np.empty(128, dtype=np.uint64))),
     ]
-    calls += [(call, (LEVELS[-1], *arguments[1:])) for call, arguments in calls if arguments[0] == "baseline"]
+    calls += [(call, (LEVELS[-1], *arguments[1:])) for call, arguments in calls[:-1]]
     for call, arguments in calls:
         call(*arguments)
     others = [None, b"", 1.5, (), 1 << 70, "z80", *(argument for _, arguments in calls for argument in arguments)]

@@ -385,33 +385,43 @@ done:
 
 PyDoc_STRVAR(
     rebase_doc,
-    "rebase(modulus, ciphertext, fresh, secret, out)\n\n"
-    "ciphertext[0] + (ciphertext[1] - fresh) secret modulo one prime, coefficient by coefficient; ciphertext is both polynomials, one\n"
-    "after the other, all of residues below the prime. Other threads run meanwhile.");
+    "rebase(moduli, ciphertext, fresh, secret, out)\n\n"
+    "ciphertext[0] + (ciphertext[1] - fresh) secret, coefficient by coefficient, prime after prime. The ciphertext is both polynomials,\n"
+    "one after the other, at any address; all are residues below their primes. Other threads run meanwhile.");
 
 static PyObject *py_rebase(PyObject *self, PyObject *args)
 {
     (void)self;
-    unsigned long long modulus;
-    PyObject *given[4], *result = NULL;
-    if (!PyArg_ParseTuple(args, "KOOOO:rebase", &modulus, &given[0], &given[1], &given[2], &given[3])) return NULL;
+    PyObject *given[5], *result = NULL;
+    if (!PyArg_ParseTuple(args, "OOOOO:rebase", &given[0], &given[1], &given[2], &given[3], &given[4])) return NULL;
     Buffers all = {.taken = 0};
-    const uint64_t *words[4];
-    for (int i = 0; i < 4; i++)
-        if (!(words[i] = take(&all, given[i], i == 3, 8, "residues"))) goto done;
-    Py_ssize_t size = length(&all, 3);
-    int sensible = modulus > 2 && modulus >> 62 == 0 && length(&all, 0) == 2 * size && length(&all, 1) == size && length(&all, 2) == size;
-    uint64_t worst = 0;
-    for (int i = 0; sensible && i < 3; i++)
-        for (Py_ssize_t j = 0; j < length(&all, i) / 8; j++) worst |= words[i][j] | (modulus - 1 - words[i][j]);
+    for (int i = 0; i < 5; i++)
+        if (!take(&all, given[i], i == 4, i == 1 ? 1 : 8, "residues")) goto done;
+    const uint64_t *moduli = all.views[0].buf, *fresh = all.views[2].buf, *secret = all.views[3].buf;
+    const Loose *ciphertext = all.views[1].buf;
+    uint64_t *out = all.views[4].buf, worst = 0;
+    Py_ssize_t primes = length(&all, 0) / 8, size = length(&all, 4);
+    int sensible = primes > 0 && size % (8 * primes) == 0 && length(&all, 1) == 2 * size && length(&all, 2) == size && length(&all, 3) == size;
+    for (Py_ssize_t i = 0; sensible && i < primes; i++) sensible = moduli[i] > 2 && moduli[i] >> 62 == 0;
+    if (sensible) {
+        long n = (long)(size / 8 / primes), whole = (long)(size / 8);
+        Py_BEGIN_ALLOW_THREADS
+        for (long i = 0; i < primes; i++) {
+            uint64_t p = moduli[i];
+            const Loose *c0 = ciphertext + i * n, *a = c0 + whole;
+            for (long j = 0; j < n; j++) {
+                uint64_t above = c0[j] | a[j] | fresh[i * n + j] | secret[i * n + j];
+                worst |= above | (p - 1 - c0[j]) | (p - 1 - a[j]) | (p - 1 - fresh[i * n + j]) | (p - 1 - secret[i * n + j]);
+            }
+            if (worst >> 63) break;
+            rebase(p, n, c0, a, fresh + i * n, secret + i * n, out + i * n);
+        }
+        Py_END_ALLOW_THREADS
+    }
     if (!sensible || worst >> 63) {
-        PyErr_SetString(PyExc_ValueError, "a ciphertext of two polynomials, and two more of the same length, are re-based modulo a prime below 2^62");
+        PyErr_SetString(PyExc_ValueError, "a ciphertext of two polynomials, and two more of the same length, are re-based modulo primes below 2^62");
         goto done;
     }
-    long n = (long)(size / 8);
-    Py_BEGIN_ALLOW_THREADS
-    rebase(modulus, n, words[0], words[0] + n, words[1], words[2], all.views[3].buf);
-    Py_END_ALLOW_THREADS
     result = Py_NewRef(Py_None);
 done:
     give_back(&all);

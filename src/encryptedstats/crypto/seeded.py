@@ -78,14 +78,14 @@ class SeededEncryption:
 
     def _multiplied(self, ciphertext: Residues, fresh: Residues) -> Residues:
         out = np.empty_like(fresh)
+        if pieces.rebase is not None:
+            pieces.rebase(np.array(self._moduli, dtype=np.uint64), ciphertext, fresh, self._secret, out)
+            return out
         for prime, modulus in enumerate(self._moduli):
-            pair, secret = np.ascontiguousarray(ciphertext[:, prime], dtype=np.uint64), self._secret[prime]
-            if pieces.rebase is not None:
-                pieces.rebase(modulus, pair, fresh[prime], secret, out[prime])
-                continue
-            p = np.uint64(modulus)
-            difference = (pair[1] + (p - fresh[prime])) % p
-            out[prime] = (pair[0] + times_each(difference, secret, self._quotients[prime], modulus)) % p
+            p, secret = np.uint64(modulus), self._secret[prime]
+            difference = (ciphertext[1, prime] + (p - fresh[prime])) % p
+            product = times_each(difference, secret, self._quotients[prime], modulus)
+            out[prime] = (ciphertext[0, prime] + product) % p
         return out
 
     @cached_property

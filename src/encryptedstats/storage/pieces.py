@@ -31,16 +31,17 @@ _DOMAIN: Final = b"encryptedstats a"  # what is hashed before a seed, so that no
 _WORD_BYTES: Final = 8
 _CPU_VARIABLE: Final = "ENCRYPTEDSTATS_CPU"
 _CPU_LEVELS: Final = ("baseline", "avx2", "avx512", "ifma")
+_HERE: Final = () if _storage is None else _storage.levels()
 
 
 def level() -> str | None:
     """What of the processor is used: "avx512", "avx2" or "baseline"; None where the extension was not built."""
     if _storage is None:
         return None
-    cap, here = os.environ.get(_CPU_VARIABLE) or _CPU_LEVELS[-1], _storage.levels()
+    cap = os.environ.get(_CPU_VARIABLE) or _CPU_LEVELS[-1]
     if cap not in _CPU_LEVELS:
         raise ValueError(f"{_CPU_VARIABLE}={cap!r}: it can be {', '.join(_CPU_LEVELS)}")
-    return here[min(_CPU_LEVELS.index(cap), len(here) - 1)]
+    return _HERE[min(_CPU_LEVELS.index(cap), len(_HERE) - 1)]
 
 
 def digests_of(data: Bytes, size: int) -> bytes:
@@ -54,15 +55,16 @@ def digests_of(data: Bytes, size: int) -> bytes:
     return bytes(out)
 
 
-def packed(runs: Residues, bits: int) -> bytes:
-    """Runs of numbers below ``2**bits``, along the last axis, packed to their bits one after the other."""
-    here, run = level(), runs.shape[-1]
-    if here is None:
-        return bitpack.pack(runs, bits).astype("<u8", copy=False).tobytes()
-    out = np.empty(runs.size // 64 * bits, dtype=np.uint64)
-    if not _storage.pack(here, np.ascontiguousarray(runs), bits, run, out):
+def pack(runs: Residues, bits: int, out: Residues) -> None:
+    """Runs of numbers below ``2**bits``, along the last axis, packed to their bits one after the other, into ``out``."""
+    here = level()
+    if here is not None:
+        fits = _storage.pack(here, np.ascontiguousarray(runs), bits, runs.shape[-1], out)
+    else:
+        fits = not (runs >> np.uint64(bits)).any()
+        out[:] = bitpack.pack(runs, bits).reshape(-1)
+    if not fits:
         raise ValueError(f"numbers of more than {bits} bits are not packed to as many")
-    return out.tobytes()
 
 
 def read(

@@ -278,12 +278,13 @@ def stored_entry(
 
 def pack_residues(residues: Residues, shape: BlockShape) -> bytes:
     """Residues of shape (columns, components, primes, N) as they are stored."""
-    parts = []
+    packed = np.empty(shape.residue_bytes // 8, dtype="<u8")
     for prime in range(shape.n_primes):
         one = residues[:, :, prime].reshape(shape.n_columns, shape.components, shape.n_runs, shape.run)
         by_run = np.ascontiguousarray(one.transpose(2, 0, 1, 3), dtype=np.uint64)
-        parts.append(pieces.packed(by_run, shape.bits(prime)))
-    return b"".join(parts)
+        into = packed[shape.prime_start(prime) // 8 : shape.prime_start(prime + 1) // 8]
+        pieces.pack(by_run, shape.bits(prime), into)
+    return packed.tobytes()
 
 
 def _digests(packed: bytes, shape: BlockShape) -> bytes:
