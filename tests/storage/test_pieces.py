@@ -205,7 +205,10 @@ def test_strange_arguments_are_refused():
         (storage.pack, ("baseline", numbers, 43, 128, data.copy())),
         (storage.read, ("baseline", modulus, (128, 0, 1, COLUMNS), data, digests, seeds, out, (0, 256, 128))),
         (storage.read, ("baseline", modulus, (64, 0, 2, COLUMNS), empty, empty, seeds, out, (128, 256, 0))),
-        (storage.rebase, (np.array([modulus] * 2, dtype=np.uint64), pair, *numbers[2:4], np.empty(128, dtype=np.uint64))),
+        (
+            storage.rebase,
+            (np.array([modulus] * 2, dtype=np.uint64), pair, *numbers[2:4], np.empty(128, dtype=np.uint64)),
+        ),
     ]
     calls += [(call, (LEVELS[-1], *arguments[1:])) for call, arguments in calls[:-1]]
     for call, arguments in calls:

@@ -350,7 +350,11 @@ def test_seeds_of_another_length_are_refused(seeds):
     forged = rewritten_manifest(HALF, lambda c: replace(c, sections={**c.sections, "seeds": seeds}))
     with pytest.raises(FileFormatError, match="here has another shape than its table"):
         block_entry(forged, NAME, SHAPE, KEY, "here")
-    for entry in (replace(HALF_ENTRY, bytes=len(forged)), replace(HALF_ENTRY, seeded=False), replace(ENTRY, seeded=True)):
+    for entry in (
+        replace(HALF_ENTRY, bytes=len(forged)),
+        replace(HALF_ENTRY, seeded=False),
+        replace(ENTRY, seeded=True),
+    ):
         with pytest.raises(FileFormatError, match="impossible entry"):
             BlockEntry.from_dict(entry.to_dict(), SHAPE)
 

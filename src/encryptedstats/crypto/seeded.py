@@ -1,6 +1,6 @@
 """Ciphertexts of half the size: the second polynomial of an encryption with the secret key is uniform, so a seed can stand for it.
 
-SEAL makes a ciphertext (c0, a) of a row with a polynomial ``a`` that no seed is known of. With a' expanded from 32 fresh random bytes,
+SEAL makes a ciphertext (c0, a) with a polynomial ``a`` that no seed is known of. With a' expanded from 32 fresh random bytes,
 
     (c0 + (a - a') s, a')
 
@@ -32,7 +32,7 @@ SEED_BYTES = pieces.SEED_BYTES
 
 
 def expand_seeds(seeds: bytes, moduli: tuple[int, ...], out: Residues) -> None:
-    """The last polynomials of ciphertexts with these seeds, 32 bytes each, into their residues, (ciphertexts, components, primes, N)."""
+    """The last polynomials of ciphertexts with these seeds into their residues, shape (ciphertexts, components, primes, N)."""
     if len(seeds) != SEED_BYTES * len(out):
         raise ValueError(f"{len(seeds)} bytes of seeds for {len(out)} ciphertexts: each has {SEED_BYTES}")
     for prime, modulus in enumerate(moduli):
@@ -46,7 +46,9 @@ class SeededEncryption:
         self._engine = engine
         self._seal_encrypt = seal.Encryptor(engine.context, secret_key).encrypt_symmetric
         # SEAL keeps the secret transformed, prime by prime, behind a header.
-        words = np.frombuffer(secret_key.to_string()[-8 * self._ring * len(engine.parameters.coefficient_moduli) :], "<u8")
+        words = np.frombuffer(
+            secret_key.to_string()[-8 * self._ring * len(engine.parameters.coefficient_moduli) :], "<u8"
+        )
         self._secret = words.reshape(-1, self._ring)[: len(self._moduli)].astype(np.uint64)
 
     def encrypt(self, plain: Any) -> tuple[bytes, Residues]:
@@ -68,7 +70,8 @@ class SeededEncryption:
         moved = np.stack([self._multiplied(transformed, np.zeros_like(fresh)), transformed[1]])
         ciphertext = seal.Ciphertext()
         ciphertext.load_bytes(self._engine.context, header + moved.astype("<u8").tobytes())
-        return residues_of(self._engine, self._engine.evaluator.transform_from_ntt(ciphertext))[0]
+        first: Residues = residues_of(self._engine, self._engine.evaluator.transform_from_ntt(ciphertext))[0]
+        return first
 
     def _transformed(self, residues: Residues) -> tuple[bytes, Residues]:
         """Two polynomials in the form that is multiplied coefficient by coefficient, and SEAL's header of such."""

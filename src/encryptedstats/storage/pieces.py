@@ -1,7 +1,7 @@
 """Pieces: short runs of residues as they are stored, each with a digest of its own, and polynomials that are stored as a seed.
 
-Hashing and expanding are SHAKE-256 (FIPS 202). The work is done by a compiled extension, ``_native/storage.c``, on several pieces at
-a time and without the interpreter's lock; where it was not built, by hashlib and NumPy, to the same bytes.
+Hashing and expanding are SHAKE-256 (FIPS 202). The work is done by a compiled extension, ``_native/storage.c``, on several pieces
+at a time and without the interpreter's lock; where it was not built, by hashlib and NumPy, to the same bytes.
 ``ENCRYPTEDSTATS_CPU`` keeps it from using all that the processor can.
 """
 
@@ -27,7 +27,9 @@ Bytes = bytes | memoryview
 RUN: Final = 1024  # numbers in a run, unless a polynomial has fewer
 DIGEST_BYTES: Final = 16
 SEED_BYTES: Final = 32
-_DOMAIN: Final = b"encryptedstats a"  # what is hashed before a seed, so that no other use of SHAKE-256 has the same input
+_DOMAIN: Final = (
+    b"encryptedstats a"  # what is hashed before a seed, so that no other use of SHAKE-256 has the same input
+)
 _WORD_BYTES: Final = 8
 _CPU_VARIABLE: Final = "ENCRYPTEDSTATS_CPU"
 _CPU_LEVELS: Final = ("baseline", "avx2", "avx512", "ifma")
@@ -89,7 +91,7 @@ def read(
 
 
 def expand(seeds: bytes, modulus: int, out: Residues, prime: int) -> None:
-    """The polynomials that seeds stand for, modulo one prime, into the last ones of ``out``, shape (columns, components, primes, N)."""
+    """The polynomials that seeds stand for, modulo one prime, into the last of ``out``, (columns, components, primes, N)."""
     columns, components, primes, ring = out.shape
     run, here = min(RUN, ring), level()
     runs = range(ring // run)

@@ -446,7 +446,9 @@ class _Reading:
         where = self.store.where(self.entry.name)
         if is_whole:
             return FileFormatError(f"{where} holds residues that are not below prime {prime}: no ciphertext has such")
-        return FileFormatError(f"{where} is damaged in column {column}, prime {prime}, run {run}: its digest does not fit")
+        return FileFormatError(
+            f"{where} is damaged in column {column}, prime {prime}, run {run}: its digest does not fit"
+        )
 
 
 def _share(work: Callable[[Any], None], items: Sequence[Any], nbytes: int) -> None:

@@ -767,8 +767,8 @@ def _check_version(file: Container) -> None:
         raise FileFormatError(f"a table of version {version!r}; this library reads {TABLE_VERSION}: upgrade it")
     if version < TABLE_VERSION:
         raise FileFormatError(
-            f"a table of version {version}, and this library reads {TABLE_VERSION}, whose blocks lie differently and take half of the "
-            "bytes: encrypt the rows again, the same keys will do"
+            f"a table of version {version}, and this library reads {TABLE_VERSION}, whose blocks lie differently and take half "
+            "of the bytes: encrypt the rows again, the same keys will do"
         )
 
 
