@@ -25,6 +25,7 @@ from benchmarks._common import Report, Settings, part
 from benchmarks.tables import SAMPLE_ROWS, _sample
 from encryptedstats.datasets import DatasetUnavailableError
 from encryptedstats.parallel import cores
+from encryptedstats.tables.encrypted import TABLE_VERSION
 
 N_TREES, DEPTH = 100, 3
 ROWS = (8192, 32_768, 131_072, 1_000_000)
@@ -54,8 +55,8 @@ def _forest(trees: int) -> es.CompletelyRandomForest:
 
 
 def _made_up(n_rows: int, trees: int) -> Path:
-    """A stored table of made-up rows, encrypted now unless a run before this has done it."""
-    place = PLACE / f"{n_rows}-rows"
+    """A stored table of made-up rows, encrypted now unless a run before this has done it (with this version of tables)."""
+    place = PLACE / f"{n_rows}-rows-{TABLE_VERSION}"
     if (place / "table" / "table.manifest").exists():
         return place
     schema = es.Schema.infer(_sample(SAMPLE_ROWS, seed=0), target="y")
