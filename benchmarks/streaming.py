@@ -24,6 +24,7 @@ import encryptedstats as es
 from benchmarks._common import Report, Settings, part
 from benchmarks.tables import SAMPLE_ROWS, _sample
 from encryptedstats.parallel import cores
+from encryptedstats.tables.encrypted import TABLE_VERSION
 from reproduction import datasets
 
 N_TREES, DEPTH = 100, 3
@@ -54,8 +55,8 @@ def _forest(trees: int) -> es.CompletelyRandomForest:
 
 
 def _made_up(n_rows: int, trees: int) -> Path:
-    """A stored table of made-up rows, encrypted now unless a run before this has done it."""
-    place = PLACE / f"{n_rows}-rows"
+    """A stored table of made-up rows, encrypted now unless a run before this has done it (with this version of tables)."""
+    place = PLACE / f"{n_rows}-rows-{TABLE_VERSION}"
     if (place / "table" / "table.manifest").exists():
         return place
     schema = es.Schema.infer(_sample(SAMPLE_ROWS, seed=0), target="y")

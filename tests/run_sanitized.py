@@ -19,7 +19,13 @@ from pathlib import Path
 
 from linked_package import PACKAGE, ROOT, check_imported, link_package, run_python
 
-TESTS = ("tests/crypto/test_kernels.py", "tests/circuits/test_fused.py", "tests/circuits/test_expansion.py")
+TESTS = (
+    "tests/crypto/test_kernels.py",
+    "tests/circuits/test_fused.py",
+    "tests/circuits/test_expansion.py",
+    "tests/storage/test_pieces.py",
+    "tests/crypto/test_seeded.py",
+)
 SANITIZED = ("-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 SUFFIX: str = sysconfig.get_config_var("EXT_SUFFIX")  # asked for once: threads that ask together may be told None
 INCLUDE = sysconfig.get_paths()["include"]

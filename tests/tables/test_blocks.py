@@ -13,8 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import encryptedstats as es
+from encryptedstats.crypto.seeded import expand_seeds
 from encryptedstats.errors import FileFormatError
 from encryptedstats.storage.container import MAX_HEADER_BYTES
+from encryptedstats.tables import blocks
 from encryptedstats.tables.blocks import (
     BlockEntry,
     BlockShape,
@@ -22,12 +24,13 @@ from encryptedstats.tables.blocks import (
     block_entry,
     block_id_of,
     block_name,
+    block_size,
     pack_residues,
     read_block,
     read_column,
     read_columns,
     read_pieces,
-    unpack_residues,
+    read_seeds,
 )
 
 ID = "0123456789abcdef" * 2
@@ -95,9 +98,10 @@ def test_shape():
 def test_packing_is_undone(ring, columns):
     shape = BlockShape(parameters(ring), columns)
     residues = random_residues(shape, ring + columns)
-    packed = pack_residues(residues, shape)
-    assert len(packed) == shape.residue_bytes
-    np.testing.assert_array_equal(unpack_residues(packed, shape), residues)
+    assert len(pack_residues(residues, shape)) == shape.residue_bytes
+    data = block_bytes(residues, shape, block_id=ID, rows=7, key_id=KEY)
+    entry = block_entry(data, NAME, shape, KEY, "made")
+    np.testing.assert_array_equal(read_block(RecordingStore({NAME: data}), entry, shape, KEY), residues)
 
 
 def test_whole_block(store):
@@ -189,7 +193,7 @@ def test_a_flipped_byte_is_found_in_the_very_piece(place, flip):
                 else:
                     good = read_pieces(store, ENTRY, SHAPE, prime=prime, run=run, columns=[column])
                     np.testing.assert_array_equal(good[0], RESIDUES[column, :, prime, run * 1024 : (run + 1) * 1024])
-    with pytest.raises(FileFormatError, match=f"recording/{NAME} was altered or damaged"):
+    with pytest.raises(FileFormatError, match=f"recording/{NAME} is damaged in column"):
         read_block(store, ENTRY, SHAPE, KEY)
 
 
@@ -233,7 +237,8 @@ def test_other_blocks_are_refused():
     # And when the manifest was made to fit as well:
     for what, data in others.items():
         if what != "its residues":
-            forged = replace(ENTRY, sha256=data[-32:].hex())
+            listed = block_entry(data, NAME, SHAPE, KEY, "made")
+            forged = replace(ENTRY, sha256=listed.sha256, head_sha256=listed.head_sha256)
             with pytest.raises(FileFormatError, match=f"is block .* and the manifest lists '{ID}' there"):
                 read_block(RecordingStore({NAME: data}), forged, SHAPE, KEY)
 
@@ -271,6 +276,7 @@ def test_residues_that_are_no_residues_are_refused(prime):
     [
         lambda c: replace(c, sections={"residues": c.sections["residues"], "digests": c.sections["digests"]}),
         lambda c: replace(c, sections={"residues": c.sections["residues"]}),
+        lambda c: replace(c, sections={"seeds": bytes(96), **c.sections}),
         lambda c: replace(c, sections={**c.sections, "more": b""}),
         lambda c: replace(c, fields={k: v for k, v in c.fields.items() if k != "id"}),
         lambda c: replace(c, fields={**c.fields, "rows": True}),
@@ -283,6 +289,112 @@ def test_forged_blocks_are_refused_by_name(change):
         block_entry(rewritten_manifest(DATA, change), NAME, SHAPE, KEY, "here")
     with pytest.raises(FileFormatError, match="here holds 'something', and 'table block' is wanted"):
         block_entry(rewritten_manifest(DATA, lambda c: replace(c, kind="something")), NAME, SHAPE, KEY, "here")
+
+
+# ------------------------------------------------------------------------------ seeds for the second polynomials
+
+SEEDED = replace(SHAPE, seeded=True)
+SEEDS = bytes(range(96))
+BOTH = RESIDUES.copy()
+expand_seeds(SEEDS, SHAPE.parameters.data_moduli, BOTH)
+HALF = block_bytes(BOTH[:, :1], SEEDED, seeds=SEEDS, block_id=ID, rows=1500, key_id=KEY)
+HALF_ENTRY = block_entry(HALF, NAME, SHAPE, KEY, "made")
+
+
+def test_a_seeded_block_is_half_of_a_whole_one():
+    assert SEEDED.residue_bytes == SHAPE.residue_bytes // 2
+    assert SEEDED.sections == {"seeds": 96, "digests": SHAPE.digest_bytes, "residues": SHAPE.residue_bytes // 2}
+    assert len(HALF) == HALF_ENTRY.bytes == block_size(SEEDED, 1500) - len("0" * 32) + len(KEY)
+    assert (HALF_ENTRY.seeded, ENTRY.seeded) == (True, False)
+    assert BlockEntry.from_dict(json.loads(json.dumps(HALF_ENTRY.to_dict())), SHAPE) == HALF_ENTRY
+
+
+def test_any_part_of_a_seeded_block_is_read_without_the_rest():
+    store = RecordingStore({NAME: HALF})
+    np.testing.assert_array_equal(read_block(store, HALF_ENTRY, SHAPE, KEY), BOTH)
+    assert read_seeds(store, HALF_ENTRY, SHAPE) == SEEDS
+    assert read_seeds(RecordingStore({NAME: DATA}), ENTRY, SHAPE) == b""
+    for column in range(3):
+        np.testing.assert_array_equal(read_column(store, HALF_ENTRY, SHAPE, column), BOTH[column])
+    store.reads.clear()
+    for prime, run in ((0, 1), (2, 0)):
+        for columns in ([1], [2, 0], [0, 1, 2]):
+            part = read_pieces(store, HALF_ENTRY, SHAPE, prime=prime, run=run, columns=columns)
+            np.testing.assert_array_equal(part, BOTH[columns, :, prime, run * 1024 : (run + 1) * 1024])
+    most = SEEDED.head_bytes + 3 * SEEDED.piece_bytes(2)
+    assert max(length for _, length in store.reads) <= most
+
+
+@settings(deadline=None)
+@given(place=st.integers(0, SEEDED.head_bytes - 1), flip=st.integers(1, 255))
+def test_a_flipped_seed_is_found(place, flip):
+    """The owner signs the seeds with the digests: another seed would be another ciphertext."""
+    data = bytearray(HALF)
+    data[HALF_ENTRY.start + place] ^= flip
+    store = RecordingStore({NAME: bytes(data)})
+    for read in (
+        lambda: read_pieces(store, HALF_ENTRY, SHAPE, prime=0, run=0),
+        lambda: read_block(store, HALF_ENTRY, SHAPE, KEY),
+        lambda: read_seeds(store, HALF_ENTRY, SHAPE),
+    ):
+        with pytest.raises(FileFormatError, match=f"recording/{NAME} is not the block that the manifest lists"):
+            read()
+
+
+@pytest.mark.parametrize("seeds", [b"", SEEDS[:-1], SEEDS + b"x", SEEDS[:64]])
+def test_seeds_of_another_length_are_refused(seeds):
+    with pytest.raises(ValueError, match=rf"{len(seeds)} bytes of seeds and 1 polynomials a ciphertext: 96 and 1 are"):
+        block_bytes(BOTH[:, :1], SEEDED, seeds=seeds, block_id=ID, rows=1500, key_id=KEY)
+    with pytest.raises(ValueError, match=r"bytes of seeds for 3 ciphertexts: each has 32"):
+        expand_seeds(seeds, SHAPE.parameters.data_moduli, BOTH.copy())
+    forged = rewritten_manifest(HALF, lambda c: replace(c, sections={**c.sections, "seeds": seeds}))
+    with pytest.raises(FileFormatError, match="here has another shape than its table"):
+        block_entry(forged, NAME, SHAPE, KEY, "here")
+    for entry in (
+        replace(HALF_ENTRY, bytes=len(forged)),
+        replace(HALF_ENTRY, seeded=False),
+        replace(ENTRY, seeded=True),
+    ):
+        with pytest.raises(FileFormatError, match="impossible entry"):
+            BlockEntry.from_dict(entry.to_dict(), SHAPE)
+
+
+def test_a_seeded_block_does_not_pass_for_a_whole_one():
+    """A manifest that was made to fit by somebody who is no owner: the object says itself what it is."""
+    twisted = replace(ENTRY, seeded=True)
+    with pytest.raises(FileFormatError, match=f"recording/{NAME} is not the block that the manifest lists"):
+        read_block(RecordingStore({NAME: DATA}), twisted, SHAPE, KEY)
+
+
+@pytest.mark.parametrize("prime", range(3))
+def test_seeded_residues_that_are_no_residues_are_refused(prime):
+    residues = BOTH[:, :1].copy()
+    residues[2, 0, prime, 1030] = SHAPE.parameters.data_moduli[prime]
+    data = block_bytes(residues, SEEDED, seeds=SEEDS, block_id=ID, rows=1500, key_id=KEY)
+    entry, store = block_entry(data, NAME, SHAPE, KEY, "made"), RecordingStore({NAME: data})
+    for read in (lambda: read_block(store, entry, SHAPE, KEY), lambda: read_column(store, entry, SHAPE, 2)):
+        with pytest.raises(FileFormatError, match=f"{NAME} holds residues that are not below prime {prime}"):
+            read()
+
+
+def test_numbers_of_more_bits_than_their_prime_are_not_packed():
+    residues = RESIDUES.copy()
+    residues[0, 0, 0, 0] = 1 << 40
+    with pytest.raises(ValueError, match="numbers of more than 40 bits"):
+        pack_residues(residues, SHAPE)
+
+
+@pytest.mark.parametrize("cores", [1, 3])
+def test_the_same_on_any_number_of_threads(monkeypatch, cores):
+    monkeypatch.setattr(blocks, "_WORTH_THREADS", 0)
+    monkeypatch.setattr(blocks, "cores", lambda: cores)
+    blocks._readers.cache_clear()
+    np.testing.assert_array_equal(read_block(RecordingStore({NAME: HALF}), HALF_ENTRY, SHAPE, KEY), BOTH)
+    at = HALF_ENTRY.start + SEEDED.head_bytes + SEEDED.piece_start(1, 1, 2) + 5
+    store = RecordingStore({NAME: HALF[:at] + bytes([HALF[at] ^ 1]) + HALF[at + 1 :]})
+    with pytest.raises(FileFormatError, match="is damaged in column 2, prime 1, run 1"):
+        read_block(store, HALF_ENTRY, SHAPE, KEY)
+    blocks._readers.cache_clear()
 
 
 # ---------------------------------------------------------------------------------------- entries of the manifest

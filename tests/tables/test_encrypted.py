@@ -339,9 +339,8 @@ def test_a_question_reads_only_the_columns_that_it_needs(keeper, schema, tmp_pat
     monkeypatch.setattr(FolderStore, "read", read)
     answer = stored.counts("before", by="class", engine=engine, workers=1)
     pd.testing.assert_frame_equal(keeper.decrypt(answer), table.counts("before", by="class"))
-    assert sum(lengths) == 2 * needed * stored.facts.shape.residue_bytes // len(
-        stored.columns()
-    )  # two blocks, once each
+    shape = stored.blocks.entries[0].shape(stored.facts.shape)
+    assert sum(lengths) == 2 * needed * shape.residue_bytes // len(stored.columns())  # two blocks, once each
 
 
 @pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")

@@ -26,6 +26,7 @@ from encryptedstats.crypto.kernels import Kernels, make_kernels
 from encryptedstats.crypto.noise import Noise
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.crypto.residues import Residues, residues_of
+from encryptedstats.crypto.seeded import SeededEncryption
 from encryptedstats.crypto.signatures import SIGNING_KEY_BYTES, Signer, verifies
 from encryptedstats.errors import (
     Cure,
@@ -64,6 +65,7 @@ class Encryptor:
     with_secret_key: bool
     token_key: bytes = field(repr=False)  # for keyed hashes of plain data: only who encrypts can make or compare them
     signer: Signer | None = field(default=None, repr=False)  # the owner's; None under the public key
+    seeded: SeededEncryption | None = field(default=None, repr=False)  # the owner's; None under the public key
 
     def encrypt(self, plain: Any, *, constant: bool = False) -> tuple[Any, Noise]:
         """A new ciphertext of a SEAL plaintext, with its noise."""
@@ -405,8 +407,9 @@ class Owner:
 
     @cached_property
     def _encryptor(self) -> Encryptor:
-        encrypt = seal.Encryptor(self._bare_keys.engine.context, self._generator.secret_key()).encrypt_symmetric
-        return Encryptor(self._keys, encrypt, True, self._decryptor.token_key, self._signer)
+        engine, secret = self._bare_keys.engine, self._generator.secret_key()
+        encrypt, seeded = seal.Encryptor(engine.context, secret).encrypt_symmetric, SeededEncryption(engine, secret)
+        return Encryptor(self._keys, encrypt, True, self._decryptor.token_key, self._signer, seeded)
 
     def _keys_with(self, steps: tuple[int, ...], *, packs: bool = True) -> PublicKeys:
         rotation = None

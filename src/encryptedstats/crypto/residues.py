@@ -16,7 +16,7 @@ from encryptedstats.crypto.engine import HEADER_BYTES, Engine
 from encryptedstats.errors import FileFormatError
 
 Residues = NDArray[np.uint64]
-__all__ = ["HEADER_BYTES", "Residues", "ciphertext_of", "residues_of", "times_constant"]
+__all__ = ["HEADER_BYTES", "Residues", "ciphertext_of", "residues_of", "times_constant", "times_each"]
 
 
 def residues_of(engine: Engine, ciphertext: Any) -> Residues:
@@ -48,15 +48,20 @@ def times_constant(residues: Residues, factors: Sequence[int], moduli: Sequence[
     out = np.empty_like(residues, dtype=np.uint64)
     for i, (factor, p) in enumerate(zip(factors, moduli, strict=True)):
         x, w = residues[..., i, :].astype(np.uint64), factor % p
-        rest = x * np.uint64(w) - _high_word(x, (w << 64) // p) * np.uint64(p)  # wraps around, as it should
-        out[..., i, :] = np.where(rest >= np.uint64(p), rest - np.uint64(p), rest)
+        out[..., i, :] = times_each(x, np.uint64(w), np.uint64((w << 64) // p), p)
     return out
 
 
-def _high_word(x: Residues, y: int) -> Residues:
-    """The upper 64 bits of the products with a number below 2^64, from products of halves."""
+def times_each(x: Residues, factors: Residues | np.uint64, quotients: Residues | np.uint64, p: int) -> Residues:
+    """Residues times factors below p, one or as many, exactly, given floor(factor 2^64 / p) of each."""
+    rest = x * factors - _high_word(x, quotients) * np.uint64(p)  # wraps around, as it should
+    return np.where(rest >= np.uint64(p), rest - np.uint64(p), rest)
+
+
+def _high_word(x: Residues, y: Residues | np.uint64) -> Residues:
+    """The upper 64 bits of the products with numbers below 2^64, from products of halves."""
     half, low = np.uint64(32), np.uint64(0xFFFFFFFF)
-    x1, x0, y1, y0 = x >> half, x & low, np.uint64(y >> 32), np.uint64(y & 0xFFFFFFFF)
+    x1, x0, y1, y0 = x >> half, x & low, y >> half, y & low
     middle = (x0 * y0 >> half) + (x1 * y0 & low) + (x0 * y1 & low)
     high: Residues = x1 * y1 + (x1 * y0 >> half) + (x0 * y1 >> half) + (middle >> half)
     return high

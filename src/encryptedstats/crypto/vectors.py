@@ -53,12 +53,17 @@ class EncryptedVector(Sealed):
 
 def encrypt_slots(values: NDArray[np.int64], encryptor: Encryptor) -> tuple[Any, Noise]:
     """One ciphertext with these values in its first slots and zeros in the others."""
+    return encryptor.encrypt(in_slots(values, encryptor))
+
+
+def in_slots(values: NDArray[np.int64], encryptor: Encryptor) -> Any:
+    """The plaintext with these values in its first slots and zeros in the others."""
     parameters = encryptor.keys.parameters
     if len(values) > parameters.slots:
         raise ValueError(f"{len(values)} values do not fit into {parameters.slots} slots")
     padded = np.zeros(parameters.slots, dtype=np.int64)
     padded[: len(values)] = values
-    return encryptor.encrypt(encryptor.keys.engine.encoder.encode(padded))
+    return encryptor.keys.engine.encoder.encode(padded)
 
 
 @decrypt_value.register(EncryptedVector)

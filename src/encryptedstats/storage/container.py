@@ -136,6 +136,14 @@ def from_bytes(data: bytes, *, kind: str | None = None, name: str = "these bytes
     return Container(header["kind"], header["fingerprint"], header["key_id"], header["fields"], sections)
 
 
+def header_of(data: bytes, *, kind: str, name: str) -> tuple[Container, dict[str, int]]:
+    """What a whole file says of itself, and the length of each section, for who checks these: its SHA-256 is not computed."""
+    header, start = _header(data, name)
+    lengths = _check_length(start, header, len(data), name)
+    _check_kind(header, kind, name)
+    return Container(header["kind"], header["fingerprint"], header["key_id"], header["fields"]), lengths
+
+
 def _check_kind(header: dict[str, Any], kind: str | None, name: str) -> None:
     if kind is not None and header["kind"] != kind:
         raise FileFormatError(f"{name} holds {header['kind']!r}, and {kind!r} is wanted here")

@@ -3,6 +3,9 @@
 Residues are packed to the bits of their prime and laid out as ``[prime][run of coefficients][column][component]``: an evaluator
 that works through one prime and one range of coefficients of all columns reads one contiguous piece, and a single column is a few
 pieces. Every (prime, run, column) piece has its own digest, so that a partial read is checked as well as a whole one.
+
+Of rows that the owner encrypted, only first polynomials are stored, and a seed for each of the second ones, which readers expand
+(:mod:`encryptedstats.crypto.seeded`). Rows by others are stored whole.
 """
 
 from __future__ import annotations
@@ -10,9 +13,12 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, fields, replace
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Final
 
@@ -21,20 +27,20 @@ from numpy.typing import NDArray
 
 from encryptedstats.crypto import Parameters
 from encryptedstats.errors import FileFormatError
-from encryptedstats.storage import container
-from encryptedstats.storage.bitpack import pack, unpack
+from encryptedstats.parallel import cores
+from encryptedstats.storage import container, pieces
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import Store, looked_at_again
+from encryptedstats.storage.pieces import DIGEST_BYTES, RUN, SEED_BYTES
 
 Residues = NDArray[np.uint64]
 
 BLOCK_KIND: Final = "table block"
 _NO_SEAL: Final = "0" * 64  # of who will not have to know a block again
-RUN: Final = 1024
-_DIGEST_BYTES: Final = 16
 _COMPONENTS: Final = 2
 _HASH_BYTES: Final = 32
 _ROWS_DIGITS: Final = 16  # of the 32 of an id
+_WORTH_THREADS: Final = 1 << 20  # bytes: less is read sooner than it is shared out
 _NAME: Final = re.compile(r"blocks/[0-9]{6,12}-([0-9a-f]{32})")
 
 
@@ -65,10 +71,11 @@ def rows_id(block_id: str) -> str:
 
 @dataclass(frozen=True)
 class BlockShape:
-    """The arithmetic of where things lie in the blocks of a table."""
+    """The arithmetic of where things lie in a block."""
 
     parameters: Parameters
     n_columns: int
+    seeded: bool = False  # whether seeds stand for the second polynomials
 
     @property
     def run(self) -> int:
@@ -85,13 +92,18 @@ class BlockShape:
         """Primes a residue is kept for."""
         return len(self.parameters.data_moduli)
 
+    @property
+    def components(self) -> int:
+        """Polynomials of a ciphertext that are stored as such."""
+        return 1 if self.seeded else _COMPONENTS
+
     def bits(self, prime: int) -> int:
         """Bits of a packed residue."""
         return self.parameters.data_moduli[prime].bit_length()
 
     def piece_bytes(self, prime: int) -> int:
         """Bytes of one column in one run of one prime."""
-        return _COMPONENTS * self.run * self.bits(prime) // 8
+        return self.components * self.run * self.bits(prime) // 8
 
     def prime_start(self, prime: int) -> int:
         """Where the residues of a prime begin."""
@@ -106,14 +118,26 @@ class BlockShape:
         """Bytes of all residues."""
         return self.prime_start(self.n_primes)
 
-    def digest_start(self, prime: int, run: int, column: int) -> int:
-        """Where the digest of a piece begins in the digests."""
-        return _DIGEST_BYTES * ((prime * self.n_runs + run) * self.n_columns + column)
+    @property
+    def seed_bytes(self) -> int:
+        """Bytes of all seeds."""
+        return SEED_BYTES * self.n_columns if self.seeded else 0
 
     @property
     def digest_bytes(self) -> int:
         """Bytes of all digests."""
-        return self.digest_start(self.n_primes, 0, 0)
+        return DIGEST_BYTES * self.n_primes * self.n_runs * self.n_columns
+
+    @property
+    def head_bytes(self) -> int:
+        """Bytes that are needed to read any of the residues: seeds and digests."""
+        return self.seed_bytes + self.digest_bytes
+
+    @property
+    def sections(self) -> dict[str, int]:
+        """The sections of a block, and their lengths."""
+        seeds = {"seeds": self.seed_bytes} if self.seeded else {}
+        return {**seeds, "digests": self.digest_bytes, "residues": self.residue_bytes}
 
 
 @dataclass(frozen=True)
@@ -126,7 +150,9 @@ class BlockEntry:
     bytes: int
     start: int
     sha256: str
-    digests_sha256: str
+    head_sha256: str  # of all before the residues
+    digests_sha256: str  # of the seeds and the digests, which the owner signs
+    seeded: bool
     signature: str = ""  # of the owner who encrypted it with the secret key; none under the public key
 
     def to_dict(self) -> dict[str, Any]:
@@ -136,21 +162,29 @@ class BlockEntry:
     @classmethod
     def from_dict(cls, values: Any, shape: BlockShape) -> BlockEntry:
         """The inverse, with every check."""
-        kinds = {f.name: int if f.type == "int" else str for f in fields(cls)}
+        kinds = {f.name: {"int": int, "bool": bool}.get(str(f.type), str) for f in fields(cls)}
         if not isinstance(values, Mapping) or {k: type(v) for k, v in values.items()} != kinds:
             raise FileFormatError("the manifest has a malformed entry of a block")
         entry = cls(**values)
-        before, after = entry.start, shape.digest_bytes + shape.residue_bytes + _HASH_BYTES
+        own = entry.shape(shape)
+        before, after = entry.start, own.head_bytes + own.residue_bytes + _HASH_BYTES
         fits = 0 < before < 2 * container.MAX_HEADER_BYTES and entry.bytes == before + after
         if not (fits and 0 < entry.rows <= shape.parameters.slots and block_id_of(entry.name) == entry.id):
             raise FileFormatError(f"the manifest has an impossible entry of block {entry.id!r}")
         return entry
 
+    def shape(self, of_table: BlockShape) -> BlockShape:
+        """Where things lie in this block of a table."""
+        return replace(of_table, seeded=self.seeded)
+
 
 def block_statement(entry: BlockEntry, columns: Sequence[str], weight_bound: int, schema: str) -> bytes:
-    """What the owner signs of a block: which rows, what its columns are, and every piece of it, by the hash of the digests."""
+    """What the owner signs of a block: which rows, what its columns are, and every piece and seed of it, by a hash of hashes."""
     said = ["encryptedstats block", entry.id, entry.rows, list(columns), weight_bound, schema, entry.digests_sha256]
     return json.dumps(said).encode()
+
+
+# -- writing ---------------------------------------------------------------------------------------------------------------
 
 
 def block_bytes(
@@ -160,42 +194,65 @@ def block_bytes(
     block_id: str,
     rows: int,
     key_id: str,
-    seal: Callable[[bytes], str] = lambda digests: _NO_SEAL,
+    seeds: bytes = b"",
+    seal: Callable[[bytes], str] = lambda head: _NO_SEAL,
 ) -> bytes:
-    """The object for residues of shape (columns, 2, primes, N).
+    """The object for residues of shape (columns, 1 or 2, primes, N): where there are ``seeds``, of the first polynomials.
 
-    ``seal`` is a keyed hash of the digests, by which who made the object knows it again; nobody else is told anything by it.
+    ``seal`` is a keyed hash of seeds and digests, by which who made the object knows it again; nobody else is told anything by it.
     """
+    if len(seeds) != shape.seed_bytes or residues.shape[1] != shape.components:
+        raise ValueError(
+            f"{len(seeds)} bytes of seeds and {residues.shape[1]} polynomials a ciphertext: {shape.seed_bytes} and "
+            f"{shape.components} are stored of {shape.n_columns} columns here"
+        )
     packed = pack_residues(residues, shape)
     digests = _digests(packed, shape)
-    fields = {"id": block_id, "rows": rows, "columns": shape.n_columns, "seal": seal(digests)}
-    sections = {"digests": digests, "residues": packed}
+    fields = {"id": block_id, "rows": rows, "columns": shape.n_columns, "seal": seal(seeds + digests)}
+    sections = {**({"seeds": seeds} if shape.seeded else {}), "digests": digests, "residues": packed}
     return container.to_bytes(Container(BLOCK_KIND, shape.parameters.fingerprint, key_id, fields, sections))
 
 
 def block_size(shape: BlockShape, rows: int) -> int:
     """Bytes of the object for a block of so many rows, known before it is made."""
     fields = {"id": "0" * 32, "rows": rows, "columns": shape.n_columns, "seal": _NO_SEAL}
-    lengths = {"digests": shape.digest_bytes, "residues": shape.residue_bytes}
+    lengths = shape.sections
     header = container.header_bytes(BLOCK_KIND, shape.parameters.fingerprint, "0" * 32, fields, lengths)
     return len(header) + sum(lengths.values()) + _HASH_BYTES
 
 
+def store_block(store: Store, data: bytes, name: str, shape: BlockShape, rows: int) -> BlockEntry:
+    """Store a block that was just made, and its entry.
+
+    Names are keyed hashes: what else lies under one was left by a killed process, or is forged.
+    """
+    if not store.create(name, data) and not _is_there(store, name, data):
+        store.write(name, [data])
+    return _entry(data, name, shape, block_id_of(name) or "", rows)
+
+
+def _is_there(store: Store, name: str, data: bytes) -> bool:
+    try:
+        return store.read(name, limit=len(data)) == data
+    except FileFormatError:  # larger
+        return False
+
+
+def _entry(data: bytes, name: str, shape: BlockShape, block_id: str, rows: int) -> BlockEntry:
+    start = len(data) - _HASH_BYTES - shape.residue_bytes - shape.head_bytes
+    head = memoryview(data)[: start + shape.head_bytes]
+    hashes = data[-_HASH_BYTES:].hex(), _sha256(head), _sha256(head[start:])
+    return BlockEntry(block_id, rows, name, len(data), start, *hashes, shape.seeded)
+
+
+def _sha256(data: bytes | memoryview) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
 def block_entry(data: bytes, name: str, shape: BlockShape, key_id: str, where: str) -> BlockEntry:
     """What the manifest will say of an object, after checking the object."""
-    block = _checked_block(data, where, shape, key_id)
-    start = len(data) - _HASH_BYTES - shape.residue_bytes - shape.digest_bytes
-    digests = hashlib.sha256(block.section("digests")).hexdigest()
-    return BlockEntry(
-        block.fields["id"], block.fields["rows"], name, len(data), start, data[-_HASH_BYTES:].hex(), digests
-    )
-
-
-def store_block(store: Store, data: bytes, name: str, shape: BlockShape, key_id: str) -> BlockEntry:
-    """Store a block, and its entry. Names are keyed hashes: what else lies under one was left by a killed process, or is forged."""
-    if not store.create(name, data) and _stored(store, name, shape) != data:
-        store.write(name, [data])
-    return block_entry(data, name, shape, key_id, store.where(name))
+    block, own = _checked_block(data, where, shape, key_id)
+    return _entry(data, name, own, block.fields["id"], block.fields["rows"])
 
 
 def stored_entry(
@@ -204,16 +261,14 @@ def stored_entry(
     """The entry of an object that who makes this ``seal`` has stored; None if it is damaged, another block, or another's."""
 
     def looked_at() -> BlockEntry | None:
-        data = _stored(store, name, shape)
-        entry = block_entry(data, name, shape, key_id, store.where(name))
-        block = container.from_bytes(data, kind=BLOCK_KIND, name=store.where(name))
+        data = store.read(name, limit=block_size(replace(shape, seeded=False), shape.parameters.slots))
+        block, own = _checked_block(data, store.where(name), shape, key_id)
         digests = block.section("digests")
-        own = hmac.compare_digest(str(block.fields.get("seal")).encode(), seal(digests).encode())
-        return (
-            entry
-            if own and entry.id == block_id_of(name) and _digests(block.section("residues"), shape) == digests
-            else None
-        )
+        head = block.sections.get("seeds", b"") + digests
+        ours = hmac.compare_digest(block.fields["seal"].encode(), seal(head).encode())
+        if not ours or block.fields["id"] != block_id_of(name) or _digests(block.section("residues"), own) != digests:
+            return None
+        return _entry(data, name, own, block.fields["id"], block.fields["rows"])
 
     try:
         return looked_at_again(store, looked_at)
@@ -221,28 +276,80 @@ def stored_entry(
         return None
 
 
-def _stored(store: Store, name: str, shape: BlockShape) -> bytes:
-    return store.read(name, limit=block_size(shape, shape.parameters.slots))
+def pack_residues(residues: Residues, shape: BlockShape) -> bytes:
+    """Residues of shape (columns, components, primes, N) as they are stored."""
+    packed = np.empty(shape.residue_bytes // 8, dtype="<u8")
+    for prime in range(shape.n_primes):
+        one = residues[:, :, prime].reshape(shape.n_columns, shape.components, shape.n_runs, shape.run)
+        by_run = np.ascontiguousarray(one.transpose(2, 0, 1, 3), dtype=np.uint64)
+        into = packed[shape.prime_start(prime) // 8 : shape.prime_start(prime + 1) // 8]
+        pieces.pack(by_run, shape.bits(prime), into)
+    return packed.tobytes()
+
+
+def _digests(packed: bytes, shape: BlockShape) -> bytes:
+    view, at = memoryview(packed), [shape.prime_start(prime) for prime in range(shape.n_primes + 1)]
+    return b"".join(
+        pieces.digests_of(view[at[prime] : at[prime + 1]], shape.piece_bytes(prime)) for prime in range(shape.n_primes)
+    )
+
+
+def _checked_block(data: bytes, where: str, shape: BlockShape, key_id: str) -> tuple[Container, BlockShape]:
+    block = container.from_bytes(data, kind=BLOCK_KIND, name=where)
+    lengths = {name: len(data) for name, data in block.sections.items()}
+    return block, _checked_shape(block, lengths, where, shape, key_id)
+
+
+def _checked_shape(
+    block: Container, lengths: Mapping[str, int], where: str, shape: BlockShape, key_id: str
+) -> BlockShape:
+    """Where things lie in a block of a table, by what its object says of itself."""
+    if block.fingerprint != shape.parameters.fingerprint or block.key_id != key_id:
+        raise FileFormatError(f"{where} belongs to another key or other parameters than its table")
+    own = replace(shape, seeded="seeds" in lengths)
+    kinds = {name: type(value) for name, value in block.fields.items()}
+    if (
+        list(lengths.items()) != list(own.sections.items())  # in this order: see `start`
+        or kinds != {"id": str, "rows": int, "columns": int, "seal": str}
+        or block.fields["columns"] != shape.n_columns
+    ):
+        raise FileFormatError(f"{where} has another shape than its table")
+    return own
+
+
+# -- reading ---------------------------------------------------------------------------------------------------------------
 
 
 def read_block(store: Store, entry: BlockEntry, shape: BlockShape, key_id: str) -> Residues:
-    """All residues of a block."""
-    return looked_at_again(store, lambda: _read_block(store, entry, shape, key_id))
+    """All residues of a block, shape (columns, 2, primes, N)."""
+    everything = (range(shape.n_primes), range(shape.n_runs), range(shape.n_columns))
+
+    def read() -> Residues:
+        data, own = _whole_block(store, entry, shape, key_id)
+        start = entry.start + own.head_bytes
+        head = _checked_head(data[entry.start : start], store, entry)
+        return _Reading(store, entry, own, *everything).residues(head, memoryview(data)[start:])
+
+    return looked_at_again(store, read)
 
 
-def _read_block(store: Store, entry: BlockEntry, shape: BlockShape, key_id: str) -> Residues:
-    data = store.read(entry.name, limit=entry.bytes)
-    where = store.where(entry.name)
-    if data[-_HASH_BYTES:].hex() != entry.sha256:
+def _whole_block(store: Store, entry: BlockEntry, shape: BlockShape, key_id: str) -> tuple[bytes, BlockShape]:
+    """A whole object of which all is checked but the pieces."""
+    data, where = store.read(entry.name, limit=entry.bytes), store.where(entry.name)
+    head = memoryview(data)[: entry.start + entry.shape(shape).head_bytes]
+    if len(data) != entry.bytes or data[-_HASH_BYTES:].hex() != entry.sha256 or _sha256(head) != entry.head_sha256:
         raise FileFormatError(f"{where} is not the block that the manifest lists: cut short, altered or exchanged")
-    block = _checked_block(data, where, shape, key_id)
-    if (block.fields["id"], block.fields["rows"]) != (entry.id, entry.rows):
+    block, lengths = container.header_of(data, kind=BLOCK_KIND, name=where)
+    own = _checked_shape(block, lengths, where, shape, key_id)
+    if (block.fields["id"], block.fields["rows"], own.seeded) != (entry.id, entry.rows, entry.seeded):
         raise FileFormatError(f"{where} is block {block.fields['id']!r}, and the manifest lists {entry.id!r} there")
-    # The owner signs the digests of the pieces: what is read must be what they are of.
-    digests, residues = block.section("digests"), block.section("residues")
-    if hashlib.sha256(digests).hexdigest() != entry.digests_sha256 or _digests(residues, shape) != digests:
-        raise FileFormatError(f"{where} is not the block that the manifest lists: its pieces are others")
-    return unpack_residues(residues, shape, where)
+    return data, own
+
+
+def read_seeds(store: Store, entry: BlockEntry, shape: BlockShape) -> bytes:
+    """The seeds of a block, one after the other; none of a block that is stored whole."""
+    own = entry.shape(shape)
+    return looked_at_again(store, lambda: _read_head(store, entry, own))[: own.seed_bytes]
 
 
 def read_pieces(
@@ -250,87 +357,126 @@ def read_pieces(
 ) -> Residues:
     """The residues of one prime and one run of coefficients, of some or all columns; shape (columns, 2, run)."""
     chosen = range(shape.n_columns) if columns is None else columns
-    pieces = _checked_pieces(store, entry, shape, _read_digests(store, entry, shape), prime, [run], chosen)
-    return _unpacked(_as_words(pieces), shape, prime, store.where(entry.name))
+    return read_runs(store, entry, shape, prime=prime, runs=range(run, run + 1), columns=chosen)
 
 
 def read_runs(
-    store: Store, entry: BlockEntry, shape: BlockShape, *, prime: int, runs: Sequence[int], columns: Sequence[int]
+    store: Store, entry: BlockEntry, shape: BlockShape, *, prime: int, runs: range, columns: Sequence[int]
 ) -> Residues:
     """The residues of one prime and some runs of coefficients side by side, of some columns; shape (columns, 2, coefficients)."""
-    wanted = sorted(set(columns))
-    pieces = _checked_pieces(store, entry, shape, _read_digests(store, entry, shape), prime, runs, wanted)
-    words = _as_words(pieces).reshape(len(runs), len(wanted), _COMPONENTS, -1)
-    residues = _by_column(_unpacked(words, shape, prime, store.where(entry.name)), len(runs) * shape.run)
-    return residues if wanted == list(columns) else residues[[wanted.index(column) for column in columns]]
+    return _read(store, entry, shape, [prime], runs, columns)[:, :, 0]
 
 
 def read_column(store: Store, entry: BlockEntry, shape: BlockShape, column: int) -> Residues:
     """The ciphertext of one column, shape (2, primes, N), without reading the others."""
-    one: Residues = _some_columns(store, entry, shape, [column])[0]
+    one: Residues = _read(store, entry, shape, range(shape.n_primes), range(shape.n_runs), [column])[0]
     return one
 
 
 def read_columns(store: Store, entry: BlockEntry, shape: BlockShape, key_id: str, columns: Sequence[int]) -> Residues:
     """The ciphertexts of some columns, shape (columns, 2, primes, N); the others are not read where they are the greater part."""
     if 2 * len(set(columns)) > shape.n_columns:  # one large read is faster than many small ones of as many bytes
-        return read_block(store, entry, shape, key_id)[list(columns)]
-    wanted = sorted(set(columns))
-    residues = _some_columns(store, entry, shape, wanted)
+        everything = read_block(store, entry, shape, key_id)
+        return everything if list(columns) == list(range(shape.n_columns)) else everything[list(columns)]
+    return _read(store, entry, shape, range(shape.n_primes), range(shape.n_runs), columns)
+
+
+def _read(
+    store: Store, entry: BlockEntry, shape: BlockShape, primes: Sequence[int], runs: range, columns: Sequence[int]
+) -> Residues:
+    """Some primes, runs and columns of a block, shape (columns, 2, primes, coefficients), each piece checked by its digest."""
+    wanted, own = sorted(set(columns)), entry.shape(shape)
+
+    def read() -> Residues:
+        reading = _Reading(store, entry, own, primes, runs, wanted)
+        return reading.residues(_read_head(store, entry, own), reading.pieces())
+
+    residues = looked_at_again(store, read)
     return residues if wanted == list(columns) else residues[[wanted.index(column) for column in columns]]
 
 
-def _some_columns(store: Store, entry: BlockEntry, shape: BlockShape, columns: Sequence[int]) -> Residues:
-    ring, where = shape.parameters.ring_degree, store.where(entry.name)
-    residues = np.empty((len(columns), _COMPONENTS, shape.n_primes, ring), dtype=np.uint64)
-    digests = _read_digests(store, entry, shape)
-    for prime in range(shape.n_primes):
-        pieces = _checked_pieces(store, entry, shape, digests, prime, range(shape.n_runs), columns)
-        words = _as_words(pieces).reshape(shape.n_runs, len(columns), _COMPONENTS, -1)
-        residues[:, :, prime] = _by_column(_unpacked(words, shape, prime, where), ring)
-    return residues
+@dataclass(frozen=True)
+class _Reading:
+    """One read of a block: what lies side by side is read at once, and what was read is unpacked on all cores."""
+
+    store: Store
+    entry: BlockEntry
+    shape: BlockShape
+    primes: Sequence[int]
+    runs: range
+    columns: Sequence[int]
+
+    def pieces(self) -> memoryview:
+        """The pieces of all primes, runs and columns, one after the other; a file that is cut short is damaged at its end."""
+        shape, origin = self.shape, self.entry.start + self.shape.head_bytes
+        ranges = [
+            (origin + shape.piece_start(prime, run, first), count * shape.piece_bytes(prime))
+            for prime in self.primes
+            for run in self.runs
+            for first, count in _neighbours(self.columns)
+        ]
+        found = zip(self.store.read_ranges(self.entry.name, ranges), ranges, strict=True)
+        return memoryview(b"".join([part.ljust(length, b"\0") for part, (_, length) in found]))
+
+    def residues(self, head: bytes, data: memoryview) -> Residues:
+        """What the pieces hold, shape (columns, 2, primes, coefficients), each of them checked by its digest."""
+        shape, width = self.shape, len(self.runs) * self.shape.run
+        out = np.empty((len(self.columns), _COMPONENTS, len(self.primes), width), dtype=np.uint64)
+        seeds = np.frombuffer(head, dtype=np.uint8, count=shape.seed_bytes).reshape(-1, SEED_BYTES)
+        digests = np.frombuffer(head, dtype=np.uint8, offset=shape.seed_bytes)
+        digests = digests.reshape(shape.n_primes, shape.n_runs, shape.n_columns, DIGEST_BYTES)
+        chosen = seeds[self.columns].tobytes() if shape.seeded else b""
+        sizes = [len(self.columns) * shape.piece_bytes(prime) for prime in self.primes]
+        starts = [len(self.runs) * sum(sizes[:index]) for index in range(len(sizes))]
+
+        def unpack(place: tuple[int, int]) -> None:
+            index, number = place
+            prime, run = self.primes[index], self.runs[number]
+            at = starts[index] + number * sizes[index]
+            expected, modulus = digests[prime, run, self.columns].tobytes(), shape.parameters.data_moduli[prime]
+            own, coefficient = data[at : at + sizes[index]], number * shape.run
+            bad = pieces.read(own, expected, chosen, modulus, range(run, run + 1), out, index, coefficient)
+            if bad is not None:
+                raise self._refusal(prime, run, self.columns[bad[0]], is_whole=bad[1])
+
+        _share(unpack, [(index, run) for index in range(len(self.primes)) for run in range(len(self.runs))], out.nbytes)
+        return out
+
+    def _refusal(self, prime: int, run: int, column: int, *, is_whole: bool) -> FileFormatError:
+        where = self.store.where(self.entry.name)
+        if is_whole:
+            return FileFormatError(f"{where} holds residues that are not below prime {prime}: no ciphertext has such")
+        return FileFormatError(
+            f"{where} is damaged in column {column}, prime {prime}, run {run}: its digest does not fit"
+        )
 
 
-def _checked_pieces(
-    store: Store,
-    entry: BlockEntry,
-    shape: BlockShape,
-    digests: bytes,
-    prime: int,
-    runs: Sequence[int],
-    columns: Sequence[int],
-) -> list[bytes]:
-    """The pieces of some runs and columns of a prime, run by run; columns that lie side by side are read at once."""
-    size, origin = shape.piece_bytes(prime), entry.start + shape.digest_bytes
-    neighbours = _neighbours(columns)
-    ranges = [
-        (origin + shape.piece_start(prime, run, first), count * size) for run in runs for first, count in neighbours
-    ]
-    return looked_at_again(store, lambda: _read_pieces(store, entry, shape, digests, prime, runs, columns, ranges))
+def _share(work: Callable[[Any], None], items: Sequence[Any], nbytes: int) -> None:
+    """Work over all cores, where there is enough of it."""
+    if nbytes < _WORTH_THREADS or cores() < 2:
+        for item in items:
+            work(item)
+        return
+    for _ in _readers(os.getpid()).map(work, items):
+        pass
 
 
-def _read_pieces(
-    store: Store,
-    entry: BlockEntry,
-    shape: BlockShape,
-    digests: bytes,
-    prime: int,
-    runs: Sequence[int],
-    columns: Sequence[int],
-    ranges: Sequence[tuple[int, int]],
-) -> list[bytes]:
-    size, read = shape.piece_bytes(prime), store.read_ranges(entry.name, ranges)
-    pieces = [
-        part[at : at + size] for part, (_, length) in zip(read, ranges, strict=True) for at in range(0, length, size)
-    ]
-    places = ((run, column) for run in runs for column in columns)
-    for (run, column), piece in zip(places, pieces, strict=True):
-        at = shape.digest_start(prime, run, column)
-        if hashlib.sha256(piece).digest()[:_DIGEST_BYTES] != digests[at : at + _DIGEST_BYTES]:
-            raise FileFormatError(
-                f"{store.where(entry.name)} is damaged in column {column}, prime {prime}, run {run}: its digest does not fit"
-            )
-    return pieces
+@lru_cache(maxsize=1)
+def _readers(process: int) -> ThreadPoolExecutor:
+    """Threads for all that is read in this process: a forked one does not have those of its parent."""
+    return ThreadPoolExecutor(cores(), thread_name_prefix=f"reading-{process}")
+
+
+def _read_head(store: Store, entry: BlockEntry, shape: BlockShape) -> bytes:
+    """Seeds and digests of a block."""
+    return _checked_head(store.read(entry.name, entry.start, shape.head_bytes), store, entry)
+
+
+def _checked_head(head: bytes, store: Store, entry: BlockEntry) -> bytes:
+    """Seeds and digests, if they are those that the owner has signed."""
+    if _sha256(head) != entry.digests_sha256:
+        raise FileFormatError(f"{store.where(entry.name)} is not the block that the manifest lists, or is damaged")
+    return head
 
 
 def _neighbours(columns: Sequence[int]) -> list[tuple[int, int]]:
@@ -341,78 +487,3 @@ def _neighbours(columns: Sequence[int]) -> list[tuple[int, int]]:
     """
     starts = [i for i, column in enumerate(columns) if not i or columns[i - 1] + 1 != column]
     return [(columns[a], b - a) for a, b in pairwise([*starts, len(columns)])]
-
-
-def _by_column(by_run: Residues, length: int) -> Residues:
-    """Residues of shape (runs, columns, 2, run) as (parts of) polynomials, (columns, 2, length)."""
-    return by_run.transpose(1, 2, 0, 3).reshape(by_run.shape[1], _COMPONENTS, length)
-
-
-def _as_words(pieces: Sequence[bytes]) -> Residues:
-    return np.frombuffer(b"".join(pieces), dtype="<u8").reshape(len(pieces), _COMPONENTS, -1)
-
-
-def pack_residues(residues: Residues, shape: BlockShape) -> bytes:
-    """Residues of shape (columns, 2, primes, N) as they are stored."""
-    parts = []
-    for prime in range(shape.n_primes):
-        one = residues[:, :, prime].reshape(shape.n_columns, _COMPONENTS, shape.n_runs, shape.run)
-        by_run = np.ascontiguousarray(one.transpose(2, 0, 1, 3), dtype=np.uint64)
-        parts.append(pack(by_run, shape.bits(prime)).astype("<u8", copy=False).tobytes())
-    return b"".join(parts)
-
-
-def unpack_residues(packed: bytes, shape: BlockShape, where: str = "these bytes") -> Residues:
-    """The inverse of :func:`pack_residues`; ``where`` names the bytes in errors."""
-    ring = shape.parameters.ring_degree
-    residues = np.empty((shape.n_columns, _COMPONENTS, shape.n_primes, ring), dtype=np.uint64)
-    for prime in range(shape.n_primes):
-        start, stop = shape.prime_start(prime), shape.prime_start(prime + 1)
-        words = np.frombuffer(packed, dtype="<u8", offset=start, count=(stop - start) // 8)
-        by_run = _unpacked(words.reshape(shape.n_runs, shape.n_columns, _COMPONENTS, -1), shape, prime, where)
-        residues[:, :, prime] = _by_column(by_run, ring)
-    return residues
-
-
-def _unpacked(words: Residues, shape: BlockShape, prime: int, where: str) -> Residues:
-    """Residues that evaluators may compute on without looking: each is below its prime."""
-    residues = unpack(words, shape.bits(prime))
-    if residues.max() >= shape.parameters.data_moduli[prime]:
-        raise FileFormatError(f"{where} holds residues that are not below prime {prime}: no ciphertext has such")
-    return residues
-
-
-def _digests(packed: bytes, shape: BlockShape) -> bytes:
-    view, digests, at = memoryview(packed), [], 0
-    for prime in range(shape.n_primes):
-        size = shape.piece_bytes(prime)
-        for _ in range(shape.n_runs * shape.n_columns):
-            digests.append(hashlib.sha256(view[at : at + size]).digest()[:_DIGEST_BYTES])
-            at += size
-    return b"".join(digests)
-
-
-def _read_digests(store: Store, entry: BlockEntry, shape: BlockShape) -> bytes:
-    return looked_at_again(store, lambda: _read_checked_digests(store, entry, shape))
-
-
-def _read_checked_digests(store: Store, entry: BlockEntry, shape: BlockShape) -> bytes:
-    digests = store.read(entry.name, entry.start, shape.digest_bytes)
-    if hashlib.sha256(digests).hexdigest() != entry.digests_sha256:
-        raise FileFormatError(f"{store.where(entry.name)} is not the block that the manifest lists, or is damaged")
-    return digests
-
-
-def _checked_block(data: bytes, where: str, shape: BlockShape, key_id: str) -> Container:
-    block = container.from_bytes(data, kind=BLOCK_KIND, name=where)
-    if block.fingerprint != shape.parameters.fingerprint or block.key_id != key_id:
-        raise FileFormatError(f"{where} belongs to another key or other parameters than its table")
-    lengths = [(name, len(data)) for name, data in block.sections.items()]
-    kinds = {name: type(value) for name, value in block.fields.items()}
-    if (
-        lengths != [("digests", shape.digest_bytes), ("residues", shape.residue_bytes)]  # in this order: see `start`
-        or kinds != {"id": str, "rows": int, "columns": int, "seal": str}
-        or block.fields["columns"] != shape.n_columns
-    ):
-        raise FileFormatError(f"{where} has another shape than its table")
-    return block

@@ -59,6 +59,7 @@ from encryptedstats.tables.blocks import (
     read_column,
     read_columns,
     read_runs,
+    read_seeds,
     same_rows,
     store_block,
 )
@@ -79,6 +80,7 @@ if TYPE_CHECKING:
 
 TABLE_KIND: Final = "encrypted table"
 MANIFEST: Final = "table.manifest"
+TABLE_VERSION: Final = 2
 MAX_BINS: Final = 1 << 20
 ROWS_BY_OTHERS: Final = (
     "rows of this table were encrypted with the public keys, by others than its owner: whoever forges such rows and sees a result "
@@ -114,7 +116,7 @@ class TableFacts:
 
     @property
     def shape(self) -> BlockShape:
-        """Where things lie in a block."""
+        """Where things lie in a block that is stored whole: each says by itself whether it is."""
         return BlockShape(self.parameters, len(self.columns))
 
     def statement(self, entry: BlockEntry) -> bytes:
@@ -139,6 +141,9 @@ class Blocks(Protocol):
 
     def block(self, index: int) -> Residues:
         """All columns of a block, shape (columns, 2, primes, N)."""
+
+    def seeds(self, index: int) -> bytes:
+        """What stands for the second polynomials of a block where it is stored; nothing where it is stored whole."""
 
     def column(self, index: int, column: int) -> Residues:
         """One column of a block, shape (2, primes, N)."""
@@ -167,10 +172,15 @@ class MemoryBlocks:
     rows: tuple[int, ...]
     residues: tuple[Residues, ...]
     signers: tuple[Sign | None, ...] = field(default=(), repr=False)
+    seeding: tuple[bytes, ...] = field(default=(), repr=False)
 
     def block(self, index: int) -> Residues:
         """All columns of a block."""
         return self.residues[index]
+
+    def seeds(self, index: int) -> bytes:
+        """What its second polynomials were expanded from; nothing where SEAL drew them."""
+        return self.seeding[index] if self.seeding else b""
 
     def column(self, index: int, column: int) -> Residues:
         """One column of a block."""
@@ -220,6 +230,10 @@ class StoredBlocks:
     def block(self, index: int) -> Residues:
         """All columns of a block."""
         return read_block(self.store, self.entries[index], self.shape, self.key_id)
+
+    def seeds(self, index: int) -> bytes:
+        """What stands for the second polynomials of a block."""
+        return read_seeds(self.store, self.entries[index], self.shape)
 
     def column(self, index: int, column: int) -> Residues:
         """One column of a block, without reading the others."""
@@ -538,8 +552,8 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
         ids = (*self.blocks.ids, *more.blocks.ids)
         rows = (*self.blocks.rows, *more.blocks.rows)
         places = [(t.blocks, i) for t in (self, more) for i in range(len(t.blocks.rows))]
-        residues, signers = zip(*((blocks.block(i), blocks.signer(i)) for blocks, i in places), strict=True)
-        joined, accepted = MemoryBlocks(ids, rows, residues, signers), self._accepted or more._accepted
+        parts = ((blocks.block(i), blocks.signer(i), blocks.seeds(i)) for blocks, i in places)
+        joined, accepted = MemoryBlocks(ids, rows, *zip(*parts, strict=True)), self._accepted or more._accepted
         return EncryptedTable(self._joined_facts(more), joined, self._keys, self.private_schema, accepted=accepted)
 
     def _joined_facts(self, more: EncryptedTable) -> TableFacts:
@@ -695,10 +709,13 @@ def _megabytes(size: int) -> str:
 
 
 def _store_blocks(store: Store, table: EncryptedTable, first: int = 0) -> tuple[BlockEntry, ...]:
-    shape, entries = table.facts.shape, []
+    entries = []
     for index, (block_id, rows) in enumerate(zip(table.blocks.ids, table.blocks.rows, strict=True)):
-        data = block_bytes(table.blocks.block(index), shape, block_id=block_id, rows=rows, key_id=table.key_id)
-        entry = store_block(store, data, block_name(first + index, block_id), shape, table.key_id)
+        seeds, residues = table.blocks.seeds(index), table.blocks.block(index)
+        shape = replace(table.facts.shape, seeded=bool(seeds))
+        stored = residues[:, : shape.components]
+        data = block_bytes(stored, shape, seeds=seeds, block_id=block_id, rows=rows, key_id=table.key_id)
+        entry = store_block(store, data, block_name(first + index, block_id), shape, rows)
         sign = table.blocks.signer(index)
         entries.append(replace(entry, signature="" if sign is None else sign(table.facts.statement(entry))))
     return tuple(entries)
@@ -707,6 +724,7 @@ def _store_blocks(store: Store, table: EncryptedTable, first: int = 0) -> tuple[
 def facts_to_container(facts: TableFacts, kind: str, extra: dict[str, Any], sections: dict[str, bytes]) -> Container:
     """The facts of a table as a checked envelope: the manifest of a whole table, or the draft of one under way."""
     fields = {
+        "version": TABLE_VERSION,
         "parameters": facts.parameters.to_dict(),
         "weight_bound": facts.weight_bound,
         "n_folds": facts.n_folds,
@@ -723,6 +741,7 @@ def facts_to_container(facts: TableFacts, kind: str, extra: dict[str, Any], sect
 
 def facts_from_container(file: Container) -> TableFacts:
     """The inverse, with every check: the file may come from anybody."""
+    _check_version(file)
     parameters = read_parameters(file)
     weight_bound, n_folds = file.expect("weight_bound", int), file.expect("n_folds", int)
     if weight_bound < 1 or n_folds < 0:
@@ -746,6 +765,17 @@ def facts_from_container(file: Container) -> TableFacts:
     return TableFacts(
         parameters, file.key_id, schema, columns, weight_bound, n_folds, with_secret_key, read_digest(file)
     )
+
+
+def _check_version(file: Container) -> None:
+    version = file.fields.get("version", 1)  # the first had no number
+    if type(version) is not int or not 0 < version <= TABLE_VERSION:
+        raise FileFormatError(f"a table of version {version!r}; this library reads {TABLE_VERSION}: upgrade it")
+    if version < TABLE_VERSION:
+        raise FileFormatError(
+            f"a table of version {version}, and this library reads {TABLE_VERSION}, whose blocks lie differently and take half "
+            "of the bytes: encrypt the rows again, the same keys will do"
+        )
 
 
 def _check_columns(schema: PublicSchema, columns: Sequence[Column], n_folds: int) -> None:

@@ -110,7 +110,7 @@ def plan(
         workers=workers,
         price_per_core_hour=price_per_core_hour,
     )
-    return replace(made, bytes_up=_stored_bytes(made, len(columns)))
+    return replace(made, bytes_up=_stored_bytes(made, len(columns), seeded=not by_others))
 
 
 def _check_stored(stages: Sequence[Stage], columns: Sequence[Column], encodings: Sequence[str]) -> None:
@@ -124,8 +124,8 @@ def _check_stored(stages: Sequence[Stage], columns: Sequence[Column], encodings:
         )
 
 
-def _stored_bytes(made: Plan, n_columns: int) -> int:
-    shape, layout = BlockShape(made.parameters, n_columns), made.layout
+def _stored_bytes(made: Plan, n_columns: int, *, seeded: bool) -> int:
+    shape, layout = BlockShape(made.parameters, n_columns, seeded=seeded), made.layout
     first, last = layout.rows_of(layout.n_chunks - 1)
     return (layout.n_chunks - 1) * block_size(shape, layout.slots) + block_size(shape, last - first)
 

@@ -168,6 +168,11 @@ class Table(ColumnAlgebra[Integers], Asked):
         """One column as integers, a value a row."""
         return self._compact(column).astype(np.int64, copy=False)
 
+    def raw_values(self) -> Iterator[bytes]:
+        """All that the rows hold but their folds, as bytes: codes, numbers, classes and weights, in integers of one size."""
+        parts = (*self.data, *(() if self.class_codes is None else (self.class_codes, self._weights_or_ones())))
+        return (part.astype("<i8").tobytes() for part in parts)
+
     def _compact(self, column: Column) -> NDArray[Any]:
         """The same, with indicators as true and false."""
         self._check(column)

@@ -1,0 +1,111 @@
+"""Ciphertexts of half the size: the second polynomial of an encryption with the secret key is uniform, so a seed can stand for it.
+
+SEAL makes a ciphertext (c0, a) with a polynomial ``a`` that no seed is known of. With a' expanded from 32 fresh random bytes,
+
+    (c0 + (a - a') s, a')
+
+is a ciphertext of the same message with the same error: c0 + (a - a') s + a' s = c0 + a s. It is *re-based* on a'. This is the only
+place of this library that computes with the secret key. What must never happen, and why it cannot:
+
+- **Two versions of one SEAL ciphertext** differ by (a - a') s, hence give the key away to whoever sees both. So SEAL is called in
+  here and its ciphertext is re-based at once; it is neither given in nor given out, nor kept, and nothing here has a memory.
+- **Two ciphertexts under one a'** show the difference of their messages. So each has a seed of its own, drawn in here, after any
+  fork, from the operating system; it is never given in, derived or used again.
+
+Nothing is sampled here but the seed. The polynomial a' and what is stored are public.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+from typing import Any, NoReturn
+
+import numpy as np
+import seal
+
+from encryptedstats.crypto.engine import HEADER_BYTES, Engine
+from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of, times_each
+from encryptedstats.storage import pieces
+
+SEED_BYTES = pieces.SEED_BYTES
+
+
+def expand_seeds(seeds: bytes, moduli: tuple[int, ...], out: Residues) -> None:
+    """The last polynomials of ciphertexts with these seeds into their residues, shape (ciphertexts, components, primes, N)."""
+    if len(seeds) != SEED_BYTES * len(out):
+        raise ValueError(f"{len(seeds)} bytes of seeds for {len(out)} ciphertexts: each has {SEED_BYTES}")
+    for prime, modulus in enumerate(moduli):
+        pieces.expand(seeds, modulus, out, prime)
+
+
+class SeededEncryption:
+    """Encryption with the secret key into a seed and one polynomial. Holds the secret key: an owner's, never stored or sent."""
+
+    def __init__(self, engine: Engine, secret_key: Any) -> None:
+        self._engine = engine
+        self._seal_encrypt = seal.Encryptor(engine.context, secret_key).encrypt_symmetric
+        # SEAL keeps the secret transformed, prime by prime, behind a header.
+        words = np.frombuffer(
+            secret_key.to_string()[-8 * self._ring * len(engine.parameters.coefficient_moduli) :], "<u8"
+        )
+        self._secret = words.reshape(-1, self._ring)[: len(self._moduli)].astype(np.uint64)
+
+    def encrypt(self, plain: Any) -> tuple[bytes, Residues]:
+        """A new ciphertext of a SEAL plaintext: its seed, and its first polynomial, shape (primes, N)."""
+        original = residues_of(self._engine, self._seal_encrypt(plain))
+        seed = os.urandom(SEED_BYTES)
+        fresh = np.empty((1, 1, *original.shape[1:]), dtype=np.uint64)
+        expand_seeds(seed, self._moduli, fresh)
+        return seed, self._rebased(original, fresh[0, 0])
+
+    # -- c0 + (a - a') s ------------------------------------------------------------------------------------------------
+
+    def _rebased(self, original: Residues, fresh: Residues) -> Residues:
+        if self._engine.parameters.scheme == "bgv":  # ciphertexts of BGV are transformed, as the secret is
+            return self._multiplied(original, fresh)
+        moduli = np.array(self._moduli, dtype=np.uint64)[:, None]
+        moved = np.stack([original[0], (original[1] + (moduli - fresh)) % moduli])
+        header, transformed = self._transformed(moved)
+        moved = np.stack([self._multiplied(transformed, np.zeros_like(fresh)), transformed[1]])
+        ciphertext = seal.Ciphertext()
+        ciphertext.load_bytes(self._engine.context, header + moved.astype("<u8").tobytes())
+        first: Residues = residues_of(self._engine, self._engine.evaluator.transform_from_ntt(ciphertext))[0]
+        return first
+
+    def _transformed(self, residues: Residues) -> tuple[bytes, Residues]:
+        """Two polynomials in the form that is multiplied coefficient by coefficient, and SEAL's header of such."""
+        ciphertext = ciphertext_of(self._engine, residues)
+        data = self._engine.ciphertext_to_bytes(self._engine.evaluator.transform_to_ntt(ciphertext))
+        return data[:HEADER_BYTES], np.frombuffer(data, dtype="<u8", offset=HEADER_BYTES).reshape(residues.shape)
+
+    def _multiplied(self, ciphertext: Residues, fresh: Residues) -> Residues:
+        out = np.empty_like(fresh)
+        if pieces.rebase is not None:
+            pieces.rebase(np.array(self._moduli, dtype=np.uint64), ciphertext, fresh, self._secret, out)
+            return out
+        for prime, modulus in enumerate(self._moduli):
+            p, secret = np.uint64(modulus), self._secret[prime]
+            difference = (ciphertext[1, prime] + (p - fresh[prime])) % p
+            product = times_each(difference, secret, self._quotients[prime], modulus)
+            out[prime] = (ciphertext[0, prime] + product) % p
+        return out
+
+    @cached_property
+    def _quotients(self) -> list[Residues]:
+        """What products with the secret need without the extension: floor(s 2^64 / p)."""
+        return [
+            np.array([(int(s) << 64) // p for s in secret], dtype=np.uint64)
+            for secret, p in zip(self._secret, self._moduli, strict=True)
+        ]
+
+    @property
+    def _ring(self) -> int:
+        return self._engine.parameters.ring_degree
+
+    @property
+    def _moduli(self) -> tuple[int, ...]:
+        return self._engine.parameters.data_moduli
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("seeded encryption is not pickled, it holds the secret key")

@@ -1,0 +1,160 @@
+"""Pieces: short runs of residues as they are stored, each with a digest of its own, and polynomials that are stored as a seed.
+
+Hashing and expanding are SHAKE-256 (FIPS 202). The work is done by a compiled extension, ``_native/storage.c``, on several pieces
+at a time and without the interpreter's lock; where it was not built, by hashlib and NumPy, to the same bytes.
+``ENCRYPTEDSTATS_CPU`` keeps it from using all that the processor can.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from encryptedstats.storage import bitpack
+
+try:
+    from encryptedstats import _storage
+except ImportError:  # not built: hashlib and NumPy do everything
+    _storage = None  # type: ignore[assignment]  # the one place that has to know
+
+Residues = NDArray[np.uint64]
+Bytes = bytes | memoryview
+
+RUN: Final = 1024  # numbers in a run, unless a polynomial has fewer
+DIGEST_BYTES: Final = 16
+SEED_BYTES: Final = 32
+_DOMAIN: Final = (
+    b"encryptedstats a"  # what is hashed before a seed, so that no other use of SHAKE-256 has the same input
+)
+_WORD_BYTES: Final = 8
+_CPU_VARIABLE: Final = "ENCRYPTEDSTATS_CPU"
+_CPU_LEVELS: Final = ("baseline", "avx2", "avx512", "ifma")
+_HERE: Final = () if _storage is None else _storage.levels()
+
+
+def level() -> str | None:
+    """What of the processor is used: "avx512", "avx2" or "baseline"; None where the extension was not built."""
+    if _storage is None:
+        return None
+    cap = os.environ.get(_CPU_VARIABLE) or _CPU_LEVELS[-1]
+    if cap not in _CPU_LEVELS:
+        raise ValueError(f"{_CPU_VARIABLE}={cap!r}: it can be {', '.join(_CPU_LEVELS)}")
+    return _HERE[min(_CPU_LEVELS.index(cap), len(_HERE) - 1)]
+
+
+def digests_of(data: Bytes, size: int) -> bytes:
+    """The digests of pieces of so many bytes that lie one after the other."""
+    here = level()
+    if here is None:
+        view = memoryview(data)
+        return b"".join(_digest(view[at : at + size]) for at in range(0, len(view), size))
+    out = bytearray(DIGEST_BYTES * (len(data) // size))
+    _storage.hash(here, data, size, out)
+    return bytes(out)
+
+
+def pack(runs: Residues, bits: int, out: Residues) -> None:
+    """Runs of numbers below ``2**bits``, along the last axis, packed to their bits one after the other, into ``out``."""
+    here = level()
+    if here is not None:
+        fits = _storage.pack(here, np.ascontiguousarray(runs), bits, runs.shape[-1], out)
+    else:
+        fits = not (runs >> np.uint64(bits)).any()
+        out[:] = bitpack.pack(runs, bits).reshape(-1)
+    if not fits:
+        raise ValueError(f"numbers of more than {bits} bits are not packed to as many")
+
+
+def read(
+    data: Bytes, digests: bytes, seeds: bytes, modulus: int, runs: range, out: Residues, prime: int, start: int
+) -> tuple[int, bool] | None:
+    """Pieces of one prime, ``[run][column]``, into the residues of ciphertexts ``out``, shape (columns, 2, primes, coefficients).
+
+    A piece is a run of the first polynomial, and the second is expanded from the column's seed; without ``seeds``, a run of both.
+    They go to this ``prime``, from the coefficient ``start`` on.
+
+    Returns
+    -------
+    The first piece that is bad and whether it is at least the one that its digest is of; None if all are good.
+    """
+    columns, _, primes, width = out.shape
+    run, here = min(RUN, width), level()
+    if here is None:
+        return _read(data, digests, seeds, modulus, runs, out[:, :, prime, start : start + run * len(runs)])
+    places = (prime * width + start, 2 * primes * width, primes * width)
+    bad = _storage.read(here, modulus, (run, runs.start, len(runs), columns), data, digests, seeds, out, places)
+    return None if bad < 0 else (bad // 2, bad % 2 == 1)
+
+
+def expand(seeds: bytes, modulus: int, out: Residues, prime: int) -> None:
+    """The polynomials that seeds stand for, modulo one prime, into the last of ``out``, (columns, components, primes, N)."""
+    columns, components, primes, ring = out.shape
+    run, here = min(RUN, ring), level()
+    runs = range(ring // run)
+    if here is not None:
+        places = (((components - 1) * primes + prime) * ring, components * primes * ring, 0)
+        _storage.read(here, modulus, (run, 0, len(runs), columns), b"", b"", seeds, out, places)
+        return
+    for column in range(columns):
+        for number in runs:
+            seed = seeds[SEED_BYTES * column : SEED_BYTES * (column + 1)]
+            out[column, -1, prime, number * run : (number + 1) * run] = _expanded(seed, modulus, number, run)
+
+
+# The multiply-add of crypto/seeded.py, which says what it is for; None where the extension was not built.
+rebase: Final = None if _storage is None else _storage.rebase
+
+
+# -- without the extension -------------------------------------------------------------------------------------------------
+
+
+def _digest(piece: Bytes) -> bytes:
+    return hashlib.shake_256(piece).digest(DIGEST_BYTES)
+
+
+def _read(
+    data: Bytes, digests: bytes, seeds: bytes, modulus: int, runs: range, out: Residues
+) -> tuple[int, bool] | None:
+    columns, components, width = out.shape
+    run, bits, view = width // len(runs), modulus.bit_length(), memoryview(data)
+    half = run // 64 * bits * _WORD_BYTES
+    size = half if seeds else components * half
+    for index in range(columns * len(runs)):
+        piece, (number, column) = view[index * size : (index + 1) * size], divmod(index, columns)
+        if _digest(piece) != digests[DIGEST_BYTES * index : DIGEST_BYTES * (index + 1)]:
+            return index, False
+        found = bitpack.unpack(np.frombuffer(piece, dtype="<u8").reshape(size // half, -1), bits)
+        if found.max() >= modulus:
+            return index, True
+        into = out[column, :, number * run : (number + 1) * run]
+        into[: len(found)] = found
+        if seeds:
+            seed = seeds[SEED_BYTES * column : SEED_BYTES * (column + 1)]
+            into[1] = _expanded(seed, modulus, runs.start + number, run)
+    return None
+
+
+def _expanded(seed: bytes, modulus: int, number: int, run: int) -> Residues:
+    """One run of the polynomial that a seed stands for: uniform below the modulus, by rejection.
+
+    The output of SHAKE-256 is read as a packed run. Numbers that are not below the modulus are replaced, first to last, by the
+    words that follow, their upper bits taken off; of these too, the ones that are not below the modulus are passed over.
+    """
+    bits, words = modulus.bit_length(), run // 64 * modulus.bit_length()
+    numbers = [modulus.to_bytes(_WORD_BYTES, "little"), number.to_bytes(_WORD_BYTES, "little")]
+    stream = hashlib.shake_256(b"".join((_DOMAIN, seed, *numbers)))
+    found = bitpack.unpack(np.frombuffer(stream.digest(_WORD_BYTES * words), dtype="<u8"), bits)
+    rejected, more = np.flatnonzero(found >= modulus), run
+    while len(rejected):
+        after = np.frombuffer(stream.digest(_WORD_BYTES * (words + more)), dtype="<u8")[words:]
+        after = after & np.uint64((1 << bits) - 1)
+        after = after[after < modulus]
+        if len(after) >= len(rejected):
+            found[rejected] = after[: len(rejected)]
+            break
+        more *= 2
+    return found

@@ -1,0 +1,181 @@
+"""Ciphertexts with a seed: the same message and the same error, never two versions of one, and never one seed twice."""
+
+from __future__ import annotations
+
+import inspect
+import multiprocessing
+import os
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+import seal
+
+import encryptedstats as es
+from encryptedstats.crypto import seeded
+from encryptedstats.crypto.engine import engine_for
+from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of
+from encryptedstats.crypto.seeded import SEED_BYTES, SeededEncryption, expand_seeds
+from encryptedstats.crypto.vectors import in_slots
+from encryptedstats.parallel import ordered_map
+from encryptedstats.storage import pieces
+
+PRIMES = ((36, 36, 36), (34, 50, 45, 40), (60, 55, 50, 60))
+
+
+def small_owner(scheme: str, bits: tuple[int, ...]) -> es.Owner:
+    with pytest.warns(es.InsecureParametersWarning):
+        return es.Owner(es.Parameters.from_bits(scheme, 1024, 4000, bits, allow_insecure=True))
+
+
+def encrypted(owner: es.Owner, values: Any) -> tuple[bytes, Residues]:
+    return owner._encryptor.seeded.encrypt(in_slots(np.asarray(values, dtype=np.int64), owner._encryptor))
+
+
+def both_polynomials(owner: es.Owner, seed: bytes, first: Residues) -> Residues:
+    out = np.empty((1, 2, *first.shape), dtype=np.uint64)
+    out[0, 0] = first
+    expand_seeds(seed, owner.parameters.data_moduli, out)
+    return out[0]
+
+
+def opened(owner: es.Owner, residues: Residues) -> list[int]:
+    engine = engine_for(owner.parameters)
+    return list(engine.encoder.decode(owner._decryptor.decrypt(ciphertext_of(engine, residues))))
+
+
+class Watched:
+    """SEAL's encryption, with a memory of what it made: what no code of ours may have."""
+
+    def __init__(self, owner: es.Owner, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.made: list[Residues] = []
+        encryption = owner._encryptor.seeded
+        real = encryption._seal_encrypt
+
+        def encrypt(plain: Any) -> Any:
+            ciphertext = real(plain)
+            self.made.append(residues_of(encryption._engine, ciphertext).copy())
+            return ciphertext
+
+        monkeypatch.setattr(encryption, "_seal_encrypt", encrypt)
+
+
+def phases(residues: Residues, secret: Residues, moduli: tuple[int, ...]) -> list[list[int]]:
+    """c0 + c1 s, which holds message and error; for transformed polynomials."""
+    return [
+        [(int(a) + int(b) * int(s)) % p for a, b, s in zip(residues[0, i], residues[1, i], secret[i], strict=True)]
+        for i, p in enumerate(moduli)
+    ]
+
+
+@pytest.mark.parametrize("bits", PRIMES)
+@pytest.mark.parametrize("native", [True, False])
+def test_the_same_message_and_the_same_error(scheme, bits, native, monkeypatch):
+    """Hence the same bound of noise. Without the extension as with it."""
+    owner = small_owner(scheme, bits)
+    watched, values = Watched(owner, monkeypatch), np.arange(1024) % 1000
+    if not native:
+        monkeypatch.setattr(pieces, "_storage", None)
+        monkeypatch.setattr(pieces, "rebase", None)
+    seed, first = encrypted(owner, values)
+    after, (before,) = both_polynomials(owner, seed, first), watched.made
+    assert (len(seed), first.shape) == (SEED_BYTES, before.shape[1:])
+    assert opened(owner, after) == opened(owner, before) == values.tolist()
+    assert (after == before).sum() <= 1  # all of it is new
+    encryption, moduli = owner._encryptor.seeded, owner.parameters.data_moduli
+    if scheme == "bfv":
+        after, before = encryption._transformed(after)[1], encryption._transformed(before)[1]
+    assert phases(after, encryption._secret, moduli) == phases(before, encryption._secret, moduli)
+
+
+def test_noise_is_that_of_any_encryption_with_the_secret_key(toy):
+    """SEAL's own measure of it, which is no bound: within the spread of its random numbers."""
+    engine = engine_for(toy.parameters)
+    budget = seal.Decryptor(engine.context, toy._generator.secret_key()).invariant_noise_budget
+    values = np.arange(1024)
+    own = [budget(ciphertext_of(engine, both_polynomials(toy, *encrypted(toy, values)))) for _ in range(8)]
+    theirs = [budget(toy._encryptor.seal_encrypt(in_slots(values, toy._encryptor))) for _ in range(8)]
+    assert abs(np.mean(own) - np.mean(theirs)) < 1
+
+
+# -- two versions of one ciphertext -----------------------------------------------------------------------------------------
+
+
+def key_from_two(one: Residues, other: Residues, moduli: tuple[int, ...]) -> list[list[int]]:
+    """What somebody computes who holds two versions of one ciphertext: (c0' - c0) / (a - a')."""
+    return [
+        [
+            (int(c) - int(b)) * pow(int(a) - int(d), -1, p) % p if a != d else 0
+            for a, b, c, d in zip(one[1, i], one[0, i], other[0, i], other[1, i], strict=True)
+        ]
+        for i, p in enumerate(moduli)
+    ]
+
+
+def test_two_versions_would_give_the_key_and_nothing_that_leaves_is_one(monkeypatch):
+    owner = small_owner("bgv", (40,) * 3)
+    watched, moduli = Watched(owner, monkeypatch), owner.parameters.data_moduli
+    plain = in_slots(np.arange(1024), owner._encryptor)
+    secret = owner._encryptor.seeded._secret
+    published = []
+    for _ in range(3):  # one plaintext again and again: each time another ciphertext
+        seed, first = owner._encryptor.seeded.encrypt(plain)
+        published.append(both_polynomials(owner, seed, first))
+    published.append(residues_of(engine_for(owner.parameters), owner._encryptor.encrypt(plain)[0]))
+    # The attack is real: with SEAL's ciphertext beside ours, all of the key is there.
+    assert key_from_two(watched.made[0], published[0], moduli) == secret.tolist()
+    # No two that can be had are versions of one.
+    everything = [*published]
+    for i, one in enumerate(everything):
+        for other in everything[:i]:
+            found = np.array(key_from_two(one, other, moduli), dtype=np.uint64)
+            assert (found == secret).mean() < 0.01
+        assert all((one[1] != original[1]).mean() > 0.99 for original in watched.made)
+    assert len(watched.made) == 3
+
+
+def test_nothing_is_given_in_but_a_plaintext_and_nothing_is_kept(toy):
+    """A ciphertext that could be given in could be given in twice; what is kept could be seen."""
+    encryption = toy._encryptor.seeded
+    public = [name for name in vars(SeededEncryption) if not name.startswith("_")]
+    assert public == ["encrypt"]
+    assert list(inspect.signature(SeededEncryption.encrypt).parameters) == ["self", "plain"]
+    encrypted(toy, [1, 2, 3])
+    kept = {"_engine", "_seal_encrypt", "_secret"}
+    assert set(vars(encryption)) - {"_quotients"} == kept  # the last is of the secret alone
+    with pytest.raises(TypeError):
+        encryption.encrypt(ciphertext_of(engine_for(toy.parameters), both_polynomials(toy, *encrypted(toy, [1]))))
+    with pytest.raises(TypeError, match="not pickled, it holds the secret key"):
+        pickle.dumps(encryption)
+    assert "seeded" not in repr(toy._encryptor)
+
+
+def test_only_the_owner_has_it(toy):
+    assert toy.public_keys().encryptor.seeded is None
+
+
+# -- seeds ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_every_ciphertext_has_32_bytes_of_its_own_from_the_system(toy, monkeypatch):
+    drawn, real = [], os.urandom
+
+    def urandom(count: int) -> bytes:
+        drawn.append(real(count))
+        return drawn[-1]
+
+    monkeypatch.setattr(seeded.os, "urandom", urandom)
+    seeds = [encrypted(toy, [5] * 10)[0] for _ in range(20)]
+    assert drawn == seeds
+    assert len(set(seeds)) == 20
+    assert all(len(seed) == SEED_BYTES for seed in seeds)
+
+
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="processes are forked")
+def test_forked_processes_draw_their_own_seeds(toy):
+    encrypted(toy, [1])
+    made = list(ordered_map(lambda n: (os.getpid(), encrypted(toy, [7])[0]), range(24), 4))
+    made.append((os.getpid(), encrypted(toy, [7])[0]))
+    assert len({pid for pid, _ in made}) > 1
+    assert len({seed for _, seed in made}) == len(made)
