@@ -79,7 +79,7 @@ def test_workers_share_the_memory_of_their_machine(
 def test_what_cannot_be_submitted(hospital: Hospital, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="a MultinomialNB has no trees"):
         cluster.submit(es.MultinomialNB(), hospital.table, tmp_path / "m", trees_per_task=2)
-    with pytest.raises(TypeError, match="a model of this library, not a str"):
+    with pytest.raises(TypeError, match="a model of this library or another question, not a str"):
         cluster.submit("forest", hospital.table, tmp_path / "m")  # type: ignore[arg-type]  # that is what is tried
     with pytest.raises(FileNotFoundError, match=r"nowhere.table\.manifest is not there: no encrypted table"):
         cluster.submit(FOREST, tmp_path / "nowhere", tmp_path / "m")
@@ -208,15 +208,15 @@ def test_a_job_is_read_back_as_it_was_made(job: Job) -> None:
     again = Job.load(job.queue, job.id)
     assert again.items == job.items
     assert again.report == job.report
-    assert again.model.get_params() == job.model.get_params()
+    assert again.question.get_params() == job.question.get_params()
 
 
 def test_a_seed_that_is_drawn_is_drawn_once(hospital: Hospital, tmp_path: Path) -> None:
     forest = es.CompletelyRandomForest(n_trees=3, depth=1, random_state=None)
     job = cluster.submit(forest, hospital.table, tmp_path / "m")
-    assert Job.load(job.queue, job.id).model.random_state == job.model.random_state_
+    assert Job.load(job.queue, job.id).question.random_state == job.question.random_state
     cluster.work(job.queue)
-    assert hospital.is_exact(Job.load(job.queue, job.id).model, tmp_path / "m")
+    assert hospital.is_exact(Job.load(job.queue, job.id).question, tmp_path / "m")
 
 
 def altered(job: Job, place: Path, **changes: Any) -> str:
@@ -252,7 +252,7 @@ def test_a_job_that_leaves_out_or_repeats_is_refused(job: Job, tmp_path: Path, s
         ({"width": 0}, "impossible width"),
         ({"width": 1024, "ranges": [26]}, "not proven to decrypt"),
         ({"relinearise": True}, "not proven to decrypt"),
-        ({"model": "Nonsense"}, "does not know"),
+        ({"question": "Nonsense"}, "nobody here knows the question"),
         ({"params": {}}, "other parameters than"),
         ({"table": 7}, "'table'"),
     ],
