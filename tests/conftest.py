@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import effort  # noqa: F401  # sets how many examples Hypothesis tries
 import pytest
 
 import encryptedstats as es

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from joined_samples import kept_lab, packed
 
+from effort import examples
 from encryptedstats.circuits import column
 from encryptedstats.circuits import packs as packs_module
 from encryptedstats.circuits.packs import expand_totals, expanded_noises, expansion_scales
@@ -21,7 +22,7 @@ from encryptedstats.crypto.engine import engine_for
 from encryptedstats.crypto.packing import packing_levels, packing_parameters, packing_places
 from encryptedstats.crypto.residues import Residues, ciphertext_of
 
-few = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+few = settings(max_examples=examples(5), deadline=None, suppress_health_check=list(HealthCheck))
 BASE = [column(name) for name in ("a0", "a1", "a2", "b0", "b1", "y0", "y1", "w", "n")]
 #: As many different totals as are wanted.
 TOTALS = [(k % 7 + 1) * BASE[k % 9].total() + k * BASE[(k + 1) % 9].total() for k in range(1, 150)]

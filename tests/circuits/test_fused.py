@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import encryptedstats as es
+from effort import examples
 from encryptedstats.circuits import Expression, Layout, column, linear
 from encryptedstats.circuits import fused as reader
 from encryptedstats.circuits.evaluate import evaluate
@@ -34,7 +35,7 @@ fused = pytest.importorskip("encryptedstats._fused")
 LEVELS = fused.levels()
 GIB = 1 << 30
 BLOCKS = (8, 100, 128, 129, 1000, 4096)  # with remainders of all kinds, for 1024 coefficients
-slow_examples = settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+slow_examples = settings(deadline=None, max_examples=examples(15), suppress_health_check=[HealthCheck.too_slow])
 
 
 @cache
@@ -225,7 +226,7 @@ class Crafted:
 def crafted(
     parameters: es.Parameters, chunks: int, seed: int, extreme: Sequence[int], different: int | None = None
 ) -> Crafted:
-    """Residues that are mostly extreme: as many before p as the negative numbers say. After so many different chunks they return."""
+    """Residues that are mostly extreme: as many before p as the negative numbers say; after ``different`` chunks they return."""
     rng = np.random.default_rng(seed)
     columns = {}
     for name in ("x", "y", "z"):

@@ -19,6 +19,7 @@ from model_samples import FOREST, MODELS, frame, name, schema, small_owner, tabl
 from sklearn.base import clone
 
 import encryptedstats as es
+from effort import examples
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 
@@ -313,7 +314,7 @@ def samples(keeper: es.Owner) -> list[Container]:
     return [*files, folds.totals.to_container("folds of an encrypted model", {**fields, "n_folds": 2})]
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_whatever_a_file_says_it_is_read_or_refused(
     samples: list[Container], keeper: es.Owner, tmp_path_factory: pytest.TempPathFactory, data: Any
