@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import effort  # noqa: F401  # sets how many examples Hypothesis tries
 import pytest
 
+import effort  # noqa: F401  # sets how many examples Hypothesis tries
 import encryptedstats as es
 
 SCHEMES = ("bfv", "bgv")
