@@ -6,6 +6,8 @@ STAMP  := $(VENV)/.installed
 JOBS   ?= 2
 # The paper's data sets are not part of the project; where a folder of them lies beside the checkout, use it.
 export ENCRYPTEDSTATS_DATA ?= $(wildcard $(CURDIR)/../shared/data)
+# Tests start hundreds of programs: each would compile the whole package again where bytecode must not be kept.
+test test-full test-faults: export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: demo reproduce casestudy test test-full test-faults test-mutants test-sanitize lint types bench docs clean setup
 
@@ -23,7 +25,7 @@ test: $(STAMP)
 	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
 
 test-full: $(STAMP) test-mutants test-sanitize
-	$(BIN)/python -m pytest -n $(JOBS)
+	HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -n $(JOBS)
 
 # Every mistake of a list in the noise rules must be noticed by their calibration.
 test-mutants: $(STAMP)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import effort  # noqa: F401  # sets how many examples Hypothesis tries
 import encryptedstats as es
 
 SCHEMES = ("bfv", "bgv")

@@ -10,6 +10,7 @@ from circuit_samples import RANGES, by_hand, circuits, random_columns, row_pools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from encryptedstats.circuits import Layout, column, linear, sum_of
 from encryptedstats.circuits.bounds import ColumnRange, Interval, read_bounds
 from encryptedstats.tables.columns import Column, column_ranges
@@ -27,7 +28,7 @@ def bound(node, n_rows=10, n_slots=None, ranges=RANGES) -> tuple[int, int]:
 # ------------------------------------------------------------------------------------------ never beyond the bound
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(pool=row_pools(max_depth=4, steps=9), layout=layouts, seed=st.integers(0, 99))
 def test_rows_keep_their_bounds(pool, layout, seed):
     columns = random_columns(layout.n_rows, seed)
@@ -37,7 +38,7 @@ def test_rows_keep_their_bounds(pool, layout, seed):
         assert max(values) <= bounds[node].high
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(outputs=circuits(max_depth=4, outputs=6), layout=layouts, seed=st.integers(0, 99), extreme=st.booleans())
 def test_totals_keep_their_bounds(outputs, layout, seed, extreme):
     columns = random_columns(layout.n_rows, seed)
@@ -51,7 +52,7 @@ def test_totals_keep_their_bounds(outputs, layout, seed, extreme):
         assert abs(value) <= bounds[node].largest
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(pool=row_pools(max_depth=3, resample=False, steps=7))
 def test_rows_keep_their_bounds_for_every_possible_row(pool):
     """All rows there can be: every choice of bins (or none), the ends and the middle of weights and numbers."""

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import encryptedstats as es
+from effort import examples
 from encryptedstats.circuits import Layout, clear, column, linear
 from encryptedstats.circuits.bounds import ColumnRange
 from encryptedstats.circuits.clear import drawn_shift, from_slots, permute_slots, read_clear, to_slots
@@ -47,7 +48,7 @@ def small_blocks(request, monkeypatch):
         monkeypatch.setattr(clear, "_BLOCK_BYTES", 0)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(75), deadline=None)
 @given(pool=row_pools(max_depth=6, steps=9), layout=layouts, seed=st.integers(0, 99))
 def test_random_rows_are_what_they_are_by_hand(pool, layout, seed):
     same(
@@ -57,7 +58,7 @@ def test_random_rows_are_what_they_are_by_hand(pool, layout, seed):
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(75), deadline=None)
 @given(outputs=circuits(max_depth=4, outputs=6), layout=layouts, seed=st.integers(0, 99))
 def test_random_totals_are_what_they_are_by_hand(outputs, layout, seed):
     same(outputs, random_columns(layout.n_rows, seed), layout)
@@ -88,7 +89,7 @@ def test_blocks_change_nothing(small_blocks, outputs, layout, seed, marked):
 FACTORS = [1, -1, 2, 127, 128, -129, 255, 256, 1 << 15, -(1 << 31), (1 << 63) - 1, -(1 << 63), (1 << 64) + 1, 1 << 90]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(75), deadline=None)
 @given(
     factors=st.lists(st.sampled_from(FACTORS), min_size=4, max_size=4),
     names=st.lists(st.sampled_from(NAMES), min_size=4, max_size=4, unique=True),

@@ -11,6 +11,7 @@ from circuit_samples import FORMS, SCHEMES, MemorySource, circuits, forced, lab_
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from encryptedstats.circuits import calibration, column, linear
 from encryptedstats.circuits.calibration import calibrate, measured_times
 from encryptedstats.circuits.cost import Cost, Times, read_cost
@@ -123,7 +124,7 @@ def test_counts_are_what_seal_is_called_with(lab, name, counts, form):
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(12), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(outputs=circuits(max_depth=2), counts=st.sampled_from([(7,), (1024, 100)]), form=st.sampled_from(FORMS))
 def test_random_circuits(scheme, outputs, counts, form):
     source = lab_of(scheme).source(counts)

@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import encryptedstats as es
+from effort import examples
 from encryptedstats.circuits import column
 from encryptedstats.circuits.evaluate import evaluate
 from encryptedstats.circuits.lowering import replication_steps
@@ -34,7 +35,7 @@ A, B, Y, N, W = (column(name) for name in ("a0", "b0", "y0", "n", "w"))
 STORED = (*FORMS, "rows")
 OUTPUTS = [(A * Y).total(), (N + 1).total(), N.total() - 7, Y.total(), A.total()]
 REFUSALS = (es.FileFormatError, es.KeyMismatchError)
-MANY = settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+MANY = settings(max_examples=examples(80), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @pytest.fixture(scope="module", params=SCHEMES)
@@ -453,7 +454,7 @@ def _offsets(section: bytes) -> Any:
         return None
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(header=st.binary(max_size=80) | st.text(max_size=40).map(str.encode))
 def test_any_header(targets, header):
     assert not targets["packed"].attempt(forged_header(targets["packed"].container, header))

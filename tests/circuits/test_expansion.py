@@ -13,6 +13,7 @@ from given_samples import fastest, kept_lab, packed, usable
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from encryptedstats.circuits import column, expansion
 from encryptedstats.circuits.devices import registered
 from encryptedstats.circuits.expansion import expand_totals, expansion_scales, noise_once_expanded
@@ -22,7 +23,7 @@ from encryptedstats.crypto.engine import engine_for
 from encryptedstats.crypto.packing import packing_levels, packing_parameters, packing_places
 from encryptedstats.crypto.residues import Residues, ciphertext_of
 
-few = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+few = settings(max_examples=examples(5), deadline=None, suppress_health_check=list(HealthCheck))
 BASE = [column(name) for name in ("a0", "a1", "a2", "b0", "b1", "y0", "y1", "w", "n")]
 #: As many different totals as are wanted.
 TOTALS = [(k % 7 + 1) * BASE[k % 9].total() + k * BASE[(k + 1) % 9].total() for k in range(1, 150)]

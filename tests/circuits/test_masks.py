@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import encryptedstats as es
+from effort import examples
 from encryptedstats.circuits import Layout, column
 from encryptedstats.circuits.bounds import ColumnRange, read_bounds
 from encryptedstats.circuits.clear import read_clear
@@ -20,7 +21,7 @@ from encryptedstats.circuits.lowering import FLAT, LEVELLED, Strategy, move_step
 from encryptedstats.circuits.program import MASK
 from encryptedstats.circuits.proof import compressed, read_noise
 
-few = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+few = settings(max_examples=examples(8), deadline=None, suppress_health_check=list(HealthCheck))
 STEPS = (0, 1, 4, 16, 64, 256)
 n, w, y = column("n"), column("w"), column("y0")
 

@@ -25,6 +25,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import encryptedstats as es
+from effort import examples
 from encryptedstats.circuits import Layout, column, linear, sum_of
 from encryptedstats.circuits.bounds import ColumnRange
 from encryptedstats.circuits.clear import drawn_shift
@@ -37,7 +38,7 @@ from encryptedstats.tables.encrypted import EncryptedTable
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")  # when they are loaded
 
-MANY = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+MANY = settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 A, A1, B, B1, Y, Y1, W, N = (column(name) for name in ("a0", "a1", "b0", "b1", "y0", "y1", "w", "n"))
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from typer import testing
 from typer.testing import CliRunner
 
 import encryptedstats as es
@@ -39,6 +41,8 @@ PYTHON = (
 )
 
 # Runners of older versions mix stdout and stderr unless told not to; later ones have no such option.
+# They also build all commands anew for each call, which takes longer than most calls do: here they are built once.
+testing._get_command = cache(testing._get_command)
 _RUNNER = CliRunner(**({"mix_stderr": False} if "mix_stderr" in signature(CliRunner).parameters else {}))
 
 

@@ -19,10 +19,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import encryptedstats as es
+from effort import examples, one_scheme
 from encryptedstats.crypto import arrays
 
-FEW = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-SOME = settings(FEW, max_examples=40)
+FEW = settings(max_examples=examples(6), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SOME = settings(FEW, max_examples=examples(20))
 
 SMALL = st.integers(-9, 9)
 PLAIN_TYPES = st.sampled_from([np.int64, np.int8, np.uint8, np.uint64, np.int32, np.bool_])
@@ -126,6 +127,7 @@ def test_operators_take_plain_arrays_of_any_integer_type_on_either_side(
     assert_same(toy, apply(b, encrypted), apply(exact, a))
 
 
+@one_scheme
 @pytest.mark.parametrize("symbol", OPERATORS)
 @SOME
 @given(a=SMALL, data=st.data())
@@ -151,6 +153,7 @@ def test_single_integers_meet_each_other_and_plain_ones(toy: es.Owner, symbol: s
     assert_same(toy, apply(kind(b), x), apply(b, a))
 
 
+@one_scheme
 @pytest.mark.parametrize("symbol", OPERATORS)
 @FEW
 @given(a=integers((2, 3)), b=st.lists(SMALL, min_size=3, max_size=3), c=SMALL)
@@ -409,8 +412,9 @@ FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@one_scheme
 @pytest.mark.parametrize("name", FUNCTIONS)
-@settings(FEW, max_examples=3)
+@settings(FEW, max_examples=examples(2))
 @given(a=integers((2, 3)), v=integers(3))
 def test_numpy_functions(toy: es.Owner, name: str, a: np.ndarray, v: np.ndarray) -> None:
     function = FUNCTIONS[name]

@@ -24,6 +24,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import encryptedstats as es
+from effort import examples, one_scheme
 from encryptedstats.crypto.keys import PUBLIC_KIND
 from encryptedstats.crypto.primes import next_prime, primes_of_bits
 from encryptedstats.crypto.signatures import Signer
@@ -32,7 +33,7 @@ from encryptedstats.storage.container import Container
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
 
-MANY = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+MANY = settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 REFUSALS = (es.FileFormatError, es.KeyMismatchError, es.PassphraseError)
 PATIENCE = 5.0
 KINDS = ("owner", "locked", "public", "rotations", "array", "integer")
@@ -61,14 +62,14 @@ class Target:
         """Load these bytes under the contract; whether they were accepted."""
         path = self.path.with_suffix(".fuzz")
         path.write_bytes(data)
-        start = time.perf_counter()
+        start = time.process_time()  # not the clock: other processes may be what is slow
         try:
             loaded = self.load(path)
         except REFUSALS as error:
             str(error).encode()  # a message that cannot be shown is a crash at the next print
             return False
         finally:
-            assert time.perf_counter() - start < PATIENCE
+            assert time.process_time() - start < PATIENCE
         (check or self.check)(loaded)
         return True
 
@@ -193,6 +194,7 @@ def test_what_was_saved_is_accepted(targets: dict[str, Target], kind: str) -> No
 # -- accidents: the hash does not fit ---------------------------------------------------------------------------------------
 
 
+@one_scheme
 @pytest.mark.parametrize("kind", KINDS)
 @MANY
 @given(data=st.data())
@@ -219,6 +221,7 @@ def test_damaged_files_are_refused(targets: dict[str, Target], kind: str, data: 
     assert target.attempt(damaged) == (damaged == original)
 
 
+@one_scheme
 @pytest.mark.parametrize("kind", KINDS)
 @MANY
 @given(noise=st.binary(max_size=300))
@@ -295,6 +298,7 @@ def no_waiting_for_scrypt(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
+@one_scheme
 @pytest.mark.parametrize("kind", ["owner", "locked", "rotations", "array"])
 def test_strange_values_in_the_header_are_refused_or_harmless(
     targets: dict[str, Target], kind: str, monkeypatch: pytest.MonkeyPatch
@@ -316,6 +320,7 @@ def test_strange_values_in_the_header_are_refused_or_harmless(
     assert {path[0] for path, new in accepted if new != found_at(header, path)} <= {"fields", "sections"}
 
 
+@one_scheme
 @pytest.mark.parametrize("kind", KINDS)
 @MANY
 @given(data=st.data())
@@ -396,6 +401,7 @@ PARAMETER_FORGERIES: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
 }  # fmt: skip
 
 
+@one_scheme
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("what", PARAMETER_FORGERIES)
 def test_other_parameters_are_refused_even_with_a_fitting_fingerprint(
@@ -497,7 +503,7 @@ def test_a_lock_cannot_be_taken_off_or_put_on_by_the_header(targets: dict[str, T
     assert not target.attempt(forged(file))
 
 
-@settings(MANY, max_examples=12)
+@settings(MANY, max_examples=examples(6))
 @given(data=st.data())
 def test_an_altered_locked_secret_does_not_open(targets: dict[str, Target], data: st.DataObject) -> None:
     target = targets["locked"]
@@ -533,7 +539,7 @@ SEAL_SECTIONS = [
 
 
 @pytest.mark.parametrize(("kind", "section"), SEAL_SECTIONS)
-@settings(MANY, max_examples=80)
+@settings(MANY, max_examples=examples(30))
 @given(data=st.data())
 def test_altered_seal_objects_are_refused_or_load_as_something_that_does_not_crash(
     targets: dict[str, Target], kind: str, section: str, data: st.DataObject

@@ -13,6 +13,7 @@ import seal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from encryptedstats.crypto.engine import engine_for
 from encryptedstats.crypto.noise import Noise, NoiseModel
 from encryptedstats.crypto.parameters import Parameters
@@ -170,7 +171,7 @@ def test_bound_is_not_absurdly_careful(scheme: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(data=st.data())
 def test_random_programs_stay_within_their_bound(scheme: str, data: st.DataObject) -> None:
     """Random sequences of all operations: the bound is above the measured noise after each, and values are right."""

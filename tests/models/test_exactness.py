@@ -25,6 +25,7 @@ from model_samples import (
 from sklearn.base import clone
 
 import encryptedstats as es
+from effort import examples
 
 BINNED = ("continuous", "ordinal", "categorical")
 ROWS = st.sampled_from([1, 2, 700, SLOTS - 1, SLOTS, SLOTS + 1, 3 * SLOTS])
@@ -32,7 +33,7 @@ SEEDS = st.integers(0, 2**32)
 SCHEMES = st.sampled_from(["bfv", "bgv"])
 pytestmark = [pytest.mark.filterwarnings("ignore:constant predictors:UserWarning")]
 many = settings(
-    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=examples(6), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 
 

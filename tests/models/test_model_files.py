@@ -19,6 +19,7 @@ from model_samples import FOREST, MODELS, frame, name, schema, small_owner, tabl
 from sklearn.base import clone
 
 import encryptedstats as es
+from effort import examples
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 
@@ -317,7 +318,7 @@ def samples(keeper: es.Owner) -> list[Container]:
     return [*files, folds.to_container(), sealed.counts("age").to_container()]
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_whatever_a_file_says_it_is_read_or_refused(
     samples: list[Container], keeper: es.Owner, tmp_path_factory: pytest.TempPathFactory, data: Any

@@ -15,11 +15,12 @@ from prediction_samples import new_rows, planned_owner, sealed_pieces, without_c
 from sklearn.base import clone
 
 import encryptedstats as es
+from effort import examples
 
 pytestmark = pytest.mark.filterwarnings("ignore:constant predictors")
 QUIET = {"workers": 1, "progress": False}
 BINNED = ("ordinal", "continuous", "categorical")
-many = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+many = settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 small = st.integers(3, 12)
 forests = st.builds(
     es.CompletelyRandomForest, n_trees=st.integers(1, 3), depth=st.integers(1, 3), random_state=st.integers(0, 99)
@@ -55,7 +56,7 @@ def test_lines(model: Any, known: es.Schema, n_rows: int, seed: int) -> None:
     check_agrees(model, random_table(known, n_rows, seed), new_rows(known, 15, seed + 1))
 
 
-@settings(many, max_examples=40)
+@settings(many, max_examples=examples(20))
 @given(logistic, st.sampled_from(["ordinal", "number", "continuous"]), small, st.integers(0, 999))
 def test_logistic_regression(model: Any, kind: str, n_rows: int, seed: int) -> None:
     known = es.Schema((variable_of(kind, 4, False, 0),), "y", (0, 1))

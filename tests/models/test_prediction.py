@@ -25,14 +25,15 @@ from prediction_samples import (
 from sklearn.base import clone
 
 import encryptedstats as es
+from effort import examples
 from encryptedstats.circuits.bounds import Interval
 from encryptedstats.circuits.expressions import column_names
 from encryptedstats.models.prediction import MODEL, flat_answers, known_given, total_bounds
 
 BINNED = ("ordinal", "continuous", "categorical")
 QUIET = {"workers": 1, "progress": False}
-few = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
-fewer = settings(few, max_examples=4)
+few = settings(max_examples=examples(6), deadline=None, suppress_health_check=list(HealthCheck))
+fewer = settings(few, max_examples=examples(3))
 
 
 def fitted(model: Any, rows: Any) -> Any:
@@ -126,7 +127,7 @@ def test_counts_that_stay_closed(model: Any, known: es.Schema, size: Any, seed: 
 
 
 @pytest.mark.filterwarnings("ignore:constant predictors")
-@settings(few, max_examples=4)
+@settings(few, max_examples=examples(3))
 @given(st.sampled_from(["ordinal", "number"]), st.booleans(), st.booleans(), sizes, st.integers(0, 99))
 def test_logistic_regression_with_one_predictor(
     kind: str, intercept: bool, centred: bool, size: Any, seed: int

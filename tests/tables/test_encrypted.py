@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import encryptedstats as es
+from effort import examples
 from encryptedstats.errors import SchemaError
 from encryptedstats.storage.objects import FolderStore
 from encryptedstats.tables import Column, Schema, Table, TableLike
@@ -180,7 +181,7 @@ def random_tables(draw) -> Table:
     return schema.table(frame, y, weights=weights, folds=draw(st.sampled_from([None, 2])) if n > 1 else None)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(table=random_tables(), public=st.booleans(), encodings=st.sampled_from([("onehot",), ALL]))
 def test_any_frame(small, table, public, encodings):
     who = small.public_keys() if public else small

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import encryptedstats as es
+from effort import examples
 from encryptedstats.errors import SchemaError
 from encryptedstats.tables import Schema, Table
 from encryptedstats.tables.reading import read_frame
@@ -141,7 +142,7 @@ def test_a_mixed_column_is_text_all_through(write_csv):
     assert schema["mixed"].levels == ("0", "1", "2", "?")
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(12), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     values=st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=2, max_size=30), bins=st.integers(2, 5)
 )
@@ -155,7 +156,7 @@ def test_numbers_are_read_exactly(keeper, tmp_path, values, bins):
     assert plain(keeper, sealed) == clear(schema.table(frame))
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(12), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     levels=st.lists(
         st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n\0"), min_size=1, max_size=5),

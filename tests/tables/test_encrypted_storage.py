@@ -31,6 +31,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import encryptedstats as es
+from effort import examples
 from encryptedstats.crypto.engine import engine_for
 from encryptedstats.storage import container
 from encryptedstats.storage.objects import open_store
@@ -39,7 +40,7 @@ from encryptedstats.tables.blocks import block_bytes, block_entry
 from encryptedstats.tables.encrypted import MANIFEST, keys_name
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
-quick = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+quick = settings(max_examples=examples(50), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 _numbers = itertools.count()
 
 
@@ -593,7 +594,7 @@ def changed_at(value, path, new, kind):
     return copy
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_manifests_with_anything_in_them(keeper, sample, data):
     """Whatever a manifest says, reading ends in a known refusal or in residues; it does not crash, hang or leave the folder."""

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from encryptedstats.errors import SchemaError
 from encryptedstats.tables import Column, Schema, Table, TableLike
 
@@ -400,7 +401,7 @@ def frames(draw):
     return pd.DataFrame(columns)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(frames(), st.integers(1, 6))
 def test_round_trip_of_any_frame(frame, bins):
     schema = Schema.infer(frame, missing="bin", bins=bins)
