@@ -86,7 +86,7 @@ def _shared(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _schedule(given: Mapping[str, Any]) -> dict[str, Any]:
     scheduler = None if given["scheduler"] == LOCAL else given["scheduler"]
-    return {"scheduler": scheduler, "workers": given["workers"]}
+    return {"scheduler": scheduler, "workers": given["workers"], "device": given["device"]}
 
 
 def _show_queued(job: Any, as_json: bool, made: str = "model") -> None:

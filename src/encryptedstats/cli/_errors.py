@@ -45,6 +45,7 @@ WORDS: Final[dict[str, str]] = {
     "say the format": "--{option} {value!r}",
     "say one of the format": "--{option}",
     "say the decimal mark": "correct it, or say how numbers are written, --decimal . or --decimal ,",
+    "device": "--device {device}",
     # keys
     "schema of the rows": "give the schema that the table was encrypted with, with --schema (keep its file beside the secret key)",
     "keys of the file": ", or the secret key that they belong to",

@@ -82,6 +82,15 @@ WeightBound = Annotated[
     int | None,
     typer.Option(min=1, metavar="N", help="A bound of the weights, which a worker learns.", show_default=False),
 ]
+Device = Annotated[
+    str,
+    typer.Option(
+        "--device",
+        metavar="NAME",
+        help="What computes: native (kernels in C), seal (SEAL alone), or auto, the fastest that can. The result is the same.",
+        show_default=False,
+    ),
+]
 Workers = Annotated[
     int | None, typer.Option(min=1, metavar="N", help="Processes; all cores by default.", show_default=False)
 ]

@@ -46,7 +46,7 @@ class Unopened:
 
 
 def predict_unopened(
-    what: Unopened, out: Path, *, is_table: bool, workers: int | None, force: bool, as_json: bool
+    what: Unopened, out: Path, *, is_table: bool, workers: int | None, device: str, force: bool, as_json: bool
 ) -> None:
     """Predict rows of an encrypted table, or by an encrypted model, and write the encrypted votes."""
     _check(what, str(out), is_table)
@@ -54,7 +54,7 @@ def predict_unopened(
     file = load_file(what.model)
     model = load_model(file, None if file.kind == OPEN_MODEL_KIND else public)
     started = time.perf_counter()
-    votes = model.predict_votes(rows, output=what.output, workers=workers)
+    votes = model.predict_votes(rows, output=what.output, workers=workers, device=device)
     seconds = time.perf_counter() - started
     save(votes, out, force=force)
     _tell(votes, str(out), out.stat().st_size, seconds, as_json)

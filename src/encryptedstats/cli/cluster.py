@@ -11,7 +11,7 @@ from rich.text import Text
 
 from encryptedstats.cli._clusters import KeysFile
 from encryptedstats.cli._console import plural, print_json, printable, time_text
-from encryptedstats.cli._options import AsJson
+from encryptedstats.cli._options import AsJson, Device
 
 QueueUrl = Annotated[
     str,
@@ -44,6 +44,7 @@ def worker(
             show_default=False,
         ),
     ] = [],  # noqa: B006  Typer copies it
+    device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Work through a queue until nothing is left. Start as many as you have cores; stop any of them at any time.
@@ -67,7 +68,8 @@ def worker(
         text = f"{what} {done.name[-12:]}, {plural(done.rows, 'row')}, {time_text(done.seconds)}"
         console.print(Text(text, style="dim"))
 
-    report = cluster.work(queue, keys=keys, lease=lease, wait=wait, allow=allow, told=None if as_json else told)
+    shown = None if as_json else told
+    report = cluster.work(queue, keys=keys, lease=lease, wait=wait, allow=allow, told=shown, device=device)
     if as_json:
         print_json(asdict(report))
     else:

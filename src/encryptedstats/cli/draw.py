@@ -14,7 +14,7 @@ from encryptedstats.cli._console import command_line, fact_table, plural, print_
 from encryptedstats.cli._files import COMPUTED, Writes, save
 from encryptedstats.cli._inputs import expect, load_table
 from encryptedstats.cli._models import load_model, model_text
-from encryptedstats.cli._options import AsJson, Force, TableKeys, TableUrl, Workers, file_argument, output
+from encryptedstats.cli._options import AsJson, Device, Force, TableKeys, TableUrl, Workers, file_argument, output
 from encryptedstats.storage import container
 from encryptedstats.tables.questions import MODEL_KIND
 
@@ -25,6 +25,7 @@ def draw(
     out: Annotated[Path, Writes(COMPUTED), output("Where the forest with its fractions goes.")],
     keys: TableKeys = None,
     workers: Workers = None,
+    device: Device = "auto",
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -47,7 +48,7 @@ def draw(
             "drawn from all rows of a forest and no others, so give a table of just these"
         )
     started = time.perf_counter()
-    forest.draw_fraction(sealed, workers=workers)
+    forest.draw_fraction(sealed, workers=workers, device=device)
     seconds = time.perf_counter() - started
     save(forest, out, force=force)
     facts = {

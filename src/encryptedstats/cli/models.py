@@ -50,6 +50,7 @@ from encryptedstats.cli._models import (
 from encryptedstats.cli._options import (
     AsJson,
     ByOthers,
+    Device,
     Force,
     TableKeys,
     TableUrl,
@@ -76,6 +77,7 @@ def fit(
     keys: TableKeys = None,
     by_others: ByOthers = False,
     workers: Workers = None,
+    device: Device = "auto",
     checkpoint: Annotated[
         Path | None,
         file_option(
@@ -122,7 +124,9 @@ def fit(
         sealed = load_table(table, keys, by_others)
         started = time.perf_counter()
         with _keeping(checkpoint), spelled_as_options(unfitted):
-            fitted = (unfitted.fit_folds if folds else unfitted.fit)(sealed, workers=workers, checkpoint=checkpoint)
+            fitted = (unfitted.fit_folds if folds else unfitted.fit)(
+                sealed, workers=workers, device=device, checkpoint=checkpoint
+            )
     seconds = time.perf_counter() - started
     if not many:
         save(fitted, file, force=force)

@@ -204,14 +204,12 @@ def _statistic(name: str, text: str, schema: es.Schema) -> es.Question:
 
 
 def _unopened(ctx: typer.Context, asked: Sequence[es.Question], models: Sequence[Any]) -> Any:
-    """The one model that is to predict without being opened; what cannot be planned beside it is refused."""
+    """What is planned where models are to predict without being opened: these, and other questions beside them."""
     if not ctx.params["encrypted_prediction"]:
         raise typer.BadParameter("--predict-rows is for --encrypted-prediction: an opened model predicts any number")
-    if len(models) != 1 or asked:
-        raise typer.BadParameter("--encrypted-prediction is planned for one --model, and no other question beside it")
-    if ctx.params["workers"]:
-        raise typer.BadParameter("--workers and --encrypted-prediction are planned one at a time: leave out one")
-    return models[0]
+    if not models:
+        raise typer.BadParameter("--encrypted-prediction is of a model that predicts: say which with --model")
+    return [*asked, *models]
 
 
 def _questions(asked: Sequence[es.Question], schema: es.Schema, models: Sequence[Any], made: es.Plan) -> list[str]:

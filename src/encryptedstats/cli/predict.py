@@ -20,7 +20,7 @@ from encryptedstats.cli._csv import AS_FOUND, say_format, with_csv_options
 from encryptedstats.cli._files import COMPUTED, SCREEN, Reads, Writes, write_parts
 from encryptedstats.cli._inputs import check_rows, expect, nature
 from encryptedstats.cli._models import load_model
-from encryptedstats.cli._options import AsJson, Force, Workers, file_argument, file_option, output
+from encryptedstats.cli._options import AsJson, Device, Force, Workers, file_argument, file_option, output
 from encryptedstats.cli._votes import (
     VOTES_CAVEAT,
     Unopened,
@@ -85,6 +85,7 @@ def predict(
         ),
     ] = None,
     workers: Workers = None,
+    device: Device = "auto",
     scheduler: Scheduler = None,
     queue: FitQueue = None,
     rows_per_shard: RowsPerShard = None,
@@ -125,7 +126,9 @@ def predict(
         predict_by_many(what, out, ctx.params)
         return
     if kind == MODEL_KIND or is_table:
-        predict_unopened(what, Path(out), is_table=is_table, workers=workers, force=force, as_json=as_json)
+        predict_unopened(
+            what, Path(out), is_table=is_table, workers=workers, device=device, force=force, as_json=as_json
+        )
         return
     for name in ("keys", "schema", "output_kind", "workers"):
         if ctx.params[name] is not None:

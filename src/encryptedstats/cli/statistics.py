@@ -16,7 +16,17 @@ from encryptedstats.cli import _complete
 from encryptedstats.cli._console import command_line, fact_table, plural, print_json, printable, size_text, time_text
 from encryptedstats.cli._files import save
 from encryptedstats.cli._inputs import load_table
-from encryptedstats.cli._options import AsJson, ByOthers, Force, ResultFile, TableKeys, TableUrl, VariableId, Workers
+from encryptedstats.cli._options import (
+    AsJson,
+    ByOthers,
+    Device,
+    Force,
+    ResultFile,
+    TableKeys,
+    TableUrl,
+    VariableId,
+    Workers,
+)
 from encryptedstats.cli._questions import make_question, question_text
 
 
@@ -36,6 +46,7 @@ def counts(
     keys: TableKeys = None,
     by_others: ByOthers = False,
     workers: Workers = None,
+    device: Device = "auto",
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -45,7 +56,15 @@ def counts(
       encryptedstats counts patients.enc v0 -o v0.enc
       encryptedstats counts patients.enc v0 --by class -o v0-by-class.enc
     """
-    _run(table, keys, by_others, out, force, as_json, lambda sealed: sealed.counts(variable, by, workers=workers))
+    _run(
+        table,
+        keys,
+        by_others,
+        out,
+        force,
+        as_json,
+        lambda sealed: sealed.counts(variable, by, workers=workers, device=device),
+    )
 
 
 def crosstab(
@@ -56,6 +75,7 @@ def crosstab(
     keys: TableKeys = None,
     by_others: ByOthers = False,
     workers: Workers = None,
+    device: Device = "auto",
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -64,7 +84,15 @@ def crosstab(
     Examples:
       encryptedstats crosstab patients.enc v0 v1 -o v0-v1.enc
     """
-    _run(table, keys, by_others, out, force, as_json, lambda sealed: sealed.crosstab(first, second, workers=workers))
+    _run(
+        table,
+        keys,
+        by_others,
+        out,
+        force,
+        as_json,
+        lambda sealed: sealed.crosstab(first, second, workers=workers, device=device),
+    )
 
 
 def moments(
@@ -82,6 +110,7 @@ def moments(
     keys: TableKeys = None,
     by_others: ByOthers = False,
     workers: Workers = None,
+    device: Device = "auto",
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -90,7 +119,15 @@ def moments(
     Examples:
       encryptedstats moments patients.enc v3 v4 -o moments.enc
     """
-    _run(table, keys, by_others, out, force, as_json, lambda sealed: sealed.moments(variables, workers=workers))
+    _run(
+        table,
+        keys,
+        by_others,
+        out,
+        force,
+        as_json,
+        lambda sealed: sealed.moments(variables, workers=workers, device=device),
+    )
 
 
 def ask(
@@ -107,6 +144,7 @@ def ask(
     keys: TableKeys = None,
     by_others: ByOthers = False,
     workers: Workers = None,
+    device: Device = "auto",
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -119,7 +157,7 @@ def ask(
       encryptedstats ask patients.enc my_questions.py:Ridge target=2 alpha=1 -o ridge.enc
     """
     asked = make_question(question)
-    _run(table, keys, by_others, out, force, as_json, lambda sealed: sealed.ask(asked, workers=workers))
+    _run(table, keys, by_others, out, force, as_json, lambda sealed: sealed.ask(asked, workers=workers, device=device))
 
 
 def _run(

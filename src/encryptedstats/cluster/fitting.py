@@ -8,6 +8,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+from encryptedstats.circuits.devices import AUTO
 from encryptedstats.cluster.items import Done, model_is_there
 from encryptedstats.cluster.jobs import JOBS, Job, StoredJob, absolute, make_job
 from encryptedstats.cluster.outputs import claim, digest_at
@@ -96,6 +97,7 @@ def fit(
     trees_per_task: int | None = None,
     by_others: bool = False,
     workers: int | None = None,
+    device: str = AUTO,
     overwrite: bool = False,
     progress: bool | None = None,
     patience: float = PATIENCE,
@@ -125,6 +127,8 @@ def fit(
         Compute on rows that others have encrypted with the public keys: see :meth:`encryptedstats.EncryptedTable.accept_others`.
     workers : int, optional
         Processes of a cluster that is started here; as many as there are cores by default.
+    device : str
+        What computes on every worker: "native", "seal" or "auto", as of ``model.fit``; the result is the same.
     overwrite : bool
         Replace what lies at ``out``.
     progress : bool, optional
@@ -156,6 +160,6 @@ def fit(
         by_others=by_others,
         overwrite=overwrite,
     )
-    run_on_dask(job, scheduler, workers, progress, patience, told or (lambda _: None))
+    run_on_dask(job, scheduler, workers, progress, patience, told or (lambda _: None), device)
     refuse_unfinished(job, open_store(job.queue))
     return read_file(load_file(job.out), job.keys, job.out)

@@ -16,6 +16,7 @@ from functools import reduce
 from operator import add
 from typing import Any, Final
 
+from encryptedstats.circuits.devices import AUTO
 from encryptedstats.cluster.jobs import RECORD_KIND, Item, Result, StoredJob
 from encryptedstats.cluster.outputs import place, refuse_superseded
 from encryptedstats.errors import FileFormatError
@@ -46,13 +47,13 @@ class Done:
         return dict(vars(self))
 
 
-def run_item(job: StoredJob, name: str) -> Done:
-    """Do an item, unless its object is there already."""
+def run_item(job: StoredJob, name: str, device: str = AUTO) -> Done:
+    """Do an item, unless its object is there already, on a device of this machine."""
     item, store = job.items[name], open_store(job.queue)
     started = time.perf_counter()
     found = is_done(job, item, store)
     if not found:
-        _make(job, item, store, replace_it=False)
+        _make(job, item, store, device)
     return Done(name, item.rows, time.perf_counter() - started, item.is_shard, found)
 
 
@@ -72,21 +73,17 @@ def model_is_there(job: StoredJob, store: Store) -> bool:
         return False
 
 
-def _make(job: StoredJob, item: Item, store: Store, *, replace_it: bool) -> None:
+def _make(job: StoredJob, item: Item, store: Store, device: str, *, replace_it: bool = False) -> None:
     if item.is_model:
         _write_model(job, item, store)
         return
-    result = _evaluate(job, item) if item.is_shard else _add_up(job, item, store)
+    result = job.evaluate(item, device) if item.is_shard else _add_up(job, item, store)
     data = result_bytes(item, result)
     with naming(store.where(item.name)):
         if replace_it:
             store.write(item.name, [data])
         else:
             store.create(item.name, data)
-
-
-def _evaluate(job: StoredJob, item: Item) -> Result:
-    return job.evaluate(item)
 
 
 def _add_up(job: StoredJob, item: Item, store: Store) -> Any:
@@ -135,7 +132,7 @@ def believed_result(job: StoredJob, item: Item, store: Store) -> Any:
         return read_result(job, item, store)
     except (FileFormatError, FileNotFoundError) as error:
         _log.warning("%s: it is made again", error)
-    _make(job, item, store, replace_it=True)
+    _make(job, item, store, AUTO, replace_it=True)
     return read_result(job, item, store)
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from encryptedstats.checks import as_count
+from encryptedstats.circuits.devices import AUTO
 from encryptedstats.circuits.evaluate import number_facts
 from encryptedstats.circuits.expressions import Expression, circuit_digest, column_names
 from encryptedstats.circuits.layout import Layout
@@ -168,7 +169,7 @@ class StoredJob(ABC):
         """The items."""
 
     @abstractmethod
-    def evaluate(self, item: Item) -> Result:
+    def evaluate(self, item: Item, device: str = AUTO) -> Result:
         """What a shard gives."""
 
     @abstractmethod
@@ -297,14 +298,14 @@ class Job(StoredJob):
     def _digests(self) -> dict[tuple[int, int], str]:
         return {outputs: circuit_digest(self.outputs[slice(*outputs)]) for outputs in self.ranges}
 
-    def evaluate(self, item: Item) -> EncryptedNumbers:
+    def evaluate(self, item: Item, device: str = AUTO) -> EncryptedNumbers:
         """A range of the model's totals over the rows of a shard."""
         # One process, one core, its part of the memory: what runs at the same time is the cluster's affair. Only the sum of all
         # leaves the cluster, so only the sum is flooded: what shards bring is the same whoever computes it.
         outputs = self.outputs[slice(*item.outputs)]
         limit = default_limit(cores())
         return self.sub_table(item.blocks).evaluate(
-            outputs, report=self.report, workers=1, memory_limit=limit, progress=False, flood=False
+            outputs, report=self.report, workers=1, memory_limit=limit, progress=False, flood=False, device=device
         )
 
     def result(self, item: Item, file: Container) -> EncryptedNumbers:

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from sklearn.utils.validation import check_is_fitted
 
+from encryptedstats.circuits.devices import AUTO
 from encryptedstats.circuits.expressions import circuit_digest
 from encryptedstats.circuits.results import numbers_of_all
 from encryptedstats.cluster.fitting import Url, place_of_queue, put_into_queue
@@ -113,12 +114,13 @@ class PredictionJob(StoredJob):
     def _counts(self, blocks: tuple[int, int]) -> tuple[int, ...]:
         return tuple(entry.rows for entry in self.entries[slice(*blocks)])
 
-    def evaluate(self, item: Item) -> EncryptedAnswer:
+    def evaluate(self, item: Item, device: str = AUTO) -> EncryptedAnswer:
         """The votes for the rows of a shard."""
         # One process, one core, its part of the memory: what runs at the same time is the cluster's affair.
         rows = self.sub_table(item.blocks)
         limit = default_limit(cores())
-        votes = self.model.predict_votes(rows, output=self.output, workers=1, memory_limit=limit, progress=False)
+        options: dict[str, Any] = {"workers": 1, "memory_limit": limit, "progress": False, "device": device}
+        votes = self.model.predict_votes(rows, output=self.output, **options)
         assert isinstance(votes, EncryptedAnswer)  # the rows are encrypted
         return votes
 
@@ -267,6 +269,7 @@ def predict(
     keys: Url | None = None,
     rows_per_shard: int | None = None,
     workers: int | None = None,
+    device: str = AUTO,
     overwrite: bool = False,
     progress: bool | None = None,
     patience: float = PATIENCE,
@@ -284,7 +287,7 @@ def predict(
         Where the encrypted votes go.
     output : str, optional
         For models that can answer in several ways, as of ``model.predict_votes``.
-    scheduler, queue, keys, rows_per_shard, workers, overwrite, progress, patience, told
+    scheduler, queue, keys, rows_per_shard, workers, device, overwrite, progress, patience, told
         As of :func:`fit`.
 
     Returns
@@ -309,6 +312,6 @@ def predict(
         rows_per_shard=rows_per_shard,
         overwrite=overwrite,
     )
-    run_on_dask(job, scheduler, workers, progress, patience, told or (lambda _: None))
+    run_on_dask(job, scheduler, workers, progress, patience, told or (lambda _: None), device)
     refuse_unfinished(job, open_store(job.queue))
     return EncryptedAnswer.load(job.out, job.keys)

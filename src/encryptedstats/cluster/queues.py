@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
+from encryptedstats.circuits.devices import AUTO, checked_name
 from encryptedstats.cluster.items import Done, is_done, model_is_there, run_item
 from encryptedstats.cluster.jobs import JOBS, Item, StoredJob
 from encryptedstats.cluster.outputs import SupersededError, is_current
@@ -104,6 +105,7 @@ def work(
     worker: str | None = None,
     told: Callable[[Done], None] | None = None,
     allow: Sequence[str | os.PathLike[str]] = (),
+    device: str = AUTO,
 ) -> WorkReport:
     """Work on the jobs of a queue until all are finished. Run it on as many machines as there are; stop it at any time.
 
@@ -123,6 +125,8 @@ def work(
         Called with every item that was done.
     allow : sequence of paths or fsspec URLs
         Below which jobs may read and write, beside the folder or the bucket that the queue lies in. Other jobs are refused.
+    device : str
+        What computes here: "native", "seal" or "auto", as of ``model.fit``; results are the same.
 
     Raises
     ------
@@ -137,11 +141,12 @@ def work(
         raise ValueError(
             f"lease={lease!r}: a number of seconds is needed, more than 0 and at most {MAX_LEASE_SECONDS:,.0f} (a week)"
         )
+    checked_name(device)
     name = worker or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
     keys_url = None if keys is None else os.fspath(keys)
     own = [] if keys_url is None else [keys_url]  # what the worker was given needs no leave
     allowed = allowed_places(os.fspath(queue), [*(os.fspath(place) for place in allow), *own])
-    return _Worker(open_store(queue), name, lease, keys_url, told or (lambda _: None), allowed).run(wait)
+    return _Worker(open_store(queue), name, lease, keys_url, told or (lambda _: None), allowed, device).run(wait)
 
 
 @dataclass
@@ -152,6 +157,7 @@ class _Worker:
     keys: str | None
     told: Callable[[Done], None]
     allowed: Sequence[str] = ("/",)
+    device: str = AUTO
     done: list[Done] = field(default_factory=list)
     failed: dict[str, Exception] = field(default_factory=dict)
     _watched: dict[str, tuple[str, float]] = field(default_factory=dict)
@@ -210,7 +216,7 @@ class _Worker:
 
     def _do(self, job: StoredJob, item: Item) -> bool:
         try:
-            done = run_item(job, item.name)
+            done = run_item(job, item.name, self.device)
         except SupersededError:
             self.store.delete(lease_name(item.name))
             return True

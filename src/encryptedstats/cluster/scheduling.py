@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from encryptedstats.circuits.devices import AUTO, checked_name
 from encryptedstats.cluster.board import Board, shown
 from encryptedstats.cluster.items import Done, is_done, run_item
 from encryptedstats.cluster.jobs import Item, StoredJob
@@ -44,11 +45,11 @@ threading.Thread(target=watch, daemon=True).start()
 """
 
 
-def dask_item(queue: str, job_id: str, name: str) -> dict[str, Any]:
+def dask_item(queue: str, job_id: str, name: str, device: str = AUTO) -> dict[str, Any]:
     """What runs on a worker: from addresses, it does an item and tells so in a few plain values."""
     from distributed import get_worker
 
-    done = run_item(StoredJob.load(queue, job_id), name)
+    done = run_item(StoredJob.load(queue, job_id), name, device)
     return {**done.to_dict(), "worker": str(get_worker().address)}
 
 
@@ -59,9 +60,11 @@ def run_on_dask(
     progress: bool | None,
     patience: float,
     told: Callable[[Done], None],
+    device: str = AUTO,
 ) -> None:
     """Do all items of a job that are not done."""
     workers = checked_workers(workers)
+    checked_name(device)
     store = open_store(job.queue)
     if is_done(job, job.items[job.record], store):
         return
@@ -70,7 +73,7 @@ def run_on_dask(
     while True:
         try:
             with connected(scheduler, workers, max(1.0, deadline - time.monotonic()), progress) as client:
-                _Run(job, store, client, progress, told).run()
+                _Run(job, store, client, progress, told, device).run()
             return
         except _SchedulerLost as error:
             if not isinstance(scheduler, str) or (time.monotonic() > deadline and not error.made_progress):
@@ -160,6 +163,7 @@ class _Run:
     client: Any
     progress: bool | None
     told: Callable[[Done], None]
+    device: str = AUTO
     under_way: dict[Any, tuple[str, float]] = field(default_factory=dict)  # future: item, since when
     tries: dict[str, int] = field(default_factory=dict)
     durations: list[float] = field(default_factory=list)
@@ -214,7 +218,7 @@ class _Run:
         number = self.tries[name] = self.tries.get(name, 0) + 1
         key = f"{name}-{self.token}-{number}"  # never that of an earlier run, whose failure would be remembered
         try:
-            future = self.client.submit(dask_item, self.job.queue, self.job.id, name, key=key, pure=False)
+            future = self.client.submit(dask_item, self.job.queue, self.job.id, name, self.device, key=key, pure=False)
         except Exception as error:
             raise _SchedulerLost(error, self.made_progress) from error
         self.under_way[future] = (name, time.monotonic())

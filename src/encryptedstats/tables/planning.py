@@ -138,11 +138,9 @@ def _prediction_stages(
     stages: list[Stage] = []
     parts = list(circuit) if isinstance(circuit, (list, tuple)) else [circuit]
     for number, part in enumerate(parts):
-        if isinstance(part, Expression):
+        if not hasattr(part, "stages"):  # totals, or a question that is opened and predicts nothing
             stages.append(Stage(_outputs(part, rows.schema, columns), rows.n_rows))
             continue
-        if not hasattr(part, "stages"):
-            raise ParameterError(f"{part!r} has no way to predict without being opened: plan it ", OPENED_FIRST)
         part.check_schema(rows.schema)
         try:
             found = part.stages(rows.schema, columns, rows.n_rows, n_predict, rows.weight_bound)
