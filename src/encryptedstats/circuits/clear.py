@@ -22,6 +22,7 @@ from encryptedstats.circuits.bounds import ColumnRange, Interval, read_bounds
 from encryptedstats.circuits.expressions import (
     COLUMN,
     GIVEN,
+    HERE,
     LINEAR,
     MASK,
     PRODUCT,
@@ -95,6 +96,10 @@ class _Reader:
             node: self._kept(node, np.asarray(columns[node.data]), bounds[node])
             for node in self.order
             if node.op in (COLUMN, GIVEN)
+        } | {
+            node: self._kept(node, np.full(layout.n_rows, node.data[0]), bounds[node])
+            for node in self.order
+            if node.op == HERE
         }
         self.totals: dict[Expression, int] = {}
         self.rows = {
@@ -166,7 +171,7 @@ class _Reader:
 
     def _rule(self, node: Expression) -> _Rule:
         kind, args = self.types[node], [self.types[arg] for arg in node.args]
-        if node.op in (COLUMN, GIVEN):
+        if node in self.columns:
             rows = self.columns[node]
             return (lambda block, _: rows[block.words]) if kind == _BIT else lambda block, _: rows[block.rows]
         if node.op == PRODUCT:
