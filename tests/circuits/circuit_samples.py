@@ -161,12 +161,11 @@ class MemorySource(Source):
         layout: Layout,
         columns: Mapping[str, np.ndarray],
         known: Mapping[str, ColumnRange] = RANGES,
-        *,
         with_secret_key: bool = True,
+        given_keys: es.PublicKeys | None = None,
     ) -> None:
         self.lab, self.columns, self.known = lab, columns, known
-        self.given_keys: es.PublicKeys | None = None
-        self.loads = 0
+        self.given_keys, self.loads = given_keys, 0
         self._layout, self._with_secret_key = layout, with_secret_key
         self._stored: dict[tuple[str, int], Residues] = {}
 

@@ -93,13 +93,9 @@ class _Reader:
         padding = padding_value(outputs)
         self.padding = {node: known_padding(node, padding) for node in self.order if node.op == TOTAL}
         self.columns = {
-            node: self._kept(node, np.asarray(columns[node.data]), bounds[node])
+            node: self._kept(node, self._stored(node, columns), bounds[node])
             for node in self.order
-            if node.op in (COLUMN, GIVEN)
-        } | {
-            node: self._kept(node, np.full(layout.n_rows, node.data[0]), bounds[node])
-            for node in self.order
-            if node.op == HERE
+            if node.op in (COLUMN, GIVEN, HERE)
         }
         self.totals: dict[Expression, int] = {}
         self.rows = {
@@ -171,7 +167,7 @@ class _Reader:
 
     def _rule(self, node: Expression) -> _Rule:
         kind, args = self.types[node], [self.types[arg] for arg in node.args]
-        if node in self.columns:
+        if node.op in (COLUMN, GIVEN, HERE):
             rows = self.columns[node]
             return (lambda block, _: rows[block.words]) if kind == _BIT else lambda block, _: rows[block.rows]
         if node.op == PRODUCT:
@@ -185,6 +181,9 @@ class _Reader:
         if node.op == MASK:
             return _mask_rule(kind, args[0], self.places.of_marks(node.data))
         return _resample_rule(kind, drawn_shift(node.data, self.layout), self.layout)
+
+    def _stored(self, node: Expression, columns: Mapping[Any, Values]) -> Values:
+        return np.full(self.layout.n_rows, node.data[0]) if node.op == HERE else np.asarray(columns[node.data])
 
     def _kept(self, node: Expression, rows: Values, interval: Interval) -> Values:
         """A column at its places, in the type of its node."""
