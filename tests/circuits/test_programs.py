@@ -192,7 +192,9 @@ def test_steps_are_taken_as_often_as_is_said(scheme, strategy, outputs, counts):
     assert_runs(lowered(outputs, source, strategy), source)
 
 
-@pytest.mark.parametrize("name", ["moved and not", "stages", "moved twice", "shared by stages"])
+@pytest.mark.parametrize(
+    "name", ["moved and not", "stages", "moved twice", "shared by stages", "spread for both stages"]
+)
 def test_what_is_needed_of_other_chunks_or_again_later(bgv, name):
     rows = A * B
     total = (rows * Y).total()
@@ -201,13 +203,14 @@ def test_what_is_needed_of_other_chunks_or_again_later(bgv, name):
         "stages": [(total.replicate() * rows).total(), total],
         "moved twice": [(rows.moved(1, 1, False).moved(1, 0, True) * rows.moved(1, 2, False)).total()],
         "shared by stages": [(total * total), ((total * total).replicate() * N).total(), total + 1],
+        "spread for both stages": [total * total, (W.total().replicate() * N).total() * total],
     }[name]
     source = bgv.source((20, 9, 5))
     for strategy in (FLAT, LEVELLED):
         program = lowered(outputs, source, strategy)
         assert_runs(program, source)
         (multiplied,) = [step for step in program.steps if step.op == MULTIPLY and step.args[0].op == COLUMN]
-        assert program.runs()[multiplied] == {"shared by stages": 3}.get(name, 6)
+        assert program.runs()[multiplied] == (3 if "both" in name or "shared" in name else 6)
     assert source.encrypted(outputs, form="slots", workers=1) == source.clear(outputs)
 
 
