@@ -1,4 +1,4 @@
-"""Fitting a forest under encryption: what a tree costs the fused reader and SEAL, how it grows with rows, beside scikit-learn.
+"""Fitting a forest under encryption: what a tree costs the native device and SEAL, how it grows with rows, beside scikit-learn.
 
 Everything is measured up to the sums over rows, before they are switched down, relinearised and packed (see the part "packing"),
 unless it says "packed".
@@ -27,6 +27,14 @@ from sklearn.ensemble import RandomForestClassifier
 import encryptedstats as es
 from benchmarks._common import Report, Settings, Timing, measure, milliseconds, part
 from encryptedstats.circuits import Expression, Layout, column
+from encryptedstats.circuits.bounds import ColumnRange
+from encryptedstats.circuits.devices import SealDevice
+from encryptedstats.circuits.devices.native.sums import CPU_VARIABLE, Loads, _fused, arithmetic, sums_in_batches
+from encryptedstats.circuits.lowering import FLAT, Lowering, Way
+from encryptedstats.circuits.noise import NoiseRules
+from encryptedstats.circuits.program import Step
+from encryptedstats.circuits.sources import Source
+from encryptedstats.memory import default_limit
 from encryptedstats.parallel import cores
 from reproduction import datasets
 
@@ -37,32 +45,46 @@ CHUNKS = (1, 2, 4, 8, 16, 32, 64, 122)  # the last is a million rows
 QUICK_CHUNKS = (1, 3)
 
 
-@dataclass
-class Repeated:
+class Repeated(Source):
     """A table of many chunks that holds one of them: encrypting a million rows is not what is measured here."""
 
-    table: es.EncryptedTable
-    chunks: int
-    in_memory: bool = True
+    def __init__(self, table: es.EncryptedTable, chunks: int) -> None:
+        self.table, self.chunks = table, chunks
 
-    def __post_init__(self) -> None:
-        self.parameters, self.keys = self.table.parameters, self.table.keys
-        self.with_secret_key = self.table.with_secret_key
-        slots = self.parameters.slots
-        self.layout = Layout(self.chunks * slots, slots)
+    @property
+    def parameters(self) -> es.Parameters:
+        return self.table.parameters
+
+    @property
+    def layout(self) -> Layout:
+        return Layout(self.chunks * self.parameters.slots, self.parameters.slots)
+
+    @property
+    def keys(self) -> es.PublicKeys:
+        return self.table.keys
+
+    @property
+    def with_secret_key(self) -> bool:
+        return self.table.with_secret_key
+
+    @property
+    def in_memory(self) -> bool:
+        return True
+
+    def ranges(self) -> dict[str, ColumnRange]:
+        return self.table.ranges()
 
     def residues(self, name: str, chunk: int) -> Any:
         return self.table.residues(name, 0)
 
 
-@dataclass
 class Copied(Repeated):
     """The same with memory of its own for every chunk: no chunk is found in the cache because another was there."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        names = [str(column) for column in self.table.columns()]
-        self._copies = [{name: self.table.residues(name, 0).copy() for name in names} for _ in range(self.chunks)]
+    def __init__(self, table: es.EncryptedTable, chunks: int) -> None:
+        super().__init__(table, chunks)
+        names = [str(column) for column in table.columns()]
+        self._copies = [{name: table.residues(name, 0).copy() for name in names} for _ in range(chunks)]
 
     def residues(self, name: str, chunk: int) -> Any:
         return self._copies[chunk][name]
@@ -82,7 +104,7 @@ def fit(settings: Settings) -> Report:
         tables=[_chunk_table(chunk), _scaling_table(scaling), *([_study_table(study)] if study else [])],
         remarks=[
             f"BGV, N=8192, data primes of 43 and 44 bits; {N_VARIABLES} variables of 5 bins, 2 classes; {forest.n_trees} trees of "
-            f"depth {DEPTH}. Up to the sums over rows; the SEAL reader without relinearising, {SEAL_TREES} of the trees.",
+            f"depth {DEPTH}. Up to the sums over rows; the SEAL device without relinearising, {SEAL_TREES} of the trees.",
             f"Class-conditional bin counts read {counts['gigabytes_per_second']:.1f} GB/s of ciphertexts, "
             f"{counts['share_of_copy']:.0%} of the {counts['copy_gigabytes_per_second']:.1f} GB/s that memory is copied at.",
         ],
@@ -96,9 +118,16 @@ def _table_of(n_rows: int) -> es.Table:
     return es.Schema.infer(frame, target="y", bins=5).table(frame)
 
 
-def add_up(outputs: list[Expression], source: Any, threads: int) -> None:
-    """The fused reader, with the sums thrown away."""
-    for _ in sums_in_batches(outputs, source, workers=threads):
+def sum_steps(outputs: list[Expression], source: Source) -> list[Step]:
+    """The sums over rows of a circuit, lowered: that is a part of what is measured."""
+    rules = NoiseRules(source.parameters, with_secret_key=source.with_secret_key)
+    return [output.step for output in Lowering(rules, source.layout, Way(FLAT), {}).outputs(outputs)]
+
+
+def add_up(outputs: list[Expression], source: Source, threads: int) -> None:
+    """The kernels of the native device, with the sums thrown away."""
+    steps, loads = sum_steps(outputs, source), Loads(source, 0, {}, 0)
+    for _ in sums_in_batches(steps, loads, threads=threads, memory_limit=default_limit()):
         pass
 
 
@@ -121,16 +150,16 @@ def _full_chunk(sealed: es.EncryptedTable, forest: es.CompletelyRandomForest, se
     few_outputs = few.circuit(sealed.schema, sealed.columns())
 
     def by_seal() -> object:
-        return Walk(SealMachine(sealed), FLAT, sealed.layout).outputs(few_outputs)
+        return SealDevice().sums(sum_steps(few_outputs, sealed), sealed, {})
 
-    def by_fused(level: str, threads: int) -> object:
+    def by_kernels(level: str, threads: int) -> object:
         with _capped(level):
             return add_up(outputs, sealed, threads)
 
     best_level = arithmetic() or "baseline"
     ways: dict[str, tuple[Callable[[], object], int]] = {"seal": (by_seal, few.n_trees)}
-    ways |= {level: (partial(by_fused, level, 1), forest.n_trees) for level in _fused.levels()}
-    ways["all cores"] = (partial(by_fused, best_level, cores()), forest.n_trees)
+    ways |= {level: (partial(by_kernels, level, 1), forest.n_trees) for level in _fused.levels()}
+    ways["all cores"] = (partial(by_kernels, best_level, cores()), forest.n_trees)
     found = _rounds(ways, 2 if settings.quick else 7)
     timings = {name: _timing([lap.seconds for lap in laps]) for name, laps in found.items()}
     seal, all_cores = timings.pop("seal"), timings.pop("all cores")
@@ -141,8 +170,8 @@ def _full_chunk(sealed: es.EncryptedTable, forest: es.CompletelyRandomForest, se
         "columns": len(sealed.columns()),
         "arithmetic": arithmetic(),
         "seal_per_tree": seal.to_dict(),
-        "fused_per_tree": {level: timing.to_dict() for level, timing in levels.items()},
-        "fused_all_cores_per_tree": all_cores.to_dict(),
+        "native_per_tree": {level: timing.to_dict() for level, timing in levels.items()},
+        "native_all_cores_per_tree": all_cores.to_dict(),
         "cores": cores(),
         "times_faster_than_seal": ratios,
         "times_faster": ratios[best_level],
@@ -232,7 +261,7 @@ def _case_study(owner: es.Owner, forest: es.CompletelyRandomForest, settings: Se
     frame = frame.iloc[:547]
     table = schema.table(frame)
     sealed = owner.encrypt(table)
-    opened = owner.decrypt(forest.fit(sealed, engine="fused"))
+    opened = owner.decrypt(forest.fit(sealed, device="native"))
     if not np.array_equal(opened.leaf_counts_, clone(forest).fit(table).leaf_counts_):
         raise RuntimeError("the encrypted forest is not the plain one: there is nothing to measure")
     x, y = frame.drop(columns="target").to_numpy(), frame["target"].to_numpy()
@@ -246,7 +275,7 @@ def _case_study(owner: es.Owner, forest: es.CompletelyRandomForest, settings: Se
         "rows": len(table),
         "trees": forest.n_trees,
         "sums": measure(sums, settings).to_dict(),
-        "fit_packed": measure(lambda: forest.fit(sealed, engine="fused"), few).to_dict(),
+        "fit_packed": measure(lambda: forest.fit(sealed, device="native"), few).to_dict(),
         "scikit_learn": measure(lambda: plain.fit(x, y), settings).to_dict(),
         "download_bytes": forest.totals_.nbytes,
     }
@@ -254,14 +283,14 @@ def _case_study(owner: es.Owner, forest: es.CompletelyRandomForest, settings: Se
 
 def _chunk_table(chunk: dict[str, Any]) -> Table:
     table = Table(title="One chunk of 8192 rows: milliseconds a tree", title_justify="left", box=box.SIMPLE_HEAD)
-    for title in ("reader", "cores", "ms a tree", "times faster\nthan SEAL"):
-        table.add_column(title, justify="left" if title == "reader" else "right")
+    for title in ("device", "cores", "ms a tree", "times faster\nthan SEAL"):
+        table.add_column(title, justify="left" if title == "device" else "right")
     table.add_row("SEAL", "1", _shown(chunk["seal_per_tree"]), "1.0")
-    for level, timing in chunk["fused_per_tree"].items():
-        table.add_row(f"fused, {level}", "1", _shown(timing), f"{chunk['times_faster_than_seal'][level]:.1f}")
-    every = chunk["fused_all_cores_per_tree"]
+    for level, timing in chunk["native_per_tree"].items():
+        table.add_row(f"native, {level}", "1", _shown(timing), f"{chunk['times_faster_than_seal'][level]:.1f}")
+    every = chunk["native_all_cores_per_tree"]
     faster = chunk["seal_per_tree"]["median_s"] / every["median_s"]
-    table.add_row(f"fused, {chunk['arithmetic']}", str(chunk["cores"]), _shown(every), f"{faster:.1f}")
+    table.add_row(f"native, {chunk['arithmetic']}", str(chunk["cores"]), _shown(every), f"{faster:.1f}")
     return table
 
 

@@ -22,6 +22,8 @@ from encryptedstats.circuits.devices import Execution, Run, SealDevice
 from encryptedstats.circuits.evaluate import evaluate
 from encryptedstats.circuits.expressions import (
     COLUMN,
+    GIVEN,
+    HERE,
     LINEAR,
     MASK,
     PRODUCT,
@@ -63,7 +65,7 @@ def insecure(scheme: str, max_value: int, bits: Sequence[int], ring_degree: int 
         return es.Parameters.from_bits(scheme, ring_degree, max_value, tuple(bits), allow_insecure=True)
 
 
-def by_hand(outputs: Sequence[Expression], columns: Mapping[str, Any], layout: Layout) -> list[Any]:
+def by_hand(outputs: Sequence[Expression], columns: Mapping[Any, Any], layout: Layout) -> list[Any]:
     """What a circuit means, said once more as simply as possible: Python's integers in lists, slot by slot, all slots at once."""
     padding = padding_value(outputs)
     slots = [(c, s) for c in range(layout.n_chunks) for s in range(layout.slots)]
@@ -71,8 +73,9 @@ def by_hand(outputs: Sequence[Expression], columns: Mapping[str, Any], layout: L
     half = layout.slots // 2
 
     def rule(node: Expression, args: list[Any]) -> Any:
-        if node.op == COLUMN:
-            held = dict(zip(rows, map(int, columns[node.data]), strict=True))
+        if node.op in (COLUMN, GIVEN, HERE):
+            held = [node.data[0]] * len(rows) if node.op == HERE else map(int, columns[node.data])
+            held = dict(zip(rows, held, strict=True))
             return {slot: held.get(slot, 0) for slot in slots}
         if node.op == TOTAL:
             return sum(args[0].values()) - padding[node.args[0]] * layout.padding
@@ -158,12 +161,11 @@ class MemorySource(Source):
         layout: Layout,
         columns: Mapping[str, np.ndarray],
         known: Mapping[str, ColumnRange] = RANGES,
-        *,
         with_secret_key: bool = True,
+        given_keys: es.PublicKeys | None = None,
     ) -> None:
         self.lab, self.columns, self.known = lab, columns, known
-        self.given_keys: es.PublicKeys | None = None
-        self.loads = 0
+        self.given_keys, self.loads = given_keys, 0
         self._layout, self._with_secret_key = layout, with_secret_key
         self._stored: dict[tuple[str, int], Residues] = {}
 

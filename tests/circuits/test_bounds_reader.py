@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from effort import examples
 from encryptedstats.circuits import Layout, column, linear, sum_of
 from encryptedstats.circuits.bounds import ColumnRange, Interval, read_bounds
+from encryptedstats.circuits.expressions import given as given_total
+from encryptedstats.circuits.expressions import here
 from encryptedstats.tables.columns import Column, column_ranges
 from encryptedstats.tables.variables import PublicSchema, PublicVariable
 
@@ -295,3 +297,15 @@ def test_deep_and_wide_circuits_are_read_in_no_time():
     wide = {f"x{i}": ColumnRange(0, 1, "x") for i in range(3000)}
     columns = [column(name) for name in wide]
     assert bound(sum_of(columns), ranges=wide) == (0, 1)
+
+
+def test_given_totals_and_numbers_that_are_encrypted_here():
+    """What is known of a given total is known by its packs and number; a number is what it is, or 0 in padding."""
+    seven, nine, less = given_total("model", 2), here(9, "answer"), here(-4, "other")
+    ranges = {("model", 2): ColumnRange(3, 7), "n": ColumnRange(-3, 5)}
+    found = read_bounds([seven, nine, less, seven * nine - column("n"), (nine + less).total()], ranges, 10)
+    assert [(b.low, b.high) for b in map(found.get, (seven, nine, less))] == [(0, 7), (0, 9), (-4, 0)]
+    assert found[seven * nine - column("n")] == Interval(-5, 66)
+    assert found[(nine + less).total()] == Interval(-40, 90)
+    with pytest.raises(KeyError):
+        read_bounds([given_total("model", 3)], ranges, 10)

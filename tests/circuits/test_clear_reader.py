@@ -17,7 +17,9 @@ from effort import examples
 from encryptedstats.circuits import Layout, clear, column, linear
 from encryptedstats.circuits.bounds import ColumnRange
 from encryptedstats.circuits.clear import drawn_shift, from_slots, permute_slots, read_clear, to_slots
-from encryptedstats.circuits.expressions import Marks, column_names, padding_value
+from encryptedstats.circuits.expressions import Marks, column_names, here, padding_value
+from encryptedstats.circuits.expressions import given as given_total
+from encryptedstats.circuits.rewriting import cleared
 from encryptedstats.tables.columns import Column
 
 X, Y = column("x"), column("y")
@@ -358,3 +360,28 @@ def test_memory_does_not_grow_with_rows_times_nodes():
 def test_padding_is_known_wherever_a_total_is_taken():
     pool = [X * Y, X + 1, X.resample(2) * Y]
     assert all(padding_value(pool)[node] is not None for node in pool)
+
+
+@pytest.mark.parametrize("layout", [Layout(5, 8), Layout(9, 4, (4, 2, 3))], ids=repr)
+def test_given_totals_and_numbers_that_are_encrypted_here(layout):
+    """Both are in every row; in padding there is nothing, as far as this reader goes."""
+    columns = {"n": np.arange(layout.n_rows) - 3, ("model", 2): np.full(layout.n_rows, 7)}
+    n, seven, nine = column("n"), given_total("model", 2), here(9, "answer")
+    outputs = [seven * n + nine, (seven * n).total(), (nine + n * n).total(), here(1 << 40, "large") - n, here(0, "no")]
+    found, expected = read_clear(outputs, columns, layout), by_hand(outputs, columns, layout)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert found[1] == 7 * sum(range(-3, layout.n_rows - 3))
+
+
+@pytest.mark.parametrize("layout", [Layout(5, 8), Layout(9, 4, (4, 2, 3))], ids=repr)
+@settings(max_examples=30, deadline=None)
+@given(pool=row_pools(max_depth=2, resample=False), constant=st.integers(-3, 3))
+def test_cleared_rows_are_the_same_rows(layout, pool, constant):
+    """And 0 in padding: their totals count rows alone, whatever was in padding before."""
+    columns = {**random_columns(layout.n_rows), ("model", 0): np.full(layout.n_rows, 5)}
+    outputs = [*(x + constant for x in pool), pool[-1] * given_total("model", 0) + given_total("model", 0)]
+    done = cleared(outputs)
+    for one, other in zip(read_clear(done, columns, layout), read_clear(outputs, columns, layout), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert {padding_value(done)[one] for one in done} == {0}

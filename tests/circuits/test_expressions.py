@@ -15,13 +15,18 @@ from encryptedstats.circuits import Expression, column, linear, sum_of
 from encryptedstats.circuits.expressions import (
     COLUMN,
     PRODUCT,
+    circuit_digest,
     column_names,
     combination,
     depth_of,
     fold,
+    here,
     in_order,
     padding_value,
+    totals_of,
+    with_packs_renamed,
 )
+from encryptedstats.circuits.expressions import given as given_total
 
 A, B, C = column("a"), column("b"), column("c")
 
@@ -300,3 +305,39 @@ def test_sums_that_differ_by_a_number_are_that_number_apart() -> None:
     assert isinstance(combination([(1, one), (1, two)]), Expression)
     with pytest.raises(ValueError, match="all terms cancel"):
         one - two
+
+
+# ------------------------------------------------------------------------------------- totals and numbers from elsewhere
+
+
+def test_given_totals_and_numbers_from_here_are_nodes_of_their_own():
+    assert given_total("model", 3) is given_total("model", np.int64(3))
+    assert given_total("model", 3) is not given_total("model", 4)
+    assert given_total("model", 3) is not given_total("other", 3)
+    assert given_total("model", 3) is not column("model[3]")
+    assert here(7, "one") is here(7, "one")
+    assert here(7, "one") is not here(7, "two")
+    assert not given_total("model", 3).is_total
+    assert "7" not in repr(here(7, "one"))  # a plain model's number is its own
+    for wrong in (1.5, True, "2"):
+        with pytest.raises(TypeError, match="a circuit computes with integers"):
+            given_total("model", wrong)
+
+
+def test_what_a_circuit_is_given():
+    model = [given_total("model", k) for k in range(3)]
+    outputs = [model[2] * A + model[0], here(5, "answer") + given_total("other", 1)]
+    assert set(totals_of(outputs)) == {("model", 2), ("model", 0), ("other", 1)}
+    assert column_names(outputs) == ["a"]
+    renamed = with_packs_renamed(outputs, "7")
+    assert set(totals_of(renamed)) == {("model7", 2), ("model7", 0), ("other7", 1)}
+    assert renamed[0] is given_total("model7", 2) * A + given_total("model7", 0)
+    assert circuit_digest(renamed) != circuit_digest(outputs) == circuit_digest(list(outputs))
+
+
+def test_padding_of_what_comes_from_elsewhere():
+    """A number that is encrypted here is for rows; a given total fills all slots with what nobody knows."""
+    seven, nine = given_total("model", 0), here(9, "answer")
+    found = padding_value([seven * A, seven + nine, nine * nine + 2])
+    assert (found[seven], found[nine], found[seven * A], found[seven + nine]) == (None, 0, 0, None)
+    assert found[nine * nine + 2] == 2

@@ -19,14 +19,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from circuit_samples import insecure
-from encryptedstats.circuits.fused import sums_in_batches
+from circuit_samples import insecure, lowered
 
 import encryptedstats as es
 from encryptedstats import progress
-from encryptedstats.circuits import Expression, fused, slices
+from encryptedstats.circuits import Expression, Layout, slices
+from encryptedstats.circuits.bounds import ColumnRange
+from encryptedstats.circuits.devices.native import sums as native
+from encryptedstats.circuits.devices.native.sums import Loads, sums_in_batches
 from encryptedstats.circuits.evaluate import evaluate
+from encryptedstats.circuits.lowering import FLAT
 from encryptedstats.circuits.slices import CHECKPOINT, Slice, slices_of
+from encryptedstats.circuits.sources import Source
+from encryptedstats.errors import DeviceError
+from encryptedstats.memory import default_limit
 from encryptedstats.storage import container
 from encryptedstats.storage.objects import FolderStore
 from encryptedstats.tables import EncryptedTable
@@ -99,6 +105,13 @@ def same(one: Any, other: Any) -> bool:
     )
 
 
+def summed(outputs: list[Expression], table: EncryptedTable, *, memory_limit: int | None, **options: Any) -> Any:
+    """The sums over rows of some outputs, some at a time."""
+    steps = [output.step for output in lowered(outputs, table, FLAT).outputs]
+    limit = default_limit() if memory_limit is None else memory_limit
+    return sums_in_batches(steps, Loads(table, 0, {}, 0), threads=2, memory_limit=limit, **options)
+
+
 # -- one read, in bounded memory ---------------------------------------------------------------------------------------------
 
 
@@ -111,7 +124,7 @@ def test_every_byte_is_read_once(sealed: EncryptedTable, limit: int | None, work
         found = sealed.evaluate(outputs, memory_limit=limit, workers=workers)
     assert set(seen.values()) == {1}
     assert len({name for name, _ in seen}) == sealed.layout.n_chunks
-    assert same(found, sealed.evaluate(outputs, engine="seal", workers=1))
+    assert same(found, sealed.evaluate(outputs, device="seal", workers=1))
 
 
 def test_only_the_columns_that_are_needed_are_read(sealed: EncryptedTable) -> None:
@@ -127,47 +140,65 @@ def test_sums_and_columns_keep_to_the_memory(
     sealed: EncryptedTable, limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held: list[int] = []
-    aligned, read_slice = fused._aligned, fused.read_slice
+    aligned, read_loads = native._aligned, Loads.read
 
     def allocate(words: int) -> Any:
         held.append(8 * words)
         return aligned(words)
 
-    def read(source: Any, names: Any, chunk: int, one: Slice) -> Any:
-        columns.append(16 * len(names) * one.width * len(one.primes(source.parameters)))
-        return read_slice(source, names, chunk, one)
+    def read(self: Loads, steps: Any, chunk: int, one: Slice) -> Any:
+        columns.append(16 * len(steps) * one.width * len(one.primes(self.parameters)))
+        return read_loads(self, steps, chunk, one)
 
     columns: list[int] = []
-    monkeypatch.setattr(fused, "_aligned", allocate)
-    monkeypatch.setattr(fused, "read_slice", read)
+    monkeypatch.setattr(native, "_aligned", allocate)
+    monkeypatch.setattr(Loads, "read", read)
     outputs = circuit(sealed)
-    for batch, sums in sums_in_batches(outputs, sealed, memory_limit=limit):
-        assert sum(one.residues.nbytes for one in sums.values()) <= limit // 4 or len(batch) == 1
+    for batch, sums in summed(outputs, sealed, memory_limit=limit):
+        assert sum(one.nbytes for one in sums.values()) <= limit // 4 or len(batch) == 1
     block = 8 * 128 * sum(3 if _products(o) == 1 else 4 if _products(o) == 2 else 2 for o in outputs)
     assert max(held) <= max(limit // 2, block)  # one block of coefficients is the least
     assert max(columns) <= max(limit // 4, 16 * len(sealed.columns()) * 128)
 
 
 def test_sources_that_cannot_be_read_in_pieces(sealed: EncryptedTable) -> None:
-    class Whole:
+    class Whole(Source):
         """What an encrypted table is without its slices."""
 
-        def __init__(self, table: EncryptedTable) -> None:
-            for name in ("parameters", "layout", "keys", "with_secret_key", "ranges", "residues"):
-                setattr(self, name, getattr(table, name))
+        @property
+        def parameters(self) -> es.Parameters:
+            return sealed.parameters
+
+        @property
+        def layout(self) -> Layout:
+            return sealed.layout
+
+        @property
+        def keys(self) -> es.PublicKeys:
+            return sealed.keys
+
+        @property
+        def with_secret_key(self) -> bool:
+            return sealed.with_secret_key
+
+        def ranges(self) -> dict[str, ColumnRange]:
+            return sealed.ranges()
+
+        def residues(self, name: str, chunk: int) -> Any:
+            return sealed.residues(name, chunk)
 
     outputs = circuit(sealed)
-    found = evaluate(outputs, Whole(sealed), memory_limit=SMALL)
+    found = evaluate(outputs, Whole(), memory_limit=SMALL)
     assert same(found, sealed.evaluate(outputs, memory_limit=SMALL))
     with pytest.raises(ValueError, match="a checkpoint needs rows with a name of their own"):
-        evaluate(outputs, Whole(sealed), checkpoint="somewhere")
+        evaluate(outputs, Whole(), checkpoint="somewhere")
 
 
 def test_outputs_that_combine_totals_and_come_twice(stored: tuple[es.Owner, Path], sealed: EncryptedTable) -> None:
     few = circuit(sealed)
     outputs = [few[-1], 2 * few[0] - few[-2] + 3, few[4], few[-1]]
     found = sealed.evaluate(outputs, memory_limit=1 << 20)
-    assert same(found, sealed.evaluate(outputs, engine="seal", workers=1))
+    assert same(found, sealed.evaluate(outputs, device="seal", workers=1))
     assert stored[0].decrypt(found) == stored[0].decrypt(sealed.evaluate(outputs))
 
 
@@ -204,7 +235,7 @@ def test_a_full_disk_says_whose_file_it_is(sealed: EncryptedTable, monkeypatch: 
 @pytest.mark.parametrize("limit", [None, SMALL])
 def test_progress_is_in_rows(sealed: EncryptedTable, limit: int | None) -> None:
     done: list[float] = []
-    for _ in sums_in_batches(circuit(sealed), sealed, memory_limit=limit, advance=done.append):
+    for _ in summed(circuit(sealed), sealed, memory_limit=limit, advance=done.append):
         pass
     assert sum(done) == pytest.approx(ROWS)
 
@@ -295,7 +326,7 @@ def test_a_killed_fit_goes_on(stored: tuple[es.Owner, Path], tmp_path: Path, aft
     assert len(list(place.glob("sums-*"))) == 12  # not stored yet: it is all there is
     forest.save(tmp_path / "forest.enc")
     assert not place.exists()
-    assert same(forest.totals_, es.CompletelyRandomForest(**FOREST).fit(sealed, engine="seal", workers=1).totals_)
+    assert same(forest.totals_, es.CompletelyRandomForest(**FOREST).fit(sealed, device="seal", workers=1).totals_)
 
 
 def test_an_interrupted_fit_goes_on_with_other_memory_and_threads(sealed: EncryptedTable, tmp_path: Path) -> None:
@@ -441,9 +472,9 @@ def test_an_altered_checkpoint_is_refused(
         sealed.evaluate(circuit(sealed), checkpoint=place)
 
 
-def test_only_the_fused_reader_keeps_checkpoints(sealed: EncryptedTable, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="checkpoint= is for the fused reader, which is not taken here: engine='seal'"):
-        sealed.evaluate(circuit(sealed), checkpoint=tmp_path / "c", engine="seal")
+def test_only_kernels_keep_checkpoints(sealed: EncryptedTable, tmp_path: Path) -> None:
+    with pytest.raises(DeviceError, match="checkpoint= cannot be kept here: the device 'seal' adds up in memory"):
+        sealed.evaluate(circuit(sealed), checkpoint=tmp_path / "c", device="seal")
     assert not (tmp_path / "c").exists()
 
 

@@ -23,6 +23,7 @@ class NoiseRules:
         self._products: dict[tuple[Noise, Noise], Noise] = {}
         self._switched: dict[tuple[Noise, int], Noise] = {}
         self._relinearised: dict[Noise, Noise] = {}
+        self._summed: dict[tuple[Noise, int], Noise] = {}
 
     def add_up(self, coefficients: Sequence[int], terms: Sequence[Noise], constant: int) -> Noise:
         """Bounds add, times their coefficients."""
@@ -64,4 +65,6 @@ class NoiseRules:
 
     def sum(self, value: Noise, chunks: int) -> Noise:
         """As many values like this one, added up."""
-        return self.model.sum(value, chunks)
+        if (value, chunks) not in self._summed:
+            self._summed[value, chunks] = self.model.sum(value, chunks)
+        return self._summed[value, chunks]

@@ -360,10 +360,8 @@ def relinearise_any(keys: PublicKeys, ciphertext: Any) -> Any:
     """Relinearise a ciphertext of any size with the key for s^2 alone.
 
     The top component c_k counts for c_k s^k = s^(k-2) (c_k s^2): so relinearise (0, 0, c_k) into (e0, e1) and add these to the
-    components k-2 and k-1; repeat. Sums that miss their largest terms in a chunk have two polynomials already.
+    components k-2 and k-1; repeat.
     """
-    if ciphertext.size() == 2:
-        return ciphertext
     if ciphertext.size() == 3:
         return keys.relinearise(ciphertext)
     engine = keys.engine

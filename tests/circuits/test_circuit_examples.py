@@ -1,0 +1,15 @@
+"""The examples in the docstrings of circuits run as written."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+
+import pytest
+
+
+@pytest.mark.parametrize("module", ["expressions", "rewriting"])
+def test_examples(module: str) -> None:
+    result = doctest.testmod(importlib.import_module(f"encryptedstats.circuits.{module}"))
+    assert result.attempted
+    assert not result.failed
