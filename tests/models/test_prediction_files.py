@@ -21,7 +21,7 @@ from prediction_samples import planned_owner, same_votes, without_classes
 from sklearn.base import clone
 
 import encryptedstats as es
-from encryptedstats.circuits.rows import VOTES_KIND
+from encryptedstats.circuits.results import VOTES_KIND, EncryptedNumbers
 from encryptedstats.models.prediction import read_votes
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
@@ -182,7 +182,8 @@ def test_models_that_give_no_votes(file: Container, model: Any) -> None:
 
 
 def test_answers_too_few(votes: es.EncryptedVotes) -> None:
-    one = type(votes.rows)(votes.keys, votes.rows.facts[:1], votes.rows.counts, votes.rows.parts[:1])
+    counts = votes.rows.counts
+    one = EncryptedNumbers(votes.keys, "rows", votes.rows.facts[:1], votes.rows.parts[: len(counts)], counts=counts)
     made = es.EncryptedVotes(votes.model, one, votes.schema, "", votes.schema_digest)
     with pytest.raises(es.FileFormatError, match="1 answers, and such a model gives another number of them"):
         read_votes(made.to_container(), planned_owner().public_keys())
@@ -221,8 +222,8 @@ def test_damage_is_found(file: Container, tmp_path_factory: pytest.TempPathFacto
 
 def test_forged_residues_are_refused_when_they_are_opened(votes: es.EncryptedVotes) -> None:
     """With a fitting hash: what decrypts to numbers that no forest gives is no result."""
-    forged = [[replace(part, residues=part.residues[::-1].copy()) for part in chunks] for chunks in votes.rows.parts]
-    rows = type(votes.rows)(votes.keys, votes.rows.facts, votes.rows.counts, forged)
+    forged = [replace(part, residues=part.residues[::-1].copy()) for part in votes.rows.parts]
+    rows = EncryptedNumbers(votes.keys, "rows", votes.rows.facts, forged, counts=votes.rows.counts)
     made = es.EncryptedVotes(votes.model, rows, votes.schema, "", votes.schema_digest)
     with pytest.raises(ValueError, match="It is refused"):
         planned_owner().decrypt(made)
