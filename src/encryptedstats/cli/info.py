@@ -48,7 +48,7 @@ from encryptedstats.tables.encrypting import DRAFT, DRAFT_KIND
 from encryptedstats.tables.statistics import STATISTIC_KIND
 
 _SECRET_SECTION: Final = "secret_key"
-_TOTALS: Final = {"totals", "noise", "residues"}
+_NUMBERS: Final = {"numbers", "chunks", "noise", "residues"}
 _MODEL: Final = {"blocks", "drawn"}  # what a model may have beside its totals
 # Kinds that hold no secret by their making, and the sections they consist of.
 _HARMLESS: Final = {
@@ -57,11 +57,11 @@ _HARMLESS: Final = {
     BLOCK_KIND: {"digests", "residues"},
     DRAFT_KIND: {"schema", "columns"},
     TABLE_KIND: {"schema", "columns", "blocks"},
-    NUMBERS_KIND: _TOTALS,
-    STATISTIC_KIND: _TOTALS,
-    VOTES_KIND: {"numbers", "chunks", "noise", "residues"},
-    ENCRYPTED_MODEL_KIND: _TOTALS | _MODEL,
-    FOLDS_KIND: _TOTALS,
+    NUMBERS_KIND: _NUMBERS,
+    STATISTIC_KIND: _NUMBERS,
+    VOTES_KIND: _NUMBERS,
+    ENCRYPTED_MODEL_KIND: _NUMBERS | _MODEL,
+    FOLDS_KIND: _NUMBERS,
     OPEN_MODEL_KIND: {"totals", "calibration"} | _MODEL,
 }
 
@@ -154,7 +154,7 @@ def _holds_secret_key(content: Container) -> bool | None:
 
 def _totals_facts(content: Container) -> dict[str, Any]:
     try:
-        totals, noises = (json.loads(content.section(name)) for name in ("totals", "noise"))
+        totals, noises = (json.loads(content.section(name)) for name in ("numbers", "noise"))
         return {"totals": len(totals), "ciphertexts": len(noises), "form": content.expect("form", str)}
     except (ValueError, TypeError, RecursionError) as error:
         raise es.FileFormatError(f"the {content.kind} has a malformed list of totals") from error

@@ -17,6 +17,7 @@ from typing import Any, Final
 from sklearn.utils.validation import check_is_fitted
 
 from encryptedstats.circuits.expressions import circuit_digest
+from encryptedstats.circuits.program import ROWS
 from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.cluster.fitting import Url, place_of_queue, put_into_queue
 from encryptedstats.cluster.items import Done
@@ -141,9 +142,8 @@ def _concatenated(parts: Sequence[EncryptedVotes]) -> EncryptedVotes:
     if any(_meaning(part) != _meaning(first) for part in parts):
         raise ClusterError("the votes of the shards are not of one prediction: delete the queue, and predict again")
     counts = [count for part in parts for count in part.rows.counts]
-    numbers = range(len(first.rows.facts))
-    chunks = [[chunk for part in parts for chunk in part.rows.parts[number]] for number in numbers]
-    rows = EncryptedNumbers(first.keys, first.rows.facts, counts, chunks)
+    chunks = [chunk for number in range(len(first.rows)) for part in parts for chunk in part.rows.chunks_of(number)]
+    rows = EncryptedNumbers(first.keys, ROWS, first.rows.facts, chunks, counts=counts)
     return EncryptedVotes(first.model, rows, first.schema, first.output, first.schema_digest)
 
 
