@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from circuit_samples import RANGES, Lab, MemorySource, insecure
+from circuit_samples import RANGES, Lab, MemorySource, insecure, part_slacks
 from given_samples import kept_lab, packed, usable
 from hypothesis import HealthCheck, assume, settings
 from hypothesis import given as examples
@@ -260,3 +260,47 @@ def test_what_is_proven_with_room_is_proven_at_rest(scheme: str) -> None:
             noise = Noise(2.0 ** (model.budget(Noise(1.0, level=level)) - 1.5), level=level)
             assert model.budget(noise) == pytest.approx(1.5)
             assert model.decrypts(model.switch(noise, resting_level(model)))
+
+
+# -- totals of rows beside totals --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scheme", ["bgv", "bfv"])
+def test_totals_of_rows_times_given_totals(scheme: str) -> None:
+    """Such as the weighted counts of a second table: packed, with the factor of the given totals told to who opens them."""
+    lab = kept_lab(scheme)
+    source, new = lab.source((25, 3), seed=1), lab.source((5, 9), seed=2)
+    outputs = [
+        (given("model", 0) * y).total(),
+        (given("model", 1) * a * y - given("model", 2) * w).total(),
+        2 * (given("model", 3) * n).total() - 9,
+        w.total() + 1,
+    ]
+    bounds, wanted = both(outputs, new, {"model": (FITTED, source)})
+    packs = {"model": packed(FITTED, source, 4)}
+    for name in usable(lab.keys):
+        totals = evaluate(outputs, new, given=packs, bounds=bounds, device=name, workers=1, progress=False)
+        assert totals.form == "packed"
+        assert lab.owner.decrypt(totals) == wanted[0].tolist()
+        assert min(part_slacks(lab, totals)) > -1
+
+
+@pytest.mark.parametrize("scheme", ["bgv", "bfv"])
+def test_totals_of_totals_are_given_again(scheme: str) -> None:
+    """From stored things to stored things, and again: factors and what padding has added follow along."""
+    lab = kept_lab(scheme)
+    source, second, new = lab.source((25, 3), seed=1), lab.source((3, 4), seed=2), lab.source((5, 2), seed=3)
+    middle = [(given("model", 2) * y).total() + 4, (given("model", 2) * a - 2 * y).total()]
+    bounds, (between,) = both(middle, second, {"model": (FITTED, source)})
+    packs = evaluate(middle, second, given={"model": packed(FITTED, source)}, bounds=bounds, progress=False)
+    assert lab.owner.decrypt(packs) == between.tolist()
+    rows = evaluate(
+        [given("middle", 0) * y - given("middle", 1), given("middle", 1) + w],
+        new,
+        form="rows",
+        given={"middle": packs},
+        bounds=[Interval(-(1 << 20), 1 << 20)] * 2,
+        progress=False,
+    )
+    wanted = [between[0] * new.columns["y0"] - between[1], between[1] + new.columns["w"]]
+    assert lab.owner.decrypt(rows).T.tolist() == [column.tolist() for column in wanted]

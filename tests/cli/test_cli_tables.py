@@ -131,8 +131,8 @@ def test_a_result(hospital: Hospital) -> None:
         ({"variables": ["v0"]}, {}),
         ({"statistic": 7}, {}),
         ({"n_rows": "many"}, {}),
-        ({}, {"totals": b"{"}),
-        ({}, {"totals": b"7"}),
+        ({}, {"numbers": b"{"}),
+        ({}, {"numbers": b"7"}),
     ],
 )
 def test_a_malformed_result(run: Run, hospital: Hospital, tmp_path: Path, fields: dict, sections: dict) -> None:

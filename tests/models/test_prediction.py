@@ -148,24 +148,24 @@ def test_rows_of_several_full_chunks() -> None:
 @pytest.mark.parametrize(
     "model", [es.CompletelyRandomForest(n_trees=3, depth=2, fraction=2), es.MultinomialNB()], ids=["forest", "mnb"]
 )
-def test_both_engines_give_the_same(model: Any) -> None:
+def test_devices_give_the_same(model: Any) -> None:
     pytest.importorskip("encryptedstats._fused")
     owner, rows, new = planned_owner(), table(30), without_classes(table(20, seed=3))
     closed, sealed = fitted(model, owner.encrypt(rows, workers=1)), owner.encrypt(new, workers=1)
-    by_seal = closed.predict_votes(sealed, engine="seal", **QUIET)
-    fused = closed.predict_votes(sealed, engine="fused", **QUIET)
-    same_votes(owner.decrypt(by_seal), owner.decrypt(fused))
-    same_votes(owner.decrypt(fused), fitted(model, rows).predict_votes(new))
+    by_seal = closed.predict_votes(sealed, device="seal", **QUIET)
+    native = closed.predict_votes(sealed, device="native", **QUIET)
+    same_votes(owner.decrypt(by_seal), owner.decrypt(native))
+    same_votes(owner.decrypt(native), fitted(model, rows).predict_votes(new))
 
 
 def test_totals_are_expanded_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """With memory for few totals at a time, pieces of the answers are added up; the drawn fractions come along."""
-    monkeypatch.setattr("encryptedstats.circuits.joined._HELD", 0)
+    monkeypatch.setattr("encryptedstats.circuits.evaluate._HELD", 0)
     owner, rows, new = planned_owner(), table(40), without_classes(table(20, seed=3))
     forest = es.CompletelyRandomForest(n_trees=12, depth=2, fraction=2, random_state=2)
     closed, sealed = fitted(forest, owner.encrypt(rows, workers=1)), owner.encrypt(new, workers=1)
-    for engine in ("auto", "seal"):
-        votes = closed.predict_votes(sealed, engine=engine, **QUIET)
+    for device in ("auto", "seal"):
+        votes = closed.predict_votes(sealed, device=device, **QUIET)
         same_votes(owner.decrypt(votes), fitted(forest, rows).predict_votes(new))
 
 

@@ -21,6 +21,7 @@ from prediction_samples import planned_owner, same_votes, without_classes
 from sklearn.base import clone
 
 import encryptedstats as es
+from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.tables.answers import PREDICTION_KIND, read_answer
@@ -182,9 +183,9 @@ def test_models_that_give_no_votes(file: Container, model: Any) -> None:
 
 
 def test_answers_too_few(votes: es.EncryptedAnswer) -> None:
-    one = type(votes.ciphertexts)(
-        votes.keys, votes.ciphertexts.facts[:1], votes.ciphertexts.counts, votes.ciphertexts.parts[:1]
-    )
+    found = votes.ciphertexts
+    parts = found.parts[: len(found.counts)]
+    one = EncryptedNumbers(votes.keys, "rows", found.facts[:1], parts, counts=found.counts)
     made = answer_like(votes, one)
     with pytest.raises(es.FileFormatError, match="1 numbers, and an answer to CompletelyRandomForest has 2"):
         read_answer(made.to_container(), planned_owner().public_keys())
@@ -225,10 +226,9 @@ def test_damage_is_found(file: Container, tmp_path_factory: pytest.TempPathFacto
 
 def test_forged_residues_are_refused_when_they_are_opened(votes: es.EncryptedAnswer) -> None:
     """With a fitting hash: what decrypts to numbers that no forest gives is no result."""
-    forged = [
-        [replace(part, residues=part.residues[::-1].copy()) for part in chunks] for chunks in votes.ciphertexts.parts
-    ]
-    rows = type(votes.ciphertexts)(votes.keys, votes.ciphertexts.facts, votes.ciphertexts.counts, forged)
+    found = votes.ciphertexts
+    forged = [replace(part, residues=part.residues[::-1].copy()) for part in found.parts]
+    rows = EncryptedNumbers(votes.keys, "rows", found.facts, forged, counts=found.counts)
     made = answer_like(votes, rows)
     with pytest.raises(ValueError, match="It is refused"):
         planned_owner().decrypt(made)

@@ -318,8 +318,8 @@ def test_the_papers_case_study_is_under_25_megabytes(real, tmp_path):
 # ----------------------------------------------------------------------------------------------- reading a few columns
 
 
-@pytest.mark.parametrize("engine", ["fused", "seal"])
-def test_a_question_reads_only_the_columns_that_it_needs(keeper, schema, tmp_path, monkeypatch, engine):
+@pytest.mark.parametrize("device", ["native", "seal"])
+def test_a_question_reads_only_the_columns_that_it_needs(keeper, schema, tmp_path, monkeypatch, device):
     table = schema.table(mixed_frame(SLOTS + 9))
     stored = keeper.encrypt(table, out=tmp_path)
     needed = 3 + len(schema.classes)
@@ -338,7 +338,7 @@ def test_a_question_reads_only_the_columns_that_it_needs(keeper, schema, tmp_pat
 
     monkeypatch.setattr(FolderStore, "read_ranges", read_ranges)
     monkeypatch.setattr(FolderStore, "read", read)
-    answer = stored.counts("before", by="class", engine=engine, workers=1)
+    answer = stored.counts("before", by="class", device=device, workers=1)
     pd.testing.assert_frame_equal(keeper.decrypt(answer), table.counts("before", by="class"))
     shape = stored.blocks.entries[0].shape(stored.facts.shape)
     assert sum(lengths) == 2 * needed * shape.residue_bytes // len(stored.columns())  # two blocks, once each

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import seal
+from sklearn.base import clone
 
 import encryptedstats as es
 from encryptedstats.circuits import column
@@ -220,3 +221,42 @@ def test_the_breast_cancer_table_at_planned_parameters(model: Any) -> None:
         schema = schema.with_bins(name, edges=(2, 4, 6, 8))
     training, new = schema.table(whole.iloc[:547]), schema.table(whole.iloc[547:].drop(columns="target"))
     check_promise(planned(model, schema, len(training), len(new)), model, training, new)
+
+
+# -- several models ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def several(schema: es.Schema) -> es.Plan:
+    """Two models that predict unopened, a count beside them, and room for the results of shards."""
+    circuit = [es.MultinomialNB(), es.CompletelyRandomForest(n_trees=3, depth=1), column("class0").total()]
+    return planned(circuit, schema, n_rows=40_000, n_predict=50, workers=4)
+
+
+def test_a_plan_of_several_closed_models(several: es.Plan, schema: es.Schema) -> None:
+    alone = [planned(m, schema, n_rows=40_000) for m in (es.MultinomialNB(), es.CompletelyRandomForest(3, 1))]
+    assert several.parameters.modulus_bits >= max(one.parameters.modulus_bits for one in alone)
+    assert several.n_totals == sum(one.n_totals for one in alone) + 1
+    assert several.prediction.totals == several.n_totals
+    assert several.prediction.different == sum(one.prediction.different for one in alone)
+    assert several.products > max(one.products for one in alone)
+    assert several.cluster.workers == 4
+    assert several.cluster.shards == several.layout.n_chunks > 1
+    assert "4 workers" in str(several)
+    assert "pack and expand" in str(several)
+
+
+def test_keys_of_a_plan_of_several_models_carry_all_of_them(several: es.Plan, schema: es.Schema) -> None:
+    """Fitted in parts that are added up, as shards are, and never opened."""
+    owner, new = es.Owner(several), schema.table(frame(50, 2).drop(columns="y"))
+    parts = [schema.table(frame(60, seed)) for seed in (3, 4)]
+    whole = schema.table(pd.concat([frame(60, seed) for seed in (3, 4)], ignore_index=True))
+    sealed, sealed_new = [owner.encrypt(part, workers=1) for part in parts], owner.encrypt(new, workers=1)
+    for model in (es.MultinomialNB(), es.CompletelyRandomForest(n_trees=3, depth=1, random_state=1)):
+        one, other = (clone(model).fit(part, **QUIET) for part in sealed)
+        answer = (one + other).predict_votes(sealed_new, **QUIET)
+        wanted = clone(model).fit(whole).predict_votes(new)
+        assert owner.decrypt(answer).to_numpy().tolist() == wanted.to_numpy().tolist()
+        check_margins(owner, one + other, answer)
+    count = sealed[0].evaluate([column("class0").total()], **QUIET)
+    assert owner.decrypt(count) == [int((parts[0].class_codes == 0).sum())]

@@ -223,9 +223,11 @@ def _followed(
     """The circuits with the factors of given totals made up for, and the factors that they have themselves."""
     if not given:
         return list(outputs), [1] * len(outputs)
+    t = parameters.plain_modulus
     factors = {name: expansion_scales(packs) for name, packs in given.items()}
-    offsets = {name: [facts.offset for facts in packs.facts] for name, packs in given.items()}
-    pairs = followed(outputs, factors, parameters.plain_modulus, offsets)
+    # A stored sum plus its offset is the number times its factor: so much does the number itself lack.
+    offsets = {name: [f.offset * pow(f.factor, -1, t) % t for f in packs.facts] for name, packs in given.items()}
+    pairs = followed(outputs, factors, t, offsets)
     return [circuit for circuit, _ in pairs], [factor for _, factor in pairs]
 
 

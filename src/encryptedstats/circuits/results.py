@@ -121,6 +121,11 @@ class EncryptedNumbers:
         """Number of rows that they are of; 0 for totals."""
         return sum(self.counts)
 
+    def chunks_of(self, number: int) -> tuple[Part, ...]:
+        """The ciphertexts of one number of all rows, one a chunk."""
+        n_chunks = len(self.counts)
+        return self.parts[number * n_chunks : (number + 1) * n_chunks]
+
     @property
     def nbytes(self) -> int:
         """Bytes of memory."""
@@ -340,10 +345,10 @@ def decrypt_numbers(numbers: EncryptedNumbers, decryptor: Decryptor, *, schema: 
 def _decrypted_rows(numbers: EncryptedNumbers, decryptor: Decryptor) -> NDArray[Any]:
     """Shape (rows, numbers), if there is nothing else."""
     engine, t = numbers.keys.engine, numbers.keys.parameters.plain_modulus
-    columns, parts = [], iter(numbers.parts)
+    columns = []
     for index, facts in enumerate(numbers.facts):
         inverse, values = pow(facts.factor, -1, t), [np.zeros(0, dtype=object)]
-        for count, part in zip(numbers.counts, parts, strict=False):
+        for count, part in zip(numbers.counts, numbers.chunks_of(index), strict=True):
             slots = engine.encoder.decode(decryptor.decrypt(ciphertext_of(engine, part.residues)))
             if slots[count:].any():
                 raise ValueError(

@@ -116,7 +116,7 @@ def _facts(votes: Any) -> dict[str, Any]:
         "params": votes.question.parameters(),
         "output": votes.output,
         "rows": votes.n_rows,
-        "ciphertexts": sum(len(chunks) for chunks in votes.ciphertexts.parts),
+        "ciphertexts": len(votes.ciphertexts.parts),
         "key_id": votes.keys.key_id,
     }
 
