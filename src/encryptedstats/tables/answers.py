@@ -83,8 +83,7 @@ class EncryptedAnswer:
         self.block_ids = tuple(block_ids)
         self.output = output
         self.beside = dict(beside)
-        is_totals = isinstance(ciphertexts, EncryptedTotals)
-        self.schema_digest = ciphertexts.schema_digest if is_totals else schema_digest
+        self.schema_digest = ciphertexts.schema_digest if isinstance(ciphertexts, EncryptedTotals) else schema_digest
 
     @property
     def kind(self) -> str:
