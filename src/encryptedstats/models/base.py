@@ -149,7 +149,8 @@ class TotalsClassifier(ClassifierMixin, Question, BaseEstimator):  # type: ignor
 
     def scores(self, table: Table) -> NDArray[np.float64]:
         """Class probabilities (or scores, for classifiers without) of the rows of a table."""
-        return clear_votes(self, table, self.outputs[0]).scores.to_numpy()
+        found: NDArray[np.float64] = clear_votes(self, table, self.outputs[0]).scores.to_numpy()
+        return found
 
     # -- as a question -------------------------------------------------------------------------------------------------
 
@@ -211,7 +212,7 @@ class TotalsClassifier(ClassifierMixin, Question, BaseEstimator):  # type: ignor
         ``EncryptedTable.evaluate`` (``workers``, ``progress``, ``device``, ``memory_limit``, ``checkpoint``).
         """
         table = self._training_table(X, y, sample_weight)
-        vars(self).pop("growth_", None)  # what an earlier fit left to chance is drawn anew
+        self.__dict__.pop("growth_", None)  # what an earlier fit left to chance is drawn anew
         return self._fit_table(table, **options)
 
     def partial_fit(

@@ -74,7 +74,7 @@ def is_constant(variable: PublicVariable) -> bool:
     return variable.has_codes and variable.n_bins < 2
 
 
-def symmetric(products: Sequence[int], k: int) -> NDArray[Any]:
+def symmetric(products: NDArray[Any], k: int) -> NDArray[Any]:
     """The symmetric matrix of exact integers whose upper triangle was computed, row by row."""
     matrix = np.empty((k, k), dtype=object)
     for (a, b), value in zip(combinations_with_replacement(range(k), 2), products, strict=True):

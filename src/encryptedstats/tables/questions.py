@@ -80,7 +80,7 @@ class Known(Mapping[str, NDArray[Any]]):
 
     def highest(self, name: str) -> int:
         """The largest number that one of them could be."""
-        return max(bound.high for bound in self._bounds[name].flat)
+        return int(max(bound.high for bound in self._bounds[name].flat))
 
 
 class Question(ABC):
@@ -123,7 +123,8 @@ class Question(ABC):
 
     def parameters(self) -> dict[str, Any]:
         """What it is asked with, as JSON knows it: the fields of a dataclass."""
-        return plain({field.name: getattr(self, field.name) for field in fields(self)} if is_dataclass(self) else {})
+        names = [field.name for field in fields(self)] if is_dataclass(self) else []
+        return {name: plain(getattr(self, name)) for name in names}
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
