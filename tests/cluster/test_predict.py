@@ -14,7 +14,7 @@ from typing import Any
 
 import cluster_samples as samples
 import pytest
-from cluster_samples import FOREST, SCHEMA, SLOTS, finish, names, start_worker, until
+from cluster_samples import FOREST, SCHEMA, SLOTS, names, start_worker, until
 from test_cluster_commands import done, program, run
 
 import encryptedstats as es
