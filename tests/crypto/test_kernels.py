@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -27,6 +28,7 @@ from encryptedstats.crypto import kernels, packing
 from encryptedstats.crypto.engine import Engine, engine_for
 from encryptedstats.crypto.kernels import CPU_LEVELS, Kernels, cpu_level, make_kernels, minimal_root, switching_keys
 from encryptedstats.crypto.packing import packing_elements, packing_levels, packing_parameters, packing_primes
+from encryptedstats.crypto.primes import primes_of_bits
 from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of
 from encryptedstats.crypto.vectors import encrypt_slots
 from native_samples import REFUSALS, one_of, random_runs, strange
@@ -152,6 +154,11 @@ def _kernels(lab: Lab, cpu: str) -> Kernels:
     return Kernels(lab.parameters, lab.keys._relinearisation, lab.keys._packing, cpu)
 
 
+def memory_for(ours: Kernels, primes: int, levels: int = 0) -> Any:
+    with ours._scratch(primes, levels) as memory:
+        return memory.copy()
+
+
 @pytest.fixture(params=CPU_LEVELS)
 def cpu(request: pytest.FixtureRequest) -> str:
     return request.param
@@ -188,6 +195,37 @@ def test_a_transform_is_the_values_at_the_odd_powers_of_the_smallest_root(name, 
         for i in (0, 1, 2, 5, ring // 2, ring - 1):
             power = 2 * int(f"{i:0{ring.bit_length() - 1}b}"[::-1], 2) + 1
             assert int(values[i]) == -2 * pow(root, exponent * power, q) % q
+
+
+@pytest.mark.parametrize("ring", [16384, 32768])
+@pytest.mark.parametrize("bits", [44, 45, 47, 48, 49, 50])
+def test_transforms_of_the_largest_rings(ring, bits, cpu):
+    """On both sides of every size from which on sums are reduced more often, and for all numbers of stages."""
+    parameters = es.Parameters.from_bits("bgv", ring, 1 << 20 if bits == 50 else 60_000, (bits,) * 3)
+    ours, baseline = Kernels(parameters, None, None, cpu), Kernels(parameters, None, None, "baseline")
+    q = parameters.coefficient_moduli[-1]
+    values = np.stack([fill(np.random.default_rng(bits), q, (ring,)) for fill in FILLS.values()])
+    for inverse in (False, True):
+        found = ours.transform(values, 2, inverse=inverse)
+        np.testing.assert_array_equal(found, baseline.transform(values, 2, inverse=inverse))
+
+
+def test_the_largest_ring_of_all(cpu):
+    """More stages than anybody has parameters for."""
+    primes = primes_of_bits(47, 1 << 17, 2)
+    moduli = np.array(primes, dtype=np.uint64)
+    roots = np.array([minimal_root(q, 1 << 17) for q in primes], dtype=np.uint64)
+    values = np.stack([fill(np.random.default_rng(1), primes[0], (1 << 16,)) for fill in FILLS.values()])
+    found = {}
+    for way in {cpu, "baseline"}:
+        ring = kernels._residues.ring(1 << 16, moduli, roots, 17, way)
+        found[way] = np.empty_like(values)
+        memory = np.empty(kernels._residues.scratch(ring, 1, 0) + 8, dtype=np.uint64)
+        kernels._residues.transform(ring, 0, 0, values, found[way], memory)
+        back = np.empty_like(values)
+        kernels._residues.transform(ring, 0, 1, found[way], back, memory)
+        np.testing.assert_array_equal(back, values)
+    np.testing.assert_array_equal(found[cpu], found["baseline"])
 
 
 def test_the_way_follows_from_primes_and_processor():
@@ -293,6 +331,37 @@ def test_automorphisms(name, fill):
             np.testing.assert_array_equal(ours, theirs, f"{element}, {cpu}")
 
 
+def test_all_threads_merge_up_to_the_last_level(monkeypatch):
+    """Few totals as well as many: no thread waits while there are two nodes to be merged."""
+    lab = lab_of("small")
+    ours, levels = lab.kernels("ifma"), []
+    whole = Kernels._pack
+
+    def watched(self: Kernels, totals: Any, level: int, lowest: int) -> Residues:
+        levels.append((threading.current_thread() is threading.main_thread(), lowest, level))
+        return whole(self, totals, level, lowest)
+
+    monkeypatch.setattr(Kernels, "_pack", watched)
+    totals = [lab.residues(2, lab.packed_primes, seed=i) for i in range(70)]
+    pack = ours.pack(totals, threads=2)
+    assert [each for each in levels if each[0]] == [(True, 7, 10)]  # the one that is left, to the end
+    assert sum(not main for main, *_ in levels) == 9 + 5 + 3 + 2 + 1
+    np.testing.assert_array_equal(pack, ours.pack(totals, threads=1))
+
+
+def test_memory_is_used_again(cpu):
+    lab = lab_of("small")
+    ours = Kernels(lab.parameters, lab.keys._relinearisation, lab.keys._packing, cpu)
+    totals = [lab.residues(3, lab.primes, seed=i) for i in range(6)]
+    ours.lower(totals, 0, threads=3)
+    kept = {id(memory) for memory in ours._memory}
+    assert 1 <= len(kept) <= 3
+    with pytest.raises(ValueError, match="below their prime"):
+        ours.lower([np.full_like(totals[0], 1 << 60)], 0)
+    ours.lower(totals, 0, threads=len(kept))
+    assert {id(memory) for memory in ours._memory} == kept
+
+
 @pytest.mark.parametrize("name", RINGS)
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 20])
 def test_packs(name, count):
@@ -387,19 +456,6 @@ def test_expansion_into_memory_that_is_there(cpu):
     for wrong in (out[:4], out.astype(np.int64), np.asfortranarray(out)):
         with pytest.raises(ValueError, match=r"out is .*: it must be uint64 of shape \(5, 2, 2, 4096\), in one piece"):
             ours.expand(node, 5, 3, out=wrong)
-
-
-@pytest.mark.parametrize("bits", [46, 47, 48, 50])
-def test_transforms_of_the_largest_rings(bits, cpu):
-    """On both sides of the size up to which sums grow over all stages."""
-    parameters = es.Parameters.from_bits("bgv", 32768, 1 << 20 if bits == 50 else 60_000, (bits,) * 3)
-    ours, baseline = Kernels(parameters, None, None, cpu), Kernels(parameters, None, None, "baseline")
-    for prime, q in enumerate(parameters.coefficient_moduli):
-        for fill in FILLS.values():
-            values = fill(np.random.default_rng(bits), q, (32768,))
-            for inverse in (False, True):
-                found = ours.transform(values, prime, inverse=inverse)
-                np.testing.assert_array_equal(found, baseline.transform(values, prime, inverse=inverse))
 
 
 def test_one_split(cpu):
@@ -615,7 +671,7 @@ def test_the_extension_refuses_what_would_not_fit_in_memory(cpu):
     node, out = lab.residues(2, 2), np.zeros((3, 2, 2, 1024), dtype=np.uint64)
 
     def expand(count: int, first: int, step: int, primes: int = 2, level: int = 2, scratch: Any = None) -> None:
-        memory = ours._scratch(2, 2) if scratch is None else scratch
+        memory = memory_for(ours, 2, 2) if scratch is None else scratch
         kernels._residues.expand(ours._ring, ours._packing, node, primes, level, 0, count, out, first, step, memory)
 
     expand(3, 0, 1)
@@ -638,13 +694,13 @@ def test_keys_of_another_ring_are_refused(cpu):
     whole, node = lab_of("mixed").residues(3, 4), lab_of("mixed").residues(2, 1)
     native, ring, out = kernels._residues, ours._ring, np.empty_like(node)
     with pytest.raises(ValueError, match="a key of another ring"):
-        native.lower(ring, other._relinearisation, whole, 3, 4, 1, 1, out, ours._scratch(4))
+        native.lower(ring, other._relinearisation, whole, 3, 4, 1, 1, out, memory_for(ours, 4))
     with pytest.raises(ValueError, match="a key of another ring"):
-        native.pack(ring, other._packing, (node, node), 1, 1, 0, out, ours._scratch(1, 1))
+        native.pack(ring, other._packing, (node, node), 1, 1, 0, out, memory_for(ours, 1, 1))
     with pytest.raises(ValueError, match="a key of another ring"):
-        native.expand(ring, other._packing, node, 1, 1, 0, 1, out, 0, 1, ours._scratch(1, 1))
+        native.expand(ring, other._packing, node, 1, 1, 0, 1, out, 0, 1, memory_for(ours, 1, 1))
     with pytest.raises(ValueError, match="a key of another ring"):
-        native.automorphism(ring, other._packing[0][0], node, 1, out, ours._scratch(1, 1))
+        native.automorphism(ring, other._packing[0][0], node, 1, out, memory_for(ours, 1, 1))
 
 
 def test_a_key_keeps_its_ring():
@@ -660,8 +716,8 @@ def test_a_key_keeps_its_ring():
 def test_arrays_that_begin_within_a_word_are_refused(cpu):
     ours, polynomial = lab_of("small").kernels(cpu), lab_of("small").residues(2, 1)[0, 0]
     shifted = np.zeros(polynomial.nbytes + 1, dtype=np.uint8)[1:]
-    with pytest.raises(ValueError, match="a polynomial does not begin at a whole word"):
-        kernels._residues.transform(ours._ring, 0, 0, shifted, np.empty_like(polynomial), ours._scratch(1))
+    with pytest.raises(ValueError, match="polynomials does not begin at a whole word"):
+        kernels._residues.transform(ours._ring, 0, 0, shifted, np.empty_like(polynomial), memory_for(ours, 1))
 
 
 @cache
@@ -675,7 +731,7 @@ def good_calls() -> list[tuple[Callable[..., Any], tuple[Any, ...]]]:
         roots = [minimal_root(q, 2 * n) for q in lab.parameters.coefficient_moduli]
         node, whole = lab.residues(2, primes), lab.residues(4, lab.primes)
         relinearisation = switching_keys(lab.keys._relinearisation.to_string(), n)[0]
-        memory = ours._scratch(lab.primes).copy()
+        memory = memory_for(ours, lab.primes)
 
         def words(*shape: int) -> Residues:
             return np.zeros(shape, dtype=np.uint64)
@@ -686,11 +742,11 @@ def good_calls() -> list[tuple[Callable[..., Any], tuple[Any, ...]]]:
             (native.key, (ring, relinearisation, len(relinearisation), 0)),
             (native.scratch, (ring, primes, 2)),
             (native.lower, (ring, ours._relinearisation, whole, 4, *[lab.primes] * 2, 1, words(2, 1, n), memory)),
-            (native.pack, (ring, keys, (node,) * 3, primes, 2, 0, words(2, primes, n), ours._scratch(primes, 2).copy())),
-            (native.expand, (ring, keys, node, primes, 2, 0, 3, words(3, 2, primes, n), 0, 1, ours._scratch(primes, 2).copy())),
-            (native.automorphism, (ring, keys[0][0], node, primes, words(2, primes, n), ours._scratch(primes, 1).copy())),
-            (native.transform, (ring, 0, 0, node[0, 0], words(n), ours._scratch(1).copy())),
-            (native.transform, (ring, 0, 1, node[0, 0], words(n), ours._scratch(1).copy())),
+            (native.pack, (ring, keys, (node,) * 3, primes, 2, 0, words(2, primes, n), memory_for(ours, primes, 2))),
+            (native.expand, (ring, keys, node, primes, 2, 0, 3, words(3, 2, primes, n), 0, 1, memory_for(ours, primes, 2))),
+            (native.automorphism, (ring, keys[0][0], node, primes, words(2, primes, n), memory_for(ours, primes, 1))),
+            (native.transform, (ring, 0, 0, node[0, 0], words(n), memory_for(ours, 1))),
+            (native.transform, (ring, 0, 1, node[0, 0], words(n), memory_for(ours, 1))),
             (native.way, (ring,)),
         ]  # fmt: skip
         calls += given

@@ -984,34 +984,47 @@ static void take_switcher(Scratch *s, Switcher *w, int primes) {
     w->special[0] = take(s), w->special[1] = take(s);
 }
 
-/* Add to (a, b) what the key makes of `top`, which is in NTT form: SEAL's key switching, digit by digit, divided by the special
-   prime. The key is divided by it already, under the data primes; the remainders become pending, unless `now`. */
-static void key_switch(const Ring *R, const Key *key, int primes, word *const *top, Component *a, Component *b, Switcher *w, int now) {
+/* Add what a key makes of digits under one of its targets, and subtract what is pending: all of it part by part, so that digits, key
+   and sums meet in the nearest cache, and prime by prime, so that twiddles stay in the next one. */
+static void switch_under(const Ring *R, const Key *key, int primes, int target, word *const *top, word *const *to, word *const *pending, Switcher *w) {
     const Ops *ops = R->ops;
-    word *y[MAX_PRIMES];
+    int special = target == primes;
+    const Prime *P = &R->p[special ? R->primes : target];
     size_t row = 2 * APART(R->n);
-    for (int j = 0; j < primes; j++) ops->inverse(&R->p[j], w->digit[j], top[j], 0);
-    for (int target = 0; target <= primes; target++) {
-        int special = target == primes;
-        const Prime *P = &R->p[special ? R->primes : target];
-        const word *keys = key->words + row * (size_t)key->digits * (size_t)(special ? key->digits : target);
-        word *to0 = special ? w->special[0] : a->value[target], *to1 = special ? w->special[1] : b->value[target];
-        for (int j = 0; j < primes; j++) {
-            y[j] = j == target ? top[j] : w->lifted[j];
-            if (j != target) ops->begin(P, y[j], w->digit[j]);
-        }
-        for (int part = 0; part < PARTS; part++) { /* digits and key meet while they are in cache */
-            const word *soon = keys + (size_t)(R->n / PARTS) * (size_t)part;
-            for (int j = 0; j < primes; j++)
-                if (j != target) ops->finish(P, y[j], y[j], part, 0, soon + row * (size_t)j);
-            ops->accumulate(P, to0, to1, y, keys, primes, !special, part);
-        }
+    const word *keys = key->words + row * (size_t)key->digits * (size_t)(special ? key->digits : target);
+    word *y[MAX_PRIMES];
+    for (int j = 0; j < primes; j++) {
+        y[j] = j == target ? top[j] : w->lifted[j];
+        if (j != target) ops->begin(P, y[j], w->digit[j]);
     }
-    for (int part = 0; part < 2; part++) {
-        ops->inverse(&R->p[R->primes], w->special[part], w->special[part], 0);
-        drop(R, part ? b : a, R->primes, primes, w->special[part], SPECIAL);
-        if (now) settle_pending(R, part ? b : a, primes);
+    for (int c = 0; c < 2; c++)
+        if (pending[c]) ops->begin(P, pending[c], pending[c]);
+    for (int part = 0; part < PARTS; part++) {
+        const word *soon = keys + (size_t)(R->n / PARTS) * (size_t)part;
+        for (int j = 0; j < primes; j++)
+            if (j != target) ops->finish(P, y[j], y[j], part, 0, soon + row * (size_t)j);
+        ops->accumulate(P, to[0], to[1], y, keys, primes, !special, part);
+        for (int c = 0; c < 2; c++)
+            if (pending[c]) ops->finish(P, pending[c], to[c], part, 1, NULL);
     }
+}
+
+/* Add to the components `to` what the key makes of `top`, which is in NTT form: SEAL's key switching, digit by digit, divided by the
+   special prime. The key is divided by it already, under the data primes; the remainders become pending, or are settled `now`. */
+static void key_switch(const Ring *R, const Key *key, int primes, word *const *top, Component *const *to, Switcher *w, const int *now) {
+    static word *const NOTHING[2];
+    for (int j = 0; j < primes; j++) R->ops->inverse(&R->p[j], w->digit[j], top[j], 0);
+    switch_under(R, key, primes, primes, top, w->special, NOTHING, w);
+    for (int c = 0; c < 2; c++) {
+        R->ops->inverse(&R->p[R->primes], w->special[c], w->special[c], 0);
+        drop(R, to[c], R->primes, primes, w->special[c], SPECIAL);
+    }
+    for (int i = 0; i < primes; i++) {
+        word *const value[2] = {to[0]->value[i], to[1]->value[i]};
+        word *const pending[2] = {now[0] ? to[0]->pending[i] : NULL, now[1] ? to[1]->pending[i] : NULL};
+        switch_under(R, key, primes, i, top, value, pending, w);
+    }
+    for (int c = 0; c < 2; c++) to[c]->has_pending &= !now[c];
 }
 
 static size_t lower_polynomials(int primes) { return 9 * (size_t)primes + 8; }
@@ -1039,7 +1052,9 @@ static int lower(const Ring *R, const Key *key, const uint64_t *src, int size, i
         for (; loaded > c - 2; loaded--)
             if (load_component(R, &slot[(loaded - 1) % 3], src + n * (size_t)((loaded - 1) * from), from, at, x)) return -1;
         settle_pending(R, &slot[c % 3], at);
-        key_switch(R, key, at, slot[c % 3].value, &slot[(c - 2) % 3], &slot[(c - 1) % 3], &w, 0);
+        Component *const next[2] = {&slot[(c - 2) % 3], &slot[(c - 1) % 3]};
+        const int now[2] = {c == 2 && at == to, c > 2 || at == to}; /* what nothing more is added to, nor divided */
+        key_switch(R, key, at, slot[c % 3].value, next, &w, now);
     }
     for (int c = 0; c < 2; c++) store_component(R, &slot[c], out + n * (size_t)(c * to), at, to, x);
     return 0;
@@ -1069,7 +1084,7 @@ static void automorphism(Packer *K, const Key *key, const Component *from, word 
         R->ops->permute(&R->p[i], moved[i], from[1].value[i], key->table, 0);
         if (!add) memset(to[1].value[i], 0, 8 * (size_t)R->n); /* all bits zero is 0 as a double, too */
     }
-    key_switch(R, key, K->primes, moved, &to[0], &to[1], &K->switcher, 1);
+    key_switch(R, key, K->primes, moved, (Component *const[2]){&to[0], &to[1]}, &K->switcher, (const int[2]){1, 1});
 }
 
 /* Every way through all levels multiplies by n: what goes through all of them is divided by n when it is read. */
@@ -1159,15 +1174,14 @@ static void expand(Packer *K, Component *node, size_t first, size_t step, size_t
 static void take_packer(Scratch *s, Packer *K, Component *to, int level) {
     int primes = K->primes;
     for (int c = 0; c < 2; c++) {
-        take_component(s, &to[c], primes, c ? 0 : primes);
-        memcpy(to[c].pending, to[0].pending, sizeof to[0].pending);
+        take_component(s, &to[c], primes, primes);
         take_component(s, &K->minus[c], primes, 0);
         take_component(s, &K->between[c], primes, 0);
-        memcpy(K->minus[c].pending, to[0].pending, sizeof to[0].pending);
-        memcpy(K->between[c].pending, to[0].pending, sizeof to[0].pending);
+        memcpy(K->minus[c].pending, to[c].pending, sizeof to[c].pending);
+        memcpy(K->between[c].pending, to[c].pending, sizeof to[c].pending);
         for (int l = K->lowest + 1; l <= level; l++) {
             take_component(s, &K->odd[l][c], primes, 0);
-            memcpy(K->odd[l][c].pending, to[0].pending, sizeof to[0].pending);
+            memcpy(K->odd[l][c].pending, to[c].pending, sizeof to[c].pending);
         }
     }
     take_switcher(s, &K->switcher, primes);
@@ -1552,7 +1566,7 @@ end:
     return found;
 }
 
-/* One transform of one polynomial, for tests: to NTT form, or back. */
+/* Transforms of some polynomials, to NTT form or back: for tests, and to be measured. */
 static PyObject *py_transform(PyObject *self, PyObject *args) {
     PyObject *ring, *found = NULL;
     Py_buffer src, out, scratch;
@@ -1565,18 +1579,28 @@ static PyObject *py_transform(PyObject *self, PyObject *args) {
         PyErr_SetString(PyExc_ValueError, "no such prime");
         goto end;
     }
-    word *memory = memory_of(&scratch, (size_t)R->n);
-    if (!memory || needs(&src, (size_t)R->n, "a polynomial") || needs(&out, (size_t)R->n, "the result")) goto end;
+    size_t n = (size_t)R->n, count = (size_t)src.len / (8 * n);
+    word *memory = memory_of(&scratch, n);
+    if (!memory || needs(&src, count * n, "polynomials") || needs(&out, count * n, "the result")) goto end;
     const Prime *P = &R->p[prime];
+    int good = 1;
     Py_BEGIN_ALLOW_THREADS;
-    if (inverse) {
-        R->ops->inverse(P, memory, src.buf, 1);
-    } else {
-        R->ops->load(P, memory, src.buf, 1, 0);
-        forward(R, P, memory, memory, memory, 0);
+    for (size_t i = 0; i < count && good; i++) {
+        const uint64_t *from = (const uint64_t *)src.buf + i * n;
+        if (inverse) {
+            good = reduced(P, from);
+            R->ops->inverse(P, memory, from, 1);
+        } else {
+            good = !R->ops->load(P, memory, from, 1, 0);
+            forward(R, P, memory, memory, memory, 0);
+        }
+        R->ops->store(P, (uint64_t *)out.buf + i * n, memory, !inverse);
     }
-    R->ops->store(P, out.buf, memory, !inverse);
     Py_END_ALLOW_THREADS;
+    if (!good) {
+        PyErr_SetString(PyExc_ValueError, "a polynomial has residues that are not below their prime");
+        goto end;
+    }
     found = Py_NewRef(Py_None);
 end:
     PyBuffer_Release(&src), PyBuffer_Release(&out), PyBuffer_Release(&scratch);

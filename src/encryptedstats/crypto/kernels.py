@@ -108,14 +108,16 @@ class Kernels:
         """Modulus switching of a ciphertext of any size: SEAL's ``mod_switch_to``."""
         to = self._primes(level)
         out = np.empty((len(residues), to, self.parameters.ring_degree), dtype=np.uint64)
-        self._lower(None, residues, to, to, out)
+        with self._scratch(residues.shape[1]) as scratch:
+            self._lower(None, residues, to, to, out, scratch)
         return out
 
     def relinearise(self, residues: Residues) -> Residues:
         """A ciphertext of any size back to two polynomials, at its level."""
         primes = residues.shape[1]
         out = np.empty((2, primes, self.parameters.ring_degree), dtype=np.uint64)
-        self._lower(self._relinearisation, residues, primes, primes, out)
+        with self._scratch(primes) as scratch:
+            self._lower(self._relinearisation, residues, primes, primes, out, scratch)
         return out
 
     def apply_galois(self, residues: Residues, element: int) -> Residues:
@@ -129,11 +131,11 @@ class Kernels:
             _residues.automorphism(self._ring, self._packing[level - 1][i], _words(residues), primes, out, scratch)
         return out
 
-    def transform(self, polynomial: Residues, prime: int, *, inverse: bool = False) -> Residues:
-        """The number-theoretic transform of one polynomial modulo one prime, in SEAL's order."""
-        out = np.empty(self.parameters.ring_degree, dtype=np.uint64)
+    def transform(self, polynomials: Residues, prime: int, *, inverse: bool = False) -> Residues:
+        """The number-theoretic transforms of polynomials, (..., N), modulo one prime, in SEAL's order."""
+        out = np.empty(polynomials.shape, dtype=np.uint64)
         with self._scratch(1) as scratch:
-            _residues.transform(self._ring, prime, int(inverse), _words(polynomial), out, scratch)
+            _residues.transform(self._ring, prime, int(inverse), _words(polynomials), out, scratch)
         return out
 
     # -- totals -----------------------------------------------------------------------------------------------------------
@@ -158,8 +160,9 @@ class Kernels:
         key = self._relinearisation if totals else None
 
         def work(indices: Iterator[int]) -> None:
-            for i in indices:
-                self._lower(key, totals[i], self._primes(levels[i]), to, out[i])
+            with self._scratch(len(self.parameters.data_moduli)) as scratch:
+                for i in indices:
+                    self._lower(key, totals[i], self._primes(levels[i]), to, out[i], scratch)
 
         _share(work, len(totals), threads)
         return out
@@ -179,7 +182,7 @@ class Kernels:
         if threads < 2 or len(totals) < 3:
             return self._pack(totals, levels, lowest)
         # First subtrees, a few for every thread so that all end at about the same time, then one level of merges after the other.
-        below = max(1, packing_levels(len(totals)) - packing_levels(4 * threads))
+        below = max(1, packing_levels(len(totals)) - packing_levels(8 * threads))
         nodes, level = totals, lowest
         with ThreadPoolExecutor(threads) as pool:
             for to in range(lowest + below, levels):
@@ -278,10 +281,9 @@ class Kernels:
 
     # -- calls ------------------------------------------------------------------------------------------------------------
 
-    def _lower(self, key: Any, residues: Residues, at: int, to: int, out: Residues) -> None:
+    def _lower(self, key: Any, residues: Residues, at: int, to: int, out: Residues, scratch: Any) -> None:
         size, primes, _ = residues.shape
-        with self._scratch(primes) as scratch:
-            _residues.lower(self._ring, key, _words(residues), size, primes, at, to, out, scratch)
+        _residues.lower(self._ring, key, _words(residues), size, primes, at, to, out, scratch)
 
     def _pack(self, totals: Sequence[Residues], level: int, lowest: int) -> Residues:
         primes = packing_primes(self.parameters)
