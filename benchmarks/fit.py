@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from encryptedstats.circuits.fused import CPU_VARIABLE, _fused, arithmetic, sums_in_batches
-from encryptedstats.circuits.seal import SealMachine
-from encryptedstats.circuits.walk import FLAT, Walk
+from encryptedstats.circuits.walk import FLAT
 from rich import box
 from rich.table import Table
 from sklearn.base import clone
