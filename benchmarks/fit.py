@@ -16,8 +16,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from encryptedstats.circuits.fused import CPU_VARIABLE, _fused, arithmetic, sums_in_batches
-from encryptedstats.circuits.walk import FLAT
 from rich import box
 from rich.table import Table
 from sklearn.base import clone
