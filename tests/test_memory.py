@@ -10,7 +10,8 @@ import pytest
 
 import encryptedstats as es
 from encryptedstats import memory
-from encryptedstats.circuits import fused, joined
+from encryptedstats.circuits.devices import native
+from encryptedstats.circuits.devices.native import sums
 from encryptedstats.memory import available_memory, default_limit, total_memory
 
 MIB, GIB = 1 << 20, 1 << 30
@@ -94,13 +95,13 @@ def test_a_fit_and_a_prediction_take_what_there_is(monkeypatch: pytest.MonkeyPat
     pytest.importorskip("encryptedstats._fused")
     limits: list[int] = []
 
-    class Watched(fused.Evaluator):
-        def __init__(self, source: object, threads: int, memory_limit: int, **options: object) -> None:
+    class Watched(sums.Evaluator):
+        def __init__(self, loads: sums.Loads, threads: int, memory_limit: int) -> None:
             limits.append(memory_limit)
-            super().__init__(source, threads, memory_limit, **options)  # type: ignore[arg-type]  # passed on
+            super().__init__(loads, threads, memory_limit)
 
-    monkeypatch.setattr(fused, "Evaluator", Watched)
-    monkeypatch.setattr(joined, "Evaluator", Watched)
+    monkeypatch.setattr(sums, "Evaluator", Watched)
+    monkeypatch.setattr(native, "Evaluator", Watched)
     monkeypatch.setattr(memory, "available_memory", lambda: 12 * GIB)
     rng = np.random.default_rng(1)
     frame = pd.DataFrame({"x": rng.normal(size=60), "y": rng.integers(0, 2, 60)})
