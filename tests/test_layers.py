@@ -27,6 +27,66 @@ UNSAFE = {"pickle", "_pickle", "cPickle", "marshal", "shelve", "joblib", "dill",
 UNSAFE_CALLS = {"read_pickle", "to_pickle"}
 
 
+#: Words that a layer must not know: what it computes for is the business of those above. Prose may speak of it, code may not.
+FOREIGN = {
+    "circuits": {
+        "forest",
+        "tree",
+        "bayes",
+        "logistic",
+        "fisher",
+        "discriminant",
+        "vote",
+        "fraction",
+        "onehot",
+        "schema_",
+    },
+    "crypto": {
+        "forest",
+        "vote",
+        "predict",
+        "fold",
+        "cross_validate",
+        "classes",
+        "target",
+        "onehot",
+        "variable",
+        "publicschema",
+    },
+    "storage": {"ciphertext", "schema", "forest", "noise"},
+}
+#: What passes through unread: a digest by which owners know a schema again, and the name under which it is stored.
+OPAQUE = {"schema_digest", "joined_digest"}
+
+
+def code_words(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and text of everything that is named or said in code, without its prose: docstrings and what is shown to people."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            yield node.lineno, node.id
+        elif isinstance(node, ast.Attribute):
+            yield node.lineno, node.attr
+        elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            yield node.lineno, node.name
+        elif isinstance(node, ast.arg):
+            yield node.lineno, node.arg
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and " " not in node.value:
+            yield node.lineno, node.value
+
+
+def foreign_words(source: str, layer: str) -> list[str]:
+    """What in this source only a layer above should speak of."""
+    found = []
+    for line, word in code_words(ast.parse(source)):
+        text = word.lower()
+        found += [
+            f"{line}: {word}"
+            for foreign in FOREIGN[layer]
+            if foreign in text and word not in OPAQUE and text != "__file__"
+        ]
+    return found
+
+
 def imported_modules(tree: ast.AST, module: str, *, is_package: bool) -> Iterator[tuple[int, str]]:
     """Line and dotted name of everything imported, at any depth, however spelled; ``from a import b`` gives a.b."""
     for node in ast.walk(tree):
@@ -95,6 +155,34 @@ def modules() -> list[tuple[Path, str]]:
 @pytest.mark.parametrize(("path", "module"), modules(), ids=lambda value: value if isinstance(value, str) else "")
 def test_imports_point_downwards_and_pickle_is_nowhere(path: Path, module: str) -> None:
     assert violations(path.read_text(), module, is_package=path.name == "__init__.py") == []
+
+
+@pytest.mark.parametrize(
+    ("path", "module"), [one for one in modules() if layer_of(one[1]) in FOREIGN], ids=lambda value: str(value)[-40:]
+)
+def test_no_layer_knows_the_words_of_those_above(path: Path, module: str) -> None:
+    layer = layer_of(module)
+    assert layer is not None
+    assert foreign_words(path.read_text(), layer) == []
+
+
+@pytest.mark.parametrize(
+    ("layer", "source"),
+    [
+        ("circuits", "class ForestCircuit: pass"),
+        ("circuits", 'VOTES_KIND = "encrypted-votes"'),
+        ("circuits", "def plan(n_trees): pass"),
+        ("crypto", "def cross_validate(self, folds): pass"),
+        ("crypto", "from x import PublicSchema\ny = PublicSchema()"),
+        ("storage", "ciphertext_bytes = 3"),
+    ],
+)
+def test_a_foreign_word_is_seen(layer: str, source: str) -> None:
+    assert foreign_words(source, layer)
+
+
+def test_prose_may_speak_of_what_is_above() -> None:
+    assert foreign_words('"""Forests vote."""\nx = "a forest of trees"  # trees', "circuits") == []
 
 
 def test_every_layer_is_seen() -> None:
