@@ -1,4 +1,4 @@
-"""Fitting a forest under encryption: what a tree costs the fused reader and SEAL, how it grows with rows, beside scikit-learn.
+"""Fitting a forest under encryption: what a tree costs the kernels and SEAL, how it grows with rows, beside scikit-learn.
 
 Everything is measured up to the sums over rows, before they are switched down, relinearised and packed (see the part "packing"),
 unless it says "packed".
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -24,10 +24,15 @@ from sklearn.ensemble import RandomForestClassifier
 import encryptedstats as es
 from benchmarks._common import Report, Settings, Timing, measure, milliseconds, part
 from encryptedstats.circuits import Expression, Layout, column
-from encryptedstats.circuits.fused import CPU_VARIABLE, _fused, arithmetic, sums_in_batches
-from encryptedstats.circuits.seal import SealMachine
-from encryptedstats.circuits.walk import FLAT, Walk
+from encryptedstats.circuits.bounds import ColumnRange
+from encryptedstats.circuits.devices import SealDevice
+from encryptedstats.circuits.devices.native.sums import CPU_VARIABLE, Loads, _fused, arithmetic, sums_in_batches
+from encryptedstats.circuits.lowering import FLAT, Way, lower
+from encryptedstats.circuits.noise import NoiseRules
+from encryptedstats.circuits.program import SLOTS, Program
+from encryptedstats.circuits.sources import Source
 from encryptedstats.datasets import DatasetUnavailableError
+from encryptedstats.memory import default_limit
 from encryptedstats.parallel import cores
 
 PARAMETERS = ("bgv", 8192, 4000, (42, 43, 43, 43, 43))
@@ -37,32 +42,46 @@ CHUNKS = (1, 2, 4, 8, 16, 32, 64, 122)  # the last is a million rows
 QUICK_CHUNKS = (1, 3)
 
 
-@dataclass
-class Repeated:
+class Repeated(Source):
     """A table of many chunks that holds one of them: encrypting a million rows is not what is measured here."""
 
-    table: es.EncryptedTable
-    chunks: int
-    in_memory: bool = True
+    def __init__(self, table: es.EncryptedTable, chunks: int) -> None:
+        self.table, self.chunks = table, chunks
 
-    def __post_init__(self) -> None:
-        self.parameters, self.keys = self.table.parameters, self.table.keys
-        self.with_secret_key = self.table.with_secret_key
-        slots = self.parameters.slots
-        self.layout = Layout(self.chunks * slots, slots)
+    @property
+    def parameters(self) -> es.Parameters:
+        return self.table.parameters
+
+    @property
+    def layout(self) -> Layout:
+        return Layout(self.chunks * self.parameters.slots, self.parameters.slots)
+
+    @property
+    def keys(self) -> es.PublicKeys:
+        return self.table.keys
+
+    @property
+    def with_secret_key(self) -> bool:
+        return self.table.with_secret_key
+
+    @property
+    def in_memory(self) -> bool:
+        return True
+
+    def ranges(self) -> dict[str, ColumnRange]:
+        return self.table.ranges()
 
     def residues(self, name: str, chunk: int) -> Any:
         return self.table.residues(name, 0)
 
 
-@dataclass
 class Copied(Repeated):
     """The same with memory of its own for every chunk: no chunk is found in the cache because another was there."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        names = [str(column) for column in self.table.columns()]
-        self._copies = [{name: self.table.residues(name, 0).copy() for name in names} for _ in range(self.chunks)]
+    def __init__(self, table: es.EncryptedTable, chunks: int) -> None:
+        super().__init__(table, chunks)
+        names = [str(column) for column in table.columns()]
+        self._copies = [{name: table.residues(name, 0).copy() for name in names} for _ in range(chunks)]
 
     def residues(self, name: str, chunk: int) -> Any:
         return self._copies[chunk][name]
@@ -82,7 +101,7 @@ def fit(settings: Settings) -> Report:
         tables=[_chunk_table(chunk), _scaling_table(scaling), *([_study_table(study)] if study else [])],
         remarks=[
             f"BGV, N=8192, data primes of 43 and 44 bits; {N_VARIABLES} variables of 5 bins, 2 classes; {forest.n_trees} trees of "
-            f"depth {DEPTH}. Up to the sums over rows; the SEAL reader without relinearising, {SEAL_TREES} of the trees.",
+            f"depth {DEPTH}. Up to the sums over rows; SEAL without relinearising, {SEAL_TREES} of the trees.",
             f"Class-conditional bin counts read {counts['gigabytes_per_second']:.1f} GB/s of ciphertexts, "
             f"{counts['share_of_copy']:.0%} of the {counts['copy_gigabytes_per_second']:.1f} GB/s that memory is copied at.",
         ],
@@ -96,9 +115,16 @@ def _table_of(n_rows: int) -> es.Table:
     return es.Schema.infer(frame, target="y", bins=5).table(frame)
 
 
-def add_up(outputs: list[Expression], source: Any, threads: int) -> None:
-    """The fused reader, with the sums thrown away."""
-    for _ in sums_in_batches(outputs, source, workers=threads):
+def sums_program(outputs: Sequence[Expression], source: Source) -> Program:
+    """The sums over rows of some totals, without relinearising; nothing is proven of what comes after."""
+    rules = NoiseRules(source.parameters, with_secret_key=source.with_secret_key)
+    return lower(outputs, rules, source.parameters, source.layout, SLOTS, Way(FLAT))
+
+
+def add_up(program: Program, source: Source, threads: int) -> None:
+    """The kernels, with the sums thrown away."""
+    loads = Loads(source, 0, {}, 0)
+    for _ in sums_in_batches(program.sums, loads, threads=threads, memory_limit=default_limit()):
         pass
 
 
@@ -116,21 +142,21 @@ def _capped(level: str) -> Iterator[None]:
 
 def _full_chunk(sealed: es.EncryptedTable, forest: es.CompletelyRandomForest, settings: Settings) -> dict[str, Any]:
     """One core against one core, for every kind of arithmetic; and all cores."""
-    outputs = forest.circuit(sealed.schema, sealed.columns())
+    program = sums_program(forest.circuit(sealed.schema, sealed.columns()), sealed)
     few = es.CompletelyRandomForest(min(SEAL_TREES, forest.n_trees), DEPTH, random_state=1)
-    few_outputs = few.circuit(sealed.schema, sealed.columns())
+    few_sums = sums_program(few.circuit(sealed.schema, sealed.columns()), sealed).sums
 
     def by_seal() -> object:
-        return Walk(SealMachine(sealed), FLAT, sealed.layout).outputs(few_outputs)
+        return SealDevice().sums(few_sums, sealed, {})
 
-    def by_fused(level: str, threads: int) -> object:
+    def by_kernels(level: str, threads: int) -> None:
         with _capped(level):
-            return add_up(outputs, sealed, threads)
+            add_up(program, sealed, threads)
 
     best_level = arithmetic() or "baseline"
     ways: dict[str, tuple[Callable[[], object], int]] = {"seal": (by_seal, few.n_trees)}
-    ways |= {level: (partial(by_fused, level, 1), forest.n_trees) for level in _fused.levels()}
-    ways["all cores"] = (partial(by_fused, best_level, cores()), forest.n_trees)
+    ways |= {level: (partial(by_kernels, level, 1), forest.n_trees) for level in _fused.levels()}
+    ways["all cores"] = (partial(by_kernels, best_level, cores()), forest.n_trees)
     found = _rounds(ways, 2 if settings.quick else 7)
     timings = {name: _timing([lap.seconds for lap in laps]) for name, laps in found.items()}
     seal, all_cores = timings.pop("seal"), timings.pop("all cores")
@@ -185,7 +211,8 @@ def _scaling(sealed: es.EncryptedTable, forest: es.CompletelyRandomForest, setti
     rows = []
     for chunks in QUICK_CHUNKS if settings.quick else CHUNKS:
         source, n_rows = Repeated(sealed, chunks), chunks * sealed.layout.slots
-        laps = _rounds({"fit": (partial(add_up, outputs, source, cores()), 1)}, 5 if chunks < 32 else 1)["fit"]
+        program = sums_program(outputs, source)
+        laps = _rounds({"fit": (partial(add_up, program, source, cores()), 1)}, 5 if chunks < 32 else 1)["fit"]
         seconds, cpu = min(lap.seconds for lap in laps), min(lap.cpu_seconds for lap in laps)
         each = {"ns_per_row": 1e9 * seconds / n_rows, "cpu_ns_per_row": 1e9 * cpu / n_rows}
         rows.append({"rows": n_rows, "seconds": seconds, "cpu_seconds": cpu, **each})
@@ -199,7 +226,8 @@ def _bin_counts(sealed: es.EncryptedTable, settings: Settings) -> dict[str, Any]
     outputs = [(column(x) * column(y)).total() for x in names if x not in classes for y in classes]
     chunks = 2 if settings.quick else 16
     source = Copied(sealed, chunks)
-    timing = measure(lambda: add_up(outputs, source, cores()), settings)
+    program = sums_program(outputs, source)
+    timing = measure(lambda: add_up(program, source, cores()), settings)
     nbytes = chunks * len(names) * sealed.parameters.ciphertext_bytes()
     array = np.ones(1 << 23, dtype=np.uint64)
     target = np.empty_like(array)
@@ -232,21 +260,21 @@ def _case_study(owner: es.Owner, forest: es.CompletelyRandomForest, settings: Se
     frame = frame.iloc[:547]
     table = schema.table(frame)
     sealed = owner.encrypt(table)
-    opened = owner.decrypt(forest.fit(sealed, engine="fused"))
+    opened = owner.decrypt(forest.fit(sealed, device="native"))
     if not np.array_equal(opened.leaf_counts_, clone(forest).fit(table).leaf_counts_):
         raise RuntimeError("the encrypted forest is not the plain one: there is nothing to measure")
     x, y = frame.drop(columns="target").to_numpy(), frame["target"].to_numpy()
     plain = RandomForestClassifier(forest.n_trees, max_depth=DEPTH, random_state=0)
 
     def sums() -> None:
-        add_up(forest.circuit(sealed.schema, sealed.columns()), sealed, cores())
+        add_up(sums_program(forest.circuit(sealed.schema, sealed.columns()), sealed), sealed, cores())
 
     few = Settings(settings.quick, 0.0, 2 if settings.quick else 3, 3)
     return {
         "rows": len(table),
         "trees": forest.n_trees,
         "sums": measure(sums, settings).to_dict(),
-        "fit_packed": measure(lambda: forest.fit(sealed, engine="fused"), few).to_dict(),
+        "fit_packed": measure(lambda: forest.fit(sealed, device="native"), few).to_dict(),
         "scikit_learn": measure(lambda: plain.fit(x, y), settings).to_dict(),
         "download_bytes": forest.totals_.nbytes,
     }
@@ -254,14 +282,14 @@ def _case_study(owner: es.Owner, forest: es.CompletelyRandomForest, settings: Se
 
 def _chunk_table(chunk: dict[str, Any]) -> Table:
     table = Table(title="One chunk of 8192 rows: milliseconds a tree", title_justify="left", box=box.SIMPLE_HEAD)
-    for title in ("reader", "cores", "ms a tree", "times faster\nthan SEAL"):
-        table.add_column(title, justify="left" if title == "reader" else "right")
+    for title in ("device", "cores", "ms a tree", "times faster\nthan SEAL"):
+        table.add_column(title, justify="left" if title == "device" else "right")
     table.add_row("SEAL", "1", _shown(chunk["seal_per_tree"]), "1.0")
     for level, timing in chunk["fused_per_tree"].items():
-        table.add_row(f"fused, {level}", "1", _shown(timing), f"{chunk['times_faster_than_seal'][level]:.1f}")
+        table.add_row(f"native, {level}", "1", _shown(timing), f"{chunk['times_faster_than_seal'][level]:.1f}")
     every = chunk["fused_all_cores_per_tree"]
     faster = chunk["seal_per_tree"]["median_s"] / every["median_s"]
-    table.add_row(f"fused, {chunk['arithmetic']}", str(chunk["cores"]), _shown(every), f"{faster:.1f}")
+    table.add_row(f"native, {chunk['arithmetic']}", str(chunk["cores"]), _shown(every), f"{faster:.1f}")
     return table
 
 

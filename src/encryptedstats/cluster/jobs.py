@@ -22,9 +22,9 @@ from encryptedstats.checks import as_count
 from encryptedstats.circuits.evaluate import number_facts
 from encryptedstats.circuits.expressions import Expression, circuit_digest, column_names
 from encryptedstats.circuits.layout import Layout
+from encryptedstats.circuits.plan import FAN_IN, chunks_per_shard
 from encryptedstats.circuits.program import PACKED
 from encryptedstats.circuits.proof import NoiseReport, read_noise, room_for
-from encryptedstats.circuits.plan import FAN_IN, chunks_per_shard
 from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.crypto import PublicKeys
 from encryptedstats.crypto.keys import PUBLIC_KIND
