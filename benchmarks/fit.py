@@ -1,4 +1,4 @@
-"""Fitting a forest under encryption: what a tree costs the native device and SEAL, how it grows with rows, beside scikit-learn.
+"""Fitting a forest under encryption: what a tree costs the kernels and SEAL, how it grows with rows, beside scikit-learn.
 
 Everything is measured up to the sums over rows, before they are switched down, relinearised and packed (see the part "packing"),
 unless it says "packed".
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -27,9 +27,9 @@ from encryptedstats.circuits import Expression, Layout, column
 from encryptedstats.circuits.bounds import ColumnRange
 from encryptedstats.circuits.devices import SealDevice
 from encryptedstats.circuits.devices.native.sums import CPU_VARIABLE, Loads, _fused, arithmetic, sums_in_batches
-from encryptedstats.circuits.lowering import FLAT, Lowering, Way
+from encryptedstats.circuits.lowering import FLAT, Way, lower
 from encryptedstats.circuits.noise import NoiseRules
-from encryptedstats.circuits.program import Step
+from encryptedstats.circuits.program import SLOTS, Program
 from encryptedstats.circuits.sources import Source
 from encryptedstats.memory import default_limit
 from encryptedstats.parallel import cores
@@ -101,7 +101,7 @@ def fit(settings: Settings) -> Report:
         tables=[_chunk_table(chunk), _scaling_table(scaling), *([_study_table(study)] if study else [])],
         remarks=[
             f"BGV, N=8192, data primes of 43 and 44 bits; {N_VARIABLES} variables of 5 bins, 2 classes; {forest.n_trees} trees of "
-            f"depth {DEPTH}. Up to the sums over rows; the SEAL device without relinearising, {SEAL_TREES} of the trees.",
+            f"depth {DEPTH}. Up to the sums over rows; SEAL without relinearising, {SEAL_TREES} of the trees.",
             f"Class-conditional bin counts read {counts['gigabytes_per_second']:.1f} GB/s of ciphertexts, "
             f"{counts['share_of_copy']:.0%} of the {counts['copy_gigabytes_per_second']:.1f} GB/s that memory is copied at.",
         ],
@@ -115,16 +115,16 @@ def _table_of(n_rows: int) -> es.Table:
     return es.Schema.infer(frame, target="y", bins=5).table(frame)
 
 
-def sum_steps(outputs: list[Expression], source: Source) -> list[Step]:
-    """The sums over rows of a circuit, lowered: that is a part of what is measured."""
+def sums_program(outputs: Sequence[Expression], source: Source) -> Program:
+    """The sums over rows of some totals, without relinearising; nothing is proven of what comes after."""
     rules = NoiseRules(source.parameters, with_secret_key=source.with_secret_key)
-    return [output.step for output in Lowering(rules, source.layout, Way(FLAT), {}).outputs(outputs)]
+    return lower(outputs, rules, source.parameters, source.layout, SLOTS, Way(FLAT))
 
 
-def add_up(outputs: list[Expression], source: Source, threads: int) -> None:
-    """The kernels of the native device, with the sums thrown away."""
-    steps, loads = sum_steps(outputs, source), Loads(source, 0, {}, 0)
-    for _ in sums_in_batches(steps, loads, threads=threads, memory_limit=default_limit()):
+def add_up(program: Program, source: Source, threads: int) -> None:
+    """The kernels, with the sums thrown away."""
+    loads = Loads(source, 0, {}, 0)
+    for _ in sums_in_batches(program.sums, loads, threads=threads, memory_limit=default_limit()):
         pass
 
 
@@ -142,16 +142,16 @@ def _capped(level: str) -> Iterator[None]:
 
 def _full_chunk(sealed: es.EncryptedTable, forest: es.CompletelyRandomForest, settings: Settings) -> dict[str, Any]:
     """One core against one core, for every kind of arithmetic; and all cores."""
-    outputs = forest.circuit(sealed.schema, sealed.columns())
+    program = sums_program(forest.circuit(sealed.schema, sealed.columns()), sealed)
     few = es.CompletelyRandomForest(min(SEAL_TREES, forest.n_trees), DEPTH, random_state=1)
-    few_outputs = few.circuit(sealed.schema, sealed.columns())
+    few_sums = sums_program(few.circuit(sealed.schema, sealed.columns()), sealed).sums
 
     def by_seal() -> object:
-        return SealDevice().sums(sum_steps(few_outputs, sealed), sealed, {})
+        return SealDevice().sums(few_sums, sealed, {})
 
-    def by_kernels(level: str, threads: int) -> object:
+    def by_kernels(level: str, threads: int) -> None:
         with _capped(level):
-            return add_up(outputs, sealed, threads)
+            add_up(program, sealed, threads)
 
     best_level = arithmetic() or "baseline"
     ways: dict[str, tuple[Callable[[], object], int]] = {"seal": (by_seal, few.n_trees)}
@@ -211,7 +211,8 @@ def _scaling(sealed: es.EncryptedTable, forest: es.CompletelyRandomForest, setti
     rows = []
     for chunks in QUICK_CHUNKS if settings.quick else CHUNKS:
         source, n_rows = Repeated(sealed, chunks), chunks * sealed.layout.slots
-        laps = _rounds({"fit": (partial(add_up, outputs, source, cores()), 1)}, 5 if chunks < 32 else 1)["fit"]
+        program = sums_program(outputs, source)
+        laps = _rounds({"fit": (partial(add_up, program, source, cores()), 1)}, 5 if chunks < 32 else 1)["fit"]
         seconds, cpu = min(lap.seconds for lap in laps), min(lap.cpu_seconds for lap in laps)
         each = {"ns_per_row": 1e9 * seconds / n_rows, "cpu_ns_per_row": 1e9 * cpu / n_rows}
         rows.append({"rows": n_rows, "seconds": seconds, "cpu_seconds": cpu, **each})
@@ -225,7 +226,8 @@ def _bin_counts(sealed: es.EncryptedTable, settings: Settings) -> dict[str, Any]
     outputs = [(column(x) * column(y)).total() for x in names if x not in classes for y in classes]
     chunks = 2 if settings.quick else 16
     source = Copied(sealed, chunks)
-    timing = measure(lambda: add_up(outputs, source, cores()), settings)
+    program = sums_program(outputs, source)
+    timing = measure(lambda: add_up(program, source, cores()), settings)
     nbytes = chunks * len(names) * sealed.parameters.ciphertext_bytes()
     array = np.ones(1 << 23, dtype=np.uint64)
     target = np.empty_like(array)
@@ -265,7 +267,7 @@ def _case_study(owner: es.Owner, forest: es.CompletelyRandomForest, settings: Se
     plain = RandomForestClassifier(forest.n_trees, max_depth=DEPTH, random_state=0)
 
     def sums() -> None:
-        add_up(forest.circuit(sealed.schema, sealed.columns()), sealed, cores())
+        add_up(sums_program(forest.circuit(sealed.schema, sealed.columns()), sealed), sealed, cores())
 
     few = Settings(settings.quick, 0.0, 2 if settings.quick else 3, 3)
     return {
@@ -283,9 +285,9 @@ def _chunk_table(chunk: dict[str, Any]) -> Table:
     for title in ("device", "cores", "ms a tree", "times faster\nthan SEAL"):
         table.add_column(title, justify="left" if title == "device" else "right")
     table.add_row("SEAL", "1", _shown(chunk["seal_per_tree"]), "1.0")
-    for level, timing in chunk["native_per_tree"].items():
+    for level, timing in chunk["fused_per_tree"].items():
         table.add_row(f"native, {level}", "1", _shown(timing), f"{chunk['times_faster_than_seal'][level]:.1f}")
-    every = chunk["native_all_cores_per_tree"]
+    every = chunk["fused_all_cores_per_tree"]
     faster = chunk["seal_per_tree"]["median_s"] / every["median_s"]
     table.add_row(f"native, {chunk['arithmetic']}", str(chunk["cores"]), _shown(every), f"{faster:.1f}")
     return table

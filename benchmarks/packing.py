@@ -16,7 +16,9 @@ from rich.table import Table
 
 import encryptedstats as es
 from benchmarks._common import Report, Settings, part
-from encryptedstats.circuits.noise import NoiseMachine
+from encryptedstats.circuits.devices.seal import relinearise_any
+from encryptedstats.circuits.lowering import plan_descent
+from encryptedstats.circuits.noise import NoiseRules
 from encryptedstats.circuits.results import EncryptedNumbers, NumberFacts, Part
 from encryptedstats.crypto.engine import engine_for
 from encryptedstats.crypto.kernels import CPU_LEVELS, Kernels
@@ -53,7 +55,7 @@ class Case:
     def levels(self) -> list[int]:
         """Where to relinearise; as low as it goes where the noise is not proven, for there is a time to be had all the same."""
         last = len(self.parameters.data_moduli) - packing_primes(self.parameters)
-        plans = [plan_finish(self.parameters, part.noise) for part in self.totals]
+        plans = [plan_descent(self.parameters, part.noise) for part in self.totals]
         return [last if plan is None else plan.relinearise_at for plan in plans]
 
 
@@ -61,7 +63,7 @@ def make_case(bits: tuple[int, ...]) -> Case:
     """Products of 2, 3 and 4 encrypted columns of zeros and ones, not relinearised."""
     owner = es.Owner(es.Parameters.from_bits("bgv", RING, 4000, bits))
     engine, rng = owner.public_keys().engine, np.random.default_rng(3)
-    account = NoiseMachine(owner.parameters, with_secret_key=True)
+    account = NoiseRules(owner.parameters, with_secret_key=True)
     totals, expected = [], []
     for size in SIZES:
         for _ in range(EACH):
@@ -187,7 +189,7 @@ def _everything(case: Case, kernels: Kernels, levels: Sequence[int], count: int,
 def _decrypts(case: Case, chosen: Sequence[int], pack: Residues) -> bool:
     """Whether the pack was compared with the plain sums; it is an error if they differ. Not done where the noise is not proven."""
     width, limit = 1 << packing_levels(len(chosen)), case.parameters.max_value
-    plans = [plan_finish(case.parameters, total.noise) for total in case.totals]
+    plans = [plan_descent(case.parameters, total.noise) for total in case.totals]
     noises = [plan.noise for plan in plans if plan is not None]
     if len(noises) < len(plans):
         return False

@@ -140,7 +140,7 @@ def test_open_models_are_pickled_and_encrypted_ones_are_not(sealed_fit: Fit, kee
         fitted = clone(model).fit(table())
         again = pickle.loads(pickle.dumps(fitted))  # noqa: S301  # our own bytes
         np.testing.assert_array_equal(again.predict(frame(20)), fitted.predict(frame(20)))
-        with pytest.raises(TypeError, match=r"encrypted totals are not pickled: use save\(\) and load\(\)"):
+        with pytest.raises(TypeError, match=r"encrypted numbers are not pickled: use save\(\) and load\(\)"):
             pickle.dumps(sealed_fit(clone(model), table()))
     folds = clone(FOREST).fit_folds(keeper.encrypt(table(folds=2), workers=1), workers=1)
     with pytest.raises(TypeError, match=r"not pickled: use save\(\) and load\(\)"):

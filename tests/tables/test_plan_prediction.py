@@ -223,6 +223,28 @@ def test_the_breast_cancer_table_at_planned_parameters(model: Any) -> None:
     check_promise(planned(model, schema, len(training), len(new)), model, training, new)
 
 
+FOREST = es.CompletelyRandomForest
+#: Ring, sizes of the primes, and how many packs keep: a larger one costs every user time and bytes.
+KNOWN: dict[str, tuple[Any, dict[str, Any], tuple[int, tuple[int, ...], int]]] = {
+    "mnb": (es.MultinomialNB(), {}, (8192, (46, 46, 46, 47), 2)),
+    "means": (es.LinearMeans(), {}, (16384, (42,) * 6, 4)),
+    "snb": (es.SemiparametricNB(), {}, (16384, (46, 46, 46, 47, 47, 47), 4)),
+    "forest": (FOREST(n_trees=4, depth=1), {}, (8192, (48,) * 4, 2)),
+    "fraction": (FOREST(n_trees=4, depth=1, fraction=2), {}, (16384, (40, 41, 41, 41, 41, 41, 41), 4)),
+    "by others": (es.MultinomialNB(), {"by_others": True}, (16384, (40, 40, 40, 41, 41, 41), 4)),
+    "bfv": (FOREST(n_trees=4, depth=2), {"scheme": "bfv"}, (8192, (35, 35, 36, 36, 36, 36), 4)),
+}
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_parameters_do_not_grow(schema: es.Schema, name: str) -> None:
+    """What a plan chose once carries the same computation still, or the proof has become worse."""
+    model, options, (ring, bits, kept) = KNOWN[name]
+    found = planned(model, schema, **options).parameters
+    assert (found.ring_degree, tuple(q.bit_length() for q in found.coefficient_moduli)) == (ring, bits)
+    assert found.kept_primes == kept
+
+
 # -- several models ---------------------------------------------------------------------------------------------------------------
 
 
