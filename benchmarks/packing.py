@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from encryptedstats.circuits.seal import relinearise_any
-from encryptedstats.circuits.walk import plan_finish
 from rich import box
 from rich.table import Table
 

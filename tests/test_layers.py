@@ -41,18 +41,7 @@ FOREIGN = {
         "onehot",
         "schema_",
     },
-    "crypto": {
-        "forest",
-        "vote",
-        "predict",
-        "fold",
-        "cross_validate",
-        "classes",
-        "target",
-        "onehot",
-        "variable",
-        "publicschema",
-    },
+    "crypto": {"forest", "vote", "predict", "fold", "cross_validate", "classes", "onehot", "publicschema"},
     "storage": {"ciphertext", "schema", "forest", "noise"},
 }
 #: What passes through unread: a digest by which owners know a schema again, and the name under which it is stored.
