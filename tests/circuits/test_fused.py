@@ -20,17 +20,19 @@ from hypothesis import strategies as st
 import encryptedstats as es
 from effort import examples
 from encryptedstats.circuits import Expression, Layout, column, linear
-from encryptedstats.circuits.bounds import ColumnRange
+from encryptedstats.circuits.bounds import ColumnRange, read_bounds
+from encryptedstats.circuits.clear import read_clear
 from encryptedstats.circuits.devices import NativeDevice, SealDevice, registered
 from encryptedstats.circuits.devices.native import sums as reader
 from encryptedstats.circuits.devices.native.sums import Evaluator, Loads, arithmetic, sums_in_batches
 from encryptedstats.circuits.devices.native.sums import _aligned as aligned
 from encryptedstats.circuits.devices.native.tape import Tape, TapeWriter
-from encryptedstats.circuits.evaluate import evaluate
-from encryptedstats.circuits.expressions import COLUMN, PRODUCT, TOTAL, Marks, fold, in_order
+from encryptedstats.circuits.evaluate import evaluate, prepare
+from encryptedstats.circuits.expressions import COLUMN, PRODUCT, TOTAL, Marks, fold, here, in_order
+from encryptedstats.circuits.expressions import given as given_total
 from encryptedstats.circuits.lowering import FLAT, LEVELLED, Lowering, Strategy, Way
 from encryptedstats.circuits.noise import NoiseRules
-from encryptedstats.circuits.program import Step
+from encryptedstats.circuits.program import SWITCH, Step
 from encryptedstats.circuits.sources import Source
 from encryptedstats.crypto import kernels
 from encryptedstats.errors import DeviceError
@@ -694,3 +696,56 @@ def test_shapes_that_do_not_fit_are_refused(change: dict[str, Any]) -> None:
     assert fused.run(*given_.values()) == -1
     with pytest.raises(ValueError):
         fused.run(*{**given_, **change}.values())
+
+
+# -- columns that begin lower, given totals, and numbers that are encrypted on the spot -------------------------------------------
+
+
+@cache
+def kept_lab() -> Lab:
+    """Packs keep primes to be computed on with, so that columns begin at a lower level."""
+    return lab_of("bgv", 0, 1 << 22, (49,) * 10, kept=6)
+
+
+def assert_same_parts(found: Any, expected: Any) -> None:
+    assert [part.noise for part in found.parts] == [part.noise for part in expected.parts]
+    for one, other in zip(found.parts, expected.parts, strict=True):
+        np.testing.assert_array_equal(one.residues, other.residues)
+
+
+def test_columns_that_begin_lower_are_read_and_switched_once() -> None:
+    source, outputs = kept_lab().source((300, 40)), [(A * B).total(), (A + 3 * B).total(), (A * Y - B).total()]
+    program = prepare(outputs, source).program
+    assert {step.level for total in program.sums for step in total.args} == {program.sums[0].level} != {0}
+    loads = {step.args[0].data for step in program.steps if step.op == SWITCH and step.args[0].op == COLUMN}
+    assert loads == {"y0", "a0", "b0"}
+    for options in ({}, {"memory_limit": 1 << 20}):
+        source.loads = 0
+        found = evaluate(outputs, source, device="native", **options)
+        assert source.loads == 2 * len(loads)
+        assert_same_parts(found, evaluate(outputs, source, device="seal", workers=1))
+    assert kept_lab().owner.decrypt(found) == source.clear(outputs)
+
+
+def test_given_totals_in_totals() -> None:
+    source = kept_lab().source((300, 40))
+    packs = {"model": evaluate([A.total(), (B * Y).total(), column("n").total()], source)}
+    model = [given_total("model", k) for k in range(3)]
+    outputs = [(model[0] * A * Y).total(), (model[1] * B - 2 * model[2] * A).total()]
+    opened = kept_lab().owner.decrypt(packs["model"])
+    columns = {**source.columns, **{("model", k): np.full(340, value) for k, value in enumerate(opened)}}
+    ranges = {**source.known, **{("model", k): ColumnRange(-2000, 2000) for k in range(3)}}
+    bounds = list(map(read_bounds(outputs, ranges, 340).__getitem__, outputs))
+    options = {"given": packs, "bounds": bounds}
+    found, expected = (evaluate(outputs, source, device=name, workers=1, **options) for name in ("native", "seal"))
+    assert_same_parts(found, expected)
+    assert kept_lab().owner.decrypt(found) == read_clear(outputs, columns, source.layout)
+
+
+def test_numbers_that_are_encrypted_on_the_spot_in_totals() -> None:
+    """They are others every time, so that no tape reads them in pieces: SEAL adds up."""
+    source, outputs = fast_source((30, 20)), [(here(3, "x") * A + B).total(), (here(-2, "y") + A).total()]
+    for device in ("native", "seal"):
+        assert source.encrypted(outputs, device=device) == source.clear(outputs)
+    with pytest.raises(DeviceError, match="numbers that are encrypted on the spot"):
+        evaluate(outputs, source, checkpoint="somewhere")

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 import encryptedstats as es
 from encryptedstats.circuits import Expression, Layout, column, linear
-from encryptedstats.circuits.expressions import Marks
+from encryptedstats.circuits.expressions import Marks, here
 from encryptedstats.circuits.expressions import given as given_total
 from encryptedstats.circuits.lowering import FLAT, LEVELLED, Lowering, Strategy, Way, lower
 from encryptedstats.circuits.noise import NoiseRules
@@ -132,6 +132,13 @@ def test_so_do_those_of_marked_moved_and_given_rows(strategy):
     program = program_of(rows, "bgv", strategy, "rows", level=1)
     (noise,) = {step.noise for step in program.steps if step.op == GIVEN}
     assert noises_again(program, secret=True, given_noise=noise) == {step: step.noise for step in program.steps}
+
+
+def test_steps_do_not_show_what_is_encrypted_on_the_spot():
+    program = program_of([(here(77, "answer") * A).total()], "bgv", FLAT, "slots")
+    shown = " ".join(map(repr, program.steps))
+    assert "<here answer of 0, level 0, 2 polynomials>" in shown
+    assert "77" not in shown
 
 
 # ---------------------------------------------------------------------------------------------------------- nothing twice

@@ -92,7 +92,8 @@ class Step:
         return found
 
     def __repr__(self) -> str:
-        data = "" if self.data is None else f" {self.data}"
+        shown = self.data[1] if self.op == HERE else self.data  # the number itself is encrypted
+        data = "" if shown is None else f" {shown}"
         return f"<{self.op}{data} of {len(self.args)}, level {self.level}, {self.size} polynomials>"
 
 

@@ -16,7 +16,7 @@ from encryptedstats.circuits.devices.native.sums import (
     sums_in_batches,
 )
 from encryptedstats.circuits.devices.seal import SealDevice
-from encryptedstats.circuits.program import RELINEARISE, SUM, SWITCH, Program, Step
+from encryptedstats.circuits.program import HERE, RELINEARISE, SUM, SWITCH, Program, Step
 from encryptedstats.circuits.sources import Source
 from encryptedstats.crypto.kernels import Kernels, kernels_are_built
 from encryptedstats.crypto.keys import PublicKeys
@@ -141,6 +141,8 @@ class NativeDevice(SealDevice):
 def _row_obstacle(program: Program) -> str | None:
     if any(program.stages[total] for total in program.sums):
         return "the circuit brings totals back into the rows, or rows into other places"
+    if any(step.op == HERE for step in program.steps):
+        return "the circuit has numbers that are encrypted on the spot, which are others every time"
     return row_obstacle([total.args[0] for total in program.sums], program.parameters)
 
 
