@@ -162,7 +162,7 @@ def changed(**methods: Any) -> es.Question:
         ),
         (
             changed(totals=lambda self, schema, columns, fold: {"class_counts": [1, 2], "cells": [[0, 0]] * 4}),
-            r"'class_counts' holds something else than expressions that end in \.total\(\)",
+            r"gives something else than expressions that end in \.total\(\)",
         ),
     ],
 )

@@ -46,14 +46,7 @@ from encryptedstats.circuits.results import EncryptedTotals
 from encryptedstats.crypto.digests import joined_digest
 from encryptedstats.crypto.dispatch import decrypt_value
 from encryptedstats.crypto.keys import Decryptor, PublicKeys
-from encryptedstats.errors import (
-    Cure,
-    FileFormatError,
-    KeyMismatchError,
-    ParameterError,
-    SchemaError,
-    SchemaWarning,
-)
+from encryptedstats.errors import Cure, FileFormatError, KeyMismatchError, ParameterError, SchemaError, SchemaWarning
 from encryptedstats.models._sklearn import record_features
 from encryptedstats.models.prediction import (
     DRAWN,
