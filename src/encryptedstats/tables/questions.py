@@ -126,7 +126,7 @@ class Question(ABC):
 
     def parameters(self) -> dict[str, Any]:
         """What it is asked with, as JSON knows it: the fields of a dataclass."""
-        names = [field.name for field in fields(self)] if is_dataclass(self) else []
+        names: list[str] = [field.name for field in fields(self)] if is_dataclass(self) else []
         return {name: plain(getattr(self, name)) for name in names}
 
     @classmethod
