@@ -171,6 +171,12 @@ def test_totals_that_are_not_what_was_said(question: es.Question, words: str, sc
         schema.table(FRAME).ask(question)
 
 
+def test_what_is_no_question(schema: es.Schema) -> None:
+    for value, words in ((Ages, "not the class Ages"), ("counts", "not a str")):
+        with pytest.raises(TypeError, match=rf"asked a question, an object such as es\.MultinomialNB\(\), {words}"):
+            schema.table(FRAME).ask(value)
+
+
 def test_impossible_totals_are_refused(schema: es.Schema) -> None:
     with pytest.raises(ImpossibleTotalsError, match="cells without rows: the result was altered, or is of other rows"):
         Ages().opened([9] * 10, schema, 6)

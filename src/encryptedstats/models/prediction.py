@@ -221,7 +221,7 @@ def _encrypted(model: Any, rows: EncryptedTable, output: str, options: dict[str,
     schema = rows.private_schema or (model.schema_ if isinstance(model.schema_, Schema) else rows.schema)
     # Rows that were encrypted with the public key have no digest: the model's is that of its own rows.
     digest = joined_digest(model.totals_.schema_digest if asked.packs else None, rows.facts.schema_digest)
-    return EncryptedAnswer(model._like(), found, schema, rows.n_rows, output=output, schema_digest=digest)
+    return EncryptedAnswer(model.as_asked(), found, schema, rows.n_rows, output=output, schema_digest=digest)
 
 
 def _numbers(model: Any) -> dict[str, Any]:

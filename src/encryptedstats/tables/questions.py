@@ -329,6 +329,14 @@ def _sources(name: str) -> Iterator[Any]:
         yield entry.load
 
 
+def checked_question(value: Any) -> Question:
+    """A question that can be asked."""
+    if not isinstance(value, Question):
+        what = f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
+        raise TypeError(f"a table is asked a question, an object such as es.MultinomialNB(), not {what}")
+    return value
+
+
 def is_same(a: Question, b: Question) -> bool:
     """Whether both ask the same."""
     return type(a) is type(b) and a.parameters() == b.parameters()
