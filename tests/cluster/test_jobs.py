@@ -10,6 +10,7 @@ from typing import Any
 
 import cluster_samples as samples
 import numpy as np
+import pandas as pd
 import pytest
 from cluster_samples import BLOCKS, FOREST, ROWS, Hospital
 from hypothesis import given
@@ -22,6 +23,7 @@ from encryptedstats.circuits.plan import FAN_IN, MAX_SHARD_CHUNKS
 from encryptedstats.cluster import jobs
 from encryptedstats.cluster.jobs import JOBS, Job, cut_rows
 from encryptedstats.storage import container
+from encryptedstats.tables.statistics import Counts
 
 
 @given(rows=st.lists(st.integers(1, 50), min_size=1, max_size=60), size=st.none() | st.integers(1, 200))
@@ -199,6 +201,13 @@ def test_the_digest_of_a_circuit_does_not_depend_on_the_order_of_writing() -> No
     assert circuit_digest([y.total(), (x * y + 2 * x).total()]) != digest
     assert circuit_digest([(x * y + 3 * x).total(), y.total()]) != digest
     assert circuit_digest(written("y", "x")) != digest
+
+
+def test_any_question_is_asked_on_a_cluster(hospital: Hospital, tmp_path: Path) -> None:
+    job = cluster.submit(Counts((0, -1)), hospital.table, tmp_path / "counts", rows_per_shard=2 * ROWS)
+    cluster.work(job.queue)
+    found = hospital.owner.open(tmp_path / "counts", samples.SCHEMA)
+    pd.testing.assert_frame_equal(found, hospital.plain().counts("age", by="class"))
 
 
 # -- the stored job ----------------------------------------------------------------------------------------------------

@@ -91,6 +91,14 @@ def test_a_drawn_seed_is_stored(keeper: es.Owner, sealed_fit: Fit, tmp_path: Pat
     assert keeper.decrypt(sealed + more).n_rows_ == 80
 
 
+def test_a_model_is_stored_as_it_was_fitted(keeper: es.Owner, sealed_fit: Fit, tmp_path: Path) -> None:
+    """Totals belong to the parameters of the fit, whatever is set afterwards."""
+    for place, fitted in {"sealed": sealed_fit(clone(FOREST), table()), "open": clone(FOREST).fit(table())}.items():
+        fitted.set_params(random_state=99)
+        fitted.save(tmp_path / place)
+        assert es.load(tmp_path / place, keeper.public_keys()).random_state == FOREST.random_state
+
+
 def test_folds_travel(keeper: es.Owner, place: str) -> None:
     rows = table(60, folds=3)
     folds = es.CompletelyRandomForest(2, 2, random_state=None).fit_folds(keeper.encrypt(rows, workers=1), workers=1)

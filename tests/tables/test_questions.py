@@ -162,13 +162,19 @@ def changed(**methods: Any) -> es.Question:
         ),
         (
             changed(totals=lambda self, schema, columns, fold: {"class_counts": [1, 2], "cells": [[0, 0]] * 4}),
-            r"'class_counts' holds something else than expressions that end in \.total\(\)",
+            r"gives something else than expressions that end in \.total\(\)",
         ),
     ],
 )
 def test_totals_that_are_not_what_was_said(question: es.Question, words: str, schema: es.Schema) -> None:
     with pytest.raises((ValueError, TypeError), match=f"Changed: .*{words}"):
         schema.table(FRAME).ask(question)
+
+
+def test_what_is_no_question(schema: es.Schema) -> None:
+    for value, words in ((Ages, "not the class Ages"), ("counts", "not a str")):
+        with pytest.raises(TypeError, match=rf"asked a question, an object such as es\.MultinomialNB\(\), {words}"):
+            schema.table(FRAME).ask(value)
 
 
 def test_impossible_totals_are_refused(schema: es.Schema) -> None:

@@ -107,7 +107,7 @@ def fit(
 
     Parameters
     ----------
-    model : a model of this library, not fitted
+    model : a model of this library, not fitted, or another question
     table : path or fsspec URL
         Of an encrypted table. Every worker must be able to read it.
     out : path or fsspec URL
@@ -140,7 +140,7 @@ def fit(
 
     Returns
     -------
-    The fitted model, still encrypted.
+    The fitted model, still encrypted; of another question, its EncryptedAnswer.
 
     Raises
     ------

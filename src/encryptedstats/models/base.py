@@ -47,14 +47,7 @@ from encryptedstats.circuits.rewriting import cleared
 from encryptedstats.crypto.digests import joined_digest
 from encryptedstats.crypto.dispatch import decrypt_value
 from encryptedstats.crypto.keys import Decryptor, PublicKeys
-from encryptedstats.errors import (
-    Cure,
-    FileFormatError,
-    KeyMismatchError,
-    ParameterError,
-    SchemaError,
-    SchemaWarning,
-)
+from encryptedstats.errors import Cure, FileFormatError, KeyMismatchError, ParameterError, SchemaError, SchemaWarning
 from encryptedstats.models._sklearn import record_features
 from encryptedstats.models.prediction import (
     DRAWN,
@@ -189,8 +182,13 @@ class TotalsClassifier(ClassifierMixin, Question, BaseEstimator):  # type: ignor
     def _answer(self) -> EncryptedAnswer:
         """The encrypted model as an answer to its question."""
         return EncryptedAnswer(
-            self._like(), self.totals_, self.schema_, self.n_rows_, self.block_ids_, beside=self._beside()
+            self.as_asked(), self.totals_, self.schema_, self.n_rows_, self.block_ids_, beside=self._beside()
         )
+
+    def as_asked(self: M) -> M:
+        """The question that the fit has answered: unfitted, with its parameters and its seed, whatever was changed since."""
+        model: M = clone(self).set_params(**self.growth_)
+        return model
 
     def _beside(self) -> dict[str, Any]:
         """What the model has beside its totals, by name."""
@@ -598,7 +596,7 @@ class TotalsClassifier(ClassifierMixin, Question, BaseEstimator):  # type: ignor
         if self.is_encrypted:
             return self._answer().to_container()
         schema = self.schema_ if names else self.schema_.public()
-        fields, sections = stored_head(self, schema, self.n_rows_, self.block_ids_)
+        fields, sections = stored_head(self.as_asked(), schema, self.n_rows_, self.block_ids_)
         fields["private"] = isinstance(schema, Schema)
         numbers = {"totals": self.totals_, **self._beside()}
         sections |= {name: json.dumps([int(total) for total in found]).encode() for name, found in numbers.items()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from math import lcm
 from typing import Any, ClassVar
 
@@ -12,17 +11,18 @@ from numpy.typing import NDArray
 from encryptedstats.circuits.expressions import sum_of
 from encryptedstats.models.base import TotalsClassifier
 from encryptedstats.models.features import CodedPredictors, count_features, product_totals, solve, symmetric
-from encryptedstats.models.prediction import (
-    Votes,
-    class_names,
-    count_names,
-    sum_of_numbers,
-    votes_of,
-    weighted_sum,
-)
+from encryptedstats.models.prediction import Votes, class_names, count_names, sum_of_numbers, votes_of, weighted_sum
 from encryptedstats.tables import PublicSchema, Schema, Table
-from encryptedstats.tables.columns import Column
-from encryptedstats.tables.questions import Answer, Known, Shape, Totals, class_columns, refuse_impossible
+from encryptedstats.tables.questions import (
+    Answer,
+    Arrays,
+    Columns,
+    Known,
+    Shapes,
+    Totals,
+    class_columns,
+    refuse_impossible,
+)
 
 
 class LinearMeans(CodedPredictors, TotalsClassifier):
@@ -58,15 +58,13 @@ class LinearMeans(CodedPredictors, TotalsClassifier):
         self.centred = centred
         self.bins = bins
 
-    def totals(
-        self, schema: PublicSchema, columns: Sequence[Column] | None = None, fold: int | None = None
-    ) -> Mapping[str, Any]:
+    def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
         """Class counts, and the sum of every predictor in every class."""
         classes = class_columns(schema, fold)
         sums = [[(feature.value * y).total() for y in classes] for feature in self._features(schema, columns)]
         return {"class_counts": [y.total() for y in classes], "sums": sums}
 
-    def shapes(self, schema: PublicSchema) -> Mapping[str, Shape]:
+    def shapes(self, schema: PublicSchema) -> Shapes:
         """One for every class, or for every predictor and class."""
         return {"class_counts": (schema.n_classes,), "sums": (count_features(schema), schema.n_classes)}
 
@@ -78,9 +76,7 @@ class LinearMeans(CodedPredictors, TotalsClassifier):
 
     # -- predicting without opening ----------------------------------------------------------------------------------------
 
-    def answers(
-        self, schema: PublicSchema, columns: Sequence[Column] | None, known: Known, output: str = ""
-    ) -> Mapping[str, Any]:
+    def answers(self, schema: PublicSchema, columns: Columns, known: Known, output: str = "") -> Arrays:
         """For every class the products of its sums with the row and with themselves, then the class counts."""
         found = [feature.value for feature in self._features(schema, columns)]
         products = []
@@ -89,7 +85,7 @@ class LinearMeans(CodedPredictors, TotalsClassifier):
             products.append([Answer(weighted_sum(list(sums), found)), Answer(length, signed=False)])
         return {"products": products, "class_counts": [Answer(n, signed=False) for n in known["class_counts"]]}
 
-    def answer_shapes(self, schema: PublicSchema, output: str = "") -> Mapping[str, Shape]:
+    def answer_shapes(self, schema: PublicSchema, output: str = "") -> Shapes:
         """Two for every class, and its count."""
         return {"products": (schema.n_classes, 2), "class_counts": (schema.n_classes,)}
 
@@ -136,13 +132,11 @@ class FisherDiscriminant(LinearMeans):
     _RIDGE: ClassVar[float] = 1e-9
     why_opened: ClassVar[str] = "the scatter matrix has to be inverted, which the owner does: "
 
-    def answers(
-        self, schema: PublicSchema, columns: Sequence[Column] | None, known: Known, output: str = ""
-    ) -> Mapping[str, Any]:
+    def answers(self, schema: PublicSchema, columns: Columns, known: Known, output: str = "") -> Arrays:
         """None before it is opened."""
         raise self.cannot_predict()
 
-    def answer_shapes(self, schema: PublicSchema, output: str = "") -> Mapping[str, Shape]:
+    def answer_shapes(self, schema: PublicSchema, output: str = "") -> Shapes:
         """None before it is opened."""
         raise self.cannot_predict()
 
@@ -154,15 +148,13 @@ class FisherDiscriminant(LinearMeans):
             scores[:, self.class_counts_ == 0] = -np.inf  # a class without rows has no mean
         return scores
 
-    def totals(
-        self, schema: PublicSchema, columns: Sequence[Column] | None = None, fold: int | None = None
-    ) -> Mapping[str, Any]:
+    def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
         """What linear means needs, and all sums of products of two predictors."""
         everyone = sum_of(class_columns(schema, fold))
         products = product_totals(self._features(schema, columns), everyone)
         return {**super().totals(schema, columns, fold), "products": products}
 
-    def shapes(self, schema: PublicSchema) -> Mapping[str, Shape]:
+    def shapes(self, schema: PublicSchema) -> Shapes:
         """One product for every pair of predictors."""
         k = count_features(schema)
         return {**super().shapes(schema), "products": (k * (k + 1) // 2,)}

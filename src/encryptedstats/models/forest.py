@@ -26,7 +26,17 @@ from encryptedstats.models.prediction import DRAWN, Votes, class_names, clear_an
 from encryptedstats.tables import EncryptedTable, PublicSchema, Schema, Table
 from encryptedstats.tables.answers import same_schema
 from encryptedstats.tables.columns import Column
-from encryptedstats.tables.questions import Answer, Known, Number, Shape, Totals, class_columns, refuse_impossible
+from encryptedstats.tables.questions import (
+    Answer,
+    Arrays,
+    Columns,
+    Known,
+    Number,
+    Shapes,
+    Totals,
+    class_columns,
+    refuse_impossible,
+)
 
 MAX_DEPTH = 6
 
@@ -178,9 +188,7 @@ class CompletelyRandomForest(TotalsClassifier):
 
     # -- the circuit -----------------------------------------------------------------------------------------------
 
-    def totals(
-        self, schema: PublicSchema, columns: Sequence[Column] | None = None, fold: int | None = None
-    ) -> Mapping[str, Any]:
+    def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
         """Class totals, and for every tree, node and class what goes left; what goes right is the rest."""
         classes = class_columns(schema, fold)
         left = [self._left_totals(tree, classes) for tree in self.grow(schema)]
@@ -197,7 +205,7 @@ class CompletelyRandomForest(TotalsClassifier):
                 inside += [left, [x - part for x, part in zip(inside[node], left, strict=True)]]
         return totals
 
-    def shapes(self, schema: PublicSchema) -> Mapping[str, Shape]:
+    def shapes(self, schema: PublicSchema) -> Shapes:
         """One for every class, or for every tree, node and class."""
         n_classes = schema.n_classes
         return {"class_counts": (n_classes,), "left": (int(self.n_trees), 2 ** int(self.depth) - 1, n_classes)}
@@ -246,7 +254,7 @@ class CompletelyRandomForest(TotalsClassifier):
 
     def _votes(self, table: Table) -> NDArray[np.float64]:
         if not self.fraction:
-            return clear_answers(self, table, "").astype(float)
+            return clear_answers(self, table, "")["votes"].astype(float)
         weighted = self.leaf_counts_ * self.leaf_weights()[:, :, None]
         leaves = self._leaves(table)
         return sum((counts[leaves[:, t]] for t, counts in enumerate(weighted)), start=np.zeros((len(table), 1)))
@@ -265,9 +273,7 @@ class CompletelyRandomForest(TotalsClassifier):
 
     # -- predicting without opening ----------------------------------------------------------------------------------
 
-    def answers(
-        self, schema: PublicSchema, columns: Sequence[Column] | None, known: Known, output: str = ""
-    ) -> Mapping[str, Any]:
+    def answers(self, schema: PublicSchema, columns: Columns, known: Known, output: str = "") -> Arrays:
         """For every class the sum over trees of the count in the row's leaf (times the leaf's drawn fraction).
 
         Which leaf that is, is decided from below: a node's count is that of its right child, plus what the left one has more if
@@ -288,7 +294,7 @@ class CompletelyRandomForest(TotalsClassifier):
             votes.append(Answer(sum_of_numbers(by_tree), Interval(0, len(trees) * largest), signed=False))
         return {"votes": votes}
 
-    def answer_shapes(self, schema: PublicSchema, output: str = "") -> Mapping[str, Shape]:
+    def answer_shapes(self, schema: PublicSchema, output: str = "") -> Shapes:
         """One for every class."""
         return {"votes": (schema.n_classes,)}
 
@@ -366,7 +372,7 @@ class CompletelyRandomForest(TotalsClassifier):
         fraction, trees = self._fraction(), self.grow(schema)
         return partial(fraction_circuit, fraction, trees, schema), Interval(1, fraction.largest)
 
-    def beside_shapes(self, schema: PublicSchema) -> Mapping[str, Shape]:
+    def beside_shapes(self, schema: PublicSchema) -> Shapes:
         """One fraction for every leaf of every tree, where one is drawn."""
         return {DRAWN: (int(self.n_trees), 2 ** int(self.depth))} if self._draws else {}
 

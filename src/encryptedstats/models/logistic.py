@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,19 +11,18 @@ from scipy.special import expit
 from encryptedstats.circuits.expressions import sum_of
 from encryptedstats.models.base import TotalsClassifier
 from encryptedstats.models.features import CodedPredictors, count_features, product_totals, solve, symmetric
-from encryptedstats.models.prediction import (
-    Line,
-    Votes,
-    clear_answers,
-    count_names,
-    feature_labels,
-    line_of,
-    votes_of,
-)
+from encryptedstats.models.prediction import Line, Votes, clear_answers, count_names, feature_labels, line_of, votes_of
 from encryptedstats.tables import PublicSchema, Schema, Table
-from encryptedstats.tables.answers import of_rows
-from encryptedstats.tables.columns import Column
-from encryptedstats.tables.questions import Answer, Known, Shape, Totals, class_columns, refuse_impossible
+from encryptedstats.tables.questions import (
+    Answer,
+    Arrays,
+    Columns,
+    Known,
+    Shapes,
+    Totals,
+    class_columns,
+    refuse_impossible,
+)
 
 
 class OneStepLogisticRegression(CodedPredictors, TotalsClassifier):
@@ -72,9 +70,7 @@ class OneStepLogisticRegression(CodedPredictors, TotalsClassifier):
         self.centred = centred
         self.bins = bins
 
-    def totals(
-        self, schema: PublicSchema, columns: Sequence[Column] | None = None, fold: int | None = None
-    ) -> Mapping[str, Any]:
+    def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
         """Class counts, sums of every predictor by class, and all sums of products of two predictors."""
         classes, found = class_columns(schema, fold), self._features(schema, columns)
         everyone = sum_of(classes)  # 1, or the weight, in every row that counts
@@ -84,7 +80,7 @@ class OneStepLogisticRegression(CodedPredictors, TotalsClassifier):
             "products": product_totals(found, everyone),
         }
 
-    def shapes(self, schema: PublicSchema) -> Mapping[str, Shape]:
+    def shapes(self, schema: PublicSchema) -> Shapes:
         """One for every class, for every predictor and class, for every pair of predictors."""
         k = count_features(schema)
         return {"class_counts": (schema.n_classes,), "sums": (k, schema.n_classes), "products": (k * (k + 1) // 2,)}
@@ -110,9 +106,7 @@ class OneStepLogisticRegression(CodedPredictors, TotalsClassifier):
 
     why_opened: ClassVar[str] = "with several predictors a matrix has to be inverted, which the owner does: "
 
-    def answers(
-        self, schema: PublicSchema, columns: Sequence[Column] | None, known: Known, output: str = ""
-    ) -> Mapping[str, Any]:
+    def answers(self, schema: PublicSchema, columns: Columns, known: Known, output: str = "") -> Arrays:
         """For one predictor: e and d, whose ratio is the log-odds, then the class counts."""
         found = self._features(schema, columns)
         if len(found) > 1:
@@ -124,7 +118,7 @@ class OneStepLogisticRegression(CodedPredictors, TotalsClassifier):
             "class_counts": [Answer(n0, signed=False), Answer(n1, signed=False)],
         }
 
-    def answer_shapes(self, schema: PublicSchema, output: str = "") -> Mapping[str, Shape]:
+    def answer_shapes(self, schema: PublicSchema, output: str = "") -> Shapes:
         """Two, and one for every class."""
         if count_features(schema) != 1:
             raise self.cannot_predict()
@@ -149,9 +143,8 @@ class OneStepLogisticRegression(CodedPredictors, TotalsClassifier):
         return self._log_odds(self._rows(X))
 
     def _log_odds(self, table: Table) -> NDArray[np.float64]:
-        public = table.public_schema
-        if count_features(public) == 1:
-            return self._log_odds_of(of_rows(clear_answers(self, table, ""), self.answer_shapes(public)))
+        if count_features(table.public_schema) == 1:
+            return self._log_odds_of(clear_answers(self, table, ""))
         log_odds: NDArray[np.float64] = self._matrix(table) @ self.coef_[0] + self.intercept_[0]
         return log_odds
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -32,12 +32,12 @@ from encryptedstats.models.prediction import (
     weighted_sum,
 )
 from encryptedstats.tables import PublicSchema, Schema, Table
-from encryptedstats.tables.answers import of_rows
-from encryptedstats.tables.columns import Column
 from encryptedstats.tables.questions import (
     Answer,
+    Arrays,
+    Columns,
     Known,
-    Shape,
+    Shapes,
     Totals,
     bin_columns,
     class_columns,
@@ -118,9 +118,7 @@ class SemiparametricNB(CodedPredictors, TotalsClassifier):
 
     # -- what it asks ----------------------------------------------------------------------------------------------------
 
-    def totals(
-        self, schema: PublicSchema, columns: Sequence[Column] | None = None, fold: int | None = None
-    ) -> Mapping[str, Any]:
+    def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
         """n_c, and sum x y_c and sum x^2 y_c for every predictor: everything in a, b and d follows from them."""
         classes, found = class_columns(schema, fold), self._features(schema, columns)
         return {
@@ -129,7 +127,7 @@ class SemiparametricNB(CodedPredictors, TotalsClassifier):
             "squares": [[(feature.square * y).total() for y in classes] for feature in found],
         }
 
-    def shapes(self, schema: PublicSchema) -> Mapping[str, Shape]:
+    def shapes(self, schema: PublicSchema) -> Shapes:
         """One for every class, or for every predictor and class."""
         by_class = (count_features(schema), schema.n_classes)
         return {"class_counts": (schema.n_classes,), "sums": by_class, "squares": by_class}
@@ -167,9 +165,7 @@ class SemiparametricNB(CodedPredictors, TotalsClassifier):
 
     # -- predicting without opening ----------------------------------------------------------------------------------------
 
-    def answers(
-        self, schema: PublicSchema, columns: Sequence[Column] | None, known: Known, output: str = ""
-    ) -> Mapping[str, Any]:
+    def answers(self, schema: PublicSchema, columns: Columns, known: Known, output: str = "") -> Arrays:
         """e and d of every predictor, then the class counts."""
         n0, n1 = known["class_counts"]
         lines = []
@@ -180,7 +176,7 @@ class SemiparametricNB(CodedPredictors, TotalsClassifier):
             lines.append([Answer(line.at(feature.value)), Answer(line.d, signed=False)])
         return {"lines": lines, "class_counts": [Answer(n0, signed=False), Answer(n1, signed=False)]}
 
-    def answer_shapes(self, schema: PublicSchema, output: str = "") -> Mapping[str, Shape]:
+    def answer_shapes(self, schema: PublicSchema, output: str = "") -> Shapes:
         """Two for every predictor, one for every class."""
         return {"lines": (count_features(schema), 2), "class_counts": (2,)}
 
@@ -193,18 +189,14 @@ class SemiparametricNB(CodedPredictors, TotalsClassifier):
 
     # -- predicting ------------------------------------------------------------------------------------------------------
 
-    def _clear_answers(self, X: Any) -> Totals:
-        table = self._rows(X)
-        return of_rows(clear_answers(self, table, ""), self.answer_shapes(table.public_schema))
-
     def predict_raw(self, X: Any) -> tuple[NDArray[Any], list[int]]:
         """The integers (e, d) of every row and predictor: the log-odds of predictor j are e_j / d_j."""
-        lines = self._clear_answers(X)["lines"]
+        lines = clear_answers(self, self._rows(X), "")["lines"]
         return lines[:, :, 0].astype(object), lines[0, :, 1].tolist()
 
     def predict_log_odds(self, X: Any) -> NDArray[np.float64]:
         """Log-odds of the second class for every row."""
-        return _log_odds(self._clear_answers(X))
+        return _log_odds(clear_answers(self, self._rows(X), ""))
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Probability of each class."""
@@ -260,9 +252,7 @@ class MultinomialNB(TotalsClassifier):
         self.alpha = alpha
         self.bins = bins
 
-    def totals(
-        self, schema: PublicSchema, columns: Sequence[Column] | None = None, fold: int | None = None
-    ) -> Mapping[str, Any]:
+    def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
         """Class totals, and the rows of every class in every bin of every variable."""
         classes = class_columns(schema, fold)
         bins = [x for j in range(len(schema.variables)) for x in bin_columns(schema, j)]
@@ -271,7 +261,7 @@ class MultinomialNB(TotalsClassifier):
             "bins": [[(x * y).total() for y in classes] for x in bins],
         }
 
-    def shapes(self, schema: PublicSchema) -> Mapping[str, Shape]:
+    def shapes(self, schema: PublicSchema) -> Shapes:
         """One for every class, or for every bin and class."""
         n_bins = sum(variable.n_bins for variable in schema.variables)
         return {"class_counts": (schema.n_classes,), "bins": (n_bins, schema.n_classes)}
@@ -300,9 +290,7 @@ class MultinomialNB(TotalsClassifier):
 
     outputs: ClassVar[tuple[str, ...]] = ("factors", "products")
 
-    def answers(
-        self, schema: PublicSchema, columns: Sequence[Column] | None, known: Known, output: str = "factors"
-    ) -> Mapping[str, Any]:
+    def answers(self, schema: PublicSchema, columns: Columns, known: Known, output: str = "factors") -> Arrays:
         """For every class, how many of its rows share the bin of each variable (or the product of that); then class counts."""
         # Of a product, each factor with its smoothing: every term has a bin, and there is nothing where there is no row.
         plus = 0 if output == "factors" else self._whole_alpha()
@@ -317,7 +305,7 @@ class MultinomialNB(TotalsClassifier):
             by_class.append(factors if output == "factors" else [self._whole(factors)])
         return {"by_class": by_class, "class_counts": [Answer(n, signed=False) for n in known["class_counts"]]}
 
-    def answer_shapes(self, schema: PublicSchema, output: str = "factors") -> Mapping[str, Shape]:
+    def answer_shapes(self, schema: PublicSchema, output: str = "factors") -> Shapes:
         """For every class one for each variable, or one; and one."""
         each = len(schema.variables) if output == "factors" else 1
         return {"by_class": (schema.n_classes, each), "class_counts": (schema.n_classes,)}
@@ -361,8 +349,7 @@ class MultinomialNB(TotalsClassifier):
 
     def _log_joint(self, table: Table) -> NDArray[np.float64]:
         output = self.outputs[0]
-        answers = of_rows(clear_answers(self, table, output), self.answer_shapes(table.public_schema, output))
-        return self._joint(answers, table.public_schema, output)[0]
+        return self._joint(clear_answers(self, table, output), table.public_schema, output)[0]
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Probability of each class."""

@@ -7,7 +7,6 @@ model that stays closed. All four combinations are one formula therefore, and gi
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,9 +35,8 @@ from encryptedstats.models.features import Feature
 from encryptedstats.storage.files import PRIVATE
 from encryptedstats.storage.objects import is_url, write_object
 from encryptedstats.tables import EncryptedAnswer, EncryptedTable, PublicSchema, Question, Schema, Table
-from encryptedstats.tables.answers import of_rows
 from encryptedstats.tables.columns import Column
-from encryptedstats.tables.questions import Answer, Known, Number, Totals, bin_columns, in_shapes
+from encryptedstats.tables.questions import Answer, Known, Number, Totals, bin_columns, flat, in_shapes
 
 MODEL, DRAWN = "model", "drawn"  # what circuits call the totals of a model, and its drawn fractions
 
@@ -140,23 +138,15 @@ def flat_answers(
     question: Question, schema: PublicSchema, columns: Sequence[Column] | None, known: Known, output: str
 ) -> list[Answer]:
     """All answers of a question for a row, one after the other."""
-    found, shapes = question.answers(schema, columns, known, output), question.answer_shapes(schema, output)
-    answers: list[Answer] = []
-    for name, shape in shapes.items():
-        array = np.array(found[name], dtype=object)
-        if array.shape != shape and (array.size or math.prod(shape)):
-            raise ValueError(
-                f"{question.name}: answers() gives {name!r} in the shape {array.shape}, and answer_shapes() says {shape}"
-            )
-        answers += [one if isinstance(one, Answer) else Answer(one) for one in array.flat]
-    return answers
+    shapes, gives = question.answer_shapes(schema, output), f"{question.name}: answers()"
+    found = flat(question.answers(schema, columns, known, output), shapes, gives, "answer_shapes()")
+    return [one if isinstance(one, Answer) else Answer(one) for one in found]
 
 
 def clear_votes(model: Any, table: Table, output: str) -> Any:
     """What an opened model makes of clear rows: its own answers, judged as the owner judges them."""
     schema = model.schema_ if isinstance(model.schema_, Schema) else table.schema
-    shapes = model.answer_shapes(table.public_schema, output)
-    return model.judge(of_rows(clear_answers(model, table, output), shapes), schema, output)
+    return model.judge(clear_answers(model, table, output), schema, output)
 
 
 def predict(model: Any, rows: Any, output: str, **options: Any) -> Votes | EncryptedAnswer:
@@ -171,8 +161,8 @@ def predict(model: Any, rows: Any, output: str, **options: Any) -> Votes | Encry
     return _encrypted(model, rows, output, options)
 
 
-def clear_answers(model: Any, table: Table, output: str) -> NDArray[Any]:
-    """The answers of an opened model for clear rows, shape (rows, answers): by the circuit that encrypted ones are read by."""
+def clear_answers(model: Any, table: Table, output: str) -> dict[str, NDArray[Any]]:
+    """The answers of an opened model for clear rows, by the circuit that encrypted ones are read by; rows are the first axis."""
     known = known_plain(model, table.public_schema, _numbers(model))
     answers = flat_answers(model, table.public_schema, table.columns(), known, output)
     expressions = [answer.value for answer in answers if isinstance(answer.value, Expression)]
@@ -180,7 +170,8 @@ def clear_answers(model: Any, table: Table, output: str) -> NDArray[Any]:
     exact = [next(found) if isinstance(a.value, Expression) else np.full(len(table), a.value, object) for a in answers]
     # Below 2^53 floats are exact too, so that what is made of 64-bit integers is what is made of Python's, only sooner.
     fit = all(abs(answer) < 1 << 53 for numbers in exact for answer in (numbers.min(), numbers.max()))
-    return np.column_stack([numbers.astype(np.int64 if fit else object) for numbers in exact])
+    numbers = np.column_stack([numbers.astype(np.int64 if fit else object) for numbers in exact])
+    return in_shapes(numbers, model.answer_shapes(table.public_schema, output))
 
 
 @dataclass(frozen=True)
@@ -241,7 +232,7 @@ def _encrypted(model: Any, rows: EncryptedTable, output: str, options: dict[str,
     # Rows that were encrypted with the public key have no digest: the model's is that of its own rows.
     mine = model.totals_.schema_digest if asked.packs else None
     found.schema_digest = joined_digest(mine, rows.facts.schema_digest)
-    return EncryptedAnswer(model._like(), found, schema, rows.n_rows, output=output)
+    return EncryptedAnswer(model.as_asked(), found, schema, rows.n_rows, output=output)
 
 
 def _numbers(model: Any) -> dict[str, Any]:

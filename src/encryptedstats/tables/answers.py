@@ -13,8 +13,6 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from numpy.typing import NDArray
-
 from encryptedstats.circuits.program import ROWS
 from encryptedstats.circuits.results import NUMBERS_KIND, EncryptedNumbers
 from encryptedstats.crypto.keys import PublicKeys
@@ -28,6 +26,7 @@ from encryptedstats.tables.questions import (
     MODEL_KIND,
     RESULT_KIND,
     Question,
+    in_shapes,
     is_same,
     question_class,
 )
@@ -152,7 +151,7 @@ class EncryptedAnswer:
         """What the question makes of the opened ciphertexts."""
         if self.ciphertexts.form == ROWS:
             shapes = self.question.answer_shapes(schema.public(), self.output)
-            return self.question.judge(of_rows(opened, shapes), schema, self.output)
+            return self.question.judge(in_shapes(opened, shapes), schema, self.output)
         return self.question.opened(opened, schema, self.n_rows, self.block_ids)
 
     # -- files -----------------------------------------------------------------------------------------------------
@@ -191,16 +190,6 @@ def same_schema(a: Schema | PublicSchema, b: Schema | PublicSchema) -> bool:
     if isinstance(a, PublicSchema) or isinstance(b, PublicSchema):
         return a.public() == b.public()
     return a.same_bins(b)
-
-
-def of_rows(values: NDArray[Any], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, NDArray[Any]]:
-    """Numbers of rows, shape (rows, numbers), by name: each with the rows in front."""
-    arrays, start = {}, 0
-    for name, shape in shapes.items():
-        stop = start + math.prod(shape)
-        arrays[name] = values[:, start:stop].reshape(len(values), *shape)
-        start = stop
-    return arrays
 
 
 # -- what all files of answers say, encrypted or opened -----------------------------------------------------------------------

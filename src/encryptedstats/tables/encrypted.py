@@ -71,7 +71,7 @@ from encryptedstats.tables.columns import (
     column_ranges,
     table_columns,
 )
-from encryptedstats.tables.questions import Question
+from encryptedstats.tables.questions import Question, checked_question
 from encryptedstats.tables.statistics import Asked, class_or_variable
 from encryptedstats.tables.variables import PublicSchema, PublicVariable
 
@@ -513,7 +513,7 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
 
     def ask(self, question: Question, **options: Any) -> Any:
         """The encrypted answer to a question: an :class:`EncryptedAnswer`, or a model. Options are those of :meth:`evaluate`."""
-        question.check_schema(self.schema)
+        checked_question(question).check_schema(self.schema)
         asked = question.settled()
         return asked.closed(
             EncryptedAnswer(

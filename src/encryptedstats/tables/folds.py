@@ -9,8 +9,7 @@ import numpy as np
 
 from encryptedstats.errors import FileFormatError
 from encryptedstats.tables.block_rows import without_fold
-from encryptedstats.tables.columns import Column
-from encryptedstats.tables.questions import FOLDS_KIND, Question, Shape, Totals, question_class
+from encryptedstats.tables.questions import FOLDS_KIND, Arrays, Columns, Question, Shapes, Totals, question_class
 from encryptedstats.tables.variables import PublicSchema
 
 if TYPE_CHECKING:
@@ -63,14 +62,12 @@ class Folds(Question):
         if CLASS_COUNTS not in self.question.shapes(schema):
             raise ValueError(f"folds are of questions that count the classes, and {self.question.name} does not")
 
-    def totals(
-        self, schema: PublicSchema, columns: Sequence[Column] | None = None, fold: int | None = None
-    ) -> Mapping[str, Any]:
+    def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
         """Those of every fold, along a first axis."""
         by_fold = [self.question.totals(schema, columns, k) for k in range(self.n_folds)]
         return {name: [np.array(one[name], dtype=object) for one in by_fold] for name in by_fold[0]}
 
-    def shapes(self, schema: PublicSchema) -> Mapping[str, Shape]:
+    def shapes(self, schema: PublicSchema) -> Shapes:
         """Those of the question, once for every fold."""
         return {name: (self.n_folds, *shape) for name, shape in self.question.shapes(schema).items()}
 

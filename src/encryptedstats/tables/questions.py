@@ -43,6 +43,9 @@ ENTRY_POINTS: Final = "encryptedstats.questions"
 VARIABLE: Final = "ENCRYPTEDSTATS_QUESTIONS"
 Number = Expression | int
 Shape = tuple[int, ...]
+Shapes = Mapping[str, Shape]
+Columns = Sequence[Column] | None  # those that a table stores; None for what is stored by default
+Arrays = Mapping[str, Any]  # nested lists or arrays, of expressions or answers
 Totals = Mapping[str, NDArray[Any]]  # by name, in their shapes; the integers are Python's own, which never overflow
 
 
@@ -149,9 +152,7 @@ class Question(ABC):
         """Refuse a schema that it cannot be asked of."""
 
     @abstractmethod
-    def totals(
-        self, schema: PublicSchema, columns: Sequence[Column] | None = None, fold: int | None = None
-    ) -> Mapping[str, Any]:
+    def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
         """The totals by name: (nested lists or arrays of) expressions that end in ``.total()``.
 
         ``columns`` are those that the table stores; ``fold`` is the fold of rows to ask, for questions that start from
@@ -159,21 +160,19 @@ class Question(ABC):
         """
 
     @abstractmethod
-    def shapes(self, schema: PublicSchema) -> Mapping[str, Shape]:
+    def shapes(self, schema: PublicSchema) -> Shapes:
         """The shapes of the totals, without writing them: a file can claim more than there is memory for."""
 
     @abstractmethod
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> Any:
         """What the opened integers mean, refusing those that cannot be; the schema is public where names are not known."""
 
-    def circuit(
-        self, schema: PublicSchema, columns: Sequence[Column] | None = None, fold: int | None = None
-    ) -> list[Expression]:
+    def circuit(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> list[Expression]:
         """All totals, one after the other."""
-        shapes, found = self.shapes(schema), self.totals(schema, columns, fold)
-        if set(found) != set(shapes):
-            raise ValueError(f"{self.name}: totals() gives {_listed(found)}, and shapes() says {_listed(shapes)}")
-        return [x for name, shape in shapes.items() for x in _flat(self.name, name, found[name], shape)]
+        found = flat(self.totals(schema, columns, fold), self.shapes(schema), f"{self.name}: totals()", "shapes()")
+        if not all(isinstance(x, Expression) and x.is_total for x in found):
+            raise TypeError(f"{self.name}: totals() gives something else than expressions that end in .total()")
+        return found
 
     def n_totals(self, schema: PublicSchema) -> int:
         """How many totals there are."""
@@ -195,19 +194,17 @@ class Question(ABC):
         """What the totals of these rows are read as."""
         return self.read(self.named(totals, schema.public()), schema, n_rows)
 
-    def beside_shapes(self, schema: PublicSchema) -> Mapping[str, Shape]:
+    def beside_shapes(self, schema: PublicSchema) -> Shapes:
         """Shapes of further totals that may be stored beside an answer: what a forest draws."""
         return {}
 
     # -- answers for rows --------------------------------------------------------------------------------------------
 
-    def answers(
-        self, schema: PublicSchema, columns: Sequence[Column] | None, known: Known, output: str = ""
-    ) -> Mapping[str, Any]:
+    def answers(self, schema: PublicSchema, columns: Columns, known: Known, output: str = "") -> Arrays:
         """Numbers for every row, by name: :class:`Answer`, from the columns of new rows and the totals that are known."""
         raise self.cannot_predict()
 
-    def answer_shapes(self, schema: PublicSchema, output: str = "") -> Mapping[str, Shape]:
+    def answer_shapes(self, schema: PublicSchema, output: str = "") -> Shapes:
         """The shapes of the answers, without writing them."""
         raise self.cannot_predict()
 
@@ -231,25 +228,31 @@ class Question(ABC):
         return chosen
 
 
-def in_shapes(values: Sequence[Any], shapes: Mapping[str, Shape]) -> dict[str, NDArray[Any]]:
-    """What stands one after the other, by name and in shape."""
-    flat = np.empty(len(values), dtype=object)
-    for place, value in enumerate(values):
-        flat[place] = value
+def in_shapes(values: Any, shapes: Shapes) -> dict[str, NDArray[Any]]:
+    """What stands one after the other (along the last axis of an array) by name and in shape."""
+    if not isinstance(values, np.ndarray):
+        listed, values = values, np.empty(len(values), dtype=object)
+        for place, value in enumerate(listed):
+            values[place] = value
     arrays, start = {}, 0
     for name, shape in shapes.items():
-        arrays[name] = flat[start : start + math.prod(shape)].reshape(shape)
-        start += math.prod(shape)
+        stop = start + math.prod(shape)
+        arrays[name] = values[..., start:stop].reshape(*values.shape[:-1], *shape)
+        start = stop
     return arrays
 
 
-def _flat(question: str, name: str, values: Any, shape: Shape) -> list[Expression]:
-    array = np.array(values, dtype=object)
-    if array.shape != shape and (array.size or math.prod(shape)):
-        raise ValueError(f"{question}: totals() gives {name!r} in the shape {array.shape}, and shapes() says {shape}")
-    if not all(isinstance(x, Expression) and x.is_total for x in array.flat):
-        raise TypeError(f"{question}: {name!r} holds something else than expressions that end in .total()")
-    return list(array.flat)
+def flat(arrays: Arrays, shapes: Shapes, gives: str, says: str) -> list[Any]:
+    """The inverse, for arrays that were written: of these names and shapes, or it is a mistake."""
+    if set(arrays) != set(shapes):
+        raise ValueError(f"{gives} gives {_listed(arrays)}, and {says} says {_listed(shapes)}")
+    found: list[Any] = []
+    for name, shape in shapes.items():
+        array = np.array(arrays[name], dtype=object)
+        if array.shape != shape and (array.size or math.prod(shape)):
+            raise ValueError(f"{gives} gives {name!r} in the shape {array.shape}, and {says} says {shape}")
+        found += array.flat
+    return found
 
 
 def _listed(names: Mapping[str, Any]) -> str:
@@ -331,6 +334,14 @@ def _sources(name: str) -> Iterator[Any]:
         yield lambda module=module: import_module(module)
     for entry in entry_points(group=ENTRY_POINTS, name=name):
         yield entry.load
+
+
+def checked_question(value: Any) -> Question:
+    """A question that can be asked."""
+    if not isinstance(value, Question):
+        what = f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
+        raise TypeError(f"a table is asked a question, an object such as es.MultinomialNB(), not {what}")
+    return value
 
 
 def is_same(a: Question, b: Question) -> bool:

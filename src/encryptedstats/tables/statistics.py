@@ -7,7 +7,7 @@ DataFrame that the clear table, or pandas, would. Variables are positions here, 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -17,10 +17,11 @@ import pandas as pd
 
 from encryptedstats.circuits.expressions import Expression
 from encryptedstats.errors import Cure, SchemaError
-from encryptedstats.tables.columns import Column
 from encryptedstats.tables.questions import (
+    Arrays,
+    Columns,
     Question,
-    Shape,
+    Shapes,
     Totals,
     bin_columns,
     class_columns,
@@ -70,16 +71,14 @@ class _Cells(Statistic):
         if numbers:
             raise SchemaError(f"variable {numbers[0]!r} is a number and has no bins to count: see moments")
 
-    def totals(
-        self, schema: PublicSchema, columns: Sequence[Column] | None = None, fold: int | None = None
-    ) -> Mapping[str, Any]:
+    def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
         """The rows of every cell."""
         rows, *others = [_indicators(schema, j, fold) for j in self.variables]
         if not others:
             return {"cells": [x.total() for x in rows]}
         return {"cells": [[(x * y).total() for y in others[0]] for x in rows]}
 
-    def shapes(self, schema: PublicSchema) -> Mapping[str, Shape]:
+    def shapes(self, schema: PublicSchema) -> Shapes:
         """One cell for each bin, or pair of bins."""
         return {"cells": tuple(schema.n_classes if j == -1 else schema.variables[j].n_bins for j in self.variables)}
 
@@ -143,15 +142,13 @@ class Moments(Statistic):
                     Cure("keep numbers", "schema.with_kind(name, 'number', digits=...)"),
                 )
 
-    def totals(
-        self, schema: PublicSchema, columns: Sequence[Column] | None = None, fold: int | None = None
-    ) -> Mapping[str, Any]:
+    def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
         """Sums, and sums of products of two: what is above the diagonal."""
         numbers = [number_column(schema, j) for j in self.variables]
         products = [a * b for a, b in combinations_with_replacement(numbers, 2)]
         return {"sums": [x.total() for x in numbers], "products": [x.total() for x in products]}
 
-    def shapes(self, schema: PublicSchema) -> Mapping[str, Shape]:
+    def shapes(self, schema: PublicSchema) -> Shapes:
         """One sum for each variable, one product for each pair."""
         k = len(self.variables)
         return {"sums": (k,), "products": (k * (k + 1) // 2,)}

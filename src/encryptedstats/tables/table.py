@@ -28,7 +28,7 @@ from encryptedstats.tables.columns import (
     column_ranges,
     table_columns,
 )
-from encryptedstats.tables.questions import Question
+from encryptedstats.tables.questions import Question, checked_question
 from encryptedstats.tables.statistics import Asked, class_or_variable
 from encryptedstats.tables.variables import ORDERED_KINDS, PublicSchema
 
@@ -212,7 +212,7 @@ class Table(ColumnAlgebra[Integers], Asked):
 
     def ask(self, question: Question, **options: Any) -> Any:
         """The answer to a question. Options are those of encrypted tables, and change nothing here."""
-        question.check_schema(self.public_schema)
+        checked_question(question).check_schema(self.public_schema)
         asked = question.settled()
         return asked.opened(self.totals(asked), self.schema, self.n_rows)
 
