@@ -28,12 +28,13 @@ def one_split() -> CompletelyRandomForest:
 
 @pytest.fixture(scope="session")
 def finished(data_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    """All parts of two data sets and two splits; fewer trees and rows where they are encrypted."""
+    """All parts of two data sets and two splits; fewer trees, rows and variables where they are encrypted."""
     settings = Settings(tmp_path_factory.mktemp("run"), 2, NAMES, data_home=data_home, workers=1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(times, "ROWS", (100, 8192))
         patch.setattr(times, "_REPEATS", 1)
         patch.setattr(times, "_TREES", 3)
+        patch.setattr(times, "N_VARIABLES", 3)
         patch.setattr(times, "PREDICTING", [replace(timed, model=one_split) for timed in times.PREDICTING])
         patch.setattr(times, "N_TREES", 5)
         patch.setattr(encrypted, "N_TREES", 5)
