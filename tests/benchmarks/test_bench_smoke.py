@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -15,11 +17,19 @@ def bench(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=ROOT)
 
 
-def test_integers(tmp_path: Path) -> None:
-    done = bench("integers", "--quick", "--out", tmp_path / "new" / "folder")
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """Two parts in one process: where the files are, and what was printed."""
+    out = tmp_path_factory.mktemp("bench") / "new" / "folder"
+    done = bench("integers", "growth", "--quick", "--out", out)
     assert done.returncode == 0, done.stderr
-    assert "measured elsewhere" in done.stdout
-    content = json.loads((tmp_path / "new" / "folder" / "integers.json").read_text())
+    return out, done.stdout
+
+
+def test_integers(measured: tuple[Path, str]) -> None:
+    out, printed = measured
+    assert "measured elsewhere" in printed
+    content = json.loads((out / "integers.json").read_text())
     assert content["quick"] is True
     assert content["machine"]["packages"]["seal-python"]
     rows = content["results"]["rows"]
@@ -33,10 +43,8 @@ def test_integers(tmp_path: Path) -> None:
             assert timing["runs"] >= 2
 
 
-def test_growth(tmp_path: Path) -> None:
-    done = bench("growth", "--quick", "--out", tmp_path)
-    assert done.returncode == 0, done.stderr
-    (points,) = json.loads((tmp_path / "growth.json").read_text())["results"]["sweeps"].values()
+def test_growth(measured: tuple[Path, str]) -> None:
+    (points,) = json.loads((measured[0] / "growth.json").read_text())["results"]["sweeps"].values()
     assert [point["value"] for point in points] == [1, 2]
     assert all(0 < point["sums_s"] < point["total_s"] for point in points)
 

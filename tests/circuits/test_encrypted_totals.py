@@ -262,14 +262,14 @@ class Target:
         """Whether these bytes gave values: the right ones then, or at least such as they claim to be."""
         path = self.path.with_suffix(".fuzz")
         path.write_bytes(data)
-        start = time.perf_counter()
+        start = time.process_time()
         try:
             loaded = EncryptedTotals.load(path, self.lab.keys)
         except REFUSALS as error:
             str(error).encode()
             return False
         finally:
-            assert time.perf_counter() - start < 5
+            assert time.process_time() - start < 5
         try:
             values = self.lab.owner.decrypt(loaded)
         except ValueError as error:

@@ -304,11 +304,11 @@ def test_absurd_depths_are_refused_at_once(scheme):
         squared = squared * squared
     for i in range(5000):
         chained = chained * column(f"a{i % 3}")
-    start = time.perf_counter()
+    start = time.process_time()
     for deep in (squared, chained):
         with pytest.raises(es.NoiseError, match="the binding step is"):
             read_noise([deep.total()], p, LAYOUT)
-    assert time.perf_counter() - start < 20
+    assert time.process_time() - start < 20
 
 
 def test_ciphertexts_never_grow_beyond_what_seal_has():

@@ -15,7 +15,7 @@ from cluster_samples import BLOCKS, FOREST, ROWS, SLOW, Hospital, finish, names,
 
 import encryptedstats as es
 from encryptedstats import cluster
-from encryptedstats.cluster import items
+from encryptedstats.cluster import items, jobs
 from encryptedstats.cluster.jobs import Job
 from encryptedstats.storage.objects import open_store
 
@@ -78,7 +78,16 @@ def test_an_exchanged_block_is_named(job: Job, copied: Hospital) -> None:
 def test_damaged_keys_are_named(job: Job, copied: Hospital, damage: Any) -> None:
     (path,) = copied.table.glob("public-*.keys")
     damage(path)
-    worker = start_worker(job.queue)  # this process has read them already
+    jobs.public_keys.cache_clear()  # this process has read them already
+    jobs._loaded.cache_clear()
+    with pytest.raises((es.FileFormatError, FileNotFoundError), match=path.name):
+        cluster.work(job.queue)
+
+
+def test_a_worker_with_damaged_keys_says_so_and_ends(job: Job, copied: Hospital) -> None:
+    (path,) = copied.table.glob("public-*.keys")
+    flip_a_byte(path)
+    worker = start_worker(job.queue)
     _, errors = worker.communicate(timeout=120)
     assert worker.returncode == 1
     assert path.name in errors
@@ -226,7 +235,7 @@ def vars_of(job: Job) -> dict[str, Any]:
 
 def test_workers_that_all_begin_with_the_same_shard_do_no_harm(job: Job, copied: Hospital) -> None:
     """Leases that run out at once: everybody takes everything from everybody."""
-    workers = [start_worker(job.queue, slow=0.2, lease=0.001) for _ in range(3)]
+    workers = [start_worker(job.queue, slow=0.2, lease=0.001) for _ in range(2)]
     until(lambda: all(worker.poll() is not None for worker in workers), "finish")
     for worker in workers:
         finish(worker)

@@ -14,7 +14,7 @@ from typing import Any
 
 import cluster_samples as samples
 import pytest
-from cluster_samples import FOREST, SCHEMA, SLOTS, finish, names, start_worker, until
+from cluster_samples import FOREST, SCHEMA, SLOTS, names, start_worker, until
 from test_cluster_commands import done, program, run
 
 import encryptedstats as es
@@ -205,8 +205,7 @@ def test_a_killed_worker_costs_nothing_but_time(clinic: Clinic, job: PredictionJ
     killed.kill()
     killed.communicate()
     assert names(queue, "shards") == {first.removeprefix("shards/")}
-    other = json.loads(finish(start_worker(queue, lease=0.5)))
-    assert other["shards"] == SHARDS - 1
+    assert cluster.work(queue, lease=0.5).shards == SHARDS - 1
     assert clinic.is_exact(job.out)
 
 

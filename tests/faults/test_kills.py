@@ -149,6 +149,8 @@ def test_workers_of_a_queue(
         victim = fork(lambda job=job: cluster.work(job.queue, lease=0.3))
         time.sleep(moments.uniform(0, 0.5))
         os.kill(victim, signal_sent)
+        # On a busy machine it goes on for a moment; until it is dead, nobody may take its files away.
+        os.waitid(os.P_PID, victim, os.WEXITED | os.WSTOPPED | os.WNOWAIT)
         cluster.work(job.queue, lease=0.3)
         before = out.read_bytes()
         assert hospital.is_exact(FOREST, out)

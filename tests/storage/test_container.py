@@ -215,10 +215,10 @@ def test_the_forger_itself_makes_good_files() -> None:
 
 @pytest.mark.parametrize("what", FORGED)
 def test_a_forged_header_is_refused(what: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(FileFormatError):
         container.from_bytes(FORGED[what])
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
 
 
 @MANY
