@@ -309,7 +309,9 @@ def interrupted_after(count: int) -> Iterator[None]:
     pytest.fail("it was not interrupted")
 
 
-@pytest.mark.parametrize("after", [0, 1, 7, 11])
+@pytest.mark.parametrize(
+    "after", [pytest.param(0, marks=pytest.mark.slow), 1, pytest.param(7, marks=pytest.mark.slow), 11]
+)
 def test_a_killed_fit_goes_on(stored: tuple[es.Owner, Path], tmp_path: Path, after: int) -> None:
     table = stored[1]
     place = tmp_path / "checkpoint"

@@ -9,7 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_helpers import Hospital
+from cli_helpers import _RUNNER, Hospital
+
+from encryptedstats.cli._app import app
 
 PROGRAM = Path(sys.executable).with_name("encryptedstats")
 pytestmark = [
@@ -51,18 +53,30 @@ def offered(home: Path, *words: object) -> list[str]:
     return done.stdout.split()
 
 
+def answered(*words: object) -> list[str]:
+    """What the program in this process answers the function above, as bash asks it."""
+    said = " ".join(["encryptedstats", *map(str, words)])
+    asked = {"_ENCRYPTEDSTATS_COMPLETE": "complete_bash", "COMP_WORDS": said, "COMP_CWORD": str(len(words))}
+    result = _RUNNER.invoke(app, [], env=asked, prog_name="encryptedstats")
+    assert result.stderr == ""
+    return result.stdout.split()
+
+
 def test_names_that_the_program_knows(home: Path) -> None:
     assert offered(home, "en") == ["encrypt"]
     assert offered(home, "fit", "t.enc", "--model", "") == ["forest", "snb", "mnb", "logistic", "means", "fisher"]
+    assert answered("en") == ["encrypt"]
+    assert answered("datasets", "bcw") == ["bcw_d", "bcw_o", "bcw_p"]
 
 
 def test_names_in_files_that_were_given_before(home: Path, hospital: Hospital) -> None:
     assert offered(home, "counts", hospital.table, "v") == [f"v{j}" for j in range(6)]
-    assert offered(home, "counts", hospital.table, "v0", "--by", "c") == ["class"]
-    assert offered(home, "schema", hospital.csv, "--target", "i") == ["ill"]
-    assert offered(home, "evaluate", "folds.enc", hospital.csv, "--weights", "vis") == ["visits"]
+    assert answered("counts", hospital.table, "v") == [f"v{j}" for j in range(6)]
+    assert answered("counts", hospital.table, "v0", "--by", "c") == ["class"]
+    assert answered("schema", hospital.csv, "--target", "i") == ["ill"]
+    assert answered("evaluate", "folds.enc", hospital.csv, "--weights", "vis") == ["visits"]
 
 
-def test_a_file_that_is_wrong_offers_nothing(home: Path, tmp_path: Path) -> None:
-    assert offered(home, "counts", tmp_path, "v") == []
-    assert offered(home, "schema", tmp_path / "none.csv", "--target", "i") == []
+def test_a_file_that_is_wrong_offers_nothing(tmp_path: Path) -> None:
+    assert answered("counts", tmp_path, "v") == []
+    assert answered("schema", tmp_path / "none.csv", "--target", "i") == []

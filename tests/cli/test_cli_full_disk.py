@@ -62,7 +62,7 @@ def test_keys(tmp_path: Path) -> None:
     assert error.startswith("error: public.keys: no space left on device; free some space")
 
 
-@pytest.mark.parametrize("room", [0, 4096])
+@pytest.mark.parametrize("room", [pytest.param(0, marks=pytest.mark.slow), 4096])
 def test_results(hospital: Hospital, ward: Ward, tmp_path: Path, room: int) -> None:
     fit = ("fit", ward.table(0), "-o", "m", "--model", "mnb", "--workers", 1)
     error = refused(on_disk(tmp_path / "d", room, *fit))

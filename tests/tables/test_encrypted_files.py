@@ -264,12 +264,15 @@ LATE = SLOTS + 17  # in the second piece of the file, counted from 1
 def test_errors_name_file_column_and_row(keeper, schema, write_csv, tmp_path, column, value, message):
     frame = mixed_frame(SLOTS + 40).assign(w=1)
     path = write_csv(spoilt(frame, LATE - 1, column, value))
-    for workers in (1, 2):
+    thorough = value in ("old", 2.5)  # one of the schema, one of the weights: what is not said is the same for all
+    for workers in (1, 2) if thorough else (1,):
         with pytest.raises(SchemaError, match=message) as caught:
             keeper.encrypt_file(path, schema, tmp_path / "t", weights="w", weight_bound=4, workers=workers)
         assert str(caught.value).startswith(f"{path}: ")
     with pytest.raises(FileNotFoundError, match="was not finished"):
         es.load(tmp_path / "t")
+    if not thorough:
+        return
     # The good rows before the error are not encrypted again when the file is mended.
     kept = [p.name for p in (tmp_path / "t" / "blocks").glob("0*")] if (tmp_path / "t" / "blocks").exists() else []
     sealed = keeper.encrypt_file(write_csv(frame), schema, tmp_path / "t", weights="w", weight_bound=4)
