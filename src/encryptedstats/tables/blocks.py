@@ -429,7 +429,8 @@ class _Reading:
         chosen = seeds[self.columns].tobytes() if shape.seeded else b""
         sizes = [len(self.columns) * shape.piece_bytes(prime) for prime in self.primes]
         starts = [len(self.runs) * sum(sizes[:index]) for index in range(len(sizes))]
-        at_once = -(-_PIECES_AT_ONCE // len(self.columns))
+        # About one part for each core, for every part takes the interpreter's lock once; but as many pieces as go side by side.
+        at_once = max(-(-_PIECES_AT_ONCE // len(self.columns)), len(self.primes) * len(self.runs) // cores())
 
         def unpack(place: tuple[int, int]) -> None:
             index, number = place
