@@ -81,6 +81,7 @@ def test_the_same_message_and_the_same_error(scheme, bits, native, monkeypatch):
     seed, first = encrypted(owner, values)
     after, (before,) = both_polynomials(owner, seed, first), watched.made
     assert (len(seed), first.shape) == (SEED_BYTES, before.shape[1:])
+    assert first.base is None  # nothing lies behind it
     assert opened(owner, after) == opened(owner, before) == values.tolist()
     assert (after == before).sum() <= 1  # all of it is new
     encryption, moduli = owner._encryptor.seeded, owner.parameters.data_moduli

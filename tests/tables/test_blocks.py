@@ -384,9 +384,11 @@ def test_numbers_of_more_bits_than_their_prime_are_not_packed():
         pack_residues(residues, SHAPE)
 
 
+@pytest.mark.parametrize("at_once", [1, 4, 100])
 @pytest.mark.parametrize("cores", [1, 3])
-def test_the_same_on_any_number_of_threads(monkeypatch, cores):
+def test_the_same_on_any_number_of_threads(monkeypatch, cores, at_once):
     monkeypatch.setattr(blocks, "_WORTH_THREADS", 0)
+    monkeypatch.setattr(blocks, "_PIECES_AT_ONCE", at_once)
     monkeypatch.setattr(blocks, "cores", lambda: cores)
     blocks._readers.cache_clear()
     np.testing.assert_array_equal(read_block(RecordingStore({NAME: HALF}), HALF_ENTRY, SHAPE, KEY), BOTH)

@@ -17,6 +17,7 @@ from effort import examples
 from encryptedstats.errors import SchemaError
 from encryptedstats.storage.objects import FolderStore
 from encryptedstats.tables import Column, Schema, Table, TableLike
+from encryptedstats.tables.blocks import rows_id
 from reproduction import datasets
 
 # ------------------------------------------------------------------------- the identities of the paper's section 2.2
@@ -200,6 +201,25 @@ def test_both_keys_encrypt_and_the_secret_one_makes_less_noise(small, schema):
     assert by_secret.info().to_dict()["encrypted_with"] == "secret key"
     model, column = small.parameters.noise, by_secret.columns()[0]
     assert model.budget(by_secret.values(column)._noise) > model.budget(by_public.values(column)._noise)
+
+
+def test_the_same_rows_are_known_again_whatever_columns_are_stored(keeper, schema):
+    """By the owner: ids are of the rows, and not of how they are encoded. Other rows, weights or places are others."""
+    frame = mixed_frame(SLOTS)
+    table, weights = schema.table(frame), np.arange(SLOTS) % 3
+    first, *others = (
+        rows_id(sealed.blocks.ids[0])
+        for sealed in (
+            keeper.encrypt(table),
+            keeper.encrypt(table, encodings=ALL, whole=True),
+            keeper.encrypt(schema.table(frame, folds=2)),
+            keeper.encrypt(schema.table(frame, weights=np.ones(SLOTS, dtype=int))),
+            keeper.encrypt(schema.table(frame, weights=weights)),
+            keeper.encrypt(schema.table(mixed_frame(SLOTS, seed=1))),
+            keeper.encrypt(table[: SLOTS - 1]),
+        )
+    )
+    assert [other == first for other in others] == [True, True, True, False, False, False]
 
 
 def test_the_same_rows_never_look_the_same(keeper, schema):

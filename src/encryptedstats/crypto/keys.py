@@ -1,6 +1,7 @@
 """Keys in the right hands: an ``Owner`` holds the secret key, a worker gets ``PublicKeys`` and can never decrypt.
 
-Key generation, encryption and decryption are SEAL's own; this module decides who holds what, and how it is stored.
+Key generation, encryption and decryption are SEAL's own (``seeded`` says what is done with a table's ciphertexts then); this module
+decides who holds what, and how it is stored.
 """
 
 from __future__ import annotations

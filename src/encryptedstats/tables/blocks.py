@@ -40,6 +40,7 @@ _NO_SEAL: Final = "0" * 64  # of who will not have to know a block again
 _COMPONENTS: Final = 2
 _HASH_BYTES: Final = 32
 _ROWS_DIGITS: Final = 16  # of the 32 of an id
+_PIECES_AT_ONCE: Final = 16  # several go through the processor side by side
 _WORTH_THREADS: Final = 1 << 20  # bytes: less is read sooner than it is shared out
 _NAME: Final = re.compile(r"blocks/[0-9]{6,12}-([0-9a-f]{32})")
 
@@ -428,18 +429,22 @@ class _Reading:
         chosen = seeds[self.columns].tobytes() if shape.seeded else b""
         sizes = [len(self.columns) * shape.piece_bytes(prime) for prime in self.primes]
         starts = [len(self.runs) * sum(sizes[:index]) for index in range(len(sizes))]
+        # About one part for each core, for every part takes the interpreter's lock once; but as many pieces as go side by side.
+        at_once = max(-(-_PIECES_AT_ONCE // len(self.columns)), len(self.primes) * len(self.runs) // cores())
 
         def unpack(place: tuple[int, int]) -> None:
             index, number = place
-            prime, run = self.primes[index], self.runs[number]
+            prime, runs = self.primes[index], self.runs[number : number + at_once]
             at = starts[index] + number * sizes[index]
-            expected, modulus = digests[prime, run, self.columns].tobytes(), shape.parameters.data_moduli[prime]
-            own, coefficient = data[at : at + sizes[index]], number * shape.run
-            bad = pieces.read(own, expected, chosen, modulus, range(run, run + 1), out, index, coefficient)
+            expected = digests[prime, runs.start : runs.stop][:, self.columns].tobytes()
+            own, modulus = data[at : at + len(runs) * sizes[index]], shape.parameters.data_moduli[prime]
+            bad = pieces.read(own, expected, chosen, modulus, runs, out, index, number * shape.run)
             if bad is not None:
-                raise self._refusal(prime, run, self.columns[bad[0]], is_whole=bad[1])
+                run, column = divmod(bad[0], len(self.columns))
+                raise self._refusal(prime, runs[run], self.columns[column], is_whole=bad[1])
 
-        _share(unpack, [(index, run) for index in range(len(self.primes)) for run in range(len(self.runs))], out.nbytes)
+        numbers = range(0, len(self.runs), at_once)
+        _share(unpack, [(index, number) for index in range(len(self.primes)) for number in numbers], out.nbytes)
         return out
 
     def _refusal(self, prime: int, run: int, column: int, *, is_whole: bool) -> FileFormatError:

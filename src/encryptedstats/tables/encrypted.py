@@ -304,6 +304,7 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
         self._held: tuple[int, dict[str, Residues]] | None = None
         self.schema: PublicSchema = facts.schema
         self._positions = {column: position for position, column in enumerate(facts.columns)}
+        self._places = {str(column): position for column, position in self._positions.items()}
 
     # -- facts ---------------------------------------------------------------------------------------------------
 
@@ -434,13 +435,13 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
 
     def chunk(self, names: Sequence[str], chunk: int) -> Sequence[Residues]:
         """Some stored columns, by their keys, over one chunk of rows, each of shape (2, primes, N). No others are read."""
-        return self.blocks.columns(chunk, [self._positions[Column.parse(name)] for name in names])
+        return self.blocks.columns(chunk, [self._places[name] for name in names])
 
     def pieces(self, names: Sequence[str], chunk: int, prime: int | None, start: int, stop: int) -> Sequence[Residues]:
         """Coefficients from start to stop of some stored columns over one chunk, of one prime or of all (then all of them)."""
         if prime is None:
             return self.chunk(names, chunk)
-        columns = self.blocks.pieces(chunk, [self._positions[Column.parse(name)] for name in names], prime, start, stop)
+        columns = self.blocks.pieces(chunk, [self._places[name] for name in names], prime, start, stop)
         return [column[:, None] for column in columns]
 
     @property
