@@ -54,3 +54,11 @@ def test_an_unknown_part_is_a_usage_error() -> None:
     assert done.returncode == 2
     assert "no part named nonsense: there are" in done.stderr
     assert "integers" in done.stderr
+
+
+def test_transforms(tmp_path: Path) -> None:
+    done = bench("transforms", "--quick", "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads((tmp_path / "transforms.json").read_text())["results"]["rows"]
+    assert [row["bits"] for row in rows] == [44, 47, 49, 50, 55]
+    assert all(set(row["forward"]) == {"seal", "baseline", "avx2", "avx512", "ifma"} for row in rows)

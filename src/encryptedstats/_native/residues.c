@@ -296,6 +296,15 @@ INLINE double balanced(uint64_t x, uint64_t p) { return x > p / 2 ? -(double)(p 
 
 #ifdef HAVE_X86
 
+/* For one or two primes everything can be kept in registers. */
+#define FOLD_CASE(function, some, way) case 3 * some + way: function(plain, plain_factor, primes, factors, some, d, x, way); break
+#define FOLD_WITH_CONSTANTS(function)                                                                                   \
+    switch (count < 3 ? 3 * count + (int)how : 0) {                                                                     \
+        FOLD_CASE(function, 1, FIRST); FOLD_CASE(function, 1, DROPPED); FOLD_CASE(function, 1, SPECIAL);                \
+        FOLD_CASE(function, 2, FIRST); FOLD_CASE(function, 2, DROPPED); FOLD_CASE(function, 2, SPECIAL);                \
+        default: function(plain, plain_factor, primes, factors, count, d, x, how);                                      \
+    }
+
 #define SOON(a) _mm_prefetch((const char *)(a), _MM_HINT_T1)
 
 #define LANES 4
@@ -441,12 +450,7 @@ IFMA INLINE void ifma_fold_with(const Prime *plain, uint64_t plain_factor, const
 }
 
 IFMA static void ifma_fold(const Prime *plain, uint64_t plain_factor, const Prime *primes, const uint64_t *factors, int count, word *const *d, const word *x, Fold how) {
-    switch (count < 3 ? 3 * count + (int)how : 0) { /* as constants, so that all is kept in registers */
-#define CASE(some, way) case 3 * some + way: ifma_fold_with(plain, plain_factor, primes, factors, some, d, x, way); break
-        CASE(1, FIRST); CASE(1, DROPPED); CASE(1, SPECIAL); CASE(2, FIRST); CASE(2, DROPPED); CASE(2, SPECIAL);
-#undef CASE
-        default: ifma_fold_with(plain, plain_factor, primes, factors, count, d, x, how);
-    }
+    FOLD_WITH_CONSTANTS(ifma_fold_with);
 }
 
 /* Halves of products are added up apart: of up to 4 factors below 2^52 and 2^50, they stay below 2^55 and 2^52; of up to 8 for
@@ -1691,12 +1695,7 @@ TARGET INLINE void NAME(fold_with)(const Prime *plain, uint64_t plain_factor, co
 }
 
 TARGET static void NAME(fold)(const Prime *plain, uint64_t plain_factor, const Prime *primes, const uint64_t *factors, int count, word *const *d, const word *x, Fold how) {
-    if (how == FIRST)
-        NAME(fold_with)(plain, plain_factor, primes, factors, count, d, x, FIRST);
-    else if (how == DROPPED)
-        NAME(fold_with)(plain, plain_factor, primes, factors, count, d, x, DROPPED);
-    else
-        NAME(fold_with)(plain, plain_factor, primes, factors, count, d, x, SPECIAL);
+    FOLD_WITH_CONSTANTS(NAME(fold_with));
 }
 
 TARGET INLINE void NAME(accumulate_some)(const Prime *P, word *a0, word *a1, word *const *y, const word *keys, const int count, int add, int part) {
