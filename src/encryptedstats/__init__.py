@@ -14,6 +14,7 @@ from encryptedstats.crypto import EncryptedArray, EncryptedInteger, Owner, Param
 from encryptedstats.errors import (
     BusyError,
     ClusterError,
+    DeviceError,
     EncryptedStatsError,
     FileFormatError,
     HeavyArrayWarning,
@@ -91,6 +92,7 @@ __all__ = [
     "CalibratedModel",
     "ClusterError",
     "CompletelyRandomForest",
+    "DeviceError",
     "EncryptedAnswer",
     "EncryptedArray",
     "EncryptedInteger",

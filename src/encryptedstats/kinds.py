@@ -160,7 +160,7 @@ KINDS: Final[dict[str, FileKind]] = {
     BLOCK_KIND: FileKind(
         "a block of an encrypted table",
         "give the folder of the table it belongs to",
-        frozenset({"digests", "residues"}),
+        frozenset({"seeds", "digests", "residues"}),
         facts=lambda file: {name: file.expect(name, int) for name in ("rows", "columns")},
     ),
     ARRAY_KIND: FileKind(
