@@ -55,7 +55,7 @@ _MODEL: Final = {"blocks", "drawn"}  # what a model may have beside its totals
 _HARMLESS: Final = {
     PUBLIC_KIND: {"public_key", "relinearisation", "signing_key", "packing", "rotation"},
     ARRAY_KIND: {"values", "ciphertexts"},
-    BLOCK_KIND: {"digests", "residues"},
+    BLOCK_KIND: {"seeds", "digests", "residues"},
     DRAFT_KIND: {"schema", "columns"},
     TABLE_KIND: {"schema", "columns", "blocks"},
     TOTALS_KIND: _TOTALS,
