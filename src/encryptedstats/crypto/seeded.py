@@ -70,8 +70,8 @@ class SeededEncryption:
         moved = np.stack([self._multiplied(transformed, np.zeros_like(fresh)), transformed[1]])
         ciphertext = seal.Ciphertext()
         ciphertext.load_bytes(self._engine.context, header + moved.astype("<u8").tobytes())
-        # A copy: what it is a view of holds a - a' as well.
-        return residues_of(self._engine, self._engine.evaluator.transform_from_ntt(ciphertext))[0].copy()
+        both = residues_of(self._engine, self._engine.evaluator.transform_from_ntt(ciphertext))
+        return np.array(both[0])  # a copy: what it would be a view of holds a - a' as well
 
     def _transformed(self, residues: Residues) -> tuple[bytes, Residues]:
         """Two polynomials in the form that is multiplied coefficient by coefficient, and SEAL's header of such."""
