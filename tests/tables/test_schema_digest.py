@@ -162,7 +162,7 @@ def test_tampered_digests(keeper, known, tmp_path, digest):
         return
     with pytest.raises(es.FileFormatError, match="field 'schema_digest' of the encrypted table file is no digest"):
         es.load(tmp_path / "t")
-    with pytest.raises(es.FileFormatError, match="field 'schema_digest' of the encrypted totals file is no digest"):
+    with pytest.raises(es.FileFormatError, match="field 'schema_digest' of the encrypted numbers file is no digest"):
         es.load(tmp_path / "forged", keys=keeper.public_keys())
 
 
