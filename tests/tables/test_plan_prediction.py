@@ -173,7 +173,7 @@ def check_margins(owner: es.Owner, closed: Any, answer: Any) -> None:
     """At every step at least one bit is proven to be left, and SEAL finds more than that (it rounds down to whole bits)."""
     parameters, secret = owner.parameters, owner._generator.secret_key()
     measure = seal.Decryptor(owner.public_keys().engine.context, secret).invariant_noise_budget
-    for part in (part for chunks in answer.rows.parts for part in chunks):
+    for part in (part for chunks in answer.ciphertexts.parts for part in chunks):
         proven = parameters.noise.budget(part.noise)
         assert proven >= 1
         assert measure(ciphertext_of(owner.public_keys().engine, part.residues)) > proven - 1
