@@ -93,7 +93,7 @@ def ward(tmp_path_factory: pytest.TempPathFactory) -> Ward:
     found.frame.to_csv(found.csv, index=False)
     done("schema", found.csv, "--target", "ill", *columns, "-o", found.schema)
     # Products of three, and room to add results up.
-    done("keygen", found.key, found.home / "public.keys", "--max-value", 100_000, "--depth", 3)
+    done("keygen", found.key, found.home / "public.keys", "--max-value", 20_000, "--depth", 3)
     for half, rows in enumerate((found.frame[:30], found.frame[30:])):
         rows.to_csv(found.home / f"half{half}.csv", index=False)
         options = ("--schema", found.schema, "--key", found.key, "--folds", 2, "--workers", 1)
