@@ -90,8 +90,9 @@ def packing(settings: Settings) -> Report:
             "SEAL and all kernels one after the other; medians, and medians of the ratios to SEAL in the same round. One thread "
             "but where it says otherwise.",
             "lower: switched to the primes of packing and relinearised. pack: merged into one ciphertext, "
-            f"{PACKED} in the compared packs. The last lines lower and pack {rows[0]['all_totals']} totals on all cores, and pack them "
-            "again on one, in turns; they are decrypted and compared with the plain sums (decryption_checked in the JSON file).",
+            f"{PACKED} in the compared packs. The last lines lower and pack {rows[0]['all_totals']} totals on all cores, and pack "
+            "them again on one, in turns; they are decrypted and compared with the plain sums (decryption_checked in the JSON "
+            "file).",
         ],
     )
 
