@@ -13,7 +13,8 @@
  *
  * One idea saves a third of the transforms: what dividing by a prime subtracts is known as coefficients ("pending"), and pending
  * polynomials are added up before one transform takes them all to the form of the ciphertext. Another saves memory's time: the end
- * of a transform is done in parts, and each part of all digits is multiplied with the key while it is in the nearest cache.
+ * of a transform is done in parts, and each part of all digits is multiplied with the key, and what is pending subtracted from it,
+ * while it is in the nearest cache. A third saves shuffles: values in NTT form may lie in an order of their own (Ops.held).
  */
 #ifndef LANES
 
@@ -354,8 +355,8 @@ INLINE double balanced(uint64_t x, uint64_t p) { return x > p / 2 ? -(double)(p 
    floor(2^52 w / p), a product of any word below 2^52 and w is below 2p (Shoup). How far sums may grow before they are reduced is the
    prime's `room`, 2^52 / p rounded down to one of a few powers of two: there is a copy of the transforms for each of them.
 
-   Values in NTT form are kept in the order in which transforms leave them, which saves a third of their shuffles: of sixteen, first
-   those at the even places, and within each half, pairs of eight vectors' lanes in turns. HELD says which value lies where. */
+   Values in NTT form are kept in the order in which transforms leave them, which saves a quarter of their shuffles and those that are
+   slow: HELD says which of sixteen values lies at which place. */
 #define IFMA __attribute__((target("avx512f,avx512dq,avx512ifma")))
 #define vint __m512i
 #define EIGHT(x) _mm512_set1_epi64((long long)(x))
