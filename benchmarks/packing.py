@@ -91,12 +91,8 @@ def packing(settings: Settings) -> Report:
             "but where it says otherwise.",
             "lower: switched to the primes of packing and relinearised. pack: merged into one ciphertext, "
             f"{PACKED} in the compared packs. The last lines lower and pack {rows[0]['all_totals']} totals on all cores, and pack "
-<<<<<<< HEAD
-            "them again on one, in turns; they are decrypted and compared with plain sums (decryption_checked in the JSON file).",
-=======
             "them again on one, in turns; they are decrypted and compared with the plain sums (decryption_checked in the JSON "
             "file).",
->>>>>>> transforms
         ],
     )
 
