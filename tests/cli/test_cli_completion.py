@@ -64,9 +64,9 @@ def answered(*words: object) -> list[str]:
 
 def test_names_that_the_program_knows(home: Path) -> None:
     assert offered(home, "en") == ["encrypt"]
+    assert offered(home, "datasets", "bcw") == ["bcw_d", "bcw_o", "bcw_p"]
     assert offered(home, "fit", "t.enc", "--model", "") == ["forest", "snb", "mnb", "logistic", "means", "fisher"]
     assert answered("en") == ["encrypt"]
-    assert answered("datasets", "bcw") == ["bcw_d", "bcw_o", "bcw_p"]
 
 
 def test_names_in_files_that_were_given_before(home: Path, hospital: Hospital) -> None:
