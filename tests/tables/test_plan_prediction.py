@@ -180,7 +180,7 @@ def check_margins(owner: es.Owner, closed: Any, answer: Any) -> None:
     small, primes = engine_for(packing_parameters(parameters)), packing_primes(parameters)
     model = packing_model(parameters, primes)
     measure = seal.Decryptor(small.context, packing_secret(parameters, secret)).invariant_noise_budget
-    for packs in closed._packs().values():
+    for packs in [closed.totals_, *closed._beside().values()]:
         noises = expanded_noises(packs)
         for number, residues in expand_totals(packs, [0, len(packs) - 1]):
             proven = model.budget(noises[number].at(0))
