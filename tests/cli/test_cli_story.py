@@ -107,7 +107,7 @@ def test_csv_on_the_screen(hospital: Hospital) -> None:
 def test_json_of_results(hospital: Hospital, name: str, question: tuple[str, ...]) -> None:
     arguments = ("--key", hospital.key, "--schema", hospital.schema, "--json")
     facts = json.loads(done("decrypt", hospital.ask(name, *question), *arguments).stdout)
-    assert facts["statistic"] == question[0]
+    assert facts["question"] == question[0]
     assert facts["rows"] == 60
     assert np.shape(facts["values"]) == (len(facts["index"]), len(facts["columns"]))
     if name == "age":
@@ -121,7 +121,7 @@ def test_what_the_worker_is_told(hospital: Hospital, run: Run, tmp_path: Path) -
         assert words in shown
     asked = ("moments", hospital.table, "v4", "v5", "-o", tmp_path / "m", "--json", "--workers", 1)
     facts = json.loads(done(*asked).stdout)
-    assert facts["statistic"] == "moments"
+    assert facts["question"] == "moments"
     assert facts["variables"] == ["v4", "v5"]
     assert facts["totals"] == 5
     assert facts["bytes"] == (tmp_path / "m").stat().st_size

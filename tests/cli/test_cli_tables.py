@@ -118,9 +118,10 @@ def test_a_draft(table: Path, tmp_path: Path) -> None:
 def test_a_result(hospital: Hospital) -> None:
     result = hospital.ask("age-ill", "counts", "v0", "--by", "class")
     shown = done("info", result).stdout
-    assert "encrypted result: counts of v0 by class over 60 rows, 10 totals in 1 ciphertext" in shown
+    assert "encrypted result: counts of v0 by class" in shown
+    assert "60 rows, 6 variables, 2 classes; 10 totals in 1 ciphertext" in shown
     facts = json.loads(done("info", result, "--json").stdout)
-    assert facts["variables"] == ["v0", "class"]
+    assert (facts["question"], facts["params"]) == ("counts", {"variables": [0, -1]})
     assert facts["totals"] == 10
     assert facts["holds_secret_key"] is False
 
@@ -128,8 +129,9 @@ def test_a_result(hospital: Hospital) -> None:
 @pytest.mark.parametrize(
     ("fields", "sections"),
     [
-        ({"variables": ["v0"]}, {}),
-        ({"statistic": 7}, {}),
+        ({"params": {"variables": ["v0"]}}, {}),
+        ({"params": {}}, {}),
+        ({"question": 7}, {}),
         ({"n_rows": "many"}, {}),
         ({}, {"numbers": b"{"}),
         ({}, {"numbers": b"7"}),

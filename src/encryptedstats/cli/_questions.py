@@ -13,7 +13,7 @@ import encryptedstats as es
 from encryptedstats.cli._models import NICKNAMES, model_text
 from encryptedstats.tables.folds import Folds
 from encryptedstats.tables.questions import load_questions, question_class
-from encryptedstats.tables.statistics import Counts, CrossTable, Moments
+from encryptedstats.tables.statistics import Counts, CrossTable, Moments, Statistic
 
 STATISTICS: Final = {statistic.name: statistic for statistic in (Counts, CrossTable, Moments)}
 
@@ -37,6 +37,11 @@ def question_text(name: str, parameters: Mapping[str, Any], schema: es.Schema | 
     if name in NICKNAMES.values():
         return model_text(name, parameters)
     return " ".join([name, *(f"{one}={value}" for one, value in parameters.items())])
+
+
+def variables_of(question: es.Question, schema: es.Schema | None = None) -> dict[str, list[str]]:
+    """The variables of a statistic by name, ready for JSON; nothing of any other question."""
+    return {"variables": question.names(schema)} if isinstance(question, Statistic) else {}
 
 
 def make_question(words: Sequence[str]) -> es.Question:

@@ -22,7 +22,7 @@ from encryptedstats.cli._frames import counts_view, frame_view, moments_view
 from encryptedstats.cli._inputs import expect, load_schema
 from encryptedstats.cli._keys import load_owner
 from encryptedstats.cli._options import AsJson, Force, KeyFile, OwnSchema, PassphraseFile, output
-from encryptedstats.cli._questions import STATISTICS, question_text
+from encryptedstats.cli._questions import STATISTICS, question_text, variables_of
 from encryptedstats.cli._votes import predicted_counts, votes_frame, votes_view
 from encryptedstats.crypto.arrays import ARRAY_KIND
 from encryptedstats.kinds import KINDS
@@ -168,6 +168,7 @@ def _answer(file: str, sealed: es.EncryptedAnswer, value: Any, schema: es.Schema
         "kind": sealed.kind,
         "question": question.name,
         "params": question.parameters(),
+        **variables_of(question, schema),
         "rows": sealed.n_rows,
     }
     in_units = ", and moments in their own units" if question.name == "moments" else ""

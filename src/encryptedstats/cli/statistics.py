@@ -27,7 +27,7 @@ from encryptedstats.cli._options import (
     VariableId,
     Workers,
 )
-from encryptedstats.cli._questions import make_question, question_text
+from encryptedstats.cli._questions import make_question, question_text, variables_of
 
 
 def counts(
@@ -190,6 +190,7 @@ def _facts(answer: Any, out: Path, seconds: float) -> dict[str, Any]:
         "bytes": out.stat().st_size,
         "question": question.name,
         "params": question.parameters(),
+        **variables_of(question),
         "rows": answer.n_rows if is_answer else answer.n_rows_,
         "totals": len(totals),
         "ciphertexts": len(totals.parts),
