@@ -355,8 +355,8 @@ INLINE double balanced(uint64_t x, uint64_t p) { return x > p / 2 ? -(double)(p 
    floor(2^52 w / p), a product of any word below 2^52 and w is below 2p (Shoup). How far sums may grow before they are reduced is the
    prime's `room`, 2^52 / p rounded down to one of a few powers of two: there is a copy of the transforms for each of them.
 
-   Values in NTT form are kept in the order in which transforms leave them, which saves a quarter of their shuffles and those that are
-   slow: HELD says which of sixteen values lies at which place. */
+   Values in NTT form are kept in the order in which transforms leave them, so that they need no shuffles across two whole
+   vectors, which are slow: HELD says which of sixteen values lies at which place. */
 #define IFMA __attribute__((target("avx512f,avx512dq,avx512ifma")))
 #define vint __m512i
 #define EIGHT(x) _mm512_set1_epi64((long long)(x))
