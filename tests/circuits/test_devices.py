@@ -239,3 +239,62 @@ def test_a_registered_device_is_known_wherever_work_is_done(name: str) -> None:
     assert owner.decrypt(votes).to_numpy().tolist() == clear.predict_votes(frame.head(5)).to_numpy().tolist()
     counts = owner.decrypt(sealed.counts("u", by="class", device=name, progress=False))
     assert counts.to_numpy().tolist() == table.counts("u", by="class").to_numpy().tolist()
+
+
+# -- devices that do something else -----------------------------------------------------------------------------------------
+
+
+class Liar(SealDevice):
+    """Does what SEAL does, and then something to it."""
+
+    name = "liar"
+    spoil: Any = staticmethod(lambda residues: residues)
+
+    def totals(self, *arguments: Any) -> Iterator[dict[Any, Any]]:
+        for some in super().totals(*arguments):
+            yield {step: type(self).spoil(residues) for step, residues in some.items()}
+
+    def rows(self, *arguments: Any) -> Iterator[list[Any]]:
+        for some in super().rows(*arguments):
+            yield some[1:]
+
+    def pack(self, *arguments: Any) -> Any:
+        return super().pack(*arguments)[:, :1]
+
+
+@pytest.fixture
+def liar() -> Iterator[type[Liar]]:
+    register(Liar())
+    yield Liar
+    unregister("liar")
+    Liar.spoil = staticmethod(lambda residues: residues)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "complaint"),
+    [
+        (lambda residues: residues[:, :1], "shape"),
+        (lambda residues: residues.astype(np.int64), "int64"),
+        (lambda residues: residues + np.uint64(1 << 60), "not below their primes"),
+        (lambda residues: np.concatenate([residues, residues[:1]]), "shape"),
+    ],
+)
+def test_what_a_device_gives_is_looked_at(lab: Lab, liar: type[Liar], spoil: Any, complaint: str) -> None:
+    liar.spoil = staticmethod(spoil)
+    with pytest.raises(DeviceError, match=f"the device 'liar' does not do what its program says: .*{complaint}"):
+        evaluate([(a * y).total()], lab.source((5,)), device="liar", form="slots", **QUIET)
+
+
+def test_packs_and_rows_are_looked_at(lab: Lab, liar: type[Liar]) -> None:
+    with pytest.raises(DeviceError, match=r"does not do what its program says: .*shape \(2, 1, 1024\)"):
+        evaluate([(a * y).total()], lab.source((5,)), device="liar", **QUIET)
+    with pytest.raises(DeviceError, match="it gives 1 of 2 numbers"):
+        evaluate([w, n], lab.source((5,)), device="liar", form="rows", bounds=[Interval(-9, 9)] * 2, **QUIET)
+
+
+def test_a_checkpoint_does_not_know_given_totals(tmp_path: Path) -> None:
+    lab = kept_lab("bgv")
+    source, new = lab.source((25, 3), seed=1), lab.source((5, 9), seed=2)
+    options: dict[str, Any] = {"given": {"model": packed([w.total()], source, 1)}, "bounds": [Interval(-9999, 9999)]}
+    with pytest.raises(DeviceError, match=r"checkpoint= cannot be kept here: .* given from elsewhere"):
+        evaluate([(given_total("model", 0) * a).total()], new, checkpoint=tmp_path / "c", **options, **QUIET)

@@ -24,7 +24,7 @@ from encryptedstats.circuits.program import (
     Program,
     Step,
 )
-from encryptedstats.crypto.packing import merges_of, packing_elements, packing_levels, packing_primes
+from encryptedstats.crypto.packing import merges_of, packing_elements, packing_primes
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.parallel import cores
 
@@ -137,11 +137,11 @@ def _packing_counts(parameters: Parameters, n_totals: int) -> Counter[Kind]:
 
 
 def expansion_counts(parameters: Parameters, different: int) -> Counter[Kind]:
-    """A key switch for every total but one, and one for every level that has a total without a partner; two additions each."""
+    """The key switches of packing once more, backwards; two additions each."""
     if not different:
         return Counter()
     primes = packing_primes(parameters)
-    switches = different - 1 + packing_levels(different)
+    switches = number_of(_packing_counts(parameters, different), "key switch")
     return Counter(
         {("key switch", 2, primes): switches, ("add", 2, primes): 2 * switches, ("scale", 2, primes): different}
     )
@@ -158,7 +158,7 @@ def rotation_counts(parameters: Parameters, different: int) -> Counter[Kind]:
 class Times:
     """Seconds of SEAL's primitive operations on two polynomials under all primes, on one core, and what else it takes to tell.
 
-    ``rows_ratio`` and ``finish_ratio`` are what the engine that is taken by default needs of the time that SEAL would, for
+    ``rows_ratio`` and ``finish_ratio`` are what the device that is taken by default needs of the time that SEAL would, for
     computing over rows and for bringing totals down; ``encrypt`` and ``unpack`` are for a ciphertext of a stored table.
     """
 

@@ -17,6 +17,7 @@ from encryptedstats.circuits.expressions import REPLICATE, Expression, circuit_d
 from encryptedstats.circuits.program import (
     ADD_UP,
     GIVEN,
+    PACK,
     PACKED,
     RELINEARISE,
     REPLICATED,
@@ -38,6 +39,7 @@ from encryptedstats.circuits.results import EncryptedNumbers, NumberFacts, Part
 from encryptedstats.circuits.rewriting import cleared, followed
 from encryptedstats.circuits.sources import Source
 from encryptedstats.crypto.noise import Noise
+from encryptedstats.crypto.packing import packing_primes
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.crypto.residues import Residues
 from encryptedstats.errors import Cure, DeviceError, KeyMismatchError, NoiseError, TooLargeError
@@ -323,14 +325,34 @@ class _Job:
         supply.fetch(set(supply.steps))
         found: dict[Step, Residues] = {}
         for some in self.device.totals(program, self.source, supply.held, self.run):
-            found |= some
+            found |= {step: self._checked(residues, step) for step, residues in some.items()}
+        missing = [output for output in program.outputs if output.step not in found]
+        if missing:
+            raise self._faulty(f"it gives {len(program.outputs) - len(missing)} of {len(program.outputs)} totals")
         if program.form != PACKED:
             return [Part(found[output.step], output.step.noise) for output in program.outputs]
         parts = []
         for pack in program.packs:
             merged = self.device.pack([found[arg] for arg in pack.args], keys, self.run.workers)
-            parts.append(Part(merged, pack.noise))
+            parts.append(Part(self._checked(merged, pack), pack.noise))
         return parts
+
+    def _checked(self, residues: Residues, step: Step) -> Residues:
+        """What a device gives for a step, if it can be: of its size and level, and below the primes."""
+        parameters = self.program.parameters
+        primes = packing_primes(parameters) if step.op == PACK else len(parameters.data_moduli) - step.level
+        shape = (2 if step.op == PACK else step.size, primes, parameters.ring_degree)
+        if residues.dtype != np.uint64 or residues.shape != shape:
+            raise self._faulty(
+                f"it gives {residues.dtype} of shape {residues.shape}, not 64-bit words of shape {shape}"
+            )
+        moduli = np.array(parameters.data_moduli[:primes], dtype=np.uint64)
+        if (residues.max(axis=(0, 2)) >= moduli).any():
+            raise self._faulty("it gives residues that are not below their primes")
+        return residues
+
+    def _faulty(self, why: str) -> DeviceError:
+        return DeviceError(f"the device {self.device.name!r} does not do what its program says: {why}")
 
     def rows(self) -> list[Part]:
         """For each number a ciphertext a chunk: batches of terms with the given totals they need, added up over all chunks."""
@@ -344,7 +366,10 @@ class _Job:
             found = self.device.rows(self._supplied(batches), self.source, self.run)
             for pieces, needed in batches:
                 for chunk in chunks:
-                    for number, residues in zip(pieces, next(found), strict=True):
+                    here = next(found, [])
+                    if len(here) != len(pieces):
+                        raise self._faulty(f"it gives {len(here)} of {len(pieces)} numbers")
+                    for number, residues in zip(pieces, here, strict=True):
                         known = sums.get((number, chunk))
                         sums[number, chunk] = residues if known is None else self._added(known, residues)
                 advance(len(needed))
@@ -357,7 +382,8 @@ class _Job:
     def _row_part(self, step: Step, base: Step, residues: Residues) -> Part:
         """Two polynomials under as few primes as are proven to decrypt; of a plain model, as noisy as any is said to be."""
         (done,) = self.device.bring_down([step], {base: residues}, self.source.keys, self.run.workers)
-        return Part(done, step.noise if self.given else resting_noise(self.source.parameters.noise))
+        said = step.noise if self.given else resting_noise(self.source.parameters.noise)
+        return Part(self._checked(done, step), said)
 
     def _supplied(
         self, batches: Sequence[tuple[dict[int, Step], set[Step]]]

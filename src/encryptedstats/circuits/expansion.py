@@ -40,6 +40,8 @@ def check_packed(totals: EncryptedNumbers) -> None:
     """Refuse what cannot be expanded."""
     if totals.form != PACKED:
         raise ValueError(f"totals in form {totals.form!r} are no packs, and only packs can be expanded: form='packed'")
+    if any(part.noise.level for part in totals.parts):
+        raise ValueError("packs that were switched down cannot be expanded: take them as they were computed")
 
 
 def expand_totals(

@@ -262,7 +262,7 @@ class Plan:
                 else ()
             ),
             ("upload", f"{self.n_columns * layout.n_chunks:,} ciphertexts, {size_text(self.bytes_up)}"),
-            ("download", f"{self.n_totals:,} totals, {size_text(self.bytes_down)}"),
+            ("download", f"{self._downloaded()}, {size_text(self.bytes_down)}"),
             ("work", f"{self.products:,} products, {self.key_switches:,} key switches"),
             ("memory", f"{size_text(self.memory)} beside the table"),
             (
@@ -272,6 +272,9 @@ class Plan:
             *(self.cluster.rows() if self.cluster is not None else ()),
             *(self.prediction.rows() if self.prediction is not None else ()),
         ]
+
+    def _downloaded(self) -> str:
+        return f"{self.n_totals:,} totals" if self.prediction is None else "answers of the prediction"
 
     def __str__(self) -> str:
         return "Plan\n" + "\n".join(f"  {name:<14}{value}" for name, value in self.rows())
@@ -650,8 +653,10 @@ class _Figures:
         )
         if workers is None or not fits:
             return made
-        width = self.found.reports[0].way.width
-        return replace(made, cluster=_on_cluster(made, [cost for _, cost in fits], width, times, workers, price))
+        packs = sum(-(-len(stage.circuits(slots)) // report.way.width) for stage, report in self._fits())
+        nbytes = packs * packing_parameters(parameters).packed_bytes()
+        costs = [cost for _, cost in fits]
+        return replace(made, cluster=_on_cluster(made, costs, packs, nbytes, times, workers, price))
 
     def _depth(self) -> int:
         """Products in a row, from the first to the last of a chain of stages."""
@@ -662,6 +667,10 @@ class _Figures:
             before = max((depths[name] for name, _ in totals_of(circuits).values()), default=0)
             depths[stage.gives] = max(depths.get(stage.gives, 0), before + depth_of(circuits))
         return max(depths.values())
+
+    def _fits(self) -> list[tuple[Stage, NoiseReport]]:
+        pairs = zip(self.search.stages, self.found.reports, strict=True)
+        return [(stage, report) for stage, report in pairs if self._are(stage) == "fit"]
 
     def _open_results(self) -> list[tuple[Stage, NoiseReport]]:
         """What the owner downloads: what no later stage takes, and answers."""
@@ -718,15 +727,17 @@ def _technique(chosen: str, different: int, every: int) -> str:
 
 
 def _on_cluster(
-    made: Plan, costs: Sequence[Cost], width: int, times: Times, workers: int, price: float | None
+    made: Plan, costs: Sequence[Cost], packs: int, nbytes: int, times: Times, workers: int, price: float | None
 ) -> ClusterCost:
-    """The same work cut into shards: each brings its totals down on its own, and then they are added up in rounds."""
+    """The same work cut into shards: each brings its totals down on its own, and then they are added up in rounds.
+
+    ``packs`` of ``nbytes`` are what a shard brings.
+    """
     layout = made.layout
     size = chunks_per_shard(layout.n_chunks, workers)
     shards = -(-layout.n_chunks // size)
     finish = sum(cost.finish_seconds(times) for cost in costs)
     over_rows = sum(cost.seconds(times, workers=1) for cost in costs) - finish
-    packs = -(-made.n_totals // width)
     rounds = math.ceil(math.log(shards, FAN_IN)) if shards > 1 else 0
     adding = FAN_IN * packs * (times.load + times.unpack + times.add)
     of_a_shard = over_rows * size / layout.n_chunks + finish
@@ -738,8 +749,8 @@ def _on_cluster(
         min(layout.n_rows, size * layout.slots),
         seconds,
         (over_rows + shards * finish + partial_sums * adding) / 3600,
-        round(made.bytes_up + (shards + partial_sums) * made.bytes_down),
-        round((shards + partial_sums) * made.bytes_down),
+        round(made.bytes_up + (shards + partial_sums) * nbytes),
+        round((shards + partial_sums) * nbytes),
         None if price is None else workers * seconds / 3600 * price,
     )
 

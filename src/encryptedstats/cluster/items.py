@@ -77,13 +77,17 @@ def _make(job: StoredJob, item: Item, store: Store, device: str, *, replace_it: 
     if item.is_model:
         _write_model(job, item, store)
         return
-    result = job.evaluate(item, device) if item.is_shard else _add_up(job, item, store)
+    result = _evaluate(job, item, device) if item.is_shard else _add_up(job, item, store)
     data = result_bytes(item, result)
     with naming(store.where(item.name)):
         if replace_it:
             store.write(item.name, [data])
         else:
             store.create(item.name, data)
+
+
+def _evaluate(job: StoredJob, item: Item, device: str) -> Result:
+    return job.evaluate(item, device)
 
 
 def _add_up(job: StoredJob, item: Item, store: Store) -> Any:

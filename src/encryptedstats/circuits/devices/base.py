@@ -121,7 +121,13 @@ def checked_name(name: str) -> str:
 def device_for(name: str, program: Program) -> Device:
     """The device of this name, if it can run the program; for "auto" the first that can."""
     if checked_name(name) == AUTO:
-        return next(device for device in _devices.values() if device.obstacle(program) is None)
+        found = next((device for device in _devices.values() if device.obstacle(program) is None), None)
+        if found is None:
+            raise DeviceError(
+                "no device is registered that can do this: ",
+                *(f"{d.name}: {d.obstacle(program)}. " for d in _devices.values()),
+            )
+        return found
     device = _devices[name]
     why_not = device.obstacle(program)
     if why_not is not None:

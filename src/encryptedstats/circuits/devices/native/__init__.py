@@ -16,7 +16,7 @@ from encryptedstats.circuits.devices.native.sums import (
     sums_in_batches,
 )
 from encryptedstats.circuits.devices.seal import SealDevice
-from encryptedstats.circuits.program import HERE, RELINEARISE, SUM, SWITCH, Program, Step
+from encryptedstats.circuits.program import GIVEN, HERE, RELINEARISE, SUM, SWITCH, Program, Step
 from encryptedstats.circuits.sources import Source
 from encryptedstats.crypto.kernels import Kernels, kernels_are_built
 from encryptedstats.crypto.keys import PublicKeys
@@ -43,7 +43,9 @@ class NativeDevice(SealDevice):
         return None
 
     def checkpoint_obstacle(self, program: Program) -> str | None:
-        """None where the kernels add up the rows."""
+        """None where the kernels add up the rows, of columns alone: a checkpoint does not know one given total from another."""
+        if any(step.op == GIVEN for step in program.steps):
+            return "the circuit has totals that are given from elsewhere"
         return _row_obstacle(program)
 
     def totals(
@@ -55,7 +57,7 @@ class NativeDevice(SealDevice):
             return
         outputs = list(dict.fromkeys(output.step for output in program.outputs))
         limit = default_limit() if run.memory_limit is None else run.memory_limit
-        loads = Loads(source, _level(program.sums), given, _KEPT_BYTES)
+        loads = Loads(source, _level(program.sums), given, min(_KEPT_BYTES, limit // 2))
         with progress_bar("computing", source.layout.n_rows, "rows", run.progress) as advance:
             batches = sums_in_batches(
                 outputs,
@@ -82,9 +84,9 @@ class NativeDevice(SealDevice):
             of_step = {step: Step(SUM, (step,), None, step.noise, is_total=True) for step in steps}
             sums = list(of_step.values())  # what is asked for twice is computed once
             if loads is None:
-                loads = Loads(source, _level(sums), given, limit)
+                loads = Loads(source, _level(sums), given, limit // 2)
             loads.given = given
-            evaluator = Evaluator(loads, run.workers or cores(), limit)
+            evaluator = Evaluator(loads, run.workers or cores(), limit // 2)
             evaluator.prepare(sums)
             evaluator.keeps = False  # the next chunk has other columns
             tape = evaluator.tape(sums)
