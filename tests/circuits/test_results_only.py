@@ -205,7 +205,7 @@ def test_statistics_models_folds_and_draws_hold_nothing_else() -> None:
     owner = es.Owner(es.plan(forest, schema, n_rows=40, encrypted_prediction=True, folds=2))
     table = owner.encrypt(schema.table(frame, folds=2), workers=1)
     fitted = es.CompletelyRandomForest(n_trees=2, depth=1, fraction=2, random_state=1).fit(table)
-    results = [table.counts("v0", by="class").totals, fitted.totals_]
+    results = [table.counts("v0", by="class").ciphertexts, fitted.totals_]
     if getattr(fitted, "drawn_", None) is not None:
         results.append(fitted.drawn_)
     check_all(owner, results)

@@ -17,6 +17,7 @@ from encryptedstats.circuits.expressions import (
     GIVEN,
     HERE,
     LINEAR,
+    MASK,
     PRODUCT,
     TOTAL,
     Expression,
@@ -64,12 +65,12 @@ class _Clearing:
         self.ones = ones
 
         def vanishes(node: Expression, args: list[bool]) -> bool:
-            if node.op in (COLUMN, HERE):
+            if node.op in (COLUMN, HERE, MASK):
                 return True
             return any(args) if node.op == PRODUCT else node.op == LINEAR and not node.data[1] and all(args)
 
         def is_mixed(node: Expression, args: list[bool]) -> bool:
-            if self.vanishes[node]:
+            if self.vanishes[node] or node.op not in (PRODUCT, LINEAR):
                 return False
             return any(args) or (node.op == LINEAR and any(self.vanishes[arg] for arg in node.args))
 

@@ -22,7 +22,7 @@ from encryptedstats.crypto.kernels import Kernels, kernels_are_built
 from encryptedstats.crypto.keys import PublicKeys
 from encryptedstats.crypto.packing import packing_primes
 from encryptedstats.crypto.residues import Residues
-from encryptedstats.memory import default_limit
+from encryptedstats.memory import LEAST, default_limit
 from encryptedstats.parallel import cores
 from encryptedstats.progress import progress_bar
 
@@ -57,7 +57,7 @@ class NativeDevice(SealDevice):
             return
         outputs = list(dict.fromkeys(output.step for output in program.outputs))
         limit = default_limit() if run.memory_limit is None else run.memory_limit
-        loads = Loads(source, _level(program.sums), given, min(_KEPT_BYTES, limit // 2))
+        loads = Loads(source, _level(program.sums), given, min(_KEPT_BYTES, max(LEAST, limit // 2)))
         with progress_bar("computing", source.layout.n_rows, "rows", run.progress) as advance:
             batches = sums_in_batches(
                 outputs,
