@@ -73,6 +73,10 @@ def test_cleared_outputs_are_the_same_in_rows_and_zero_in_padding(outputs: list[
         assert clear_rows([one]) == wanted
 
 
+def test_a_factor_that_is_0_in_all_rows_leaves_nothing() -> None:
+    assert repr(cleared([(y - 1) * (1 - 2 * column("a0")) + 4], y)) == "[here:answer0]"
+
+
 @examples(answers())
 def test_what_has_no_given_total_has_a_fresh_encryption_of_its_own(outputs: list[Expression | int]) -> None:
     """Which hides the coefficients of the others: one for each answer, 0 included."""

@@ -87,7 +87,8 @@ class _Clearing:
         if node.op == PRODUCT:
             mixed, other = node.args if self.is_mixed[node.args[0]] else node.args[::-1]
             terms, constant = self.parted(mixed)
-            return [(times, linear([*terms, (constant, self.ones)]) * other)], 0
+            factor = combination([*terms, (constant, self.ones)])
+            return ([], 0) if isinstance(factor, int) else ([(times, factor * other)], 0)
         coefficients, constant = node.data
         terms, same = [], []  # in all slots alike, so that one product does for all of these
         for coefficient, arg in zip(coefficients, node.args, strict=True):
