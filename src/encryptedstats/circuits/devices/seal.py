@@ -191,6 +191,7 @@ class SealDevice(Device):
         known |= {(step, chunk): value for step, value in given.items() for chunk in range(source.layout.n_chunks)}
         workers = run.workers or cores()
         outputs = list(dict.fromkeys(output.step for output in program.outputs))
+        _learn_headers(source.keys, [*outputs, *program.sums])
         if any(step.op == MASK for step in program.steps):
             yield from self._masked(program, outputs, source, known, workers, run.progress)
             return
@@ -267,6 +268,7 @@ class SealDevice(Device):
         advance: Callable[[float], None],
     ) -> dict[Place, Residues]:
         """Steps over chunks of rows, each by some process."""
+        _learn_headers(source.keys, [step for step, _ in places])
 
         def one(number: int) -> Residues:
             (value,) = self.execution(source.keys, known, source).values([places[number]])
@@ -348,6 +350,12 @@ class SealDevice(Device):
         parts, counts = self.split(node, level, keys, odd=True), (half, count - half)
         both = ordered_map(lambda i: expanded(parts[i], counts[i], level - 1), range(2), workers)
         return [total for part in both for total in part]
+
+
+def _learn_headers(keys: PublicKeys, steps: Iterable[Step]) -> None:
+    """SEAL's headers of such ciphertexts, found out once here and not again by every process."""
+    for size, level in {(2, 0), *((step.size, step.level) for step in steps)}:
+        keys.engine.ciphertext_header(size, level)
 
 
 def encrypted_here(step: Step, source: Source, chunk: int) -> Residues:
