@@ -269,7 +269,7 @@ def stored_entry(
 ) -> BlockEntry | None:
     """The entry of a block of so many rows that who makes this ``seal`` has stored under this name, and under no other.
 
-    None if the object is damaged, another block, or another's. Storage is not trusted: the seal is of all that the entry vouches for.
+    None if the object is damaged, another block, or another's. Storage is not trusted: the seal is of all that the owner will sign.
     """
 
     def looked_at() -> BlockEntry | None:
