@@ -97,7 +97,7 @@ def encrypt_table(
     whole : bool
         Store both polynomials of every ciphertext. By default those that the owner encrypts are stored as one polynomial and a seed
         of 32 bytes for the other: half of the bytes, and a little more work for who reads them. Rows that others encrypt with the
-        public keys are always stored whole.
+        public keys are always stored whole. Blocks that an interrupted run has finished stay as they are.
     overwrite : bool
         Replace a table that lies at ``out``.
     workers : int, optional
