@@ -65,6 +65,17 @@ def test_weights_folds_and_encodings(hospital: Hospital, tmp_path: Path, run: Ru
     assert es.EncryptedTable.load(tmp_path / "t").n_folds == 3
 
 
+def test_whole_where_it_is_asked_for(hospital: Hospital, tmp_path: Path) -> None:
+    sizes = {}
+    for options in ((), ("--whole",)):
+        place = tmp_path / "-".join(("t", *options))
+        sizes[options] = json.loads(
+            done("encrypt", hospital.csv, place, *arguments(hospital, *options, "--json")).stdout
+        )
+        assert [entry.seeded for entry in es.load(place).blocks.entries] == [not options]
+    assert 1.9 < sizes["--whole",]["bytes"] / sizes[()]["bytes"] < 2.0
+
+
 def test_others_encrypt_with_the_public_keys(registry: Hospital, tmp_path: Path, run: Run) -> None:
     options = ("--schema", registry.schema, "--public-keys", registry.public, "--workers", 1)
     shown = done("encrypt", registry.csv, tmp_path / "t", *options).stdout

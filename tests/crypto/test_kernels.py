@@ -54,6 +54,9 @@ RINGS: dict[str, tuple[int, tuple[int, ...], int]] = {
     "large t": (8192, (43, 43, 43, 43, 43), 1 << 20),
 }
 QUICK = ("small", "50 bits", "60 bits", "forest")
+# With most of the stages that sums are never reduced in, for the largest primes of that kind: 33 times one of them is above 2^52.
+LARGEST = "47 bits, 32768"
+LARGE = {LARGEST: (32768, (47, 47, 47), 60_000)}
 # Packed totals keep this many primes, so that nodes of one prime to this many can be expanded.
 KEPT = {"50 bits": 4, "49 bits": 2, "mixed": 4, "60 bits": 3, "kept": 4, "kept, 8192": 4}
 
@@ -142,7 +145,7 @@ FILLS: dict[str, Callable[[np.random.Generator, int, tuple[int, ...]], Any]] = {
 
 @cache
 def lab_of(name: str) -> Lab:
-    ring, bits, max_value = RINGS[name]
+    ring, bits, max_value = {**RINGS, **LARGE}[name]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", es.InsecureParametersWarning)
         parameters = es.Parameters.from_bits("bgv", ring, max_value, bits, allow_insecure=True)
@@ -264,6 +267,20 @@ def test_relinearisation_at_every_level(name, fill):
         theirs = lab.seal_relinearised(residues)
         for cpu in CPU_LEVELS:
             np.testing.assert_array_equal(lab.kernels(cpu).relinearise(residues), theirs, cpu)
+
+
+def test_relinearisation_and_packs_where_sums_grow_most():
+    lab = lab_of(LARGEST)
+    assert 33 * min(lab.parameters.coefficient_moduli) > 1 << 52
+    for fill in FILLS:
+        residues = lab.residues(3, lab.primes, fill)
+        theirs = lab.seal_relinearised(residues)
+        for cpu in CPU_LEVELS:
+            np.testing.assert_array_equal(lab.kernels(cpu).relinearise(residues), theirs, f"{fill}, {cpu}")
+    totals = [lab.residues(2, lab.packed_primes, fill) for fill in ("largest", "ends")]
+    theirs = lab.seal_packed(totals)
+    for cpu in CPU_LEVELS:
+        np.testing.assert_array_equal(lab.kernels(cpu).pack(totals), theirs, cpu)
 
 
 @pytest.mark.parametrize("name", QUICK)

@@ -15,7 +15,7 @@ import seal
 import encryptedstats as es
 from encryptedstats.crypto import seeded
 from encryptedstats.crypto.engine import engine_for
-from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of
+from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of, secret_residues
 from encryptedstats.crypto.seeded import SEED_BYTES, SeededEncryption, expand_seeds
 from encryptedstats.crypto.vectors import in_slots
 from encryptedstats.parallel import ordered_map
@@ -114,8 +114,8 @@ def key_from_two(one: Residues, other: Residues, moduli: tuple[int, ...]) -> lis
     ]
 
 
-def test_two_versions_would_give_the_key_and_nothing_that_leaves_is_one(monkeypatch):
-    owner = small_owner("bgv", (40,) * 3)
+def test_two_versions_would_give_the_key_and_nothing_that_leaves_is_one(scheme, monkeypatch):
+    owner = small_owner(scheme, (40,) * 3)
     watched, moduli = Watched(owner, monkeypatch), owner.parameters.data_moduli
     plain = in_slots(np.arange(1024), owner._encryptor)
     secret = owner._encryptor.seeded._secret
@@ -124,12 +124,15 @@ def test_two_versions_would_give_the_key_and_nothing_that_leaves_is_one(monkeypa
         seed, first = owner._encryptor.seeded.encrypt(plain)
         published.append(both_polynomials(owner, seed, first))
     published.append(residues_of(engine_for(owner.parameters), owner._encryptor.encrypt(plain)[0]))
+    if scheme == "bfv":  # who attacks transforms what is published, as it is multiplied by the secret then
+        transformed = owner._encryptor.seeded._transformed
+        published = [transformed(one)[1] for one in published]
+        watched.made = [transformed(one)[1] for one in watched.made]
     # The attack is real: with SEAL's ciphertext beside ours, all of the key is there.
     assert key_from_two(watched.made[0], published[0], moduli) == secret.tolist()
     # No two that can be had are versions of one.
-    everything = [*published]
-    for i, one in enumerate(everything):
-        for other in everything[:i]:
+    for i, one in enumerate(published):
+        for other in published[:i]:
             found = np.array(key_from_two(one, other, moduli), dtype=np.uint64)
             assert (found == secret).mean() < 0.01
         assert all((one[1] != original[1]).mean() > 0.99 for original in watched.made)
@@ -152,6 +155,71 @@ def test_nothing_is_given_in_but_a_plaintext_and_nothing_is_kept(toy):
     assert "seeded" not in repr(toy._encryptor)
 
 
+def test_nothing_random_is_drawn_once_the_original_exists(toy, monkeypatch):
+    """Where the system gives no random numbers, or expanding fails, SEAL has made no ciphertext that could be moved twice."""
+    watched, order = Watched(toy, monkeypatch), []
+
+    def note(place: Any, name: str) -> None:
+        real = getattr(place, name)
+        monkeypatch.setattr(place, name, lambda *arguments: (order.append(name), real(*arguments))[1])
+
+    note(seeded.os, "urandom")
+    note(seeded, "expand_seeds")
+    note(toy._encryptor.seeded, "_seal_encrypt")
+    toy._encryptor.seeded.encrypt(in_slots(np.arange(3), toy._encryptor))
+    assert order == ["urandom", "expand_seeds", "_seal_encrypt"]
+    assert len(watched.made) == 1
+
+    def failing(*_: Any) -> bytes:
+        raise OSError("no random numbers")
+
+    monkeypatch.setattr(seeded.os, "urandom", failing)
+    with pytest.raises(OSError, match="no random numbers"):
+        encrypted(toy, [1])
+    assert len(watched.made) == 1
+
+
+# -- the secret key in SEAL's bytes ----------------------------------------------------------------------------------------------
+
+
+def stating_its_length(data: bytes) -> bytes:
+    return data[:8] + len(data).to_bytes(8, "little") + data[16:]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda data, p: b"", "a SEAL object is cut short"),
+        (lambda data, p: data[:-8], "states another length than it has"),
+        (lambda data, p: data[:5] + b"\x02" + data[6:], "is compressed"),
+        (lambda data, p: b"\0" + data[1:], "should be a SEAL object are not"),
+        (lambda data, p: stating_its_length(data[:-8]), "a secret key of 24656 bytes stands where one of 24664 is exp"),
+        (lambda data, p: stating_its_length(data + bytes(8)), "a secret key of 24672 bytes stands where one of 24664"),
+        (lambda data, p: data[:88] + p.to_bytes(8, "little") + data[96:], "not below their primes"),
+        (lambda data, p: data[:-8] + b"\xff" * 8, "not below their primes"),
+    ],
+)
+def test_a_secret_key_of_another_form_is_refused(change, message):
+    owner = small_owner("bgv", (36, 36, 36))
+    data = change(owner._generator.secret_key().to_string(), owner.parameters.data_moduli[0])
+    with pytest.raises(es.FileFormatError, match=message):
+        secret_residues(owner.parameters, data)
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_a_secret_key_that_is_not_seals_own_is_found_when_it_is_taken(scheme, native, monkeypatch):
+    """Of the right length and below the primes, and in another order: a 0 that is encrypted with it does not open."""
+    owner = small_owner(scheme, (36, 36, 36))
+    if not native:
+        monkeypatch.setattr(pieces, "rebase", None)
+    SeededEncryption(engine_for(owner.parameters), owner._generator.secret_key())
+    monkeypatch.setattr(seeded, "secret_residues", lambda *given: secret_residues(*given)[:, ::-1])
+    with pytest.raises(
+        es.FileFormatError, match="the residues of the secret key are not in the form that this library"
+    ):
+        SeededEncryption(engine_for(owner.parameters), owner._generator.secret_key())
+
+
 def test_only_the_owner_has_it(toy):
     assert toy.public_keys().encryptor.seeded is None
 
@@ -160,7 +228,8 @@ def test_only_the_owner_has_it(toy):
 
 
 def test_every_ciphertext_has_32_bytes_of_its_own_from_the_system(toy, monkeypatch):
-    drawn, real = [], os.urandom
+    encryption, drawn, real = toy._encryptor.seeded, [], os.urandom
+    assert isinstance(encryption, SeededEncryption)  # there before anybody counts: it encrypts a 0 when it is made
 
     def urandom(count: int) -> bytes:
         drawn.append(real(count))

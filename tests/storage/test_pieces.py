@@ -185,8 +185,26 @@ def test_what_is_no_residue_is_not_rebased(which):
         pieces.rebase(moduli, ciphertext, fresh, secret, out)
         assert (out == 1).all()
         [ciphertext[0], ciphertext[1], fresh, secret][which][1, 63] = p
-        with pytest.raises(ValueError, match="are re-based modulo primes below 2\\^62"):
+        with pytest.raises(ValueError, match="are re-based modulo odd primes below 2\\^62"):
             pieces.rebase(moduli, ciphertext, fresh, secret, out)
+
+
+@needs_extension
+@pytest.mark.parametrize("modulus", [0, 1, 2, 1 << 20, 6, 1 << 61, (1 << 62) + 1, (1 << 63) + 29, (1 << 64) - 59])
+def test_moduli_that_nothing_is_rebased_by(modulus):
+    """Even ones: of a power of two the quotient does not fit a word, and what came out would be wrong."""
+    one = np.zeros((1, 64), dtype=np.uint64)
+    with pytest.raises(ValueError, match="are re-based modulo odd primes below 2\\^62"):
+        pieces.rebase(np.array([modulus], dtype=np.uint64), np.stack([one, one]), one, one, one.copy())
+
+
+@pytest.mark.parametrize("modulus", [(1 << 62) + 1, (1 << 63) + 29, (1 << 64) + (1 << 43) - 5, -5])
+@needs_extension
+def test_moduli_are_refused_and_not_cut_to_a_word(modulus):
+    out = np.zeros((COLUMNS, 1, 1, 64), dtype=np.uint64)
+    with pytest.raises((ValueError, OverflowError), match=r"do not fit|too big|negative"):
+        pieces._storage.read("baseline", modulus, (64, 0, 1, COLUMNS), b"", b"", SEEDS, out, (0, 64, 0))
+    assert not out.any()
 
 
 @needs_extension

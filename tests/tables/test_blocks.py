@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import warnings
 from dataclasses import replace
@@ -25,6 +26,7 @@ from encryptedstats.tables.blocks import (
     block_id_of,
     block_name,
     block_size,
+    block_statement,
     pack_residues,
     read_block,
     read_column,
@@ -339,6 +341,31 @@ def test_a_flipped_seed_is_found(place, flip):
     ):
         with pytest.raises(FileFormatError, match=f"recording/{NAME} is not the block that the manifest lists"):
             read()
+
+
+@pytest.mark.parametrize("length", [0, 95, 96, 100, SEEDED.head_bytes - 16])
+def test_a_short_head_is_refused_whatever_hash_is_listed(length):
+    """Of rows by others nothing is signed: who forges the manifest lists what fits an object that ends within its head."""
+    store = RecordingStore({NAME: HALF[: HALF_ENTRY.start + length]})
+    head = HALF[HALF_ENTRY.start :][:length]
+    forged = replace(HALF_ENTRY, digests_sha256=hashlib.sha256(head).hexdigest())
+    for read in (
+        lambda: read_pieces(store, forged, SHAPE, prime=0, run=0),
+        lambda: read_column(store, forged, SHAPE, 1),
+        lambda: read_seeds(store, forged, SHAPE),
+    ):
+        with pytest.raises(FileFormatError, match=f"recording/{NAME} is not the block that the manifest lists"):
+            read()
+
+
+def test_all_facts_of_a_block_are_signed():
+    facts = {"version": 2, "columns": ["class0", "class1"], "weight_bound": 1, "schema": "{}"}
+    statements = {block_statement(ENTRY, **facts)}
+    for change in ({"version": 3}, {"columns": ["class1", "class0"]}, {"weight_bound": 2}, {"schema": "{ }"}):
+        statements.add(block_statement(ENTRY, **{**facts, **change}))
+    for change in ({"id": ID[::-1]}, {"rows": 1499}, {"seeded": True}, {"digests_sha256": "0" * 64}):
+        statements.add(block_statement(replace(ENTRY, **change), **facts))
+    assert len(statements) == 9
 
 
 @pytest.mark.parametrize("seeds", [b"", SEEDS[:-1], SEEDS + b"x", SEEDS[:64]])

@@ -7,14 +7,18 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from encrypted_samples import ALL, SLOTS, assert_twins, before_each_write, clear, mixed_frame, objects, plain
 
 import encryptedstats as es
+from encryptedstats.storage import container
 from encryptedstats.storage.objects import FolderStore, open_store
+from encryptedstats.tables.blocks import block_id_of
 from encryptedstats.tables.encrypted import MANIFEST, keys_name
 from encryptedstats.tables.encrypting import DRAFT
 
@@ -158,12 +162,17 @@ def test_ctrl_c(keeper, schema, tmp_path, monkeypatch, stops_at):
 def unfinished(keeper, schema, tmp_path, monkeypatch, stops_at):
     """A folder where two of three blocks of this table were finished."""
     table = schema.table(mixed_frame(2 * SLOTS + 9))
+    return interrupted(keeper, table, tmp_path / "t", monkeypatch, stops_at), table
+
+
+def interrupted(owner: es.Owner, table: es.Table, folder: Path, monkeypatch, stops_at, **options: Any) -> Path:
+    """The folder, after an encryption that broke off at the third block."""
     stops_at(3, Full())
     with pytest.raises(Full):
-        keeper.encrypt(table, out=tmp_path / "t")
+        owner.encrypt(table, out=folder, **options)
     monkeypatch.undo()
-    assert len(blocks_of(tmp_path / "t")) == 2
-    return tmp_path / "t", table
+    assert len(blocks_of(folder)) == 2
+    return folder
 
 
 def test_going_on_with_something_else_is_refused(keeper, stranger_keeper, schema, unfinished):
@@ -246,6 +255,70 @@ def test_damaged_blocks_are_made_again(keeper, unfinished, damage):
         )
     keeper.encrypt(table, out=folder)
     assert plain(keeper, es.load(folder)) == clear(table)
+
+
+def relabelled(path: Path, data: bytes, **fields: Any) -> None:
+    """Put an object there under the id of its new name, as whoever can write to the storage can; all hashes fit."""
+    block = container.from_bytes(data)
+    own = {"id": block_id_of(f"blocks/{path.name}"), **fields}
+    path.write_bytes(container.to_bytes(replace(block, fields={**block.fields, **own})))
+
+
+@pytest.mark.parametrize("attack", ["swapped", "doubled", "doubled, fewer rows", "fewer rows", "of another table"])
+def test_the_owner_signs_no_block_that_was_exchanged_or_relabelled(
+    keeper, schema, unfinished, tmp_path, monkeypatch, stops_at, attack
+):
+    """Who holds the storage between two runs has whole blocks of the owner to play with, and no key."""
+    folder, table = unfinished
+    first, second = (folder / "blocks" / name for name in sorted(blocks_of(folder)))
+    one, two = first.read_bytes(), second.read_bytes()
+    if attack == "swapped":
+        relabelled(first, two)
+        relabelled(second, one)
+    elif attack == "doubled":
+        relabelled(second, one)
+    elif attack == "doubled, fewer rows":
+        relabelled(second, one, rows=7)
+    elif attack == "fewer rows":
+        relabelled(second, two, rows=7)
+    else:
+        rows = schema.table(mixed_frame(2 * SLOTS + 9, seed=5))
+        other = interrupted(keeper, rows, tmp_path / "other", monkeypatch, stops_at)
+        relabelled(first, (other / "blocks" / min(blocks_of(other))).read_bytes())
+    forged = [path.read_bytes() for path in (first, second)]
+    keeper.encrypt(table, out=folder)
+    sealed = es.load(folder)
+    assert sealed.layout.counts == (SLOTS, SLOTS, 9)
+    assert plain(keeper, sealed) == clear(table)
+    kept = [path.read_bytes() == data for path, data in zip((first, second), forged, strict=True)]
+    assert kept == {"swapped": [False, False], "of another table": [False, True]}.get(attack, [True, False])
+
+
+def test_the_owner_signs_no_block_as_one_of_other_columns(keeper, schema, tmp_path, monkeypatch, stops_at):
+    """The same rows in another encoding, as many columns; the draft is made to go on with the ids of the other table."""
+    table = schema.table(mixed_frame(2 * SLOTS + 9))
+    codes = interrupted(keeper, table, tmp_path / "codes", monkeypatch, stops_at, encodings=("ordinal",))
+    centred = interrupted(keeper, table, tmp_path / "centred", monkeypatch, stops_at, encodings=("centred",))
+    theirs, draft = (container.from_bytes((folder / DRAFT).read_bytes()) for folder in (codes, centred))
+    fields = {**draft.fields, **{name: theirs.fields[name] for name in ("table_id", "token")}}
+    (centred / DRAFT).write_bytes(container.to_bytes(replace(draft, fields=fields)))
+    for name in blocks_of(codes):
+        (centred / "blocks" / name).write_bytes((codes / "blocks" / name).read_bytes())
+    keeper.encrypt(table, out=centred, encodings=("centred",))
+    assert plain(keeper, es.load(centred)) == clear(table, ("centred",))
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_going_on_with_the_other_way_of_storing(keeper, schema, tmp_path, monkeypatch, stops_at, whole):
+    """What was finished stays as it is; what is made now is stored as it was asked for now."""
+    table = schema.table(mixed_frame(2 * SLOTS + 9))
+    folder = interrupted(keeper, table, tmp_path / "t", monkeypatch, stops_at, whole=not whole)
+    before = blocks_of(folder)
+    keeper.encrypt(table, out=folder, whole=whole)
+    sealed = es.load(folder)
+    assert before.items() <= blocks_of(folder).items()
+    assert [entry.seeded for entry in sealed.blocks.entries] == [whole, whole, not whole]
+    assert plain(keeper, sealed) == clear(table)
 
 
 @pytest.mark.parametrize("content", [b"", b"nonsense", None])

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import errno
+import json
 from collections import defaultdict
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from encrypted_samples import SLOTS, assert_twins, clear, mixed_frame, plain, small_owner
+from encrypted_samples import (
+    SLOTS,
+    assert_twins,
+    clear,
+    manifest_of,
+    mixed_frame,
+    plain,
+    rewritten_manifest,
+    small_owner,
+)
 
 import encryptedstats as es
 from encryptedstats.storage import container
 from encryptedstats.storage.objects import FolderStore
 from encryptedstats.tables.blocks import BLOCK_KIND
-from encryptedstats.tables.encrypted import TABLE_VERSION
+from encryptedstats.tables.encrypted import MANIFEST, TABLE_VERSION
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
 
@@ -135,6 +146,21 @@ def test_rows_by_others_are_whole_and_can_stand_beside_the_owners(tmp_path, sche
     for column in again.columns():
         expected = [*mine.values(column), *theirs.values(column)]
         np.testing.assert_array_equal(owner.decrypt(again.values(column)), expected)
+
+
+def test_how_a_block_is_stored_is_signed(keeper, schema, tmp_path):
+    """A manifest that takes a whole block for one with seeds, with a start at which its length fits."""
+    sealed = keeper.encrypt(schema.table(mixed_frame(9)), out=tmp_path, whole=True)
+    shape = replace(sealed.facts.shape, seeded=True)
+
+    def flipped(file: container.Container) -> container.Container:
+        (entry,) = json.loads(file.section("blocks"))
+        entry |= {"seeded": True, "start": entry["bytes"] - 32 - shape.residue_bytes - shape.head_bytes}
+        return replace(file, sections={**file.sections, "blocks": json.dumps([entry]).encode()})
+
+    (tmp_path / MANIFEST).write_bytes(rewritten_manifest(manifest_of(tmp_path), flipped))
+    with pytest.raises(es.FileFormatError, match="is not signed by the owner"):
+        es.load(tmp_path).counts("v0")
 
 
 def test_half_of_the_bytes(real, tmp_path):

@@ -611,7 +611,12 @@ IFMA INLINE Factor four_twiddles(const uint64_t *tail) {
 
 IFMA INLINE Factor eight_twiddles(const uint64_t *tail) { return (Factor){GET(tail + 8), GET(tail + 16)}; }
 
-/* The last six stages, 64 values at a time: three across vectors, three inside them. */
+/* The last six stages, 64 values at a time: three across vectors, three inside them.
+
+   What is subtracted was canonical before the first stage, so that without reductions it ends below (2 logn + 1) p: `above`. It is
+   subtracted from a loose residue, of which "below 2p" would not do: with a room of 32 and logn 15, 2p + 31p may be above 2^52. But
+   loose_residue(x) = x - floor(x r / 2^52) p < p + x (2^52 - r p) / 2^52, where r = floor(2^52 / p) is at least 32, and so it is below
+   p + 2^52 - 32p: with 31p more, below 2^52. */
 IFMA INLINE void ifma_ahead_last(const word *a, word *out, int length, const Prime *P, size_t node, Lanes L, const int room, int subtract, const word *soon) {
     vint above = EVERY(room) ? L.two : EIGHT((uint64_t)(2 * P->logn + 1) * P->p);
     for (int i = 0; i < length; i += 64, node++) {

@@ -17,6 +17,7 @@
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "stored words are little-endian: on this machine NumPy does what this file does"
 #endif
+_Static_assert(sizeof(long) == 8 && sizeof(Py_ssize_t) == 8, "lengths are 64 bits here: on this machine NumPy does what this file does");
 
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
 #define X86 1
@@ -335,14 +336,15 @@ static PyObject *py_read(PyObject *self, PyObject *args)
 {
     (void)self;
     const char *level;
-    unsigned long long modulus;
-    PyObject *given[4], *result = NULL;
+    PyObject *number, *given[4], *result = NULL;
     Pieces job;
     long offset, bad;
     if (!PyArg_ParseTuple(
-            args, "sK(llll)OOOO(lll):read", &level, &modulus, &job.run, &job.first, &job.runs, &job.columns, &given[0], &given[1],
+            args, "sO(llll)OOOO(lll):read", &level, &number, &job.run, &job.first, &job.runs, &job.columns, &given[0], &given[1],
             &given[2], &given[3], &offset, &job.column_apart, &job.component_apart))
         return NULL;
+    unsigned long long modulus = PyLong_AsUnsignedLongLong(number); /* an error for 2^64 and more, which a format would cut off */
+    if (PyErr_Occurred()) return NULL;
     const Machine *machine = machine_of(level);
     if (!machine) return NULL;
     Buffers all = {.taken = 0};
@@ -402,7 +404,7 @@ static PyObject *py_rebase(PyObject *self, PyObject *args)
     uint64_t *out = all.views[4].buf, worst = 0;
     Py_ssize_t primes = length(&all, 0) / 8, size = length(&all, 4);
     int sensible = primes > 0 && size % (8 * primes) == 0 && length(&all, 1) == 2 * size && length(&all, 2) == size && length(&all, 3) == size;
-    for (Py_ssize_t i = 0; sensible && i < primes; i++) sensible = moduli[i] > 2 && moduli[i] >> 62 == 0;
+    for (Py_ssize_t i = 0; sensible && i < primes; i++) sensible = moduli[i] > 2 && moduli[i] % 2 && moduli[i] >> 62 == 0; /* a power of two has a longer quotient */
     if (sensible) {
         long n = (long)(size / 8 / primes), whole = (long)(size / 8);
         Py_BEGIN_ALLOW_THREADS
@@ -419,7 +421,7 @@ static PyObject *py_rebase(PyObject *self, PyObject *args)
         Py_END_ALLOW_THREADS
     }
     if (!sensible || worst >> 63) {
-        PyErr_SetString(PyExc_ValueError, "a ciphertext of two polynomials, and two more of the same length, are re-based modulo primes below 2^62");
+        PyErr_SetString(PyExc_ValueError, "a ciphertext of two polynomials, and two more of the same length, are re-based modulo odd primes below 2^62");
         goto done;
     }
     result = Py_NewRef(Py_None);

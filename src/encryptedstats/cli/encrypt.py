@@ -69,6 +69,14 @@ def encrypt(
     ] = None,
     fingerprint: Fingerprint = None,
     encoding: Encodings = [Encoding.onehot],  # noqa: B006  Typer copies it
+    whole: Annotated[
+        bool,
+        typer.Option(
+            "--whole",
+            help="Store both polynomials of every ciphertext: twice the bytes, and a little less work for who computes on them. "
+            "By default a seed stands for one of them, but for --public-keys, where all are stored whole.",
+        ),
+    ] = False,
     folds: Annotated[
         int | None,
         typer.Option(
@@ -117,6 +125,7 @@ def encrypt(
             private,
             out,
             encodings=[one.value for one in encoding],
+            whole=whole,
             weights=weights,
             weight_bound=weight_bound,
             folds=folds,

@@ -31,7 +31,7 @@ from encryptedstats.crypto.engine import Engine, engine_for
 from encryptedstats.crypto.flooding import flooded_noise
 from encryptedstats.crypto.noise import Noise, NoiseModel
 from encryptedstats.crypto.parameters import Parameters
-from encryptedstats.crypto.residues import ciphertext_of, residues_of, times_constant
+from encryptedstats.crypto.residues import ciphertext_of, residues_of, secret_residues, times_constant
 from encryptedstats.errors import InsecureParametersWarning
 
 NO_PACKING_KEYS = "these public keys were made without packing keys: owner.public_keys(packing=True)"
@@ -102,8 +102,7 @@ def packing_secret(parameters: Parameters, secret: Any) -> Any:
     """The same secret polynomial for the smaller context: SEAL keeps it prime by prime, so some of its residues."""
     small, ring = packing_parameters(parameters), parameters.ring_degree
     kept = [*range(len(small.data_moduli)), len(parameters.coefficient_moduli) - 1]
-    data = secret.to_string()
-    body = np.frombuffer(data[-8 * ring * len(parameters.coefficient_moduli) :], dtype="<u8").reshape(-1, ring)
+    body = secret_residues(parameters, secret.to_string()).astype("<u8")
     template = seal.KeyGenerator(engine_for(small).context).secret_key().to_string()
     return engine_for(small).context.from_secret_str(template[: -8 * ring * len(kept)] + body[kept].tobytes())
 

@@ -12,11 +12,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from encryptedstats.crypto.engine import HEADER_BYTES, Engine
+from encryptedstats.crypto.engine import HEADER_BYTES, Engine, check_seal_bytes
+from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.errors import FileFormatError
 
 Residues = NDArray[np.uint64]
-__all__ = ["HEADER_BYTES", "Residues", "ciphertext_of", "residues_of", "times_constant", "times_each"]
+__all__ = [
+    "HEADER_BYTES",
+    "Residues",
+    "ciphertext_of",
+    "residues_of",
+    "secret_residues",
+    "times_constant",
+    "times_each",
+]
+_SECRET_HEADER_BYTES = 88  # of an uncompressed secret key, before its residues
 
 
 def residues_of(engine: Engine, ciphertext: Any) -> Residues:
@@ -38,6 +48,22 @@ def ciphertext_of(engine: Engine, residues: Residues) -> Any:
         raise FileFormatError(f"residues of shape {residues.shape} are no ciphertext of {parameters!r}")
     data = engine.ciphertext_header(size, level) + np.ascontiguousarray(residues, dtype="<u8").tobytes()
     return engine.ciphertext_from_bytes(data, size=size, level=level)
+
+
+def secret_residues(parameters: Parameters, data: bytes) -> Residues:
+    """The residues of a secret key in SEAL's bytes, transformed, one row for each prime with the key-switching prime last.
+
+    Whatever is not of exactly this form is refused: with another SEAL, what is taken for the secret might be something else.
+    """
+    check_seal_bytes(data)
+    primes, ring = parameters.coefficient_moduli, parameters.ring_degree
+    expected = _SECRET_HEADER_BYTES + 8 * ring * len(primes)
+    if len(data) != expected:
+        raise FileFormatError(f"a secret key of {len(data)} bytes stands where one of {expected} is expected")
+    residues = np.frombuffer(data, dtype="<u8", offset=_SECRET_HEADER_BYTES).reshape(len(primes), ring)
+    if (residues >= np.array(primes, dtype=np.uint64)[:, None]).any():
+        raise FileFormatError("a secret key holds residues that are not below their primes: SEAL writes none such")
+    return residues.astype(np.uint64)
 
 
 def times_constant(residues: Residues, factors: Sequence[int], moduli: Sequence[int]) -> Residues:

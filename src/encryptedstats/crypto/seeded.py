@@ -9,6 +9,8 @@ place of this library that computes with the secret key. What must never happen,
 
 - **Two versions of one SEAL ciphertext** differ by (a - a') s, hence give the key away to whoever sees both. So SEAL is called in
   here and its ciphertext is re-based at once; it is neither given in nor given out, nor kept, and nothing here has a memory.
+  Nothing random is drawn once the original exists: seed and a' are there before it, so that nothing that fails, forks or is done
+  again in between could move one original twice.
 - **Two ciphertexts under one a'** show the difference of their messages. So each has a seed of its own, drawn in here, after any
   fork, from the operating system; it is never given in, derived or used again.
 
@@ -25,7 +27,8 @@ import numpy as np
 import seal
 
 from encryptedstats.crypto.engine import HEADER_BYTES, Engine
-from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of, times_each
+from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of, secret_residues, times_each
+from encryptedstats.errors import FileFormatError
 from encryptedstats.storage import pieces
 
 SEED_BYTES = pieces.SEED_BYTES
@@ -45,19 +48,31 @@ class SeededEncryption:
     def __init__(self, engine: Engine, secret_key: Any) -> None:
         self._engine = engine
         self._seal_encrypt = seal.Encryptor(engine.context, secret_key).encrypt_symmetric
-        # SEAL keeps the secret transformed, prime by prime, behind a header.
-        words = np.frombuffer(
-            secret_key.to_string()[-8 * self._ring * len(engine.parameters.coefficient_moduli) :], "<u8"
-        )
-        self._secret = words.reshape(-1, self._ring)[: len(self._moduli)].astype(np.uint64)
+        # A copy: it would be a view of bytes that hold the residues of the key-switching prime as well.
+        self._secret = secret_residues(engine.parameters, secret_key.to_string())[: len(self._moduli)].copy()
+        self._try(seal.Decryptor(engine.context, secret_key))
 
     def encrypt(self, plain: Any) -> tuple[bytes, Residues]:
-        """A new ciphertext of a SEAL plaintext: its seed, and its first polynomial, shape (primes, N)."""
-        original = residues_of(self._engine, self._seal_encrypt(plain))
+        """A new ciphertext of a SEAL plaintext: its seed, and its first polynomial, shape (primes, N).
+
+        Nothing random is drawn once the original exists.
+        """
         seed = os.urandom(SEED_BYTES)
-        fresh = np.empty((1, 1, *original.shape[1:]), dtype=np.uint64)
+        fresh = np.empty((1, 1, len(self._moduli), self._engine.parameters.ring_degree), dtype=np.uint64)
         expand_seeds(seed, self._moduli, fresh)
+        original = residues_of(self._engine, self._seal_encrypt(plain))
         return seed, self._rebased(original, fresh[0, 0])
+
+    def _try(self, decryptor: Any) -> None:
+        """Refuse to go on where a 0 does not decrypt to 0: what was taken for the secret key is not what SEAL means by it."""
+        seed, first = self.encrypt(self._engine.encode_integer(0))
+        both = np.empty((1, 2, *first.shape), dtype=np.uint64)
+        both[0, 0] = first
+        expand_seeds(seed, self._moduli, both)
+        if self._engine.decode_integer(decryptor.decrypt(ciphertext_of(self._engine, both[0]))) != 0:
+            raise FileFormatError(
+                "the residues of the secret key are not in the form that this library knows of SEAL's"
+            )
 
     # -- c0 + (a - a') s ------------------------------------------------------------------------------------------------
 
@@ -98,10 +113,6 @@ class SeededEncryption:
             np.array([(int(s) << 64) // p for s in secret], dtype=np.uint64)
             for secret, p in zip(self._secret, self._moduli, strict=True)
         ]
-
-    @property
-    def _ring(self) -> int:
-        return self._engine.parameters.ring_degree
 
     @property
     def _moduli(self) -> tuple[int, ...]:

@@ -142,18 +142,24 @@ class BlockShape:
 
 
 @dataclass(frozen=True)
-class BlockEntry:
-    """What the manifest says of a block: enough to find it, to read any part of it, and to know that it is the right one."""
+class BlockFacts:
+    """What the owner vouches for, of a block by itself: which rows it has, how it is stored, and all that is in it."""
 
     id: str
     rows: int
+    seeded: bool
+    digests_sha256: str  # of the seeds and the digests: of every piece, by a hash of hashes
+
+
+@dataclass(frozen=True)
+class BlockEntry(BlockFacts):
+    """What the manifest says of a block: enough to find it, to read any part of it, and to know that it is the right one."""
+
     name: str
     bytes: int
     start: int
     sha256: str
     head_sha256: str  # of all before the residues
-    digests_sha256: str  # of the seeds and the digests, which the owner signs
-    seeded: bool
     signature: str = ""  # of the owner who encrypted it with the secret key; none under the public key
 
     def to_dict(self) -> dict[str, Any]:
@@ -179,9 +185,10 @@ class BlockEntry:
         return replace(of_table, seeded=self.seeded)
 
 
-def block_statement(entry: BlockEntry, columns: Sequence[str], weight_bound: int, schema: str) -> bytes:
-    """What the owner signs of a block: which rows, what its columns are, and every piece and seed of it, by a hash of hashes."""
-    said = ["encryptedstats block", entry.id, entry.rows, list(columns), weight_bound, schema, entry.digests_sha256]
+def block_statement(block: BlockFacts, version: int, columns: Sequence[str], weight_bound: int, schema: str) -> bytes:
+    """What the owner signs of a block of a table of this version: its facts, and what its columns are."""
+    table = [version, list(columns), weight_bound, schema]
+    said = ["encryptedstats block", *table, block.id, block.rows, block.seeded, block.digests_sha256]
     return json.dumps(said).encode()
 
 
@@ -196,11 +203,11 @@ def block_bytes(
     rows: int,
     key_id: str,
     seeds: bytes = b"",
-    seal: Callable[[bytes], str] = lambda head: _NO_SEAL,
+    seal: Callable[[BlockFacts], str] = lambda block: _NO_SEAL,
 ) -> bytes:
     """The object for residues of shape (columns, 1 or 2, primes, N): where there are ``seeds``, of the first polynomials.
 
-    ``seal`` is a keyed hash of seeds and digests, by which who made the object knows it again; nobody else is told anything by it.
+    ``seal`` is a keyed hash of what the owner signs, by which who made the object knows it again; it tells nobody else anything.
     """
     if len(seeds) != shape.seed_bytes or residues.shape[1] != shape.components:
         raise ValueError(
@@ -209,7 +216,8 @@ def block_bytes(
         )
     packed = pack_residues(residues, shape)
     digests = _digests(packed, shape)
-    fields = {"id": block_id, "rows": rows, "columns": shape.n_columns, "seal": seal(seeds + digests)}
+    facts = BlockFacts(block_id, rows, shape.seeded, _sha256(seeds + digests))
+    fields = {"id": block_id, "rows": rows, "columns": shape.n_columns, "seal": seal(facts)}
     sections = {**({"seeds": seeds} if shape.seeded else {}), "digests": digests, "residues": packed}
     return container.to_bytes(Container(BLOCK_KIND, shape.parameters.fingerprint, key_id, fields, sections))
 
@@ -242,8 +250,8 @@ def _is_there(store: Store, name: str, data: bytes) -> bool:
 def _entry(data: bytes, name: str, shape: BlockShape, block_id: str, rows: int) -> BlockEntry:
     start = len(data) - _HASH_BYTES - shape.residue_bytes - shape.head_bytes
     head = memoryview(data)[: start + shape.head_bytes]
-    hashes = data[-_HASH_BYTES:].hex(), _sha256(head), _sha256(head[start:])
-    return BlockEntry(block_id, rows, name, len(data), start, *hashes, shape.seeded)
+    facts = block_id, rows, shape.seeded, _sha256(head[start:])
+    return BlockEntry(*facts, name, len(data), start, data[-_HASH_BYTES:].hex(), _sha256(head))
 
 
 def _sha256(data: bytes | memoryview) -> str:
@@ -257,19 +265,21 @@ def block_entry(data: bytes, name: str, shape: BlockShape, key_id: str, where: s
 
 
 def stored_entry(
-    store: Store, name: str, shape: BlockShape, key_id: str, seal: Callable[[bytes], str]
+    store: Store, name: str, rows: int, shape: BlockShape, key_id: str, seal: Callable[[BlockFacts], str]
 ) -> BlockEntry | None:
-    """The entry of an object that who makes this ``seal`` has stored; None if it is damaged, another block, or another's."""
+    """The entry of a block of so many rows that who makes this ``seal`` has stored under this name, and under no other.
+
+    None if the object is damaged, another block, or another's. Storage is not trusted: the seal is of all that the owner will sign.
+    """
 
     def looked_at() -> BlockEntry | None:
         data = store.read(name, limit=block_size(replace(shape, seeded=False), shape.parameters.slots))
         block, own = _checked_block(data, store.where(name), shape, key_id)
-        digests = block.section("digests")
-        head = block.sections.get("seeds", b"") + digests
-        ours = hmac.compare_digest(block.fields["seal"].encode(), seal(head).encode())
-        if not ours or block.fields["id"] != block_id_of(name) or _digests(block.section("residues"), own) != digests:
+        entry = _entry(data, name, own, block_id_of(name) or "", rows)
+        ours = hmac.compare_digest(block.fields["seal"].encode(), seal(entry).encode())
+        if not ours or (block.fields["id"], block.fields["rows"]) != (entry.id, entry.rows):
             return None
-        return _entry(data, name, own, block.fields["id"], block.fields["rows"])
+        return entry if _digests(block.section("residues"), own) == block.section("digests") else None
 
     try:
         return looked_at_again(store, looked_at)
@@ -328,7 +338,7 @@ def read_block(store: Store, entry: BlockEntry, shape: BlockShape, key_id: str) 
     def read() -> Residues:
         data, own = _whole_block(store, entry, shape, key_id)
         start = entry.start + own.head_bytes
-        head = _checked_head(data[entry.start : start], store, entry)
+        head = _checked_head(data[entry.start : start], store, entry, own)
         return _Reading(store, entry, own, *everything).residues(head, memoryview(data)[start:])
 
     return looked_at_again(store, read)
@@ -474,12 +484,12 @@ def _readers(process: int) -> ThreadPoolExecutor:
 
 def _read_head(store: Store, entry: BlockEntry, shape: BlockShape) -> bytes:
     """Seeds and digests of a block."""
-    return _checked_head(store.read(entry.name, entry.start, shape.head_bytes), store, entry)
+    return _checked_head(store.read(entry.name, entry.start, shape.head_bytes), store, entry, shape)
 
 
-def _checked_head(head: bytes, store: Store, entry: BlockEntry) -> bytes:
-    """Seeds and digests, if they are those that the owner has signed."""
-    if _sha256(head) != entry.digests_sha256:
+def _checked_head(head: bytes, store: Store, entry: BlockEntry, shape: BlockShape) -> bytes:
+    """Seeds and digests, if they are all, and those that the owner has signed."""
+    if len(head) != shape.head_bytes or _sha256(head) != entry.digests_sha256:
         raise FileFormatError(f"{store.where(entry.name)} is not the block that the manifest lists, or is damaged")
     return head
 

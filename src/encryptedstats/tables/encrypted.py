@@ -49,6 +49,7 @@ from encryptedstats.storage.objects import Store, looked_at_again, open_store
 from encryptedstats.tables.answers import EncryptedAnswer
 from encryptedstats.tables.blocks import (
     BlockEntry,
+    BlockFacts,
     BlockShape,
     Residues,
     block_bytes,
@@ -119,10 +120,10 @@ class TableFacts:
         """Where things lie in a block that is stored whole: each says by itself whether it is."""
         return BlockShape(self.parameters, len(self.columns))
 
-    def statement(self, entry: BlockEntry) -> bytes:
+    def statement(self, block: BlockFacts) -> bytes:
         """What the owner signs of one of its blocks."""
         columns = [str(column) for column in self.columns]
-        return block_statement(entry, columns, self.weight_bound, self.schema.to_json())
+        return block_statement(block, TABLE_VERSION, columns, self.weight_bound, self.schema.to_json())
 
 
 Sign = Callable[[bytes], str]

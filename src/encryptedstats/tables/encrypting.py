@@ -37,6 +37,7 @@ from encryptedstats.tables._frames import refuse
 from encryptedstats.tables.binning import LARGEST_INTEGER
 from encryptedstats.tables.blocks import (
     BlockEntry,
+    BlockFacts,
     BlockShape,
     Residues,
     block_bytes,
@@ -96,7 +97,7 @@ def encrypt_table(
     whole : bool
         Store both polynomials of every ciphertext. By default those that the owner encrypts are stored as one polynomial and a seed
         of 32 bytes for the other: half of the bytes, and a little more work for who reads them. Rows that others encrypt with the
-        public keys are always stored whole.
+        public keys are always stored whole. Blocks that an interrupted run has finished stay as they are.
     overwrite : bool
         Replace a table that lies at ``out``.
     workers : int, optional
@@ -455,9 +456,9 @@ class _Job:
         )
         return name, len(chunk), data
 
-    def _seal(self, head: bytes) -> str:
-        """By which the owner knows a block of an interrupted run again, and signs no other: of its seeds and digests."""
-        return hmac.new(self.encryptor.token_key, b"block" + head, hashlib.sha256).hexdigest()
+    def _seal(self, block: BlockFacts) -> str:
+        """By which the owner knows a block of an interrupted run again, and signs no other: of all that is signed."""
+        return hmac.new(self.encryptor.token_key, b"block" + self.facts.statement(block), hashlib.sha256).hexdigest()
 
     def _signed(self, entry: BlockEntry) -> BlockEntry:
         """The entry with the owner's signature; as it is under the public key."""
@@ -487,7 +488,7 @@ class _Job:
         have = set(store.names())
         for index, chunk in enumerate(chunks):
             name = block_name(index, self._block_id(table_id, index, chunk))
-            known = self.facts.shape, self.facts.key_id, self._seal
+            known = len(chunk), self.facts.shape, self.facts.key_id, self._seal
             stored = stored_entry(store, name, *known) if name in have else None
             yield stored or (name, chunk)
 
