@@ -20,6 +20,7 @@ import encryptedstats as es
 from encryptedstats.cli import _models
 from encryptedstats.storage import container
 from encryptedstats.storage import files as storage_files
+from encryptedstats.tables import questions
 
 
 def test_the_whole_story_with_planned_keys(tmp_path: Path) -> None:
@@ -164,8 +165,7 @@ def test_options_become_parameters() -> None:
 @pytest.fixture
 def own_model(monkeypatch: pytest.MonkeyPatch) -> type[es.MultinomialNB]:
     """A model that nobody told the command line of."""
-    registry = dict(es.TotalsClassifier._models)
-    monkeypatch.setattr(es.TotalsClassifier, "_models", registry)
+    monkeypatch.setattr(questions, "_known", dict(questions.known_questions()))
 
     class Sparse(es.MultinomialNB):
         """Few parameters.
