@@ -204,6 +204,21 @@ def test_every_model_has_its_options(own_model: type[Any]) -> None:
     assert _models.model_text("Unheard", {"a": 1}) == "Unheard"
 
 
+def test_a_model_in_a_file_of_ones_own(run: Run, ward: Ward, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(questions, "_known", dict(questions.known_questions()))
+    (tmp_path / "mine.py").write_text(
+        "import encryptedstats as es\n\nclass OwnBayes(es.MultinomialNB):\n"
+        "    def __init__(self, bins=5, alpha=1.0):\n        super().__init__(bins=bins, alpha=alpha)\n"
+    )
+    fit = ("fit", ward.table(0), "-o", tmp_path / "own", "--model", "OwnBayes", "--workers", 1)
+    assert "there is no model 'OwnBayes'" in run(*fit).stderr
+    monkeypatch.setenv("ENCRYPTEDSTATS_QUESTIONS", str(tmp_path / "mine.py"))
+    done(*fit)
+    opened = es.load(ward.opened(tmp_path / "own"))
+    assert type(opened).__name__ == "OwnBayes"
+    assert opened.totals_ == es.load(ward.opened(ward.fitted("mnb", 0))).totals_
+
+
 def test_models_are_imported_only_where_one_is_asked_for() -> None:
     """scikit-learn takes a second to import."""
     code = "import sys, encryptedstats.cli._app; assert 'sklearn' not in sys.modules"

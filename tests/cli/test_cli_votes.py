@@ -402,8 +402,10 @@ def test_what_is_planned_beside_a_model_that_predicts_unopened(
     words = ("plan", "--schema", clinic.schema, "--rows", 60, *options, "--model", "means", "--encrypted-prediction")
     made = json.loads(done(*words, "--json").stdout)
     *found, prediction = made["questions"]
-    assert len(found) == len(planned) and all(one.startswith(a) for one, a in zip(found, planned, strict=True))
-    assert prediction.startswith("prediction of ") and prediction.endswith("unopened")
+    assert len(found) == len(planned)
+    assert all(one.startswith(a) for one, a in zip(found, planned, strict=True))
+    assert prediction.startswith("prediction of ")
+    assert prediction.endswith("unopened")
     assert ("cluster" in made) == ("--workers" in options)
 
 

@@ -132,7 +132,10 @@ def _in_options(cure: Cure) -> str:
     values = dict(cure.values)
     if "parameter" in values:  # of a model, which its option need not be called after
         values["parameter"] = flag(str(values["parameter"]))
-    return WORDS[cure.action].format(**values)
+    try:
+        return WORDS[cure.action].format(**values)
+    except LookupError:  # of somebody else's question, which has words of its own
+        return cure.words
 
 
 def _cures(error: BaseException | None) -> Iterator[Cure]:

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Final, Optional, get_args, get_type_hints
 import typer
 
 import encryptedstats as es
+from encryptedstats.cli._complete import offering
 from encryptedstats.cli._console import printable
 from encryptedstats.cli._parameters import with_parameters
 from encryptedstats.kinds import read_file
@@ -61,17 +62,13 @@ def _option_name(parameter: str) -> str:
 # -- options ---------------------------------------------------------------------------------------------------------
 
 
-def _names(_: typer.Context, incomplete: str) -> list[str]:
-    return [name for name in models() if name.startswith(incomplete)]
-
-
 _MODEL_HELP: Final = (
     "forest (completely random), snb or mnb (naive Bayes, semi-parametric or multinomial), logistic (one step), "
     "means (nearest class mean), fisher (discriminant), or the class of a model of your own."
 )
 _MODEL: Final[dict[str, Any]] = {
     "metavar": "NAME",
-    "autocompletion": _names,
+    "autocompletion": offering(lambda ctx: models()),
     "show_default": False,
     "rich_help_panel": _PANEL,
 }

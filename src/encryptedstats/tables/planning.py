@@ -145,7 +145,7 @@ def _prediction_stages(
         try:
             found = part.stages(rows.schema, columns, rows.n_rows, n_predict, rows.weight_bound)
         except NotImplementedError as error:
-            raise ParameterError(f"{error}. Plan it ", OPENED_FIRST) from None
+            raise ParameterError(error, ". Plan it ", OPENED_FIRST) from None
         # Totals of several models have names of their own.
         stages += [stage.renamed(str(number)) for stage in found] if len(parts) > 1 else found
     if not any(stage.form == ROWS for stage in stages):

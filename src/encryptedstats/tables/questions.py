@@ -12,9 +12,11 @@ import inspect
 import math
 import os
 import sys
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from functools import partial
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -306,7 +308,7 @@ def question_class(name: str) -> type[Question]:
 
     A file names a question, never where its code lies: nothing is imported that was not installed, or named by who runs this.
     """
-    for source in _sources(name):
+    for source in (*_named_here(), *(entry.load for entry in entry_points(group=ENTRY_POINTS, name=name))):
         if name not in _known:
             source()
     if name not in _known or inspect.isabstract(_known[name]):
@@ -321,19 +323,26 @@ def question_class(name: str) -> type[Question]:
 
 
 def known_questions() -> dict[str, type[Question]]:
-    """All questions that can be asked here, by name: those of this library and of what was imported or named by who runs this."""
-    for module in _late:
-        import_module(module)
+    """All questions that can be asked here, by name, from wherever :func:`question_class` finds them.
+
+    An installed package that cannot be imported is warned of, and is in the way of no other question.
+    """
+    for source in _named_here():
+        source()
+    for entry in entry_points(group=ENTRY_POINTS):
+        try:
+            entry.load()
+        except Exception as error:
+            warnings.warn(f"the installed question {entry.name} cannot be imported: {error}", stacklevel=2)
     return {name: found for name, found in _known.items() if not inspect.isabstract(found)}
 
 
-def _sources(name: str) -> Iterator[Any]:
+def _named_here() -> Iterator[Callable[[], Any]]:
+    """What imports the questions that who runs this has named, and those of this library."""
     for source in filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)):
-        yield lambda source=source: load_questions(source)
+        yield partial(load_questions, source)
     for module in _late:
-        yield lambda module=module: import_module(module)
-    for entry in entry_points(group=ENTRY_POINTS, name=name):
-        yield entry.load
+        yield partial(import_module, module)
 
 
 def checked_question(value: Any) -> Question:
