@@ -239,6 +239,20 @@ def test_forged_predictions_are_refused(value: Any, tiny: es.Owner, sealed: es.E
         es.load(tmp_path / "forged", tiny.public_keys())
 
 
+def test_answers_for_rows_are_planned(schema: es.Schema) -> None:
+    """Of any question that has them, beside others that have none."""
+    alone, both = (
+        es.plan(asked, schema, n_rows=6, n_predict=3, encrypted_prediction=True)
+        for asked in (Nearby(), [Ages(), Nearby()])
+    )
+    for plan in (alone, both):
+        assert plan.prediction is not None
+        assert plan.prediction.n_predict == 3
+        assert plan.depth == 2  # a product for the cells, another one of cells and bins
+    with pytest.raises(es.ParameterError, match="no way to predict without being opened"):
+        es.plan(Ages(), schema, n_rows=6, encrypted_prediction=True)
+
+
 # -- found by name ----------------------------------------------------------------------------------------------------
 
 MODULE = """

@@ -59,6 +59,7 @@ from encryptedstats.cli._options import (
     file_option,
 )
 from encryptedstats.storage import container
+from encryptedstats.tables.answering import DRAWN
 from encryptedstats.tables.questions import MODEL_KIND, OPEN_MODEL_KIND
 
 _LOSS: Final = "what it holds would have to be fitted again"
@@ -228,7 +229,7 @@ def _facts(model: Any) -> dict[str, Any]:
         "blocks": len(model.block_ids_),
         "encrypted": model.is_encrypted,
         "totals": len(model.totals_),
-        "drawn": len(getattr(model, "drawn_", ())),
+        "drawn": len(model.beside_.get(DRAWN, ())),
         **(_sealed_facts(model.totals_) if model.is_encrypted else {}),
     }
 

@@ -22,8 +22,9 @@ from encryptedstats.errors import Cure, ParameterError, RowsByOthersError, Schem
 from encryptedstats.models.base import TotalsClassifier, known_schema
 from encryptedstats.models.fraction import Fraction, clear_fraction, fraction_circuit
 from encryptedstats.models.growth import Split, Tree, grow
-from encryptedstats.models.prediction import DRAWN, Votes, class_names, clear_answers, sum_of_numbers, times, votes_of
+from encryptedstats.models.prediction import Votes, class_names, clear_answers, sum_of_numbers, times, votes_of
 from encryptedstats.tables import EncryptedTable, PublicSchema, Schema, Table
+from encryptedstats.tables.answering import DRAWN
 from encryptedstats.tables.answers import same_schema
 from encryptedstats.tables.columns import Column
 from encryptedstats.tables.questions import (
@@ -102,8 +103,6 @@ class CompletelyRandomForest(TotalsClassifier):
     >>> bool(roc_auc_score(y, forest.predict_proba(X)[:, 1]) > 0.97)
     True
     """
-
-    drawn_: list[int] | EncryptedNumbers
 
     def __init__(
         self,
@@ -333,9 +332,9 @@ class CompletelyRandomForest(TotalsClassifier):
         if isinstance(table, EncryptedTable):
             outputs = fraction_circuit(fraction, trees, public, table.layout)
             bound = Interval(fraction.averaged, fraction.largest)
-            self.drawn_ = table.evaluate(outputs, bounds=[bound] * len(outputs), **options)
+            self.beside_[DRAWN] = table.evaluate(outputs, bounds=[bound] * len(outputs), **options)
         else:
-            self.drawn_ = clear_fraction(fraction, _leaves_of(trees, table), 2**self.depth)
+            self.beside_[DRAWN] = clear_fraction(fraction, _leaves_of(trees, table), 2**self.depth)
         return self
 
     def _check_drawn_from(self, table: Table | EncryptedTable) -> None:
@@ -364,6 +363,14 @@ class CompletelyRandomForest(TotalsClassifier):
             options.pop("checkpoint", None)  # of the counts: what is drawn is drawn anew
             self.draw_fraction(table, **options)
         return self
+
+    @property
+    def drawn_(self) -> list[int] | EncryptedNumbers:
+        """The stochastic fractions, once they are drawn."""
+        if DRAWN not in getattr(self, "beside_", {}):
+            raise AttributeError(f"this forest, fraction={self.fraction!r}, has drawn nothing: see draw_fraction")
+        found: list[int] | EncryptedNumbers = self.beside_[DRAWN]
+        return found
 
     def drawn_circuit(self, schema: PublicSchema) -> tuple[Callable[[Layout], list[Expression]] | None, Interval]:
         """The stochastic fraction of every leaf."""

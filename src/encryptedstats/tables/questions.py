@@ -34,6 +34,7 @@ from encryptedstats.tables.variables import PublicSchema
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from encryptedstats.circuits.layout import Layout
     from encryptedstats.tables.answers import EncryptedAnswer
     from encryptedstats.tables.schema import Schema
 
@@ -199,6 +200,14 @@ class Question(ABC):
     def beside_shapes(self, schema: PublicSchema) -> Shapes:
         """Shapes of further totals that may be stored beside an answer: what a forest draws."""
         return {}
+
+    def known_totals(self) -> Mapping[str, Sequence[int]] | None:
+        """The plain totals of an opened model, by name; None of what is still to be asked."""
+        return None
+
+    def drawn_circuit(self, schema: PublicSchema) -> tuple[Callable[[Layout], list[Expression]] | None, Interval]:
+        """What is drawn from a table of some layout beside the totals, if anything, and what bounds it."""
+        return None, Interval(1, 1)
 
     # -- answers for rows --------------------------------------------------------------------------------------------
 
