@@ -140,6 +140,8 @@ def test_folds(run: Run, ward: Ward, tmp_path: Path) -> None:
         (("--model", "forest", "--fraction", "3"), "--fraction 3: 0, a power of two from 2 to 64"),
         (("--model", "forest", "--averaged", 3), "--averaged 3: a power of two from 1 to 1024"),
         (("--model", "forest", "--depth", 7), "--depth 7: an integer from 1 to 6 is needed"),
+        (("--model", "forest", "--trees", 0), "--trees 0: an integer from 1 to 1048576 is needed"),
+        (("--model", "mnb", "--alpha", -1), "--alpha -1.0: a number of at least 0 is needed"),
         (("--model", "forest", "--depth", "deep"), "--depth"),
         (("--model", "tree"), "there is no model 'tree': choose from forest, snb, mnb"),
         ((), "--model"),

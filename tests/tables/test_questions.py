@@ -183,6 +183,12 @@ def test_impossible_totals_are_refused(schema: es.Schema) -> None:
         Ages().opened([9] * 10, schema, 6)
 
 
+def test_parameters_that_are_refused_are_data() -> None:
+    error = es.ParameterError(Ages(times=0).named_parameter("times"), ": at least 1")
+    assert str(error) == "times=0: at least 1"
+    assert [(cure.action, cure.values) for cure in error.cures] == [("parameter", {"parameter": "times", "value": 0})]
+
+
 def test_columns_that_are_not_there(schema: es.Schema) -> None:
     with pytest.raises(es.SchemaError, match=r"'v0' is ordinal and not kept as numbers: schema\.with_kind"):
         number_column(schema.public(), 0)

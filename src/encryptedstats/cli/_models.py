@@ -8,8 +8,8 @@ asked for.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Optional, get_args, get_type_hints
 
@@ -198,19 +198,6 @@ def make_models(names: Sequence[str], given: Mapping[str, Any]) -> list[Any]:
         known[name](**{has[one].parameter: has[one].value(value) for one, value in options.items() if one in has})
         for name, has in own.items()
     ]
-
-
-@contextmanager
-def spelled_as_options(*models: Any) -> Iterator[None]:
-    """What a model says of a parameter, ``depth=7: an integer ...``, is said of the option: ``--depth 7: an integer ...``."""
-    try:
-        yield
-    except ValueError as error:
-        for name, value in [one for model in models for one in model.get_params().items()]:
-            said = f"{name}={value!r}:"
-            if str(error).startswith(said):
-                raise typer.BadParameter(f"{flag(name)} {value}:{str(error)[len(said) :]}") from error
-        raise
 
 
 # -- in words --------------------------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ from encryptedstats.cli._console import (
     size_text,
     time_text,
 )
-from encryptedstats.cli._errors import INTERRUPTED
+from encryptedstats.cli._errors import INTERRUPTED, spelled_as_options
 from encryptedstats.cli._files import Writes, save
 from encryptedstats.cli._help import more_options
 from encryptedstats.cli._inputs import expect, load_public_keys, load_table
@@ -44,7 +44,6 @@ from encryptedstats.cli._models import (
     load_model,
     make_models,
     model_text,
-    spelled_as_options,
     with_model_options,
 )
 from encryptedstats.cli._options import (
@@ -116,7 +115,7 @@ def fit(
     (unfitted,) = make_models([model], more_options(ctx))
     started = time.perf_counter()
     if many:
-        with spelled_as_options(unfitted):
+        with spelled_as_options():
             made = fit_on_cluster(unfitted, table, out, ctx.params)
         if made is None:
             return
@@ -124,7 +123,7 @@ def fit(
     else:
         sealed = load_table(table, keys, by_others)
         started = time.perf_counter()
-        with _keeping(checkpoint), spelled_as_options(unfitted):
+        with _keeping(checkpoint), spelled_as_options():
             fitted = (unfitted.fit_folds if folds else unfitted.fit)(
                 sealed, workers=workers, device=device, checkpoint=checkpoint
             )

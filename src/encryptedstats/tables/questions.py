@@ -141,6 +141,11 @@ class Question(ABC):
             )
         return cls(**parameters)
 
+    def named_parameter(self, name: str) -> Cure:
+        """One of its parameters and its value, as a part of an error: ``depth=7`` here, ``--depth 7`` on the command line."""
+        value = getattr(self, name)
+        return Cure("parameter", f"{name}={value!r}", {"parameter": name, "value": value})
+
     def settled(self) -> Self:
         """The same with nothing left to chance: what is asked of one table can then be asked of another."""
         return self
