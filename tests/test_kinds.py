@@ -47,7 +47,7 @@ def test_what_is_stored_consists_of_what_the_registry_says(scheme: str, tmp_path
         "folds of an encrypted model": es.MultinomialNB().fit_folds(sealed),
         "encrypted prediction": owner.decrypt(model).predict_votes(sealed),
         "opened model": owner.decrypt(model),
-        "encrypted totals": model.totals_,
+        "encrypted numbers": model.totals_,
         "encrypted array": owner.encrypt([1, 2]),
         "public keys": owner.public_keys(),
     }

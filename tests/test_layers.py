@@ -18,7 +18,7 @@ NATIVE = ROOT / "_native"
 # `loading` opens all that can be stored; `parallel`, `progress`, `memory`, `checks` and `words` are tools that know nothing of
 # this library.
 ORDER = (
-    "cli", "", "loading", "plots", "service", "cluster", "kinds", "models", "metrics", "tables", "circuits",
+    "cli", "", "questions", "devices", "loading", "plots", "service", "cluster", "kinds", "models", "metrics", "tables", "circuits",
     "crypto", "storage", "parallel", "progress", "memory", "checks", "words", "errors",
 )  # fmt: skip
 #: What lies beside the library, uses it, and is in no wheel.

@@ -40,13 +40,17 @@ REPLACE: Final = Cure("replace", "overwrite=True")
 
 
 class Curable(Exception):
-    """An error or warning whose message may be given in parts, some of them a :class:`Cure`; ``cures`` has these."""
+    """An error or warning whose message may be given in parts, some of them a :class:`Cure`; ``cures`` has these.
+
+    Another error as a part brings its message and its cures.
+    """
 
     cures: tuple[Cure, ...] = ()
 
     def __init__(self, *parts: object) -> None:
         super().__init__("".join(map(str, parts)))
-        self.cures = tuple(part for part in parts if isinstance(part, Cure))
+        own = [part.cures if isinstance(part, Curable) else (part,) for part in parts]
+        self.cures = tuple(part for found in own for part in found if isinstance(part, Cure))
 
 
 class EncryptedStatsError(Curable):

@@ -64,7 +64,6 @@ def answered(*words: object) -> list[str]:
 
 def test_names_that_the_program_knows(home: Path) -> None:
     assert offered(home, "en") == ["encrypt"]
-    assert offered(home, "datasets", "bcw") == ["bcw_d", "bcw_o", "bcw_p"]
     assert offered(home, "fit", "t.enc", "--model", "") == ["forest", "snb", "mnb", "logistic", "means", "fisher"]
     assert answered("en") == ["encrypt"]
 

@@ -20,6 +20,7 @@ import encryptedstats as es
 from encryptedstats.cli import _models
 from encryptedstats.storage import container
 from encryptedstats.storage import files as storage_files
+from encryptedstats.tables import questions
 
 
 def test_the_whole_story_with_planned_keys(tmp_path: Path) -> None:
@@ -139,6 +140,8 @@ def test_folds(run: Run, ward: Ward, tmp_path: Path) -> None:
         (("--model", "forest", "--fraction", "3"), "--fraction 3: 0, a power of two from 2 to 64"),
         (("--model", "forest", "--averaged", 3), "--averaged 3: a power of two from 1 to 1024"),
         (("--model", "forest", "--depth", 7), "--depth 7: an integer from 1 to 6 is needed"),
+        (("--model", "forest", "--trees", 0), "--trees 0: an integer from 1 to 1048576 is needed"),
+        (("--model", "mnb", "--alpha", -1), "--alpha -1.0: a number of at least 0 is needed"),
         (("--model", "forest", "--depth", "deep"), "--depth"),
         (("--model", "tree"), "there is no model 'tree': choose from forest, snb, mnb"),
         ((), "--model"),
@@ -164,8 +167,7 @@ def test_options_become_parameters() -> None:
 @pytest.fixture
 def own_model(monkeypatch: pytest.MonkeyPatch) -> type[es.MultinomialNB]:
     """A model that nobody told the command line of."""
-    registry = dict(es.TotalsClassifier._models)
-    monkeypatch.setattr(es.TotalsClassifier, "_models", registry)
+    monkeypatch.setattr(questions, "_known", dict(questions.known_questions()))
 
     class Sparse(es.MultinomialNB):
         """Few parameters.
@@ -202,6 +204,21 @@ def test_every_model_has_its_options(own_model: type[Any]) -> None:
     assert (type(made), made.n_kept, made.fit_prior, made.smooth) == (own_model, 2, True, "7")
     assert _models.model_text("Sparse", made.get_params()) == "Sparse --kept 2 --smooth 7 --prior --alpha 1.0"
     assert _models.model_text("Unheard", {"a": 1}) == "Unheard"
+
+
+def test_a_model_in_a_file_of_ones_own(run: Run, ward: Ward, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(questions, "_known", dict(questions.known_questions()))
+    (tmp_path / "mine.py").write_text(
+        "import encryptedstats as es\n\nclass OwnBayes(es.MultinomialNB):\n"
+        "    def __init__(self, bins=5, alpha=1.0):\n        super().__init__(bins=bins, alpha=alpha)\n"
+    )
+    fit = ("fit", ward.table(0), "-o", tmp_path / "own", "--model", "OwnBayes", "--workers", 1)
+    assert "there is no model 'OwnBayes'" in run(*fit).stderr
+    monkeypatch.setenv("ENCRYPTEDSTATS_QUESTIONS", str(tmp_path / "mine.py"))
+    done(*fit)
+    opened = es.load(ward.opened(tmp_path / "own"))
+    assert type(opened).__name__ == "OwnBayes"
+    assert opened.totals_ == es.load(ward.opened(ward.fitted("mnb", 0))).totals_
 
 
 def test_models_are_imported_only_where_one_is_asked_for() -> None:

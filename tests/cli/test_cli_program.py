@@ -137,6 +137,10 @@ def test_cures_are_options() -> None:
     assert one_line(wrapped) == f"rows.csv: {one_line(error)}"
     assert one_line(ExistsError("it is there (", REPLACE, " replaces it)")) == "it is there (--force replaces it)"
     assert isinstance(ExistsError("x"), FileExistsError)
+    own = es.ParameterError("no: ", Cure("of my question", "my_way={1}"), " or ", Cure("rare levels", "rare=3"))
+    assert one_line(own) == "no: my_way={1} or rare=3"  # what nobody here has words for, it says itself
+    again = es.NoiseError(error, ". ", es.ParameterError("Or: ", REPLACE))
+    assert (str(again), again.cures) == (f"{error}. Or: {REPLACE}", (larger, REPLACE))
     assert one_line(es.SchemaWarning("gaps: ", Cure("drop gaps", "missing='drop'"))) == "gaps: --missing drop"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from cli_helpers import Run, done, the_error
 
 import encryptedstats as es
+from encryptedstats.storage import container
 from encryptedstats.tables.questions import load_questions
 
 PAGE = (Path(__file__).parents[2] / "docs" / "extending.md").read_text(encoding="utf-8")
@@ -108,6 +110,22 @@ def test_info_imports_nothing(home: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert "nothing in it can decrypt" in shown
     facts = json.loads(done("info", home / "doses.enc", "--json").stdout)
     assert (facts["question"], facts["params"]["alpha"], facts["holds_secret_key"]) == ("Ridge", 10, False)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"question": "Ridge", "params": "abc", "n_folds": 3},
+        {"question": "LinearMeans", "params": ["centred"], "n_folds": 3},
+        {"question": "folds", "params": {"question": "Ridge", "params": {}, "n_folds": 3}, "n_folds": 3},
+        {"question": 7, "params": {}, "n_folds": 3},
+        {},
+    ],
+)
+def test_folds_that_cannot_be_are_one_line(home: Path, run: Run, tmp_path: Path, params: dict[str, Any]) -> None:
+    file = container.read(home / "doses.enc")
+    container.write(replace(file, fields={**file.fields, "question": "folds", "params": params}), tmp_path / "forged")
+    assert "the folds are of no question that can be" in the_error(run("info", tmp_path / "forged"))
 
 
 def test_a_question_that_is_not_there(home: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -380,15 +380,33 @@ def test_options_that_make_no_sense(run: Run, clinic: Clinic, tmp_path: Path, mo
     "options",
     [
         ("--model", "forest", "--predict-rows", 5),
-        ("--model", "forest", "--model", "mnb", "--encrypted-prediction"),
-        ("--model", "forest", "--counts", "age", "--encrypted-prediction"),
-        ("--model", "forest", "--workers", 4, "--encrypted-prediction"),
         ("--counts", "age", "--encrypted-prediction"),
         ("--model", "forest", "--averaged", 3),
     ],
 )
 def test_plans_that_make_no_sense(run: Run, clinic: Clinic, options: tuple[Any, ...]) -> None:
     assert run("plan", "--schema", clinic.schema, "--rows", 60, *options).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "planned"),
+    [
+        (("--model", "mnb"), ["fit of mnb --alpha 1.0", "fit of means"]),
+        (("--counts", "age"), ["counts of age", "fit of means"]),
+        (("--workers", 4), ["fit of means"]),
+    ],
+)
+def test_what_is_planned_beside_a_model_that_predicts_unopened(
+    clinic: Clinic, options: tuple[Any, ...], planned: list[str]
+) -> None:
+    words = ("plan", "--schema", clinic.schema, "--rows", 60, *options, "--model", "means", "--encrypted-prediction")
+    made = json.loads(done(*words, "--json").stdout)
+    *found, prediction = made["questions"]
+    assert len(found) == len(planned)
+    assert all(one.startswith(a) for one, a in zip(found, planned, strict=True))
+    assert prediction.startswith("prediction of ")
+    assert prediction.endswith("unopened")
+    assert ("cluster" in made) == ("--workers" in options)
 
 
 def test_a_model_that_cannot_be_planned_for_it(run: Run, clinic: Clinic) -> None:

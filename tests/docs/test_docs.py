@@ -26,8 +26,10 @@ PUBLIC = {
     "": "es",
     ".circuits": "encryptedstats.circuits",
     ".cluster": "es.cluster",
+    ".devices": "encryptedstats.devices",
     ".metrics": "encryptedstats.metrics",
     ".plots": "encryptedstats.plots",
+    ".questions": "encryptedstats.questions",
 }
 NAMES = [(package, name) for package in PUBLIC for name in importlib.import_module(f"encryptedstats{package}").__all__]
 

@@ -341,6 +341,7 @@ def test_an_encrypted_model_keeps_nothing_of_an_earlier_clear_fit(sealed_fit: Fi
     public = {key for key in vars(model) if key.endswith("_")}
     assert public == {
         "totals_",
+        "beside_",
         "schema_",
         "n_rows_",
         "block_ids_",

@@ -277,7 +277,7 @@ def test_drawn_fractions_that_cannot_be(tmp_path: Path) -> None:
         with pytest.raises(es.FileFormatError, match=words):
             es.load(tmp_path / f"bad{len(data)}", owner.public_keys())
     opened = owner.decrypt(closed_model(FOREST))
-    opened.drawn_ = [1, 2]
+    opened.beside_["drawn"] = [1, 2]
     opened.save(tmp_path / "short")
     with pytest.raises(es.FileFormatError, match="2 totals 'drawn' beside its own, and there are 4"):
         es.load(tmp_path / "short")

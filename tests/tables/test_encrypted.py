@@ -16,7 +16,7 @@ import encryptedstats as es
 from effort import examples
 from encryptedstats.errors import SchemaError
 from encryptedstats.storage.objects import FolderStore
-from encryptedstats.tables import Column, Schema, Table, TableLike
+from encryptedstats.tables import Column, Schema, Table
 from encryptedstats.tables.blocks import rows_id
 from reproduction import datasets
 
@@ -127,8 +127,7 @@ def test_rows_to_predict_have_no_classes(small, schema):
 @pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
 def test_one_interface(keeper, schema, tmp_path):
     table = schema.table(mixed_frame(10), slots=SLOTS)
-    for shared in (table, keeper.encrypt(table)):
-        view: TableLike = shared
+    for view in (table, keeper.encrypt(table)):
         assert view.n_rows == 10
         assert view.layout == table.layout
         assert view.columns() == table.columns()

@@ -114,8 +114,9 @@ def test_a_fit_that_parameters_cannot_carry_fails_before_any_work(
         monkeypatch.setattr(type(device), "totals", lambda *_: pytest.fail("it computed"))
     with pytest.raises(
         es.NoiseError, match=r"could not be proven to decrypt.*binding step.*It would take Parameters\(bgv"
-    ):
+    ) as caught:
         forest.fit(sealed)
+    assert [cure.action for cure in caught.value.cures] == ["plan"]
     small = es.Owner(es.Parameters.from_bits("bgv", 8192, 100, (40, 40, 41, 41)))
     big = schema.table(pd.concat([frame] * 100))
     with pytest.raises(OverflowError, match=r"could reach ±50,000.*It would take Parameters"):

@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 
 import encryptedstats as es
+from encryptedstats.models.prediction import sum_of_numbers, times
 from encryptedstats.storage import container
 from encryptedstats.tables import answers, folds, opening, questions, statistics
 from encryptedstats.tables.questions import (
@@ -182,6 +183,12 @@ def test_impossible_totals_are_refused(schema: es.Schema) -> None:
         Ages().opened([9] * 10, schema, 6)
 
 
+def test_parameters_that_are_refused_are_data() -> None:
+    error = es.ParameterError(Ages(times=0).named_parameter("times"), ": at least 1")
+    assert str(error) == "times=0: at least 1"
+    assert [(cure.action, cure.values) for cure in error.cures] == [("parameter", {"parameter": "times", "value": 0})]
+
+
 def test_columns_that_are_not_there(schema: es.Schema) -> None:
     with pytest.raises(es.SchemaError, match=r"'v0' is ordinal and not kept as numbers: schema\.with_kind"):
         number_column(schema.public(), 0)
@@ -212,6 +219,44 @@ def test_forged_files_are_refused(
     container.write(replace(file, fields={**file.fields, **changes}), tmp_path / "forged")
     with pytest.raises(es.FileFormatError, match=words):
         es.load(tmp_path / "forged", tiny.public_keys())
+
+
+@dataclass(frozen=True)
+class Nearby(Ages):
+    """Has answers for rows, if its parameters are what they should be."""
+
+    def answers(self, schema: Any, columns: Any, known: Any, output: str = "") -> dict[str, Any]:
+        x, cells = bin_columns(schema, schema.index(self.variable)), known["cells"]
+        return {"cells": [sum_of_numbers([times(a, b) for a, b in zip(row, x, strict=True)]) for row in cells.T]}
+
+    def answer_shapes(self, schema: Any, output: str = "") -> dict[str, tuple[int, ...]]:
+        return {"cells": (len(range(schema.n_classes)[:: self.times]),)}
+
+    def judge(self, answers: Any, schema: Any, output: str = "") -> Any:
+        return answers["cells"].tolist()
+
+
+@pytest.mark.parametrize("value", [0, "a", {}, [1]])
+def test_forged_predictions_are_refused(value: Any, tiny: es.Owner, sealed: es.EncryptedTable, tmp_path: Path) -> None:
+    forged = es.EncryptedAnswer(Nearby(), sealed.ask(Ages(), workers=1).ciphertexts, sealed.schema, 6)
+    file = forged.to_container(answers.PREDICTION_KIND, {"params": {"variable": "v0", "times": value}, "output": ""})
+    container.write(file, tmp_path / "forged")
+    with pytest.raises(es.FileFormatError, match="a question that its schema does not allow"):
+        es.load(tmp_path / "forged", tiny.public_keys())
+
+
+def test_answers_for_rows_are_planned(schema: es.Schema) -> None:
+    """Of any question that has them, beside others that have none."""
+    alone, both = (
+        es.plan(asked, schema, n_rows=6, n_predict=3, encrypted_prediction=True)
+        for asked in (Nearby(), [Ages(), Nearby()])
+    )
+    for plan in (alone, both):
+        assert plan.prediction is not None
+        assert plan.prediction.n_predict == 3
+        assert plan.depth == 2  # a product for the cells, another one of cells and bins
+    with pytest.raises(es.ParameterError, match="no way to predict without being opened"):
+        es.plan(Ages(), schema, n_rows=6, encrypted_prediction=True)
 
 
 # -- found by name ----------------------------------------------------------------------------------------------------
@@ -247,11 +292,26 @@ def test_questions_are_found_in_packages(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.syspath_prepend(tmp_path)
     entry = EntryPoint("Installed", "package_of_questions:Installed", questions.ENTRY_POINTS)
 
-    def found(*, group: str, name: str) -> list[EntryPoint]:
+    def found(*, group: str, name: str = "Installed") -> list[EntryPoint]:
         return [entry] if (group, name) == ("encryptedstats.questions", "Installed") else []
 
     monkeypatch.setattr(questions, "entry_points", found)
     assert question_class("Installed")().read({}, None, 3) == 3
+
+
+def test_all_that_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine.py").write_text(MODULE.format(name="Mine"))
+    (tmp_path / "installed_too.py").write_text(MODULE.format(name="InstalledToo"))
+    (tmp_path / "broken_package.py").write_text("import nowhere_at_all")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("ENCRYPTEDSTATS_QUESTIONS", str(tmp_path / "mine.py"))
+    names = {"InstalledToo": "installed_too:InstalledToo", "Broken": "broken_package:Broken"}
+    entries = [EntryPoint(name, value, questions.ENTRY_POINTS) for name, value in names.items()]
+    monkeypatch.setattr(questions, "entry_points", lambda *, group: entries)
+    with pytest.warns(UserWarning, match="the installed question Broken cannot be imported: No module named 'nowhere"):
+        known = questions.known_questions()
+    assert {"Mine", "InstalledToo", "MultinomialNB"} <= set(known)
+    assert "Broken" not in known
 
 
 def test_a_question_that_does_not_import_is_not_half_known(tmp_path: Path) -> None:
@@ -271,7 +331,7 @@ def test_abstract_questions_are_nobodys() -> None:
 
 
 def test_questions_need_no_scikit_learn() -> None:
-    code = "import sys, encryptedstats as es; es.Question, es.EncryptedAnswer; sys.exit('sklearn' in sys.modules)"
+    code = "import sys, encryptedstats.questions as own; own.Question, own.labels; sys.exit('sklearn' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from effort import examples
 from encryptedstats.errors import SchemaError
-from encryptedstats.tables import Column, Schema, Table, TableLike
+from encryptedstats.tables import Column, Schema, Table
 
 KINDS = {"age": "continuous", "grade": "ordinal", "sex": "categorical", "dose": "number"}
 
@@ -44,9 +44,8 @@ def table(schema, frame):
 
 
 def test_interface(table):
-    shared: TableLike = table
-    assert shared.n_rows == len(table) == 50
-    assert (shared.layout.n_chunks, shared.layout.padding) == (4, 14)
+    assert table.n_rows == len(table) == 50
+    assert (table.layout.n_chunks, table.layout.padding) == (4, 14)
     assert [str(column) for column in table.columns()] == [
         *(f"v0.bin{k}" for k in range(5)),
         *(f"v1.bin{k}" for k in range(4)),

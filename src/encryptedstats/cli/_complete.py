@@ -17,7 +17,9 @@ from encryptedstats.tables.reading import read_frames
 Completion = Callable[[typer.Context, str], list[str]]
 
 
-def _offering(names: Callable[[typer.Context], Iterable[str]]) -> Completion:
+def offering(names: Callable[[typer.Context], Iterable[str]]) -> Completion:
+    """Offers those that begin as what was typed does."""
+
     def offer(ctx: typer.Context, incomplete: str) -> list[str]:
         with suppress(Exception):
             return [name for name in names(ctx) if name.startswith(incomplete)]
@@ -49,8 +51,8 @@ def _class_and_ids(ctx: typer.Context) -> Iterable[str]:
 
 
 #: Columns of the file of rows that was given before.
-columns: Completion = _offering(_columns)
+columns: Completion = offering(_columns)
 #: Ids of the variables of the table that was given before.
-variable_ids: Completion = _offering(_variable_ids)
+variable_ids: Completion = offering(_variable_ids)
 #: What counts may be taken by.
-class_and_ids: Completion = _offering(_class_and_ids)
+class_and_ids: Completion = offering(_class_and_ids)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
+
+import typer
 
 from encryptedstats.cli._console import printable
 from encryptedstats.cli._models import flag
-from encryptedstats.errors import Curable, Cure
+from encryptedstats.errors import Curable, Cure, ParameterError
 from encryptedstats.storage.files import FULL as FULL
 
 #: What an error's cure is called here, by its action. The library speaks Python to its callers.
@@ -128,11 +131,25 @@ def in_options(error: BaseException) -> str:
     return text
 
 
+@contextmanager
+def spelled_as_options() -> Iterator[None]:
+    """What a model refuses of its parameters was a wrong option: ``--depth 7: an integer from 1 to 6 is needed``."""
+    try:
+        yield
+    except ParameterError as error:
+        if not any(cure.action == "parameter" for cure in error.cures):
+            raise
+        raise typer.BadParameter(in_options(error)) from error
+
+
 def _in_options(cure: Cure) -> str:
     values = dict(cure.values)
     if "parameter" in values:  # of a model, which its option need not be called after
         values["parameter"] = flag(str(values["parameter"]))
-    return WORDS[cure.action].format(**values)
+    try:
+        return WORDS[cure.action].format(**values)
+    except LookupError:  # of somebody else's question, which has words of its own
+        return cure.words
 
 
 def _cures(error: BaseException | None) -> Iterator[Cure]:

@@ -8,14 +8,15 @@ asked for.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Optional, get_args, get_type_hints
 
 import typer
 
 import encryptedstats as es
+from encryptedstats.cli._complete import offering
 from encryptedstats.cli._console import printable
 from encryptedstats.cli._parameters import with_parameters
 from encryptedstats.kinds import read_file
@@ -61,17 +62,13 @@ def _option_name(parameter: str) -> str:
 # -- options ---------------------------------------------------------------------------------------------------------
 
 
-def _names(_: typer.Context, incomplete: str) -> list[str]:
-    return [name for name in models() if name.startswith(incomplete)]
-
-
 _MODEL_HELP: Final = (
     "forest (completely random), snb or mnb (naive Bayes, semi-parametric or multinomial), logistic (one step), "
     "means (nearest class mean), fisher (discriminant), or the class of a model of your own."
 )
 _MODEL: Final[dict[str, Any]] = {
     "metavar": "NAME",
-    "autocompletion": _names,
+    "autocompletion": offering(lambda ctx: models()),
     "show_default": False,
     "rich_help_panel": _PANEL,
 }
@@ -201,19 +198,6 @@ def make_models(names: Sequence[str], given: Mapping[str, Any]) -> list[Any]:
         known[name](**{has[one].parameter: has[one].value(value) for one, value in options.items() if one in has})
         for name, has in own.items()
     ]
-
-
-@contextmanager
-def spelled_as_options(*models: Any) -> Iterator[None]:
-    """What a model says of a parameter, ``depth=7: an integer ...``, is said of the option: ``--depth 7: an integer ...``."""
-    try:
-        yield
-    except ValueError as error:
-        for name, value in [one for model in models for one in model.get_params().items()]:
-            said = f"{name}={value!r}:"
-            if str(error).startswith(said):
-                raise typer.BadParameter(f"{flag(name)} {value}:{str(error)[len(said) :]}") from error
-        raise
 
 
 # -- in words --------------------------------------------------------------------------------------------------------

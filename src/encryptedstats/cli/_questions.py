@@ -32,8 +32,10 @@ def question_text(name: str, parameters: Mapping[str, Any], schema: es.Schema | 
             raise es.FileFormatError(f"the {name} have a malformed list of variables")
         return STATISTICS[name](tuple(asked)).describe(schema)
     if name == Folds.name:
-        inside = question_text(str(parameters.get("question")), parameters.get("params") or {}, schema)
-        return f"{parameters.get('n_folds')} folds of {inside}"
+        inside, params = parameters.get("question"), parameters.get("params")
+        if not isinstance(inside, str) or not isinstance(params, Mapping) or inside == Folds.name:
+            raise es.FileFormatError("the folds are of no question that can be")
+        return f"{parameters.get('n_folds')} folds of {question_text(inside, params, schema)}"
     if name in NICKNAMES.values():
         return model_text(name, parameters)
     return " ".join([name, *(f"{one}={value}" for one, value in parameters.items())])

@@ -35,7 +35,7 @@ from encryptedstats.cli._console import (
     size_text,
     time_text,
 )
-from encryptedstats.cli._errors import INTERRUPTED
+from encryptedstats.cli._errors import INTERRUPTED, spelled_as_options
 from encryptedstats.cli._files import Writes, save
 from encryptedstats.cli._help import more_options
 from encryptedstats.cli._inputs import expect, load_public_keys, load_table
@@ -44,7 +44,6 @@ from encryptedstats.cli._models import (
     load_model,
     make_models,
     model_text,
-    spelled_as_options,
     with_model_options,
 )
 from encryptedstats.cli._options import (
@@ -59,6 +58,7 @@ from encryptedstats.cli._options import (
     file_option,
 )
 from encryptedstats.storage import container
+from encryptedstats.tables.answering import DRAWN
 from encryptedstats.tables.questions import MODEL_KIND, OPEN_MODEL_KIND
 
 _LOSS: Final = "what it holds would have to be fitted again"
@@ -115,7 +115,7 @@ def fit(
     (unfitted,) = make_models([model], more_options(ctx))
     started = time.perf_counter()
     if many:
-        with spelled_as_options(unfitted):
+        with spelled_as_options():
             made = fit_on_cluster(unfitted, table, out, ctx.params)
         if made is None:
             return
@@ -123,7 +123,7 @@ def fit(
     else:
         sealed = load_table(table, keys, by_others)
         started = time.perf_counter()
-        with _keeping(checkpoint), spelled_as_options(unfitted):
+        with _keeping(checkpoint), spelled_as_options():
             fitted = (unfitted.fit_folds if folds else unfitted.fit)(
                 sealed, workers=workers, device=device, checkpoint=checkpoint
             )
@@ -228,7 +228,7 @@ def _facts(model: Any) -> dict[str, Any]:
         "blocks": len(model.block_ids_),
         "encrypted": model.is_encrypted,
         "totals": len(model.totals_),
-        "drawn": len(getattr(model, "drawn_", ())),
+        "drawn": len(model.beside_.get(DRAWN, ())),
         **(_sealed_facts(model.totals_) if model.is_encrypted else {}),
     }
 

@@ -17,10 +17,11 @@ from rich.text import Text
 
 import encryptedstats as es
 from encryptedstats.cli._console import command_line, fact_table, plural, print_json, printable, progress
+from encryptedstats.cli._errors import spelled_as_options
 from encryptedstats.cli._files import COMPUTED, Writes, write_text
 from encryptedstats.cli._help import more_options
 from encryptedstats.cli._inputs import JSON, PLAN, expect, load_schema
-from encryptedstats.cli._models import PlannedModels, make_models, model_text, spelled_as_options, with_model_options
+from encryptedstats.cli._models import PlannedModels, make_models, model_text, with_model_options
 from encryptedstats.cli._options import AsJson, Encoding, Encodings, Force, SchemaFile, SchemeName, Security, output
 from encryptedstats.cli._questions import STATISTICS, make_question, question_text, shortened
 from encryptedstats.storage.files import MAX_DOCUMENT_BYTES, read_regular
@@ -165,7 +166,7 @@ def plan(
         raise typer.BadParameter(
             "say what will be computed: --model, --counts, --crosstab, --moments, --ask, or several of them"
         )
-    with progress("choosing parameters"), spelled_as_options(*models):
+    with progress("choosing parameters"), spelled_as_options():
         made = es.plan(
             wanted,
             private,

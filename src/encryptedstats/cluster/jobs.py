@@ -29,7 +29,7 @@ from encryptedstats.circuits.proof import NoiseReport, read_noise, room_for
 from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.crypto import PublicKeys
 from encryptedstats.crypto.keys import PUBLIC_KIND
-from encryptedstats.errors import ClusterError, Cure, FileFormatError, KeyMismatchError, NoiseError
+from encryptedstats.errors import ClusterError, Cure, FileFormatError, KeyMismatchError, NoiseError, TooLargeError
 from encryptedstats.memory import default_limit
 from encryptedstats.parallel import cores
 from encryptedstats.storage import container
@@ -552,8 +552,8 @@ def _add_up_proof(
     try:
         number_facts(outputs, table)
         report = _shard_report(outputs, table.facts, table.blocks.rows, shards)
-    except (NoiseError, OverflowError) as error:
-        raise type(error)(f"{error}. {table._cure(outputs)}") from None
+    except (NoiseError, TooLargeError) as error:
+        raise type(error)(error, ". ", table._cure(outputs)) from None
     if report.budget < 1.0 + room_for(len(shards), flooded=report.flooded):
         raise NoiseError(
             f"the results of {len(shards):,} shards could not be proven to decrypt when added up with {table.parameters!r}: "

@@ -25,7 +25,7 @@ import json
 import os
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final, TypeVar
 
 import numpy as np
@@ -37,31 +37,13 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d
 
-from encryptedstats.circuits.bounds import Interval, read_bounds
-from encryptedstats.circuits.expressions import Expression
-from encryptedstats.circuits.layout import Layout
-from encryptedstats.circuits.plan import Stage
-from encryptedstats.circuits.program import ROWS
 from encryptedstats.circuits.results import EncryptedNumbers
-from encryptedstats.circuits.rewriting import cleared
 from encryptedstats.crypto.digests import joined_digest
 from encryptedstats.crypto.dispatch import decrypt_value
 from encryptedstats.crypto.keys import Decryptor, PublicKeys
 from encryptedstats.errors import Cure, FileFormatError, KeyMismatchError, ParameterError, SchemaError, SchemaWarning
 from encryptedstats.models._sklearn import record_features
-from encryptedstats.models.prediction import (
-    DRAWN,
-    MODEL,
-    Votes,
-    answer_bounds,
-    clear_votes,
-    flat_answers,
-    given_ranges,
-    known_given,
-    known_plain,
-    ones_of,
-    predict,
-)
+from encryptedstats.models.prediction import Votes, clear_votes, numbers_of, predict
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import load_file, save_file
 from encryptedstats.tables import EncryptedAnswer, EncryptedTable, PublicSchema, Question, Schema, Table
@@ -77,7 +59,6 @@ from encryptedstats.tables.answers import (
     stored_head,
 )
 from encryptedstats.tables.block_rows import NOT_INSIDE, joined_rows, rows_left
-from encryptedstats.tables.columns import Column, column_ranges
 from encryptedstats.tables.folds import Folds
 from encryptedstats.tables.opening import opening_schema
 from encryptedstats.tables.questions import (
@@ -111,6 +92,8 @@ class TotalsClassifier(ClassifierMixin, Question, BaseEstimator):  # type: ignor
     Attributes
     ----------
     totals_ : list of int or EncryptedNumbers
+    beside_ : dict
+        Further totals by name, of the same kind: what a forest draws.
     schema_ : Schema or PublicSchema
         Of the rows; public where nobody here knows the names.
     n_rows_ : int
@@ -190,14 +173,17 @@ class TotalsClassifier(ClassifierMixin, Question, BaseEstimator):  # type: ignor
         model: M = clone(self).set_params(**self.growth_)
         return model
 
-    def _beside(self) -> dict[str, Any]:
-        """What the model has beside its totals, by name."""
-        names = self.beside_shapes(self.schema_.public())
-        return {name: getattr(self, f"{name}_") for name in names if hasattr(self, f"{name}_")}
+    def known_totals(self) -> dict[str, Any] | None:
+        """All numbers of an opened model; None of one that is unfitted or encrypted."""
+        return numbers_of(self) if hasattr(self, "totals_") and not self.is_encrypted else None
 
-    def _with_beside(self: M, beside: Any) -> M:
-        for name, totals in beside.items():
-            setattr(self, f"{name}_", totals)
+    def _beside(self) -> dict[str, Any]:
+        """What the model has beside its totals, as far as its parameters still ask for it."""
+        names = self.beside_shapes(self.schema_.public())
+        return {name: found for name, found in self.beside_.items() if name in names}
+
+    def _with_beside(self: M, beside: Mapping[str, Any]) -> M:
+        self.beside_ = dict(beside)
         return self
 
     # -- fitting -------------------------------------------------------------------------------------------------
@@ -287,6 +273,7 @@ class TotalsClassifier(ClassifierMixin, Question, BaseEstimator):  # type: ignor
         for name in [name for name in vars(self) if name.endswith("_") and name not in self._carried]:
             delattr(self, name)
         self.totals_ = totals
+        self.beside_ = {}
         self.schema_ = schema
         self.n_rows_ = n_rows
         self.block_ids_ = block_ids
@@ -472,40 +459,6 @@ class TotalsClassifier(ClassifierMixin, Question, BaseEstimator):  # type: ignor
         if isinstance(votes, Votes) and isinstance(X, pd.DataFrame):
             votes.index = votes._scores.index = X.index  # a row of the answer for each row, under its own label
         return votes
-
-    def stages(
-        self,
-        schema: PublicSchema,
-        columns: Sequence[Column],
-        n_rows: int,
-        n_predict: int | None = None,
-        weight_bound: int = 1,
-    ) -> list[Stage]:
-        """What predicting without opening computes, for a plan: of an open model the answers alone, else the fit as well."""
-        new = [column for column in columns if column.encoding != "class"]
-        drawn, drawn_bound = self.drawn_circuit(schema)
-        totals: list[Expression] = []
-        if hasattr(self, "totals_") and not self.is_encrypted:
-            numbers = {MODEL: self.totals_, **self._beside()}
-            bounds = {name: [Interval.of(number) for number in found] for name, found in numbers.items()}
-            known = known_plain(self, schema, numbers)
-        else:
-            totals = self.circuit(schema, columns)
-            found = read_bounds(totals, column_ranges(schema, columns, weight_bound), n_rows)
-            n_drawn = sum(int(np.prod(shape)) for shape in self.beside_shapes(schema).values())
-            bounds = {MODEL: [found[total] for total in totals], **({DRAWN: [drawn_bound] * n_drawn} if drawn else {})}
-            known = known_given(self, schema, bounds)
-        asked = flat_answers(self, schema, new, known, self.outputs[0])
-        limits = answer_bounds(asked, {**column_ranges(schema, new, 1), **given_ranges(bounds, asked)}, n_rows)
-        answers = cleared([answer.value for answer in asked], ones_of(schema, new))
-        fits = [Stage(totals, n_rows, gives=MODEL)] if totals else []
-        if totals and drawn is not None:
-            fits.append(Stage(drawn, n_rows, drawn_bound, gives=DRAWN))
-        return [*fits, Stage(answers, n_predict, limits, ROWS)]
-
-    def drawn_circuit(self, schema: PublicSchema) -> tuple[Callable[[Layout], list[Expression]] | None, Interval]:
-        """What is drawn from a table of some layout beside the totals, if anything, and what bounds it."""
-        return None, Interval(1, 1)
 
     # -- adding and forgetting -------------------------------------------------------------------------------------
 

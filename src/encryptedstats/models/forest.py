@@ -22,8 +22,9 @@ from encryptedstats.errors import Cure, ParameterError, RowsByOthersError, Schem
 from encryptedstats.models.base import TotalsClassifier, known_schema
 from encryptedstats.models.fraction import Fraction, clear_fraction, fraction_circuit
 from encryptedstats.models.growth import Split, Tree, grow
-from encryptedstats.models.prediction import DRAWN, Votes, class_names, clear_answers, sum_of_numbers, times, votes_of
+from encryptedstats.models.prediction import Votes, class_names, clear_answers, sum_of_numbers, times, votes_of
 from encryptedstats.tables import EncryptedTable, PublicSchema, Schema, Table
+from encryptedstats.tables.answering import DRAWN
 from encryptedstats.tables.answers import same_schema
 from encryptedstats.tables.columns import Column
 from encryptedstats.tables.questions import (
@@ -103,8 +104,6 @@ class CompletelyRandomForest(TotalsClassifier):
     True
     """
 
-    drawn_: list[int] | EncryptedNumbers
-
     def __init__(
         self,
         n_trees: int = 100,
@@ -170,21 +169,22 @@ class CompletelyRandomForest(TotalsClassifier):
             return max(1, int(wish * n))
         if isinstance(wish, (int, np.integer)) and not isinstance(wish, bool) and wish >= 1:
             return int(min(n, wish))
-        raise ValueError(f"max_features={wish!r}: a number of variables, a share between 0 and 1, 'sqrt' or None")
+        allowed = ": a number of variables, a share between 0 and 1, 'sqrt' or None"
+        raise ParameterError(self.named_parameter("max_features"), allowed)
 
     def _check_parameters(self) -> None:
         for name, value, most in (("n_trees", self.n_trees, 1 << 20), ("depth", self.depth, MAX_DEPTH)):
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 1 <= value <= most:
-                raise ValueError(f"{name}={value!r}: an integer from 1 to {most} is needed")
+                raise ParameterError(self.named_parameter(name), f": an integer from 1 to {most} is needed")
         seed, fraction = self.random_state, self.fraction
         if seed is not None and (isinstance(seed, bool) or not isinstance(seed, (int, np.integer))):
-            raise ValueError(f"random_state={seed!r}: an integer, or None to draw one")
+            raise ParameterError(self.named_parameter("random_state"), ": an integer, or None to draw one")
         if isinstance(self.averaged, bool) or self.averaged not in [2**i for i in range(11)]:
-            raise ValueError(f"averaged={self.averaged!r}: a power of two from 1 to 1024")
+            raise ParameterError(self.named_parameter("averaged"), ": a power of two from 1 to 1024")
         if fraction == 0 or fraction == "inverse":
             return
         if not isinstance(fraction, (int, np.integer)) or fraction not in (2, 4, 8, 16, 32, 64):
-            raise ValueError(f"fraction={fraction!r}: 0, a power of two from 2 to 64, or 'inverse'")
+            raise ParameterError(self.named_parameter("fraction"), ": 0, a power of two from 2 to 64, or 'inverse'")
 
     # -- the circuit -----------------------------------------------------------------------------------------------
 
@@ -313,9 +313,6 @@ class CompletelyRandomForest(TotalsClassifier):
         """How the stochastic fraction of this forest is drawn: from the seed of its growth."""
         return Fraction(self._draws, int(self.averaged), int(self.parameters()["random_state"] or 0))
 
-    def _named_fraction(self) -> Cure:
-        return Cure("parameter", f"fraction={self.fraction!r}", {"parameter": "fraction", "value": self.fraction})
-
     def draw_fraction(self, table: Table | EncryptedTable, **options: Any) -> CompletelyRandomForest:
         """Draw the stochastic fraction of every leaf from a table, which stays as closed as it is: for :meth:`predict_votes`.
 
@@ -325,7 +322,7 @@ class CompletelyRandomForest(TotalsClassifier):
         check_is_fitted(self, "totals_")
         if not self._draws:
             raise ParameterError(
-                self._named_fraction(), ": there is nothing to draw; a power of two from 2 to 64 is drawn"
+                self.named_parameter("fraction"), ": there is nothing to draw; a power of two from 2 to 64 is drawn"
             )
         self._check_drawn_from(table)
         public, fraction = table.schema.public(), self._fraction()
@@ -333,9 +330,9 @@ class CompletelyRandomForest(TotalsClassifier):
         if isinstance(table, EncryptedTable):
             outputs = fraction_circuit(fraction, trees, public, table.layout)
             bound = Interval(fraction.averaged, fraction.largest)
-            self.drawn_ = table.evaluate(outputs, bounds=[bound] * len(outputs), **options)
+            self.beside_[DRAWN] = table.evaluate(outputs, bounds=[bound] * len(outputs), **options)
         else:
-            self.drawn_ = clear_fraction(fraction, _leaves_of(trees, table), 2**self.depth)
+            self.beside_[DRAWN] = clear_fraction(fraction, _leaves_of(trees, table), 2**self.depth)
         return self
 
     def _check_drawn_from(self, table: Table | EncryptedTable) -> None:
@@ -365,6 +362,14 @@ class CompletelyRandomForest(TotalsClassifier):
             self.draw_fraction(table, **options)
         return self
 
+    @property
+    def drawn_(self) -> list[int] | EncryptedNumbers:
+        """The stochastic fractions, once they are drawn."""
+        if DRAWN not in getattr(self, "beside_", {}):
+            raise AttributeError(f"this forest, fraction={self.fraction!r}, has drawn nothing: see draw_fraction")
+        found: list[int] | EncryptedNumbers = self.beside_[DRAWN]
+        return found
+
     def drawn_circuit(self, schema: PublicSchema) -> tuple[Callable[[Layout], list[Expression]] | None, Interval]:
         """The stochastic fraction of every leaf."""
         if not self._draws:
@@ -386,7 +391,7 @@ class CompletelyRandomForest(TotalsClassifier):
             )
         if self._draws and DRAWN not in known:
             raise ParameterError(
-                self._named_fraction(),
+                self.named_parameter("fraction"),
                 " has not been drawn for this forest: ",
                 Cure("draw", "forest.draw_fraction(table), with all its rows"),
                 " (on an encrypted table with keys of ",

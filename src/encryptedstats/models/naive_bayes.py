@@ -270,7 +270,7 @@ class MultinomialNB(TotalsClassifier):
         """Refuse numbers, which have no bins."""
         super().check_schema(schema)
         if not isinstance(self.alpha, Real) or not 0 <= self.alpha < np.inf:
-            raise ValueError(f"alpha={self.alpha!r}: a number of at least 0 is needed")
+            raise ParameterError(self.named_parameter("alpha"), ": a number of at least 0 is needed")
         numbers = [variable.id for variable in schema.variables if variable.kind == "number"]
         if numbers:
             raise SchemaError(

@@ -8,7 +8,7 @@ model that stays closed. All four combinations are one formula therefore, and gi
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -16,16 +16,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from encryptedstats.circuits.bounds import ColumnRange, Interval, read_bounds
+from encryptedstats.circuits.bounds import ColumnRange, Interval
 from encryptedstats.circuits.evaluate import evaluate, prepare
 from encryptedstats.circuits.expressions import (
     Expression,
-    Key,
     column_names,
     combination,
-    given,
-    sum_of,
-    totals_of,
 )
 from encryptedstats.circuits.program import ROWS
 from encryptedstats.circuits.results import EncryptedNumbers
@@ -34,11 +30,18 @@ from encryptedstats.errors import REPLACE, ExistsError, KeyMismatchError, RowsBy
 from encryptedstats.models.features import Feature
 from encryptedstats.storage.files import PRIVATE
 from encryptedstats.storage.objects import is_url, write_object
-from encryptedstats.tables import EncryptedAnswer, EncryptedTable, PublicSchema, Question, Schema, Table
+from encryptedstats.tables import EncryptedAnswer, EncryptedTable, PublicSchema, Schema, Table
+from encryptedstats.tables.answering import (
+    MODEL,
+    answer_bounds,
+    flat_answers,
+    given_ranges,
+    known_given,
+    known_plain,
+    ones_of,
+)
 from encryptedstats.tables.columns import Column
-from encryptedstats.tables.questions import Answer, Known, Number, Totals, bin_columns, flat, in_shapes
-
-MODEL, DRAWN = "model", "drawn"  # what circuits call the totals of a model, and its drawn fractions
+from encryptedstats.tables.questions import Answer, Number, Totals, in_shapes
 
 
 class Votes(pd.DataFrame):
@@ -134,15 +137,6 @@ def _narrow(values: NDArray[Any]) -> NDArray[Any]:
 # -- predicting -----------------------------------------------------------------------------------------------------------
 
 
-def flat_answers(
-    question: Question, schema: PublicSchema, columns: Sequence[Column] | None, known: Known, output: str
-) -> list[Answer]:
-    """All answers of a question for a row, one after the other."""
-    shapes, gives = question.answer_shapes(schema, output), f"{question.name}: answers()"
-    found = flat(question.answers(schema, columns, known, output), shapes, gives, "answer_shapes()")
-    return [one if isinstance(one, Answer) else Answer(one) for one in found]
-
-
 def clear_votes(model: Any, table: Table, output: str) -> Any:
     """What an opened model makes of clear rows: its own answers, judged as the owner judges them."""
     schema = model.schema_ if isinstance(model.schema_, Schema) else table.schema
@@ -163,7 +157,7 @@ def predict(model: Any, rows: Any, output: str, **options: Any) -> Votes | Encry
 
 def clear_answers(model: Any, table: Table, output: str) -> dict[str, NDArray[Any]]:
     """The answers of an opened model for clear rows, by the circuit that encrypted ones are read by; rows are the first axis."""
-    known = known_plain(model, table.public_schema, _numbers(model))
+    known = known_plain(model, table.public_schema, numbers_of(model))
     answers = flat_answers(model, table.public_schema, table.columns(), known, output)
     expressions = [answer.value for answer in answers if isinstance(answer.value, Expression)]
     found = iter(table.evaluate(expressions))
@@ -202,9 +196,9 @@ class Prediction:
 def prediction_of(model: Any, rows: EncryptedTable, output: str) -> Prediction:
     """The circuit of a prediction for the rows of a table, if these are rows of the model and have the columns it needs."""
     _check_rows(model, rows)
-    packs = _numbers(model) if model.is_encrypted else {}
+    packs = numbers_of(model) if model.is_encrypted else {}
     bounds = {name: total_bounds(totals) for name, totals in packs.items()}
-    known = known_given(model, rows.schema, bounds) if packs else known_plain(model, rows.schema, _numbers(model))
+    known = known_given(model, rows.schema, bounds) if packs else known_plain(model, rows.schema, numbers_of(model))
     answers = flat_answers(model, rows.schema, rows.columns(), known, output)
     ranges: dict[Any, ColumnRange] = {**rows.ranges(), **(given_ranges(bounds, answers) if packs else {})}
     asked = Prediction(answers, answer_bounds(answers, ranges, rows.n_rows), packs)
@@ -235,50 +229,9 @@ def _encrypted(model: Any, rows: EncryptedTable, output: str, options: dict[str,
     return EncryptedAnswer(model.as_asked(), found, schema, rows.n_rows, output=output)
 
 
-def _numbers(model: Any) -> dict[str, Any]:
+def numbers_of(model: Any) -> dict[str, Any]:
     """The totals of a model and what it has beside them, by the names that circuits know them by."""
     return {MODEL: model.totals_, **model._beside()}
-
-
-def known_plain(question: Question, schema: PublicSchema, numbers: Mapping[str, Sequence[int]]) -> Known:
-    """The totals of an open model."""
-    bounds = {name: [Interval.of(number) for number in found] for name, found in numbers.items()}
-    return _known(question, schema, numbers, bounds)
-
-
-def known_given(question: Question, schema: PublicSchema, bounds: Mapping[str, Sequence[Interval]]) -> Known:
-    """The totals of a model that stays closed."""
-    numbers = {name: [given(name, k) for k in range(len(found))] for name, found in bounds.items()}
-    return _known(question, schema, numbers, bounds)
-
-
-def _known(
-    question: Question,
-    schema: PublicSchema,
-    numbers: Mapping[str, Sequence[Number]],
-    bounds: Mapping[str, Sequence[Interval]],
-) -> Known:
-    beside = question.beside_shapes(schema)
-    totals: dict[str, NDArray[Any]] = {}
-    limits: dict[str, NDArray[Any]] = {}
-    for name, found in numbers.items():
-        shapes = question.shapes(schema) if name == MODEL else {name: beside[name]}
-        totals |= in_shapes(found, shapes)
-        limits |= in_shapes(bounds[name], shapes)
-    return Known(totals, limits)
-
-
-def given_ranges(bounds: Mapping[str, Sequence[Interval]], answers: Sequence[Answer]) -> dict[Key, ColumnRange]:
-    """What is publicly known of the given totals that some answers use."""
-    used = totals_of([a.value for a in answers if isinstance(a.value, Expression)])
-    return {key: ColumnRange(bounds[name][k].low, bounds[name][k].high) for key, (name, k) in used.items()}
-
-
-def answer_bounds(answers: Sequence[Answer], ranges: Mapping[Any, ColumnRange], n_rows: int) -> list[Interval]:
-    """Between which numbers each answer lies: as the model says, else as far as intervals tell."""
-    open_ones = [a.value for a in answers if a.bound is None and isinstance(a.value, Expression)]
-    found = read_bounds(open_ones, ranges, n_rows)
-    return [a.bound or (found[a.value] if isinstance(a.value, Expression) else Interval.of(a.value)) for a in answers]
 
 
 def total_bounds(totals: EncryptedNumbers) -> list[Interval]:
@@ -369,18 +322,6 @@ def shallow_product(factors: Sequence[Number]) -> Number:
         return factors[0]
     half = len(factors) // 2
     return times(shallow_product(factors[:half]), shallow_product(factors[half:]))
-
-
-def ones_of(schema: PublicSchema, columns: Sequence[Column]) -> Expression | None:
-    """What is 1 in every row and 0 in padding: all bins of a variable, of which a row has one; None where there are no bins."""
-    stored = set(columns)
-    found = [
-        j
-        for j, variable in enumerate(schema.variables)
-        if variable.n_bins and stored.issuperset(Column("onehot", j, k) for k in range(variable.n_bins))
-    ]
-    fewest = min(found, key=lambda j: schema.variables[j].n_bins, default=None)
-    return None if fewest is None else sum_of(bin_columns(schema, fewest))
 
 
 def class_names(schema: Schema | PublicSchema) -> list[Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.tables.answers import EncryptedAnswer
-from encryptedstats.tables.columns import Column, TableLike
+from encryptedstats.tables.columns import Column
 from encryptedstats.tables.dialects import CsvFormat, CsvOptions
 from encryptedstats.tables.encrypted import EncryptedTable
 from encryptedstats.tables.encrypting import encrypt_file, encrypt_table
@@ -29,7 +29,6 @@ __all__ = [
     "Question",
     "Schema",
     "Table",
-    "TableLike",
     "Variable",
     "encrypt_file",
     "encrypt_table",

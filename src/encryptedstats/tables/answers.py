@@ -40,6 +40,8 @@ ANSWER_KINDS: Final = (RESULT_KIND, MODEL_KIND, FOLDS_KIND, PREDICTION_KIND)
 BLOCKS: Final = "blocks"  # a section of files, for more blocks than their headers have room for
 MAX_LISTED_BLOCKS: Final = 4096
 MAX_BINS: Final = 1 << 20
+#: What a question may raise that is made from what somebody else has written.
+IMPOSSIBLE: Final = (ValueError, TypeError, ArithmeticError, LookupError, AttributeError, RecursionError)
 _NOTHING: Final[Mapping[str, EncryptedNumbers]] = MappingProxyType({})
 
 
@@ -241,7 +243,7 @@ def read_head(file: Container, schema_type: type[Schema | PublicSchema] = Public
             raise FileFormatError(f"the file has a {name} that leaves something to chance: it was never asked so")
     except FileFormatError:
         raise
-    except (ValueError, TypeError, ArithmeticError, RecursionError) as error:
+    except IMPOSSIBLE as error:
         raise FileFormatError(f"the file has a question or schema that cannot be: {error}") from error
     return StoredHead(question, schema, n_rows, tuple(blocks))
 
@@ -271,7 +273,7 @@ def read_answer(file: Container, keys: PublicKeys | None) -> EncryptedAnswer:
     public = head.schema.public()
     ciphertexts, is_prediction = EncryptedNumbers.from_container(file, keys), file.kind == PREDICTION_KIND
     output = file.expect("output", str) if is_prediction else ""
-    expected = _expected(head.question, public, output) if is_prediction else _shaped(head.question, public)
+    expected = _expected(head.question, public, output if is_prediction else None)
     if len(ciphertexts) != expected:
         raise FileFormatError(
             f"the file has {len(ciphertexts)} numbers, and an answer to {head.question.name} has {expected}"
@@ -317,17 +319,14 @@ def _read_beside(
     return read_beside(file, question.beside_shapes(schema), read)
 
 
-def _shaped(question: Question, schema: PublicSchema) -> int:
-    try:
-        return question.n_totals(schema)
-    except (ValueError, TypeError, ArithmeticError, LookupError) as error:
-        raise FileFormatError(f"the file has a question that its schema does not allow: {error}") from error
-
-
-def _expected(question: Question, schema: PublicSchema, output: str) -> int:
-    if output not in question.outputs:
+def _expected(question: Question, schema: PublicSchema, output: str | None) -> int:
+    """How many numbers an answer has: totals, or those of an output for every row."""
+    if output is not None and output not in question.outputs:
         raise FileFormatError(f"the file has answers {output!r}, which a {question.name} does not give")
     try:
-        return sum(math.prod(shape) for shape in question.answer_shapes(schema, output).values())
+        shapes = question.shapes(schema) if output is None else question.answer_shapes(schema, output)
+        return sum(math.prod(shape) for shape in shapes.values())
     except NotImplementedError as error:
         raise FileFormatError(f"the file has answers of a model that gives none: {error}") from error
+    except IMPOSSIBLE as error:
+        raise FileFormatError(f"the file has a question that its schema does not allow: {error}") from error

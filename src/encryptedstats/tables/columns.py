@@ -15,13 +15,11 @@ from functools import reduce
 from typing import Generic, Protocol, TypeVar
 
 from encryptedstats.circuits.bounds import ColumnRange
-from encryptedstats.circuits.layout import Layout
 from encryptedstats.errors import Cure, SchemaError
 from encryptedstats.tables.binning import code_values
 from encryptedstats.tables.variables import PublicSchema, PublicVariable
 
 E = TypeVar("E")
-E_co = TypeVar("E_co", covariant=True)
 
 ENCODINGS = ("onehot", "ordinal", "centred", "number", "class")
 #: How the encodings without an index are spelt in keys.
@@ -171,45 +169,8 @@ class SchemaLike(Protocol):
         """What everybody may know."""
 
 
-class TableLike(Protocol[E_co]):
-    """The one interface of clear and encrypted tables, over whatever their columns are made of."""
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows."""
-
-    @property
-    def layout(self) -> Layout:
-        """Where the rows lie in slots and chunks."""
-
-    @property
-    def schema(self) -> SchemaLike:
-        """The schema: the owner's for a clear table, the public one for an encrypted table."""
-
-    def columns(self) -> list[Column]:
-        """The stored columns."""
-
-    def values(self, column: Column) -> E_co:
-        """One stored column."""
-
-    def bins(self, variable: str | int) -> Sequence[E_co]:
-        """The indicators of all bins of a variable."""
-
-    def range_sum(self, variable: str | int, bins: Iterable[int]) -> E_co:
-        """Indicator of the rows whose bin is among `bins` (paper, eq. range)."""
-
-    def codes(self, variable: str | int, *, centred: bool = False) -> E_co:
-        """Ordinal codes 1..m of a variable, or centred ones."""
-
-    def numbers(self, variable: str | int) -> E_co:
-        """The fixed-point integers of a variable of kind number."""
-
-    def classes(self, fold: int | None = None) -> Sequence[E_co]:
-        """The indicators of all classes, of one fold if given."""
-
-
 class ColumnAlgebra(ABC, Generic[E]):
-    """Everything of `TableLike` that follows from the stored columns by ``+`` and ``* int``.
+    """The columns of clear and encrypted tables alike, and what follows from them by ``+`` and ``* int``.
 
     A subclass has a `schema` and says which columns it `holds` and what their `values` are.
     """

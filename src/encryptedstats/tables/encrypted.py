@@ -41,6 +41,7 @@ from encryptedstats.errors import (
     ParameterError,
     RowsByOthersError,
     SchemaError,
+    TooLargeError,
 )
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
@@ -491,19 +492,19 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
             self._check_stored(Column.parse(name))
         try:
             totals = evaluate(outputs, self._reading(names), **options)
-        except (NoiseError, OverflowError) as error:
-            raise type(error)(f"{error}. {self._cure(outputs)}") from None
+        except (NoiseError, TooLargeError) as error:
+            raise type(error)(error, ". ", self._cure(outputs)) from None
         totals.schema_digest = self.facts.schema_digest
         return totals
 
-    def _cure(self, outputs: Sequence[Expression]) -> str:
+    def _cure(self, outputs: Sequence[Expression]) -> str | ParameterError:
         """Which parameters a circuit would take, for who has to encrypt again."""
         try:
             made = plan_circuit(
                 outputs, self.ranges(), self.n_rows, with_secret_key=self.with_secret_key, times=Times.unknown()
             )
         except ParameterError as error:
-            return str(error)
+            return error
         return f"It would take {made.parameters!r}"
 
     def _variable(self, variable: str | int) -> tuple[int, PublicVariable]:

@@ -13,8 +13,10 @@ from encryptedstats.circuits.program import ROWS
 from encryptedstats.crypto.noise import Scheme
 from encryptedstats.errors import ParameterError, SchemaError
 from encryptedstats.parallel import checked_workers
+from encryptedstats.tables.answering import stages_of
 from encryptedstats.tables.blocks import BlockShape, block_size
 from encryptedstats.tables.columns import Column, column_ranges, table_columns
+from encryptedstats.tables.questions import MODEL_KIND, Question
 from encryptedstats.tables.schema import Schema
 from encryptedstats.tables.table import Table
 from encryptedstats.tables.variables import PublicSchema
@@ -138,19 +140,24 @@ def _prediction_stages(
     stages: list[Stage] = []
     parts = list(circuit) if isinstance(circuit, (list, tuple)) else [circuit]
     for number, part in enumerate(parts):
-        if not hasattr(part, "stages"):  # totals, or a question that is opened and predicts nothing
-            stages.append(Stage(_outputs(part, rows.schema, columns), rows.n_rows))
-            continue
-        part.check_schema(rows.schema)
-        try:
-            found = part.stages(rows.schema, columns, rows.n_rows, n_predict, rows.weight_bound)
-        except NotImplementedError as error:
-            raise ParameterError(f"{error}. Plan it ", OPENED_FIRST) from None
+        found = _part_stages(part, rows, columns, n_predict)
         # Totals of several models have names of their own.
         stages += [stage.renamed(str(number)) for stage in found] if len(parts) > 1 else found
     if not any(stage.form == ROWS for stage in stages):
         raise ParameterError(f"{circuit!r} has no way to predict without being opened: plan it ", OPENED_FIRST)
     return stages
+
+
+def _part_stages(part: Any, rows: _PlannedRows, columns: Sequence[Column], n_predict: int | None) -> list[Stage]:
+    """Of a question that answers for rows its answers too; of any other, and of totals, the totals."""
+    if isinstance(part, Question):
+        part.check_schema(rows.schema)
+        try:
+            return stages_of(part, rows.schema, columns, rows.n_rows, n_predict, rows.weight_bound)
+        except NotImplementedError as error:
+            if part.kind == MODEL_KIND:
+                raise ParameterError(error, ". Plan it ", OPENED_FIRST) from None
+    return [Stage(_outputs(part, rows.schema, columns), rows.n_rows)]
 
 
 @dataclass(frozen=True)
@@ -203,7 +210,7 @@ def _outputs(circuit: Any, public: PublicSchema, columns: Sequence[Column]) -> l
     parts = list(circuit) if isinstance(circuit, (list, tuple)) else [circuit]
     outputs: list[Expression] = []
     for part in parts:
-        if hasattr(part, "circuit") and not isinstance(part, type):
+        if isinstance(part, Question):
             part.check_schema(public)
             outputs += part.circuit(public, columns)
         elif isinstance(part, Expression) and part.is_total:

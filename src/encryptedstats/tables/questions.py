@@ -12,9 +12,11 @@ import inspect
 import math
 import os
 import sys
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from functools import partial
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -32,6 +34,7 @@ from encryptedstats.tables.variables import PublicSchema
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from encryptedstats.circuits.layout import Layout
     from encryptedstats.tables.answers import EncryptedAnswer
     from encryptedstats.tables.schema import Schema
 
@@ -138,6 +141,11 @@ class Question(ABC):
             )
         return cls(**parameters)
 
+    def named_parameter(self, name: str) -> Cure:
+        """One of its parameters and its value, as a part of an error: ``depth=7`` here, ``--depth 7`` on the command line."""
+        value = getattr(self, name)
+        return Cure("parameter", f"{name}={value!r}", {"parameter": name, "value": value})
+
     def settled(self) -> Self:
         """The same with nothing left to chance: what is asked of one table can then be asked of another."""
         return self
@@ -197,6 +205,14 @@ class Question(ABC):
     def beside_shapes(self, schema: PublicSchema) -> Shapes:
         """Shapes of further totals that may be stored beside an answer: what a forest draws."""
         return {}
+
+    def known_totals(self) -> Mapping[str, Sequence[int]] | None:
+        """The plain totals of an opened model, by name; None of what is still to be asked."""
+        return None
+
+    def drawn_circuit(self, schema: PublicSchema) -> tuple[Callable[[Layout], list[Expression]] | None, Interval]:
+        """What is drawn from a table of some layout beside the totals, if anything, and what bounds it."""
+        return None, Interval(1, 1)
 
     # -- answers for rows --------------------------------------------------------------------------------------------
 
@@ -306,7 +322,7 @@ def question_class(name: str) -> type[Question]:
 
     A file names a question, never where its code lies: nothing is imported that was not installed, or named by who runs this.
     """
-    for source in _sources(name):
+    for source in (*_named_here(), *(entry.load for entry in entry_points(group=ENTRY_POINTS, name=name))):
         if name not in _known:
             source()
     if name not in _known or inspect.isabstract(_known[name]):
@@ -321,19 +337,26 @@ def question_class(name: str) -> type[Question]:
 
 
 def known_questions() -> dict[str, type[Question]]:
-    """All questions that can be asked here, by name: those of this library and of what was imported or named by who runs this."""
-    for module in _late:
-        import_module(module)
+    """All questions that can be asked here, by name, from wherever :func:`question_class` finds them.
+
+    An installed package that cannot be imported is warned of, and is in the way of no other question.
+    """
+    for source in _named_here():
+        source()
+    for entry in entry_points(group=ENTRY_POINTS):
+        try:
+            entry.load()
+        except Exception as error:
+            warnings.warn(f"the installed question {entry.name} cannot be imported: {error}", stacklevel=2)
     return {name: found for name, found in _known.items() if not inspect.isabstract(found)}
 
 
-def _sources(name: str) -> Iterator[Any]:
+def _named_here() -> Iterator[Callable[[], Any]]:
+    """What imports the questions that who runs this has named, and those of this library."""
     for source in filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)):
-        yield lambda source=source: load_questions(source)
+        yield partial(load_questions, source)
     for module in _late:
-        yield lambda module=module: import_module(module)
-    for entry in entry_points(group=ENTRY_POINTS, name=name):
-        yield entry.load
+        yield partial(import_module, module)
 
 
 def checked_question(value: Any) -> Question:

@@ -87,7 +87,7 @@ class _Cells(Statistic):
         cells = totals["cells"].astype(np.int64)
         good = cells.min() >= 0 and (-1 in self.variables or cells.sum() == n_rows)
         refuse_impossible(good, f"the counts add up to {cells.sum():,} over {n_rows:,} rows")
-        index, *columns = [pd.Index(_labels(schema, j), name=variable_name(schema, j)) for j in self.variables]
+        index, *columns = [pd.Index(labels(schema, j), name=variable_name(schema, j)) for j in self.variables]
         if not columns:
             return pd.DataFrame({"count": cells}, index=index)
         return pd.DataFrame(cells, index=index, columns=columns[0])
@@ -157,7 +157,7 @@ class Moments(Statistic):
         """A column for each variable, in its own units as far as the schema knows them."""
         refuse_impossible(n_rows > 0, "there are no rows")
         sums, names = totals["sums"], self.names(schema)
-        scales = [_scale(schema, j) for j in self.variables]
+        scales = [scale(schema, j) for j in self.variables]
         frame = pd.DataFrame(
             index=["count", "sum", "mean", "var", "std", *(f"cov({name})" for name in names)], columns=names
         )
@@ -182,7 +182,8 @@ def _indicators(schema: PublicSchema, variable: int, fold: int | None) -> list[E
     return class_columns(schema, fold) if variable == -1 else bin_columns(schema, variable)
 
 
-def _labels(schema: Schema | PublicSchema, variable: int) -> list[Any]:
+def labels(schema: Schema | PublicSchema, variable: int) -> list[Any]:
+    """The bins of a variable as the owner calls them, or by number; those of the class, at the position -1, are the classes."""
     if isinstance(schema, PublicSchema):
         return list(range(schema.n_classes if variable == -1 else schema.variables[variable].n_bins))
     return list(schema.classes if variable == -1 else schema.variables[variable].labels)
@@ -195,7 +196,7 @@ def variable_name(schema: Schema | PublicSchema | None, variable: int) -> str:
     return str(schema.target) if variable == -1 else schema.variables[variable].name
 
 
-def _scale(schema: Schema | PublicSchema, variable: int) -> int:
+def scale(schema: Schema | PublicSchema, variable: int) -> int:
     """What the fixed-point integers of a number were multiplied by; a worker does not know it and sees integers."""
     return 1 if isinstance(schema, PublicSchema) else 10 ** (schema.variables[variable].digits or 0)
 

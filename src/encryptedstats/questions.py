@@ -1,0 +1,51 @@
+"""What questions of your own are written with: ``docs/extending.md`` shows them at work.
+
+Those that are for classifiers need scikit-learn, which takes a second to import: they are imported when first asked for.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from encryptedstats.tables.questions import (
+    Answer,
+    Known,
+    Question,
+    bin_columns,
+    class_columns,
+    load_questions,
+    number_column,
+    refuse_impossible,
+)
+from encryptedstats.tables.statistics import labels, scale, variable_name
+
+if TYPE_CHECKING:
+    from encryptedstats.models.prediction import class_names, count_names, votes_of, weighted_sum
+
+_LATE = ("class_names", "count_names", "votes_of", "weighted_sum")
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATE:
+        raise AttributeError(f"module 'encryptedstats.questions' has no attribute {name!r}")
+    return getattr(import_module("encryptedstats.models.prediction"), name)
+
+
+__all__ = [
+    "Answer",
+    "Known",
+    "Question",
+    "bin_columns",
+    "class_columns",
+    "class_names",
+    "count_names",
+    "labels",
+    "load_questions",
+    "number_column",
+    "refuse_impossible",
+    "scale",
+    "variable_name",
+    "votes_of",
+    "weighted_sum",
+]

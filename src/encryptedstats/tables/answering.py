@@ -1,0 +1,116 @@
+"""Answers for rows as circuits: written once, for totals that are plain numbers and for totals that stay closed.
+
+A question says what it answers; here are the totals that it is given for it, what bounds the answers, and what a plan computes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from numpy.typing import NDArray
+
+from encryptedstats.circuits.bounds import ColumnRange, Interval, read_bounds
+from encryptedstats.circuits.expressions import Expression, Key, given, sum_of, totals_of
+from encryptedstats.circuits.plan import Stage
+from encryptedstats.circuits.program import ROWS
+from encryptedstats.circuits.rewriting import cleared
+from encryptedstats.tables.columns import Column, column_ranges
+from encryptedstats.tables.questions import Answer, Known, Number, Question, bin_columns, flat, in_shapes
+from encryptedstats.tables.variables import PublicSchema
+
+MODEL, DRAWN = "model", "drawn"  # what circuits call the totals of a model, and its drawn fractions
+
+
+def stages_of(
+    question: Question,
+    schema: PublicSchema,
+    columns: Sequence[Column],
+    n_rows: int,
+    n_predict: int | None = None,
+    weight_bound: int = 1,
+) -> list[Stage]:
+    """What answering for rows without opening computes, for a plan: of opened totals the answers alone, else the totals as well."""
+    new = [column for column in columns if column.encoding != "class"]
+    drawn, drawn_bound = question.drawn_circuit(schema)
+    totals: list[Expression] = []
+    numbers = question.known_totals()
+    if numbers is not None:
+        bounds = {name: [Interval.of(number) for number in found] for name, found in numbers.items()}
+        known = known_plain(question, schema, numbers)
+    else:
+        totals = question.circuit(schema, columns)
+        found = read_bounds(totals, column_ranges(schema, columns, weight_bound), n_rows)
+        n_drawn = sum(math.prod(shape) for shape in question.beside_shapes(schema).values())
+        bounds = {MODEL: [found[total] for total in totals], **({DRAWN: [drawn_bound] * n_drawn} if drawn else {})}
+        known = known_given(question, schema, bounds)
+    asked = flat_answers(question, schema, new, known, question.outputs[0])
+    limits = answer_bounds(asked, {**column_ranges(schema, new, 1), **given_ranges(bounds, asked)}, n_rows)
+    answers = cleared([answer.value for answer in asked], ones_of(schema, new))
+    fits = [Stage(totals, n_rows, gives=MODEL)] if totals else []
+    if totals and drawn is not None:
+        fits.append(Stage(drawn, n_rows, drawn_bound, gives=DRAWN))
+    return [*fits, Stage(answers, n_predict, limits, ROWS)]
+
+
+def flat_answers(
+    question: Question, schema: PublicSchema, columns: Sequence[Column] | None, known: Known, output: str
+) -> list[Answer]:
+    """All answers of a question for a row, one after the other."""
+    shapes, gives = question.answer_shapes(schema, output), f"{question.name}: answers()"
+    found = flat(question.answers(schema, columns, known, output), shapes, gives, "answer_shapes()")
+    return [one if isinstance(one, Answer) else Answer(one) for one in found]
+
+
+def known_plain(question: Question, schema: PublicSchema, numbers: Mapping[str, Sequence[int]]) -> Known:
+    """The totals of an open model."""
+    bounds = {name: [Interval.of(number) for number in found] for name, found in numbers.items()}
+    return _known(question, schema, numbers, bounds)
+
+
+def known_given(question: Question, schema: PublicSchema, bounds: Mapping[str, Sequence[Interval]]) -> Known:
+    """The totals of a model that stays closed."""
+    numbers = {name: [given(name, k) for k in range(len(found))] for name, found in bounds.items()}
+    return _known(question, schema, numbers, bounds)
+
+
+def _known(
+    question: Question,
+    schema: PublicSchema,
+    numbers: Mapping[str, Sequence[Number]],
+    bounds: Mapping[str, Sequence[Interval]],
+) -> Known:
+    beside = question.beside_shapes(schema)
+    totals: dict[str, NDArray[Any]] = {}
+    limits: dict[str, NDArray[Any]] = {}
+    for name, found in numbers.items():
+        shapes = question.shapes(schema) if name == MODEL else {name: beside[name]}
+        totals |= in_shapes(found, shapes)
+        limits |= in_shapes(bounds[name], shapes)
+    return Known(totals, limits)
+
+
+def given_ranges(bounds: Mapping[str, Sequence[Interval]], answers: Sequence[Answer]) -> dict[Key, ColumnRange]:
+    """What is publicly known of the given totals that some answers use."""
+    used = totals_of([a.value for a in answers if isinstance(a.value, Expression)])
+    return {key: ColumnRange(bounds[name][k].low, bounds[name][k].high) for key, (name, k) in used.items()}
+
+
+def answer_bounds(answers: Sequence[Answer], ranges: Mapping[Any, ColumnRange], n_rows: int) -> list[Interval]:
+    """Between which numbers each answer lies: as the model says, else as far as intervals tell."""
+    open_ones = [a.value for a in answers if a.bound is None and isinstance(a.value, Expression)]
+    found = read_bounds(open_ones, ranges, n_rows)
+    return [a.bound or (found[a.value] if isinstance(a.value, Expression) else Interval.of(a.value)) for a in answers]
+
+
+def ones_of(schema: PublicSchema, columns: Sequence[Column]) -> Expression | None:
+    """What is 1 in every row and 0 in padding: all bins of a variable, of which a row has one; None where there are no bins."""
+    stored = set(columns)
+    found = [
+        j
+        for j, variable in enumerate(schema.variables)
+        if variable.n_bins and stored.issuperset(Column("onehot", j, k) for k in range(variable.n_bins))
+    ]
+    fewest = min(found, key=lambda j: schema.variables[j].n_bins, default=None)
+    return None if fewest is None else sum_of(bin_columns(schema, fewest))
