@@ -145,6 +145,16 @@ def test_many_packs_and_batches(lab: Lab, name: str) -> None:
     same_residues(found, evaluate(outputs, source, device="seal", progress=False, workers=2))
 
 
+def test_totals_that_need_not_be_brought_down_outlive_their_batch(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums are computed batch after batch in the same memory."""
+    monkeypatch.setattr("encryptedstats.circuits.devices.native.sums._SMALL_BATCH", 1)
+    outputs = [k * a.total() + w.total() for k in range(1, 4)] + [a.total(), w.total(), n.total(), y.total()]
+    source = lab.source((30,))
+    for form in ("slots", "packed"):
+        check(outputs, source, "native", form=form)
+        check([a.total(), w.total(), n.total(), y.total()], source, "native", form=form)
+
+
 def test_packs_are_taken_apart(name: str) -> None:
     lab = kept_lab("bgv")
     totals = packed([(k * a + w).total() for k in range(2, 75)], lab.source((25, 3)), 64)

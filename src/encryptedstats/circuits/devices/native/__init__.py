@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
+import numpy as np
+
 from encryptedstats.circuits.devices.base import Run
 from encryptedstats.circuits.devices.native.sums import (
     Evaluator,
@@ -121,7 +123,7 @@ class NativeDevice(SealDevice):
 
     def _one_by_one(self, step: Step, base: Step, residues: Residues, kernels: Kernels) -> Residues:
         if step is base:
-            return residues
+            return np.array(residues)  # a copy: sums lie in memory that the next batch is computed in
         below = self._one_by_one(step.args[0], base, residues, kernels)
         return kernels.switch(below, step.level) if step.op == SWITCH else kernels.relinearise(below)
 
