@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
-JOBS   ?= 2
+# One more than there are cores here: some tests wait, for leases and for workers that are killed.
+JOBS   ?= 3
 # The paper's data sets are not part of the project; where a folder of them lies beside the checkout, use it.
 export ENCRYPTEDSTATS_DATA ?= $(wildcard $(CURDIR)/../shared/data)
 # Tests start hundreds of programs: each would compile the whole package again where bytecode must not be kept.
@@ -22,7 +23,7 @@ casestudy: $(STAMP)
 	$(BIN)/python -m reproduction casestudy $(ARGS)
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow"
 
 test-full: $(STAMP) test-mutants test-sanitize
 	HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -n $(JOBS)

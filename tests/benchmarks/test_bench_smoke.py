@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow  # a run of its own: half a minute with what it sets up
+
 ROOT = Path(__file__).parents[2]
 
 

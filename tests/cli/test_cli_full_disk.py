@@ -85,6 +85,7 @@ def test_a_table_is_gone_on_with(hospital: Hospital, tmp_path: Path) -> None:
     assert done.stdout.split() == ["./t/table.draft"]
 
 
+@pytest.mark.slow
 def test_rows_from_a_pipe_and_an_end_by_the_system(ward: Ward, tmp_path: Path) -> None:
     """Rows that come through a pipe are all read; ended in the middle, the program takes its temporary file away."""
     pipe = tmp_path / "rows.csv"

@@ -26,6 +26,7 @@ import encryptedstats as es
 from encryptedstats.storage import container
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc, which only Linux has"),
     pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can become other users"),
 ]

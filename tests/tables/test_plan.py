@@ -27,8 +27,13 @@ def schema(frame: pd.DataFrame) -> es.Schema:
     return es.Schema.infer(frame, target="y")
 
 
-@pytest.mark.parametrize("scheme", ["bgv", "bfv"])
-@pytest.mark.parametrize("depth", [1, 2, 3, 4])
+FORESTS = [(scheme, depth) for scheme in ("bgv", "bfv") for depth in (1, 2, 3, 4)]
+
+
+@pytest.mark.parametrize(
+    ("scheme", "depth"),
+    [pytest.param(*case, marks=[pytest.mark.slow] if case in (("bfv", 3), ("bfv", 4)) else []) for case in FORESTS],
+)
 def test_planned_forests_are_exact(frame: pd.DataFrame, schema: es.Schema, scheme: str, depth: int) -> None:
     forest = es.CompletelyRandomForest(n_trees=2, depth=depth, random_state=depth)
     plan = es.plan(forest, schema, n_rows=len(frame), scheme=scheme)

@@ -239,7 +239,9 @@ KNOWN: dict[str, tuple[Any, dict[str, Any], tuple[int, tuple[int, ...], int]]] =
 }
 
 
-@pytest.mark.parametrize("name", KNOWN)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name == "bfv" else []) for name in KNOWN]
+)
 def test_parameters_do_not_grow(schema: es.Schema, name: str) -> None:
     """What a plan chose once carries the same computation still, or the proof has become worse."""
     model, options, (ring, bits, kept) = KNOWN[name]

@@ -29,6 +29,8 @@ from reproduction.evaluation.report import write_report
 from reproduction.evaluation.samples import sample, store_splits
 from reproduction.evaluation.settings import DEPTHS, FRACTIONS, TREE_COUNTS
 
+pytestmark = pytest.mark.slow  # a run of its own: half a minute with what it sets up
+
 SECTIONS = (
     "data",
     "theory",
