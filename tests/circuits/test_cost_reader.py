@@ -181,7 +181,7 @@ def test_times_scale_with_size_and_primes(bgv):
     assert times.of(("multiply", 12, 6), p) == 18
     assert times.of(("key switch", 2, 6), p) == 42
     assert times.of(("key switch", 2, 2), p) == 6
-    assert Cost(p, Counter(), Counter(), Counter(), 1).seconds(times) == 0
+    assert Cost(p, Counter(), Counter(), Counter(), 1, 0).seconds(times) == 0
 
 
 def test_times_are_measured_once_and_kept(bgv, tmp_path, monkeypatch):

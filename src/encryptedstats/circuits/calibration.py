@@ -8,8 +8,10 @@ import os
 import platform
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import permutations
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +21,7 @@ from encryptedstats.circuits.cost import Times, read_cost, work_seconds
 from encryptedstats.circuits.devices import registered
 from encryptedstats.circuits.devices.native.sums import arithmetic
 from encryptedstats.circuits.evaluate import evaluate, prepare
-from encryptedstats.circuits.expressions import column
+from encryptedstats.circuits.expressions import Expression, column
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.sources import Source
 from encryptedstats.crypto.keys import Owner, PublicKeys
@@ -37,8 +39,8 @@ _TRIES = 3
 def measured_times(parameters: Parameters) -> Times:
     """The times on this machine: from the cache, or measured now."""
     cache = _cache_file()
-    # The third version of what is measured; other kernels, or other arithmetic, are other times.
-    key = f"{parameters.fingerprint} {platform.node()} {platform.machine()} {arithmetic()} {next(iter(registered()))} 3"
+    # The fourth version of what is measured; other kernels, or other arithmetic, are other times.
+    key = f"{parameters.fingerprint} {platform.node()} {platform.machine()} {arithmetic()} {next(iter(registered()))} 4"
     try:
         known = json.loads(cache.read_text())
     except (OSError, ValueError):
@@ -136,24 +138,40 @@ class _Sample(Source):
 
 def _device_ratios(keys: PublicKeys, residues: Residues, times: Times) -> tuple[float, float]:
     """Measured over predicted time, over rows and for the totals, from evaluations of one and of several chunks."""
-    n = _SAMPLE_COLUMNS
-    x = [column(f"x{j}") for j in range(n)]
-    outputs = [(x[i] * (x[j] + x[(j + 1) % n])).total() for i in range(n) for j in range(i + 1, n)]
+    for outputs in (_trees(), _pairs()):
+        with suppress(NoiseError, OverflowError):
+            return _measured_ratios(outputs, keys, residues, times)
+    return 1.0, 1.0  # parameters that carry no product: then there is little to estimate
+
+
+def _trees() -> list[Expression]:
+    """Leaves of small trees, so many that computing takes longer than beginning to."""
+    x, leaves = [column(f"x{j}") for j in range(_SAMPLE_COLUMNS)], []
+    for root, first, second in permutations(x, 3):
+        left = root * first
+        right = root - left
+        leaves += [left * second, left - left * second, right * second]
+    return [leaf.total() for leaf in leaves]
+
+
+def _pairs() -> list[Expression]:
+    """For parameters that carry a single product."""
+    x, n = [column(f"x{j}") for j in range(_SAMPLE_COLUMNS)], _SAMPLE_COLUMNS
+    return [(x[i] * (x[j] + x[(j + 1) % n])).total() for i in range(n) for j in range(i + 1, n)]
+
+
+def _measured_ratios(
+    outputs: list[Expression], keys: PublicKeys, residues: Residues, times: Times
+) -> tuple[float, float]:
     few, many = _Sample(keys, residues, 1), _Sample(keys, residues, 9)
-    try:
-        program = prepare(outputs, few).program
-        for _ in range(_TRIES):
-            short, long = (_best(partial(evaluate, outputs, source, workers=1), 2) for source in (few, many))
-            over_rows = (long - short) / (many.chunks - few.chunks)
-            if 0 < over_rows < short:
-                break
-        else:
-            return 1.0, 1.0  # nothing to be told apart: as SEAL, which is no promise
-    except (NoiseError, OverflowError):
-        return 1.0, 1.0  # parameters that carry no product: then there is little to estimate
-    cost = read_cost(program)
+    cost = read_cost(prepare(outputs, few).program)
     rows_work, finish_work = (work_seconds(counts, times, keys.parameters) for counts in (cost.rows, cost.finish))
-    return over_rows / rows_work, (short - over_rows) / finish_work
+    for _ in range(_TRIES):
+        short, long = (_best(partial(evaluate, outputs, source, workers=1), 2) for source in (few, many))
+        over_rows = (long - short) / (many.chunks - few.chunks)
+        if 0 < over_rows < short:
+            return over_rows / rows_work, (short - over_rows) / finish_work
+    return 1.0, 1.0  # nothing to be told apart: as SEAL, which is no promise
 
 
 def _best(action: Callable[[], object], runs: int = 5) -> float:

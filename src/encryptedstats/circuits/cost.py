@@ -41,6 +41,7 @@ class Cost:
     finish: Counter[Kind]  # bringing the totals into their form
     spread: Counter[Kind]  # taking given totals out of their packs
     batches: int  # that can be worked on at the same time
+    reads: int  # of columns over chunks, each once
 
     @property
     def counts(self) -> Counter[Kind]:
@@ -55,7 +56,7 @@ class Cost:
         """Estimated time on so many processes (all cores), by the device that will be taken."""
         workers = workers or cores()
         over_rows = times.rows_ratio * work_seconds(self.rows, times, self.parameters)
-        unpacking = times.unpack * number_of(self.rows, "load")
+        unpacking = times.unpack * self.reads
         finish = self.finish_seconds(times) + times.finish_ratio * work_seconds(self.spread, times, self.parameters)
         return (over_rows + unpacking) / min(workers, self.batches) + finish / workers
 
@@ -89,7 +90,10 @@ def read_cost(program: Program) -> Cost:
         finish += _packing_counts(parameters, len(pack.args))
     different = sum(step.op == GIVEN for step in program.steps)
     spread = expansion_counts(parameters, different)
-    return Cost(parameters, rows, finish, spread, -(-len(program.outputs) // BATCH) if apart else len(batches))
+    every = program.runs()
+    reads = sum(every[step] for step in program.steps if step.op == COLUMN)
+    n_batches = -(-len(program.outputs) // BATCH) if apart else len(batches)
+    return Cost(parameters, rows, finish, spread, n_batches, reads)
 
 
 def _part(program: Program, outputs: Sequence[Step]) -> Program:
