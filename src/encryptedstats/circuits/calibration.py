@@ -138,14 +138,14 @@ class _Sample(Source):
 
 def _device_ratios(keys: PublicKeys, residues: Residues, times: Times) -> tuple[float, float]:
     """Measured over predicted time, over rows and for the totals, from evaluations of one and of several chunks."""
-    for outputs in (_trees(), _pairs()):
+    for outputs in (_branches(), _pairs()):
         with suppress(NoiseError, OverflowError):
             return _measured_ratios(outputs, keys, residues, times)
     return 1.0, 1.0  # parameters that carry no product: then there is little to estimate
 
 
-def _trees() -> list[Expression]:
-    """Leaves of small trees, so many that computing takes longer than beginning to."""
+def _branches() -> list[Expression]:
+    """What is inside and outside, twice over, so many that computing takes longer than beginning to."""
     x, leaves = [column(f"x{j}") for j in range(_SAMPLE_COLUMNS)], []
     for root, first, second in permutations(x, 3):
         left = root * first
