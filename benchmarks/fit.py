@@ -26,13 +26,14 @@ from benchmarks._common import Report, Settings, Timing, measure, milliseconds, 
 from encryptedstats.circuits import Expression, Layout, column
 from encryptedstats.circuits.bounds import ColumnRange
 from encryptedstats.circuits.devices import SealDevice
-from encryptedstats.circuits.devices.native.sums import CPU_VARIABLE, Loads, _fused, arithmetic, sums_in_batches
+from encryptedstats.circuits.devices.native.sums import Loads, _fused, arithmetic, sums_in_batches
 from encryptedstats.circuits.lowering import FLAT, Way, lower
 from encryptedstats.circuits.noise import NoiseRules
 from encryptedstats.circuits.program import SLOTS, Program
 from encryptedstats.circuits.sources import Source
 from encryptedstats.memory import default_limit
 from encryptedstats.parallel import cores
+from encryptedstats.processor import CPU_VARIABLE
 from reproduction import datasets
 
 PARAMETERS = ("bgv", 8192, 4000, (42, 43, 43, 43, 43))

@@ -19,11 +19,12 @@ from encryptedstats.circuits.lowering import plan_descent
 from encryptedstats.circuits.noise import NoiseRules
 from encryptedstats.circuits.results import EncryptedNumbers, NumberFacts, Part
 from encryptedstats.crypto.engine import engine_for
-from encryptedstats.crypto.kernels import CPU_LEVELS, Kernels
+from encryptedstats.crypto.kernels import Kernels
 from encryptedstats.crypto.packing import packing_levels, packing_parameters, packing_primes
 from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of
 from encryptedstats.crypto.vectors import encrypt_slots
 from encryptedstats.parallel import cores
+from encryptedstats.processor import CPU_LEVELS
 
 RING = 8192
 CHAINS: dict[str, tuple[int, ...]] = {

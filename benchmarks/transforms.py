@@ -14,8 +14,9 @@ from rich.table import Table
 import encryptedstats as es
 from benchmarks._common import Report, Settings, part
 from encryptedstats.crypto.engine import engine_for
-from encryptedstats.crypto.kernels import CPU_LEVELS, Kernels
+from encryptedstats.crypto.kernels import Kernels
 from encryptedstats.crypto.residues import Residues, ciphertext_of
+from encryptedstats.processor import CPU_LEVELS
 
 RING = 8192
 BITS = (44, 47, 49, 50, 55)  # on every side of where the kernels reduce more often, or compute with 64-bit integers

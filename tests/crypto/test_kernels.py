@@ -26,11 +26,12 @@ from encryptedstats.circuits.evaluate import evaluate
 from encryptedstats.circuits.sources import Source
 from encryptedstats.crypto import kernels, packing
 from encryptedstats.crypto.engine import Engine, engine_for
-from encryptedstats.crypto.kernels import CPU_LEVELS, Kernels, cpu_level, make_kernels, minimal_root, switching_keys
+from encryptedstats.crypto.kernels import Kernels, make_kernels, minimal_root, switching_keys
 from encryptedstats.crypto.packing import packing_elements, packing_levels, packing_parameters, packing_primes
 from encryptedstats.crypto.primes import primes_of_bits
 from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of
 from encryptedstats.crypto.vectors import encrypt_slots
+from encryptedstats.processor import CPU_LEVELS, cpu_level
 from native_samples import REFUSALS, one_of, random_runs, strange
 
 needs_extension = pytest.mark.skipif(kernels._residues is None, reason="the extension was not built")

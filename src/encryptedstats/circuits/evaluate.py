@@ -19,13 +19,12 @@ from encryptedstats.circuits.program import (
     GIVEN,
     PACK,
     PACKED,
-    RELINEARISE,
     REPLICATED,
     ROWS,
     SLOTS,
-    SWITCH,
     Program,
     Step,
+    before_descent,
 )
 from encryptedstats.circuits.proof import (
     NoiseReport,
@@ -357,7 +356,7 @@ class _Job:
     def rows(self) -> list[Part]:
         """For each number a ciphertext a chunk: batches of terms with the given totals they need, added up over all chunks."""
         program, chunks = self.program, range(self.source.layout.n_chunks)
-        bases = [_row_base(output.step) for output in program.outputs]
+        bases = [before_descent(output.step) for output in program.outputs]
         batches = self._batches(bases)
         sums: dict[tuple[int, int], Residues] = {}
         with progress_bar(
@@ -429,15 +428,8 @@ class _Job:
         return residues
 
 
-def _row_base(step: Step) -> Step:
-    """What is brought down in the end."""
-    while step.op in (SWITCH, RELINEARISE):
-        step = step.args[0]
-    return step
-
-
 def _terms(output: Step) -> Iterator[tuple[int, Step, set[Step]]]:
-    """The terms of a sum, each with the given totals that it needs; a plain number goes with the first."""
+    """The terms of a sum, each with the given totals that it needs; a sum with a plain number is one term."""
     pairs = [(1, output)]
     if output.op == ADD_UP and not output.data[1]:
         pairs = list(zip(output.data[0], output.args, strict=True))

@@ -39,6 +39,7 @@ from encryptedstats.circuits.program import (
     Output,
     Program,
     Step,
+    in_both,
 )
 from encryptedstats.crypto.noise import Noise, NoiseModel
 from encryptedstats.crypto.packing import packed_noise, packing_model, packing_primes
@@ -183,7 +184,7 @@ class Lowering:
             level = rules.model.best_product_level(a.noise, b.noise)
         a, b = self.switch(a, level), self.switch(b, level)
         noise = rules.multiply(a.noise, b.noise)
-        return self._step(MULTIPLY, (a, b), None, noise, _in_both(a.chunks, b.chunks))
+        return self._step(MULTIPLY, (a, b), None, noise, in_both(a.chunks, b.chunks))
 
     def _rotate(self, step: Step, by: int) -> Step:
         noise = self.rules.rotate(step.noise)
@@ -205,7 +206,7 @@ class Lowering:
             return self._resampled(node, args[0])
         if node.op == MASK:
             check_marks(node.data, self.layout)
-            chunks = _in_both(frozenset((node.data.chunk,)), args[0].chunks)
+            chunks = in_both(frozenset((node.data.chunk,)), args[0].chunks)
             return self._step(MASK, (args[0],), node.data, self.rules.mask(args[0].noise), chunks)
         if node.op == PRODUCT:
             return self._multiply(args[0], args[1])
@@ -323,10 +324,6 @@ def _together(steps: Iterable[Step]) -> Chunks:
             return None
         every |= step.chunks
     return every
-
-
-def _in_both(a: Chunks, b: Chunks) -> Chunks:
-    return b if a is None else a if b is None else a & b
 
 
 def move_steps(node: Expression, layout: Layout) -> list[int]:

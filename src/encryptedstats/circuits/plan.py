@@ -18,6 +18,7 @@ from typing import Any, Final
 from encryptedstats.circuits.bounds import ColumnRange, Interval, read_bounds
 from encryptedstats.circuits.calibration import measured_times
 from encryptedstats.circuits.cost import Cost, Kind, Times, number_of, read_cost, rotation_counts, work_seconds
+from encryptedstats.circuits.devices.seal import BATCH
 from encryptedstats.circuits.expressions import (
     Expression,
     depth_of,
@@ -758,5 +759,4 @@ def _on_cluster(
 def memory_of(parameters: Parameters, cost: Cost) -> int:
     """Bytes that an evaluation holds beside the table."""
     largest_size = max((size for name, size, _ in cost.counts if name == "add"), default=2)
-    batch = 56  # totals side by side in a process, and about as many intermediate values
-    return 2 * batch * cores() * parameters.ciphertext_bytes(largest_size)
+    return 2 * BATCH * cores() * parameters.ciphertext_bytes(largest_size)

@@ -155,7 +155,7 @@ class Program:
                 if not arg.is_total:
                     for (stage, on), chunks in here.items():
                         place = stage, (on + by) % every
-                        more = _common(_shifted(chunks, by, every), arg.chunks)
+                        more = in_both(_shifted(chunks, by, every), arg.chunks)
                         found[arg][place] = _union(found[arg].get(place, frozenset()), more)
         return found
 
@@ -176,12 +176,20 @@ def _shifted(chunks: Chunks, by: int, n_chunks: int) -> Chunks:
     return None if chunks is None else frozenset((chunk + by) % n_chunks for chunk in chunks)
 
 
-def _common(a: Chunks, b: Chunks) -> Chunks:
+def in_both(a: Chunks, b: Chunks) -> Chunks:
+    """The chunks that both are at; None stands for all."""
     return b if a is None else a if b is None else a & b
 
 
 def _union(a: Chunks, b: Chunks) -> Chunks:
     return None if a is None or b is None else a | b
+
+
+def before_descent(step: Step) -> Step:
+    """What a step is brought down from: what was switched and relinearised last."""
+    while step.op in (SWITCH, RELINEARISE):
+        step = step.args[0]
+    return step
 
 
 def program_digest(steps: Sequence[Step]) -> str:

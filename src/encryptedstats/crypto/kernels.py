@@ -9,7 +9,6 @@ avx2, avx512 or ifma) keeps them from using all that the processor can.
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,14 +23,13 @@ from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.crypto.residues import Residues
 from encryptedstats.errors import KeyMismatchError
 from encryptedstats.parallel import cores
+from encryptedstats.processor import CPU_LEVELS, cpu_level
 
 try:
     from encryptedstats import _residues
 except ImportError:  # not built: SEAL does everything
     _residues = None  # type: ignore[assignment]  # the one place that has to know
 
-CPU_VARIABLE: Final = "ENCRYPTEDSTATS_CPU"
-CPU_LEVELS: Final = ("baseline", "avx2", "avx512", "ifma")
 _KEY_PREFIX_BYTES: Final = 16 + 32  # SEAL's header, and the identifier of the parameters
 _DIGIT_HEADER_BYTES: Final = 113  # of a ciphertext, which a digit of a key is
 
@@ -46,14 +44,6 @@ def make_kernels(parameters: Parameters, relinearisation: Any, packing: Any) -> 
 def kernels_are_built() -> bool:
     """Whether the extension is there."""
     return _residues is not None
-
-
-def cpu_level() -> str:
-    """The most that kernels may use of the processor; whether it has it, they find out."""
-    level = os.environ.get(CPU_VARIABLE) or CPU_LEVELS[-1]
-    if level not in CPU_LEVELS:
-        raise ValueError(f"{CPU_VARIABLE}={level!r}: it can be {', '.join(CPU_LEVELS)}")
-    return level
 
 
 class Kernels:

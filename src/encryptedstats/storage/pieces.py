@@ -8,12 +8,12 @@ at a time and without the interpreter's lock; where it was not built, by hashlib
 from __future__ import annotations
 
 import hashlib
-import os
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from encryptedstats.processor import best_level
 from encryptedstats.storage import bitpack
 
 try:
@@ -31,19 +31,12 @@ _DOMAIN: Final = (
     b"encryptedstats a"  # what is hashed before a seed, so that no other use of SHAKE-256 has the same input
 )
 _WORD_BYTES: Final = 8
-_CPU_VARIABLE: Final = "ENCRYPTEDSTATS_CPU"
-_CPU_LEVELS: Final = ("baseline", "avx2", "avx512", "ifma")
 _HERE: Final = () if _storage is None else _storage.levels()
 
 
 def level() -> str | None:
     """What of the processor is used: "avx512", "avx2" or "baseline"; None where the extension was not built."""
-    if _storage is None:
-        return None
-    cap = os.environ.get(_CPU_VARIABLE) or _CPU_LEVELS[-1]
-    if cap not in _CPU_LEVELS:
-        raise ValueError(f"{_CPU_VARIABLE}={cap!r}: it can be {', '.join(_CPU_LEVELS)}")
-    return _HERE[min(_CPU_LEVELS.index(cap), len(_HERE) - 1)]
+    return None if _storage is None else best_level(_HERE)
 
 
 def digests_of(data: Bytes, size: int) -> bytes:

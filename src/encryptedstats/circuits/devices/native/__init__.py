@@ -18,7 +18,7 @@ from encryptedstats.circuits.devices.native.sums import (
     sums_in_batches,
 )
 from encryptedstats.circuits.devices.seal import SealDevice
-from encryptedstats.circuits.program import GIVEN, HERE, RELINEARISE, SUM, SWITCH, Program, Step
+from encryptedstats.circuits.program import GIVEN, HERE, RELINEARISE, SUM, SWITCH, Program, Step, before_descent
 from encryptedstats.circuits.sources import Source
 from encryptedstats.crypto.kernels import Kernels, kernels_are_built
 from encryptedstats.crypto.keys import PublicKeys
@@ -103,7 +103,7 @@ class NativeDevice(SealDevice):
     ) -> list[Residues]:
         """What is switched and relinearised last, by the kernels; what is computed before that, if anything, by SEAL."""
         kernels = _kernels(keys)
-        bases = [_base(step) for step in steps]
+        bases = [before_descent(step) for step in steps]
         missing = [base for base in dict.fromkeys(bases) if base not in known]
         known = {**known, **dict(zip(missing, super().bring_down(missing, known, keys, workers), strict=True))}
         found: dict[Step, Residues] = {}
@@ -153,13 +153,6 @@ def _row_obstacle(program: Program) -> str | None:
 def _level(sums: Sequence[Step]) -> int:
     """That all rows are at."""
     return sums[0].args[0].level
-
-
-def _base(step: Step) -> Step:
-    """What is brought down."""
-    while step.op in (SWITCH, RELINEARISE):
-        step = step.args[0]
-    return step
 
 
 def _relinearised_at(step: Step) -> int:

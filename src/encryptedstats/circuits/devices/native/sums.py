@@ -49,6 +49,7 @@ from encryptedstats.crypto.packing import first_primes
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.crypto.residues import Residues
 from encryptedstats.errors import FileFormatError
+from encryptedstats.processor import best_level
 
 try:
     from encryptedstats import _fused
@@ -56,7 +57,6 @@ except ImportError:  # built without a C compiler
     _fused = None  # type: ignore[assignment]  # asked for before it is used: see row_obstacle()
 
 MAX_PRIME: Final = 1 << 50
-CPU_VARIABLE: Final = "ENCRYPTEDSTATS_CPU"
 # Coefficients at a time. Sums of several chunks stay in the nearest cache; those of a single one go to memory, in longer pieces.
 BLOCK: Final = 128
 BLOCK_OF_ONE: Final = 256
@@ -72,13 +72,7 @@ def arithmetic() -> str | None:
 
     The environment variable ``ENCRYPTEDSTATS_CPU`` caps it.
     """
-    if _fused is None:
-        return None
-    known, here = ("baseline", "avx2", "avx512", "ifma"), _fused.levels()
-    cap = os.environ.get(CPU_VARIABLE) or known[-1]
-    if cap not in known:
-        raise ValueError(f"{CPU_VARIABLE}={cap!r}: it can be {', '.join(known)}")
-    return str(here[min(known.index(cap), len(here) - 1)])
+    return None if _fused is None else best_level(_fused.levels())
 
 
 def row_obstacle(rows: Sequence[Step], parameters: Parameters) -> str | None:

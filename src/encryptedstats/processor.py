@@ -1,0 +1,23 @@
+"""How much of the processor the kernels may use: all that it has, or what ``ENCRYPTEDSTATS_CPU`` allows. Imports nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Final
+
+CPU_VARIABLE: Final = "ENCRYPTEDSTATS_CPU"
+CPU_LEVELS: Final = ("baseline", "avx2", "avx512", "ifma")
+
+
+def cpu_level() -> str:
+    """The most that kernels may use; whether the processor has it, they find out."""
+    level = os.environ.get(CPU_VARIABLE) or CPU_LEVELS[-1]
+    if level not in CPU_LEVELS:
+        raise ValueError(f"{CPU_VARIABLE}={level!r}: it can be {', '.join(CPU_LEVELS)}")
+    return level
+
+
+def best_level(here: Sequence[str]) -> str:
+    """The best of the levels that a kernel has on this processor, the slowest first, that it may use."""
+    return str(here[min(CPU_LEVELS.index(cpu_level()), len(here) - 1)])
