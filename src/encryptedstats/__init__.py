@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         OneStepLogisticRegression,
         SemiparametricNB,
         TotalsClassifier,
+        TotalsModel,
         Votes,
         score_folds,
     )
@@ -64,6 +65,7 @@ _LATE = {
             "OneStepLogisticRegression",
             "SemiparametricNB",
             "TotalsClassifier",
+            "TotalsModel",
             "Votes",
             "score_folds",
         ),
@@ -128,6 +130,7 @@ __all__ = [
     "StorageError",
     "Table",
     "TotalsClassifier",
+    "TotalsModel",
     "Votes",
     "__version__",
     "cluster",
