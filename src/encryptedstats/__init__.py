@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         Votes,
         score_folds,
     )
+    from encryptedstats.statistics import Result
     from encryptedstats.tables.transformers import FixedPoint, QuantileOneHot, QuantileOrdinal
 
 __version__ = "0.2.0"
@@ -71,10 +72,12 @@ _LATE = {
         ),
         "encryptedstats.models",
     ),
+    **dict.fromkeys(("Result",), "encryptedstats.statistics"),
     **dict.fromkeys(("FixedPoint", "QuantileOneHot", "QuantileOrdinal"), "encryptedstats.tables.transformers"),
 }
 
 found_in("encryptedstats.models")  # whose questions files may name
+found_in("encryptedstats.statistics")
 
 
 def __getattr__(name: str) -> Any:
@@ -122,6 +125,7 @@ __all__ = [
     "QuantileOneHot",
     "QuantileOrdinal",
     "Question",
+    "Result",
     "RowsByOthersError",
     "Schema",
     "SchemaError",
