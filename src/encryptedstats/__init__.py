@@ -45,9 +45,11 @@ if TYPE_CHECKING:
         OneStepLogisticRegression,
         SemiparametricNB,
         TotalsClassifier,
+        TotalsModel,
         Votes,
         score_folds,
     )
+    from encryptedstats.statistics import Result
     from encryptedstats.tables.transformers import FixedPoint, QuantileOneHot, QuantileOrdinal
 
 __version__ = "0.2.0"
@@ -64,15 +66,18 @@ _LATE = {
             "OneStepLogisticRegression",
             "SemiparametricNB",
             "TotalsClassifier",
+            "TotalsModel",
             "Votes",
             "score_folds",
         ),
         "encryptedstats.models",
     ),
+    **dict.fromkeys(("Result",), "encryptedstats.statistics"),
     **dict.fromkeys(("FixedPoint", "QuantileOneHot", "QuantileOrdinal"), "encryptedstats.tables.transformers"),
 }
 
 found_in("encryptedstats.models")  # whose questions files may name
+found_in("encryptedstats.statistics")
 
 
 def __getattr__(name: str) -> Any:
@@ -120,6 +125,7 @@ __all__ = [
     "QuantileOneHot",
     "QuantileOrdinal",
     "Question",
+    "Result",
     "RowsByOthersError",
     "Schema",
     "SchemaError",
@@ -128,6 +134,7 @@ __all__ = [
     "StorageError",
     "Table",
     "TotalsClassifier",
+    "TotalsModel",
     "Votes",
     "__version__",
     "cluster",
