@@ -1,4 +1,4 @@
-"""Variables as statistics see them: factors, whose bins are groups of rows, and numbers; and the rows of every combination of groups.
+"""Variables as statistics see them: factors, whose bins are groups of rows, and numbers by group.
 
 Rows whose value is missing are in no group. They are counted, so that a result can say how many were left out.
 """
@@ -27,7 +27,7 @@ Ints = NDArray[Any]  # Python's own integers, which never overflow
 
 @dataclass(frozen=True)
 class Factor:
-    """A variable with bins, or the class: where it stands, what its groups are called, and whether a last bin holds missing values."""
+    """A variable with bins, or the class: where it stands, its groups, and whether a last bin holds missing values."""
 
     position: int
     name: str
@@ -159,7 +159,7 @@ def without_empty(cells: Cells, least: int = 2) -> tuple[Cells, tuple[str, ...]]
         kept = [k for k, rows in enumerate(np.atleast_1d(sums)) if rows]
         if len(kept) < least:
             raise DataError(
-                f"{one.name!r} has rows in {len(kept)} of its {len(one.labels)} groups: at least {least} groups with rows are needed"
+                f"{one.name!r} has rows in {len(kept)} of its {len(one.labels)} groups, and {least} are needed"
             )
         if len(kept) < len(one.labels):
             gone = [str(one.labels[k]) for k in range(len(one.labels)) if k not in kept]
@@ -170,13 +170,14 @@ def without_empty(cells: Cells, least: int = 2) -> tuple[Cells, tuple[str, ...]]
 
 
 def chosen_group(one: Factor, given: Any, what: str, default: int) -> int:
-    """One of the groups, by its number, from 0; ``default`` for None."""
+    """One of the groups by its bin, ``bin2``, as names become where a question is asked; ``default`` for None."""
     if given is None:
         return default % len(one.labels)
-    if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given < len(one.labels):
-        listed = ", ".join(f"{number} ({label})" for number, label in enumerate(one.labels))
+    bins = [f"bin{number}" for number in range(len(one.labels))]
+    if given not in bins:
+        listed = ", ".join(f"{name} ({label})" for name, label in zip(bins, one.labels, strict=True))
         raise ParameterError(f"{what}={given!r}: {one.name!r} has the groups {listed}")
-    return given
+    return bins.index(given)
 
 
 def confidence_level(level: float) -> float:
