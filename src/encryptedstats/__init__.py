@@ -14,6 +14,7 @@ from encryptedstats.crypto import EncryptedArray, EncryptedInteger, Owner, Param
 from encryptedstats.errors import (
     BusyError,
     ClusterError,
+    DataError,
     DeviceError,
     EncryptedStatsError,
     FileFormatError,
@@ -48,7 +49,21 @@ if TYPE_CHECKING:
         Votes,
         score_folds,
     )
-    from encryptedstats.statistics import Result
+    from encryptedstats.statistics import (
+        ROC,
+        Anova,
+        ChiSquare,
+        CochranArmitage,
+        Describe,
+        FisherExact,
+        GenomeScan,
+        Histogram,
+        Kappa,
+        MantelHaenszel,
+        OddsRatio,
+        Result,
+        TTest,
+    )
     from encryptedstats.tables.transformers import FixedPoint, QuantileOneHot, QuantileOrdinal
 
 __version__ = "0.2.0"
@@ -70,7 +85,24 @@ _LATE = {
         ),
         "encryptedstats.models",
     ),
-    **dict.fromkeys(("Result",), "encryptedstats.statistics"),
+    **dict.fromkeys(
+        (
+            "Anova",
+            "ChiSquare",
+            "CochranArmitage",
+            "Describe",
+            "FisherExact",
+            "GenomeScan",
+            "Histogram",
+            "Kappa",
+            "MantelHaenszel",
+            "OddsRatio",
+            "ROC",
+            "Result",
+            "TTest",
+        ),
+        "encryptedstats.statistics",
+    ),
     **dict.fromkeys(("FixedPoint", "QuantileOneHot", "QuantileOrdinal"), "encryptedstats.tables.transformers"),
 }
 
@@ -91,10 +123,16 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "ROC",
+    "Anova",
     "BusyError",
     "CalibratedModel",
+    "ChiSquare",
     "ClusterError",
+    "CochranArmitage",
     "CompletelyRandomForest",
+    "DataError",
+    "Describe",
     "DeviceError",
     "EncryptedAnswer",
     "EncryptedArray",
@@ -103,15 +141,21 @@ __all__ = [
     "EncryptedTable",
     "FileFormatError",
     "FisherDiscriminant",
+    "FisherExact",
     "FixedPoint",
+    "GenomeScan",
     "HeavyArrayWarning",
     "HelperError",
+    "Histogram",
     "InsecureKeyFileWarning",
     "InsecureParametersWarning",
+    "Kappa",
     "KeyMismatchError",
     "LinearMeans",
+    "MantelHaenszel",
     "MultinomialNB",
     "NoiseError",
+    "OddsRatio",
     "OneStepLogisticRegression",
     "Owner",
     "ParameterError",
@@ -130,6 +174,7 @@ __all__ = [
     "SchemaWarning",
     "SemiparametricNB",
     "StorageError",
+    "TTest",
     "Table",
     "TotalsClassifier",
     "Votes",

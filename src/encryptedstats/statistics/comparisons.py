@@ -156,8 +156,7 @@ class TTest(Question):
             raise ParameterError(
                 f"{one.name!r} has {len(one.labels)} groups and a t-test compares two: groups= says which, or see Anova"
             )
-        wanted = ["bin0", "bin1"] if self.groups is None else list(self.groups)
-        found = [chosen_group(one, given, "groups", 0) for given in wanted]
+        found = [0, 1] if self.groups is None else [chosen_group(one, given, "groups", 0) for given in self.groups]
         if len(found) != 2 or found[0] == found[1]:
             raise ParameterError(f"groups={self.groups!r}: two different groups of {one.name!r} are needed")
         return found[0], found[1]
@@ -175,7 +174,7 @@ class TTest(Question):
 
     def shapes(self, schema: PublicSchema) -> Shapes:
         """Of each group."""
-        return power_shapes(schema, self._by) if self.paired is None else {"pairs": (5,)}
+        return power_shapes(schema, self.variable, self._by) if self.paired is None else {"pairs": (5,)}
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TTestResult:
         """The test."""
@@ -366,7 +365,7 @@ class Anova(Question):
 
     def shapes(self, schema: PublicSchema) -> Shapes:
         """Of every group."""
-        return power_shapes(schema, self.by)
+        return power_shapes(schema, self.outcome, self.by)
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> AnovaResult:
         """The table."""
@@ -413,11 +412,11 @@ class Anova(Question):
 def _with_rows(found: Powers) -> tuple[Powers, tuple[str, ...]]:
     """The groups without levels that have no rows."""
     cells, notes = without_empty(found.cells)
-    sums = found.sums
+    sums, missing = found.sums, found.missing
     for axis, (old, new) in enumerate(zip(found.cells.factors, cells.factors, strict=True)):
         kept = [k for k, label in enumerate(old.labels) if label in new.labels]
-        sums = tuple(np.take(part, kept, axis=axis) for part in sums)
-    return replace(found, cells=cells, sums=sums), (*found.cells.notes, *notes)
+        sums, missing = tuple(np.take(part, kept, axis=axis) for part in sums), np.take(missing, kept, axis=axis)
+    return replace(found, cells=cells, sums=sums, missing=missing), (*found.cells.notes, *notes)
 
 
 Source = tuple[str, Fraction, int]

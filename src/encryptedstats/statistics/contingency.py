@@ -1,4 +1,4 @@
-"""Tables of counts: chi-square, Fisher's exact test, Mantel-Haenszel, trends, odds and risks, kappa, the ROC curve of a binned score.
+"""Tables of counts: chi-square, Fisher's exact test, Mantel-Haenszel, trends, odds and risks, kappa, ROC curves of binned scores.
 
 Each needs the rows of every combination of groups and nothing else. Fields have the names that scipy and statsmodels give them.
 """
