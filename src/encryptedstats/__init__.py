@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         OneStepLogisticRegression,
         SemiparametricNB,
         TotalsClassifier,
+        TotalsModel,
         Votes,
         score_folds,
     )
@@ -65,6 +66,7 @@ _LATE = {
             "OneStepLogisticRegression",
             "SemiparametricNB",
             "TotalsClassifier",
+            "TotalsModel",
             "Votes",
             "score_folds",
         ),
@@ -132,6 +134,7 @@ __all__ = [
     "StorageError",
     "Table",
     "TotalsClassifier",
+    "TotalsModel",
     "Votes",
     "__version__",
     "cluster",
