@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from encryptedstats.circuits.batching import HELD, batches_of_rows, batches_of_totals
 from encryptedstats.circuits.clear import check_marks, drawn_shift, known_padding
 from encryptedstats.circuits.expressions import (
     COLUMN,
@@ -25,6 +26,7 @@ from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.noise import NoiseRules
 from encryptedstats.circuits.program import (
     ADD_UP,
+    EXPAND,
     MOVE,
     MULTIPLY,
     PACK,
@@ -83,6 +85,7 @@ def lower(
     form: str,
     way: Way,
     given: Mapping[str, Noise] | None = None,
+    held: int = HELD,
 ) -> Program:
     """The program of some outputs.
 
@@ -94,7 +97,9 @@ def lower(
     form : "packed", "replicated", "slots" or "rows"
     way : Way
     given : mapping, optional
-        The noise of given totals once they are expanded, by the name of their packs.
+        The noise of given packs by name, at the level of the primes that packs keep.
+    held : int
+        Bytes of given totals that may be held at once.
 
     Raises
     ------
@@ -105,7 +110,7 @@ def lower(
     """
     lowering = Lowering(rules, layout, way, given or {})
     totals = lowering.outputs(outputs)
-    program = lowering.finished(parameters, form, totals, way.width)
+    program = lowering.finished(parameters, form, totals, way.width, held)
     _check_numbers(program)
     return program
 
@@ -198,7 +203,9 @@ class Lowering:
         if node.op == HERE:
             return self.switch(self._step(HERE, (), node.data, self.rules.here), self.way.level)
         if node.op == GIVEN:
-            return self._step(GIVEN, (), node.data, self.given[node.data[0]])
+            name, number = node.data
+            packs = self._step(GIVEN, (), name, self.given[name])
+            return self._step(EXPAND, (packs,), number, self.rules.expand(packs.noise))
         if node.op == REPLICATE:
             return self._replicated(node.args[0])
         args = [self.rows[arg] for arg in node.args]
@@ -265,23 +272,27 @@ class Lowering:
 
     # -- into a form -----------------------------------------------------------------------------------------------
 
-    def finished(self, parameters: Parameters, form: str, outputs: Sequence[Output], width: int = 1) -> Program:
+    def finished(
+        self, parameters: Parameters, form: str, outputs: Sequence[Output], width: int = 1, held: int = HELD
+    ) -> Program:
         """The outputs in their form."""
         if form == PACKED:
-            return self._packed(parameters, outputs, width)
+            return self._packed(parameters, outputs, width, held)
         if form == ROWS:
-            model = parameters.noise
-            ends = [self._ended(model, output.step) for output in outputs]
-            return Program(parameters, self.layout, form, tuple(map(Output, ends)))
+            model, steps = parameters.noise, [output.step for output in outputs]
+            batches, whole = batches_of_rows(steps, parameters, held, self._add_up)
+            ends = [self._ended(model, whole[step]) for step in steps]
+            return Program(parameters, self.layout, form, tuple(map(Output, ends)), batches=batches)
         if form == REPLICATED:
             outputs = [
                 output if output.each else Output(self._rotated_and_added(output.step, output.offset), each=True)
                 for output in outputs
             ]
         done = [Output(self.relinearise(output.step), output.offset, output.each) for output in outputs]
-        return Program(parameters, self.layout, form, tuple(done))
+        batches = batches_of_totals([output.step for output in done], parameters, held)
+        return Program(parameters, self.layout, form, tuple(done), batches=batches)
 
-    def _packed(self, parameters: Parameters, outputs: Sequence[Output], width: int) -> Program:
+    def _packed(self, parameters: Parameters, outputs: Sequence[Output], width: int, held: int) -> Program:
         """Brought down to the primes of the packing context, and merged."""
         small = packing_model(parameters, packing_primes(parameters))
         descents = {noise: plan_descent(parameters, noise) for noise in {output.step.noise for output in outputs}}
@@ -297,7 +308,8 @@ class Lowering:
             args = tuple(output.step for output in done[start : start + width])
             worst = Noise(max(arg.noise.flat for arg in args), max(arg.noise.peak for arg in args))
             packs.append(Step(PACK, args, None, packed_noise(small, worst), is_total=True))
-        return Program(parameters, self.layout, PACKED, tuple(done), tuple(packs), width)
+        batches = batches_of_totals([output.step for output in done], parameters, held)
+        return Program(parameters, self.layout, PACKED, tuple(done), tuple(packs), width, batches)
 
     def _ended(self, model: NoiseModel, step: Step) -> Step:
         at, level = row_descent(model, step.noise, self.way.end)

@@ -219,7 +219,7 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
             delattr(self, name)  # of an earlier fit to a frame
         return X
 
-    def _warn_of_unused(self) -> None:  # noqa: B027  most have no such parameters
+    def _warn_of_unused(self) -> None:
         """Say which parameters a table makes no use of."""
 
     def _table_of(self, X: Any, y: Any, sample_weight: Any = None) -> Table:
@@ -269,7 +269,7 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
             self.learn(self.named(totals, schema.public()), schema.public())
         return self
 
-    def _set_labels(self, schema: Schema | PublicSchema) -> None:  # noqa: B027  only classes have labels
+    def _set_labels(self, schema: Schema | PublicSchema) -> None:
         """What :meth:`learn` may want to call things."""
 
     def _set_feature_names(self, schema: Schema | PublicSchema) -> None:
@@ -463,7 +463,8 @@ class TotalsClassifier(ClassifierMixin, TotalsModel):  # type: ignore[misc]  # s
 
     - has ``bins`` among its parameters: ``__init__(self, bins=5, ...)``;
     - calls what counts the classes ``class_counts``, among its ``totals``;
-    - says how it predicts: ``answers``, ``answer_shapes`` and ``judge``, opened or not; or, where that takes opened totals, ``scores``.
+    - says how it predicts: ``answers``, ``answer_shapes`` and ``judge``, opened or not; or, where that takes opened totals,
+      ``scores``.
 
     Attributes
     ----------
