@@ -14,6 +14,7 @@ from encryptedstats.crypto import EncryptedArray, EncryptedInteger, Owner, Param
 from encryptedstats.errors import (
     BusyError,
     ClusterError,
+    DataError,
     DeviceError,
     EncryptedStatsError,
     FileFormatError,
@@ -49,7 +50,21 @@ if TYPE_CHECKING:
         Votes,
         score_folds,
     )
-    from encryptedstats.statistics import Result
+    from encryptedstats.statistics import (
+        ROC,
+        Anova,
+        ChiSquare,
+        CochranArmitage,
+        Describe,
+        FisherExact,
+        GenomeScan,
+        Histogram,
+        Kappa,
+        MantelHaenszel,
+        OddsRatio,
+        Result,
+        TTest,
+    )
     from encryptedstats.tables.transformers import FixedPoint, QuantileOneHot, QuantileOrdinal
 
 __version__ = "0.2.0"
@@ -72,7 +87,24 @@ _LATE = {
         ),
         "encryptedstats.models",
     ),
-    **dict.fromkeys(("Result",), "encryptedstats.statistics"),
+    **dict.fromkeys(
+        (
+            "Anova",
+            "ChiSquare",
+            "CochranArmitage",
+            "Describe",
+            "FisherExact",
+            "GenomeScan",
+            "Histogram",
+            "Kappa",
+            "MantelHaenszel",
+            "OddsRatio",
+            "ROC",
+            "Result",
+            "TTest",
+        ),
+        "encryptedstats.statistics",
+    ),
     **dict.fromkeys(("FixedPoint", "QuantileOneHot", "QuantileOrdinal"), "encryptedstats.tables.transformers"),
 }
 
@@ -93,10 +125,16 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "ROC",
+    "Anova",
     "BusyError",
     "CalibratedModel",
+    "ChiSquare",
     "ClusterError",
+    "CochranArmitage",
     "CompletelyRandomForest",
+    "DataError",
+    "Describe",
     "DeviceError",
     "EncryptedAnswer",
     "EncryptedArray",
@@ -105,15 +143,21 @@ __all__ = [
     "EncryptedTable",
     "FileFormatError",
     "FisherDiscriminant",
+    "FisherExact",
     "FixedPoint",
+    "GenomeScan",
     "HeavyArrayWarning",
     "HelperError",
+    "Histogram",
     "InsecureKeyFileWarning",
     "InsecureParametersWarning",
+    "Kappa",
     "KeyMismatchError",
     "LinearMeans",
+    "MantelHaenszel",
     "MultinomialNB",
     "NoiseError",
+    "OddsRatio",
     "OneStepLogisticRegression",
     "Owner",
     "ParameterError",
@@ -132,6 +176,7 @@ __all__ = [
     "SchemaWarning",
     "SemiparametricNB",
     "StorageError",
+    "TTest",
     "Table",
     "TotalsClassifier",
     "TotalsModel",

@@ -1,4 +1,4 @@
-"""Variables as statistics see them: factors, whose bins are groups of rows, and numbers; and the rows of every combination of groups.
+"""Variables as statistics see them: factors, whose bins are groups of rows, and numbers by group.
 
 Rows whose value is missing are in no group. They are counted, so that a result can say how many were left out.
 """
@@ -27,7 +27,7 @@ Ints = NDArray[Any]  # Python's own integers, which never overflow
 
 @dataclass(frozen=True)
 class Factor:
-    """A variable with bins, or the class: where it stands, what its groups are called, and whether a last bin holds missing values."""
+    """A variable with bins, or the class: where it stands, its groups, and whether a last bin holds missing values."""
 
     position: int
     name: str
@@ -159,7 +159,7 @@ def without_empty(cells: Cells, least: int = 2) -> tuple[Cells, tuple[str, ...]]
         kept = [k for k, rows in enumerate(np.atleast_1d(sums)) if rows]
         if len(kept) < least:
             raise DataError(
-                f"{one.name!r} has rows in {len(kept)} of its {len(one.labels)} groups: at least {least} groups with rows are needed"
+                f"{one.name!r} has rows in {len(kept)} of its {len(one.labels)} groups, and {least} are needed"
             )
         if len(kept) < len(one.labels):
             gone = [str(one.labels[k]) for k in range(len(one.labels)) if k not in kept]
@@ -170,13 +170,14 @@ def without_empty(cells: Cells, least: int = 2) -> tuple[Cells, tuple[str, ...]]
 
 
 def chosen_group(one: Factor, given: Any, what: str, default: int) -> int:
-    """One of the groups, by its number, from 0; ``default`` for None."""
+    """One of the groups by its id, ``bin2`` or ``class1``, as names become where a question is asked; ``default`` for None."""
     if given is None:
         return default % len(one.labels)
-    if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given < len(one.labels):
-        listed = ", ".join(f"{number} ({label})" for number, label in enumerate(one.labels))
+    bins = [f"{'class' if one.position == -1 else 'bin'}{number}" for number in range(len(one.labels))]
+    if given not in bins:
+        listed = ", ".join(f"{name} ({label})" for name, label in zip(bins, one.labels, strict=True))
         raise ParameterError(f"{what}={given!r}: {one.name!r} has the groups {listed}")
-    return given
+    return bins.index(given)
 
 
 def confidence_level(level: float) -> float:
@@ -201,11 +202,14 @@ class Powers:
         The rows of each group.
     sums : list of arrays of Fraction
         Sums of the first, second ... power.
+    missing : array
+        Rows of each group where the number is missing, which do not count.
     """
 
     name: str
     cells: Cells
     sums: tuple[NDArray[Any], ...]
+    missing: NDArray[Any]
 
     @property
     def n(self) -> NDArray[Any]:
@@ -260,7 +264,7 @@ def power_totals(
     return {"rows": cell_totals(schema, by, fold), "sums": np.stack([totals_of(inside * power) for power in powers])}
 
 
-def power_shapes(schema: PublicSchema, by: Sequence[str], n_powers: int = 2) -> Shapes:
+def power_shapes(schema: PublicSchema, number: str, by: Sequence[str], n_powers: int = 2) -> Shapes:
     """The shapes of :func:`power_totals`."""
     if not by:
         return {"sums": (n_powers,)}
@@ -276,7 +280,7 @@ def read_powers(totals: Totals, schema: Schema | PublicSchema, number: str, by: 
         np.array([Fraction(int(x), unit**power) for x in found.flat], dtype=object).reshape(found.shape)
         for power, found in enumerate((np.asarray(part, dtype=object) for part in totals["sums"]), start=1)
     )
-    made = Powers(variable_name(schema, position), cells, sums)
+    made = Powers(variable_name(schema, position), cells, sums, np.zeros(cells.counts.shape, dtype=object))
     for place in np.ndindex(cells.counts.shape):
         empty = not cells.counts[place]
         good = not any(part[place] for part in sums) if empty else made.scatter(place) >= 0
