@@ -93,6 +93,12 @@ class Device(ABC):
         """Totals under the primes of the packing context, merged into one ciphertext that holds them and nothing else."""
 
     @abstractmethod
+    def merge(
+        self, parts: Sequence[Residues], level: int, to: int, keys: PublicKeys, workers: int | None = None
+    ) -> Residues:
+        """Neighbouring parts of a pack, of 2^level places each (totals, at level 0), as one of 2^to places."""
+
+    @abstractmethod
     def split(self, node: Residues, level: int, keys: PublicKeys, *, odd: bool) -> Sequence[Residues]:
         """A part of a pack, of 2^level places, in two: the first half of its places, and (``odd``) the others."""
 

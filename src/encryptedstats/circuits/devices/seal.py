@@ -337,6 +337,17 @@ class SealDevice(Device):
         )
         return residues_of(small, keys.pack([ciphertext_of(small, part) for part in parts], lowest=level))
 
+    def merge(
+        self, parts: Sequence[Residues], level: int, to: int, keys: PublicKeys, workers: int | None = None
+    ) -> Residues:
+        """One after the other."""
+        engine, small = keys.engine, engine_for(packing_parameters(keys.parameters))
+        if level:
+            found = [ciphertext_of(small, part) for part in parts]
+        else:
+            found = [to_packing_context(engine, ciphertext_of(engine, part)) for part in parts]
+        return residues_of(small, keys.pack(found, to, level))
+
     def split(self, node: Residues, level: int, keys: PublicKeys, *, odd: bool) -> Sequence[Residues]:
         """Two additions and an automorphism."""
         small = engine_for(packing_parameters(keys.parameters))

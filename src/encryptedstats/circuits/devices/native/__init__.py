@@ -144,6 +144,12 @@ class NativeDevice(SealDevice):
         """Threads pack some neighbours each."""
         return _kernels(keys).pack(totals, threads=workers)
 
+    def merge(
+        self, parts: Sequence[Residues], level: int, to: int, keys: PublicKeys, workers: int | None = None
+    ) -> Residues:
+        """As packs."""
+        return _kernels(keys).pack(parts, to, level, workers)
+
     def split(self, node: Residues, level: int, keys: PublicKeys, *, odd: bool) -> Sequence[Residues]:
         """On residues."""
         return _kernels(keys).split(node, level, odd=odd)
