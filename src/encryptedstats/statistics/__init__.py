@@ -3,6 +3,37 @@
 A statistic is a question that reads its totals as a :class:`Result`. Imports tables and models, and knows no ciphertexts.
 """
 
+from encryptedstats.statistics.comparisons import Anova, TTest
+from encryptedstats.statistics.contingency import (
+    ROC,
+    ChiSquare,
+    CochranArmitage,
+    FisherExact,
+    Kappa,
+    MantelHaenszel,
+    OddsRatio,
+)
+from encryptedstats.statistics.descriptive import Describe, Histogram
+from encryptedstats.statistics.genome import GenomeScan
 from encryptedstats.statistics.results import Result
+from encryptedstats.statistics.survival import IncidenceRate, KaplanMeier, LifeTable, LogRank
 
-__all__ = ["Result"]
+__all__ = [
+    "ROC",
+    "Anova",
+    "ChiSquare",
+    "CochranArmitage",
+    "Describe",
+    "FisherExact",
+    "GenomeScan",
+    "Histogram",
+    "IncidenceRate",
+    "KaplanMeier",
+    "Kappa",
+    "LifeTable",
+    "LogRank",
+    "MantelHaenszel",
+    "OddsRatio",
+    "Result",
+    "TTest",
+]
