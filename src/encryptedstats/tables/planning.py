@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from encryptedstats.checks import as_count
-from encryptedstats.circuits.digits import digit_bounds, in_digits
+from encryptedstats.circuits.digits import in_digits
 from encryptedstats.circuits.expressions import Expression, column_names
 from encryptedstats.circuits.plan import OPENED_FIRST, Plan, Stage, is_fast, plan_stages
 from encryptedstats.circuits.program import ROWS
@@ -16,7 +16,14 @@ from encryptedstats.errors import ParameterError, SchemaError
 from encryptedstats.parallel import checked_workers
 from encryptedstats.tables.answering import stages_of
 from encryptedstats.tables.blocks import BlockShape, block_size
-from encryptedstats.tables.columns import MAX_NUMBER_BITS, Column, column_ranges, digits_among, table_columns
+from encryptedstats.tables.columns import (
+    MAX_NUMBER_BITS,
+    Column,
+    column_ranges,
+    digits_among,
+    number_digits,
+    table_columns,
+)
 from encryptedstats.tables.questions import MODEL_KIND, Question
 from encryptedstats.tables.schema import Schema
 from encryptedstats.tables.table import Table
@@ -114,7 +121,7 @@ def plan(
     else:
         if n_predict is not None:
             raise ValueError("n_predict= is for encrypted_prediction=True: an opened model predicts any number of rows")
-        stages = [Stage(_outputs(circuit, public, columns), rows.n_rows)]
+        stages = [Stage(_outputs(circuit, rows.known, columns), rows.n_rows)]
     _check_stored(stages, columns, encodings)
     return wanted.plan(stages, with_digits=not encrypted_prediction)
 
@@ -130,7 +137,7 @@ class _Wanted:
     def columns(self, digit_bits: int | None = None) -> list[Column]:
         """Those that will be stored."""
         schema, folds = self.rows.schema, self.rows.folds
-        return table_columns(schema, self.encodings, classes=schema.n_classes > 0, n_folds=folds, digit_bits=digit_bits)
+        return table_columns(schema, self.encodings, classes=schema.has_target, n_folds=folds, digit_bits=digit_bits)
 
     def plan(self, stages: Sequence[Stage], *, with_digits: bool) -> Plan:
         """Numbers are whole while the kernels carry their totals; else in as few digits as they carry, if that is cheaper."""
@@ -169,12 +176,13 @@ class _Wanted:
     def _in_digits(self, stages: Sequence[Stage]) -> Plan | None:
         """The plan with the fewest digits that the kernels carry; None where there is none."""
         used = {name for stage in stages for name in column_names(_fixed(stage))}
-        numbers = [v for j, v in enumerate(self.rows.schema.variables) if str(Column("number", j)) in used]
+        schema = self.rows.schema
+        numbers = [schema.at(j) for j in range(-1, len(schema.variables)) if str(Column("number", j)) in used]
         for count in range(2, _MOST_DIGITS + 1 if numbers else 0):
             bits = next(
                 b
                 for b in range(2, MAX_NUMBER_BITS + 1)
-                if all(len(digit_bounds(v.low or 0, v.high or 0, b)) <= count for v in numbers)
+                if all(len(number_digits(v, b)) <= count for v in numbers)
             )
             try:
                 made = self.made(stages, bits)
@@ -226,31 +234,37 @@ def _prediction_stages(
 def _part_stages(part: Any, rows: _PlannedRows, columns: Sequence[Column], n_predict: int | None) -> list[Stage]:
     """Of a question that answers for rows its answers too; of any other, and of totals, the totals."""
     if isinstance(part, Question):
+        part = _in_ids(part, rows.known)
         part.check_schema(rows.schema)
         try:
             return stages_of(part, rows.schema, columns, rows.n_rows, n_predict, rows.weight_bound)
         except NotImplementedError as error:
             if part.kind == MODEL_KIND:
                 raise ParameterError(error, ". Plan it ", OPENED_FIRST) from None
-    return [Stage(_outputs(part, rows.schema, columns), rows.n_rows)]
+    return [Stage(_outputs(part, rows.known, columns), rows.n_rows)]
 
 
 @dataclass(frozen=True)
 class _PlannedRows:
     """What is known of the rows before they are encrypted."""
 
-    schema: PublicSchema
+    known: Schema | PublicSchema
     n_rows: int
     weight_bound: int
     folds: int
+
+    @property
+    def schema(self) -> PublicSchema:
+        """What everybody may know."""
+        return self.known.public()
 
 
 def _planned_rows(given: Any, n_rows: int | None, weight_bound: int | None, folds: int | None) -> _PlannedRows:
     """By a table, and what is said beside it; or by a schema and a number of rows."""
     if isinstance(given, Table):
-        known = _PlannedRows(given.public_schema, given.n_rows, given.weight_bound, given.n_folds)
+        known = _PlannedRows(given.schema, given.n_rows, given.weight_bound, given.n_folds)
     elif isinstance(given, (Schema, PublicSchema)):
-        known = _PlannedRows(given.public(), 0, 1, 0)
+        known = _PlannedRows(given, 0, 1, 0)
     else:
         raise TypeError(
             f"plan needs a Schema or a clear Table, not a {type(given).__name__}: schema = es.Schema.infer(df, target=...), then "
@@ -266,7 +280,7 @@ def _planned_rows(given: Any, n_rows: int | None, weight_bound: int | None, fold
     bound = known.weight_bound if weight_bound is None else weight_bound
     n_folds = known.folds if folds is None else folds
     return _PlannedRows(
-        known.schema,
+        known.known,
         rows,
         as_count(bound, "weight_bound", "times that a row may count"),
         as_count(n_folds, "folds", "folds", least=0),
@@ -281,13 +295,20 @@ def _checked_workers(workers: int | None, price_per_core_hour: float | None) -> 
     return checked_workers(workers)
 
 
-def _outputs(circuit: Any, public: PublicSchema, columns: Sequence[Column]) -> list[Expression]:
+def _in_ids(question: Question, schema: Schema | PublicSchema) -> Question:
+    """As whoever computes asks it; what is opened has been asked."""
+    return question if question.known_totals() is not None else question.in_ids(schema)
+
+
+def _outputs(circuit: Any, schema: Schema | PublicSchema, columns: Sequence[Column]) -> list[Expression]:
+    public = schema.public()
     parts = list(circuit) if isinstance(circuit, (list, tuple)) else [circuit]
     outputs: list[Expression] = []
     for part in parts:
         if isinstance(part, Question):
-            part.check_schema(public)
-            outputs += part.circuit(public, columns)
+            asked = _in_ids(part, schema)
+            asked.check_schema(public)
+            outputs += asked.circuit(public, columns)
         elif isinstance(part, Expression) and part.is_total:
             outputs.append(part)
         else:
