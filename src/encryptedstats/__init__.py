@@ -49,7 +49,14 @@ if TYPE_CHECKING:
         Votes,
         score_folds,
     )
-    from encryptedstats.statistics import Result
+    from encryptedstats.statistics import (
+        PCA,
+        Correlation,
+        Covariance,
+        LinearDiscriminant,
+        QuadraticDiscriminant,
+        Result,
+    )
     from encryptedstats.tables.transformers import FixedPoint, QuantileOneHot, QuantileOrdinal
 
 __version__ = "0.2.0"
@@ -72,7 +79,10 @@ _LATE = {
         ),
         "encryptedstats.models",
     ),
-    **dict.fromkeys(("Result",), "encryptedstats.statistics"),
+    **dict.fromkeys(
+        ("PCA", "Correlation", "Covariance", "LinearDiscriminant", "QuadraticDiscriminant", "Result"),
+        "encryptedstats.statistics",
+    ),
     **dict.fromkeys(("FixedPoint", "QuantileOneHot", "QuantileOrdinal"), "encryptedstats.tables.transformers"),
 }
 
@@ -93,10 +103,13 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "PCA",
     "BusyError",
     "CalibratedModel",
     "ClusterError",
     "CompletelyRandomForest",
+    "Correlation",
+    "Covariance",
     "DeviceError",
     "EncryptedAnswer",
     "EncryptedArray",
@@ -111,6 +124,7 @@ __all__ = [
     "InsecureKeyFileWarning",
     "InsecureParametersWarning",
     "KeyMismatchError",
+    "LinearDiscriminant",
     "LinearMeans",
     "MultinomialNB",
     "NoiseError",
@@ -122,6 +136,7 @@ __all__ = [
     "Plan",
     "PublicKeys",
     "PublicSchema",
+    "QuadraticDiscriminant",
     "QuantileOneHot",
     "QuantileOrdinal",
     "Question",

@@ -528,7 +528,7 @@ class TotalsClassifier(ClassifierMixin, TotalsModel):  # type: ignore[misc]  # s
 
     def _rows_of(self, X: Any, y: Any, sample_weight: Any = None) -> Table:
         frame, labels = self._checked_frame(X, reset=False), self._checked_y(y)
-        return self._known_private().table(frame, labels, weights=_checked_weights(sample_weight, len(labels)))
+        return self._known_private().table(frame, labels, weights=checked_weights(sample_weight, len(labels)))
 
     def _table_of(self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None) -> Table:
         if y is None:
@@ -539,15 +539,15 @@ class TotalsClassifier(ClassifierMixin, TotalsModel):  # type: ignore[misc]  # s
         labels = self._checked_y(y)
         if len(labels) != len(frame):
             raise ValueError(f"X has {len(frame)} rows and y has {len(labels)}: inconsistent numbers of samples")
-        weights = _checked_weights(sample_weight, len(labels))
+        weights = checked_weights(sample_weight, len(labels))
         if weights is not None:  # a row of weight 0 is not there
             kept = weights > 0
             frame, labels, weights = frame[kept], labels[kept], weights[kept]
         found = np.unique(labels) if classes is None else np.asarray(classes)
         if len(found) < 2:
             raise ValueError(f"{type(self).__name__} needs two classes, and y has only one class: {found.tolist()}")
-        columns = frame if isinstance(frame, pd.DataFrame) else pd.DataFrame(frame, columns=_array_names(frame))
-        target = pd.Series(labels, columns.index, name=_unused(getattr(y, "name", None) or "target", columns))
+        columns = frame if isinstance(frame, pd.DataFrame) else pd.DataFrame(frame, columns=array_names(frame))
+        target = pd.Series(labels, columns.index, name=unused_name(getattr(y, "name", None) or "target", columns))
         schema = self._infer(columns, target, classes, isinstance(frame, pd.DataFrame), weights)
         return schema.table(frame, labels, weights=weights)
 
@@ -697,7 +697,7 @@ def _block_ids(table: Table | EncryptedTable) -> tuple[str, ...]:
     return table.blocks.ids if isinstance(table, EncryptedTable) else ()
 
 
-def _checked_weights(weights: Any, n_rows: int) -> NDArray[np.int64] | None:
+def checked_weights(weights: Any, n_rows: int) -> NDArray[np.int64] | None:
     """Integer weights, one a row, some of them not 0."""
     if weights is None:
         return None
@@ -727,7 +727,7 @@ def _is_number(column: pd.Series[Any]) -> bool:
     return is_numeric_dtype(column.dtype) and not is_bool_dtype(column.dtype)
 
 
-def _unused(name: str, frame: pd.DataFrame) -> str:
+def unused_name(name: str, frame: pd.DataFrame) -> str:
     """The name, or one like it, for a target beside predictors that may be called so."""
     taken = set(map(str, frame.columns))
     while str(name) in taken:
@@ -735,5 +735,6 @@ def _unused(name: str, frame: pd.DataFrame) -> str:
     return str(name)
 
 
-def _array_names(X: NDArray[Any]) -> list[str]:
+def array_names(X: NDArray[Any]) -> list[str]:
+    """What the columns of an array are called."""
     return list(as_frame(X[:1]).columns)

@@ -3,6 +3,13 @@
 A statistic is a question that reads its totals as a :class:`Result`. Imports tables and models, and knows no ciphertexts.
 """
 
+from encryptedstats.statistics.multivariate import (
+    PCA,
+    Correlation,
+    Covariance,
+    LinearDiscriminant,
+    QuadraticDiscriminant,
+)
 from encryptedstats.statistics.results import Result
 
-__all__ = ["Result"]
+__all__ = ["PCA", "Correlation", "Covariance", "LinearDiscriminant", "QuadraticDiscriminant", "Result"]
