@@ -54,8 +54,10 @@ if TYPE_CHECKING:
         Correlation,
         Covariance,
         LinearDiscriminant,
+        LinearRegression,
         QuadraticDiscriminant,
         Result,
+        Ridge,
     )
     from encryptedstats.tables.transformers import FixedPoint, QuantileOneHot, QuantileOrdinal
 
@@ -80,7 +82,16 @@ _LATE = {
         "encryptedstats.models",
     ),
     **dict.fromkeys(
-        ("PCA", "Correlation", "Covariance", "LinearDiscriminant", "QuadraticDiscriminant", "Result"),
+        (
+            "PCA",
+            "Correlation",
+            "Covariance",
+            "LinearDiscriminant",
+            "LinearRegression",
+            "QuadraticDiscriminant",
+            "Result",
+            "Ridge",
+        ),
         "encryptedstats.statistics",
     ),
     **dict.fromkeys(("FixedPoint", "QuantileOneHot", "QuantileOrdinal"), "encryptedstats.tables.transformers"),
@@ -126,6 +137,7 @@ __all__ = [
     "KeyMismatchError",
     "LinearDiscriminant",
     "LinearMeans",
+    "LinearRegression",
     "MultinomialNB",
     "NoiseError",
     "OneStepLogisticRegression",
@@ -141,6 +153,7 @@ __all__ = [
     "QuantileOrdinal",
     "Question",
     "Result",
+    "Ridge",
     "RowsByOthersError",
     "Schema",
     "SchemaError",

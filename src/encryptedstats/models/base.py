@@ -564,7 +564,7 @@ class TotalsClassifier(ClassifierMixin, TotalsModel):  # type: ignore[misc]  # s
         They are cut between any two values where these are few, else at quantiles. Of a DataFrame (``named``), columns of text,
         booleans and Categoricals are categories; what is unknown or missing there has a bin to go to.
         """
-        numbers = [name for name in frame.columns if not named or _is_number(frame[name])]
+        numbers = [name for name in frame.columns if not named or is_number(frame[name])]
         gaps = missing_masks(frame, numbers)
         if gaps:
             raise SchemaError(
@@ -723,7 +723,8 @@ def _rarest(column: pd.Series[Any], levels: Sequence[Any]) -> Any:
     return min(reversed(levels), key=lambda level: counts.get(level, 0))
 
 
-def _is_number(column: pd.Series[Any]) -> bool:
+def is_number(column: pd.Series[Any]) -> bool:
+    """Whether a column of a frame holds numbers."""
     return is_numeric_dtype(column.dtype) and not is_bool_dtype(column.dtype)
 
 

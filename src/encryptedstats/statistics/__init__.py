@@ -3,6 +3,7 @@
 A statistic is a question that reads its totals as a :class:`Result`. Imports tables and models, and knows no ciphertexts.
 """
 
+from encryptedstats.statistics.linear import LinearRegression, Ridge
 from encryptedstats.statistics.multivariate import (
     PCA,
     Correlation,
@@ -12,4 +13,13 @@ from encryptedstats.statistics.multivariate import (
 )
 from encryptedstats.statistics.results import Result
 
-__all__ = ["PCA", "Correlation", "Covariance", "LinearDiscriminant", "QuadraticDiscriminant", "Result"]
+__all__ = [
+    "PCA",
+    "Correlation",
+    "Covariance",
+    "LinearDiscriminant",
+    "LinearRegression",
+    "QuadraticDiscriminant",
+    "Result",
+    "Ridge",
+]
