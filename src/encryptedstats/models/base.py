@@ -108,8 +108,10 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
     kind: ClassVar[str] = MODEL_KIND
     _target: ClassVar[str] = "target"  # what y is
     # What a model made from this one keeps of its fit.
-    _carried: ClassVar[tuple[str, ...]] = ("n_features_in_", "feature_names_in_", "_fitted_on_frame")
+    _carried: ClassVar[tuple[str, ...]] = ("n_features_in_", "feature_names_in_", "_fitted_on_frame", "_translated")
     _fitted_on_frame = False
+    #: Parameters that name variables, as they were written and by ids.
+    _translated: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
 
     # -- what a subclass says, beside what every question does ---------------------------------------------------------
 
@@ -120,9 +122,10 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
     # -- as a question -------------------------------------------------------------------------------------------------
 
     def parameters(self) -> dict[str, Any]:
-        """As JSON knows them."""
+        """As JSON knows them; of a fitted model with variables by id, as whoever computes knows them."""
         found: dict[str, Any] = plain(self.get_params())
-        return found
+        written, in_ids = self._translated
+        return {**found, **in_ids} if all(found.get(name) == value for name, value in written.items()) else found
 
     def describe(self, schema: Any = None) -> str:
         """As scikit-learn has it."""
@@ -234,9 +237,17 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
 
     def _fit_table(self: M, table: Table | EncryptedTable, **options: Any) -> M:
         self._check_table(table)
+        self._translate(known_schema(table))
         asked = self.settled()
         totals = table.totals(asked, **options)
         return self._set_state(totals, known_schema(table), table.n_rows, _block_ids(table), asked.parameters())
+
+    def _translate(self, schema: Schema | PublicSchema) -> None:
+        """Remember by which ids the variables go that parameters name."""
+        self._translated = ({}, {})
+        own, found = self.parameters(), self.in_ids(schema).parameters()
+        changed = [name for name in own if own[name] != found[name]]
+        self._translated = ({name: own[name] for name in changed}, {name: found[name] for name in changed})
 
     def _like(self: M) -> M:
         """An unfitted model that grows as this one did."""
@@ -281,7 +292,7 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
             self.n_features_in_ = len(self.feature_names_in_)
 
     def _check_table(self, table: Table | EncryptedTable) -> None:
-        self.check_schema(table.schema.public())
+        self.in_ids(known_schema(table)).check_schema(table.schema.public())
 
     # -- what scikit-learn users bring -----------------------------------------------------------------------------
 

@@ -3,6 +3,18 @@
 A statistic is a question that reads its totals as a :class:`Result`. Imports tables and models, and knows no ciphertexts.
 """
 
+from encryptedstats.statistics.comparisons import Anova, TTest
+from encryptedstats.statistics.contingency import (
+    ROC,
+    ChiSquare,
+    CochranArmitage,
+    FisherExact,
+    Kappa,
+    MantelHaenszel,
+    OddsRatio,
+)
+from encryptedstats.statistics.descriptive import Describe, Histogram
+from encryptedstats.statistics.genome import GenomeScan
 from encryptedstats.statistics.linear import LinearRegression, Ridge
 from encryptedstats.statistics.multivariate import (
     PCA,
@@ -12,14 +24,31 @@ from encryptedstats.statistics.multivariate import (
     QuadraticDiscriminant,
 )
 from encryptedstats.statistics.results import Result
+from encryptedstats.statistics.survival import IncidenceRate, KaplanMeier, LifeTable, LogRank
 
 __all__ = [
     "PCA",
+    "ROC",
+    "Anova",
+    "ChiSquare",
+    "CochranArmitage",
     "Correlation",
     "Covariance",
+    "Describe",
+    "FisherExact",
+    "GenomeScan",
+    "Histogram",
+    "IncidenceRate",
+    "KaplanMeier",
+    "Kappa",
+    "LifeTable",
     "LinearDiscriminant",
     "LinearRegression",
+    "LogRank",
+    "MantelHaenszel",
+    "OddsRatio",
     "QuadraticDiscriminant",
     "Result",
     "Ridge",
+    "TTest",
 ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations_with_replacement
@@ -18,32 +18,33 @@ from typing import Any, ClassVar, Final, TypeVar
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.base import RegressorMixin, clone
+from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_array, column_or_1d
 
-from encryptedstats.circuits.expressions import Expression, sum_of
-from encryptedstats.errors import Cure, ParameterError, SchemaError, SchemaWarning
-from encryptedstats.models.base import TotalsModel, array_names, is_number, known_schema, unused_name
-from encryptedstats.models.features import symmetric
-from encryptedstats.statistics._design import Design, Formula
-from encryptedstats.statistics._fixed import repeated, schema_of_numbers, with_numbers
+from encryptedstats.circuits.expressions import Expression
+from encryptedstats.errors import Cure, ParameterError, SchemaError
+from encryptedstats.models.base import TotalsModel, unused_name
+from encryptedstats.statistics._fixed import named_columns, repeated, schema_of_numbers
 from encryptedstats.statistics._least_squares import Moments, Solution, as_floats, solve
+from encryptedstats.statistics.formulas import INTERCEPT, Design, DesignColumn, OfFormula, design, parse
 from encryptedstats.statistics.results import Result, frame_text, number_text, p_text, stars
 from encryptedstats.tables import EncryptedTable, PublicSchema, Schema, Table
 from encryptedstats.tables._encoding import rows_to_predict
-from encryptedstats.tables._frames import describe_missing, missing_masks
+from encryptedstats.tables.folds import CLASS_COUNTS
+from encryptedstats.tables.naming import position, variable_id
 from encryptedstats.tables.questions import (
     Arrays,
     Columns,
     Shapes,
     Totals,
-    class_columns,
     number_column,
+    product_of,
     refuse_impossible,
+    row_column,
 )
 from encryptedstats.tables.statistics import scale, variable_name
+from encryptedstats.tables.variables import KEEP_NUMBERS
 
-INTERCEPT: Final = "(Intercept)"
 #: The weights that a table brings, as a name for them.
 ROWS: Final = "rows"
 _MARKS: Final = "Signif. codes: 0 '***' 0.001 '**' 0.01 '*' 0.05 '.' 0.1 ' ' 1"
@@ -191,152 +192,140 @@ def _axes(ax: Any) -> Any:
 # -- the models --------------------------------------------------------------------------------------------------------------
 
 
-class _LeastSquares(RegressorMixin, TotalsModel):  # type: ignore[misc]  # scikit-learn has no types
+class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[misc]  # scikit-learn has no types
     """What linear and ridge regression share: their totals, and how they predict."""
 
     formula: str
+    reference: Mapping[str, Any] | None
     weights: str | None
+    missing: str
     fit_intercept: bool
     why_opened: ClassVar[str] = "the normal equations have to be solved, which the owner does: "
-    _target_of_frame: str | None = None
-    #: Formula and weights as they were written, and by ids.
-    _translated: tuple[tuple[Any, Any], tuple[Any, Any]] | None = None
-    _carried: ClassVar[tuple[str, ...]] = (*TotalsModel._carried, "_target_of_frame", "_translated")
 
     # -- as a question -----------------------------------------------------------------------------------------------
 
     def in_ids(self: L, schema: Schema | PublicSchema) -> L:
-        """The same with variables by id, as whoever computes knows them."""
-        weights = self.weights if self.weights in (None, ROWS) else f"v{schema.index(str(self.weights))}"
-        model: L = clone(self).set_params(formula=str(self._parsed(self.formula, weights, schema)), weights=weights)
-        return model
-
-    def parameters(self) -> dict[str, Any]:
-        """As JSON knows them; of a fitted model by ids."""
-        found = super().parameters()
-        if self._translated and self._translated[0] == (self.formula, self.weights):
-            found["formula"], found["weights"] = self._translated[1]
-        return found
-
-    def _parsed(self, text: Any, weights: Any, schema: Schema | PublicSchema) -> Formula:
-        if not isinstance(text, str):
-            raise ParameterError(self.named_parameter("formula"), ": text is needed, such as 'y ~ a + b'")
-        weighing = None if weights in (None, ROWS) else schema.index(str(weights))
-
-        def others(target: int) -> list[int]:
-            return [j for j in range(len(schema.variables)) if j not in (target, weighing)]
-
-        if not text.strip():
-            if self._target_of_frame is None:
-                raise ParameterError("formula='': name what is to be explained, 'y ~ .', or what by, 'y ~ a + b'")
-            text = f"`{self._target_of_frame}` ~ ."
-        formula = Formula.parse(text, schema.index, others)
-        return formula if self.fit_intercept else Formula(formula.target, formula.terms, False)
+        """The same with variables and levels by id, as whoever computes knows them."""
+        found = super().in_ids(schema)
+        if found.weights in (None, ROWS):
+            return found
+        return found.from_parameters({**found.parameters(), "weights": variable_id(schema, found.weights)})
 
     def _design(self, schema: PublicSchema) -> Design:
         known = self.parameters()
-        return Design.of(self._parsed(known["formula"], known["weights"], schema), schema)
+        formula = parse(known["formula"])
+        formula = formula if self.fit_intercept else replace(formula, intercept=False)
+        weighing = self._weighing(schema)
+        if formula.terms is None and weighing is not None:  # what weighs the rows explains nothing
+            targets = [position(schema, name) for name in formula.targets]
+            others = [v.id for j, v in enumerate(schema.variables) if j != weighing and j not in targets]
+            formula = replace(formula, terms=tuple(((name, 1),) for name in others))
+        found = design(formula, schema, known["reference"], missing=self.missing)
+        if len(found.targets) != 1:
+            raise ParameterError(f"formula={self.formula!r}: one variable is explained at a time")
+        return found
 
     def _weighing(self, schema: PublicSchema) -> int | None:
         """The position of the variable that weighs the rows, if one does."""
         weights = self.parameters()["weights"]
-        return None if weights in (None, ROWS) else schema.index(str(weights))
+        return None if weights in (None, ROWS) else position(schema, weights)
 
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse a target or weights that are no numbers."""
-        design, weighing = self._design(schema), self._weighing(schema)
+        made, weighing = self._design(schema), self._weighing(schema)
+        if made.targets[0] == -1 and schema.n_classes:
+            raise SchemaError("the target has classes, and a regression explains a number: ", KEEP_NUMBERS)
+        made.number(made.targets[0])
         if weighing is not None:
             number_column(schema, weighing)
-            if (schema.variables[weighing].low or 0) < 0:
-                low = schema.variables[weighing].low
+            low = schema.at(weighing).low or 0
+            if low < 0:
                 raise SchemaError(f"weights={self.weights!r}: weights are at least 0, and its lower bound is {low}")
         if self.weights == ROWS:
-            class_columns(schema)
-        if not design.parts and not design.formula.intercept:
-            raise ParameterError(self.named_parameter("formula"), ": there is nothing to explain anything by")
+            row_column(schema)
+        if not made.columns:
+            raise ParameterError(f"formula={self.formula!r}: there is nothing to explain anything by")
 
     def _check_table(self, table: Table | EncryptedTable) -> None:
         bound = table.facts.weight_bound if isinstance(table, EncryptedTable) else table.weight_bound
         if bound > 1 and self.weights != ROWS:
             raise SchemaError("the rows of this table have weights: ", Cure("use weights", "weights='rows' uses them"))
-        self.in_ids(known_schema(table)).check_schema(table.schema.public())
+        super()._check_table(table)
 
     def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
-        """Sums of all columns and of the products of any two, y the last; the rows by class, and the sum of the weights."""
-        design, found = self._design(schema), dict[str, Any]()
-        factors: list[Expression] = []
-        if schema.n_classes:
-            classes = class_columns(schema, fold)
-            found["class_counts"] = [y.total() for y in classes]
+        """Sums of all columns and of the products of any two, y the last; how many rows there are, and the sum of their weights."""
+        made, found = self._design(schema), dict[str, Any]()
+        weighing, factors = self._weighing(schema), list[Expression]()
+        if schema.has_target:
+            rows = row_column(schema, fold)
+            found[CLASS_COUNTS] = [(rows if made.complete is None else rows * made.complete).total()]
             if fold is not None or self.weights == ROWS:
-                factors.append(sum_of(classes))
-        weighing = self._weighing(schema)
+                factors.append(rows)
+        elif made.complete is not None:
+            found[CLASS_COUNTS] = [made.complete.total()]
+
+        def total(product: Expression | int) -> Expression:
+            parts = [*([product] if isinstance(product, Expression) else []), *factors]
+            return product_of(parts).total()
+
         if weighing is not None:
             factors.append(number_column(schema, weighing))
-            found["weight"] = [math.prod(factors[1:], start=factors[0]).total()]
-
-        def total(x: Expression) -> Expression:
-            return math.prod(factors, start=x).total()
-
-        x, pairs = design.values, combinations_with_replacement(range(len(design.values)), 2)
-        found["sums"] = [total(one) for one in x]
-        # An indicator is its own square.
-        found["products"] = [total(x[a] if a == b and design.is_indicator[a] else x[a] * x[b]) for a, b in pairs]
+            found["weight"] = [total(made.product())]
+        x = _varying(made)
+        found["sums"] = [total(made.product(one)) for one in x]
+        found["products"] = [total(made.product(x[a], x[b])) for a, b in _pairs(made)]
         return found
 
     def shapes(self, schema: PublicSchema) -> Shapes:
-        """One sum for each column, one product for each pair."""
-        k, found = len(self._design(schema).values), dict[str, tuple[int, ...]]()
-        if schema.n_classes:
-            found["class_counts"] = (schema.n_classes,)
+        """One sum for each column, one product for each pair that can be together in a row."""
+        made, found = self._design(schema), dict[str, tuple[int, ...]]()
+        if schema.has_target or made.complete is not None:
+            found[CLASS_COUNTS] = (1,)
         if self._weighing(schema) is not None:
             found["weight"] = (1,)
-        return {**found, "sums": (k,), "products": (k * (k + 1) // 2,)}
+        return {**found, "sums": (len(_varying(made)),), "products": (len(_pairs(made)),)}
 
     def _learn_moments(self, totals: Totals, schema: PublicSchema) -> Moments:
-        """The sums, as fractions of the units that the schema knows; and what the columns are called."""
-        design = self._design(schema)
-        self.columns_ = design.names(self.schema_)
-        self.target_ = variable_name(self.schema_, design.formula.target)
-        n = int(totals["class_counts"].sum()) if "class_counts" in totals else self.n_rows_
+        """The sums, and what the columns are called."""
+        made = self._design(schema)
+        x = _varying(made)
+        self.columns_ = [one.name(self.schema_) for one in x[:-1]]
+        self.target_ = variable_name(self.schema_, made.targets[0])
+        n = int(totals[CLASS_COUNTS].sum()) if CLASS_COUNTS in totals else self.n_rows_
         refuse_impossible(n > 0, "there are no rows")
-        refuse_impossible(self.weights is not None or n == self.n_rows_, f"{n:,} rows are counted, of {self.n_rows_:,}")
-        weight, unit = n, 1
-        weighing = self._weighing(schema)
+        counted = self.weights == ROWS or n == self.n_rows_ or (made.complete is not None and n < self.n_rows_)
+        refuse_impossible(counted, f"{n:,} rows are counted, of {self.n_rows_:,}")
+        self.n_missing_ = 0 if made.complete is None or self.weights == ROWS else self.n_rows_ - n
+        weight, unit, weighing = n, 1, self._weighing(schema)
         if weighing is not None:
             weight, unit = int(totals["weight"][0]), scale(self.schema_, weighing)
-        products = symmetric(totals["products"], len(design.values))
-        scales = design.scales(self.schema_)
-        found = Moments(n, weight, totals["sums"], products, scales, unit, design.formula.intercept)
+        products = np.zeros((len(x), len(x)), dtype=object)
+        for (a, b), value in zip(_pairs(made), totals["products"], strict=True):
+            products[a, b] = products[b, a] = int(value)
+        scales = np.array([one.scale(self.schema_) for one in x], dtype=object)
+        sums = np.array([int(value) for value in totals["sums"]], dtype=object)
+        found = Moments(n, weight, sums, products, scales, unit, made.intercept)
         found.check()
         return found
 
+    def _left_out(self) -> tuple[str, ...]:
+        n = self.n_missing_
+        return (f"{n:,} row{' was' if n == 1 else 's were'} left out because of missing values",) if n else ()
+
     # -- fitting -----------------------------------------------------------------------------------------------------
-
-    def _fit_table(self: L, table: Table | EncryptedTable, **options: Any) -> L:
-        asked = self.in_ids(known_schema(table))
-        self._translated = ((self.formula, self.weights), (asked.formula, asked.weights))
-        return super()._fit_table(table, **options)
-
-    def fit_folds(self, table: Table | EncryptedTable, **options: Any) -> Any:
-        """Fit every fold of a table that declares folds, in one pass: for every fold the model of all other rows."""
-        self._check_table(table)
-        return TotalsModel.fit_folds(self.in_ids(known_schema(table)), table, **options)
 
     def _table_of(self, X: Any, y: Any, sample_weight: Any = None) -> Table:
         if y is None:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None (a Table brings its own)"
             )
-        frame = self._checked_frame(X, reset=True)
-        columns = frame if isinstance(frame, pd.DataFrame) else pd.DataFrame(frame, columns=array_names(frame))
-        values = self._checked_y(y, len(columns))
-        self._target_of_frame = unused_name(getattr(y, "name", None) or "target", columns)
-        whole = repeated(columns.assign(**{self._target_of_frame: values}), sample_weight)
-        return _frame_schema(whole).table(whole)
+        frame = named_columns(self._checked_frame(X, reset=True))
+        name = unused_name(getattr(y, "name", None) or "target", frame)
+        whole = repeated(frame.assign(**{name: self._checked_y(y, len(frame))}), sample_weight)
+        return schema_of_numbers(whole, target=name).table(whole)
 
     def _rows_of(self, X: Any, y: Any, sample_weight: Any = None) -> Table:
-        frame = self._named_columns(self._checked_frame(X, reset=False))
+        frame = named_columns(self._checked_frame(X, reset=False))
         whole = frame.assign(**{self.target_: self._checked_y(y, len(frame))})
         return self._known_private().table(repeated(whole, sample_weight))
 
@@ -346,17 +335,14 @@ class _LeastSquares(RegressorMixin, TotalsModel):  # type: ignore[misc]  # sciki
             raise ValueError(f"X has {n_rows} rows and y has {len(values)}: inconsistent numbers of samples")
         return values
 
-    def _named_columns(self, frame: Any) -> pd.DataFrame:
-        return frame if isinstance(frame, pd.DataFrame) else pd.DataFrame(frame, columns=array_names(frame))
-
     # -- predicting --------------------------------------------------------------------------------------------------
 
     def _rows_to_predict(self, X: Any) -> Table:
-        """Clear rows; what is to be predicted need not be among their columns."""
+        """Clear rows; columns that explain nothing need not be among theirs."""
         if isinstance(X, Table):
             return super()._rows_to_predict(X)
-        schema, frame = self._known_private(), self._named_columns(self._checked_frame(X, reset=False))
-        used = {j for part in self._design(schema.public()).parts for j, _, _ in part}
+        schema, frame = self._known_private(), named_columns(self._checked_frame(X, reset=False))
+        used = self._design(schema.public()).variables
         for j, variable in enumerate(schema.variables):
             if j not in used and variable.name not in frame.columns:  # any value will do
                 number = (variable.low or 0) / 10.0 ** (variable.digits or 0)
@@ -364,12 +350,10 @@ class _LeastSquares(RegressorMixin, TotalsModel):  # type: ignore[misc]  # sciki
         return rows_to_predict(schema, frame, stacklevel=4)
 
     def _matrix(self, X: Any) -> NDArray[np.float64]:
-        """The columns of clear rows in their units, shape (rows, columns)."""
+        """The columns of clear rows in their units, without the intercept, shape (rows, columns)."""
         table = self._rows(X)
-        design = self._design(table.public_schema)
-        found = table.evaluate(design.values[:-1])
-        each = zip(found, design.scales(self.schema_)[:-1], strict=True)
-        return np.column_stack([np.ones((len(table), 0)), *(np.asarray(x / unit, dtype=float) for x, unit in each)])
+        made = self._design(table.public_schema)
+        return made.matrix(table)[:, int(made.intercept) :]
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """What the regression expects of each row. Columns that depend on earlier ones are not used."""
@@ -378,20 +362,16 @@ class _LeastSquares(RegressorMixin, TotalsModel):  # type: ignore[misc]  # sciki
         return found
 
 
-def _frame_schema(frame: pd.DataFrame) -> Schema:
-    """Numbers are kept with their digits; text, booleans and Categoricals are categories."""
-    numbers = [name for name in frame.columns if is_number(frame[name])]
-    gaps = missing_masks(frame, list(frame.columns))
-    if gaps:
-        raise SchemaError(
-            f"missing values in {describe_missing(gaps, frame.index)}: fill them in, or leave the rows out"
-        )
-    if len(numbers) == len(frame.columns):
-        return schema_of_numbers(frame)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SchemaWarning)
-        schema = Schema.infer(frame, kinds={str(name): "continuous" for name in numbers})
-    return with_numbers(schema, frame, numbers)
+def _varying(made: Design) -> list[DesignColumn]:
+    """All columns but the intercept, the target last."""
+    return [*(one for one in made.columns if one.factors), made.number(made.targets[0])]
+
+
+def _pairs(made: Design) -> list[tuple[int, int]]:
+    """Which columns can be together in a row: bins of one variable exclude each other."""
+    x = _varying(made)
+    pairs = combinations_with_replacement(range(len(x)), 2)
+    return [(a, b) for a, b in pairs if made.product(x[a], x[b]) != 0]
 
 
 class LinearRegression(_LeastSquares):
@@ -404,10 +384,15 @@ class LinearRegression(_LeastSquares):
     Parameters
     ----------
     formula : str
-        ``"y ~ a + b + a:b + a^2"``, with variables by name or id; ``.`` stands for all others, ``- 1`` leaves out the intercept.
-        May be left out for ``X`` and ``y``.
+        ``"y ~ a + b + a:b + a^2"``, with variables by name or id; ``- 1`` leaves out the intercept. By default the target on all
+        other variables.
+    reference : dict, optional
+        The levels that others are compared with, by variable; the first of each by default.
     weights : str, optional
         A variable that weighs the squares, as R's ``weights``; or ``"rows"`` for the weights of the table: 2 are two rows.
+    missing : {"level", "complete"}
+        Whether the bin for missing values of a variable is a level as any other, or its rows are left out. Rows without a number
+        that the formula names always are.
     fit_intercept : bool
 
     Attributes
@@ -434,9 +419,18 @@ class LinearRegression(_LeastSquares):
     (array([1.99]), 0.05)
     """
 
-    def __init__(self, formula: str = "", weights: str | None = None, fit_intercept: bool = True) -> None:
+    def __init__(
+        self,
+        formula: str = "",
+        reference: Mapping[str, Any] | None = None,
+        weights: str | None = None,
+        missing: str = "level",
+        fit_intercept: bool = True,
+    ) -> None:
         self.formula = formula
+        self.reference = reference
         self.weights = weights
+        self.missing = missing
         self.fit_intercept = fit_intercept
 
     def learn(self, totals: Totals, schema: PublicSchema) -> None:
@@ -484,7 +478,8 @@ class LinearRegression(_LeastSquares):
         if self._weighing(self.schema_.public()) is None and left:
             llf = -n / 2 * (math.log(2 * math.pi) + math.log(float(left / n)) + 1)
         k = used + moments.centred
-        notes = [f"aliased, depends on columns before it: {name}" for name in self.aliased_]
+        notes = [*self._left_out()]
+        notes += [f"aliased, depends on columns before it: {name}" for name in self.aliased_]
         if self._weighing(self.schema_.public()) is not None:
             notes.append(
                 f"weighted by {self._weight_name()}; the log-likelihood would need the logarithms of the weights"
@@ -546,17 +541,18 @@ class LinearRegression(_LeastSquares):
 
         if type not in (1, 2):
             raise ValueError(f"type={type!r}: 1 and 2 are there")
-        design = self._design(self.schema_.public())
+        made = self._design(self.schema_.public())
+        owns = [[j - made.intercept for j in columns] for _, columns in made.terms]
+        factors = [
+            frozenset((f.variable, f.power) for f in made.columns[columns[0]].factors) for _, columns in made.terms
+        ]
         rows = {}
-        for place, name in enumerate(design.term_names(self.schema_)):
-            if type == 1:
-                before = [j for j, term in enumerate(design.term) if term < place]
-            else:
-                own = set(design.formula.terms[place])
-                contains = {k for k, term in enumerate(design.formula.terms) if own < set(term)}
-                before = [j for j, term in enumerate(design.term) if term != place and term not in contains]
-            after = sorted([*before, *(j for j, term in enumerate(design.term) if term == place)])
-            without, with_it = (solve(self._moments.of(columns)) for columns in (before, after))
+        for place, (_, columns) in enumerate(made.terms):
+            # A term is seen after those before it (type 1), or after all that do not contain it (type 2).
+            others = range(place) if type == 1 else [k for k in range(len(owns)) if not factors[place] <= factors[k]]
+            before = sorted(j for k in others for j in owns[k])
+            without, with_it = (solve(self._moments.of(kept)) for kept in (before, sorted([*before, *owns[place]])))
+            name = term_name(made.columns[columns[0]], self.schema_)
             rows[name] = (len(with_it.used) - len(without.used), without.residuals[-1] - with_it.residuals[-1])
         df, left = self.df_resid_, self._solution.residuals[-1]
         table = []
@@ -620,7 +616,7 @@ class Ridge(_LeastSquares):
     ----------
     alpha : float
         At least 0.
-    formula, weights, fit_intercept
+    formula, reference, weights, missing, fit_intercept
         As of :class:`LinearRegression`.
 
     Attributes
@@ -641,11 +637,19 @@ class Ridge(_LeastSquares):
     """
 
     def __init__(
-        self, alpha: float = 1.0, formula: str = "", weights: str | None = None, fit_intercept: bool = True
+        self,
+        alpha: float = 1.0,
+        formula: str = "",
+        reference: Mapping[str, Any] | None = None,
+        weights: str | None = None,
+        missing: str = "level",
+        fit_intercept: bool = True,
     ) -> None:
         self.alpha = alpha
         self.formula = formula
+        self.reference = reference
         self.weights = weights
+        self.missing = missing
         self.fit_intercept = fit_intercept
 
     def check_schema(self, schema: PublicSchema) -> None:
@@ -680,7 +684,9 @@ class Ridge(_LeastSquares):
         return RidgePath(
             title=f"Ridge regression of {self.target_} by alpha",
             n_rows=moments.n_rows,
-            notes=() if math.isnan(best) else (f"least error in rows that were left out: alpha = {best:g}",),
+            notes=self._left_out()
+            if math.isnan(best)
+            else (f"least error in rows that were left out: alpha = {best:g}",),
             coefficients=pd.DataFrame(rows, pd.Index(alphas, name="alpha"), names),
             errors=errors,
             best_alpha=best,
@@ -755,6 +761,12 @@ def _squared_error(found: Solution, rows: Moments) -> Fraction:
     line = np.array([-found.intercept, *(-found.slopes), Fraction(1)], dtype=object)
     error: Fraction = line @ whole @ line
     return error
+
+
+def term_name(column: DesignColumn, schema: Schema | PublicSchema) -> str:
+    """What a term is called, of which this is a column: without levels."""
+    powers = ((variable_name(schema, f.variable), f.power) for f in column.factors)
+    return ":".join(name if power == 1 else f"{name}^{power}" for name, power in powers)
 
 
 def _check_level(level: Any) -> None:

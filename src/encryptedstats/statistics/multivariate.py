@@ -32,6 +32,7 @@ from encryptedstats.statistics._least_squares import Exact, as_floats, independe
 from encryptedstats.statistics.results import Result, frame_text
 from encryptedstats.tables import PublicSchema, Schema, Table
 from encryptedstats.tables.columns import Column
+from encryptedstats.tables.naming import position
 from encryptedstats.tables.questions import (
     Arrays,
     Columns,
@@ -343,7 +344,7 @@ def read_moments(totals: Totals, variables: Sequence[int], schema: Schema | Publ
 def numbers_of_schema(schema: PublicSchema, variables: Sequence[str | int] = ()) -> tuple[int, ...]:
     """The positions of these variables, or of all that are kept as numbers."""
     if variables:
-        return tuple(schema.index(one) for one in variables)
+        return tuple(position(schema, one) for one in variables)
     found = tuple(j for j, variable in enumerate(schema.variables) if variable.kind == "number")
     if not found:
         raise SchemaError("no variable of this schema is kept as numbers: Schema.infer(..., numbers='keep') does")
@@ -419,7 +420,7 @@ class PCA(TransformerMixin, TotalsModel):  # type: ignore[misc]  # scikit-learn 
         self.variables = variables
 
     def _moments(self, schema: PublicSchema) -> Moments:
-        return Moments(numbers_of_schema(schema, tuple(self.variables or ())))
+        return Moments(numbers_of_schema(schema, tuple(self.parameters()["variables"] or ())))
 
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse what is no number, and more components than variables."""
