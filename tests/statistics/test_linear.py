@@ -383,3 +383,79 @@ def test_coefficients_and_paths_are_drawn(table: es.Table) -> None:
     assert [label.get_text() for label in ax.get_yticklabels()] == ["bmi", "sex[m]"]
     path = es.Ridge(formula="y ~ age + bmi").fit(table).path([0.1, 1, 10])
     assert [line.get_label() for line in path.plot().lines] == ["age", "bmi"]
+
+
+# -- targets, gaps and plans ---------------------------------------------------------------------------------------------------
+
+
+def test_the_target_of_a_schema_is_explained_by_all_other_variables(keys: es.Owner) -> None:
+    frame = patients(200)[["age", "sex", "bmi", "y"]]
+    known = es.Schema.infer(frame, target="y", numbers="keep", digits=0)
+    rows = known.table(frame, slots=1024)
+    opened = keys.decrypt(es.LinearRegression().fit(keys.encrypt(rows)), schema=known)
+    wanted = smf.ols("y ~ age + C(sex) + bmi", frame).fit()
+    assert opened.columns_ == ["age", "sex[m]", "bmi"] and opened.target_ == "y"
+    found = opened.summary().coefficients["Estimate"]
+    np.testing.assert_allclose(found[["Intercept", "sex[m]", "age", "bmi"]], wanted.params, rtol=CLOSE)
+    np.testing.assert_allclose(opened.predict(frame.drop(columns="y")), wanted.predict(frame), rtol=CLOSE)
+
+
+def test_the_reference_level_is_the_owners_choice(table: es.Table, plain: pd.DataFrame) -> None:
+    model = es.LinearRegression("y ~ bmi + region", reference={"region": "west"}).fit(table)
+    wanted = smf.ols("y ~ bmi + C(region, Treatment('west'))", plain).fit()
+    assert model.columns_ == ["bmi", "region[north]", "region[south]"]
+    np.testing.assert_allclose(model.intercept_, wanted.params["Intercept"], rtol=CLOSE)
+
+
+@pytest.mark.parametrize("missing", ["level", "complete"])
+def test_missing_values_are_left_out_or_a_level_and_it_is_said(keys: es.Owner, missing: str) -> None:
+    frame = patients(200)[["age", "sex", "bmi", "y"]]
+    frame.loc[[3, 50, 120], "bmi"] = np.nan
+    frame.loc[[7, 50], "sex"] = None
+    known = es.Schema.infer(frame, target="y", numbers="keep", digits=0, missing="bin")
+    rows = known.table(frame, slots=1024)
+    model = es.LinearRegression("y ~ bmi + sex", missing=missing)
+    opened = keys.decrypt(model.fit(keys.encrypt(rows)), schema=known)
+    whole = frame.dropna(subset=["bmi"] if missing == "level" else None).fillna({"sex": "missing"})
+    wanted = smf.ols("y ~ bmi + C(sex, Treatment('f'))", whole).fit()
+    assert opened.summary().n_rows == len(whole) == wanted.nobs
+    np.testing.assert_allclose(opened.coef_[0], wanted.params["bmi"], rtol=CLOSE)
+    np.testing.assert_allclose(opened.scale_, wanted.scale, rtol=CLOSE)
+    assert f"{200 - len(whole)} rows were left out because of missing values" in str(opened.summary())
+
+
+def test_folds_of_a_target_that_is_a_number(keys: es.Owner) -> None:
+    frame = patients(200)[["age", "bmi", "y"]] // 10
+    known = es.Schema.infer(frame, target="y", numbers="keep", digits=0)
+    rows = known.table(frame, folds=3, slots=1024)
+    models = keys.open(es.Ridge(2.0).fit_folds(keys.encrypt(rows)), known)
+    for fold, model in enumerate(models):
+        kept = frame[rows.fold_codes != fold]
+        wanted = PlainRidge(2.0, solver="svd").fit(kept[["age", "bmi"]], kept["y"])
+        np.testing.assert_allclose(model.coef_, wanted.coef_, rtol=CLOSE)
+        assert model.n_rows_ == len(kept)
+
+
+def test_a_plan_takes_names_and_real_parameters_carry_it() -> None:
+    frame = patients()[["age", "sex", "bmi", "y"]]
+    known = es.Schema.infer(frame, target="y", numbers="keep", digits=0)
+    model = es.LinearRegression("y ~ age + sex + bmi")
+    plan = es.plan(model, known, n_rows=len(frame))
+    assert plan.depth == 1
+    owner = es.Owner(plan)
+    opened = owner.decrypt(model.fit(owner.encrypt(known.table(frame))), schema=known)
+    assert opened.summary() == es.LinearRegression("y ~ age + sex + bmi").fit(known.table(frame)).summary()
+
+
+def test_classes_are_no_target_of_a_regression() -> None:
+    frame = pd.DataFrame({"a": [1, 2, 3, 5], "y": list("uvuv")})
+    rows = numbers(frame, {"a": 0}, target="y").table(frame)
+    with pytest.raises(es.SchemaError, match="the target has classes, and a regression explains a number"):
+        es.LinearRegression().fit(rows)
+
+
+def test_a_worker_knows_no_names(keys: es.Owner, table: es.Table) -> None:
+    sealed = keys.encrypt(table)
+    with pytest.raises(es.SchemaError, match="whoever computes knows no names"):
+        es.LinearRegression("y ~ bmi").in_ids(sealed.schema)
+    assert es.LinearRegression("v4 ~ v2").in_ids(sealed.schema).formula == "v4 ~ v2"
