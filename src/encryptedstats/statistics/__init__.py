@@ -15,14 +15,25 @@ from encryptedstats.statistics.contingency import (
 )
 from encryptedstats.statistics.descriptive import Describe, Histogram
 from encryptedstats.statistics.genome import GenomeScan
+from encryptedstats.statistics.linear import LinearRegression, Ridge
+from encryptedstats.statistics.multivariate import (
+    PCA,
+    Correlation,
+    Covariance,
+    LinearDiscriminant,
+    QuadraticDiscriminant,
+)
 from encryptedstats.statistics.results import Result
 from encryptedstats.statistics.survival import IncidenceRate, KaplanMeier, LifeTable, LogRank
 
 __all__ = [
+    "PCA",
     "ROC",
     "Anova",
     "ChiSquare",
     "CochranArmitage",
+    "Correlation",
+    "Covariance",
     "Describe",
     "FisherExact",
     "GenomeScan",
@@ -31,9 +42,13 @@ __all__ = [
     "KaplanMeier",
     "Kappa",
     "LifeTable",
+    "LinearDiscriminant",
+    "LinearRegression",
     "LogRank",
     "MantelHaenszel",
     "OddsRatio",
+    "QuadraticDiscriminant",
     "Result",
+    "Ridge",
     "TTest",
 ]
