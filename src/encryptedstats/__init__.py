@@ -51,10 +51,12 @@ if TYPE_CHECKING:
         score_folds,
     )
     from encryptedstats.statistics import (
+        GLM,
         ROC,
         Anova,
         ChiSquare,
         CochranArmitage,
+        CoxScore,
         Describe,
         FisherExact,
         GenomeScan,
@@ -66,6 +68,7 @@ if TYPE_CHECKING:
         LogRank,
         MantelHaenszel,
         OddsRatio,
+        PiecewiseExponential,
         Result,
         TTest,
     )
@@ -96,8 +99,10 @@ _LATE = {
             "Anova",
             "ChiSquare",
             "CochranArmitage",
+            "CoxScore",
             "Describe",
             "FisherExact",
+            "GLM",
             "GenomeScan",
             "Histogram",
             "IncidenceRate",
@@ -107,6 +112,7 @@ _LATE = {
             "LogRank",
             "MantelHaenszel",
             "OddsRatio",
+            "PiecewiseExponential",
             "ROC",
             "Result",
             "TTest",
@@ -133,6 +139,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "GLM",
     "ROC",
     "Anova",
     "BusyError",
@@ -141,6 +148,7 @@ __all__ = [
     "ClusterError",
     "CochranArmitage",
     "CompletelyRandomForest",
+    "CoxScore",
     "DataError",
     "Describe",
     "DeviceError",
@@ -175,6 +183,7 @@ __all__ = [
     "ParameterError",
     "Parameters",
     "PassphraseError",
+    "PiecewiseExponential",
     "Plan",
     "PublicKeys",
     "PublicSchema",

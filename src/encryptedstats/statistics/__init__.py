@@ -14,15 +14,19 @@ from encryptedstats.statistics.contingency import (
     OddsRatio,
 )
 from encryptedstats.statistics.descriptive import Describe, Histogram
+from encryptedstats.statistics.generalized import GLM
 from encryptedstats.statistics.genome import GenomeScan
+from encryptedstats.statistics.hazards import CoxScore, PiecewiseExponential
 from encryptedstats.statistics.results import Result
 from encryptedstats.statistics.survival import IncidenceRate, KaplanMeier, LifeTable, LogRank
 
 __all__ = [
+    "GLM",
     "ROC",
     "Anova",
     "ChiSquare",
     "CochranArmitage",
+    "CoxScore",
     "Describe",
     "FisherExact",
     "GenomeScan",
@@ -34,6 +38,7 @@ __all__ = [
     "LogRank",
     "MantelHaenszel",
     "OddsRatio",
+    "PiecewiseExponential",
     "Result",
     "TTest",
 ]
