@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -84,7 +85,7 @@ def long_rows(frame: pd.DataFrame, cuts: list[float]) -> pd.DataFrame:
     limits = [0.0, *cuts, 6.0]
     lines = []
     for _, row in frame.iterrows():
-        for j, (low, high) in enumerate(zip(limits, limits[1:], strict=False)):
+        for j, (low, high) in enumerate(pairwise(limits)):
             if row["week"] > low:
                 ended = row["week"] <= high
                 lines.append((j, row["arm"], int(row["died"] and ended), min(row["week"], high) - low))
