@@ -37,7 +37,7 @@ from encryptedstats.circuits.results import EncryptedNumbers, NumberFacts, Part
 from encryptedstats.circuits.rewriting import cleared, followed
 from encryptedstats.circuits.sources import Source
 from encryptedstats.crypto.noise import Noise
-from encryptedstats.crypto.packing import packing_primes
+from encryptedstats.crypto.packing import centred, packing_primes
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.crypto.residues import Residues
 from encryptedstats.errors import Cure, DeviceError, KeyMismatchError, NoiseError, TooLargeError
@@ -195,7 +195,11 @@ def prepare(
         facts = [replace(f, low=bound.low, high=bound.high) for f, bound in zip(facts, told, strict=True)]
     t, ring = source.parameters.plain_modulus, source.parameters.ring_degree
     found = [
-        replace(f, offset=output.offset, factor=factor * (ring if output.each else 1) % t)
+        replace(
+            f,
+            offset=centred(output.offset * output.step.factor, t),
+            factor=factor * (ring if output.each else 1) * output.step.factor % t,
+        )
         for f, output, factor in zip(facts, program.outputs, factors, strict=True)
     ]
     return Prepared(program, found, None if form == ROWS else circuit_digest(exact), flood)

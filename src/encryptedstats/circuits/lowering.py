@@ -44,7 +44,7 @@ from encryptedstats.circuits.program import (
     in_both,
 )
 from encryptedstats.crypto.noise import Noise, NoiseModel
-from encryptedstats.crypto.packing import packed_noise, packing_model, packing_primes
+from encryptedstats.crypto.packing import centred, packed_noise, packing_model, packing_primes
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.errors import NoiseError
 
@@ -159,8 +159,18 @@ class Lowering:
         key = (op, tuple(map(id, args)), data)
         if key not in self._known:
             alike = bool(args) and op != MASK and all(arg.is_total for arg in args)
-            self._known[key] = Step(op, args, data, noise, is_total=op == SUM or alike, chunks=chunks)
+            factor = self._factor(op, args, data)
+            self._known[key] = Step(op, args, data, noise, factor=factor, is_total=op == SUM or alike, chunks=chunks)
         return self._known[key]
+
+    def _factor(self, op: str, args: tuple[Step, ...], data: Any) -> int:
+        """What modulus switching has left: all terms of a sum have the same by now."""
+        factor, parameters = args[0].factor if args else 1, self.rules.parameters
+        if op == SWITCH:
+            factor *= parameters.switch_factor(args[0].level, data)
+        elif op == MULTIPLY:
+            factor *= args[1].factor
+        return factor % parameters.plain_modulus
 
     def switch(self, step: Step, level: int) -> Step:
         """Down to a level."""
@@ -179,8 +189,22 @@ class Lowering:
     def _add_up(self, coefficients: Sequence[int], steps: Sequence[Step], constant: int) -> Step:
         level = max(step.level for step in steps)
         args = tuple(self.switch(step, level) for step in steps)
-        noise = self.rules.add_up(coefficients, [arg.noise for arg in args], constant)
-        return self._step(ADD_UP, args, (tuple(coefficients), constant), noise, None if constant else _together(args))
+        noises, chunks = [arg.noise for arg in args], None if constant else _together(args)
+        common = max(args, key=lambda arg: arg.noise.flat).factor
+        if any(arg.factor != 1 for arg in args):
+            # Terms of lower degree have other factors. They have so much less noise that a coefficient of any size is hidden by
+            # that of the others; it is charged as t/2, whatever it is, so that equal shapes have equal noise.
+            t = self.rules.parameters.plain_modulus
+            charged = [c if arg.factor == common else c * (t // 2) for c, arg in zip(coefficients, args, strict=True)]
+            noise = self.rules.add_up(charged, noises, constant)
+            coefficients = [
+                c if arg.factor == common else centred(c * common * pow(arg.factor, -1, t), t)
+                for c, arg in zip(coefficients, args, strict=True)
+            ]
+            constant = centred(constant * common, t)
+        else:
+            noise = self.rules.add_up(coefficients, noises, constant)
+        return self._step(ADD_UP, args, (tuple(coefficients), constant), noise, chunks)
 
     def _multiply(self, a: Step, b: Step) -> Step:
         rules, level = self.rules, max(a.level, b.level)

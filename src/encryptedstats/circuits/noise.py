@@ -17,6 +17,7 @@ class NoiseRules:
     """A bound on the noise of every instruction. Results are remembered: thousands of steps share a few dozen bounds."""
 
     def __init__(self, parameters: Parameters, *, with_secret_key: bool) -> None:
+        self.parameters = parameters
         self.model: NoiseModel = parameters.noise
         self.column = self.model.fresh(with_secret_key=with_secret_key)
         self.here = self.model.fresh(with_secret_key=False)

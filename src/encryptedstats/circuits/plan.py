@@ -423,10 +423,17 @@ class _Search:
 
         for largest_prime in (FAST_PRIME_BITS, MAX_PRIME_BITS):
             sizes = smallest_chain(
-                self.scheme, ring, t, self.security, lambda primes: proven(primes) is not None, largest_prime
+                self.scheme,
+                ring,
+                t,
+                self.security,
+                lambda primes: proven(primes) is not None,
+                largest_prime,
+                with_factors=True,
             )
             if sizes is not None:
-                return proven(parameters_from_sizes(self.scheme, ring, t, sizes).coefficient_moduli)
+                found = parameters_from_sizes(self.scheme, ring, t, sizes, with_factors=True)
+                return proven(found.coefficient_moduli)
         return None
 
     def _with_kept_primes(self, parameters: Parameters) -> Iterator[Parameters]:

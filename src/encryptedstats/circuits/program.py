@@ -44,13 +44,15 @@ class Step:
         ``(coefficients, constant)``; :class:`Marks`; how many chunks on; the rotation (0 swaps the half rows).
     noise : Noise
         A bound, with level and size of the ciphertext.
+    factor : int
+        What its number is multiplied by, modulo t, where it is decrypted: see ``Parameters.switch_factor``.
     is_total : bool
         One ciphertext for the table rather than one for each chunk.
     chunks : frozenset of int, optional
         Where alone a step over rows is anything but 0; None where it can be everywhere.
     """
 
-    __slots__ = ("args", "chunks", "data", "is_total", "noise", "op")
+    __slots__ = ("args", "chunks", "data", "factor", "is_total", "noise", "op")
 
     def __init__(
         self,
@@ -59,11 +61,12 @@ class Step:
         data: Any,
         noise: Noise,
         *,
+        factor: int = 1,
         is_total: bool = False,
         chunks: Chunks = None,
     ) -> None:
         self.op, self.args, self.data, self.noise = op, args, data, noise
-        self.is_total, self.chunks = is_total, chunks
+        self.factor, self.is_total, self.chunks = factor, is_total, chunks
 
     @property
     def level(self) -> int:
@@ -101,7 +104,7 @@ class Step:
 class Output:
     """What is asked for: the sum over the slots of a step, plus ``offset``; or, with ``each``, what every slot holds.
 
-    ``step`` is in its form but for packing.
+    ``step`` is in its form but for packing. Its factor is not taken off yet: the offset goes with what is left without it.
     """
 
     step: Step

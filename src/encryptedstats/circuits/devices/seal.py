@@ -121,7 +121,7 @@ class Execution:
         if step.op == RELINEARISE:
             return relinearise_any(self.keys, value)
         if step.op == SWITCH:
-            return self._evaluator.mod_switch_to(value, self.engine.level_ids[step.data])
+            return self.engine.switch(value, step.data)
         if step.op == ROTATE:
             return self.keys.rotate(value, step.data)
         if step.op == MASK:
