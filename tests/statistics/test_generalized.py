@@ -200,3 +200,16 @@ def test_too_large_a_table_is_refused_with_its_size() -> None:
         es.ParameterError, match=f"has 2 x {sizes} = .* cells, and at most 10,000 .*OneStepLogisticRegression"
     ):
         es.plan(es.GLM("class ~ v0 + v1 + v2 + v3"), known, n_rows=50)
+
+
+def test_names_are_those_of_the_owner(toy: es.Owner) -> None:
+    frame = made_up()
+    known = schema_of(frame)
+    named, by_id = es.GLM("visits ~ arm*sex", "poisson", "time"), es.GLM("v2 ~ v0*v1", "poisson", "v3")
+    assert named.in_ids(known).parameters() == by_id.in_ids(known.public()).parameters()
+    assert by_id.in_ids(known).in_ids(known).formula == "v2 ~ v0 + v1 + v0:v1"
+    opened = toy.decrypt(named.fit(toy.encrypt(known.table(frame), workers=1), workers=1), schema=known)
+    np.testing.assert_array_equal(opened.coef_, by_id.fit(known.table(frame)).coef_)
+    assert opened.summary().formula == "visits ~ arm + sex + arm:sex"
+    with pytest.raises(es.SchemaError, match="knows no names"):
+        named.in_ids(known.public())

@@ -17,7 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from encryptedstats.errors import DataError, ParameterError, SchemaError
-from encryptedstats.models.base import TotalsModel
+from encryptedstats.models.base import TotalsModel, known_schema
 from encryptedstats.statistics.factors import (
     Factor,
     cell_shape,
@@ -30,9 +30,11 @@ from encryptedstats.statistics.factors import (
     totals_of,
 )
 from encryptedstats.statistics.results import Result, frame_text, number_text, stars
+from encryptedstats.tables import EncryptedTable, Table
+from encryptedstats.tables.naming import class_or_variable, variable_id
 from encryptedstats.tables.questions import Arrays, Columns, Shapes, Totals, number_column, refuse_impossible
 from encryptedstats.tables.schema import Schema
-from encryptedstats.tables.statistics import class_or_variable, scale, variable_name
+from encryptedstats.tables.statistics import scale, variable_name
 from encryptedstats.tables.variables import PublicSchema
 
 Floats = NDArray[np.float64]
@@ -374,7 +376,7 @@ class GLM(TotalsModel):
     --------
     >>> import pandas as pd, encryptedstats as es
     >>> frame = pd.DataFrame({"arm": ["a", "a", "a", "b", "b", "b"], "ill": [0, 0, 1, 0, 1, 1]})
-    >>> model = es.GLM("class ~ v0").fit(es.Schema.infer(frame, target="ill").table(frame))
+    >>> model = es.GLM("ill ~ arm").fit(es.Schema.infer(frame, target="ill").table(frame))
     >>> [round(float(x), 4) for x in (model.intercept_, *model.coef_)]
     [-0.6931, 1.3863]
     """
@@ -386,10 +388,43 @@ class GLM(TotalsModel):
 
     # -- what is asked -------------------------------------------------------------------------------------------------
 
+    def parameters(self) -> dict[str, Any]:
+        """As they are asked with: of a fitted model by the ids of its variables, which is all that files may tell."""
+        if hasattr(self, "schema_"):
+            return self.in_ids(self.schema_).get_params()
+        return dict(getattr(self, "growth_", self.get_params()))
+
+    def in_ids(self, schema: Schema | PublicSchema) -> GLM:
+        """With the ids of the variables, in the formula as well."""
+        asked = Formula.parse(self.formula)
+        ids = {name: variable_id(schema, name) for name in (asked.outcome, *asked.covariates)}
+        terms = tuple(tuple(ids[name] for name in term) for term in asked.terms)
+        exposure = None if self.exposure is None else variable_id(schema, self.exposure)
+        return GLM(str(Formula(ids[asked.outcome], terms)), self.family, exposure)
+
+    def _fit_table(self, table: Table | EncryptedTable, **options: Any) -> GLM:
+        known = known_schema(table)
+        asked = self.in_ids(known)
+        asked.check_schema(known.public())
+        totals = table.totals(asked, **options)
+        block_ids = table.blocks.ids if isinstance(table, EncryptedTable) else ()
+        return self._set_state(totals, known, table.n_rows, block_ids, asked.get_params())
+
+    @property
+    def _asked(self) -> dict[str, Any]:
+        """What the totals are of: the parameters of the fit, by ids, once there is one."""
+        found: dict[str, Any] = getattr(self, "growth_", None) or self.get_params()
+        return found
+
     def _parsed(self) -> Formula:
         if self.family not in FAMILIES:
             raise ParameterError(self.named_parameter("family"), f": one of {', '.join(map(repr, FAMILIES))} is needed")
-        return Formula.parse(self.formula)
+        return Formula.parse(self._asked["formula"])
+
+    @property
+    def _exposure(self) -> str | None:
+        found: str | None = self._asked["exposure"]
+        return found
 
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse outcomes and covariates of other kinds, and tables that are too large."""
@@ -417,7 +452,7 @@ class GLM(TotalsModel):
             raise ParameterError(
                 self.named_parameter("formula"), ": a Poisson regression needs a factor; see es.IncidenceRate"
             )
-        for name in (asked.outcome, *([] if self.exposure is None else [self.exposure])):
+        for name in (asked.outcome, *([] if self._exposure is None else [self._exposure])):
             number_column(schema, class_or_variable(name, schema))
         check_size("GLM", asked.covariates, cell_shape(schema, self._axes()))
 
@@ -429,7 +464,7 @@ class GLM(TotalsModel):
         """Numbers that are added up in every cell."""
         if self.family == "binomial":
             return {}
-        return {"events": self._parsed().outcome} | ({} if self.exposure is None else {"exposure": self.exposure})
+        return {"events": self._parsed().outcome} | ({} if self._exposure is None else {"exposure": self._exposure})
 
     def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
         """The rows of every cell; for Poisson also their events and exposure."""
@@ -490,7 +525,7 @@ class GLM(TotalsModel):
         events = totals["events"].astype(float) / units["events"]
         if events.min() < 0:
             raise DataError("a Poisson outcome counts events, and a cell has fewer than none: is it a number below 0?")
-        if self.exposure is None:
+        if self._exposure is None:
             return counts, events
         exposure = totals["exposure"].astype(float) / units["exposure"]
         refuse_impossible(bool((events[exposure <= 0] == 0).all()), "a cell has events and no exposure")
@@ -501,8 +536,8 @@ class GLM(TotalsModel):
             outcome = factor(schema, asked.outcome)
             return [f"event: {outcome.name} is {outcome.labels[1]}"]
         said = ["deviance, its degrees of freedom and AIC are those of the cells, whose counts were added up"]
-        if self.exposure is not None:
-            name = variable_name(schema, class_or_variable(self.exposure, schema.public()))
+        if self._exposure is not None:
+            name = variable_name(schema, class_or_variable(self._exposure, schema.public()))
             said.append(f"rates are per unit of {name}")
         return said
 

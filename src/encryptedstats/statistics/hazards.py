@@ -30,6 +30,7 @@ from encryptedstats.statistics.factors import (
 from encryptedstats.statistics.generalized import Design, GLMResult, check_size, fitted_result
 from encryptedstats.statistics.results import Result, frame_text, number_text, p_text
 from encryptedstats.statistics.survival import CLASS, check_time, event_number, quadratic_form, times_of
+from encryptedstats.tables.naming import class_or_variable
 from encryptedstats.tables.questions import (
     Arrays,
     Columns,
@@ -41,7 +42,7 @@ from encryptedstats.tables.questions import (
     refuse_impossible,
 )
 from encryptedstats.tables.schema import Schema
-from encryptedstats.tables.statistics import class_or_variable, indicators, scale, variable_name
+from encryptedstats.tables.statistics import indicators, scale, variable_name
 from encryptedstats.tables.variables import PublicSchema
 
 Floats = NDArray[np.float64]
