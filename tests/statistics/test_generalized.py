@@ -175,13 +175,13 @@ def test_rows_from_which_nothing_is_learnt() -> None:
 @pytest.mark.parametrize(
     ("model", "error", "message"),
     [
-        (es.GLM("class"), es.ParameterError, "an outcome and its covariates are needed"),
-        (es.GLM("class ~ v0 + "), es.ParameterError, "a name is missing"),
+        (es.GLM("class"), es.ParameterError, "a ~ is needed"),
+        (es.GLM("class ~ v0 + "), es.ParameterError, "the name of a variable is needed here"),
         (es.GLM("class ~ v0", "gamma"), es.ParameterError, "family='gamma': one of 'binomial', 'poisson'"),
         (es.GLM("class ~ v0", exposure="v3"), es.ParameterError, "only family='poisson' has one"),
         (es.GLM("class ~ v3"), es.SchemaError, "kept as a number, and a GLM takes factors"),
         (es.GLM("v0 ~ v1"), es.SchemaError, "has 3 levels, and a binomial one has two"),
-        (es.GLM("class ~ class"), es.SchemaError, "the outcome cannot be a covariate"),
+        (es.GLM("class ~ class"), es.ParameterError, "on both sides"),
         (es.GLM("class ~ v0", "poisson"), es.SchemaError, "."),
     ],
 )
@@ -208,8 +208,23 @@ def test_names_are_those_of_the_owner(toy: es.Owner) -> None:
     named, by_id = es.GLM("visits ~ arm*sex", "poisson", "time"), es.GLM("v2 ~ v0*v1", "poisson", "v3")
     assert named.in_ids(known).parameters() == by_id.in_ids(known.public()).parameters()
     assert by_id.in_ids(known).in_ids(known).formula == "v2 ~ v0 + v1 + v0:v1"
+    assert es.GLM("ill ~ arm", reference={"arm": "b"}).in_ids(known).reference == {"v0": "bin1"}
     opened = toy.decrypt(named.fit(toy.encrypt(known.table(frame), workers=1), workers=1), schema=known)
     np.testing.assert_array_equal(opened.coef_, by_id.fit(known.table(frame)).coef_)
     assert opened.summary().formula == "visits ~ arm + sex + arm:sex"
     with pytest.raises(es.SchemaError, match="knows no names"):
         named.in_ids(known.public())
+
+
+def test_another_reference_level() -> None:
+    frame = made_up()
+    found = es.GLM("ill ~ arm", reference={"arm": "b"}).fit(schema_of(frame).table(frame)).summary().coefficients
+    wanted = statsmodels_fit("ill ~ C(arm, Treatment('b'))", frame, "binomial")
+    assert list(found.index) == ["(Intercept)", "arm[a]", "arm[c]"]
+    np.testing.assert_allclose(found["Estimate"], wanted.params, rtol=1e-9)
+
+
+def test_all_other_variables_by_default() -> None:
+    frame = made_up()[["arm", "sex", "ill"]]
+    table = es.Schema.infer(frame, target="ill").table(frame)
+    np.testing.assert_array_equal(es.GLM().fit(table).coef_, es.GLM("ill ~ arm + sex").fit(table).coef_)

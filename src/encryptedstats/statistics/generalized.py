@@ -7,9 +7,8 @@ maximum of the likelihood of the rows, not an approximation of it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, product
 from typing import Any, Final
 
 import numpy as np
@@ -19,20 +18,18 @@ from numpy.typing import NDArray
 from encryptedstats.errors import DataError, ParameterError, SchemaError
 from encryptedstats.models.base import TotalsModel, known_schema
 from encryptedstats.statistics.factors import (
-    Factor,
     cell_shape,
     cell_totals,
     factor,
-    factor_position,
     groups,
-    left_out,
     read_cells,
     totals_of,
 )
+from encryptedstats.statistics.formulas import Design, design, parse
 from encryptedstats.statistics.results import Result, frame_text, number_text, stars
 from encryptedstats.tables import EncryptedTable, Table
-from encryptedstats.tables.naming import class_or_variable, variable_id
-from encryptedstats.tables.questions import Arrays, Columns, Shapes, Totals, number_column, refuse_impossible
+from encryptedstats.tables.naming import level_id, position, target_id, variable_id
+from encryptedstats.tables.questions import Arrays, Columns, Shapes, Totals, number_column
 from encryptedstats.tables.schema import Schema
 from encryptedstats.tables.statistics import scale, variable_name
 from encryptedstats.tables.variables import PublicSchema
@@ -46,83 +43,18 @@ _CONVERGED: Final = 1e-11
 _MARKS: Final = "Signif. codes: 0 '***' 0.001 '**' 0.01 '*' 0.05 '.' 0.1 ' ' 1"
 
 
-# -- which columns a formula means -------------------------------------------------------------------------------------------
-
-Term = tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Formula:
-    """An outcome and terms of factors: ``y ~ a + b + a:b``, where ``a*b`` is short for these three."""
-
-    outcome: str
-    terms: tuple[Term, ...]
-
-    @classmethod
-    def parse(cls, text: str) -> Formula:
-        """The formula that a text means."""
-        left, tilde, right = text.partition("~")
-        if not tilde or not left.strip() or not right.strip():
-            raise ParameterError(
-                f"formula={text!r}: an outcome and its covariates are needed, such as 'y ~ a + b + a:b'"
-            )
-        terms: list[Term] = []
-        for part in right.split("+"):
-            names = [name.strip() for name in part.replace("*", ":").split(":")]
-            if not all(names):
-                raise ParameterError(f"formula={text!r}: a name is missing beside + or :")
-            if names == ["1"]:
-                continue
-            sizes = range(1, len(names) + 1) if "*" in part else (len(names),)
-            terms += [tuple(chosen) for size in sizes for chosen in combinations(names, size)]
-        return cls(left.strip(), tuple(dict.fromkeys(terms)))
-
-    @property
-    def covariates(self) -> tuple[str, ...]:
-        """The variables of the terms, each once."""
-        return tuple(dict.fromkeys(name for term in self.terms for name in term))
-
-    def __str__(self) -> str:
-        return f"{self.outcome} ~ {' + '.join(':'.join(term) for term in self.terms) or '1'}"
+Levels = tuple[
+    tuple[int, int], ...
+]  # of a column: the axes of the cells it looks at, and the level that it wants on each
 
 
-@dataclass(frozen=True)
-class Design:
-    """The columns of a model of factors: the intercept, then for each term the products of its levels.
-
-    A factor of a term goes without its first level where the term without it is in the model, as in R.
-    """
-
-    factors: dict[str, Factor]
-    terms: tuple[Term, ...]
-
-    def _levels(self, term: Term, name: str) -> range:
-        rest = tuple(other for other in term if other != name)
-        known = not rest or any(set(rest) == set(other) for other in self.terms)
-        return range(1 if known else 0, len(self.factors[name].labels))
-
-    def _columns(self) -> list[tuple[Term, tuple[int, ...]]]:
-        found: list[tuple[Term, tuple[int, ...]]] = [((), ())]
-        for term in self.terms:
-            found += [(term, levels) for levels in product(*(self._levels(term, name) for name in term))]
-        return found
-
-    @property
-    def names(self) -> list[str]:
-        """Of the columns: ``sex[male]``, ``sex[male]:arm[b]``."""
-        return [
-            ":".join(f"{self.factors[v].name}[{self.factors[v].labels[k]}]" for v, k in zip(term, levels, strict=True))
-            or INTERCEPT
-            for term, levels in self._columns()
-        ]
-
-    def matrix(self, codes: dict[str, NDArray[Any]], n: int) -> Floats:
-        """The columns for cells or rows whose levels are known by number."""
-        found = np.ones((n, len(self._columns())))
-        for place, (term, levels) in enumerate(self._columns()):
-            for name, level in zip(term, levels, strict=True):
-                found[:, place] *= codes[name] == level
-        return found
+def cell_matrix(columns: Sequence[Levels], places: NDArray[Any]) -> Floats:
+    """The columns of a design for cells: 1 where a cell has all levels of a column, else 0."""
+    found = np.ones((len(places), len(columns)))
+    for place, levels in enumerate(columns):
+        for axis, level in levels:
+            found[:, place] *= places[:, axis] == level
+    return found
 
 
 # -- the likelihood of cells ----------------------------------------------------------------------------------------------------
@@ -166,13 +98,15 @@ def maximise(matrix: Floats, events: Floats, exposed: Floats, family: str) -> Fi
     x = matrix[:, kept]
     share = (events + 0.5) / (exposed + 1.0) if family == "binomial" else np.maximum(events, 0.1) / exposed
     link = np.log(share / (1 - share)) if family == "binomial" else np.log(share)
-    beta, step, iterations, arrived = np.zeros(len(kept)), np.zeros(len(kept)), 0, False
+    beta: Floats = np.zeros(len(kept))
+    step: Floats = np.zeros(len(kept))
+    iterations, arrived = 0, False
     while not arrived and iterations < _ITERATIONS:
         iterations += 1
         mean, weight = _mean(link, exposed, family)
         working = link + (events - mean) / weight
         root = np.sqrt(weight)
-        found = np.linalg.lstsq(x * root[:, None], working * root, rcond=None)[0]
+        found: Floats = np.linalg.lstsq(x * root[:, None], working * root, rcond=None)[0]
         step, beta = found - beta, found
         link = np.clip(x @ beta, -700, 700)
         arrived = bool(np.abs(step).max(initial=0.0) <= _CONVERGED * (1 + np.abs(beta).max(initial=0.0)))
@@ -279,11 +213,11 @@ class GLMResult(Result):
 
 
 def fitted_result(
-    design: Design, matrix: Floats, events: Floats, exposed: Floats, family: str, **said: Any
+    names: Sequence[str], matrix: Floats, events: Floats, exposed: Floats, family: str, **said: Any
 ) -> tuple[GLMResult, Fit]:
     """The maximum of the likelihood of cells, as a result. ``said`` are its other fields, and ``n_trials``: the rows or cells."""
     n_trials, confidence = said.pop("n_trials"), said.pop("confidence", 0.95)
-    fit, names = maximise(matrix, events, exposed, family), design.names
+    fit = maximise(matrix, events, exposed, family)
     rank = len(names) - len(fit.aliased)
     llf = log_likelihood(events, exposed, fit.fitted, family)
     null = exposed * (events.sum() / exposed.sum())
@@ -359,11 +293,13 @@ class GLM(TotalsModel):
     Parameters
     ----------
     formula : str
-        ``"y ~ a + b + a:b"``: an outcome and factors (variables with bins). A factor's first level is its reference.
+        ``"y ~ a + b + a:b"``: an outcome and factors (variables with bins). By default the target on all other variables.
     family : "binomial" or "poisson"
         The outcome has two levels, of which the second is the event; or is a number, which counts events.
     exposure : str, optional
         For Poisson: a number, the time or people that the events are out of. Rows count as 1 without it.
+    reference : dict, optional
+        The level of a factor that all others are compared with; its first by default.
 
     Attributes
     ----------
@@ -381,10 +317,17 @@ class GLM(TotalsModel):
     [-0.6931, 1.3863]
     """
 
-    def __init__(self, formula: str, family: str = "binomial", exposure: str | None = None) -> None:
+    def __init__(
+        self,
+        formula: str = "",
+        family: str = "binomial",
+        exposure: str | None = None,
+        reference: Mapping[str, Any] | None = None,
+    ) -> None:
         self.formula = formula
         self.family = family
         self.exposure = exposure
+        self.reference = reference
 
     # -- what is asked -------------------------------------------------------------------------------------------------
 
@@ -395,12 +338,11 @@ class GLM(TotalsModel):
         return dict(getattr(self, "growth_", self.get_params()))
 
     def in_ids(self, schema: Schema | PublicSchema) -> GLM:
-        """With the ids of the variables, in the formula as well."""
-        asked = Formula.parse(self.formula)
-        ids = {name: variable_id(schema, name) for name in (asked.outcome, *asked.covariates)}
-        terms = tuple(tuple(ids[name] for name in term) for term in asked.terms)
+        """With the ids of variables and levels, in the formula as well."""
         exposure = None if self.exposure is None else variable_id(schema, self.exposure)
-        return GLM(str(Formula(ids[asked.outcome], terms)), self.family, exposure)
+        named = self.reference
+        reference = named and {variable_id(schema, one): level_id(schema, one, level) for one, level in named.items()}
+        return GLM(str(parse(self.formula).in_ids(schema)), self.family, exposure, reference)
 
     def _fit_table(self, table: Table | EncryptedTable, **options: Any) -> GLM:
         known = known_schema(table)
@@ -416,98 +358,96 @@ class GLM(TotalsModel):
         found: dict[str, Any] = getattr(self, "growth_", None) or self.get_params()
         return found
 
-    def _parsed(self) -> Formula:
+    def _design(self, schema: PublicSchema) -> Design:
         if self.family not in FAMILIES:
             raise ParameterError(self.named_parameter("family"), f": one of {', '.join(map(repr, FAMILIES))} is needed")
-        return Formula.parse(self._asked["formula"])
-
-    @property
-    def _exposure(self) -> str | None:
-        found: str | None = self._asked["exposure"]
+        found = design(self._asked["formula"], schema, self._asked["reference"], missing="complete")
+        if len(found.targets) != 1 or not found.intercept:
+            raise ParameterError(self.named_parameter("formula"), ": a GLM has one outcome and an intercept")
         return found
+
+    def _outcome(self, schema: PublicSchema) -> str:
+        outcome = self._design(schema).targets[0]
+        return target_id(schema) if outcome == -1 else f"v{outcome}"
+
+    def _covariates(self, schema: PublicSchema) -> tuple[str, ...]:
+        return tuple(f"v{j}" for j in self._design(schema).variables)
 
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse outcomes and covariates of other kinds, and tables that are too large."""
-        asked = self._parsed()
-        for name in asked.covariates:
-            position = class_or_variable(name, schema)
-            if position != -1 and schema.variables[position].kind == "number":
+        for name in self._covariates(schema):
+            if schema.variables[schema.index(name)].kind == "number":
                 raise SchemaError(
                     f"the covariate {name!r} is kept as a number, and a GLM takes factors: cut it, "
                     "schema.with_bins(name, edges=[...]); es.OneStepLogisticRegression takes numbers"
                 )
-            factor_position(schema, name)
-        outcome = class_or_variable(asked.outcome, schema)
-        if outcome in [class_or_variable(name, schema) for name in asked.covariates]:
-            raise SchemaError(f"{self.formula}: the outcome cannot be a covariate")
         if self.family == "binomial":
-            levels = len(factor(schema, asked.outcome).labels)
+            levels = len(factor(schema, self._outcome(schema)).labels)
             if levels != 2:
-                raise SchemaError(f"the outcome {asked.outcome!r} has {levels} levels, and a binomial one has two")
+                raise SchemaError(
+                    f"the outcome {self._outcome(schema)!r} has {levels} levels, and a binomial one has two"
+                )
             if self.exposure is not None:
                 raise ParameterError(self.named_parameter("exposure"), ": only family='poisson' has one")
-            check_size("GLM", (asked.outcome, *asked.covariates), cell_shape(schema, self._axes()))
-            return
-        if not asked.terms:
+        elif not self._covariates(schema):
             raise ParameterError(
                 self.named_parameter("formula"), ": a Poisson regression needs a factor; see es.IncidenceRate"
             )
-        for name in (asked.outcome, *([] if self._exposure is None else [self._exposure])):
-            number_column(schema, class_or_variable(name, schema))
-        check_size("GLM", asked.covariates, cell_shape(schema, self._axes()))
+        for number in self._sums(schema).values():
+            number_column(schema, position(schema, number))
+        check_size("GLM", self._axes(schema), cell_shape(schema, self._axes(schema)))
 
-    def _axes(self) -> tuple[str, ...]:
-        asked = self._parsed()
-        return (asked.outcome, *asked.covariates) if self.family == "binomial" else asked.covariates
+    def _axes(self, schema: PublicSchema) -> tuple[str, ...]:
+        covariates = self._covariates(schema)
+        return (self._outcome(schema), *covariates) if self.family == "binomial" else covariates
 
-    def _sums(self) -> dict[str, str]:
+    def _sums(self, schema: PublicSchema) -> dict[str, str]:
         """Numbers that are added up in every cell."""
         if self.family == "binomial":
             return {}
-        return {"events": self._parsed().outcome} | ({} if self._exposure is None else {"exposure": self._exposure})
+        exposure = self._asked["exposure"]
+        return {"events": self._outcome(schema)} | ({} if exposure is None else {"exposure": exposure})
 
     def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
         """The rows of every cell; for Poisson also their events and exposure."""
-        found: dict[str, Any] = {"cells": cell_totals(schema, self._axes(), fold)}
-        for name, number in self._sums().items():
-            inside = groups(schema, self._axes(), fold, present=True)
-            found[name] = totals_of(inside * number_column(schema, class_or_variable(number, schema)))
+        axes = self._axes(schema)
+        found: dict[str, Any] = {"cells": cell_totals(schema, axes, fold)}
+        for name, number in self._sums(schema).items():
+            inside = groups(schema, axes, fold, present=True)
+            found[name] = totals_of(inside * number_column(schema, position(schema, number)))
         return found
 
     def shapes(self, schema: PublicSchema) -> Shapes:
         """One for every cell."""
-        sums = dict.fromkeys(self._sums(), cell_shape(schema, self._axes(), present=True))
-        return {"cells": cell_shape(schema, self._axes()), **sums}
+        axes = self._axes(schema)
+        sums = dict.fromkeys(self._sums(schema), cell_shape(schema, axes, present=True))
+        return {"cells": cell_shape(schema, axes), **sums}
 
     # -- what is learnt ------------------------------------------------------------------------------------------------
 
     def learn(self, totals: Totals, schema: PublicSchema) -> None:
         """The maximum of the likelihood."""
-        asked, known = self._parsed(), self.schema_
-        cells = read_cells(totals["cells"], known, self._axes(), self.n_rows_)
-        covariates = cells.factors[1:] if self.family == "binomial" else cells.factors
-        self.design_ = Design(dict(zip(asked.covariates, covariates, strict=True)), asked.terms)
+        known, binomial = self.schema_, self.family == "binomial"
+        cells = read_cells(totals["cells"], known, self._axes(schema), self.n_rows_)
         rows, events = map(np.atleast_1d, self._outcomes(cells.counts, totals, known))
         places = np.argwhere(rows > 0)
-        if not cells.n or not len(places):
-            raise DataError("there are no rows to fit a model to")
         chosen = tuple(places.T)
-        codes = {name: places[:, axis] for axis, name in enumerate(asked.covariates)}
-        matrix = self.design_.matrix(codes, len(places))
-        binomial = self.family == "binomial"
-        if not events[chosen].sum() or (binomial and events[chosen].sum() == rows[chosen].sum()):
-            raise DataError("the outcome is the same in all rows: there is nothing to explain")
-        title = f"{'Logistic' if binomial else 'Poisson'} regression"
+        if not len(places) or not events[chosen].sum() or (binomial and events.sum() == rows.sum()):
+            raise DataError("the outcome is the same in all rows, or there are none: there is nothing to explain")
+        made = self._design(schema)
+        self.columns_ = [tuple((f.variable, f.level or 0) for f in column.factors) for column in made.columns]
+        axis = {j: place for place, j in enumerate(made.variables)}
+        matrix = cell_matrix([tuple((axis[j], level) for j, level in one) for one in self.columns_], places)
         self.result_, self.fit_ = fitted_result(
-            self.design_,
+            [column.name(known) if column.factors else INTERCEPT for column in made.columns],
             matrix,
             events[chosen].astype(float),
             rows[chosen].astype(float),
             self.family,
-            title=title,
+            title=f"{'Logistic' if binomial else 'Poisson'} regression",
             n_rows=cells.n,
-            notes=(*left_out(cells.n_missing, [one.name for one in cells.factors]), *self._assumed(known, asked)),
-            formula=self._shown(known, asked),
+            notes=(*cells.notes, *self._assumed(known)),
+            formula=self._shown(made, known),
             n_trials=cells.n if binomial else len(places),
         )
         self.intercept_ = float(self.fit_.coefficients[0])
@@ -519,32 +459,33 @@ class GLM(TotalsModel):
         """What is exposed in every cell, and the events among it."""
         if self.family == "binomial":
             return counts.sum(axis=0), counts[1]
-        units = {
-            name: scale(schema, class_or_variable(number, schema.public())) for name, number in self._sums().items()
-        }
+        public = schema.public()
+        units = {name: scale(schema, position(public, number)) for name, number in self._sums(public).items()}
         events = totals["events"].astype(float) / units["events"]
         if events.min() < 0:
             raise DataError("a Poisson outcome counts events, and a cell has fewer than none: is it a number below 0?")
-        if self._exposure is None:
+        if "exposure" not in units:
             return counts, events
         exposure = totals["exposure"].astype(float) / units["exposure"]
-        refuse_impossible(bool((events[exposure <= 0] == 0).all()), "a cell has events and no exposure")
+        if (events[exposure <= 0] > 0).any():
+            raise DataError("a cell has events and no exposure: its rate is infinite")
         return exposure, events
 
-    def _assumed(self, schema: Schema | PublicSchema, asked: Formula) -> list[str]:
+    def _assumed(self, schema: Schema | PublicSchema) -> list[str]:
         if self.family == "binomial":
-            outcome = factor(schema, asked.outcome)
+            outcome = factor(schema, self._outcome(schema.public()))
             return [f"event: {outcome.name} is {outcome.labels[1]}"]
         said = ["deviance, its degrees of freedom and AIC are those of the cells, whose counts were added up"]
-        if self._exposure is not None:
-            name = variable_name(schema, class_or_variable(self._exposure, schema.public()))
-            said.append(f"rates are per unit of {name}")
+        if self._asked["exposure"] is not None:
+            said.append(f"rates are per unit of {variable_name(schema, position(schema, self._asked['exposure']))}")
         return said
 
-    def _shown(self, schema: Schema | PublicSchema, asked: Formula) -> str:
-        names = {name: self.design_.factors[name].name for name in asked.covariates}
-        outcome = variable_name(schema, class_or_variable(asked.outcome, schema.public()))
-        return str(Formula(outcome, tuple(tuple(names[name] for name in term) for term in asked.terms)))
+    def _shown(self, made: Design, schema: Schema | PublicSchema) -> str:
+        """The formula, by the names that are known here."""
+        terms = [
+            [variable_name(schema, schema.public().index(one)) for one in term.split(":")] for term, _ in made.terms
+        ]
+        return f"{variable_name(schema, made.targets[0])} ~ {' + '.join(map(':'.join, terms)) or '1'}"
 
     def summary(self) -> GLMResult:
         """The fitted model as R shows it."""
@@ -554,10 +495,13 @@ class GLM(TotalsModel):
     def predict(self, X: Any) -> Floats:
         """The expected outcome of each row: its probability of the event, or its events per unit of exposure."""
         table = self._rows(X)
-        codes = {}
-        for name, one in self.design_.factors.items():
-            codes[name] = table.data[one.position]
-            if (codes[name] >= len(one.labels)).any():
-                raise SchemaError(f"the rows have missing values of {one.name!r}, and the model knows no such level")
-        found = self.design_.matrix(codes, len(table)) @ np.nan_to_num(self.fit_.coefficients)
+        used = list(dict.fromkeys(j for levels in self.columns_ for j, _ in levels))
+        for j in used:
+            known = self.schema_.public().variables[j]
+            if known.missing_bin and (table.data[j] == known.n_bins - 1).any():
+                name = variable_name(self.schema_, j)
+                raise SchemaError(f"the rows have missing values of {name!r}, and the model knows no such level")
+        codes = np.column_stack([np.asarray(table.data[j]) for j in used] or [np.zeros((len(table), 0))])
+        columns = [tuple((used.index(j), level) for j, level in levels) for levels in self.columns_]
+        found = cell_matrix(columns, codes) @ np.nan_to_num(self.fit_.coefficients)
         return np.exp(found) if self.family == "poisson" else 1 / (1 + np.exp(-found))

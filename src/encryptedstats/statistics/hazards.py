@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from encryptedstats.circuits.expressions import Expression, sum_of
 from encryptedstats.errors import DataError, ParameterError, SchemaError
 from encryptedstats.statistics.factors import (
-    Factor,
     cell_shape,
     cell_totals,
     chosen_group,
@@ -27,7 +26,7 @@ from encryptedstats.statistics.factors import (
     factor_position,
     read_cells,
 )
-from encryptedstats.statistics.generalized import Design, GLMResult, check_size, fitted_result
+from encryptedstats.statistics.generalized import INTERCEPT, GLMResult, Levels, cell_matrix, check_size, fitted_result
 from encryptedstats.statistics.results import Result, frame_text, number_text, p_text
 from encryptedstats.statistics.survival import CLASS, check_time, event_number, quadratic_form, times_of
 from encryptedstats.tables.naming import class_or_variable
@@ -419,19 +418,19 @@ class PiecewiseExponential(Question):
                 f"no row has the event: all {cells.n:,} rows are censored, and a regression of hazards needs events"
             )
         names = [f"{low:g}-{high:g}" for low, high in self._limits(times.ends, schema)]
-        interval = Factor(-2, "interval", tuple(names), False, True)
-        design = Design(
-            {"interval": interval, **dict(zip(self.covariates, covariates, strict=True))},
-            (*([("interval",)] if len(names) > 1 else []), *((name,) for name in self.covariates)),
-        )
+        axes: list[tuple[str, Sequence[Any]]] = [("interval", names), *((one.name, one.labels) for one in covariates)]
+        columns: list[Levels] = [
+            (),
+            *(((axis, k),) for axis, (_, levels) in enumerate(axes) for k in range(1, len(levels))),
+        ]
+        shown = [INTERCEPT, *(f"{name}[{level}]" for name, levels in axes for level in levels[1:])]
         places = np.argwhere(exposure > 0)
-        codes = {name: places[:, axis] for axis, name in enumerate(("interval", *self.covariates))}
         chosen = tuple(places.T)
         outcome = factor(schema, self.event)
         covered = " + ".join(["interval", *(one.name for one in covariates)])
         result, _ = fitted_result(
-            design,
-            design.matrix(codes, len(places)),
+            shown,
+            cell_matrix(columns, places),
             events[chosen],
             exposure[chosen],
             "poisson",
