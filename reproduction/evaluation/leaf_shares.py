@@ -56,7 +56,7 @@ def main() -> None:
     """Five splits of every data set."""
     means = compare(Settings(splits=5))
     for score in SCORES:
-        table = means.xs(score, axis=1)
+        table = pd.DataFrame(means.xs(score, axis=1))
         print(f"\n{score}\n{table.round(3).to_string()}\nmean {[round(float(x), 4) for x in table.mean()]}")
 
 

@@ -106,7 +106,7 @@ def maximise(matrix: Floats, events: Floats, exposed: Floats, family: str) -> Fi
         mean, weight = _mean(link, exposed, family)
         working = link + (events - mean) / weight
         root = np.sqrt(weight)
-        found: Floats = np.linalg.lstsq(x * root[:, None], working * root, rcond=None)[0]
+        found = np.linalg.lstsq(x * root[:, None], working * root, rcond=None)[0].astype(np.float64)
         step, beta = found - beta, found
         link = np.clip(x @ beta, -700, 700)
         arrived = bool(np.abs(step).max(initial=0.0) <= _CONVERGED * (1 + np.abs(beta).max(initial=0.0)))
@@ -334,7 +334,7 @@ class GLM(TotalsModel):
     def parameters(self) -> dict[str, Any]:
         """As they are asked with: of a fitted model by the ids of its variables, which is all that files may tell."""
         if hasattr(self, "schema_"):
-            return self.in_ids(self.schema_).get_params()
+            return dict(self.in_ids(self.schema_).get_params())
         return dict(getattr(self, "growth_", self.get_params()))
 
     def in_ids(self, schema: Schema | PublicSchema) -> GLM:
@@ -438,16 +438,17 @@ class GLM(TotalsModel):
         self.columns_ = [tuple((f.variable, f.level or 0) for f in column.factors) for column in made.columns]
         axis = {j: place for place, j in enumerate(made.variables)}
         matrix = cell_matrix([tuple((axis[j], level) for j, level in one) for one in self.columns_], places)
+        shown = self._shown(made, known)
         self.result_, self.fit_ = fitted_result(
             [column.name(known) if column.factors else INTERCEPT for column in made.columns],
             matrix,
             events[chosen].astype(float),
             rows[chosen].astype(float),
             self.family,
-            title=f"{'Logistic' if binomial else 'Poisson'} regression",
+            title=f"{'Logistic' if binomial else 'Poisson'} regression: {shown}",
             n_rows=cells.n,
             notes=(*cells.notes, *self._assumed(known)),
-            formula=self._shown(made, known),
+            formula=shown,
             n_trials=cells.n if binomial else len(places),
         )
         self.intercept_ = float(self.fit_.coefficients[0])
