@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         score_folds,
     )
     from encryptedstats.statistics import (
+        GLM,
         PCA,
         ROC,
         Anova,
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
         CochranArmitage,
         Correlation,
         Covariance,
+        CoxScore,
         Describe,
         FisherExact,
         GenomeScan,
@@ -71,6 +73,7 @@ if TYPE_CHECKING:
         LogRank,
         MantelHaenszel,
         OddsRatio,
+        PiecewiseExponential,
         QuadraticDiscriminant,
         Result,
         Ridge,
@@ -111,8 +114,10 @@ _LATE = {
             "Anova",
             "ChiSquare",
             "CochranArmitage",
+            "CoxScore",
             "Describe",
             "FisherExact",
+            "GLM",
             "GenomeScan",
             "Histogram",
             "IncidenceRate",
@@ -122,6 +127,7 @@ _LATE = {
             "LogRank",
             "MantelHaenszel",
             "OddsRatio",
+            "PiecewiseExponential",
             "ROC",
             "TTest",
         ),
@@ -147,6 +153,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "GLM",
     "PCA",
     "ROC",
     "Anova",
@@ -158,6 +165,7 @@ __all__ = [
     "CompletelyRandomForest",
     "Correlation",
     "Covariance",
+    "CoxScore",
     "DataError",
     "Describe",
     "DeviceError",
@@ -194,6 +202,7 @@ __all__ = [
     "ParameterError",
     "Parameters",
     "PassphraseError",
+    "PiecewiseExponential",
     "Plan",
     "PublicKeys",
     "PublicSchema",

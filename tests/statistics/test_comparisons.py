@@ -10,13 +10,13 @@ import pandas as pd
 import pytest
 import scipy.stats as st
 import statsmodels.api as sm
+from asked_samples import opened, table_of
 from hypothesis import given
 from hypothesis import strategies as some
 from statsmodels.formula.api import ols
 from statsmodels.stats.oneway import anova_oneway
 
 import encryptedstats as es
-from asked_samples import opened, table_of
 
 DATA = Path(os.environ.get("ENCRYPTEDSTATS_DATA", "missing"))
 

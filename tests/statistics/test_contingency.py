@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 import scipy.stats as st
 import statsmodels.api as sm
+from asked_samples import opened, table_of
 from hypothesis import given
 from hypothesis import strategies as some
 from sklearn.datasets import load_breast_cancer
@@ -16,7 +17,6 @@ from statsmodels.stats.inter_rater import cohens_kappa
 from statsmodels.stats.proportion import confint_proportions_2indep
 
 import encryptedstats as es
-from asked_samples import opened, table_of
 from encryptedstats.statistics.contingency import _breslow_day, _pooled
 
 

@@ -14,7 +14,9 @@ from encryptedstats.statistics.contingency import (
     OddsRatio,
 )
 from encryptedstats.statistics.descriptive import Describe, Histogram
+from encryptedstats.statistics.generalized import GLM
 from encryptedstats.statistics.genome import GenomeScan
+from encryptedstats.statistics.hazards import CoxScore, PiecewiseExponential
 from encryptedstats.statistics.linear import LinearRegression, Ridge
 from encryptedstats.statistics.multivariate import (
     PCA,
@@ -27,6 +29,7 @@ from encryptedstats.statistics.results import Result
 from encryptedstats.statistics.survival import IncidenceRate, KaplanMeier, LifeTable, LogRank
 
 __all__ = [
+    "GLM",
     "PCA",
     "ROC",
     "Anova",
@@ -34,6 +37,7 @@ __all__ = [
     "CochranArmitage",
     "Correlation",
     "Covariance",
+    "CoxScore",
     "Describe",
     "FisherExact",
     "GenomeScan",
@@ -47,6 +51,7 @@ __all__ = [
     "LogRank",
     "MantelHaenszel",
     "OddsRatio",
+    "PiecewiseExponential",
     "QuadraticDiscriminant",
     "Result",
     "Ridge",

@@ -180,9 +180,7 @@ class _Wanted:
         numbers = [schema.at(j) for j in range(-1, len(schema.variables)) if str(Column("number", j)) in used]
         for count in range(2, _MOST_DIGITS + 1 if numbers else 0):
             bits = next(
-                b
-                for b in range(2, MAX_NUMBER_BITS + 1)
-                if all(len(number_digits(v, b)) <= count for v in numbers)
+                b for b in range(2, MAX_NUMBER_BITS + 1) if all(len(number_digits(v, b)) <= count for v in numbers)
             )
             try:
                 made = self.made(stages, bits)
