@@ -282,16 +282,17 @@ def scanned(n: Any, cases: Any, alleles: Any, squares: Any, of_cases: Any) -> pd
         share = alleles / (_ALLELES * n)
         expected = n * 2 * share * (1 - share)
         hwe = n * ((ones - expected) / expected) ** 2
+        half = 1.959963984540054 * se
+        low, high = odds * np.exp(-half), odds * np.exp(half)
     trend, allelic, hwe = (np.where(spread > 0, x, np.nan) for x in (trend, allelic, hwe))
-    half = 1.959963984540054 * se
     return pd.DataFrame(
         {
             "n": n,
             "freq_cases": of_cases / (_ALLELES * np.maximum(cases, 1)),
             "freq_controls": of_controls / (_ALLELES * np.maximum(controls, 1)),
             "odds_ratio": odds,
-            "odds_ratio_low": odds * np.exp(-half),
-            "odds_ratio_high": odds * np.exp(half),
+            "odds_ratio_low": low,
+            "odds_ratio_high": high,
             "chi2_allelic": allelic,
             "p_allelic": chi_square.sf(allelic, 1),
             "chi2_trend": trend,

@@ -26,6 +26,7 @@ from encryptedstats.tables.questions import (
     bin_columns,
     class_columns,
     number_column,
+    question_class,
     refuse_impossible,
 )
 from encryptedstats.tables.variables import PublicSchema
@@ -231,6 +232,23 @@ class Asked(ABC):
         if not positions or len(set(positions)) != len(positions):
             raise SchemaError("moments need one or several different variables")
         return self.ask(Moments(positions), **options)
+
+    def describe(
+        self, variables: Sequence[str | int] | None = None, by: str | int | None = None, **options: Any
+    ) -> Any:
+        """Rows, missing values, means and spreads of numbers, quantiles and counts of bins; by group, if wanted.
+
+        ``moments=4`` adds skewness and kurtosis, ``quantiles=`` says which ones; other options are those of :meth:`ask`. See
+        ``es.Describe``, which this asks.
+        """
+        own = {name: options.pop(name) for name in ("moments", "quantiles") if name in options}
+        named = None if variables is None else [self._id(variable) for variable in variables]
+        question = question_class("Describe")  # statistics lie above tables, and are found by name
+        return self.ask(question(variables=named, by=None if by is None else self._id(by), **own), **options)  # type: ignore[call-arg]  # a dataclass
+
+    def _id(self, variable: str | int) -> str:
+        position = self._position(variable)
+        return CLASS if position == -1 else f"v{position}"
 
 
 def class_or_variable(variable: str | int, schema: Schema | PublicSchema) -> int:
