@@ -16,6 +16,7 @@ import pytest
 from circuit_samples import SEEDS, Lab, MemorySource, circuits, forced, lab_of, unless_refused
 from given_samples import kept_lab, packed
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import encryptedstats as es
 from encryptedstats.circuits import Expression, column
@@ -76,10 +77,10 @@ def check(outputs: Sequence[Expression], source: MemorySource, name: str, **opti
         assert source.lab.owner.decrypt(expected) == source.clear(outputs)
 
 
-@pytest.fixture(scope="module")
-def lab() -> Lab:
-    """BGV that the kernels take: primes below 2^50."""
-    return lab_of("bgv", bits=(49,) * 8)
+@pytest.fixture(scope="module", params=[False, True], ids=["plain", "factors"])
+def lab(request: pytest.FixtureRequest) -> Lab:
+    """BGV that the kernels take, primes below 2^50; with primes that are 1 modulo t, and with others."""
+    return lab_of("bgv", bits=(49,) * 8, factors=request.param)
 
 
 #: One program for each thing that a device has to do.
@@ -109,9 +110,9 @@ def test_what_is_done_about_growing_ciphertexts(lab: Lab, name: str, strategy: A
 
 
 @few
-@given(circuits())
-def test_random_programs(outputs: list[Expression]) -> None:
-    source = lab_of("bgv", bits=(49,) * 8).source((9, 5), seed=1)
+@given(circuits(), st.booleans())
+def test_random_programs(outputs: list[Expression], factors: bool) -> None:
+    source = lab_of("bgv", bits=(49,) * 8, factors=factors).source((9, 5), seed=1)
     expected = unless_refused(lambda: evaluate(outputs, source, device="seal", **QUIET))
     for name in NAMES if expected is not None else ():
         same_residues(evaluate(outputs, source, device=name, **QUIET), expected)

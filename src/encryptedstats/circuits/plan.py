@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from encryptedstats.circuits.bounds import ColumnRange, Interval, read_bounds
 from encryptedstats.circuits.calibration import measured_times
-from encryptedstats.circuits.cost import Cost, Kind, Times, number_of, read_cost, rotation_counts, work_seconds
+from encryptedstats.circuits.cost import Cost, Kind, Times, number_of, read_cost, work_seconds
 from encryptedstats.circuits.devices.seal import BATCH
 from encryptedstats.circuits.expressions import (
     Expression,
@@ -33,7 +33,6 @@ from encryptedstats.circuits.rewriting import followed
 from encryptedstats.crypto.flooding import FLOODING_BITS
 from encryptedstats.crypto.noise import FAILURE_BITS, Noise, Scheme
 from encryptedstats.crypto.packing import (
-    expanded_noise,
     expansion_scale,
     packed_noise,
     packing_model,
@@ -116,9 +115,7 @@ class PredictionCost:
     n_predict : int
         Rows to predict.
     technique : str
-        How totals are brought beside the rows, and why.
-    alternatives : dict
-        Estimated seconds of each technique, that of the chosen one among them.
+        How totals are brought beside the rows.
     totals, different : int
         Totals of the model and, of these, how many different ones the prediction needs.
     kept_primes : int
@@ -131,7 +128,6 @@ class PredictionCost:
 
     n_predict: int
     technique: str
-    alternatives: dict[str, float]
     totals: int
     different: int
     kept_primes: int
@@ -382,7 +378,7 @@ class _Found:
 
     parameters: Parameters
     reports: list[NoiseReport]
-    given: dict[str, Noise]  # the noise of packs, once they are expanded
+    given: dict[str, Noise]  # the noise of packs that later stages take
 
 
 @dataclass(frozen=True)
@@ -427,10 +423,17 @@ class _Search:
 
         for largest_prime in (FAST_PRIME_BITS, MAX_PRIME_BITS):
             sizes = smallest_chain(
-                self.scheme, ring, t, self.security, lambda primes: proven(primes) is not None, largest_prime
+                self.scheme,
+                ring,
+                t,
+                self.security,
+                lambda primes: proven(primes) is not None,
+                largest_prime,
+                with_factors=True,
             )
             if sizes is not None:
-                return proven(parameters_from_sizes(self.scheme, ring, t, sizes).coefficient_moduli)
+                found = parameters_from_sizes(self.scheme, ring, t, sizes, with_factors=True)
+                return proven(found.coefficient_moduli)
         return None
 
     def _with_kept_primes(self, parameters: Parameters) -> Iterator[Parameters]:
@@ -460,7 +463,7 @@ class _Search:
                 reports.append(report)
                 if stage.gives and report.pack is not None:
                     # Results of several tables, or shards, can be added up before they are computed on with.
-                    given[stage.gives] = _once_expanded(parameters, report.pack.times(2**room))
+                    given[stage.gives] = _kept(parameters, report.pack.times(2**room))
         except (NoiseError, ParameterError):
             return None
         return _Found(parameters, reports, given)
@@ -499,7 +502,7 @@ class _Search:
     def _hope(self, parameters: Parameters, shapes: _Shapes) -> bool:
         model = packing_model(parameters, packing_primes(parameters))
         least = packed_noise(model, replace(model.rounded(2), size=2))
-        given = {stage.gives: _once_expanded(parameters, least) for stage in self.stages if stage.gives}
+        given = {stage.gives: _kept(parameters, least) for stage in self.stages if stage.gives}
         try:
             for stage, circuits in zip(self.stages, shapes.circuits, strict=True):
                 if stage.form == ROWS:
@@ -535,10 +538,9 @@ class _Search:
         return (text, ". Nearest: fewer products in a row (a smaller depth)")
 
 
-def _once_expanded(parameters: Parameters, pack: Noise) -> Noise:
-    primes = packing_primes(parameters)
-    noise = expanded_noise(packing_model(parameters, primes), replace(pack, level=0))
-    return noise.at(len(parameters.data_moduli) - primes)
+def _kept(parameters: Parameters, pack: Noise) -> Noise:
+    """A pack as a later stage knows it: at the level of the primes that packs keep."""
+    return pack.at(len(parameters.data_moduli) - packing_primes(parameters))
 
 
 class _Shapes:
@@ -696,32 +698,26 @@ class _Figures:
         parameters, times, slots = self.parameters, self.times, self.parameters.slots
         every = sum(len(stage.circuits(slots)) for stage, _ in fits)
         different = sum(len(totals_of(stage.circuits(slots))) for stage, _ in predictions)
-        spreading = {"pack and expand": sum((cost.spread for _, cost in predictions), Counter[Kind]())}
-        if every:
-            spreading["replicate by rotating"] = rotation_counts(parameters, different)
-        ratio = times.finish_ratio
-        seconds = {way: ratio * work_seconds(c, times, parameters) / cores() for way, c in spreading.items()}
-        chosen = min(seconds, key=lambda way: seconds[way])
-        over_rows = sum(
-            times.rows_ratio * work_seconds(cost.rows, times, parameters) / cores() for _, cost in predictions
-        )
+        spread = sum((cost.spread for _, cost in predictions), Counter[Kind]())
+        rows = sum((cost.rows for _, cost in predictions), Counter[Kind]())
+        seconds = times.rows_ratio * work_seconds(rows, times, parameters)
+        seconds += times.finish_ratio * work_seconds(spread, times, parameters)
         return PredictionCost(
             predictions[0][0].layout(slots).n_rows,
-            _technique(chosen, different, every),
-            {way: found + over_rows for way, found in seconds.items()} if every else {},
+            _technique(different, every),
             every,
             different,
             packing_primes(parameters) if every else 0,
             sum(cost.seconds(times) for _, cost in draws),
-            over_rows + (seconds[chosen] if every else 0.0),
+            seconds / cores(),
             sum(self._download(stage, self.found.reports[0]) for stage, _ in predictions),
         )
 
 
-def _technique(chosen: str, different: int, every: int) -> str:
+def _technique(different: int, every: int) -> str:
     if not every:
         return "an open model: its numbers are coefficients"
-    text = f"{chosen}: {different:,} totals, each into all slots of a ciphertext"
+    text = f"pack and expand: {different:,} totals, each into all slots of a ciphertext"
     if different < every:
         text += f" ({every:,} in the model; equal splits are shared)"
     return text

@@ -187,9 +187,10 @@ class EncryptedNumbers:
 
     def _combine_ciphertexts(self, a: Part, b: Part, level: int, sign: int) -> Residues:
         engine = self._engine
-        target = engine.level_ids[level]
+        if engine.parameters.switch_factor(min(a.noise.level, b.noise.level), level) != 1:
+            raise ValueError("results that were brought down differently cannot be added: they have different factors")
         x, y = (
-            engine.evaluator.mod_switch_to(ciphertext_of(engine, part.residues), target)
+            engine.switch(ciphertext_of(engine, part.residues), level)
             if part.noise.level != level
             else ciphertext_of(engine, part.residues)
             for part in (a, b)

@@ -16,6 +16,7 @@ from encryptedstats.statistics.contingency import (
 from encryptedstats.statistics.descriptive import Describe, Histogram
 from encryptedstats.statistics.genome import GenomeScan
 from encryptedstats.statistics.results import Result
+from encryptedstats.statistics.survival import IncidenceRate, KaplanMeier, LifeTable, LogRank
 
 __all__ = [
     "ROC",
@@ -26,7 +27,11 @@ __all__ = [
     "FisherExact",
     "GenomeScan",
     "Histogram",
+    "IncidenceRate",
+    "KaplanMeier",
     "Kappa",
+    "LifeTable",
+    "LogRank",
     "MantelHaenszel",
     "OddsRatio",
     "Result",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from encryptedstats.statistics.contingency import ROCResult
     from encryptedstats.statistics.descriptive import HistogramResult
     from encryptedstats.statistics.genome import GenomeScanResult
+    from encryptedstats.statistics.survival import KaplanMeierResult
 
 GREY = "#8a8a8a"
 GENOME_WIDE = 5e-8  # the usual threshold of a scan of the whole genome
@@ -191,5 +192,45 @@ def plot_qq(result: GenomeScanResult, ax: Axes | None = None) -> Axes:
     ax.plot(expected, -np.log10(np.maximum(found, 1e-300)), ".", markersize=4, color=colour(0), rasterized=True)
     ax.set(xlabel=r"expected $-\log_{10} p$", ylabel=r"observed $-\log_{10} p$")
     ax.text(0.05, 0.95, rf"$\lambda$ = {result.inflation:.3f}", transform=ax.transAxes, va="top")
+    without_frame(ax)
+    return ax
+
+
+# -- survival -----------------------------------------------------------------------------------------------------------------
+
+
+def plot_survival(result: KaplanMeierResult, ax: Axes | None = None) -> Axes:
+    """The curve of each group with its interval, a tick where rows are censored, and the number at risk below the axis."""
+    parts = result.parts()
+    ax = new_axes(ax, (6.4, 4.2 + 0.22 * len(parts)))
+    known = result.curves.index.get_level_values(-1).to_numpy(dtype=float)
+    last = float(known[np.isfinite(known)].max(initial=1.0))
+    last *= 1.05 if np.isinf(known).any() else 1.0  # an interval without an end is drawn a little beyond the others
+    for i, (group, curve) in enumerate(parts):
+        times = np.minimum(np.concatenate([[0.0], curve.index.get_level_values(-1).to_numpy(dtype=float)]), last)
+        low, survival, high = (np.concatenate([[1.0], curve[name]]) for name in ("low", "survival", "high"))
+        ax.fill_between(times, low, high, step="post", color=colour(i), alpha=0.15, linewidth=0)
+        ax.step(times, survival, where="post", color=colour(i), label=str(group))
+        censored = np.flatnonzero(curve["censored"]) + 1
+        ax.plot(times[censored], survival[censored], "|", color=colour(i), markersize=6)
+    names = result.curves.index.names
+    if len(parts) > 1:
+        ax.legend(title=str(names[0]), frameon=False, loc="lower left")
+    ax.set(xlim=(0, last), ylim=(0, 1.02), ylabel="share without the event")
+    shown = [tick for tick in ax.get_xticks() if 0 <= tick <= last]
+    ax.set_xticks(shown)
+    counts = result.at_risk(shown)
+    ax.set_xlabel(str(names[-1]))
+    place: Any = ax.get_xaxis_transform()
+    lines = {"textcoords": "offset points", "annotation_clip": False, "fontsize": 8}
+    ax.annotate("at risk", (0, 0), (-20, -44), xycoords=place, ha="right", va="center", **lines)
+    for i, group in enumerate(counts.columns):
+        height = -58 - 12 * i if len(parts) > 1 else -44
+        if len(parts) > 1:
+            ax.annotate(
+                str(group), (0, 0), (-20, height), xycoords=place, ha="right", va="center", color=colour(i), **lines
+            )
+        for tick, count in zip(shown, counts[group], strict=True):
+            ax.annotate(f"{count:,}", (tick, 0), (0, height), xycoords=place, ha="center", va="center", **lines)
     without_frame(ax)
     return ax

@@ -13,6 +13,7 @@ from encryptedstats.circuits.expressions import in_order
 from encryptedstats.circuits.program import (
     ADD_UP,
     COLUMN,
+    EXPAND,
     GIVEN,
     HERE,
     MASK,
@@ -106,7 +107,7 @@ class Execution:
     def _instruction(self, step: Step, chunk: int | None, args: Mapping[Step, Any]) -> Any:
         if step.op in (COLUMN, HERE):
             return self._loaded(step, chunk)
-        if step.op in (GIVEN, SUM):
+        if step.op in (GIVEN, EXPAND, SUM):
             raise ValueError(f"{step!r} is to be known before anything is computed from it")
         if step.op == ADD_UP:
             coefficients, constant = step.data
@@ -120,7 +121,7 @@ class Execution:
         if step.op == RELINEARISE:
             return relinearise_any(self.keys, value)
         if step.op == SWITCH:
-            return self._evaluator.mod_switch_to(value, self.engine.level_ids[step.data])
+            return self.engine.switch(value, step.data)
         if step.op == ROTATE:
             return self.keys.rotate(value, step.data)
         if step.op == MASK:
@@ -244,7 +245,7 @@ class SealDevice(Device):
             for stage in (moved, marked):
                 known = known | self._apart(stage, known, source, workers, advance)
             kept = set(marked)
-            known = {place: value for place, value in known.items() if place in kept or place[0].op == GIVEN}
+            known = {place: value for place, value in known.items() if place in kept or place[0].op == EXPAND}
             results = ordered_map(
                 lambda number: self._batch(program, pieces[number], source, known), range(len(pieces)), workers
             )
