@@ -130,7 +130,7 @@ class HistogramResult(Result):
     def _check_edges(self) -> None:
         if not self.edges:
             raise DataError(
-                "the bins have no cut points, which quantiles and densities need: ask of a continuous variable, and open it with its schema"
+                "the bins have no cut points, which quantiles need: ask of a continuous variable, and open it with its schema"
             )
 
     def plot(self, ax: Axes | None = None, *, low: float | None = None, high: float | None = None) -> Axes:

@@ -1,7 +1,7 @@
 """A genome-wide scan: every SNP is tested against the class, all of them in one pass.
 
 Of each SNP a scan needs few totals: the sum of the numbers of alleles, of their squares, and of their products with the class.
-Genotypes are numbers from 0 to 2 (one column each, the cheapest), or three bins, 0, 1 and 2 alleles, with one more for missing ones.
+Genotypes are numbers from 0 to 2 (one column each, the cheapest), or three bins, for 0, 1 and 2 alleles, and one for missing ones.
 """
 
 from __future__ import annotations
