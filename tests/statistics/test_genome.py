@@ -83,14 +83,21 @@ def test_missing_genotypes_are_left_out_snp_by_snp(people: pd.DataFrame) -> None
     assert f"SNP by SNP: {int(gaps.isna().sum().sum()):,} in all" in found.summary()
 
 
+def test_missing_numbers_are_left_out_snp_by_snp(people: pd.DataFrame) -> None:
+    rng = np.random.default_rng(1)
+    gaps = people.iloc[:, :-1].mask(rng.random((N, SNPS)) < 0.05).assign(sick=people["sick"])
+    table = es.Schema.infer(gaps, target="sick", numbers="keep", digits=0, missing="bin").table(gaps)
+    check(opened(table, es.GenomeScan()).table, gaps)
+
+
 def test_another_variable_and_another_class_can_be_the_outcome(people: pd.DataFrame) -> None:
     table = as_numbers(people)
-    other = opened(table, es.GenomeScan(["v3", "v1"], event="class0"))
+    other = opened(table, es.GenomeScan(["rs3", "rs1"], event=0))
     assert list(other.table.index) == ["rs3", "rs1"]
     whole = table.ask(es.GenomeScan()).table
     assert other.table.loc["rs3", "odds_ratio"] == pytest.approx(1 / whole.loc["rs3", "odds_ratio"])
     named = table_of(people.assign(sick=people["sick"].map({0: "no", 1: "yes"})), numbers={"rs1": 0})
-    found = opened(named, es.GenomeScan(["v1"], outcome=f"v{SNPS}"))
+    found = opened(named, es.GenomeScan(["rs1"], outcome="sick"))
     assert found.table.loc["rs1", "chi2_trend"] == pytest.approx(whole.loc["rs1", "chi2_trend"])
 
 

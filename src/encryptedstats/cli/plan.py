@@ -25,7 +25,7 @@ from encryptedstats.cli._models import PlannedModels, make_models, model_text, w
 from encryptedstats.cli._options import AsJson, Encoding, Encodings, Force, SchemaFile, SchemeName, Security, output
 from encryptedstats.cli._questions import STATISTICS, make_question, question_text, shortened
 from encryptedstats.storage.files import MAX_DOCUMENT_BYTES, read_regular
-from encryptedstats.tables.statistics import class_or_variable
+from encryptedstats.tables.naming import class_or_variable
 
 _HASH: Final = "sha256"
 EncryptedPrediction = Annotated[

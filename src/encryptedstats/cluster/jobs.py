@@ -494,7 +494,9 @@ def make_job(
     """Cut a fit into items, and refuse before any work what could not be finished."""
     manifest, facts, entries = read_stored_table(table)
     whole = EncryptedTable(facts, StoredBlocks(open_store(table), entries, facts.shape, facts.key_id), None)
+    question = question.in_ids(facts.schema)
     question.check_schema(facts.schema)
+    question = question.settled()
     outputs = question.circuit(facts.schema, facts.columns)
     for name in column_names(outputs):
         whole._check_stored(Column.parse(name))

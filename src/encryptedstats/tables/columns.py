@@ -17,16 +17,20 @@ from typing import Generic, Protocol, TypeVar
 from encryptedstats.circuits.bounds import ColumnRange
 from encryptedstats.errors import Cure, SchemaError
 from encryptedstats.tables.binning import code_values
-from encryptedstats.tables.variables import PublicSchema, PublicVariable
+from encryptedstats.tables.variables import KEEP_NUMBERS, TARGET, PublicSchema, PublicVariable
 
 E = TypeVar("E")
 
-ENCODINGS = ("onehot", "ordinal", "centred", "number", "class")
+ENCODINGS = ("onehot", "ordinal", "centred", "number", "present", "class", "rows")
 #: How the encodings without an index are spelt in keys.
-_SUFFIXES = {"ordinal": "code", "centred": "centred", "number": "number"}
+_SUFFIXES = {"ordinal": "code", "centred": "centred", "number": "number", "present": "present"}
+#: Encodings of which there is one column for each fold too, and which have no variable.
+_OF_ROWS = ("class", "rows")
+#: What is stored whatever encodings of bins are chosen.
+ALWAYS_STORED = ("number", "present", *_OF_ROWS)
 _KEY = re.compile(
-    r"v(?P<variable>{n})\.(?:bin(?P<bin>{n})|(?P<suffix>code|centred|number))"
-    r"|class(?P<class>{n})(?:\.fold(?P<fold>{n}))?".replace("{n}", "0|[1-9][0-9]*")
+    r"v(?P<variable>{n})\.(?:bin(?P<bin>{n})|(?P<suffix>code|centred|number|present))|target\.(?P<target>number|present)"
+    r"|(?:class(?P<class>{n})|(?P<rows>rows))(?:\.fold(?P<fold>{n}))?".replace("{n}", "0|[1-9][0-9]*")
 )
 
 
@@ -38,13 +42,14 @@ class Column:
     ----------
     encoding
         ``"onehot"`` (indicator of bin `index`), ``"ordinal"`` (codes 1..m), ``"centred"`` (codes symmetric about 0),
-        ``"number"`` (fixed point) or ``"class"`` (indicator of class `index`, times the weight of the row).
+        ``"number"`` (fixed point, 0 where it is missing), ``"present"`` (whether such a number is there), ``"class"`` (indicator
+        of class `index`, times the weight of the row) or, beside a target that is a number, ``"rows"`` (the weight of the row).
     variable
-        Position of the variable; -1 for a class.
+        Position of the variable; -1 for the target, and for rows.
     index
         Bin or class, from 0; 0 for the other encodings.
     fold
-        For a class: only the rows of this cross-validation fold.
+        For a class, and for rows: only those of this cross-validation fold.
 
     Examples
     --------
@@ -62,16 +67,19 @@ class Column:
     def __post_init__(self) -> None:
         if self.encoding not in ENCODINGS:
             raise SchemaError(f"encoding {self.encoding!r} does not exist; the encodings are {', '.join(ENCODINGS)}")
-        is_class = self.encoding == "class"
-        if (self.variable != -1) if is_class else (self.variable < 0 or self.fold is not None):
+        least = -1 if self.encoding in ("number", "present") else 0
+        if (self.variable != -1) if self.encoding in _OF_ROWS else (self.variable < least or self.fold is not None):
             raise SchemaError(f"{self!r}: a class has variable -1, any other column has a variable and no fold")
-        if self.index < 0 or (self.fold or 0) < 0 or (self.index and self.encoding in _SUFFIXES):
+        if self.index < 0 or (self.fold or 0) < 0 or (self.index and self.encoding not in ("onehot", "class")):
             raise SchemaError(f"{self!r}: index and fold count from 0, and only bins and classes have an index")
 
     def __str__(self) -> str:
-        if self.encoding == "class":
-            return f"class{self.index}" + ("" if self.fold is None else f".fold{self.fold}")
-        return f"v{self.variable}." + _SUFFIXES.get(self.encoding, f"bin{self.index}")
+        if self.encoding in _OF_ROWS:
+            name = f"class{self.index}" if self.encoding == "class" else "rows"
+            return name + ("" if self.fold is None else f".fold{self.fold}")
+        return f"{TARGET if self.variable == -1 else f'v{self.variable}'}." + _SUFFIXES.get(
+            self.encoding, f"bin{self.index}"
+        )
 
     @classmethod
     def parse(cls, key: str) -> Column:
@@ -80,8 +88,11 @@ class Column:
         if match is None:
             raise SchemaError(f"{key!r} is not the key of a column, such as 'v3.bin2', 'v3.code' or 'class1.fold0'")
         part = match.groupdict()
-        if part["class"] is not None:
-            return cls("class", -1, int(part["class"]), None if part["fold"] is None else int(part["fold"]))
+        if part["class"] is not None or part["rows"] is not None:
+            fold = None if part["fold"] is None else int(part["fold"])
+            return cls("rows", -1, 0, fold) if part["class"] is None else cls("class", -1, int(part["class"]), fold)
+        if part["target"] is not None:
+            return cls(part["target"], -1)
         if part["bin"] is not None:
             return cls("onehot", int(part["variable"]), int(part["bin"]))
         encoding = next(name for name, suffix in _SUFFIXES.items() if suffix == part["suffix"])
@@ -93,16 +104,15 @@ def table_columns(
 ) -> list[Column]:
     """All columns that a table stores with these encodings, in their canonical order.
 
-    Numbers are always among them. Ordinal and centred codes exist for ordered variables without a bin for missing
-    values only.
+    Numbers are always among them, and where they may be missing whether they are there. Ordinal and centred codes exist for ordered
+    variables without a bin for missing values only. `classes` is whether the target is known.
     """
     unknown = set(encodings) - {"onehot", "ordinal", "centred"}
     if isinstance(encodings, str) or unknown:
         raise SchemaError(f"encodings={encodings!r}: a sequence of 'onehot', 'ordinal' and 'centred' is needed")
     columns: list[Column] = []
     for j, variable in enumerate(schema.variables):
-        if variable.kind == "number":
-            columns.append(Column("number", j))
+        columns += _number_columns(variable, j)
         if "onehot" in encodings:
             columns += [Column("onehot", j, k) for k in range(variable.n_bins)]
         if variable.has_codes:
@@ -110,7 +120,15 @@ def table_columns(
     if classes:
         folds = [None, *range(n_folds)]
         columns += [Column("class", -1, c, fold) for fold in folds for c in range(schema.n_classes)]
+        if schema.target_number is not None:
+            columns += [*_number_columns(schema.target_number, -1), *(Column("rows", -1, 0, fold) for fold in folds)]
     return columns
+
+
+def _number_columns(variable: PublicVariable, position: int) -> list[Column]:
+    if variable.kind != "number":
+        return []
+    return [Column(name, position) for name in ("number", *(("present",) if variable.missing_bin else ()))]
 
 
 def check_column(schema: PublicSchema, column: Column) -> None:
@@ -119,7 +137,11 @@ def check_column(schema: PublicSchema, column: Column) -> None:
         if column.index >= schema.n_classes:
             raise SchemaError(f"no column {column}: the schema has {schema.n_classes} classes")
         return
-    variable = schema.variables[schema.index(column.variable)]
+    variable = schema.at(column.variable)
+    if column.encoding == "rows":
+        return
+    if column.encoding == "present" and not (variable.kind == "number" and variable.missing_bin):
+        raise SchemaError(f"no column {column}: variable {variable.id!r} is no number that may be missing")
     if column.encoding in ("ordinal", "centred"):
         variable.check_codes()
     elif column.encoding == "number" and variable.kind != "number":
@@ -131,11 +153,11 @@ def check_column(schema: PublicSchema, column: Column) -> None:
 def column_bound(schema: PublicSchema, column: Column, weight_bound: int = 1) -> int:
     """The largest absolute value that the column can hold, from public knowledge alone."""
     check_column(schema, column)
-    if column.encoding == "class":
+    if column.encoding in _OF_ROWS:
         return weight_bound
-    if column.encoding == "onehot":
+    if column.encoding in ("onehot", "present"):
         return 1
-    variable = schema.variables[column.variable]
+    variable = schema.at(column.variable)
     if column.encoding == "number":
         return max(abs(bound) for bound in (variable.low, variable.high) if bound is not None)
     return max(map(abs, code_values(variable.n_bins, centred=column.encoding == "centred")))
@@ -154,8 +176,9 @@ def _column_range(schema: PublicSchema, column: Column, weight_bound: int) -> Co
         exclusive = weight_bound == 1 and column.fold is None
         return ColumnRange(0, bound, group="class" if exclusive else None)
     if column.encoding == "number":
-        variable = schema.variables[column.variable]
-        return ColumnRange(variable.low or 0, variable.high or 0)
+        low, high = (bound or 0 for bound in (schema.at(column.variable).low, schema.at(column.variable).high))
+        gaps = schema.at(column.variable).missing_bin  # which are 0
+        return ColumnRange(min(low, 0), max(high, 0)) if gaps else ColumnRange(low, high)
     return ColumnRange(-bound if column.encoding == "centred" else 0, bound)
 
 
@@ -231,7 +254,7 @@ class ColumnAlgebra(ABC, Generic[E]):
         if known.kind != "number":
             raise SchemaError(
                 f"variable {variable!r} is {known.kind}: ",
-                Cure("keep numbers", "with_kind(..., 'number', digits=...) keeps numbers"),
+                KEEP_NUMBERS,
             )
         return self.values(Column("number", position))
 

@@ -66,6 +66,7 @@ from encryptedstats.tables.blocks import (
     store_block,
 )
 from encryptedstats.tables.columns import (
+    ALWAYS_STORED,
     Column,
     ColumnAlgebra,
     check_column,
@@ -73,8 +74,9 @@ from encryptedstats.tables.columns import (
     column_ranges,
     table_columns,
 )
+from encryptedstats.tables.naming import class_or_variable
 from encryptedstats.tables.questions import Question, checked_question
-from encryptedstats.tables.statistics import Asked, class_or_variable
+from encryptedstats.tables.statistics import Asked
 from encryptedstats.tables.variables import PublicSchema, PublicVariable
 
 if TYPE_CHECKING:
@@ -385,6 +387,11 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
         return self.facts.n_folds
 
     @property
+    def has_target(self) -> bool:
+        """Whether the target of every row is inside, be it a class or a number."""
+        return any(column.variable == -1 for column in self.facts.columns)
+
+    @property
     def has_classes(self) -> bool:
         """Whether the class of every row is inside."""
         return any(column.encoding == "class" for column in self.facts.columns)
@@ -515,9 +522,13 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
         return class_or_variable(variable, self.private_schema or self.schema)
 
     def ask(self, question: Question, **options: Any) -> Any:
-        """The encrypted answer to a question: an :class:`EncryptedAnswer`, or a model. Options are those of :meth:`evaluate`."""
-        checked_question(question).check_schema(self.schema)
-        asked = question.settled()
+        """The encrypted answer to a question: an :class:`EncryptedAnswer`, or a model. Options are those of :meth:`evaluate`.
+
+        Variables go by id, ``v0`` and so on; by name only where the table was encrypted in this process, by its owner.
+        """
+        asked = checked_question(question).in_ids(self.private_schema or self.schema)
+        asked.check_schema(self.schema)
+        asked = asked.settled()
         return asked.closed(
             EncryptedAnswer(
                 asked, self.totals(asked, **options), self.private_schema or self.schema, self.n_rows, self.blocks.ids
@@ -784,11 +795,11 @@ def _check_version(file: Container) -> None:
 def _check_columns(schema: PublicSchema, columns: Sequence[Column], n_folds: int) -> None:
     """Refuse a list of columns that encryption would not have made."""
     encodings = {column.encoding for column in columns}
-    chosen, classes = sorted(encodings - {"number", "class"}), "class" in encodings
+    chosen, classes = sorted(encodings.difference(ALWAYS_STORED)), any(column.variable == -1 for column in columns)
     n_bins = [variable.n_bins for variable in schema.variables]
     # Counted before it is written out: a file can claim more bins or folds than there is memory.
     least = (sum(n_bins) if "onehot" in encodings else 0) + classes * schema.n_classes * (1 + n_folds)
-    if max(n_bins) > MAX_BINS or least > len(columns) or (n_folds and not classes):
+    if max(n_bins) > MAX_BINS or max(least, n_folds) > len(columns) or (n_folds and not classes):
         raise FileFormatError("more bins, classes or folds than columns for them")
     if not columns or list(columns) != table_columns(schema, chosen, classes=classes, n_folds=n_folds):
         raise FileFormatError("a list of columns that does not fit the schema and the folds")

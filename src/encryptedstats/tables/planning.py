@@ -94,13 +94,13 @@ def plan(
     rows = _planned_rows(schema, n_rows, weight_bound, folds)
     public = rows.schema
     workers = _checked_workers(workers, price_per_core_hour)
-    columns = table_columns(public, encodings, classes=public.n_classes > 0, n_folds=rows.folds)
+    columns = table_columns(public, encodings, classes=public.has_target, n_folds=rows.folds)
     if encrypted_prediction:
         stages = _prediction_stages(circuit, rows, columns, n_predict)
     else:
         if n_predict is not None:
             raise ValueError("n_predict= is for encrypted_prediction=True: an opened model predicts any number of rows")
-        stages = [Stage(_outputs(circuit, public, columns), rows.n_rows)]
+        stages = [Stage(_outputs(circuit, rows.known, columns), rows.n_rows)]
     _check_stored(stages, columns, encodings)
     made = plan_stages(
         stages,
@@ -151,31 +151,37 @@ def _prediction_stages(
 def _part_stages(part: Any, rows: _PlannedRows, columns: Sequence[Column], n_predict: int | None) -> list[Stage]:
     """Of a question that answers for rows its answers too; of any other, and of totals, the totals."""
     if isinstance(part, Question):
+        part = _in_ids(part, rows.known)
         part.check_schema(rows.schema)
         try:
             return stages_of(part, rows.schema, columns, rows.n_rows, n_predict, rows.weight_bound)
         except NotImplementedError as error:
             if part.kind == MODEL_KIND:
                 raise ParameterError(error, ". Plan it ", OPENED_FIRST) from None
-    return [Stage(_outputs(part, rows.schema, columns), rows.n_rows)]
+    return [Stage(_outputs(part, rows.known, columns), rows.n_rows)]
 
 
 @dataclass(frozen=True)
 class _PlannedRows:
     """What is known of the rows before they are encrypted."""
 
-    schema: PublicSchema
+    known: Schema | PublicSchema
     n_rows: int
     weight_bound: int
     folds: int
+
+    @property
+    def schema(self) -> PublicSchema:
+        """What everybody may know."""
+        return self.known.public()
 
 
 def _planned_rows(given: Any, n_rows: int | None, weight_bound: int | None, folds: int | None) -> _PlannedRows:
     """By a table, and what is said beside it; or by a schema and a number of rows."""
     if isinstance(given, Table):
-        known = _PlannedRows(given.public_schema, given.n_rows, given.weight_bound, given.n_folds)
+        known = _PlannedRows(given.schema, given.n_rows, given.weight_bound, given.n_folds)
     elif isinstance(given, (Schema, PublicSchema)):
-        known = _PlannedRows(given.public(), 0, 1, 0)
+        known = _PlannedRows(given, 0, 1, 0)
     else:
         raise TypeError(
             f"plan needs a Schema or a clear Table, not a {type(given).__name__}: schema = es.Schema.infer(df, target=...), then "
@@ -191,7 +197,7 @@ def _planned_rows(given: Any, n_rows: int | None, weight_bound: int | None, fold
     bound = known.weight_bound if weight_bound is None else weight_bound
     n_folds = known.folds if folds is None else folds
     return _PlannedRows(
-        known.schema,
+        known.known,
         rows,
         as_count(bound, "weight_bound", "times that a row may count"),
         as_count(n_folds, "folds", "folds", least=0),
@@ -206,13 +212,20 @@ def _checked_workers(workers: int | None, price_per_core_hour: float | None) -> 
     return checked_workers(workers)
 
 
-def _outputs(circuit: Any, public: PublicSchema, columns: Sequence[Column]) -> list[Expression]:
+def _in_ids(question: Question, schema: Schema | PublicSchema) -> Question:
+    """As whoever computes asks it; what is opened has been asked."""
+    return question if question.known_totals() is not None else question.in_ids(schema)
+
+
+def _outputs(circuit: Any, schema: Schema | PublicSchema, columns: Sequence[Column]) -> list[Expression]:
+    public = schema.public()
     parts = list(circuit) if isinstance(circuit, (list, tuple)) else [circuit]
     outputs: list[Expression] = []
     for part in parts:
         if isinstance(part, Question):
-            part.check_schema(public)
-            outputs += part.circuit(public, columns)
+            asked = _in_ids(part, schema)
+            asked.check_schema(public)
+            outputs += asked.circuit(public, columns)
         elif isinstance(part, Expression) and part.is_total:
             outputs.append(part)
         else:
