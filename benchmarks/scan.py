@@ -60,8 +60,8 @@ def scan(settings: Settings) -> Report:
         tables=[_table(seconds)],
         remarks=[
             f"{people:,} people, {snps:,} SNPs as numbers from 0 to 2, {cores()} cores, each step once. {plan.products:,} "
-            f"products, {plan.n_totals:,} totals; {plan.bytes_up / 1e6:,.0f} MB go up, {answer.nbytes / 1e6:.1f} MB come down. The trend "
-            "test of every SNP is compared with the plain one."
+            f"products, {plan.n_totals:,} totals; {plan.bytes_up / 1e6:,.0f} MB go up, "
+            f"{answer.nbytes / 1e6:.1f} MB come down. The trend test of every SNP is compared with the plain one."
         ],
     )
 
