@@ -391,13 +391,13 @@ class Anova(Question):
         found, notes = _with_rows(read_powers(totals, schema, self.outcome, self.by, n_rows))
         names = [one.name for one in found.cells.factors]
         n = found.cells.n
-        grand = sum(found.sums[0].flat, Fraction(0)) ** 2 / n
-        whole = sum(found.sums[1].flat, Fraction(0)) - grand
+        grand: Fraction = sum(found.sums[0].flat, Fraction(0)) ** 2 / n
+        whole: Fraction = sum(found.sums[1].flat, Fraction(0)) - grand
         filled = [place for place in np.ndindex(found.n.shape) if found.n[place]]
+        sources: list[Source]
         if len(self.by) == 1:
-            sources = [
-                (names[0], sum((found.sums[0][k] ** 2 / int(found.n[k]) for k in filled), -grand), len(filled) - 1)
-            ]
+            between = sum((found.sums[0][k] ** 2 / int(found.n[k]) for k in filled), Fraction(0)) - grand
+            sources = [(names[0], between, len(filled) - 1)]
         else:
             sources = _two_way(found, names, self.interaction, self.typ)
             if self.typ == 3:
@@ -414,16 +414,16 @@ class Anova(Question):
             table, notes = _welch(found, filled, names[0], sources[0][1], residual), notes
         kind = "Analysis of variance" if self.equal_var else "Welch's analysis of variance"
         typed = f", type {'I' * self.typ} sums of squares" if len(self.by) == 2 else ""
-        first = table.iloc[0]
+        first = {name: float(table[name].iloc[0]) for name in ("F", "df", "Pr(>F)")}
         return AnovaResult(
             title=f"{kind}{typed}: {found.name} by {' and '.join(names)}",
             n_rows=n_rows,
             notes=notes,
             table=table,
-            statistic=float(first["F"]),
-            df=(float(first["df"]), float(table.loc["Residual", "df"])),
-            pvalue=float(first["Pr(>F)"]),
-            eta_squared=pd.Series({name: exact_ratio(squares, whole) for name, squares, _ in sources}),
+            statistic=first["F"],
+            df=(first["df"], float(table["df"].iloc[-1])),
+            pvalue=first["Pr(>F)"],
+            eta_squared=pd.Series([exact_ratio(part, whole) for _, part, _ in sources], [name for name, _, _ in sources]),
             groups=found.describe(),
         )
 

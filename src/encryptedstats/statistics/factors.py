@@ -47,7 +47,8 @@ class Factor:
     @property
     def index(self) -> pd.Index[Any]:
         """The groups as an axis of a table."""
-        return pd.Index(list(self.labels), name=self.name)
+        axis: pd.Index[Any] = pd.Index(list(self.labels), name=self.name)
+        return axis
 
     @property
     def n_bins(self) -> int:
