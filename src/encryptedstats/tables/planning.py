@@ -102,7 +102,6 @@ def plan(
     3
     """
     rows = _planned_rows(schema, n_rows, weight_bound, folds)
-    public = rows.schema
     workers = _checked_workers(workers, price_per_core_hour)
     wanted = _Wanted(
         rows,
