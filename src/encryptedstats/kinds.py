@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from encryptedstats.circuits.results import NUMBERS_KIND, EncryptedNumbers, json_list
+from encryptedstats.circuits.results import NUMBERS_KIND, EncryptedNumbers
 from encryptedstats.crypto import PublicKeys, arrays
 from encryptedstats.crypto.arrays import ARRAY_KIND
 from encryptedstats.crypto.keys import OWNER_KIND, PUBLIC_KIND
@@ -74,11 +73,8 @@ def _read_model(file: Container, keys: PublicKeys | None) -> Any:
 
 
 def _totals_facts(file: Container) -> Facts:
-    try:
-        totals, noises = (json.loads(file.section(name)) for name in ("numbers", "noise"))
-        return {"totals": len(totals), "ciphertexts": len(noises), "form": file.expect("form", str)}
-    except (ValueError, TypeError, RecursionError) as error:
-        raise FileFormatError(f"the {file.kind} has a malformed list of totals") from error
+    totals, noises = (file.listed(name) for name in ("numbers", "noise"))
+    return {"totals": len(totals), "ciphertexts": len(noises), "form": file.expect("form", str)}
 
 
 def _head_facts(file: Container, schema: Schema | PublicSchema) -> Facts:
@@ -100,7 +96,7 @@ def _answer_facts(file: Container) -> Facts:
 
 def _prediction_facts(file: Container) -> Facts:
     known = _head_facts(file, PublicSchema.from_json(file.expect("schema", str)))
-    noises, numbers = (json_list(file, name) for name in ("noise", "numbers"))
+    noises, numbers = (file.listed(name) for name in ("noise", "numbers"))
     return {
         **known,
         "encrypted": True,

@@ -429,11 +429,8 @@ def place_of_keys(file: Container) -> str | None:
 
 def partition(file: Container, name: str, total: int, step: int) -> tuple[tuple[int, int], ...]:
     """Consecutive pieces that make up the whole, none of them twice; all but the last are multiples of ``step``."""
-    try:
-        cuts = json.loads(file.section(name))
-    except (ValueError, RecursionError) as error:
-        raise FileFormatError(f"the job has a list of {name} that is no JSON") from error
-    if not isinstance(cuts, list) or not all(type(cut) is int for cut in cuts):
+    cuts = file.listed(name)
+    if not all(type(cut) is int for cut in cuts):
         raise FileFormatError(f"the job has a malformed list of {name}")
     pieces = tuple(zip([0, *cuts], cuts, strict=False))
     if not pieces or cuts[-1] != total or not all(a < b for a, b in pieces) or any(cut % step for cut in cuts[:-1]):

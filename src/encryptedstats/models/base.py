@@ -51,7 +51,7 @@ from encryptedstats.tables._encoding import as_weights, rows_to_predict
 from encryptedstats.tables._frames import as_frame, describe_missing, missing_masks
 from encryptedstats.tables.answers import (
     ANSWER_KINDS,
-    json_section,
+    integers_section,
     read_answer,
     read_beside,
     read_head,
@@ -71,8 +71,6 @@ from encryptedstats.tables.questions import (
 )
 from encryptedstats.tables.variables import as_level
 
-# Far beyond any sum, and so small that what is computed from a few such numbers still is a floating-point number.
-_LARGEST: Final = 1 << 256
 _MIXED: Final = "one of the models is encrypted and the other is open: open both, or none"
 _OWN_WEIGHTS: Final = "a table brings its own weights, schema.table(df, weights=...): fit(table), without sample_weight"
 M = TypeVar("M", bound="TotalsModel")
@@ -648,7 +646,7 @@ def read_model(file: Container, keys: PublicKeys | None = None) -> Any:
     if file.kind != OPEN_MODEL_KIND:
         return read_answer(file, keys).handed_out()
     head = read_head(file, Schema if file.expect("private", bool) else PublicSchema)
-    model, totals = head.question, _integers(file, "totals")
+    model, totals = head.question, integers_section(file, "totals")
     if not isinstance(model, TotalsModel):
         raise FileFormatError(f"the file has an opened {model.name}, which is no model")
     try:
@@ -657,7 +655,7 @@ def read_model(file: Container, keys: PublicKeys | None = None) -> Any:
             raise FileFormatError(f"the file has {len(totals)} totals, and such a model has {model.n_totals(public)}")
         opened = model.opened(totals, head.schema, head.n_rows, head.block_ids)
         shapes = model.beside_shapes(public)
-        opened = opened._with_beside(read_beside(file, shapes, lambda name: _integers(file, name)))
+        opened = opened._with_beside(read_beside(file, shapes, lambda name: integers_section(file, name)))
     except FileFormatError:
         raise
     except (ValueError, ArithmeticError) as error:
@@ -665,16 +663,6 @@ def read_model(file: Container, keys: PublicKeys | None = None) -> Any:
     for name in sorted(set(BESIDE_OPENED) & set(file.sections)):
         opened = BESIDE_OPENED[name](opened, file.section(name))
     return opened
-
-
-def _integers(file: Container, name: str) -> list[int]:
-    """A list of integers that a section of a file holds."""
-    totals = json_section(file, name)
-    if not all(type(total) is int for total in totals):
-        raise FileFormatError(f"the {name} of the file are no list of integers")
-    if any(abs(total) > _LARGEST for total in totals):
-        raise FileFormatError("the file has totals that cannot be: no sum over rows is that large")
-    return totals
 
 
 @decrypt_value.register(TotalsModel)

@@ -253,23 +253,12 @@ def read_head(file: Container, schema_type: type[Schema | PublicSchema] = Public
 def listed_blocks(file: Container) -> list[Any]:
     """The blocks whose rows are inside: in the header, or in a section of their own where they are many."""
     listed: list[Any] = file.expect(BLOCKS, list)
-    return json_section(file, BLOCKS) if BLOCKS in file.sections else listed
-
-
-def json_section(file: Container, name: str) -> list[Any]:
-    """A list that a section of a file holds."""
-    try:
-        found = json.loads(file.section(name))
-    except (ValueError, RecursionError) as error:
-        raise FileFormatError(f"the {name} of the file are not valid JSON") from error
-    if not isinstance(found, list):
-        raise FileFormatError(f"the {name} of the file are no list")
-    return found
+    return file.listed(BLOCKS) if BLOCKS in file.sections else listed
 
 
 def integers_section(file: Container, name: str) -> list[int]:
     """A list of totals that a section of a file holds."""
-    totals = json_section(file, name)
+    totals = file.listed(name)
     if not all(type(total) is int for total in totals):
         raise FileFormatError(f"the {name} of the file are no list of integers")
     if any(abs(total) > LARGEST_TOTAL for total in totals):

@@ -774,8 +774,8 @@ def facts_from_container(file: Container) -> TableFacts:
         raise FileFormatError("an impossible bound of weights or number of folds")
     try:
         schema = PublicSchema.from_json(file.section("schema").decode())
-        keys = json.loads(file.section("columns"))
-        if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
+        keys = file.listed("columns")
+        if not all(isinstance(key, str) for key in keys):
             raise FileFormatError("a malformed list of columns")
         columns = tuple(Column.parse(key) for key in keys)
     except FileFormatError:
@@ -857,13 +857,8 @@ def _manifest_bytes(store: Store) -> bytes:
 
 
 def _listed_blocks(file: Container, shape: BlockShape) -> tuple[BlockEntry, ...]:
-    try:
-        listed = json.loads(file.section("blocks"))
-    except FileFormatError:
-        raise
-    except (ValueError, RecursionError) as error:
-        raise FileFormatError("a malformed list of blocks") from error
-    if not isinstance(listed, list) or not listed:
+    listed = file.listed("blocks")
+    if not listed:
         raise FileFormatError("no blocks are listed")
     entries = tuple(BlockEntry.from_dict(values, shape) for values in listed)
     if len({entry.id for entry in entries}) != len(entries):
