@@ -62,7 +62,9 @@ def test_chi_square_is_scipys(affairs: es.Table, names: tuple[str, str], correct
 
 def test_chi_square_of_one_variable_compares_with_shares(affairs: es.Table) -> None:
     counts = affairs.to_pandas()["children"].value_counts(sort=False).to_numpy()
-    assert opened(affairs, es.ChiSquare(*ids(affairs, "children"))).statistic == pytest.approx(st.chisquare(counts).statistic)
+    assert opened(affairs, es.ChiSquare(*ids(affairs, "children"))).statistic == pytest.approx(
+        st.chisquare(counts).statistic
+    )
     found = opened(affairs, es.ChiSquare(*ids(affairs, "children"), p=[0.25, 0.75]))
     wanted = st.chisquare(counts, counts.sum() * np.array([0.25, 0.75]))
     assert (found.statistic, found.pvalue) == (pytest.approx(wanted.statistic), pytest.approx(wanted.pvalue))
@@ -106,7 +108,9 @@ def test_strata_of_berkeley_as_r_prints_them() -> None:
     found = _pooled(tables, correction=True)
     assert found["chi2"] == pytest.approx(1.4269, abs=5e-5)
     assert found["odds"] == pytest.approx(0.9046968, abs=5e-8)
-    assert np.exp(np.log(found["odds"]) + 1.959964 * found["se"] * np.array([-1, 1])) == pytest.approx([0.7719074, 1.0603298], abs=5e-7)
+    assert np.exp(np.log(found["odds"]) + 1.959964 * found["se"] * np.array([-1, 1])) == pytest.approx(
+        [0.7719074, 1.0603298], abs=5e-7
+    )
     assert _breslow_day(tables, found["odds"])[0] == pytest.approx(18.8255, abs=0.01)  # DescTools::BreslowDayTest
 
 
@@ -126,7 +130,8 @@ def test_the_trend_test_of_r() -> None:
     """R: prop.trend.test(c(83, 90, 129, 70), c(86, 93, 136, 82)) gives X-squared = 8.2249."""
     events, rows = [83, 90, 129, 70], [86, 93, 136, 82]
     frame = pd.DataFrame(
-        [(k, int(i < e)) for k, (e, n) in enumerate(zip(events, rows, strict=True)) for i in range(n)], columns=["k", "y"]
+        [(k, int(i < e)) for k, (e, n) in enumerate(zip(events, rows, strict=True)) for i in range(n)],
+        columns=["k", "y"],
     )
     found = table_of(frame, "y", kinds={"k": "ordinal"}).ask(es.CochranArmitage("v0"))
     assert found.statistic == pytest.approx(8.2249, abs=5e-5)
@@ -257,7 +262,12 @@ def test_any_table_encrypted_is_as_in_the_clear(rows: list[tuple[int, int]]) -> 
     frame = pd.DataFrame(rows, columns=["a", "b"])
     schema = es.Schema.infer(pd.DataFrame({"a": [0, 1, 2], "b": [0, 1, 0]}), kinds={"a": "ordinal", "b": "categorical"})
     table = schema.table(frame)
-    for question in (es.ChiSquare("v0", "v1"), es.OddsRatio("v0", "v1"), es.CochranArmitage("v0", "v1"), es.ROC("v0", "v1")):
+    for question in (
+        es.ChiSquare("v0", "v1"),
+        es.OddsRatio("v0", "v1"),
+        es.CochranArmitage("v0", "v1"),
+        es.ROC("v0", "v1"),
+    ):
         try:
             table.ask(question)
         except es.DataError:
