@@ -1,4 +1,4 @@
-"""One small insecure key for all statistics, and what a question comes to when a table is asked encrypted: it must equal the clear answer."""
+"""One small insecure key for all statistics, and the answers of encrypted tables, which must equal those in the clear."""
 
 from __future__ import annotations
 

@@ -73,9 +73,7 @@ def test_two_groups_are_compared_as_scipy_does(anes: es.Table, equal_var: bool) 
 
 
 def test_two_of_many_groups_are_named(anes: es.Table) -> None:
-    labels = anes.schema["news"].labels
-    chosen = [f"bin{labels.index(name)}" for name in ("none", "daily")]
-    found = opened(anes, es.TTest("v0", by="v3", groups=chosen))
+    found = opened(anes, es.TTest("age", by="news", groups=["none", "daily"]))
     frame = rows(anes)
     wanted = st.ttest_ind(*(frame.loc[frame["news"] == name, "age"] for name in ("none", "daily")), equal_var=False)
     assert found.statistic == pytest.approx(wanted.statistic, rel=1e-11)
@@ -91,6 +89,32 @@ def test_pairs_are_compared_as_scipy_does_whatever_their_digits() -> None:
     assert (found.statistic, found.df) == (pytest.approx(wanted.statistic, rel=1e-10), wanted.df)
     assert found.pvalue == pytest.approx(wanted.pvalue, rel=1e-9)
     assert "Paired t-test: before and after" in found.summary()
+
+
+def test_missing_numbers_are_left_out_and_said() -> None:
+    frame = pd.DataFrame({"a": [1.0, None, 3, 4, 6, 9], "b": [2.0, 2, None, 7, 7, 8], "g": list("xxxyyy")})
+    table = es.Schema.infer(frame, numbers="keep", digits=0, missing="bin").table(frame)
+    found = opened(table, es.TTest("a", by="g"))
+    wanted = st.ttest_ind([1, 3], [4, 6, 9], equal_var=False)
+    assert (found.statistic, found.df) == (pytest.approx(wanted.statistic), pytest.approx(wanted.df))
+    assert found.notes == ("1 row was left out because a is missing",)
+    pairs = opened(table, es.TTest("a", paired="b"))
+    assert pairs.statistic == pytest.approx(st.ttest_rel([1, 4, 6, 9], [2, 7, 7, 8]).statistic)
+    assert pairs.notes == ("2 rows were left out because a or b is missing",)
+    alone = opened(table, es.TTest("b"))
+    assert (alone.statistic, alone.df) == (pytest.approx(st.ttest_1samp([2, 2, 7, 7, 8], 0).statistic), 4)
+    assert opened(table, es.Describe(["a"], by="g")).table["missing"].tolist() == [1, 0]
+
+
+def test_a_target_that_is_a_number_is_compared() -> None:
+    frame = pd.DataFrame({"g": list("xxxyyy"), "y": [1, 2, 3, 4, 6, 9]})
+    table = es.Schema.infer(frame, target="y", numbers="keep", digits=0).table(frame)
+    assert opened(table, es.TTest("y", by="g")).statistic == pytest.approx(
+        st.ttest_ind([1, 2, 3], [4, 6, 9], equal_var=False).statistic
+    )
+    assert opened(table, es.Describe(["y"])).table.loc["y", "mean"] == pytest.approx(25 / 6)
+    with pytest.raises(es.SchemaError, match="is a number and has no bins"):
+        table.ask(es.ChiSquare("g", "y"))
 
 
 def test_a_summary_reads_as_r_prints_it(anes: es.Table) -> None:
@@ -203,7 +227,7 @@ def test_type_three_needs_rows_in_every_pair_of_groups() -> None:
         (es.TTest("v1"), "variable 'v1' is categorical and not kept as numbers"),
         (es.TTest("v0", by="v1"), "has 3 groups and a t-test compares two: groups= says which, or see Anova"),
         (es.TTest("v0", by="v1", groups=["bin0", "bin0"]), "two different groups"),
-        (es.TTest("v0", by="v1", groups=["bin0", "bin7"]), "has no level 'bin7'"),
+        (es.TTest("v0", by="v1", groups=["bin0", "bin7"]), "'v1' has no level 'bin7': there are 'a', 'b', 'c'"),
         (es.TTest("v0", by="v1", paired="v0"), "give one of them"),
         (es.TTest("v0", paired="v0"), "'v0' is paired with itself"),
         (es.TTest("v0", groups=["bin0", "bin1"]), "by= names it"),

@@ -154,7 +154,7 @@ def test_odds_and_risks_are_those_of_statsmodels(affairs: es.Table) -> None:
 
 
 def test_every_group_is_compared_with_the_reference(affairs: es.Table) -> None:
-    found = opened(affairs, es.OddsRatio(*ids(affairs, "religious", "affair"), reference="bin2", event="class0"))
+    found = opened(affairs, es.OddsRatio("religious", "affair", reference=3, event="no"))
     counts = crosstab(affairs, "religious", "affair")
     for k in (0, 1, 3):
         wanted = Table2x2(counts[[k, 2]])

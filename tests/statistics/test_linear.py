@@ -394,7 +394,8 @@ def test_the_target_of_a_schema_is_explained_by_all_other_variables(keys: es.Own
     rows = known.table(frame, slots=1024)
     opened = keys.decrypt(es.LinearRegression().fit(keys.encrypt(rows)), schema=known)
     wanted = smf.ols("y ~ age + C(sex) + bmi", frame).fit()
-    assert opened.columns_ == ["age", "sex[m]", "bmi"] and opened.target_ == "y"
+    assert opened.columns_ == ["age", "sex[m]", "bmi"]
+    assert opened.target_ == "y"
     found = opened.summary().coefficients["Estimate"]
     np.testing.assert_allclose(found[["Intercept", "sex[m]", "age", "bmi"]], wanted.params, rtol=CLOSE)
     np.testing.assert_allclose(opened.predict(frame.drop(columns="y")), wanted.predict(frame), rtol=CLOSE)

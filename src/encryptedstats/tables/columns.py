@@ -138,7 +138,10 @@ def table_columns(
         folds = [None, *range(n_folds)]
         columns += [Column("class", -1, c, fold) for fold in folds for c in range(schema.n_classes)]
         if schema.target_number is not None:
-            columns += [*_number_columns(schema.target_number, -1, digit_bits), *(Column("rows", -1, 0, fold) for fold in folds)]
+            columns += [
+                *_number_columns(schema.target_number, -1, digit_bits),
+                *(Column("rows", -1, 0, fold) for fold in folds),
+            ]
     return columns
 
 

@@ -102,7 +102,6 @@ def plan(
     3
     """
     rows = _planned_rows(schema, n_rows, weight_bound, folds)
-    public = rows.schema
     workers = _checked_workers(workers, price_per_core_hour)
     wanted = _Wanted(
         rows,
@@ -180,9 +179,7 @@ class _Wanted:
         numbers = [schema.at(j) for j in range(-1, len(schema.variables)) if str(Column("number", j)) in used]
         for count in range(2, _MOST_DIGITS + 1 if numbers else 0):
             bits = next(
-                b
-                for b in range(2, MAX_NUMBER_BITS + 1)
-                if all(len(number_digits(v, b)) <= count for v in numbers)
+                b for b in range(2, MAX_NUMBER_BITS + 1) if all(len(number_digits(v, b)) <= count for v in numbers)
             )
             try:
                 made = self.made(stages, bits)

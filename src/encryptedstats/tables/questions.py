@@ -299,7 +299,7 @@ def in_shapes(values: Any, shapes: Shapes) -> dict[str, NDArray[Any]]:
     arrays, start = {}, 0
     for name, shape in shapes.items():
         stop = start + math.prod(shape)
-        arrays[name] = values[..., start:stop].reshape(*values.shape[:-1], *shape)
+        arrays[name] = values[..., start:stop].reshape((*values.shape[:-1], *shape))
         start = stop
     return arrays
 

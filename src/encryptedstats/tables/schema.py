@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -143,7 +144,7 @@ class Schema(Document):
         if not self.variables:
             raise SchemaError("a schema needs at least one variable: there is no column beside the target")
         names = [variable.name for variable in self.variables]
-        twice = sorted({name for name in names if names.count(name) > 1})
+        twice = sorted(name for name, times in Counter(names).items() if times > 1)
         if twice:
             raise SchemaError(f"variable {twice[0]!r} is given twice")
         if self.target is not None and self.target in names:

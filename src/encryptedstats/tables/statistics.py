@@ -27,6 +27,7 @@ from encryptedstats.tables.questions import (
     bin_columns,
     class_columns,
     number_column,
+    question_class,
     refuse_impossible,
 )
 from encryptedstats.tables.variables import KEEP_NUMBERS, PublicSchema
@@ -244,3 +245,13 @@ class Asked(ABC):
         if not positions or len(set(positions)) != len(positions):
             raise SchemaError("moments need one or several different variables")
         return self.ask(Moments(positions), **options)
+
+    def describe(self, variables: Sequence[str] | None = None, by: str | None = None, **options: Any) -> Any:
+        """Rows, missing values, means and spreads of numbers, quantiles and counts of bins; by group, if wanted.
+
+        ``moments=4`` adds skewness and kurtosis, ``quantiles=`` says which ones; other options are those of :meth:`ask`. See
+        ``es.Describe``, which this asks.
+        """
+        own = {name: options.pop(name) for name in ("moments", "quantiles") if name in options}
+        question: Any = question_class("Describe")  # statistics lie above tables, and are found by name
+        return self.ask(question(variables=variables, by=by, **own), **options)
