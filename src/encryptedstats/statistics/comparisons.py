@@ -424,7 +424,9 @@ class Anova(Question):
             statistic=first["F"],
             df=(first["df"], float(table["df"].iloc[-1])),
             pvalue=first["Pr(>F)"],
-            eta_squared=pd.Series([exact_ratio(part, whole) for _, part, _ in sources], [name for name, _, _ in sources]),
+            eta_squared=pd.Series(
+                [exact_ratio(part, whole) for _, part, _ in sources], [name for name, _, _ in sources]
+            ),
             groups=found.describe(),
         )
 
