@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 import pytest
+from asked_samples import table_of
 
 import encryptedstats as es
-from asked_samples import table_of
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
