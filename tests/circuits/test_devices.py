@@ -25,7 +25,9 @@ from encryptedstats.circuits.devices import (
     Device,
     NativeDevice,
     SealDevice,
+    Speed,
     device_for,
+    prices,
     register,
     registered,
     unregister,
@@ -203,6 +205,8 @@ def stubborn() -> Iterator[Device]:
     class Stubborn(SealDevice):
         name = "stubborn"
 
+        speed = Speed(rows=0.0, totals=0.0)
+
         def obstacle(self, program: Any) -> str | None:
             return "it does not want to"
 
@@ -212,14 +216,42 @@ def stubborn() -> Iterator[Device]:
     unregister("stubborn")
 
 
-def test_auto_takes_the_first_that_can(lab: Lab, stubborn: Device) -> None:
-    program = prepare([a.total()], lab.source((5,))).program
-    assert next(iter(registered())) == "stubborn"
+def test_auto_takes_the_cheapest_that_can(lab: Lab, stubborn: Device) -> None:
+    program = prepare([(a * b).total()], lab.source((5,))).program
+    assert stubborn.seconds(program) == 0
+    assert "stubborn" not in prices([program])
     assert isinstance(device_for("auto", program), NativeDevice)
     bfv = prepare([a.total()], lab_of("bfv").source((5,))).program
     assert type(device_for("auto", bfv)) is SealDevice
     with pytest.raises(DeviceError, match=r"device='stubborn' cannot do this: it does not want to"):
         evaluate([a.total()], lab.source((5,)), device="stubborn")
+
+
+def test_a_faster_device_is_taken_where_it_is_worth_beginning(lab: Lab) -> None:
+    class Card(SealDevice):
+        name = "card"
+        speed = Speed(rows=0.0, totals=0.0, start=1.0)
+
+    programs = [prepare([(a * b).total()], lab.source((5,) * chunks)).program for chunks in (1, 9)]
+    (small, large), card = (program.words for program in programs), Card()
+    assert large[0] == 9 * small[0]
+    assert large[1] == small[1]
+    register(card)
+    try:
+        assert device_for("auto", programs[0]) is registered()["native"]
+        Card.speed = Speed(rows=0.0, totals=0.0)
+        assert device_for("auto", programs[0]) is card
+        assert list(prices(programs))[:2] == ["card", "native"]
+    finally:
+        unregister("card")
+
+
+def test_kernels_price_what_seal_does_for_them(lab: Lab) -> None:
+    here = prepare([(a * b).total()], lab.source((5, 5))).program
+    moved = prepare([(a * b).resample(SEEDS[0]).total()], lab.source((5, 5))).program
+    native, by_seal = registered()["native"], registered()["seal"]
+    assert by_seal.seconds(here) > 5 * native.seconds(here)
+    assert native.seconds(moved) > SealDevice.speed.rows * moved.words[0]
 
 
 def test_no_such_device(lab: Lab) -> None:

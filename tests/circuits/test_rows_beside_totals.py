@@ -17,11 +17,12 @@ import encryptedstats as es
 from encryptedstats.circuits import column, linear
 from encryptedstats.circuits.bounds import ColumnRange, Interval, read_bounds
 from encryptedstats.circuits.clear import read_clear
+from encryptedstats.circuits.devices import Device, registered
 from encryptedstats.circuits.evaluate import evaluate, prepare
 from encryptedstats.circuits.expansion import noise_of_packs
 from encryptedstats.circuits.expressions import Expression, Key, given, totals_of
 from encryptedstats.circuits.lowering import row_descent
-from encryptedstats.circuits.proof import prove_rows, resting_level
+from encryptedstats.circuits.proof import prove_rows, read_noise, resting_level
 from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.crypto.noise import Noise
 from encryptedstats.crypto.residues import ciphertext_of
@@ -282,6 +283,30 @@ def test_totals_of_rows_times_given_totals(scheme: str) -> None:
         assert totals.form == "packed"
         assert lab.owner.decrypt(totals) == wanted[0].tolist()
         assert min(part_slacks(lab, totals)) > -1
+
+
+@pytest.mark.parametrize("device", ["native", "seal"])
+def test_totals_without_room_are_merged_as_they_come(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same packs, to the last bit; some totals are asked for in both packs, and one pack is not full."""
+    lab = kept_lab("bgv")
+    source, called = lab.source((25, 3), seed=1), list[tuple[int, int]]()
+    merge = type(registered()[device]).merge
+
+    def counted(self: Device, parts: Any, level: int, to: int, *rest: Any) -> Any:
+        called.append((len(parts), level))
+        return merge(self, parts, level, to, *rest)
+
+    monkeypatch.setattr(type(registered()[device]), "merge", counted)
+    outputs = [k * (a * y).total() + w.total() for k in range(2, 42)] * 2 + [n.total()]
+    report = read_noise(outputs, source.parameters, source.layout).with_width(64)
+    small, large = (
+        evaluate(outputs, source, report=report, device=device, memory_limit=m, workers=1, progress=False)
+        for m in (0, 1 << 30)
+    )
+    assert called == [(32, 0), (32, 0), (17, 0), (2, 5), (1, 5)]
+    assert lab.owner.decrypt(small) == source.clear(outputs)
+    for ours, theirs in zip(small.parts, large.parts, strict=True):
+        np.testing.assert_array_equal(ours.residues, theirs.residues)
 
 
 def test_totals_beside_few_given_totals_at_a_time() -> None:

@@ -187,7 +187,7 @@ def test_an_event_may_be_a_variable_with_competing_levels(frame: pd.DataFrame) -
     assert any("competing events among these count as censored" in note for note in found.notes)
     with pytest.raises(es.ParameterError, match="event_level= names the one that is the event"):
         table.ask(es.KaplanMeier("v0", "v2"))
-    with pytest.raises(es.ParameterError, match=r"event_level='bin9': .*has the groups"):
+    with pytest.raises(es.SchemaError, match="has no level 'bin9': there are 'alive', 'death', 'relapse'"):
         table.ask(es.KaplanMeier("v0", "v2", event_level="bin9"))
 
 
@@ -328,3 +328,20 @@ def test_curves_are_drawn_with_the_number_at_risk(frame: pd.DataFrame) -> None:
     alone = in_the_clear(frame, es.KaplanMeier("v0")).plot()
     assert alone.get_legend() is None
     plt.close(alone.figure)
+
+
+def test_variables_and_levels_go_by_name(frame: pd.DataFrame, schema: es.Schema) -> None:
+    table = schema.table(frame)
+    for named, by_id in (
+        (es.KaplanMeier("week", "died", by="arm"), es.KaplanMeier("v0", by="v1")),
+        (es.KaplanMeier("week", "died", event_level=0), es.KaplanMeier("v0", event_level="class0")),
+        (es.LogRank("week", by="arm"), es.LogRank("v0", by="v1")),
+        (es.IncidenceRate("week", by="arm"), es.IncidenceRate("v0", by="v1")),
+        (es.CoxScore("week", covariates=["arm"]), es.CoxScore("v0", covariates=["v1"])),
+        (
+            es.PiecewiseExponential("week", covariates=["arm"], cuts=[4, 8]),
+            es.PiecewiseExponential("v0", covariates=["v1"], cuts=["bin3", "bin7"]),
+        ),
+    ):
+        assert table.ask(named) == table.ask(by_id)
+        assert named.in_ids(schema).parameters() == by_id.in_ids(schema).parameters()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 import numpy as np
 
@@ -36,16 +38,19 @@ from encryptedstats.circuits.proof import (
 from encryptedstats.circuits.results import EncryptedNumbers, NumberFacts, Part
 from encryptedstats.circuits.rewriting import cleared, followed
 from encryptedstats.circuits.sources import Source
+from encryptedstats.crypto.keys import PublicKeys
 from encryptedstats.crypto.noise import Noise
-from encryptedstats.crypto.packing import centred, packing_primes
+from encryptedstats.crypto.packing import centred, packing_parameters, packing_primes
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.crypto.residues import Residues
 from encryptedstats.errors import Cure, DeviceError, KeyMismatchError, NoiseError, TooLargeError
+from encryptedstats.memory import default_limit
 from encryptedstats.parallel import checked_workers
 from encryptedstats.progress import progress_bar
 from encryptedstats.storage.objects import is_url
 
 Packs = Mapping[str, EncryptedNumbers]
+_NEIGHBOURS: Final = 5  # 2^5 totals are merged at a time where there is no room for all of them
 
 
 def evaluate(
@@ -88,7 +93,7 @@ def evaluate(
     memory_limit : int, optional
         Bytes that a device may hold of sums and of chunks that it reads ahead. By default a quarter of the memory that the
         machine, or the container, has left, from 256 MiB to 8 GiB. A stored table is read once whatever it is: sums that have no
-        room are kept in a temporary file. Totals that are brought down for packing come on top, some 0.3 MB each.
+        room are kept in a temporary file. Totals that have no room until they are packed are merged as they come.
     checkpoint : path or URL, optional
         A folder for what is computed. A process that is interrupted and started again with the same circuit, rows and folder goes
         on from it; when the result is saved it is removed. For devices that can.
@@ -332,20 +337,19 @@ class _Job:
         """Packs, or one ciphertext a total."""
         program, keys = self.program, self.source.keys
         found: dict[Step, Residues] = {}
+        merging, seen = _Merging(program, self.device, keys, self.run, found), set[Step]()
         for batch, held in self._supplied():
             part = program if len(program.batches) == 1 else program.part(batch.steps)
             for some in self.device.totals(part, self.source, held, self.run):
+                seen |= set(some)
                 found |= {step: self._checked(residues, step) for step, residues in some.items()}
-        missing = [output for output in program.outputs if output.step not in found]
+                merging.go_on()
+        missing = [output for output in program.outputs if output.step not in seen]
         if missing:
             raise self._faulty(f"it gives {len(program.outputs) - len(missing)} of {len(program.outputs)} totals")
         if program.form != PACKED:
             return [Part(found[output.step], output.step.noise) for output in program.outputs]
-        parts = []
-        for pack in program.packs:
-            merged = self.device.pack([found[arg] for arg in pack.args], keys, self.run.workers)
-            parts.append(Part(self._checked(merged, pack), pack.noise))
-        return parts
+        return [Part(self._checked(merging.pack(pack), pack), pack.noise) for pack in program.packs]
 
     def _checked(self, residues: Residues, step: Step) -> Residues:
         """What a device gives for a step, if it can be: of its size and level, and below the primes."""
@@ -409,6 +413,48 @@ class _Job:
             supply.fetch(batch.expanded)
             yield batch, supply.held
             supply.forget(keep={step for later in batches[number + 1 :] for step in later.expanded})
+
+
+@dataclass
+class _Merging:
+    """Packs under way. Where all totals together are too large to be held, neighbours are merged as soon as they are there."""
+
+    program: Program
+    device: Device
+    keys: PublicKeys
+    run: Run
+    found: dict[Step, Residues]  # of which what is not needed any more is let go of
+    _merged: dict[tuple[Step, ...], Residues] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        limit = default_limit() if self.run.memory_limit is None else self.run.memory_limit
+        nbytes = packing_parameters(self.program.parameters).ciphertext_bytes() * len(self.program.outputs)
+        packs = self.program.packs if nbytes > limit // 4 else ()
+        self._waiting = list(dict.fromkeys(group for pack in packs for group in _neighbours(pack)))
+        self._apart = bool(packs)
+        self._uses = Counter(step for group in self._waiting for step in group)
+
+    def go_on(self) -> None:
+        """Merge what can be."""
+        for group in [group for group in self._waiting if all(step in self.found for step in group)]:
+            parts = [self.found[step] for step in group]
+            self._merged[group] = self.device.merge(parts, 0, _NEIGHBOURS, self.keys, self.run.workers)
+            self._waiting.remove(group)
+            self._uses.subtract(group)
+            for step in {step for step in group if not self._uses[step]}:
+                del self.found[step]
+
+    def pack(self, pack: Step) -> Residues:
+        """All of it."""
+        if not self._apart:
+            return self.device.pack([self.found[arg] for arg in pack.args], self.keys, self.run.workers)
+        parts = [self._merged[group] for group in _neighbours(pack)]
+        top = self.keys.parameters.ring_degree.bit_length() - 1
+        return self.device.merge(parts, _NEIGHBOURS, top, self.keys, self.run.workers)
+
+
+def _neighbours(pack: Step) -> list[tuple[Step, ...]]:
+    return [pack.args[start : start + (1 << _NEIGHBOURS)] for start in range(0, len(pack.args), 1 << _NEIGHBOURS)]
 
 
 @dataclass

@@ -18,6 +18,7 @@ from typing import Any, Final
 from encryptedstats.circuits.bounds import ColumnRange, Interval, read_bounds
 from encryptedstats.circuits.calibration import measured_times
 from encryptedstats.circuits.cost import Cost, Kind, Times, number_of, read_cost, work_seconds
+from encryptedstats.circuits.devices import prices
 from encryptedstats.circuits.devices.seal import BATCH
 from encryptedstats.circuits.expressions import (
     Expression,
@@ -27,7 +28,7 @@ from encryptedstats.circuits.expressions import (
 )
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.lowering import rotations_needed
-from encryptedstats.circuits.program import PACKED, ROWS
+from encryptedstats.circuits.program import PACKED, ROWS, Program
 from encryptedstats.circuits.proof import NoiseReport, compressed, program_of, prove_rows, read_noise, room_for
 from encryptedstats.circuits.rewriting import followed
 from encryptedstats.crypto.flooding import FLOODING_BITS
@@ -55,6 +56,13 @@ from encryptedstats.words import size_text, time_text
 OPENED_FIRST: Final = Cure("open before predicting", "with encrypted_prediction=False")
 # Below 2^50 a modular product can be computed in doubles, several at a time; tried first.
 FAST_PRIME_BITS: Final = 49
+
+
+def is_fast(parameters: Parameters) -> bool:
+    """Whether the kernels compute with these at their best."""
+    return parameters.scheme == "bgv" and max(parameters.coefficient_moduli).bit_length() <= FAST_PRIME_BITS
+
+
 # A shard of a cluster's work: by default a table is cut into so many, none of more than so many chunks. A shard's totals are
 # brought down and packed once, which costs as much as several chunks; and a lost shard should not be an hour's work.
 SHARDS: Final = 32
@@ -182,6 +190,8 @@ class Plan:
         Where it was planned for many workers: shards, time, bytes and money.
     prediction : PredictionCost, optional
         Where it was planned to predict without opening anything: how, and what that takes.
+    device : str
+        What ``device="auto"`` will take, and how much faster it is than the next.
     flooded : bool
         Whether results hide the rows from who opens them, by noise: so it is for rows that others encrypt.
     """
@@ -204,6 +214,7 @@ class Plan:
     cluster: ClusterCost | None = None
     prediction: PredictionCost | None = None
     flooded: bool = False
+    device: str = ""
 
     @property
     def security(self) -> int:
@@ -237,6 +248,7 @@ class Plan:
             "encrypt_seconds": self.encrypt_seconds,
             "seconds": self.seconds,
             "rotations": list(self.rotations),
+            "device": self.device,
             "flooded": self.flooded,
             **({} if self.cluster is None else {"cluster": asdict(self.cluster)}),
             **({} if self.prediction is None else {"prediction": self.prediction.to_dict()}),
@@ -251,7 +263,7 @@ class Plan:
             ("security", f"{p.security} bits, {TABLE_NAME}"),
             ("rows", f"{layout.n_rows:,} in {layout.n_chunks:,} chunks of {layout.slots:,}"),
             ("depth", f"{self.depth} products in a row"),
-            ("largest value", f"±{self.largest:,} (exact up to ±{p.max_value:,})"),
+            ("largest value", f"±{self.largest:,} ({self._in_digits()}exact up to ±{p.max_value:,})"),
             ("failure bound", self.failure_bound),
             *(
                 [("flooding", f"{FLOODING_BITS} bits over the noise: results hide the rows of others")]
@@ -266,9 +278,14 @@ class Plan:
                 "time here",
                 f"{time_text(self.encrypt_seconds)} to encrypt, {time_text(self.seconds)} to compute, {cores()} cores",
             ),
+            ("device", self.device),
             *(self.cluster.rows() if self.cluster is not None else ()),
             *(self.prediction.rows() if self.prediction is not None else ()),
         ]
+
+    def _in_digits(self) -> str:
+        bits = self.parameters.digit_bits
+        return "" if bits is None else f"numbers in digits of {bits} bits, totals in parts that are "
 
     def _downloaded(self) -> str:
         return f"{self.n_totals:,} totals" if self.prediction is None else "answers of the prediction"
@@ -589,22 +606,25 @@ class _Figures:
     times: Times
 
     @cached_property
-    def costs(self) -> list[Cost]:
+    def programs(self) -> list[Program]:
         """Of every stage."""
         return [
-            read_cost(
-                program_of(
-                    scaled_circuits(stage, self.parameters.slots, self.parameters.plain_modulus),
-                    self.parameters,
-                    stage.layout(self.parameters.slots),
-                    stage.form,
-                    report,
-                    with_secret_key=self.search.with_secret_key,
-                    given=self.found.given,
-                )
+            program_of(
+                scaled_circuits(stage, self.parameters.slots, self.parameters.plain_modulus),
+                self.parameters,
+                stage.layout(self.parameters.slots),
+                stage.form,
+                report,
+                with_secret_key=self.search.with_secret_key,
+                given=self.found.given,
             )
             for stage, report in zip(self.search.stages, self.found.reports, strict=True)
         ]
+
+    @cached_property
+    def costs(self) -> list[Cost]:
+        """Of every stage."""
+        return list(map(read_cost, self.programs))
 
     @property
     def parameters(self) -> Parameters:
@@ -653,6 +673,7 @@ class _Figures:
             report=min(self.found.reports, key=lambda report: report.budget),
             prediction=prediction,
             flooded=not self.search.with_secret_key and any(stage.form == PACKED for stage in self.search.stages),
+            device=_device_text(prices(self.programs)),
         )
         if workers is None or not fits:
             return made
@@ -712,6 +733,14 @@ class _Figures:
             seconds / cores(),
             sum(self._download(stage, self.found.reports[0]) for stage, _ in predictions),
         )
+
+
+def _device_text(seconds: Mapping[str, float]) -> str:
+    """Which is taken, and why: seconds by device, the cheapest first."""
+    (first, least), *others = seconds.items()
+    if not others:
+        return f"{first}, the only one here that can"
+    return f"{first}, about {others[0][1] / least:,.0f} times as fast as {others[0][0]}"
 
 
 def _technique(different: int, every: int) -> str:

@@ -19,6 +19,7 @@ from typing import Any
 from encryptedstats.circuits.expressions import Marks, in_order
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.crypto.noise import Noise
+from encryptedstats.crypto.packing import packing_primes
 from encryptedstats.crypto.parameters import Parameters
 
 COLUMN, GIVEN, EXPAND, HERE = "column", "given", "expand", "here"
@@ -183,6 +184,26 @@ class Program:
     def sums(self) -> tuple[Step, ...]:
         """The sums over rows."""
         return tuple(step for step in self.steps if step.op == SUM)
+
+    @cached_property
+    def words(self) -> tuple[int, int]:
+        """About how many words of residues are written, over rows and on totals: a key switch writes all for every prime.
+
+        For comparing devices, quickly; :mod:`encryptedstats.circuits.cost` counts what is really done.
+        """
+        rows, totals, ring = 0, 0, self.parameters.ring_degree
+        for step in self.steps:
+            primes = len(self.parameters.data_moduli) - step.level
+            words = step.size * primes * ring
+            if step.op in (RELINEARISE, ROTATE, EXPAND):
+                words *= primes * max(1, step.args[0].size - 2)
+            elif step.op == PACK:
+                words *= packing_primes(self.parameters) * len(step.args)
+            if step.is_total and step.op != SUM:
+                totals += words
+            else:
+                rows += words * (self.layout.n_chunks if step.chunks is None else len(step.chunks))
+        return rows, totals
 
     def needed(self) -> dict[Step, dict[tuple[int, int], Chunks]]:
         """In which chunks every step over rows is needed, by the stage, and by how many chunks on from those that are added up."""

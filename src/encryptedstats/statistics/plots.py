@@ -222,7 +222,7 @@ def plot_survival(result: KaplanMeierResult, ax: Axes | None = None) -> Axes:
     counts = result.at_risk(shown)
     ax.set_xlabel(str(names[-1]))
     place: Any = ax.get_xaxis_transform()
-    lines = {"textcoords": "offset points", "annotation_clip": False, "fontsize": 8}
+    lines: dict[str, Any] = {"textcoords": "offset points", "annotation_clip": False, "fontsize": 8}
     ax.annotate("at risk", (0, 0), (-20, -44), xycoords=place, ha="right", va="center", **lines)
     for i, group in enumerate(counts.columns):
         height = -58 - 12 * i if len(parts) > 1 else -44

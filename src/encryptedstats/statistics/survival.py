@@ -29,6 +29,7 @@ from encryptedstats.statistics.factors import (
     totals_of,
 )
 from encryptedstats.statistics.results import Result, frame_text, number_text, p_text
+from encryptedstats.tables.naming import class_or_variable
 from encryptedstats.tables.questions import (
     Arrays,
     Columns,
@@ -39,7 +40,7 @@ from encryptedstats.tables.questions import (
     refuse_impossible,
 )
 from encryptedstats.tables.schema import Schema
-from encryptedstats.tables.statistics import class_or_variable, scale, variable_name
+from encryptedstats.tables.statistics import scale, variable_name
 from encryptedstats.tables.variables import PublicSchema
 
 if TYPE_CHECKING:
@@ -335,7 +336,7 @@ class KaplanMeier(_Followed):
     >>> import pandas as pd, encryptedstats as es
     >>> frame = pd.DataFrame({"week": [1, 2, 2, 3], "died": [1, 1, 0, 0]})
     >>> schema = es.Schema.infer(frame, target="died").with_kind("week", "ordinal", levels=[1, 2, 3])
-    >>> schema.table(frame).ask(es.KaplanMeier("v0")).curves["survival"].tolist()
+    >>> schema.table(frame).ask(es.KaplanMeier("week")).curves["survival"].tolist()
     [0.75, 0.5, 0.5]
     """
 

@@ -16,6 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from encryptedstats.circuits.clear import read_clear
+from encryptedstats.circuits.digits import digit_of
 from encryptedstats.circuits.expressions import Expression, column_names
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.errors import SchemaError, SchemaWarning
@@ -26,6 +27,7 @@ from encryptedstats.tables.columns import (
     check_column,
     column_bound,
     column_ranges,
+    number_digits,
     table_columns,
 )
 from encryptedstats.tables.naming import class_or_variable
@@ -158,9 +160,11 @@ class Table(ColumnAlgebra[Integers], Asked):
         """Whether the target of every row is known, be it a class or a number."""
         return self.has_classes or self.target_values is not None
 
-    def columns(self, encodings: Sequence[str] = ("onehot",)) -> list[Column]:
-        """The columns for these encodings: bins, codes, numbers, classes, and classes by fold."""
-        return table_columns(self.public_schema, encodings, classes=self.has_target, n_folds=self.n_folds)
+    def columns(self, encodings: Sequence[str] = ("onehot",), digit_bits: int | None = None) -> list[Column]:
+        """The columns for these encodings: bins, codes, numbers (large ones in digits, if asked), classes, and classes by fold."""
+        return table_columns(
+            self.public_schema, encodings, classes=self.has_target, n_folds=self.n_folds, digit_bits=digit_bits
+        )
 
     def holds(self, column: Column) -> bool:
         """Whether `values` can give the column: a clear table makes any encoding on demand."""
@@ -193,6 +197,9 @@ class Table(ColumnAlgebra[Integers], Asked):
         data = self.data[column.variable] if self.target_values is None or column.variable >= 0 else self.target_values
         if column.encoding == "number":
             return np.where(data == GAP, 0, data)
+        if column.bits is not None:
+            count = len(number_digits(self.public_schema.at(column.variable), column.bits))
+            return digit_of(np.where(data == GAP, 0, data), column.index, count, column.bits)
         if column.encoding == "present":
             return np.asarray(data != GAP)
         if column.encoding == "onehot":
