@@ -482,7 +482,7 @@ class PublicSchema(Document):
 
 
 def find_variable(variable: str | int, names: Mapping[str, int], n_variables: int) -> int:
-    """Position of a variable given by name (of each of which ``names`` has it), opaque id (where none has that name) or position."""
+    """Position of a variable given by name (``names`` has it of each), opaque id (where none has that name) or position."""
     if isinstance(variable, str):
         found = names.get(variable, id_position(variable, n_variables))
         if found is not None:
