@@ -396,8 +396,7 @@ class Anova(Question):
         filled = [place for place in np.ndindex(found.n.shape) if found.n[place]]
         sources: list[Source]
         if len(self.by) == 1:
-            squares: list[Fraction] = [found.sums[0][k] ** 2 / int(found.n[k]) for k in filled]
-            between = sum(squares, Fraction(0)) - grand
+            between = sum((Fraction(found.sums[0][k]) * found.mean(k) for k in filled), Fraction(0)) - grand
             sources = [(names[0], between, len(filled) - 1)]
         else:
             sources = _two_way(found, names, self.interaction, self.typ)

@@ -425,8 +425,11 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
         digits = [column for column in self.facts.columns if column.encoding == "digit" and column.variable == position]
         if not digits:
             return super()._whole_numbers(position)
-        first, *others = [self.values(column) * (1 << column.index * (column.bits or 0)) for column in digits]
-        return sum(others, first)
+        total, *others = [self.values(column) * (1 << column.index * (column.bits or 0)) for column in digits]
+        for each in others:
+            total = total + each
+        vector: EncryptedVector = total
+        return vector
 
     def _ciphertext(self, block: int, position: int) -> Any:
         residues = self.blocks.column(block, position)
