@@ -19,16 +19,15 @@ from encryptedstats.cli._console import fact_table, plural, print_json, printabl
 from encryptedstats.cli._csv import AS_FOUND, say_format, with_csv_options
 from encryptedstats.cli._files import COMPUTED, SCREEN, Reads, Writes, write_parts
 from encryptedstats.cli._inputs import check_rows, expect, nature
-from encryptedstats.cli._models import load_model
 from encryptedstats.cli._options import AsJson, Device, Force, Workers, file_argument, file_option, output
 from encryptedstats.cli._votes import (
-    VOTES_CAVEAT,
     Unopened,
     counts_text,
     predict_by_many,
     predict_unopened,
     score_names,
 )
+from encryptedstats.kinds import read_file
 from encryptedstats.storage.objects import is_url, load_file, local_or_url
 from encryptedstats.tables._encoding import encode_table
 from encryptedstats.tables.dialects import CsvOptions
@@ -134,7 +133,7 @@ def predict(
         if ctx.params[name] is not None:
             flag = f"--{name.replace('_', '-')}"
             raise typer.BadParameter(f"{flag} is for an encrypted model or encrypted rows, and these lie open")
-    _predict_opened(load_model(load_file(model)), Path(rows), Path(out), force, as_json, csv)
+    _predict_opened(read_file(load_file(model)), Path(rows), Path(out), force, as_json, csv)
 
 
 def _is_table(rows: str) -> bool:
@@ -156,7 +155,7 @@ def _predict_opened(opened: Any, data: Path, out: Path, force: bool, as_json: bo
     with progress(f"predicting {printable(str(data))}"):
         write_parts(out, (part.encode() for part in work.csv(data)), force=force)
     facts = {"file": str(out), "bytes": out.stat().st_size, "encrypted": False, **work.facts()}
-    facts["votes"] = isinstance(opened, es.CompletelyRandomForest)
+    facts["caveat"] = opened.caveat
     if as_json:
         print_json(facts)
     else:
@@ -253,8 +252,8 @@ def _show_predictions(facts: dict[str, Any], out: Path) -> None:
     if facts["rows_left_out"]:
         left_out = f"{facts['rows_left_out']:,} of {plural(facts['rows'], 'row')} have gaps: their lines are empty"
         rows.append(("no prediction", Text(left_out, style="yellow")))
-    if facts["votes"]:
-        rows.append(("P(...)", Text(VOTES_CAVEAT, style="dim")))
+    if facts["caveat"]:
+        rows.append(("P(...)", Text(f"{facts['caveat']} (see calibrate)", style="dim")))
     console = Console()
     done = facts["rows"] - facts["rows_left_out"]
     console.print(Text.assemble(("Predicted", "bold"), f" {plural(done, 'row')}"))

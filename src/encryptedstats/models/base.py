@@ -69,6 +69,7 @@ from encryptedstats.tables.questions import (
     class_columns,
     plain,
 )
+from encryptedstats.tables.results import ModelSummary, Result
 from encryptedstats.tables.variables import as_level
 
 _MIXED: Final = "one of the models is encrypted and the other is open: open both, or none"
@@ -86,6 +87,7 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
     - ``__init__``, which stores its parameters and nothing else;
     - ``totals`` and ``shapes``, as any :class:`encryptedstats.Question`;
     - ``learn(totals, schema)``: sets the fitted attributes from the opened integers, refusing those that cannot be;
+    - where it has more to show than its totals: ``learned()``, a table of what it has learned, for :meth:`summary`;
     - how it predicts, which it does for the rows of :meth:`_rows`;
     - where it is to be fitted to a DataFrame or array: :meth:`_table_of` and :meth:`_rows_of`.
 
@@ -104,6 +106,7 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
     """
 
     kind: ClassVar[str] = MODEL_KIND
+    remarks: ClassVar[tuple[str, ...]] = ()  #: what to know when reading what it has learned
     _target: ClassVar[str] = "target"  # what y is
     # What a model made from this one keeps of its fit.
     _carried: ClassVar[tuple[str, ...]] = ("n_features_in_", "feature_names_in_", "_fitted_on_frame", "_translated")
@@ -124,6 +127,31 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         found: dict[str, Any] = plain(self.get_params())
         written, in_ids = self._translated
         return {**found, **in_ids} if all(found.get(name) == value for name, value in written.items()) else found
+
+    def learned(self) -> pd.DataFrame:
+        """What an opened model has learned, as a table: by default its totals, by name."""
+        named = self.named(self.totals_, self.schema_.public())
+        totals = {
+            f"{name}[{', '.join(map(str, place))}]" if place else name: int(total)
+            for name, array in named.items()
+            for place, total in np.ndenumerate(array)
+        }
+        return pd.DataFrame({"total": pd.Series(totals, dtype=object)})
+
+    def summary(self) -> Result:
+        """What the model has learned, to be printed, drawn or read as a DataFrame."""
+        self._check_open()
+        return ModelSummary(
+            title=self.describe(),
+            n_rows=self.n_rows_,
+            notes=self.remarks,
+            table=self.learned(),
+            class_counts=self._counted(),
+        )
+
+    def _counted(self) -> dict[Any, int]:
+        """The rows of each class, where there are classes."""
+        return {}
 
     def describe(self, schema: Any = None) -> str:
         """As scikit-learn has it."""
@@ -527,6 +555,9 @@ class TotalsClassifier(ClassifierMixin, TotalsModel):  # type: ignore[misc]  # s
 
     def _set_labels(self, schema: Schema | PublicSchema) -> None:
         self.classes_ = _labels(schema)
+
+    def _counted(self) -> dict[Any, int]:
+        return dict(zip(self.classes_.tolist(), map(int, self.class_counts_), strict=True))
 
     def _check_table(self, table: Table | EncryptedTable) -> None:
         if not table.has_classes:

@@ -29,7 +29,6 @@ from encryptedstats.statistics.factors import (
     read_powers,
     without_empty,
 )
-from encryptedstats.statistics.results import Result, frame_text, number_text
 from encryptedstats.tables.questions import (
     Arrays,
     Columns,
@@ -41,6 +40,7 @@ from encryptedstats.tables.questions import (
     number_column,
     refuse_impossible,
 )
+from encryptedstats.tables.results import Result, frame_text, number_text
 from encryptedstats.tables.schema import Schema
 from encryptedstats.tables.statistics import scale, variable_name
 from encryptedstats.tables.variables import PublicSchema

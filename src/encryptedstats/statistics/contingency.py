@@ -29,8 +29,8 @@ from encryptedstats.statistics.factors import (
     read_cells,
     without_empty,
 )
-from encryptedstats.statistics.results import Result, frame_text, number_text, p_text
 from encryptedstats.tables.questions import Arrays, Columns, Question, Shapes, Totals
+from encryptedstats.tables.results import Result, frame_text, number_text, p_text
 from encryptedstats.tables.schema import Schema
 from encryptedstats.tables.variables import PublicSchema
 

@@ -26,9 +26,9 @@ from encryptedstats.statistics.factors import (
     read_cells,
     read_powers,
 )
-from encryptedstats.statistics.results import Result, frame_text
 from encryptedstats.tables.naming import position, target_id
 from encryptedstats.tables.questions import Arrays, Columns, Question, Shapes, Totals
+from encryptedstats.tables.results import Result, frame_text
 from encryptedstats.tables.schema import Schema
 from encryptedstats.tables.statistics import variable_name
 from encryptedstats.tables.variables import PublicSchema

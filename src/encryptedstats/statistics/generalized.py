@@ -26,10 +26,10 @@ from encryptedstats.statistics.factors import (
     totals_of,
 )
 from encryptedstats.statistics.formulas import Design, design, parse
-from encryptedstats.statistics.results import Result, frame_text, number_text, stars
 from encryptedstats.tables import EncryptedTable, Table
 from encryptedstats.tables.naming import level_id, position, target_id, variable_id
 from encryptedstats.tables.questions import Arrays, Columns, Shapes, Totals, number_column
+from encryptedstats.tables.results import Result, frame_text, number_text, stars
 from encryptedstats.tables.schema import Schema
 from encryptedstats.tables.statistics import scale, variable_name
 from encryptedstats.tables.variables import PublicSchema

@@ -27,7 +27,6 @@ from encryptedstats.statistics.factors import (
     read_cells,
 )
 from encryptedstats.statistics.generalized import INTERCEPT, GLMResult, Levels, cell_matrix, check_size, fitted_result
-from encryptedstats.statistics.results import Result, frame_text, number_text, p_text
 from encryptedstats.statistics.survival import CLASS, check_time, event_number, need_times, quadratic_form, times_of
 from encryptedstats.tables.naming import class_or_variable
 from encryptedstats.tables.questions import (
@@ -40,6 +39,7 @@ from encryptedstats.tables.questions import (
     number_column,
     refuse_impossible,
 )
+from encryptedstats.tables.results import Result, frame_text, number_text, p_text
 from encryptedstats.tables.schema import Schema
 from encryptedstats.tables.statistics import indicators, scale, variable_name
 from encryptedstats.tables.variables import PublicSchema

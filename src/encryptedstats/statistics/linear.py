@@ -27,7 +27,6 @@ from encryptedstats.models.base import TotalsModel, unused_name
 from encryptedstats.statistics._fixed import named_columns, repeated, schema_of_numbers
 from encryptedstats.statistics._least_squares import Moments, Solution, as_floats, solve
 from encryptedstats.statistics.formulas import INTERCEPT, Design, DesignColumn, OfFormula, design, parse
-from encryptedstats.statistics.results import Result, frame_text, number_text, p_text, stars
 from encryptedstats.tables import EncryptedTable, PublicSchema, Schema, Table
 from encryptedstats.tables._encoding import rows_to_predict
 from encryptedstats.tables.folds import CLASS_COUNTS
@@ -42,6 +41,7 @@ from encryptedstats.tables.questions import (
     refuse_impossible,
     row_column,
 )
+from encryptedstats.tables.results import Result, frame_text, number_text, p_text, stars
 from encryptedstats.tables.statistics import scale, variable_name
 from encryptedstats.tables.variables import KEEP_NUMBERS
 
@@ -669,6 +669,12 @@ class Ridge(_LeastSquares):
         found = solve(self._moments, alpha)
         self.coef_, self.intercept_ = as_floats(found.slopes), float(found.intercept)
         self.df_ = len(found.used) - float(alpha * sum(np.diag(found.inverse), Fraction(0)))
+
+    def learned(self) -> pd.DataFrame:
+        """The coefficients."""
+        values = [*([self.intercept_] if self._moments.centred else []), *self.coef_]
+        names = [*([INTERCEPT] if self._moments.centred else []), *self.columns_]
+        return pd.DataFrame({"coefficient": values}, names)
 
     def path(self, alphas: Sequence[float]) -> RidgePath:
         """The coefficients for every alpha, from the same totals."""

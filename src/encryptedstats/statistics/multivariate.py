@@ -29,7 +29,6 @@ from encryptedstats.models.features import Feature, count_features, product_tota
 from encryptedstats.models.prediction import feature_labels
 from encryptedstats.statistics._fixed import repeated, schema_of_numbers, with_numbers
 from encryptedstats.statistics._least_squares import Exact, as_floats, independent
-from encryptedstats.statistics.results import Result, frame_text
 from encryptedstats.tables import PublicSchema, Schema, Table
 from encryptedstats.tables.columns import Column
 from encryptedstats.tables.naming import position
@@ -42,6 +41,7 @@ from encryptedstats.tables.questions import (
     class_columns,
     refuse_impossible,
 )
+from encryptedstats.tables.results import Result, frame_text
 from encryptedstats.tables.statistics import Moments, scale, variable_name
 
 if TYPE_CHECKING:
@@ -582,6 +582,7 @@ class _NormalClasses(FisherDiscriminant):
 
     bins: ClassVar[int] = 5  # type: ignore[misc]  # no parameter: numbers are not cut
     centred: ClassVar[bool] = True  # type: ignore[misc]  # the origin of codes changes nothing
+    remarks: ClassVar[tuple[str, ...]] = ()  # all is in the units of the predictors
 
     def __init__(self, priors: Sequence[float] | None = None, unbiased: bool = False) -> None:
         self.priors = priors
@@ -609,6 +610,10 @@ class _NormalClasses(FisherDiscriminant):
     def _in_units(self, table: Table) -> NDArray[np.float64]:
         found: NDArray[np.float64] = self._matrix(table) / self._predictor_scales
         return found
+
+    def learned(self) -> DataFrame:
+        """The mean of every predictor in every class."""
+        return self._by_class("mean", self.means_)
 
     def _infer(
         self, frame: DataFrame, labels: Any, classes: Any, named: bool, weights: NDArray[np.int64] | None = None
@@ -711,6 +716,8 @@ class LinearDiscriminant(_NormalClasses):
     0.98
     """
 
+    short_name: ClassVar[str] = "lda"
+
     def learn(self, totals: Totals, schema: PublicSchema) -> None:
         """Means, the pooled covariance matrix and the coefficients."""
         found = self._learn_means(totals, schema)
@@ -769,6 +776,8 @@ class QuadraticDiscriminant(_NormalClasses):
     >>> round(QuadraticDiscriminant().fit(X, y).score(X, y), 2)
     0.98
     """
+
+    short_name: ClassVar[str] = "qda"
 
     def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
         """Sums and all sums of products of two predictors, in every class."""

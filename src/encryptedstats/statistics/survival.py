@@ -28,7 +28,6 @@ from encryptedstats.statistics.factors import (
     read_cells,
     totals_of,
 )
-from encryptedstats.statistics.results import Result, frame_text, number_text, p_text
 from encryptedstats.tables.naming import class_or_variable
 from encryptedstats.tables.questions import (
     Arrays,
@@ -39,6 +38,7 @@ from encryptedstats.tables.questions import (
     number_column,
     refuse_impossible,
 )
+from encryptedstats.tables.results import Result, frame_text, number_text, p_text
 from encryptedstats.tables.schema import Schema
 from encryptedstats.tables.statistics import scale, variable_name
 from encryptedstats.tables.variables import PublicSchema

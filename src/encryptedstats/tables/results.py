@@ -1,6 +1,7 @@
-"""What statistics are read as: a result prints as a statistician expects, is a DataFrame or a dict, and can be kept in a file.
+"""What statistics are read as, and what models show of themselves: results print as a statistician expects, and can be kept.
 
-The one idea: a result is made from opened totals, so a file of it holds these, the question and the schema, and reads them again.
+A result is a DataFrame or a dict as well. The one idea: it is made from opened totals, so a file of it holds these, the question
+and the schema, and reads them again.
 """
 
 from __future__ import annotations
@@ -133,6 +134,31 @@ class Result(ReadResult):
                 "only what was read from a table, or opened by its owner, can be stored: this was made by hand"
             )
         save_file(opened_container(self.source), url, overwrite=overwrite, private=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSummary(Result):
+    """What a model has learned.
+
+    Attributes
+    ----------
+    table : DataFrame
+        A line for each variable, bin or predictor, as suits the model.
+    class_counts : dict
+        The rows of each class; empty of a model without classes.
+    """
+
+    table: pd.DataFrame
+    class_counts: Mapping[Any, int]
+
+    def to_frame(self) -> pd.DataFrame:
+        """What was learned."""
+        return self.table
+
+    def body(self) -> str:
+        """The classes, and what was learned."""
+        classes = ", ".join(f"{label} {count:,}" for label, count in self.class_counts.items())
+        return "\n\n".join([*([f"classes: {classes}"] if classes else []), frame_text(self.table)])
 
 
 _COMMON: Final = frozenset(field.name for field in fields(Result))
