@@ -62,7 +62,10 @@ def test_two_groups_are_compared_as_scipy_does(anes: es.Table, equal_var: bool) 
     frame = rows(anes)
     groups = [frame.loc[frame["vote"] == name, "age"] for name in ("clinton", "dole")]
     wanted = st.ttest_ind(*groups, equal_var=equal_var)
-    assert (found.statistic, found.df) == (pytest.approx(wanted.statistic, rel=1e-11), pytest.approx(wanted.df, rel=1e-11))
+    assert (found.statistic, found.df) == (
+        pytest.approx(wanted.statistic, rel=1e-11),
+        pytest.approx(wanted.df, rel=1e-11),
+    )
     assert found.pvalue == pytest.approx(wanted.pvalue, rel=1e-9)
     interval = wanted.confidence_interval(0.9)
     assert found.confidence_interval == pytest.approx((interval.low, interval.high), rel=1e-10)
@@ -104,7 +107,10 @@ def test_one_way_is_that_of_scipy_and_statsmodels(anes: es.Table) -> None:
     found, frame = opened(anes, es.Anova("v0", ["v4"])), rows(anes)
     groups = [part["age"] for _, part in frame.groupby("educ")]
     wanted = st.f_oneway(*groups)
-    assert (found.statistic, found.pvalue) == (pytest.approx(wanted.statistic, rel=1e-11), pytest.approx(wanted.pvalue, rel=1e-8))
+    assert (found.statistic, found.pvalue) == (
+        pytest.approx(wanted.statistic, rel=1e-11),
+        pytest.approx(wanted.pvalue, rel=1e-8),
+    )
     table = sm.stats.anova_lm(ols("age ~ educ", frame).fit())
     np.testing.assert_allclose(found.table["sum_sq"], table["sum_sq"], rtol=1e-9)
     assert found.eta_squared["educ"] == pytest.approx(table["sum_sq"].iloc[0] / table["sum_sq"].sum(), rel=1e-9)
@@ -224,7 +230,11 @@ def test_totals_that_cannot_be_are_refused() -> None:
         question.opened(totals, table.schema, len(table))
 
 
-@given(some.lists(some.tuples(some.integers(-50, 50), some.sampled_from("ab"), some.sampled_from("xy")), min_size=4, max_size=30))
+@given(
+    some.lists(
+        some.tuples(some.integers(-50, 50), some.sampled_from("ab"), some.sampled_from("xy")), min_size=4, max_size=30
+    )
+)
 def test_any_table_encrypted_is_as_in_the_clear(given_rows: list[tuple[int, str, str]]) -> None:
     known = pd.DataFrame({"w": [-50, 50, 0, 0], "g": list("abab"), "h": list("xxyy")})
     schema = es.Schema.infer(known).with_kind("w", "number", digits=0)
