@@ -169,13 +169,13 @@ class _Wanted:
         """The plan with the fewest digits that the kernels carry; None where there is none."""
         used = {name for stage in stages for name in column_names(_fixed(stage))}
         schema = self.rows.schema
-        of_target = () if schema.target_number is None else ((-1, schema.target_number),)
-        numbers = [v for j, v in (*enumerate(schema.variables), *of_target) if str(Column("number", j)) in used]
+        every = [*range(len(schema.variables)), *((-1,) if schema.target_number is not None else ())]
+        numbers = [schema.at(j) for j in every if str(Column("number", j)) in used]
         for count in range(2, _MOST_DIGITS + 1 if numbers else 0):
             bits = next(
                 b
                 for b in range(2, MAX_NUMBER_BITS + 1)
-                if all(len(digit_bounds(*v.bounds, b)) <= count for v in numbers)
+                if all(len(digit_bounds(v.bounds[0], v.bounds[1], b)) <= count for v in numbers)
             )
             try:
                 made = self.made(stages, bits)
