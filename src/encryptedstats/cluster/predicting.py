@@ -46,6 +46,7 @@ from encryptedstats.tables.questions import MODEL_KIND, OPEN_MODEL_KIND, is_same
 # Models bring scikit-learn, which takes a second to import: who looks at a queue does without.
 if TYPE_CHECKING:
     from encryptedstats.models import TotalsClassifier
+    from encryptedstats.models.prediction import answerer
 
 PREDICTION_JOB: Final = "cluster prediction"
 MODELS: Final = "models/"
@@ -93,8 +94,10 @@ class PredictionJob(StoredJob):
             raise FileFormatError(
                 f"{self.model_url} is not the model that this prediction was begun with: cut short, altered or exchanged"
             )
+        from encryptedstats.models.prediction import answerer
+
         model = _read_model(data, self.model_url, lambda: self.keys)
-        asked = prediction_of(model, self.sub_table((0, len(self.entries))), self.output)
+        asked = prediction_of(answerer(model), self.sub_table((0, len(self.entries))), self.output)
         if circuit_digest(asked.expressions) != self.circuit_digest:
             raise other_version(self, model)
         return model
@@ -260,7 +263,7 @@ def submit_prediction(
     job = PredictionJob(place, "", *places, facts, entries, shards, False, model_url, sha256, "", "")
     fitted = _read_model(data, model_url, lambda: job.keys)
     chosen = fitted.chosen_output(output)
-    asked = check_prediction(fitted, job.sub_table((0, len(entries))), chosen)
+    asked = check_prediction(answerer(fitted), job.sub_table((0, len(entries))), chosen)
     job = replace(job, output=chosen, circuit_digest=circuit_digest(asked.expressions))
     job_data = _job_bytes(job, manifest)
     job = replace(job, id=hashlib.sha256(job_data).hexdigest())

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from encryptedstats.checks import as_count
-from encryptedstats.circuits.digits import in_digits
+from encryptedstats.circuits.digits import digit_bounds, in_digits
 from encryptedstats.circuits.expressions import Expression, column_names
 from encryptedstats.circuits.plan import OPENED_FIRST, Plan, Stage, is_fast, plan_stages
 from encryptedstats.circuits.program import ROWS
@@ -21,7 +21,6 @@ from encryptedstats.tables.columns import (
     Column,
     column_ranges,
     digits_among,
-    number_digits,
     table_columns,
 )
 from encryptedstats.tables.questions import MODEL_KIND, Question
@@ -176,10 +175,13 @@ class _Wanted:
         """The plan with the fewest digits that the kernels carry; None where there is none."""
         used = {name for stage in stages for name in column_names(_fixed(stage))}
         schema = self.rows.schema
-        numbers = [schema.at(j) for j in range(-1, len(schema.variables)) if str(Column("number", j)) in used]
+        every = [*range(len(schema.variables)), *((-1,) if schema.target_number is not None else ())]
+        numbers = [schema.at(j) for j in every if str(Column("number", j)) in used]
         for count in range(2, _MOST_DIGITS + 1 if numbers else 0):
             bits = next(
-                b for b in range(2, MAX_NUMBER_BITS + 1) if all(len(number_digits(v, b)) <= count for v in numbers)
+                b
+                for b in range(2, MAX_NUMBER_BITS + 1)
+                if all(len(digit_bounds(v.bounds[0], v.bounds[1], b)) <= count for v in numbers)
             )
             try:
                 made = self.made(stages, bits)
