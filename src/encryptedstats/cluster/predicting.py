@@ -46,7 +46,6 @@ from encryptedstats.tables.questions import MODEL_KIND, OPEN_MODEL_KIND, is_same
 # Models bring scikit-learn, which takes a second to import: who looks at a queue does without.
 if TYPE_CHECKING:
     from encryptedstats.models import TotalsClassifier
-    from encryptedstats.models.prediction import answerer
 
 PREDICTION_JOB: Final = "cluster prediction"
 MODELS: Final = "models/"
@@ -87,15 +86,13 @@ class PredictionJob(StoredJob):
     @cached_property
     def model(self) -> TotalsClassifier:
         """The model, the very one that the job was made for, which asks what it asked then; read once."""
-        from encryptedstats.models.prediction import prediction_of
+        from encryptedstats.models.prediction import answerer
 
         data = read_object(self.model_url)
         if hashlib.sha256(data).hexdigest() != self.model_sha256:
             raise FileFormatError(
                 f"{self.model_url} is not the model that this prediction was begun with: cut short, altered or exchanged"
             )
-        from encryptedstats.models.prediction import answerer
-
         model = _read_model(data, self.model_url, lambda: self.keys)
         asked = prediction_of(answerer(model), self.sub_table((0, len(self.entries))), self.output)
         if circuit_digest(asked.expressions) != self.circuit_digest:
@@ -243,7 +240,7 @@ def submit_prediction(
     Parameters are those of :func:`predict`. Submitting the same again changes nothing.
     """
     from encryptedstats.models import TotalsClassifier
-    from encryptedstats.models.prediction import check_prediction
+    from encryptedstats.models.prediction import answerer
 
     if not isinstance(model, (TotalsClassifier, str, os.PathLike)):
         raise TypeError(f"cluster.predict needs a model of this library or its URL, not a {type(model).__name__}")
