@@ -41,6 +41,7 @@ from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import open_store, read_object
 from encryptedstats.tables import EncryptedAnswer
 from encryptedstats.tables.answers import PREDICTION_KIND, read_answer
+from encryptedstats.tables.predicting import check_prediction, prediction_of
 from encryptedstats.tables.questions import MODEL_KIND, OPEN_MODEL_KIND, is_same
 
 # Models bring scikit-learn, which takes a second to import: who looks at a queue does without.
