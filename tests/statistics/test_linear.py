@@ -447,6 +447,18 @@ def test_a_plan_takes_names_and_real_parameters_carry_it() -> None:
     assert opened.summary() == es.LinearRegression("y ~ age + sex + bmi").fit(known.table(frame)).summary()
 
 
+def test_a_plan_with_folds_carries_them() -> None:
+    frame = patients(60)[["age", "y"]] // 10
+    known = es.Schema.infer(frame, target="y", numbers="keep", digits=0)
+    assert es.plan(es.Ridge(), known, n_rows=60).depth == 1
+    plan = es.plan(es.Ridge(), known, n_rows=60, folds=3)
+    assert plan.depth == 2 and plan.n_totals == 6 + 3 * 6
+    owner, rows = es.Owner(plan), known.table(frame, folds=3)
+    sealed = owner.encrypt(rows)
+    opened = owner.open(es.Ridge().fit_folds(sealed), known)
+    assert [model.totals_ for model in opened] == [model.totals_ for model in es.Ridge().fit_folds(rows)]
+
+
 def test_classes_are_no_target_of_a_regression() -> None:
     frame = pd.DataFrame({"a": [1, 2, 3, 5], "y": list("uvuv")})
     rows = numbers(frame, {"a": 0}, target="y").table(frame)

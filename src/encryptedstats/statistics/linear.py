@@ -353,7 +353,8 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
         """The columns of clear rows in their units, without the intercept, shape (rows, columns)."""
         table = self._rows(X)
         made = self._design(table.public_schema)
-        return made.matrix(table)[:, int(made.intercept) :]
+        found: NDArray[np.float64] = made.matrix(table)[:, int(made.intercept) :]
+        return found
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """What the regression expects of each row. Columns that depend on earlier ones are not used."""
@@ -562,8 +563,8 @@ class LinearRegression(_LeastSquares):
             p = float(f_distribution.sf(f, terms_df, df)) if not math.isnan(f) else math.nan
             table.append([terms_df, float(squares), math.nan if mean is None else float(mean), f, p])
         table.append([df, float(left), self.scale_, math.nan, math.nan])
-        columns = ["Df", "Sum Sq", "Mean Sq", "F value", "Pr(>F)"]
-        frame = pd.DataFrame(table, [*rows, "Residuals"], columns).astype({"Df": int})
+        header = ["Df", "Sum Sq", "Mean Sq", "F value", "Pr(>F)"]
+        frame = pd.DataFrame(table, [*rows, "Residuals"], header).astype({"Df": int})
         return AnovaResult(
             title=f"Analysis of variance of {self.target_}, type {type}", n_rows=self._moments.n_rows, table=frame
         )
@@ -733,8 +734,8 @@ def _sum_of(parts: Sequence[Moments], times: int) -> Moments:
         first,
         n_rows=sum(m.n_rows for m in parts) // times,
         weight=sum(m.weight for m in parts) // times,
-        sums=sum(m.sums for m in parts) // times,
-        products=sum(m.products for m in parts) // times,
+        sums=np.sum([m.sums for m in parts], axis=0) // times,
+        products=np.sum([m.products for m in parts], axis=0) // times,
     )
 
 

@@ -208,7 +208,7 @@ class CovarianceResult(Result):
     def plot(self, ax: Any = None) -> Any:
         """A heat map of the correlations."""
         sd = np.sqrt(np.diag(self.covariance))
-        return plot_matrix(self.covariance / np.outer(sd, sd), ax)
+        return plot_matrix(self.covariance.div(sd, axis=0).div(sd, axis=1), ax)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,7 +233,8 @@ class CorrelationResult(Result):
     def pvalues(self) -> DataFrame:
         """The probabilities as a matrix."""
         found = pd.DataFrame(np.nan, self.correlation.index, self.correlation.columns)
-        for (a, b), p in self.pairs["pvalue"].items():
+        for pair, p in self.pairs["pvalue"].items():
+            a, b = pair if isinstance(pair, tuple) else (pair, pair)
             found.loc[a, b] = found.loc[b, a] = p
         return found
 
@@ -366,9 +367,10 @@ def plot_matrix(matrix: DataFrame, ax: Any = None) -> Any:
     ticks = range(len(matrix))
     ax.set_xticks(ticks, [str(name) for name in matrix.columns], rotation=45, ha="right")
     ax.set_yticks(ticks, [str(name) for name in matrix.index])
+    values = matrix.to_numpy(dtype=float)
     if len(matrix) <= 12:
         for a, b in np.ndindex(matrix.shape):
-            value = matrix.iat[a, b]
+            value = values[a, b]
             color = "white" if abs(value) > 0.6 else "black"
             ax.text(
                 b, a, "NA" if math.isnan(value) else f"{value:.2f}", ha="center", va="center", color=color, fontsize=9
