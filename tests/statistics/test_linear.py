@@ -140,7 +140,7 @@ def test_predictions_and_their_intervals_are_those_of_statsmodels(table: es.Tabl
         "confidence": ["mean_ci_lower", "mean_ci_upper"],
         "prediction": ["obs_ci_lower", "obs_ci_upper"],
     }.items():
-        found = model.predict(new, interval=interval, level=0.8)
+        found = model.predict(new, interval=interval, confidence=0.8)
         np.testing.assert_allclose(found[["fit", "lower", "upper"]], expected[["mean", *names]], rtol=CLOSE)
     np.testing.assert_allclose(model.predict(table)[:7], expected["mean"], rtol=CLOSE)
     with pytest.raises(ValueError, match="interval='both': 'confidence' and 'prediction' are there"):
@@ -394,7 +394,8 @@ def test_the_target_of_a_schema_is_explained_by_all_other_variables(keys: es.Own
     rows = known.table(frame, slots=1024)
     opened = keys.decrypt(es.LinearRegression().fit(keys.encrypt(rows)), schema=known)
     wanted = smf.ols("y ~ age + C(sex) + bmi", frame).fit()
-    assert opened.columns_ == ["age", "sex[m]", "bmi"] and opened.target_ == "y"
+    assert opened.columns_ == ["age", "sex[m]", "bmi"]
+    assert opened.target_ == "y"
     found = opened.summary().coefficients["Estimate"]
     np.testing.assert_allclose(found[["Intercept", "sex[m]", "age", "bmi"]], wanted.params, rtol=CLOSE)
     np.testing.assert_allclose(opened.predict(frame.drop(columns="y")), wanted.predict(frame), rtol=CLOSE)
@@ -452,7 +453,8 @@ def test_a_plan_with_folds_carries_them() -> None:
     known = es.Schema.infer(frame, target="y", numbers="keep", digits=0)
     assert es.plan(es.Ridge(), known, n_rows=60).depth == 1
     plan = es.plan(es.Ridge(), known, n_rows=60, folds=3)
-    assert plan.depth == 2 and plan.n_totals == 6 + 3 * 6
+    assert plan.depth == 2
+    assert plan.n_totals == 6 + 3 * 6
     owner, rows = es.Owner(plan), known.table(frame, folds=3)
     sealed = owner.encrypt(rows)
     opened = owner.open(es.Ridge().fit_folds(sealed), known)

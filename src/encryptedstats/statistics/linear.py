@@ -26,7 +26,9 @@ from encryptedstats.errors import Cure, ParameterError, SchemaError
 from encryptedstats.models.base import TotalsModel, unused_name
 from encryptedstats.statistics._fixed import named_columns, repeated, schema_of_numbers
 from encryptedstats.statistics._least_squares import Moments, Solution, as_floats, solve
+from encryptedstats.statistics.factors import confidence_level
 from encryptedstats.statistics.formulas import INTERCEPT, Design, DesignColumn, OfFormula, design, parse
+from encryptedstats.statistics.plots import plot_coefficients, plot_path
 from encryptedstats.statistics.results import Result, frame_text, number_text, p_text, stars
 from encryptedstats.tables import EncryptedTable, PublicSchema, Schema, Table
 from encryptedstats.tables._encoding import rows_to_predict
@@ -154,39 +156,7 @@ class RidgePath(Result):
 
     def plot(self, ax: Any = None) -> Any:
         """Every coefficient over alpha; the best alpha is marked."""
-        ax = _axes(ax)
-        for name in self.coefficients.columns.drop(INTERCEPT, errors="ignore"):
-            ax.plot(self.coefficients.index, self.coefficients[name], label=str(name))
-        if not math.isnan(self.best_alpha):
-            ax.axvline(self.best_alpha, color="0.5", linestyle="--", linewidth=1, label="least error")
-        ax.set_xscale("log")
-        ax.set_xlabel("alpha")
-        ax.set_ylabel("coefficient")
-        ax.legend(frameon=False)
-        return ax
-
-
-def plot_coefficients(table: pd.DataFrame, ax: Any = None) -> Any:
-    """Estimates with their intervals, one below the other, and a line at 0."""
-    ax = _axes(ax)
-    shown = table.dropna(subset=["Estimate"])
-    low, high = shown.iloc[:, -2], shown.iloc[:, -1]
-    places = np.arange(len(shown))[::-1]
-    ax.axvline(0, color="0.7", linewidth=1, zorder=0)
-    ax.hlines(places, low, high, color="C0")
-    ax.plot(shown["Estimate"], places, "o", color="C0")
-    ax.set_yticks(places, [str(name) for name in shown.index])
-    ax.set_ylim(-0.6, len(shown) - 0.4)
-    ax.set_xlabel(f"coefficient ({table.columns[-2]} to {table.columns[-1]})")
-    return ax
-
-
-def _axes(ax: Any) -> Any:
-    if ax is not None:
-        return ax
-    from matplotlib import pyplot
-
-    return pyplot.subplots()[1]
+        return plot_path(self.coefficients.drop(columns=INTERCEPT, errors="ignore"), self.best_alpha, ax)
 
 
 # -- the models --------------------------------------------------------------------------------------------------------------
@@ -461,7 +431,7 @@ class LinearRegression(_LeastSquares):
 
     # -- what it says ------------------------------------------------------------------------------------------------
 
-    def summary(self, level: float = 0.95) -> RegressionResult:
+    def summary(self, confidence: float = 0.95) -> RegressionResult:
         """As R's ``summary(lm)``, with intervals."""
         self._check_open()
         from scipy.stats import f as f_distribution
@@ -491,7 +461,7 @@ class LinearRegression(_LeastSquares):
             title=f"Linear regression of {self.target_} on {', '.join(self.columns_) or 'a constant'}",
             n_rows=n,
             notes=tuple(notes),
-            coefficients=self.coefficients(level),
+            coefficients=self.coefficients(confidence),
             scale=self.scale_,
             df_model=used,
             df_resid=df,
@@ -508,12 +478,12 @@ class LinearRegression(_LeastSquares):
         weighing = self._weighing(self.schema_.public())
         return "" if weighing is None else variable_name(self.schema_, weighing)
 
-    def coefficients(self, level: float = 0.95) -> pd.DataFrame:
+    def coefficients(self, confidence: float = 0.95) -> pd.DataFrame:
         """Estimate, standard error, t, p and interval of every coefficient."""
         self._check_open()
         from scipy.stats import t
 
-        _check_level(level)
+        confidence = confidence_level(confidence)
         centred = self._moments.centred
         estimates = np.concatenate([[self.intercept_] if centred else [], self.coef_])
         errors = np.sqrt(np.diag(self.covariance_))
@@ -521,14 +491,14 @@ class LinearRegression(_LeastSquares):
         with np.errstate(divide="ignore", invalid="ignore"):
             statistics = estimates / errors
         df = max(self.df_resid_, 1)
-        width = t.ppf((1 + level) / 2, df) * errors
+        width = t.ppf((1 + confidence) / 2, df) * errors
         table = {
             "Estimate": estimates,
             "Std. Error": errors,
             "t value": statistics,
             "Pr(>|t|)": 2 * t.sf(np.abs(statistics), df),
-            f"{50 * (1 - level):.4g} %": estimates - width,
-            f"{50 * (1 + level):.4g} %": estimates + width,
+            f"{50 * (1 - confidence):.4g} %": estimates - width,
+            f"{50 * (1 + confidence):.4g} %": estimates + width,
         }
         return pd.DataFrame(table, [*([INTERCEPT] if centred else []), *self.columns_])
 
@@ -576,7 +546,7 @@ class LinearRegression(_LeastSquares):
         found = [float(scatter[j, j] * inverse[j, j]) or math.nan for j in range(len(self.columns_))]
         return pd.Series(found, self.columns_, name="VIF")
 
-    def predict(self, X: Any, interval: str | None = None, level: float = 0.95) -> Any:
+    def predict(self, X: Any, interval: str | None = None, confidence: float = 0.95) -> Any:
         """What the regression expects of each row; with an ``interval``, for its mean or for a new observation, as R has it.
 
         Parameters
@@ -584,7 +554,7 @@ class LinearRegression(_LeastSquares):
         X : DataFrame, array or Table
         interval : {"confidence", "prediction"}, optional
             Then a DataFrame with ``fit``, ``lower`` and ``upper`` is returned.
-        level : float
+        confidence : float
         """
         if interval is None:
             return super().predict(X)
@@ -593,7 +563,7 @@ class LinearRegression(_LeastSquares):
 
         if interval not in _INTERVALS:
             raise ValueError(f"interval={interval!r}: 'confidence' and 'prediction' are there, or None")
-        _check_level(level)
+        confidence = confidence_level(confidence)
         x = self._matrix(X)
         fit = x @ np.nan_to_num(self.coef_) + self.intercept_
         around = as_floats(self._moments.means[:-1])
@@ -602,7 +572,7 @@ class LinearRegression(_LeastSquares):
         first = self._moments.weight_scale / self._moments.weight if self._moments.centred else 0.0
         leverage = first + np.einsum("ij,jk,ik->i", x, inverse, x)
         spread = np.sqrt(self.scale_ * (leverage + (interval == "prediction")))
-        width = t.ppf((1 + level) / 2, max(self.df_resid_, 1)) * spread
+        width = t.ppf((1 + confidence) / 2, max(self.df_resid_, 1)) * spread
         index = X.index if isinstance(X, pd.DataFrame) else None
         return pd.DataFrame({"fit": fit, "lower": fit - width, "upper": fit + width}, index)
 
@@ -768,8 +738,3 @@ def term_name(column: DesignColumn, schema: Schema | PublicSchema) -> str:
     """What a term is called, of which this is a column: without levels."""
     powers = ((variable_name(schema, f.variable), f.power) for f in column.factors)
     return ":".join(name if power == 1 else f"{name}^{power}" for name, power in powers)
-
-
-def _check_level(level: Any) -> None:
-    if not isinstance(level, Real) or isinstance(level, bool) or not 0 < float(level) < 1:
-        raise ValueError(f"level={level!r}: a number between 0 and 1 is needed, such as 0.95")
