@@ -300,7 +300,8 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
         return self._known_private().table(repeated(whole, sample_weight))
 
     def _checked_y(self, y: Any, n_rows: int) -> NDArray[np.float64]:
-        values = check_array(column_or_1d(y, warn=True), ensure_2d=False, dtype="numeric").astype(float)
+        checked = check_array(column_or_1d(y, warn=True), ensure_2d=False, dtype="numeric")
+        values: NDArray[np.float64] = checked.astype(float)
         if len(values) != n_rows:
             raise ValueError(f"X has {n_rows} rows and y has {len(values)}: inconsistent numbers of samples")
         return values
@@ -640,6 +641,10 @@ class Ridge(_LeastSquares):
         found = solve(self._moments, alpha)
         self.coef_, self.intercept_ = as_floats(found.slopes), float(found.intercept)
         self.df_ = len(found.used) - float(alpha * sum(np.diag(found.inverse), Fraction(0)))
+
+    def summary(self) -> RidgePath:
+        """The coefficients."""
+        return self.path([float(self.alpha)])
 
     def path(self, alphas: Sequence[float]) -> RidgePath:
         """The coefficients for every alpha, from the same totals."""

@@ -5,6 +5,7 @@ Every function draws into ``ax``, or into a new figure, and returns the axes; re
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -297,18 +298,16 @@ def plot_variances(variances: pd.Series[Any], ax: Axes | None = None) -> Axes:
     return ax
 
 
-def plot_loadings(loadings: pd.DataFrame, shares: pd.Series[Any], ax: Axes | None = None) -> Axes:
+def plot_loadings(loadings: pd.DataFrame, shares: Sequence[float], ax: Axes | None = None) -> Axes:
     """The variables as arrows: their loadings on the first two components, which have these shares of the variance."""
     ax = new_axes(ax, (4.5, 4.5))
     ax.axhline(0, color=GREY, linewidth=0.8, linestyle=":")
     ax.axvline(0, color=GREY, linewidth=0.8, linestyle=":")
     for name, (x, y) in zip(loadings.index, loadings.iloc[:, :2].to_numpy(dtype=float), strict=True):
         ax.annotate("", (x, y), (0, 0), arrowprops={"arrowstyle": "->", "color": colour(0)})
-        sides = {"ha": "left" if x >= 0 else "right", "va": "bottom" if y >= 0 else "top"}
-        ax.text(x + (0.02 if x >= 0 else -0.02), y + (0.02 if y >= 0 else -0.02), str(name), **sides)
+        across, up = ("left" if x >= 0 else "right"), ("bottom" if y >= 0 else "top")
+        ax.text(x + np.copysign(0.02, x), y + np.copysign(0.02, y), str(name), ha=across, va=up)
     ax.set(xlim=(-1.1, 1.1), ylim=(-1.1, 1.1), aspect="equal")
-    ax.set(
-        xlabel=f"{shares.index[0]} ({shares.iloc[0]:.0%} of the variance)",
-        ylabel=f"{shares.index[1]} ({shares.iloc[1]:.0%})",
-    )
+    first, second = loadings.columns[:2]
+    ax.set(xlabel=f"{first} ({shares[0]:.0%} of the variance)", ylabel=f"{second} ({shares[1]:.0%})")
     return ax
