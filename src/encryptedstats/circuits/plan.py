@@ -55,6 +55,13 @@ from encryptedstats.words import size_text, time_text
 OPENED_FIRST: Final = Cure("open before predicting", "with encrypted_prediction=False")
 # Below 2^50 a modular product can be computed in doubles, several at a time; tried first.
 FAST_PRIME_BITS: Final = 49
+
+
+def is_fast(parameters: Parameters) -> bool:
+    """Whether the kernels compute with these at their best."""
+    return parameters.scheme == "bgv" and max(parameters.coefficient_moduli).bit_length() <= FAST_PRIME_BITS
+
+
 # A shard of a cluster's work: by default a table is cut into so many, none of more than so many chunks. A shard's totals are
 # brought down and packed once, which costs as much as several chunks; and a lost shard should not be an hour's work.
 SHARDS: Final = 32
@@ -251,7 +258,7 @@ class Plan:
             ("security", f"{p.security} bits, {TABLE_NAME}"),
             ("rows", f"{layout.n_rows:,} in {layout.n_chunks:,} chunks of {layout.slots:,}"),
             ("depth", f"{self.depth} products in a row"),
-            ("largest value", f"±{self.largest:,} (exact up to ±{p.max_value:,})"),
+            ("largest value", f"±{self.largest:,} ({self._in_digits()}exact up to ±{p.max_value:,})"),
             ("failure bound", self.failure_bound),
             *(
                 [("flooding", f"{FLOODING_BITS} bits over the noise: results hide the rows of others")]
@@ -269,6 +276,10 @@ class Plan:
             *(self.cluster.rows() if self.cluster is not None else ()),
             *(self.prediction.rows() if self.prediction is not None else ()),
         ]
+
+    def _in_digits(self) -> str:
+        bits = self.parameters.digit_bits
+        return "" if bits is None else f"numbers in digits of {bits} bits, totals in parts that are "
 
     def _downloaded(self) -> str:
         return f"{self.n_totals:,} totals" if self.prediction is None else "answers of the prediction"

@@ -38,13 +38,14 @@ from encryptedstats.cluster.scheduling import PATIENCE, run_on_dask
 from encryptedstats.errors import ClusterError, FileFormatError
 from encryptedstats.memory import default_limit
 from encryptedstats.models.base import TotalsClassifier, read_model
-from encryptedstats.models.prediction import check_prediction, prediction_of
+from encryptedstats.models.prediction import answerer
 from encryptedstats.parallel import cores
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import open_store, read_object
 from encryptedstats.tables import EncryptedAnswer
 from encryptedstats.tables.answers import PREDICTION_KIND, read_answer
+from encryptedstats.tables.predicting import check_prediction, prediction_of
 from encryptedstats.tables.questions import MODEL_KIND, OPEN_MODEL_KIND, is_same
 
 PREDICTION_JOB: Final = "cluster prediction"
@@ -92,7 +93,7 @@ class PredictionJob(StoredJob):
                 f"{self.model_url} is not the model that this prediction was begun with: cut short, altered or exchanged"
             )
         model = _read_model(data, self.model_url, lambda: self.keys)
-        asked = prediction_of(model, self.sub_table((0, len(self.entries))), self.output)
+        asked = prediction_of(answerer(model), self.sub_table((0, len(self.entries))), self.output)
         if circuit_digest(asked.expressions) != self.circuit_digest:
             raise other_version(self, model)
         return model
@@ -251,7 +252,7 @@ def submit_prediction(
     job = PredictionJob(place, "", *places, facts, entries, shards, False, model_url, sha256, "", "")
     fitted = _read_model(data, model_url, lambda: job.keys)
     chosen = fitted.chosen_output(output)
-    asked = check_prediction(fitted, job.sub_table((0, len(entries))), chosen)
+    asked = check_prediction(answerer(fitted), job.sub_table((0, len(entries))), chosen)
     job = replace(job, output=chosen, circuit_digest=circuit_digest(asked.expressions))
     job_data = _job_bytes(job, manifest)
     job = replace(job, id=hashlib.sha256(job_data).hexdigest())

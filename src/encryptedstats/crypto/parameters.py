@@ -58,6 +58,8 @@ class Parameters:
     kept_primes : int, optional
         How many of the data primes packed totals keep. As few as it takes to decrypt them by default; more of them leave room
         for computing on with packed totals, as predicting with a model that is never opened does.
+    digit_bits : int, optional
+        Tables store numbers that are larger than so many bits in digits of that size: totals can then be larger than t.
 
     Examples
     --------
@@ -74,6 +76,7 @@ class Parameters:
     terms: int = DEFAULT_TERMS
     allow_insecure: bool = field(default=False, kw_only=True)
     kept_primes: int | None = field(default=None, kw_only=True)
+    digit_bits: int | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "coefficient_moduli", tuple(self.coefficient_moduli))
@@ -178,6 +181,11 @@ class Parameters:
         kept, most = self.kept_primes, len(self.coefficient_moduli) - 1
         if kept is not None and (type(kept) is not int or not 1 <= kept <= most):
             raise ParameterError(f"kept_primes={kept!r}: packed totals keep 1 to {most} of the data primes, or None")
+        bits = self.digit_bits
+        if bits is not None and (type(bits) is not int or not 2 <= bits < MAX_PRIME_BITS):
+            raise ParameterError(
+                f"digit_bits={bits!r}: digits have 2 to {MAX_PRIME_BITS - 1} bits, or None for no digits"
+            )
 
     def _check_moduli(self) -> None:
         primes, t, order = self.coefficient_moduli, self.plain_modulus, 2 * self.ring_degree
@@ -307,13 +315,14 @@ class Parameters:
             "terms": self.terms,
             "allow_insecure": self.allow_insecure,
         }
-        return values if self.kept_primes is None else {**values, "kept_primes": self.kept_primes}
+        planned = {"kept_primes": self.kept_primes, "digit_bits": self.digit_bits}
+        return values | {name: number for name, number in planned.items() if number is not None}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Parameters:
         """The inverse of :meth:`to_dict`; checks everything, since values may come from a file of unknown origin."""
         expected = {"scheme", "ring_degree", "plain_modulus", "coefficient_moduli", "terms", "allow_insecure"}
-        if not isinstance(values, Mapping) or set(values) - {"kept_primes"} != expected:
+        if not isinstance(values, Mapping) or set(values) - {"kept_primes", "digit_bits"} != expected:
             raise ParameterError(f"parameters must have exactly the fields {', '.join(sorted(expected))}")
         if (
             not isinstance(values["coefficient_moduli"], (list, tuple))

@@ -200,7 +200,7 @@ class Sealed:
             return self._ciphertexts
         if self.keys.parameters.has_factors:
             raise ParameterError(
-                f"{self.keys.parameters!r} were planned for the totals of a table, which are so large that nothing but those can be "
+                f"{self.keys.parameters!r} were planned for the totals of a table, so large that nothing but those can be "
                 "computed with them: for encrypted integers and arrays make keys with Parameters.choose(max_value=..., depth=...)"
             )
         return tuple(self.keys.engine.switch(c, level) for c in self._ciphertexts)

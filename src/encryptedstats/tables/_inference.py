@@ -131,18 +131,20 @@ class Kept:
         if self.numbers not in ("bins", "keep"):
             raise SchemaError(f"numbers={self.numbers!r}: one of 'bins', 'keep' is needed")
         kept = [name for name in names if self.is_number(summaries.get(name), wanted.get(name))]
-        said = {"digits": self.digits if isinstance(self.digits, Mapping) else {}, "bounds": self.bounds or {}}
-        for what, by_name in said.items():
+        digits = self.digits if isinstance(self.digits, Mapping) else {}
+        for by_name, named in (
+            (digits, Cure("digits of columns", "digits= names")),
+            (self.bounds or {}, Cure("bounds of columns", "bounds= names")),
+        ):
             strange = [name for name in by_name if name not in kept]
             if strange:
                 listed = ", ".join(map(repr, kept)) or "none"
                 raise SchemaError(
-                    Cure(f"{what} of columns", f"{what}= names"),
-                    f" {strange[0]!r}, which is no column that is kept as a number; these are {listed}",
+                    named, f" {strange[0]!r}, which is no column that is kept as a number; these are {listed}"
                 )
         if self.digits is not None and not kept:
             raise SchemaError(
-                Cure("digits of columns", "digits="),
+                Cure("digits", "digits="),
                 " is for numbers that are kept: ",
                 Cure("keep all numbers", "numbers='keep'"),
             )

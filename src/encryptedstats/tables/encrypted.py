@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 
 from encryptedstats.circuits.bounds import ColumnRange
 from encryptedstats.circuits.cost import Times
+from encryptedstats.circuits.digits import in_digits
 from encryptedstats.circuits.evaluate import evaluate
 from encryptedstats.circuits.expressions import Expression, column_names
 from encryptedstats.circuits.layout import Layout
@@ -47,6 +48,7 @@ from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.leases import writing
 from encryptedstats.storage.objects import Store, looked_at_again, open_store
+from encryptedstats.tables.answering import MODEL
 from encryptedstats.tables.answers import EncryptedAnswer
 from encryptedstats.tables.blocks import (
     BlockEntry,
@@ -72,9 +74,12 @@ from encryptedstats.tables.columns import (
     check_column,
     column_bound,
     column_ranges,
+    digits_among,
     table_columns,
+    without_digits,
 )
 from encryptedstats.tables.naming import class_or_variable
+from encryptedstats.tables.predicting import Answerer, predicted, refuse_rows_of_others
 from encryptedstats.tables.questions import Question, checked_question
 from encryptedstats.tables.statistics import Asked
 from encryptedstats.tables.variables import PublicSchema, PublicVariable
@@ -397,8 +402,8 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
         return any(column.encoding == "class" for column in self.facts.columns)
 
     def columns(self) -> list[Column]:
-        """The stored columns."""
-        return list(self.facts.columns)
+        """The stored columns; numbers are whole, also where they are stored in digits."""
+        return without_digits(self.facts.columns)
 
     def holds(self, column: Column) -> bool:
         """Whether the column is stored."""
@@ -416,6 +421,14 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
         chunks = [self._ciphertext(i, self._positions[column]) for i in range(len(self.blocks.rows))]
         noise = self.parameters.noise.fresh(with_secret_key=self.facts.with_secret_key)
         return EncryptedVector(self.keys, chunks, noise, self.bound(column), 0, self.blocks.rows)
+
+    def _whole_numbers(self, position: int) -> EncryptedVector:
+        """From their digits, where they are stored so; refused where they are too large for the parameters."""
+        digits = [column for column in self.facts.columns if column.encoding == "digit" and column.variable == position]
+        if not digits:
+            return super()._whole_numbers(position)
+        first, *others = [self.values(column) * (1 << column.index * (column.bits or 0)) for column in digits]
+        return sum(others, first)
 
     def _ciphertext(self, block: int, position: int) -> Any:
         residues = self.blocks.column(block, position)
@@ -494,11 +507,12 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
         Options are those of :func:`encryptedstats.circuits.evaluate.evaluate`: ``form``, ``workers``, ``progress``, ``device``
         ("auto", "native" or "seal"), ``memory_limit`` and ``checkpoint``.
         """
+        outputs, shifts = in_digits(outputs, digits_among(self.facts.columns))
         names = column_names(outputs)
         for name in names:
             self._check_stored(Column.parse(name))
         try:
-            totals = evaluate(outputs, self._reading(names), **options)
+            totals = evaluate(outputs, self._reading(names), **options).in_parts(shifts)
         except (NoiseError, TooLargeError) as error:
             raise type(error)(error, ". ", self._cure(outputs)) from None
         totals.schema_digest = self.facts.schema_digest
@@ -534,6 +548,13 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
                 asked, self.totals(asked, **options), self.private_schema or self.schema, self.n_rows, self.blocks.ids
             )
         )
+
+    def predicted_by(self, answer: EncryptedAnswer, output: str, **options: Any) -> EncryptedAnswer:
+        """What an encrypted answer in totals says of every row: see :meth:`EncryptedAnswer.predict_votes`."""
+        refuse_rows_of_others(self)
+        numbers = {MODEL: answer.ciphertexts, **answer.beside}
+        by = Answerer(answer.question, answer.question, numbers, answer.schema, is_encrypted=True)
+        return predicted(by, self, output, **options)
 
     def totals(self, question: Question, **options: Any) -> EncryptedNumbers:
         """The encrypted totals that answer a question, one after the other. Options: as of :meth:`evaluate`."""
@@ -770,7 +791,7 @@ def facts_from_container(file: Container) -> TableFacts:
         raise
     except (ValueError, RecursionError) as error:
         raise FileFormatError(f"a malformed schema or list of columns: {error}") from error
-    _check_columns(schema, columns, n_folds)
+    _check_columns(schema, columns, n_folds, parameters.digit_bits)
     if any(column_bound(schema, column, weight_bound) > parameters.max_value for column in columns):
         raise FileFormatError(
             f"a column with values beyond ±{parameters.max_value:,}, which its parameters cannot hold"
@@ -792,7 +813,7 @@ def _check_version(file: Container) -> None:
         )
 
 
-def _check_columns(schema: PublicSchema, columns: Sequence[Column], n_folds: int) -> None:
+def _check_columns(schema: PublicSchema, columns: Sequence[Column], n_folds: int, digit_bits: int | None) -> None:
     """Refuse a list of columns that encryption would not have made."""
     encodings = {column.encoding for column in columns}
     chosen, classes = sorted(encodings.difference(ALWAYS_STORED)), any(column.variable == -1 for column in columns)
@@ -801,7 +822,8 @@ def _check_columns(schema: PublicSchema, columns: Sequence[Column], n_folds: int
     least = (sum(n_bins) if "onehot" in encodings else 0) + classes * schema.n_classes * (1 + n_folds)
     if max(n_bins) > MAX_BINS or max(least, n_folds) > len(columns) or (n_folds and not classes):
         raise FileFormatError("more bins, classes or folds than columns for them")
-    if not columns or list(columns) != table_columns(schema, chosen, classes=classes, n_folds=n_folds):
+    made = table_columns(schema, chosen, classes=classes, n_folds=n_folds, digit_bits=digit_bits)
+    if not columns or list(columns) != made:
         raise FileFormatError("a list of columns that does not fit the schema and the folds")
 
 

@@ -16,6 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from encryptedstats.circuits.clear import read_clear
+from encryptedstats.circuits.digits import digit_bounds, digit_of
 from encryptedstats.circuits.expressions import Expression, column_names
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.errors import SchemaError, SchemaWarning
@@ -158,9 +159,11 @@ class Table(ColumnAlgebra[Integers], Asked):
         """Whether the target of every row is known, be it a class or a number."""
         return self.has_classes or self.target_values is not None
 
-    def columns(self, encodings: Sequence[str] = ("onehot",)) -> list[Column]:
-        """The columns for these encodings: bins, codes, numbers, classes, and classes by fold."""
-        return table_columns(self.public_schema, encodings, classes=self.has_target, n_folds=self.n_folds)
+    def columns(self, encodings: Sequence[str] = ("onehot",), digit_bits: int | None = None) -> list[Column]:
+        """The columns for these encodings: bins, codes, numbers (large ones in digits, if asked), classes, and classes by fold."""
+        return table_columns(
+            self.public_schema, encodings, classes=self.has_target, n_folds=self.n_folds, digit_bits=digit_bits
+        )
 
     def holds(self, column: Column) -> bool:
         """Whether `values` can give the column: a clear table makes any encoding on demand."""
@@ -195,6 +198,9 @@ class Table(ColumnAlgebra[Integers], Asked):
             return np.where(data == GAP, 0, data)
         if column.encoding == "present":
             return np.asarray(data != GAP)
+        if column.bits is not None:
+            count = len(digit_bounds(*self.public_schema.at(column.variable).bounds, column.bits))
+            return digit_of(np.where(data == GAP, 0, data), column.index, count, column.bits)
         if column.encoding == "onehot":
             return np.asarray(data == column.index)
         if column.encoding == "ordinal":
