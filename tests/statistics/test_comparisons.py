@@ -17,6 +17,7 @@ from statsmodels.formula.api import ols
 from statsmodels.stats.oneway import anova_oneway
 
 import encryptedstats as es
+from effort import examples
 
 DATA = Path(os.environ.get("ENCRYPTEDSTATS_DATA", "missing"))
 
@@ -254,7 +255,7 @@ def test_totals_that_cannot_be_are_refused() -> None:
         question.opened(totals, table.schema, len(table))
 
 
-@settings(max_examples=10)  # each encrypts a table
+@settings(max_examples=examples(8))  # each encrypts a table
 @given(
     some.lists(
         some.tuples(some.integers(-50, 50), some.sampled_from("ab"), some.sampled_from("xy")), min_size=4, max_size=30
