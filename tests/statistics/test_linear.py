@@ -448,6 +448,17 @@ def test_a_plan_takes_names_and_real_parameters_carry_it() -> None:
     assert opened.summary() == es.LinearRegression("y ~ age + sex + bmi").fit(known.table(frame)).summary()
 
 
+def test_totals_far_beyond_32_bits_are_exact() -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(50, 10, 300).round(3), "y": rng.normal(0, 1, 300).round(4)})
+    known = es.Schema.infer(frame, target="y", numbers="keep", digits={"a": 3, "y": 4})
+    plan = es.plan(es.LinearRegression(), known, n_rows=300)
+    assert plan.largest > 1 << 37
+    owner, rows = es.Owner(plan), known.table(frame)
+    opened = owner.decrypt(es.LinearRegression().fit(owner.encrypt(rows)), schema=known)
+    assert opened.summary() == es.LinearRegression().fit(rows).summary()
+
+
 def test_a_plan_with_folds_carries_them() -> None:
     frame = patients(60)[["age", "y"]] // 10
     known = es.Schema.infer(frame, target="y", numbers="keep", digits=0)

@@ -520,7 +520,7 @@ class PCAResult(Result):
         """The variables as arrows: their loadings on the first two components. Scores of rows are not known from totals."""
         if self.loadings.shape[1] < 2:
             raise ValueError("a biplot needs two components, and there is one")
-        return plot_loadings(self.loadings, self.importance.loc["Proportion of variance"].tolist(), ax)
+        return plot_loadings(self.loadings, list(self.importance.T["Proportion of variance"]), ax)
 
 
 # -- discriminants ---------------------------------------------------------------------------------------------------------
