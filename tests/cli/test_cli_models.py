@@ -15,10 +15,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from cli_helpers import FOREST, MODELS, Run, Ward, disk_full, done, names, patients, the_error
-from rich.console import Console
 
 import encryptedstats as es
-from encryptedstats.cli import _models, decrypt
+from encryptedstats.cli import _models
 from encryptedstats.cli._questions import question_text
 from encryptedstats.storage import container
 from encryptedstats.storage import files as storage_files
@@ -243,33 +242,6 @@ def test_a_short_name_that_is_taken_is_left_to_who_had_it(monkeypatch: pytest.Mo
     assert _models.models()["forest"] is es.CompletelyRandomForest
     assert _models.models()["OtherForest"] is OtherForest
     assert _models.models()["Heir"] is Heir
-
-
-MEASURED = pd.DataFrame(
-    {"dose": [1, 2, 3, 4, 5, 6, 7, 8], "weight": [5, 3, 6, 4, 9, 7, 8, 6], "response": [2, 4, 5, 8, 9, 13, 13, 15]}
-)
-
-
-@pytest.mark.parametrize(
-    ("model", "words"),
-    [
-        (es.LinearRegression("response ~ dose"), "Multiple R-squared"),
-        (es.Ridge(0.5, "response ~ dose"), "Intercept"),
-        (es.PCA(), "pca0"),
-    ],
-    ids=["regression", "ridge", "pca"],
-)
-def test_models_without_classes_are_opened_as_they_print(model: Any, words: str) -> None:
-    """``decrypt`` shows what ``summary`` says, and has it as data."""
-    fitted = model.fit(es.Schema.infer(MEASURED, target="response", numbers="keep").table(MEASURED))
-    opened = decrypt._model("file", fitted, None)
-    shown = io.StringIO()
-    Console(width=100, file=shown).print(opened.view(100))
-    assert words in shown.getvalue()
-    frame = fitted.summary().to_frame()
-    assert np.shape(opened.facts["values"]) == frame.shape
-    assert opened.facts["index"] == list(map(str, frame.index))
-    assert "classes" not in json.loads(json.dumps(opened.facts, allow_nan=False))
 
 
 def test_help_says_what_each_model_is() -> None:

@@ -273,7 +273,7 @@ def _model(file: str, model: Any, schema: es.Schema | None) -> Opened:
 def _summary_view(summary: Result, width: int) -> RenderableType:
     """What a model has learned, on a screen of this width."""
     if not isinstance(summary, ModelSummary):
-        return _body(summary)
+        return Text("\n".join(map(printable, summary.summary().splitlines())))
     counts = [f"{label_text(label)} {count:,}" for label, count in summary.class_counts.items()]
     head: list[RenderableType] = [fact_table([("classes", ", ".join(counts))]), Text()] if counts else []
     return Group(*head, frame_view(summary.table, width), *(Text(note, style="dim") for note in summary.notes))

@@ -384,6 +384,12 @@ class PublicVariable:
         return cls(**check_fields(value, cls._FIELDS, where))
 
     @property
+    def bounds(self) -> tuple[int, int]:
+        """Between which the integers of a number lie: 0 stands for those that are missing."""
+        low, high = self.low or 0, self.high or 0
+        return (min(low, 0), max(high, 0)) if self.missing_bin else (low, high)
+
+    @property
     def has_codes(self) -> bool:
         """Whether ordinal codes exist: the bins are ordered and all of them have a place in the order."""
         return self.kind in ORDERED_KINDS and not self.missing_bin
