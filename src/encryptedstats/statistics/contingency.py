@@ -5,7 +5,6 @@ Each needs the rows of every combination of groups and nothing else. Fields have
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -17,19 +16,17 @@ from numpy.typing import NDArray
 
 from encryptedstats.errors import DataError, ParameterError, SchemaError
 from encryptedstats.metrics import auc, auc_interval, delong_variance, roc_points, wilson_interval
+from encryptedstats.statistics._distributions import chi2_tail, normal_quantile, normal_tails
 from encryptedstats.statistics.factors import (
     Cells,
+    Counted,
     Factor,
-    cell_shape,
-    cell_totals,
     chosen_group,
     confidence_level,
     factor,
-    factor_position,
-    read_cells,
     without_empty,
 )
-from encryptedstats.tables.questions import Arrays, Columns, Question, Shapes, Totals
+from encryptedstats.tables.questions import Totals
 from encryptedstats.tables.results import Result, frame_text, number_text, p_text
 from encryptedstats.tables.schema import Schema
 from encryptedstats.tables.variables import PublicSchema
@@ -43,56 +40,10 @@ _FEW: Final = 5  # expected rows of a cell below which a chi-square is said to b
 _ROUGH: Final = "some cells are expected to have fewer than 5 rows: the approximation may be rough"
 
 
-class _Counted(Question):
-    """A question about the rows of every combination of groups of some variables."""
-
-    @abstractmethod
-    def _asked(self) -> tuple[str, ...]:
-        """The variables, in the order of the axes."""
-
-    def check_schema(self, schema: PublicSchema) -> None:
-        """Refuse what has no bins, and a variable beside itself."""
-        positions = [factor_position(schema, variable) for variable in self._asked()]
-        if len(set(positions)) < len(positions):
-            raise SchemaError(f"{self.describe(schema)}: the variables have to be different ones")
-
-    def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
-        """The rows of every cell."""
-        return {"cells": cell_totals(schema, self._asked(), fold)}
-
-    def shapes(self, schema: PublicSchema) -> Shapes:
-        """One for every combination of bins."""
-        return {"cells": cell_shape(schema, self._asked())}
-
-    def _cells(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> Cells:
-        return read_cells(totals["cells"], schema, self._asked(), n_rows)
-
-
 def test_line(numbers: Sequence[tuple[str, float]], pvalue: float) -> str:
     """As R prints a test: X-squared = 3.2, df = 1, p-value = 0.0736."""
     shown, p = [f"{name} = {number_text(value)}" for name, value in numbers], p_text(pvalue)
     return ", ".join([*shown, f"p-value {p}" if p.startswith("<") else f"p-value = {p}"])
-
-
-def chi2_tail(statistic: float, dof: float) -> float:
-    """How likely a chi-square is that is at least so large."""
-    from scipy.stats import chi2  # takes a while to import: only where a test is read
-
-    return float(chi2.sf(statistic, dof))
-
-
-def normal_quantile(level: float) -> float:
-    """Between which multiples of the standard error an interval of this level lies."""
-    from scipy.stats import norm
-
-    return float(norm.ppf((1 + level) / 2))
-
-
-def normal_tails(z: float) -> float:
-    """How likely a normal deviate is that is at least so far from 0 on either side."""
-    from scipy.stats import norm
-
-    return float(2 * norm.sf(abs(z)))
 
 
 def exact_ratio(above: Fraction | int, below: Fraction | int) -> float:
@@ -143,7 +94,7 @@ class ChiSquareResult(Result):
 
 
 @dataclass(frozen=True)
-class ChiSquare(_Counted):
+class ChiSquare(Counted):
     """Whether two variables are independent; or, of one, whether its groups have the shares ``p``.
 
     Parameters
@@ -289,7 +240,7 @@ class FisherExactResult(Result):
 
 
 @dataclass(frozen=True)
-class FisherExact(_Counted):
+class FisherExact(Counted):
     """Fisher's exact test of two variables; of two groups by two also the odds ratio with its exact interval.
 
     Parameters
@@ -409,7 +360,7 @@ class MantelHaenszelResult(Result):
 
 
 @dataclass(frozen=True)
-class MantelHaenszel(_Counted):
+class MantelHaenszel(Counted):
     """The odds ratio of two variables of two groups each, common to all strata of a third, and whether it is 1.
 
     Parameters
@@ -573,7 +524,7 @@ class TrendResult(Result):
 
 
 @dataclass(frozen=True)
-class CochranArmitage(_Counted):
+class CochranArmitage(Counted):
     """Whether the share of events rises or falls over the ordered groups of an exposure.
 
     Parameters
@@ -703,7 +654,7 @@ class OddsRatioResult(Result):
 
 
 @dataclass(frozen=True)
-class OddsRatio(_Counted):
+class OddsRatio(Counted):
     """How much more frequent an event is in the groups of an exposure: odds ratio, risk ratio and risk difference.
 
     Parameters
@@ -843,7 +794,7 @@ class KappaResult(Result):
 
 
 @dataclass(frozen=True)
-class Kappa(_Counted):
+class Kappa(Counted):
     """Cohen's kappa of two ratings with the same groups.
 
     Parameters
@@ -964,7 +915,7 @@ class ROCResult(Result):
 
 
 @dataclass(frozen=True)
-class ROC(_Counted):
+class ROC(Counted):
     """The ROC curve and the area under it of a score whose bins have an order.
 
     Parameters

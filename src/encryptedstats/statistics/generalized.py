@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from encryptedstats.errors import DataError, ParameterError, SchemaError
 from encryptedstats.models.base import TotalsModel, known_schema
+from encryptedstats.statistics._distributions import normal_quantile, normal_tails
 from encryptedstats.statistics.factors import (
     cell_shape,
     cell_totals,
@@ -251,17 +252,15 @@ def fitted_result(
 
 def coefficient_table(names: Sequence[str], fit: Fit, confidence: float) -> pd.DataFrame:
     """Estimates with standard errors, Wald's tests and intervals."""
-    from scipy.stats import norm
-
     error = np.sqrt(fit.covariance.diagonal())
-    reach = float(norm.ppf((1 + confidence) / 2)) * error
+    reach = normal_quantile(confidence) * error
     with np.errstate(divide="ignore", invalid="ignore"):
         z = fit.coefficients / error
     found = {
         "Estimate": fit.coefficients,
         "Std. Error": error,
         "z value": z,
-        "Pr(>|z|)": 2 * norm.sf(np.abs(z)),
+        "Pr(>|z|)": [normal_tails(one) for one in z],
         "low": fit.coefficients - reach,
         "high": fit.coefficients + reach,
     }

@@ -26,6 +26,7 @@ from encryptedstats.models.base import TotalsModel, array_names
 from encryptedstats.models.discriminants import FisherDiscriminant
 from encryptedstats.models.features import Feature, count_features, product_totals, symmetric
 from encryptedstats.models.prediction import feature_labels
+from encryptedstats.statistics._distributions import normal_quantile
 from encryptedstats.statistics._fixed import repeated, schema_of_numbers, with_numbers
 from encryptedstats.statistics._least_squares import Exact, as_floats, independent
 from encryptedstats.statistics.factors import confidence_level
@@ -309,9 +310,9 @@ class _Read:
         return pd.DataFrame(table, self.names)
 
     def correlation_table(self, confidence: float) -> DataFrame:
-        from scipy.stats import norm, t
+        from scipy.stats import t
 
-        rows, df, width = {}, self.n - 2, norm.ppf((1 + confidence) / 2)
+        rows, df, width = {}, self.n - 2, normal_quantile(confidence)
         for a in range(len(self.names)):
             for b in range(a + 1, len(self.names)):
                 r, square = self.r(a, b), self.squared(a, b)
