@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -40,13 +39,6 @@ from encryptedstats.tables.table import Moved, all_moved, warn_of_moved
 _ROWS_AT_ONCE: Final = 1 << 16
 
 
-class OutputKind(str, Enum):
-    """What an encrypted prediction of multinomial naive Bayes holds."""
-
-    factors = "factors"
-    products = "products"
-
-
 @with_csv_options
 def predict(
     ctx: typer.Context,
@@ -77,9 +69,11 @@ def predict(
         Path | None, file_option("--schema", help="The owner's schema, for an encrypted model and rows that are not.")
     ] = None,
     output_kind: Annotated[
-        OutputKind | None,
+        str | None,
         typer.Option(
-            help="Of encrypted mnb: a count for each variable (factors, the default), or their products.",
+            metavar="NAME",
+            help="How a model answers that can in several ways: mnb gives counts for each variable (factors, the default), or "
+            "their products.",
             show_default=False,
         ),
     ] = None,
@@ -116,7 +110,7 @@ def predict(
     many = is_for_cluster(ctx.params)
     kind = expect(model, (MODEL_KIND, OPEN_MODEL_KIND), "a fitted model")
     is_table = _is_table(rows)
-    what = Unopened(model, rows, keys, schema, None if output_kind is None else output_kind.value, csv)
+    what = Unopened(model, rows, keys, schema, output_kind, csv)
     if many:
         if not is_table:
             raise typer.BadParameter(

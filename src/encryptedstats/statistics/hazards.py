@@ -26,7 +26,15 @@ from encryptedstats.statistics.factors import (
     factor,
 )
 from encryptedstats.statistics.generalized import INTERCEPT, GLMResult, Levels, cell_matrix, check_size, fitted_result
-from encryptedstats.statistics.survival import CLASS, check_time, event_number, need_times, quadratic_form, times_of
+from encryptedstats.statistics.survival import (
+    CLASS,
+    check_time,
+    event_number,
+    is_kept_number,
+    need_times,
+    quadratic_form,
+    times_of,
+)
 from encryptedstats.tables.naming import class_or_variable
 from encryptedstats.tables.questions import (
     Arrays,
@@ -145,21 +153,17 @@ class CoxScore(Question):
         constant = [
             name
             for name in self.covariates
-            if not self._is_number(schema, name) and len(factor(schema, name).labels) < 2
+            if not is_kept_number(schema, name) and len(factor(schema, name).labels) < 2
         ]
         if constant:
             raise DataError(
                 f"the covariate {constant[0]!r} has one level: it is constant, and there is nothing to test"
             )
 
-    def _is_number(self, schema: PublicSchema, name: str) -> bool:
-        position = class_or_variable(name, schema)
-        return position != -1 and schema.variables[position].kind == "number"
-
     def _columns(self, schema: PublicSchema) -> list[_Column]:
         found: list[_Column] = []
         for name in self.covariates:
-            if self._is_number(schema, name):
+            if is_kept_number(schema, name):
                 found.append(_Column(name, None))
             else:
                 found += [_Column(name, level) for level in range(1, len(factor(schema, name).labels))]
@@ -198,7 +202,7 @@ class CoxScore(Question):
         columns = indicators(schema, outcome.position, fold)[: len(outcome.labels)]
         both = [sum_of([one for k, one in enumerate(columns) if k != level]), columns[level]]
         for name in self.covariates:
-            if not self._is_number(schema, name) and factor(schema, name).missing_bin:
+            if not is_kept_number(schema, name) and factor(schema, name).missing_bin:
                 present = sum_of(bin_columns(schema, factor(schema, name).position)[:-1])
                 both = [one * present for one in both]
         time = factor(schema, self.time)

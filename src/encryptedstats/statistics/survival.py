@@ -186,6 +186,12 @@ class _Followed(Counted):
         return risk_sets(cells, times_of(schema, self.time), event_number(schema, self.event, self.event_level))
 
 
+def is_kept_number(schema: PublicSchema, name: str) -> bool:
+    """Whether a variable is kept as a number, and has no bins."""
+    position = class_or_variable(name, schema)
+    return position != -1 and schema.variables[position].kind == "number"
+
+
 def check_time(schema: PublicSchema, time: str) -> None:
     """Refuse a time without bins, and say how it gets them."""
     position = class_or_variable(time, schema)
@@ -734,13 +740,9 @@ class IncidenceRate(_Followed):
         if isinstance(self.per, bool) or not isinstance(self.per, (int, float)) or not 0 < self.per < np.inf:
             raise ParameterError(f"per={self.per!r}: the person-time that rates are for, such as 1000")
 
-    def _is_number(self, schema: PublicSchema) -> bool:
-        position = class_or_variable(self.time, schema)
-        return position != -1 and schema.variables[position].kind == "number"
-
     def check_schema(self, schema: PublicSchema) -> None:
         """As of any other, but the time may be a number."""
-        if not self._is_number(schema):
+        if not is_kept_number(schema, self.time):
             super().check_schema(schema)
             return
         positions = [factor_position(schema, variable) for variable in self._asked()[1:]]
@@ -750,7 +752,7 @@ class IncidenceRate(_Followed):
 
     def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
         """The rows of every outcome and group, and their time; or the rows of every time."""
-        if not self._is_number(schema):
+        if not is_kept_number(schema, self.time):
             return super().totals(schema, columns, fold)
         asked = self._asked()[1:]
         time = number_column(schema, class_or_variable(self.time, schema))
@@ -759,7 +761,7 @@ class IncidenceRate(_Followed):
 
     def shapes(self, schema: PublicSchema) -> Shapes:
         """As its totals."""
-        if not self._is_number(schema):
+        if not is_kept_number(schema, self.time):
             return super().shapes(schema)
         asked = self._asked()[1:]
         return {"cells": cell_shape(schema, asked), "person_time": cell_shape(schema, asked, present=True)[1:] or (1,)}
@@ -796,7 +798,7 @@ class IncidenceRate(_Followed):
 
     def _counted(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> tuple[RiskSets, list[Fraction]]:
         """The rows and events of every group, and how long it was followed."""
-        if not self._is_number(schema.public()):
+        if not is_kept_number(schema.public(), self.time):
             sets = self.risk_sets(totals, schema, n_rows)
             need_times(schema, sets.times.name)
             if sets.times.starts is not None:
