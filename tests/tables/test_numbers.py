@@ -137,7 +137,12 @@ def test_helpers_know_the_target() -> None:
 
 def test_classifiers_refuse_it_clearly() -> None:
     schema = kept()
-    for ask in (class_columns, lambda public: es.plan(es.MultinomialNB(), schema, n_rows=6)):
+    asking = (
+        class_columns,
+        lambda public: es.plan(es.MultinomialNB(), schema, n_rows=6),
+        lambda public: es.MultinomialNB().fit(schema.table(FRAME)),
+    )
+    for ask in asking:
         with pytest.raises(
             es.SchemaError, match="the target is a number and has no classes to tell apart: regressions"
         ):

@@ -531,9 +531,9 @@ class TotalsClassifier(ClassifierMixin, TotalsModel):  # type: ignore[misc]  # s
         self.classes_ = _labels(schema)
 
     def _check_table(self, table: Table | EncryptedTable) -> None:
+        super()._check_table(table)
         if not table.has_classes:
             raise SchemaError("a model is fitted to rows whose class is known: this table has no target")
-        super()._check_table(table)
 
     # -- tables from what scikit-learn users bring -----------------------------------------------------------------
 
