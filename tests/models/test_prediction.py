@@ -25,8 +25,8 @@ from prediction_samples import (
 from sklearn.base import clone
 
 import encryptedstats as es
-from encryptedstats.circuits.batching import batches_of_rows
 from effort import examples
+from encryptedstats.circuits.batching import batches_of_rows
 from encryptedstats.circuits.bounds import Interval
 from encryptedstats.circuits.expressions import column_names
 from encryptedstats.tables.answering import MODEL, flat_answers, known_given

@@ -220,6 +220,7 @@ def test_zero_cells_give_what_r_gives() -> None:
     odds = opened(table, es.OddsRatio("v0", "v1"))
     assert odds.oddsratio == np.inf
     assert np.isnan(odds.oddsratio_interval[0])
+    assert any(note.startswith("no rows with or without the event in a = x, y: ratios with it") for note in odds.notes)
 
 
 def test_one_row_and_one_class_are_refused() -> None:

@@ -291,7 +291,9 @@ class Product(es.Question):
         return totals["total"].tolist()
 
     def answers(self, schema: Any, columns: Any, known: Any, output: str = "") -> Any:
-        return {"product": [known["total"][0] * (number_column(schema, 0) if self.of_row else class_columns(schema)[0])]}
+        return {
+            "product": [known["total"][0] * (number_column(schema, 0) if self.of_row else class_columns(schema)[0])]
+        }
 
     def answer_shapes(self, schema: Any, output: str = "") -> Any:
         return {"product": (1,)}

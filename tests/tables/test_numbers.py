@@ -178,7 +178,8 @@ def test_rows_without_a_number() -> None:
     with pytest.raises(
         es.SchemaError, match="values of 'v0' may be missing, and this question takes complete rows alone"
     ):
-        table.moments(["age"])
+        number_column(schema.public(), 0)
+    assert table.moments(["age", "y"]).loc["count"].tolist() == [5, 5]
     dropped = kept(GAPPY, missing="drop").table(GAPPY)
     assert (dropped.n_rows, dropped.n_dropped) == (4, 2)
 

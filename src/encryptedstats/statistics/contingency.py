@@ -764,9 +764,15 @@ class OddsRatio(_Counted):
         def interval(name: str) -> Interval:
             return float(last[f"{name} low"]), float(last[f"{name} high"])
 
-        notes = (
-            f"compared with {exposure.name} = {exposure.labels[first]}; the event is {outcome.name} = {outcome.labels[event]}",
-        )
+        notes = [
+            f"compared with {exposure.name} = {exposure.labels[first]}; the event is {outcome.name} = {outcome.labels[event]}"
+        ]
+        empty = [str(exposure.labels[k]) for k in range(len(lines)) if 0 in (events[k], rows[k] - events[k])]
+        if empty:
+            notes.append(
+                f"no rows with or without the event in {exposure.name} = {', '.join(empty)}: ratios with it are 0, infinite or not "
+                "defined, and have no interval; Fisher's exact test takes such tables"
+            )
         return OddsRatioResult(
             title=f"Odds and risks: {outcome.name} by {exposure.name}",
             n_rows=n_rows,

@@ -91,12 +91,8 @@ class Result(ReadResult):
         return [f"{self.n_rows:,} row{'' if self.n_rows == 1 else 's'}", *self._dropped(), *self.notes]
 
     def _dropped(self) -> list[str]:
-        """What is known of rows that the schema leaves out of every table, because values are missing."""
-        source = self.source
-        if source is None or getattr(source.schema, "missing", "") != "drop" or source.n_dropped == 0:
-            return []
-        rows = "rows" if source.n_dropped is None else f"{source.n_dropped:,} row{'' if source.n_dropped == 1 else 's'}"
-        return [f"{rows} with missing values {'was' if source.n_dropped == 1 else 'were'} left out of the table"]
+        """Rows that the schema leaves out of every table, because values are missing."""
+        return [] if self.source is None else list(dropped_rows(self.source.n_dropped))
 
     def plot(self, ax: Any = None) -> Any:
         """Draw it on a matplotlib axes, where it has something to show."""
@@ -141,6 +137,19 @@ class Result(ReadResult):
                 "only what was read from a table, or opened by its owner, can be stored: this was made by hand"
             )
         save_file(opened_container(self.source), url, overwrite=overwrite, private=True)
+
+
+def dropped_rows(n: int) -> tuple[str, ...]:
+    """The note on rows that the schema left out of a table; none where none was.
+
+    >>> dropped_rows(1), dropped_rows(0)
+    (('1 row with missing values was left out of the table',), ())
+    """
+    return (
+        (f"{n:,} row{'' if n == 1 else 's'} with missing values {'was' if n == 1 else 'were'} left out of the table",)
+        if n
+        else ()
+    )
 
 
 _COMMON: Final = frozenset(field.name for field in fields(Result))

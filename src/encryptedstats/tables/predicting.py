@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from encryptedstats.tables.encrypted import EncryptedTable
 
 _IN_DIGITS: Final = (
-    "in digits, for totals that only their owner puts together, and nothing is predicted from digits. Predict with the opened model, "
-    "or make keys whose numbers are whole, with ",
+    "in digits, for totals that only their owner puts together, and nothing is predicted from digits. Predict with the opened "
+    "model, or make keys whose numbers are whole, with ",
     Cure("keys that predict", "es.Owner(es.plan(..., encrypted_prediction=True))"),
     ", and encrypt with those",
 )
