@@ -86,6 +86,23 @@ def test_ridge(home: Path, doses: Path) -> None:
     assert "Give --schema" in by_number
 
 
+def test_a_regression_is_fitted_by_asking(doses: Path, run: Run, tmp_path: Path) -> None:
+    """``fit --model`` has the options of classifiers, and says so."""
+    table, formula = doses.with_suffix(""), "formula=v2 ~ v0 + v1"
+    refused = run("fit", table, "-o", tmp_path / "m.enc", "--model", "LinearRegression")
+    assert refused.exit_code == 2
+    said = "'LinearRegression' is no classifier, and is fitted by asking: encryptedstats ask TABLE LinearRegression formula=..."
+    assert said in " ".join(refused.stderr.replace("│", " ").split())
+    for model in ("LinearRegression", "Ridge"):
+        out = tmp_path / f"{model}.enc"
+        done("ask", table, model, formula, "-o", out, "--workers", 1)
+        opened = tmp_path / f"{model}.opened"
+        done("decrypt", out, "--key", f"{table}.key", "--schema", f"{table}.json", "-o", opened)
+        rows = pd.read_csv(f"{table}.csv")
+        plain = getattr(es, model)(formula="pressure ~ dose + kilos").fit(es.Schema.load(f"{table}.json").table(rows))
+        assert es.load(opened).coef_.tolist() == plain.coef_.tolist()
+
+
 def test_kaplan_meier(home: Path) -> None:
     out = asked(home, "followed.csv", "SurvivalCurve time=v0 event=0", "--target", "seen")
     opening = (

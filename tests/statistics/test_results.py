@@ -184,7 +184,7 @@ def test_rows_that_the_schema_leaves_out_are_said(tiny: es.Owner) -> None:
     with pytest.warns(es.SchemaWarning, match="1 of 6 rows have gaps"):
         sealed = tiny.encrypt(schema.table(gappy), workers=1)
     opened = tiny.open(sealed.ask(BinShares("v0"), workers=1), schema)
-    assert "rows with missing values were left out of the table" in opened.summary()
+    assert opened.summary() == asked.summary()
     assert opened == asked
 
 
