@@ -212,6 +212,10 @@ def test_missing_values_are_left_out_and_said() -> None:
     found = opened(table, es.FisherExact("v0", "v1"))
     assert found.observed.to_numpy().sum() == 10
     assert "10 rows were left out because a or b is missing" in found.notes
+    for question in (es.ChiSquare("v0", "v1"), es.OddsRatio("v0", "v1"), es.ChiSquare("v0")):
+        asked = table.ask(question)
+        assert asked.n_rows == (15 if question == es.ChiSquare("v0") else 10)
+        assert any(f"{20 - asked.n_rows} rows were left out" in note for note in asked.notes)
 
 
 def test_zero_cells_give_what_r_gives() -> None:

@@ -227,7 +227,7 @@ def test_the_breast_cancer_table_at_planned_parameters(model: Any) -> None:
 
 FOREST = es.CompletelyRandomForest
 #: Ring, sizes of the primes, and how many packs keep: a larger one costs every user time and bytes. Primes need not be 1 modulo t,
-#: so that there are enough small ones for many of them in a small ring: "means" and "by others" took N = 16384 with six primes before.
+#: so that there are enough small ones for many of them in a small ring: "means" and "by others" took N = 16384, six primes, before.
 #: Measured, that takes the same seconds, and a half to two thirds of the bytes up and a third to a half down.
 KNOWN: dict[str, tuple[Any, dict[str, Any], tuple[int, tuple[int, ...], int]]] = {
     "mnb": (es.MultinomialNB(), {}, (8192, (46, 46, 46, 47), 2)),

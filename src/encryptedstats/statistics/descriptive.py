@@ -197,11 +197,10 @@ class Histogram(Question):
         frame = cells.frame if self.by is not None else cells.frame.set_axis(["rows"], axis=1)
         by = f" by {cells.factors[1].name}" if self.by is not None else ""
         edges = _edges(schema, cells.factors[0].position)
-        interpolated = ("quantiles are interpolated: rows are taken to lie evenly within their bin",) if edges else ()
         return HistogramResult(
             title=f"Histogram: {cells.factors[0].name}{by}",
-            n_rows=n_rows,
-            notes=(*cells.notes, *interpolated),
+            n_rows=cells.n,
+            notes=(*cells.notes, *((_INTERPOLATED,) if edges else ())),
             counts=frame,
             edges=edges,
         )

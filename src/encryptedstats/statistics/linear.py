@@ -667,7 +667,7 @@ class Ridge(_LeastSquares):
             n_rows=moments.n_rows,
             notes=(
                 *self._left_out(),
-                *(() if math.isnan(best) else (f"least error in rows of other folds: alpha = {best:g}",)),
+                *(() if math.isnan(best) else (f"least error over the folds: alpha = {best:g}",)),
             ),
             coefficients=pd.DataFrame(rows, pd.Index(alphas, name="alpha"), names),
             errors=errors,

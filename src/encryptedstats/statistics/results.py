@@ -37,7 +37,7 @@ class Result(ReadResult):
     title : str
         What it is, in one line.
     n_rows : int
-        Rows that it was made from.
+        Rows that it was made from, without those that were left out; each as often as its weight says.
     notes : tuple of str
         What was left out, and what was assumed.
 
