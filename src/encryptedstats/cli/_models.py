@@ -181,7 +181,7 @@ def make_models(names: Sequence[str], given: Mapping[str, Any]) -> list[Any]:
     known, names = models(), list(dict.fromkeys(names))
     for name in names:
         if name not in known:
-            raise typer.BadParameter(f"there is no model {name!r}: choose from {', '.join(known)}")
+            raise typer.BadParameter(_no_model(name, list(known)))
     own = {name: _options_of(name, known[name]) for name in names}
     options = {option: value for option, value in given.items() if value is not None}
     for option, value in options.items():
@@ -192,6 +192,21 @@ def make_models(names: Sequence[str], given: Mapping[str, Any]) -> list[Any]:
         known[name](**{has[one].parameter: has[one].value(value) for one, value in options.items() if one in has})
         for name, has in own.items()
     ]
+
+
+def _no_model(name: str, known: Sequence[str]) -> str:
+    """Why there is no such classifier; other models are asked, as any question is."""
+    from encryptedstats.models import TotalsModel
+    from encryptedstats.tables.questions import known_questions
+
+    asked = known_questions().get(name)
+    if asked is None or not issubclass(asked, TotalsModel):
+        return f"there is no model {name!r}: choose from {', '.join(known)}"
+    first = next(iter(inspect.signature(asked).parameters))
+    return (
+        f"{name!r} is no classifier, and is fitted by asking: encryptedstats ask TABLE {name} {first}=... -o FILE; plan --ask "
+        f"'{name} {first}=...' plans its keys"
+    )
 
 
 # -- in words --------------------------------------------------------------------------------------------------------

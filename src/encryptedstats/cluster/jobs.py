@@ -322,7 +322,9 @@ class Job(StoredJob):
         ids, totals = tuple(entry.id for entry in self.entries), _joined(results, self.circuit_digest)
         totals = totals.in_parts(_circuit(self.question, self.facts)[1])
         totals = totals.with_flooding() if totals.flooded is False else totals
-        return EncryptedAnswer(self.question, totals, self.facts.schema, self.n_rows, ids).to_container()
+        n_dropped = self.facts.n_dropped
+        answer = EncryptedAnswer(self.question, totals, self.facts.schema, self.n_rows, ids, n_dropped=n_dropped)
+        return answer.to_container()
 
 
 def _circuit(question: Question, facts: TableFacts) -> tuple[list[Expression], list[int]]:

@@ -51,6 +51,7 @@ from encryptedstats.tables._encoding import as_weights, rows_to_predict
 from encryptedstats.tables._frames import as_frame, describe_missing, missing_masks
 from encryptedstats.tables.answers import (
     ANSWER_KINDS,
+    dropped_of_both,
     integers_section,
     read_answer,
     read_beside,
@@ -99,6 +100,8 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
     schema_ : Schema or PublicSchema
         Of the rows; public where nobody here knows the names.
     n_rows_ : int
+    n_dropped_ : int
+        Rows that were left out of the table, for values that were missing.
     block_ids_ : tuple of str
         Encrypted blocks whose rows are in the model, or folds of blocks.
     growth_ : dict
@@ -162,20 +165,33 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         return self.opened([int(total) for array in totals.values() for total in array.flat], schema, n_rows)
 
     def opened(
-        self: M, totals: Sequence[int], schema: Schema | PublicSchema, n_rows: int, block_ids: tuple[str, ...] = ()
+        self: M,
+        totals: Sequence[int],
+        schema: Schema | PublicSchema,
+        n_rows: int,
+        block_ids: tuple[str, ...] = (),
+        n_dropped: int = 0,
     ) -> M:
         """A fitted model of these totals."""
-        return self._like()._set_state(list(totals), schema, n_rows, block_ids)
+        return self._like()._set_state(list(totals), schema, n_rows, block_ids, n_dropped=n_dropped)
 
     def closed(self: M, answer: EncryptedAnswer) -> M:
         """A fitted model that is encrypted."""
-        model = self._like()._set_state(answer.ciphertexts, answer.schema, answer.n_rows, answer.block_ids)
+        model = self._like()._set_state(
+            answer.ciphertexts, answer.schema, answer.n_rows, answer.block_ids, n_dropped=answer.n_dropped
+        )
         return model._with_beside(answer.beside)
 
     def _answer(self) -> EncryptedAnswer:
         """The encrypted model as an answer to its question."""
         return EncryptedAnswer(
-            self.as_asked(), self.totals_, self.schema_, self.n_rows_, self.block_ids_, beside=self._beside()
+            self.as_asked(),
+            self.totals_,
+            self.schema_,
+            self.n_rows_,
+            self.block_ids_,
+            beside=self._beside(),
+            n_dropped=self.n_dropped_,
         )
 
     def as_asked(self: M) -> M:
@@ -234,7 +250,9 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
                 )
             joined_digest(self.totals_.schema_digest, X.facts.schema_digest)  # refused before the work, not after it
         joined = self + self._like()._fit_table(X, **options)
-        return self._set_state(joined.totals_, joined.schema_, joined.n_rows_, joined.block_ids_)
+        return self._set_state(
+            joined.totals_, joined.schema_, joined.n_rows_, joined.block_ids_, n_dropped=joined.n_dropped_
+        )
 
     def _training_table(self, X: Any, y: Any, sample_weight: Any = None, **known: Any) -> Table | EncryptedTable:
         if not isinstance(X, (Table, EncryptedTable)):
@@ -266,7 +284,8 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         self._translate(known_schema(table))
         asked = self.settled()
         totals = table.totals(asked, **options)
-        return self._set_state(totals, known_schema(table), table.n_rows, _block_ids(table), asked.parameters())
+        known, ids = known_schema(table), _block_ids(table)
+        return self._set_state(totals, known, table.n_rows, ids, asked.parameters(), n_dropped=table.n_dropped)
 
     def _translate(self, schema: Schema | PublicSchema) -> None:
         """Remember by which ids the variables go that parameters name."""
@@ -289,6 +308,7 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         n_rows: int,
         block_ids: tuple[str, ...],
         growth: dict[str, Any] | None = None,
+        n_dropped: int = 0,
     ) -> M:
         growth = self.parameters() if growth is None else growth
         for name in [name for name in vars(self) if name.endswith("_") and name not in self._carried]:
@@ -297,6 +317,7 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         self.beside_ = {}
         self.schema_ = schema
         self.n_rows_ = n_rows
+        self.n_dropped_ = n_dropped
         self.block_ids_ = block_ids
         self.growth_ = growth
         self._set_labels(schema)
@@ -407,7 +428,11 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         else:
             totals = [a + sign * b for a, b in zip(self.totals_, other.totals_, strict=True)]
         schema = self.schema_ if isinstance(self.schema_, Schema) else other.schema_
-        return self._like()._set_state(totals, schema, self.n_rows_ + sign * other.n_rows_, block_ids)
+        n_rows, n_dropped = (
+            self.n_rows_ + sign * other.n_rows_,
+            dropped_of_both(self.n_dropped_, other.n_dropped_, sign),
+        )
+        return self._like()._set_state(totals, schema, n_rows, block_ids, n_dropped=n_dropped)
 
     def _check_unchanged(self) -> None:
         """Totals belong to the parameters they were fitted with: with others, new rows would be counted differently."""
@@ -474,7 +499,7 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         if self.is_encrypted:
             return self._answer().to_container()
         schema = self.schema_ if names else self.schema_.public()
-        fields, sections = stored_head(self.as_asked(), schema, self.n_rows_, self.block_ids_)
+        fields, sections = stored_head(self.as_asked(), schema, self.n_rows_, self.block_ids_, self.n_dropped_)
         fields["private"] = isinstance(schema, Schema)
         numbers = {"totals": self.totals_, **self._beside()}
         sections |= {name: json.dumps([int(total) for total in found]).encode() for name, found in numbers.items()}
@@ -560,9 +585,9 @@ class TotalsClassifier(ClassifierMixin, TotalsModel):  # type: ignore[misc]  # s
         return dict(zip(self.classes_.tolist(), map(int, self.class_counts_), strict=True))
 
     def _check_table(self, table: Table | EncryptedTable) -> None:
+        super()._check_table(table)
         if not table.has_classes:
             raise SchemaError("a model is fitted to rows whose class is known: this table has no target")
-        super()._check_table(table)
 
     # -- tables from what scikit-learn users bring -----------------------------------------------------------------
 
@@ -684,7 +709,7 @@ def read_model(file: Container, keys: PublicKeys | None = None) -> Any:
         public = head.schema.public()
         if len(totals) != model.n_totals(public):
             raise FileFormatError(f"the file has {len(totals)} totals, and such a model has {model.n_totals(public)}")
-        opened = model.opened(totals, head.schema, head.n_rows, head.block_ids)
+        opened = model.opened(totals, head.schema, head.n_rows, head.block_ids, head.n_dropped)
         shapes = model.beside_shapes(public)
         opened = opened._with_beside(read_beside(file, shapes, lambda name: integers_section(file, name)))
     except FileFormatError:
@@ -704,7 +729,7 @@ def _decrypt_model(model: Any, decryptor: Decryptor, *, schema: Schema | None = 
         raise TypeError("this model is open already: there is nothing to decrypt (es.load(path) reads an opened model)")
     known = opening_schema(schema, model.schema_, model.totals_, decryptor)
     totals = decrypt_value(model.totals_, decryptor)
-    opened = model.opened(totals, known, model.n_rows_, model.block_ids_)
+    opened = model.opened(totals, known, model.n_rows_, model.block_ids_, model.n_dropped_)
     return opened._with_beside({name: decrypt_value(found, decryptor) for name, found in model._beside().items()})
 
 

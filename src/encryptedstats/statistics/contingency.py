@@ -140,7 +140,7 @@ class ChiSquare(Counted):
         """The test."""
         cells = self._cells(totals, schema, n_rows)
         if self.second is None:
-            return self._of_one(cells, n_rows)
+            return self._of_one(cells)
         kept, notes = without_empty(cells)
         observed = kept.counts.astype(float)
         n, rows, columns = kept.n, kept.counts.sum(axis=1).astype(float), kept.counts.sum(axis=0).astype(float)
@@ -149,9 +149,9 @@ class ChiSquare(Counted):
         yates = self.correction and observed.shape == (2, 2)
         title = "Pearson's chi-square test" + (" with Yates's correction" if yates else "")
         dof = (len(rows) - 1) * (len(columns) - 1)
-        return _chi_square(title, n_rows, (*cells.notes, *notes), kept, expected, variances, dof, yates=yates)
+        return _chi_square(title, (*cells.notes, *notes), kept, expected, variances, dof, yates=yates)
 
-    def _of_one(self, cells: Cells, n_rows: int) -> ChiSquareResult:
+    def _of_one(self, cells: Cells) -> ChiSquareResult:
         n, k = cells.n, len(cells.counts)
         shares = np.full(k, 1 / k) if self.p is None else np.array(self.p, dtype=float)
         if not n or k < 2:
@@ -161,12 +161,11 @@ class ChiSquare(Counted):
         expected = (n * shares)[:, None]
         variances = expected * (1 - shares)[:, None]
         title = "Chi-square test for given shares"
-        return _chi_square(title, n_rows, cells.notes, cells, expected, variances, k - 1, yates=False)
+        return _chi_square(title, cells.notes, cells, expected, variances, k - 1, yates=False)
 
 
 def _chi_square(
     title: str,
-    n_rows: int,
     notes: tuple[str, ...],
     cells: Cells,
     expected: Floats,
@@ -188,7 +187,7 @@ def _chi_square(
 
     return ChiSquareResult(
         title=f"{title}: {' by '.join(one.name for one in cells.factors)}",
-        n_rows=n_rows,
+        n_rows=cells.n,
         notes=(*notes, _ROUGH) if expected.min() < _FEW else notes,
         statistic=statistic,
         dof=dof,
@@ -290,7 +289,7 @@ class FisherExact(Counted):
             pvalue = float(fisher_exact(counts).pvalue)
         return FisherExactResult(
             title=f"Fisher's exact test: {' by '.join(one.name for one in kept.factors)}",
-            n_rows=n_rows,
+            n_rows=cells.n,
             notes=(*cells.notes, *notes),
             statistic=statistic,
             pvalue=pvalue,
@@ -424,7 +423,7 @@ class MantelHaenszel(Counted):
         }
         return MantelHaenszelResult(
             title=f"Mantel-Haenszel test: {cells.factors[0].name} and {cells.factors[1].name} by {named.name}",
-            n_rows=n_rows,
+            n_rows=sum(int(tables[k].sum()) for k in used),
             notes=(
                 *notes,
                 f"the event is {event} of {cells.factors[1].name}, the exposed are {exposed} of {cells.factors[0].name}",
@@ -592,7 +591,7 @@ class CochranArmitage(Counted):
         )
         return TrendResult(
             title=f"Cochran-Armitage test for trend: {outcome.name} = {outcome.labels[event]} over {exposure.name}",
-            n_rows=n_rows,
+            n_rows=cells.n,
             notes=(*cells.notes, *notes),
             statistic=statistic,
             dof=1,
@@ -715,12 +714,18 @@ class OddsRatio(Counted):
         def interval(name: str) -> Interval:
             return float(last[f"{name} low"]), float(last[f"{name} high"])
 
-        notes = (
-            f"compared with {exposure.name} = {exposure.labels[first]}; the event is {outcome.name} = {outcome.labels[event]}",
-        )
+        notes = [
+            f"compared with {exposure.name} = {exposure.labels[first]}; the event is {outcome.name} = {outcome.labels[event]}"
+        ]
+        empty = [str(exposure.labels[k]) for k in range(len(lines)) if 0 in (events[k], rows[k] - events[k])]
+        if empty:
+            notes.append(
+                f"no rows with or without the event in {exposure.name} = {', '.join(empty)}: ratios with it are 0, infinite or not "
+                "defined, and have no interval; Fisher's exact test takes such tables"
+            )
         return OddsRatioResult(
             title=f"Odds and risks: {outcome.name} by {exposure.name}",
-            n_rows=n_rows,
+            n_rows=cells.n,
             notes=(
                 *cells.notes,
                 *notes,
@@ -857,7 +862,7 @@ class Kappa(Counted):
         half = normal_quantile(self.confidence) * se
         return KappaResult(
             title=f"Cohen's kappa{f', {self.weights} weights' if self.weights else ''}: {one.name} and {other.name}",
-            n_rows=n_rows,
+            n_rows=cells.n,
             notes=(*cells.notes, *(() if chance < 1 else ("all rows are in one group: kappa is not defined",))),
             kappa=kappa,
             std_kappa=se,
@@ -970,7 +975,7 @@ class ROC(Counted):
         )
         return ROCResult(
             title=f"ROC curve: {outcome.name} = {outcome.labels[event]} by {score.name}",
-            n_rows=n_rows,
+            n_rows=cells.n,
             notes=(*cells.notes, "rows of one bin are ties, and count half"),
             auc=auc(positive, scores),
             auc_se=float(np.sqrt(delong_variance(positive, scores, ones))),

@@ -30,7 +30,7 @@ from encryptedstats.statistics.formulas import Design, design, parse
 from encryptedstats.tables import EncryptedTable, Table
 from encryptedstats.tables.naming import level_id, position, target_id, variable_id
 from encryptedstats.tables.questions import Arrays, Columns, Shapes, Totals, number_column
-from encryptedstats.tables.results import Result, frame_text, number_text, stars
+from encryptedstats.tables.results import Result, dropped_rows, frame_text, number_text, stars
 from encryptedstats.tables.schema import Schema
 from encryptedstats.tables.statistics import scale, variable_name
 from encryptedstats.tables.variables import PublicSchema
@@ -349,7 +349,8 @@ class GLM(TotalsModel):
         asked.check_schema(known.public())
         totals = table.totals(asked, **options)
         block_ids = table.blocks.ids if isinstance(table, EncryptedTable) else ()
-        return self._set_state(totals, known, table.n_rows, block_ids, asked.get_params())
+        growth, n_dropped = asked.get_params(), table.n_dropped
+        return self._set_state(totals, known, table.n_rows, block_ids, growth, n_dropped=n_dropped)
 
     @property
     def _asked(self) -> dict[str, Any]:
@@ -446,7 +447,7 @@ class GLM(TotalsModel):
             self.family,
             title=f"{'Logistic' if binomial else 'Poisson'} regression: {shown}",
             n_rows=cells.n,
-            notes=(*cells.notes, *self._assumed(known)),
+            notes=(*cells.notes, *dropped_rows(self.n_dropped_), *self._assumed(known)),
             formula=shown,
             n_trials=cells.n if binomial else len(places),
         )

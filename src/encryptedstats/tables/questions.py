@@ -15,7 +15,7 @@ import sys
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -222,12 +222,17 @@ class Question(ABC):
         return answer
 
     def opened(
-        self, totals: Sequence[int], schema: Schema | PublicSchema, n_rows: int, block_ids: tuple[str, ...] = ()
+        self,
+        totals: Sequence[int],
+        schema: Schema | PublicSchema,
+        n_rows: int,
+        block_ids: tuple[str, ...] = (),
+        n_dropped: int = 0,
     ) -> Any:
-        """What the totals of these rows are read as."""
+        """What the totals of these rows are read as; ``n_dropped`` more were left out of their table."""
         found = self.read(self.named(totals, schema.public()), schema, n_rows)
         if isinstance(found, ReadResult):
-            found.read_from(OpenedTotals(self, tuple(map(int, totals)), schema, n_rows, block_ids))
+            found.read_from(OpenedTotals(self, tuple(map(int, totals)), schema, n_rows, block_ids, n_dropped))
         return found
 
     def beside_shapes(self, schema: PublicSchema) -> Shapes:
@@ -276,7 +281,7 @@ class Question(ABC):
 class OpenedTotals:
     """The totals that answer a question, opened, and all that it takes to read them again.
 
-    ``n_dropped`` is how many rows were left out of the table because values were missing, where that is known.
+    ``n_dropped`` is how many rows were left out of the table because values were missing.
     """
 
     question: Question
@@ -284,7 +289,7 @@ class OpenedTotals:
     schema: Schema | PublicSchema
     n_rows: int
     block_ids: tuple[str, ...] = ()
-    n_dropped: int | None = field(default=None, compare=False)
+    n_dropped: int = 0
 
 
 class ReadResult:

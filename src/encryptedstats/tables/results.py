@@ -38,7 +38,7 @@ class Result(ReadResult):
     title : str
         What it is, in one line.
     n_rows : int
-        Rows that it was made from.
+        Rows that it was made from, without those that were left out; each as often as its weight says.
     notes : tuple of str
         What was left out, and what was assumed.
 
@@ -92,12 +92,8 @@ class Result(ReadResult):
         return [f"{self.n_rows:,} row{'' if self.n_rows == 1 else 's'}", *self._dropped(), *self.notes]
 
     def _dropped(self) -> list[str]:
-        """What is known of rows that the schema leaves out of every table, because values are missing."""
-        source = self.source
-        if source is None or getattr(source.schema, "missing", "") != "drop" or source.n_dropped == 0:
-            return []
-        rows = "rows" if source.n_dropped is None else f"{source.n_dropped:,} row{'' if source.n_dropped == 1 else 's'}"
-        return [f"{rows} with missing values {'was' if source.n_dropped == 1 else 'were'} left out of the table"]
+        """Rows that the schema leaves out of every table, because values are missing."""
+        return [] if self.source is None else list(dropped_rows(self.source.n_dropped))
 
     def plot(self, ax: Any = None) -> Any:
         """Draw it on a matplotlib axes, where it has something to show."""
@@ -167,6 +163,19 @@ class ModelSummary(Result):
         """The classes, and what was learned."""
         classes = ", ".join(f"{label} {count:,}" for label, count in self.class_counts.items())
         return "\n\n".join([*([f"classes: {classes}"] if classes else []), frame_text(self.table)])
+
+
+def dropped_rows(n: int) -> tuple[str, ...]:
+    """The note on rows that the schema left out of a table; none where none was.
+
+    >>> dropped_rows(1), dropped_rows(0)
+    (('1 row with missing values was left out of the table',), ())
+    """
+    return (
+        (f"{n:,} row{'' if n == 1 else 's'} with missing values {'was' if n == 1 else 'were'} left out of the table",)
+        if n
+        else ()
+    )
 
 
 _COMMON: Final = frozenset(field.name for field in fields(Result))
