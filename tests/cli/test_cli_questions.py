@@ -28,7 +28,7 @@ def example(name: str) -> str:
     return found
 
 
-@pytest.mark.parametrize("name", ["KaplanMeier", "Ridge"])
+@pytest.mark.parametrize("name", ["SurvivalCurve", "Ridge"])
 def test_the_examples_are_short(name: str) -> None:
     assert len(example(name).splitlines()) <= MOST_LINES
 
@@ -37,7 +37,7 @@ def test_the_examples_are_short(name: str) -> None:
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the questions in a file, and rows that both can be asked of."""
     home = tmp_path_factory.mktemp("questions")
-    (home / "my_questions.py").write_text(example("KaplanMeier") + example("Ridge"))
+    (home / "my_questions.py").write_text(example("SurvivalCurve") + example("Ridge"))
     rng = np.random.default_rng(1)
     rows = pd.DataFrame({"dose": rng.integers(1, 40, 80), "kilos": rng.integers(50, 99, 80)})
     rows["pressure"] = 100 + rows["dose"] // 2 + rng.integers(0, 20, 80)
@@ -82,7 +82,7 @@ def test_ridge(home: Path, run: Run) -> None:
 
 
 def test_kaplan_meier(home: Path) -> None:
-    out = asked(home, "followed.csv", "KaplanMeier time=v0 event=0", "--target", "seen")
+    out = asked(home, "followed.csv", "SurvivalCurve time=v0 event=0", "--target", "seen")
     opening = (
         "--key",
         home / "followed.key",
@@ -134,7 +134,7 @@ def test_a_question_that_is_not_there(home: Path, run: Run, monkeypatch: pytest.
     assert "nobody here knows the question 'Ridge': name the file that defines it, decrypt --questions FILE.py" in (
         the_error(run(*opening))
     )
-    (home / "again.py").write_text(example("KaplanMeier") + example("Ridge"))
+    (home / "again.py").write_text(example("SurvivalCurve") + example("Ridge"))
     monkeypatch.setenv("ENCRYPTEDSTATS_QUESTIONS", str(home / "again.py"))
     done(*opening)
 

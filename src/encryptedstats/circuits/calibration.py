@@ -40,7 +40,7 @@ def measured_times(parameters: Parameters) -> Times:
     """The times on this machine: from the cache, or measured now."""
     cache = _cache_file()
     # The fourth version of what is measured; other kernels, or other arithmetic, are other times.
-    key = f"{parameters.fingerprint} {platform.node()} {platform.machine()} {arithmetic()} {next(iter(registered()))} 4"
+    key = f"{parameters.fingerprint} {platform.node()} {platform.machine()} {arithmetic()} {'+'.join(registered())} 4"
     try:
         known = json.loads(cache.read_text())
     except (OSError, ValueError):

@@ -4,22 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from encryptedstats.checks import as_count
+from encryptedstats.circuits.digits import in_digits
 from encryptedstats.circuits.expressions import Expression, column_names
-from encryptedstats.circuits.plan import OPENED_FIRST, Plan, Stage, plan_stages
+from encryptedstats.circuits.plan import OPENED_FIRST, Plan, Stage, is_fast, plan_stages
 from encryptedstats.circuits.program import ROWS
 from encryptedstats.crypto.noise import Scheme
 from encryptedstats.errors import ParameterError, SchemaError
 from encryptedstats.parallel import checked_workers
 from encryptedstats.tables.answering import stages_of
 from encryptedstats.tables.blocks import BlockShape, block_size
-from encryptedstats.tables.columns import Column, column_ranges, table_columns
+from encryptedstats.tables.columns import (
+    MAX_NUMBER_BITS,
+    Column,
+    column_ranges,
+    digits_among,
+    number_digits,
+    table_columns,
+)
 from encryptedstats.tables.questions import MODEL_KIND, Question
 from encryptedstats.tables.schema import Schema
 from encryptedstats.tables.table import Table
 from encryptedstats.tables.variables import PublicSchema
+
+_MOST_DIGITS: Final = 16
 
 
 def plan(
@@ -92,27 +102,97 @@ def plan(
     3
     """
     rows = _planned_rows(schema, n_rows, weight_bound, folds)
-    public = rows.schema
     workers = _checked_workers(workers, price_per_core_hour)
-    columns = table_columns(public, encodings, classes=public.n_classes > 0, n_folds=rows.folds)
+    wanted = _Wanted(
+        rows,
+        tuple(encodings),
+        {
+            "security": security,
+            "scheme": scheme,
+            "with_secret_key": not by_others,
+            "workers": workers,
+            "price_per_core_hour": price_per_core_hour,
+        },
+    )
+    columns = wanted.columns()
     if encrypted_prediction:
         stages = _prediction_stages(circuit, rows, columns, n_predict)
     else:
         if n_predict is not None:
             raise ValueError("n_predict= is for encrypted_prediction=True: an opened model predicts any number of rows")
-        stages = [Stage(_outputs(circuit, public, columns), rows.n_rows)]
+        stages = [Stage(_outputs(circuit, rows.known, columns), rows.n_rows)]
     _check_stored(stages, columns, encodings)
-    made = plan_stages(
-        stages,
-        column_ranges(public, columns, rows.weight_bound),
-        n_columns=len(columns),
-        security=security,
-        scheme=scheme,
-        with_secret_key=not by_others,
-        workers=workers,
-        price_per_core_hour=price_per_core_hour,
-    )
-    return replace(made, bytes_up=_stored_bytes(made, len(columns), seeded=not by_others))
+    return wanted.plan(stages, with_digits=not encrypted_prediction)
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What is planned for, whatever is computed: the rows, how they are stored, and the other options of a plan."""
+
+    rows: _PlannedRows
+    encodings: tuple[str, ...]
+    options: dict[str, Any]
+
+    def columns(self, digit_bits: int | None = None) -> list[Column]:
+        """Those that will be stored."""
+        schema, folds = self.rows.schema, self.rows.folds
+        return table_columns(schema, self.encodings, classes=schema.has_target, n_folds=folds, digit_bits=digit_bits)
+
+    def plan(self, stages: Sequence[Stage], *, with_digits: bool) -> Plan:
+        """Numbers are whole while the kernels carry their totals; else in as few digits as they carry, if that is cheaper."""
+        whole: Plan | None = None
+        refusal = ParameterError()
+        try:
+            whole = self.made(stages)
+        except ParameterError as error:
+            refusal = error
+        if with_digits and (whole is None or not is_fast(whole.parameters)):
+            made = self._in_digits(stages)
+            if made is not None and (whole is None or made.seconds < whole.seconds):
+                return made
+        if whole is None:
+            raise refusal
+        return whole
+
+    def made(self, stages: Sequence[Stage], digit_bits: int | None = None) -> Plan:
+        """The plan for numbers in such digits, or whole."""
+        rows, columns = self.rows, self.columns(digit_bits)
+        digits = digits_among(columns)
+        parts = [replace(s, outputs=in_digits(_fixed(s), digits)[0]) if digits else s for s in stages]
+        ranges = column_ranges(rows.schema, columns, rows.weight_bound)
+        made = plan_stages(parts, ranges, n_columns=len(columns), **self.options)
+        if digits:
+            every = column_ranges(rows.schema, self.columns(), rows.weight_bound)
+            made = replace(
+                made,
+                parameters=replace(made.parameters, digit_bits=digit_bits),
+                largest=max(stage.largest(every, made.layout.slots) for stage in stages),
+                n_totals=sum(len(_fixed(stage)) for stage in stages),
+            )
+        seeded = bool(self.options["with_secret_key"])
+        return replace(made, bytes_up=_stored_bytes(made, len(columns), seeded=seeded))
+
+    def _in_digits(self, stages: Sequence[Stage]) -> Plan | None:
+        """The plan with the fewest digits that the kernels carry; None where there is none."""
+        used = {name for stage in stages for name in column_names(_fixed(stage))}
+        schema = self.rows.schema
+        numbers = [schema.at(j) for j in range(-1, len(schema.variables)) if str(Column("number", j)) in used]
+        for count in range(2, _MOST_DIGITS + 1 if numbers else 0):
+            bits = next(
+                b for b in range(2, MAX_NUMBER_BITS + 1) if all(len(number_digits(v, b)) <= count for v in numbers)
+            )
+            try:
+                made = self.made(stages, bits)
+            except ParameterError:
+                continue
+            if is_fast(made.parameters):
+                return made
+        return None
+
+
+def _fixed(stage: Stage) -> list[Expression]:
+    """The outputs of a stage that does not depend on where rows lie: all but those of predictions are such."""
+    return [] if callable(stage.outputs) else list(stage.outputs)
 
 
 def _check_stored(stages: Sequence[Stage], columns: Sequence[Column], encodings: Sequence[str]) -> None:
@@ -151,31 +231,37 @@ def _prediction_stages(
 def _part_stages(part: Any, rows: _PlannedRows, columns: Sequence[Column], n_predict: int | None) -> list[Stage]:
     """Of a question that answers for rows its answers too; of any other, and of totals, the totals."""
     if isinstance(part, Question):
+        part = _in_ids(part, rows.known)
         part.check_schema(rows.schema)
         try:
             return stages_of(part, rows.schema, columns, rows.n_rows, n_predict, rows.weight_bound)
         except NotImplementedError as error:
             if part.kind == MODEL_KIND:
                 raise ParameterError(error, ". Plan it ", OPENED_FIRST) from None
-    return [Stage(_outputs(part, rows.schema, columns), rows.n_rows)]
+    return [Stage(_outputs(part, rows.known, columns), rows.n_rows)]
 
 
 @dataclass(frozen=True)
 class _PlannedRows:
     """What is known of the rows before they are encrypted."""
 
-    schema: PublicSchema
+    known: Schema | PublicSchema
     n_rows: int
     weight_bound: int
     folds: int
+
+    @property
+    def schema(self) -> PublicSchema:
+        """What everybody may know."""
+        return self.known.public()
 
 
 def _planned_rows(given: Any, n_rows: int | None, weight_bound: int | None, folds: int | None) -> _PlannedRows:
     """By a table, and what is said beside it; or by a schema and a number of rows."""
     if isinstance(given, Table):
-        known = _PlannedRows(given.public_schema, given.n_rows, given.weight_bound, given.n_folds)
+        known = _PlannedRows(given.schema, given.n_rows, given.weight_bound, given.n_folds)
     elif isinstance(given, (Schema, PublicSchema)):
-        known = _PlannedRows(given.public(), 0, 1, 0)
+        known = _PlannedRows(given, 0, 1, 0)
     else:
         raise TypeError(
             f"plan needs a Schema or a clear Table, not a {type(given).__name__}: schema = es.Schema.infer(df, target=...), then "
@@ -191,7 +277,7 @@ def _planned_rows(given: Any, n_rows: int | None, weight_bound: int | None, fold
     bound = known.weight_bound if weight_bound is None else weight_bound
     n_folds = known.folds if folds is None else folds
     return _PlannedRows(
-        known.schema,
+        known.known,
         rows,
         as_count(bound, "weight_bound", "times that a row may count"),
         as_count(n_folds, "folds", "folds", least=0),
@@ -206,13 +292,20 @@ def _checked_workers(workers: int | None, price_per_core_hour: float | None) -> 
     return checked_workers(workers)
 
 
-def _outputs(circuit: Any, public: PublicSchema, columns: Sequence[Column]) -> list[Expression]:
+def _in_ids(question: Question, schema: Schema | PublicSchema) -> Question:
+    """As whoever computes asks it; what is opened has been asked."""
+    return question if question.known_totals() is not None else question.in_ids(schema)
+
+
+def _outputs(circuit: Any, schema: Schema | PublicSchema, columns: Sequence[Column]) -> list[Expression]:
+    public = schema.public()
     parts = list(circuit) if isinstance(circuit, (list, tuple)) else [circuit]
     outputs: list[Expression] = []
     for part in parts:
         if isinstance(part, Question):
-            part.check_schema(public)
-            outputs += part.circuit(public, columns)
+            asked = _in_ids(part, schema)
+            asked.check_schema(public)
+            outputs += asked.circuit(public, columns)
         elif isinstance(part, Expression) and part.is_total:
             outputs.append(part)
         else:

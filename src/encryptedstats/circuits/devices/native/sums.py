@@ -26,6 +26,7 @@ from encryptedstats.circuits.expressions import in_order
 from encryptedstats.circuits.program import (
     ADD_UP,
     COLUMN,
+    EXPAND,
     GIVEN,
     HERE,
     MULTIPLY,
@@ -87,7 +88,7 @@ def row_obstacle(rows: Sequence[Step], parameters: Parameters) -> str | None:
             f"the kernels compute modulo primes below 2^50, and one of these parameters has {largest.bit_length()} bits"
         )
     ops = {step.op for step in in_order(rows)}
-    if RELINEARISE in ops and not ops - {COLUMN, GIVEN, HERE, ADD_UP, MULTIPLY, SWITCH, RELINEARISE}:
+    if RELINEARISE in ops and not ops - {COLUMN, GIVEN, EXPAND, HERE, ADD_UP, MULTIPLY, SWITCH, RELINEARISE}:
         return "these parameters carry the circuit only if products are relinearised on the way"
     loads = [step for step in rows_in_order(rows) if is_load(step)]
     if not all(map(_is_readable, loads)) or len({step.level for step in loads}) > 1:
@@ -99,7 +100,7 @@ def _is_readable(load: Step) -> bool:
     """A column, a number or a given total; columns and numbers may be switched down before they are computed with."""
     if load.op == SWITCH:
         return load.args[0].op in (COLUMN, HERE)
-    return load.op in (COLUMN, HERE, GIVEN)
+    return load.op in (COLUMN, HERE, EXPAND)
 
 
 def sums_under(steps: Iterable[Step]) -> list[Step]:
@@ -158,7 +159,7 @@ class Loads:
         return [self._whole(step, chunk)[:, primes.start : primes.stop, one.start : one.stop] for step in steps]
 
     def _whole(self, step: Step, chunk: int) -> Residues:
-        if step.op == GIVEN:
+        if step.op == EXPAND:
             return self.given[step]
         if _base(step).op == HERE:
             return self._made[step, chunk]
