@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 from collections.abc import Iterator
 
 import pytest
 
 import effort  # noqa: F401  # sets how many examples Hypothesis tries
 import encryptedstats as es
+from encryptedstats import parallel
 from encryptedstats.circuits import calibration
 from encryptedstats.circuits.cost import Times
+from encryptedstats.circuits.devices import seal
 
 SCHEMES = ("bfv", "bgv")
 _LIBC = ctypes.CDLL(None)
@@ -55,6 +58,21 @@ def nothing_is_measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
         patch.setenv("ENCRYPTEDSTATS_CACHE", str(tmp_path_factory.mktemp("cache")))
         patch.setattr(calibration, "calibrate", made_up_times)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_process() -> Iterator[None]:
+    """Who does not say how many gets one: a fork takes longer than what most tests compute. Tests of processes say how many."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (parallel, seal):
+            patch.setattr(module, "cores", lambda: 1)
+        yield
+
+
+def pytest_collection_finish() -> None:
+    """Modules and thousands of collected tests stay to the end: nobody looks through them again, and forks do not copy them."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", params=SCHEMES)
