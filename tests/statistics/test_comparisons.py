@@ -11,12 +11,13 @@ import pytest
 import scipy.stats as st
 import statsmodels.api as sm
 from asked_samples import opened, table_of
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as some
 from statsmodels.formula.api import ols
 from statsmodels.stats.oneway import anova_oneway
 
 import encryptedstats as es
+from effort import examples
 
 DATA = Path(os.environ.get("ENCRYPTEDSTATS_DATA", "missing"))
 
@@ -254,6 +255,7 @@ def test_totals_that_cannot_be_are_refused() -> None:
         question.opened(totals, table.schema, len(table))
 
 
+@settings(max_examples=examples(8))  # each encrypts a table
 @given(
     some.lists(
         some.tuples(some.integers(-50, 50), some.sampled_from("ab"), some.sampled_from("xy")), min_size=4, max_size=30

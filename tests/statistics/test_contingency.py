@@ -8,7 +8,7 @@ import pytest
 import scipy.stats as st
 import statsmodels.api as sm
 from asked_samples import opened, table_of
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as some
 from sklearn.datasets import load_breast_cancer
 from sklearn.metrics import cohen_kappa_score, roc_auc_score
@@ -17,6 +17,7 @@ from statsmodels.stats.inter_rater import cohens_kappa
 from statsmodels.stats.proportion import confint_proportions_2indep
 
 import encryptedstats as es
+from effort import examples
 from encryptedstats.statistics.contingency import _breslow_day, _pooled
 
 
@@ -257,6 +258,7 @@ def test_what_cannot_be_asked_is_refused_before_anything_is_computed(question: e
         es.plan(question, table)
 
 
+@settings(max_examples=examples(8))  # each encrypts a table
 @given(some.lists(some.tuples(some.integers(0, 2), some.integers(0, 1)), min_size=8, max_size=40))
 def test_any_table_encrypted_is_as_in_the_clear(rows: list[tuple[int, int]]) -> None:
     frame = pd.DataFrame(rows, columns=["a", "b"])

@@ -169,3 +169,25 @@ def test_results_are_stored_and_read_again(tmp_path: Any) -> None:
         found.save(tmp_path / str(number))
         assert es.load(tmp_path / str(number)) == found
         assert found.summary()
+
+
+def test_events_before_any_person_time() -> None:
+    frame = made_up().assign(week=lambda rows: rows["week"] - 1, died=1)
+    known = schema_of(frame).with_kind("week", "ordinal", levels=range(6))
+    with pytest.raises(es.DataError, match="rows have the event at time 0"):
+        known.table(frame).ask(es.PiecewiseExponential("week", covariates="arm", cuts=[0]))
+
+
+def test_totals_that_cannot_be_are_refused() -> None:
+    frame = made_up()
+    known = schema_of(frame)
+    question = es.CoxScore("v0", covariates=["v1"])
+    totals = list(known.table(frame).totals(question))
+    totals[0] = -1
+    with pytest.raises(ValueError, match="fewer than no rows: the result was altered"):
+        question.opened(totals, known, len(frame))
+    for other in (es.KaplanMeier("v0"), es.PiecewiseExponential("v0", covariates="v1")):
+        altered = list(known.table(frame).totals(other))
+        altered[0] = -1
+        with pytest.raises(ValueError, match="the result was altered"):
+            other.opened(altered, known, len(frame))

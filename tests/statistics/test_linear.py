@@ -19,8 +19,8 @@ from statsmodels.stats.anova import anova_lm
 from statsmodels.stats.outliers_influence import variance_inflation_factor
 
 import encryptedstats as es
-from conftest import insecure_parameters
 from effort import examples
+from insecure import insecure_parameters
 
 CLOSE = 1e-9
 
@@ -140,7 +140,7 @@ def test_predictions_and_their_intervals_are_those_of_statsmodels(table: es.Tabl
         "confidence": ["mean_ci_lower", "mean_ci_upper"],
         "prediction": ["obs_ci_lower", "obs_ci_upper"],
     }.items():
-        found = model.predict(new, interval=interval, level=0.8)
+        found = model.predict(new, interval=interval, confidence=0.8)
         np.testing.assert_allclose(found[["fit", "lower", "upper"]], expected[["mean", *names]], rtol=CLOSE)
     np.testing.assert_allclose(model.predict(table)[:7], expected["mean"], rtol=CLOSE)
     with pytest.raises(ValueError, match="interval='both': 'confidence' and 'prediction' are there"):
@@ -446,6 +446,30 @@ def test_a_plan_takes_names_and_real_parameters_carry_it() -> None:
     owner = es.Owner(plan)
     opened = owner.decrypt(model.fit(owner.encrypt(known.table(frame))), schema=known)
     assert opened.summary() == es.LinearRegression("y ~ age + sex + bmi").fit(known.table(frame)).summary()
+
+
+def test_totals_far_beyond_32_bits_are_exact() -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(50, 10, 300).round(3), "y": rng.normal(0, 1, 300).round(4)})
+    known = es.Schema.infer(frame, target="y", numbers="keep", digits={"a": 3, "y": 4})
+    plan = es.plan(es.LinearRegression(), known, n_rows=300)
+    assert plan.largest > 1 << 37
+    owner, rows = es.Owner(plan), known.table(frame)
+    opened = owner.decrypt(es.LinearRegression().fit(owner.encrypt(rows)), schema=known)
+    assert opened.summary() == es.LinearRegression().fit(rows).summary()
+
+
+def test_a_plan_with_folds_carries_them() -> None:
+    frame = patients(60)[["age", "y"]] // 10
+    known = es.Schema.infer(frame, target="y", numbers="keep", digits=0)
+    assert es.plan(es.Ridge(), known, n_rows=60).depth == 1
+    plan = es.plan(es.Ridge(), known, n_rows=60, folds=3)
+    assert plan.depth == 2
+    assert plan.n_totals == 6 + 3 * 6
+    owner, rows = es.Owner(plan), known.table(frame, folds=3)
+    sealed = owner.encrypt(rows)
+    opened = owner.open(es.Ridge().fit_folds(sealed), known)
+    assert [model.totals_ for model in opened] == [model.totals_ for model in es.Ridge().fit_folds(rows)]
 
 
 def test_classes_are_no_target_of_a_regression() -> None:

@@ -16,8 +16,8 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticD
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import encryptedstats as es
-from conftest import insecure_parameters
 from effort import examples
+from insecure import insecure_parameters
 
 CLOSE = 1e-10  # the condition numbers of these tables are below 10^5
 
@@ -82,7 +82,7 @@ def test_the_totals_are_those_of_moments() -> None:
 
 def test_correlations_are_those_of_scipy_from_encrypted_rows(keys: es.Owner) -> None:
     schema, table = iris()
-    result = keys.decrypt(keys.encrypt(table).ask(es.Correlation(level=0.9)), schema=schema)
+    result = keys.decrypt(keys.encrypt(table).ask(es.Correlation(confidence=0.9)), schema=schema)
     plain = table.to_pandas()
     for (a, b), pair in result.pairs.iterrows():
         wanted = stats.pearsonr(plain[a], plain[b])
@@ -148,8 +148,8 @@ def test_what_is_no_number_is_refused() -> None:
         schema.table(frame).ask(es.Covariance())
     with pytest.raises(es.SchemaError, match="moments are for numbers"):
         schema.table(frame).ask(es.Covariance(["v0"]))
-    with pytest.raises(es.ParameterError, match=r"level=2: a number between 0 and 1"):
-        es.Covariance(level=2)
+    with pytest.raises(es.ParameterError, match="confidence=2: a share between 0 and 1"):
+        es.Covariance(confidence=2)
 
 
 # -- principal components ----------------------------------------------------------------------------------------------------

@@ -114,3 +114,11 @@ def test_ids_of_targets(schema: es.Schema) -> None:
     assert position(number, "target") == -1
     with pytest.raises(es.SchemaError, match="the schema has no target"):
         variable_id(es.Schema.infer(FRAME), "class")
+
+
+@pytest.mark.parametrize("text", ["v3", "v00", "v-1", "v1.0", "v٠", "w0", "v", ""])
+def test_only_ids_as_they_are_written_are_ids(text: str) -> None:
+    public = es.Schema.infer(pd.DataFrame({"a": ["x", "y"], "b": ["p", "q"], "c": ["s", "t"]})).public()
+    assert [public.index(f"v{j}") for j in range(3)] == [0, 1, 2]
+    with pytest.raises(es.SchemaError, match="the variables are 'v0', 'v1', 'v2'"):
+        public.index(text)

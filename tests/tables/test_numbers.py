@@ -212,3 +212,23 @@ def test_files_are_encrypted_alike(tiny: es.Owner, tmp_path: Path) -> None:
         totals = [x.total() for x in totals if x is not None]
         assert tiny.decrypt(sealed.evaluate(totals, workers=1)) == table.evaluate(totals)
         assert sealed.n_dropped == table.n_dropped == {"bin": 0, "drop": 3}[missing]
+
+
+def test_large_numbers_with_gaps_in_digits() -> None:
+    """A target and a predictor that no kernel carries whole: both are stored in digits, and a gap is 0 in all of them."""
+    frame = FRAME.assign(y=FRAME["y"] * 1e9, age=(FRAME["age"] * 1e9).mask(FRAME.index == 1))
+    schema = kept(frame, missing="bin", digits=0)
+    public = schema.public()
+    x, y = number_column(public, 0, gaps=True), number_column(public, -1)
+    totals = [x.total(), (x * y).total(), (x * x).total(), complete_rows(public, [0]).total()]
+    plan = es.plan(totals, schema, n_rows=6)
+    bits = plan.parameters.digit_bits
+    assert bits is not None
+    table = schema.table(frame)
+    columns = [str(column) for column in table.columns(digit_bits=bits)]
+    assert f"target.digit0.bits{bits}" in columns
+    assert all(str(Column.parse(name)) == name for name in columns)
+    owner = es.Owner(plan)
+    assert owner.decrypt(owner.encrypt(table).evaluate(totals)) == table.evaluate(totals)
+    xs, ys = (frame["age"].fillna(0).astype(int).tolist(), frame["y"].astype(int).tolist())
+    assert table.evaluate(totals)[1] == sum(a * b for a, b in zip(xs, ys, strict=True))

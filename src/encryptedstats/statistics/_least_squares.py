@@ -54,7 +54,8 @@ class Moments:
         """Sums of products around the means (around 0 without an intercept), times ``divisor``: integers."""
         if not self.centred:
             return self.products
-        return self.weight * self.products - np.outer(self.sums, self.sums)
+        found: Exact = self.weight * self.products - np.outer(self.sums, self.sums)
+        return found
 
     @property
     def divisor(self) -> int:

@@ -393,11 +393,10 @@ class Anova(Question):
         n = found.cells.n
         grand: Fraction = sum(found.sums[0].flat, Fraction(0)) ** 2 / n
         whole: Fraction = sum(found.sums[1].flat, Fraction(0)) - grand
-        filled = [place for place in np.ndindex(found.n.shape) if found.n[place]]
+        filled: list[Any] = [place for place in np.ndindex(found.n.shape) if found.n[place]]
         sources: list[Source]
         if len(self.by) == 1:
-            squares: list[Fraction] = [found.sums[0][k] ** 2 / int(found.n[k]) for k in filled]
-            between = sum(squares, Fraction(0)) - grand
+            between = sum((Fraction(found.sums[0][k]) * found.mean(k) for k in filled), Fraction(0)) - grand
             sources = [(names[0], between, len(filled) - 1)]
         else:
             sources = _two_way(found, names, self.interaction, self.typ)

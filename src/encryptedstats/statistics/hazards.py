@@ -28,7 +28,7 @@ from encryptedstats.statistics.factors import (
 )
 from encryptedstats.statistics.generalized import INTERCEPT, GLMResult, Levels, cell_matrix, check_size, fitted_result
 from encryptedstats.statistics.results import Result, frame_text, number_text, p_text
-from encryptedstats.statistics.survival import CLASS, check_time, event_number, quadratic_form, times_of
+from encryptedstats.statistics.survival import CLASS, check_time, event_number, need_times, quadratic_form, times_of
 from encryptedstats.tables.naming import class_or_variable
 from encryptedstats.tables.questions import (
     Arrays,
@@ -406,6 +406,7 @@ class PiecewiseExponential(Question):
         """The Poisson regression: log hazard ratios."""
         cells = read_cells(totals["cells"], schema, self._asked(), n_rows)
         times, level = times_of(schema, self.time), event_number(schema, self.event, self.event_level)
+        need_times(schema, times.name)
         if times.starts is not None:
             raise SchemaError(
                 f"the time {times.name!r} is cut into intervals, which do not say how long a row was followed: give it a grid, "
@@ -426,6 +427,8 @@ class PiecewiseExponential(Question):
         shown = [INTERCEPT, *(f"{name}[{level}]" for name, levels in axes for level in levels[1:])]
         places = np.argwhere(exposure > 0)
         chosen = tuple(places.T)
+        if events[chosen].sum() < events.sum():
+            raise DataError("rows have the event at time 0, before any person-time: a hazard is infinite there")
         outcome = factor(schema, self.event)
         covered = " + ".join(["interval", *(one.name for one in covariates)])
         result, _ = fitted_result(

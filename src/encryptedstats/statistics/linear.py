@@ -26,7 +26,9 @@ from encryptedstats.errors import Cure, ParameterError, SchemaError
 from encryptedstats.models.base import TotalsModel, unused_name
 from encryptedstats.statistics._fixed import named_columns, repeated, schema_of_numbers
 from encryptedstats.statistics._least_squares import Moments, Solution, as_floats, solve
+from encryptedstats.statistics.factors import confidence_level
 from encryptedstats.statistics.formulas import INTERCEPT, Design, DesignColumn, OfFormula, design, parse
+from encryptedstats.statistics.plots import plot_coefficients, plot_path
 from encryptedstats.statistics.results import Result, frame_text, number_text, p_text, stars
 from encryptedstats.tables import EncryptedTable, PublicSchema, Schema, Table
 from encryptedstats.tables._encoding import rows_to_predict
@@ -154,39 +156,7 @@ class RidgePath(Result):
 
     def plot(self, ax: Any = None) -> Any:
         """Every coefficient over alpha; the best alpha is marked."""
-        ax = _axes(ax)
-        for name in self.coefficients.columns.drop(INTERCEPT, errors="ignore"):
-            ax.plot(self.coefficients.index, self.coefficients[name], label=str(name))
-        if not math.isnan(self.best_alpha):
-            ax.axvline(self.best_alpha, color="0.5", linestyle="--", linewidth=1, label="least error")
-        ax.set_xscale("log")
-        ax.set_xlabel("alpha")
-        ax.set_ylabel("coefficient")
-        ax.legend(frameon=False)
-        return ax
-
-
-def plot_coefficients(table: pd.DataFrame, ax: Any = None) -> Any:
-    """Estimates with their intervals, one below the other, and a line at 0."""
-    ax = _axes(ax)
-    shown = table.dropna(subset=["Estimate"])
-    low, high = shown.iloc[:, -2], shown.iloc[:, -1]
-    places = np.arange(len(shown))[::-1]
-    ax.axvline(0, color="0.7", linewidth=1, zorder=0)
-    ax.hlines(places, low, high, color="C0")
-    ax.plot(shown["Estimate"], places, "o", color="C0")
-    ax.set_yticks(places, [str(name) for name in shown.index])
-    ax.set_ylim(-0.6, len(shown) - 0.4)
-    ax.set_xlabel(f"coefficient ({table.columns[-2]} to {table.columns[-1]})")
-    return ax
-
-
-def _axes(ax: Any) -> Any:
-    if ax is not None:
-        return ax
-    from matplotlib import pyplot
-
-    return pyplot.subplots()[1]
+        return plot_path(self.coefficients.drop(columns=INTERCEPT, errors="ignore"), self.best_alpha, ax)
 
 
 # -- the models --------------------------------------------------------------------------------------------------------------
@@ -330,7 +300,8 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
         return self._known_private().table(repeated(whole, sample_weight))
 
     def _checked_y(self, y: Any, n_rows: int) -> NDArray[np.float64]:
-        values = check_array(column_or_1d(y, warn=True), ensure_2d=False, dtype="numeric").astype(float)
+        checked = check_array(column_or_1d(y, warn=True), ensure_2d=False, dtype="numeric")
+        values: NDArray[np.float64] = checked.astype(float)
         if len(values) != n_rows:
             raise ValueError(f"X has {n_rows} rows and y has {len(values)}: inconsistent numbers of samples")
         return values
@@ -353,7 +324,8 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
         """The columns of clear rows in their units, without the intercept, shape (rows, columns)."""
         table = self._rows(X)
         made = self._design(table.public_schema)
-        return made.matrix(table)[:, int(made.intercept) :]
+        found: NDArray[np.float64] = made.matrix(table)[:, int(made.intercept) :]
+        return found
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """What the regression expects of each row. Columns that depend on earlier ones are not used."""
@@ -460,7 +432,7 @@ class LinearRegression(_LeastSquares):
 
     # -- what it says ------------------------------------------------------------------------------------------------
 
-    def summary(self, level: float = 0.95) -> RegressionResult:
+    def summary(self, confidence: float = 0.95) -> RegressionResult:
         """As R's ``summary(lm)``, with intervals."""
         self._check_open()
         from scipy.stats import f as f_distribution
@@ -490,7 +462,7 @@ class LinearRegression(_LeastSquares):
             title=f"Linear regression of {self.target_} on {', '.join(self.columns_) or 'a constant'}",
             n_rows=n,
             notes=tuple(notes),
-            coefficients=self.coefficients(level),
+            coefficients=self.coefficients(confidence),
             scale=self.scale_,
             df_model=used,
             df_resid=df,
@@ -507,12 +479,12 @@ class LinearRegression(_LeastSquares):
         weighing = self._weighing(self.schema_.public())
         return "" if weighing is None else variable_name(self.schema_, weighing)
 
-    def coefficients(self, level: float = 0.95) -> pd.DataFrame:
+    def coefficients(self, confidence: float = 0.95) -> pd.DataFrame:
         """Estimate, standard error, t, p and interval of every coefficient."""
         self._check_open()
         from scipy.stats import t
 
-        _check_level(level)
+        confidence = confidence_level(confidence)
         centred = self._moments.centred
         estimates = np.concatenate([[self.intercept_] if centred else [], self.coef_])
         errors = np.sqrt(np.diag(self.covariance_))
@@ -520,14 +492,14 @@ class LinearRegression(_LeastSquares):
         with np.errstate(divide="ignore", invalid="ignore"):
             statistics = estimates / errors
         df = max(self.df_resid_, 1)
-        width = t.ppf((1 + level) / 2, df) * errors
+        width = t.ppf((1 + confidence) / 2, df) * errors
         table = {
             "Estimate": estimates,
             "Std. Error": errors,
             "t value": statistics,
             "Pr(>|t|)": 2 * t.sf(np.abs(statistics), df),
-            f"{50 * (1 - level):.4g} %": estimates - width,
-            f"{50 * (1 + level):.4g} %": estimates + width,
+            f"{50 * (1 - confidence):.4g} %": estimates - width,
+            f"{50 * (1 + confidence):.4g} %": estimates + width,
         }
         return pd.DataFrame(table, [*([INTERCEPT] if centred else []), *self.columns_])
 
@@ -562,8 +534,8 @@ class LinearRegression(_LeastSquares):
             p = float(f_distribution.sf(f, terms_df, df)) if not math.isnan(f) else math.nan
             table.append([terms_df, float(squares), math.nan if mean is None else float(mean), f, p])
         table.append([df, float(left), self.scale_, math.nan, math.nan])
-        columns = ["Df", "Sum Sq", "Mean Sq", "F value", "Pr(>F)"]
-        frame = pd.DataFrame(table, [*rows, "Residuals"], columns).astype({"Df": int})
+        header = ["Df", "Sum Sq", "Mean Sq", "F value", "Pr(>F)"]
+        frame = pd.DataFrame(table, [*rows, "Residuals"], header).astype({"Df": int})
         return AnovaResult(
             title=f"Analysis of variance of {self.target_}, type {type}", n_rows=self._moments.n_rows, table=frame
         )
@@ -575,7 +547,7 @@ class LinearRegression(_LeastSquares):
         found = [float(scatter[j, j] * inverse[j, j]) or math.nan for j in range(len(self.columns_))]
         return pd.Series(found, self.columns_, name="VIF")
 
-    def predict(self, X: Any, interval: str | None = None, level: float = 0.95) -> Any:
+    def predict(self, X: Any, interval: str | None = None, confidence: float = 0.95) -> Any:
         """What the regression expects of each row; with an ``interval``, for its mean or for a new observation, as R has it.
 
         Parameters
@@ -583,7 +555,7 @@ class LinearRegression(_LeastSquares):
         X : DataFrame, array or Table
         interval : {"confidence", "prediction"}, optional
             Then a DataFrame with ``fit``, ``lower`` and ``upper`` is returned.
-        level : float
+        confidence : float
         """
         if interval is None:
             return super().predict(X)
@@ -592,7 +564,7 @@ class LinearRegression(_LeastSquares):
 
         if interval not in _INTERVALS:
             raise ValueError(f"interval={interval!r}: 'confidence' and 'prediction' are there, or None")
-        _check_level(level)
+        confidence = confidence_level(confidence)
         x = self._matrix(X)
         fit = x @ np.nan_to_num(self.coef_) + self.intercept_
         around = as_floats(self._moments.means[:-1])
@@ -601,7 +573,7 @@ class LinearRegression(_LeastSquares):
         first = self._moments.weight_scale / self._moments.weight if self._moments.centred else 0.0
         leverage = first + np.einsum("ij,jk,ik->i", x, inverse, x)
         spread = np.sqrt(self.scale_ * (leverage + (interval == "prediction")))
-        width = t.ppf((1 + level) / 2, max(self.df_resid_, 1)) * spread
+        width = t.ppf((1 + confidence) / 2, max(self.df_resid_, 1)) * spread
         index = X.index if isinstance(X, pd.DataFrame) else None
         return pd.DataFrame({"fit": fit, "lower": fit - width, "upper": fit + width}, index)
 
@@ -670,6 +642,10 @@ class Ridge(_LeastSquares):
         self.coef_, self.intercept_ = as_floats(found.slopes), float(found.intercept)
         self.df_ = len(found.used) - float(alpha * sum(np.diag(found.inverse), Fraction(0)))
 
+    def summary(self) -> RidgePath:
+        """The coefficients."""
+        return self.path([float(self.alpha)])
+
     def path(self, alphas: Sequence[float]) -> RidgePath:
         """The coefficients for every alpha, from the same totals."""
         self._check_open()
@@ -733,8 +709,8 @@ def _sum_of(parts: Sequence[Moments], times: int) -> Moments:
         first,
         n_rows=sum(m.n_rows for m in parts) // times,
         weight=sum(m.weight for m in parts) // times,
-        sums=sum(m.sums for m in parts) // times,
-        products=sum(m.products for m in parts) // times,
+        sums=np.sum([m.sums for m in parts], axis=0) // times,
+        products=np.sum([m.products for m in parts], axis=0) // times,
     )
 
 
@@ -767,8 +743,3 @@ def term_name(column: DesignColumn, schema: Schema | PublicSchema) -> str:
     """What a term is called, of which this is a column: without levels."""
     powers = ((variable_name(schema, f.variable), f.power) for f in column.factors)
     return ":".join(name if power == 1 else f"{name}^{power}" for name, power in powers)
-
-
-def _check_level(level: Any) -> None:
-    if not isinstance(level, Real) or isinstance(level, bool) or not 0 < float(level) < 1:
-        raise ValueError(f"level={level!r}: a number between 0 and 1 is needed, such as 0.95")

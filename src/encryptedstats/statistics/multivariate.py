@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm
-from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -29,6 +28,8 @@ from encryptedstats.models.features import Feature, count_features, product_tota
 from encryptedstats.models.prediction import feature_labels
 from encryptedstats.statistics._fixed import repeated, schema_of_numbers, with_numbers
 from encryptedstats.statistics._least_squares import Exact, as_floats, independent
+from encryptedstats.statistics.factors import confidence_level
+from encryptedstats.statistics.plots import plot_loadings, plot_matrix, plot_variances
 from encryptedstats.statistics.results import Result, frame_text
 from encryptedstats.tables import PublicSchema, Schema, Table
 from encryptedstats.tables.columns import Column
@@ -58,7 +59,7 @@ class _Products(Question):
     """A question about variables that are kept as numbers: all of them, where none are named."""
 
     variables: tuple[str | int, ...] = ()
-    level: float = 0.95
+    confidence: float = 0.95
 
     of_variables: ClassVar[tuple[str, ...]] = ("variables",)
 
@@ -66,7 +67,7 @@ class _Products(Question):
         if isinstance(self.variables, str):
             raise TypeError(f"variables={self.variables!r}: a list of variables is needed, [{self.variables!r}]")
         object.__setattr__(self, "variables", tuple(self.variables))
-        check_level(self.level, self)
+        confidence_level(self.confidence)
 
     def moments(self, schema: PublicSchema) -> Moments:
         """What it is made of."""
@@ -95,7 +96,7 @@ class Covariance(_Products):
     ----------
     variables : list of str
         By name or id; all that are kept as numbers by default.
-    level : float
+    confidence : float
         Of the intervals, which assume normal variables.
 
     Examples
@@ -118,7 +119,7 @@ class Covariance(_Products):
             notes=found.notes,
             covariance=found.frame(found.covariance),
             means=pd.Series(found.means, found.names),
-            variances=found.variance_table(self.level),
+            variances=found.variance_table(self.confidence),
             scatter=found.scatter,
             scales=found.scales,
         )
@@ -131,7 +132,7 @@ class Correlation(_Products):
     ----------
     variables : list of str
         By name or id; all that are kept as numbers by default.
-    level : float
+    confidence : float
         Of the intervals.
 
     Examples
@@ -151,9 +152,12 @@ class Correlation(_Products):
         return CorrelationResult(
             title=f"Correlations of {', '.join(found.names)}",
             n_rows=n_rows,
-            notes=(*found.notes, f"{self.level:.4g} intervals by Fisher's z; tests of no correlation by Student's t"),
+            notes=(
+                *found.notes,
+                f"{self.confidence:.4g} intervals by Fisher's z; tests of no correlation by Student's t",
+            ),
             correlation=found.frame(found.correlation),
-            pairs=found.correlation_table(self.level),
+            pairs=found.correlation_table(self.confidence),
         )
 
 
@@ -208,7 +212,7 @@ class CovarianceResult(Result):
     def plot(self, ax: Any = None) -> Any:
         """A heat map of the correlations."""
         sd = np.sqrt(np.diag(self.covariance))
-        return plot_matrix(self.covariance / np.outer(sd, sd), ax)
+        return plot_matrix(self.covariance.div(sd, axis=0).div(sd, axis=1), ax)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,7 +237,8 @@ class CorrelationResult(Result):
     def pvalues(self) -> DataFrame:
         """The probabilities as a matrix."""
         found = pd.DataFrame(np.nan, self.correlation.index, self.correlation.columns)
-        for (a, b), p in self.pairs["pvalue"].items():
+        for pair, p in self.pairs["pvalue"].items():
+            a, b = pair if isinstance(pair, tuple) else (pair, pair)
             found.loc[a, b] = found.loc[b, a] = p
         return found
 
@@ -295,18 +300,18 @@ class _Read:
             return math.nan
         return math.copysign(math.sqrt(square), self.scatter[a, b])
 
-    def variance_table(self, level: float) -> DataFrame:
+    def variance_table(self, confidence: float) -> DataFrame:
         from scipy.stats import chi2
 
         df, found = self.n - 1, np.diag(self.covariance)
-        low, high = (chi2.ppf(q, df) if df > 0 else math.nan for q in ((1 + level) / 2, (1 - level) / 2))
+        low, high = (chi2.ppf(q, df) if df > 0 else math.nan for q in ((1 + confidence) / 2, (1 - confidence) / 2))
         table = {"variance": found, "std": np.sqrt(found), "lower": df * found / low, "upper": df * found / high}
         return pd.DataFrame(table, self.names)
 
-    def correlation_table(self, level: float) -> DataFrame:
+    def correlation_table(self, confidence: float) -> DataFrame:
         from scipy.stats import norm, t
 
-        rows, df, width = {}, self.n - 2, norm.ppf((1 + level) / 2)
+        rows, df, width = {}, self.n - 2, norm.ppf((1 + confidence) / 2)
         for a in range(len(self.names)):
             for b in range(a + 1, len(self.names)):
                 r, square = self.r(a, b), self.squared(a, b)
@@ -349,32 +354,6 @@ def numbers_of_schema(schema: PublicSchema, variables: Sequence[str | int] = ())
     if not found:
         raise SchemaError("no variable of this schema is kept as numbers: Schema.infer(..., numbers='keep') does")
     return found
-
-
-def check_level(level: object, question: Question) -> None:
-    """Refuse what is no level of an interval."""
-    if not isinstance(level, Real) or isinstance(level, bool) or not 0 < float(level) < 1:
-        raise ParameterError(question.named_parameter("level"), ": a number between 0 and 1 is needed, such as 0.95")
-
-
-def plot_matrix(matrix: DataFrame, ax: Any = None) -> Any:
-    """A heat map of correlations, each written into its cell."""
-    from matplotlib import pyplot
-
-    ax = pyplot.subplots()[1] if ax is None else ax
-    image = ax.imshow(matrix.to_numpy(), cmap="RdBu_r", vmin=-1, vmax=1)
-    ticks = range(len(matrix))
-    ax.set_xticks(ticks, [str(name) for name in matrix.columns], rotation=45, ha="right")
-    ax.set_yticks(ticks, [str(name) for name in matrix.index])
-    if len(matrix) <= 12:
-        for a, b in np.ndindex(matrix.shape):
-            value = matrix.iat[a, b]
-            color = "white" if abs(value) > 0.6 else "black"
-            ax.text(
-                b, a, "NA" if math.isnan(value) else f"{value:.2f}", ha="center", va="center", color=color, fontsize=9
-            )
-    ax.figure.colorbar(image, ax=ax, label="correlation")
-    return ax
 
 
 # -- principal components --------------------------------------------------------------------------------------------------
@@ -535,43 +514,13 @@ class PCAResult(Result):
 
     def plot(self, ax: Any = None) -> Any:
         """Variance of each component."""
-        from matplotlib import pyplot
-
-        ax = pyplot.subplots()[1] if ax is None else ax
-        places = np.arange(1, len(self.variances) + 1)
-        ax.plot(places, self.variances, "o-")
-        ax.set_xticks(places)
-        ax.set_xlabel("component")
-        ax.set_ylabel("variance")
-        ax.set_ylim(bottom=0)
-        return ax
+        return plot_variances(self.variances, ax)
 
     def biplot(self, ax: Any = None) -> Any:
         """The variables as arrows: their loadings on the first two components. Scores of rows are not known from totals."""
-        from matplotlib import pyplot
-
         if self.loadings.shape[1] < 2:
             raise ValueError("a biplot needs two components, and there is one")
-        ax = pyplot.subplots()[1] if ax is None else ax
-        ax.axhline(0, color="0.8", linewidth=1, zorder=0)
-        ax.axvline(0, color="0.8", linewidth=1, zorder=0)
-        for name, (x, y) in zip(self.loadings.index, self.loadings.iloc[:, :2].to_numpy(), strict=True):
-            ax.annotate("", (x, y), (0, 0), arrowprops={"arrowstyle": "->", "color": "C0"})
-            ax.annotate(
-                str(name),
-                (x, y),
-                xytext=(4 * np.sign(x or 1), 4 * np.sign(y or 1)),
-                textcoords="offset points",
-                ha="left" if x >= 0 else "right",
-                va="bottom" if y >= 0 else "top",
-            )
-        ax.set_xlim(-1.1, 1.1)
-        ax.set_ylim(-1.1, 1.1)
-        share = self.importance.loc["Proportion of variance"]
-        ax.set_xlabel(f"{share.index[0]} ({share.iloc[0]:.0%} of the variance)")
-        ax.set_ylabel(f"{share.index[1]} ({share.iloc[1]:.0%})")
-        ax.set_aspect("equal")
-        return ax
+        return plot_loadings(self.loadings, list(self.importance.T["Proportion of variance"]), ax)
 
 
 # -- discriminants ---------------------------------------------------------------------------------------------------------

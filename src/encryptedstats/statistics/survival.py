@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from encryptedstats.errors import DataError, ParameterError, SchemaError
+from encryptedstats.errors import Cure, DataError, ParameterError, SchemaError
 from encryptedstats.statistics.factors import (
     Cells,
     cell_shape,
@@ -84,6 +84,15 @@ def times_of(schema: Schema | PublicSchema, variable: str) -> Times:
         known = np.arange(len(found.labels), dtype=float)
         return Times(found.name, known, None, ("times are numbers of bins: open it with the schema to see times",))
     return _known_times(schema, found.position)
+
+
+def need_times(schema: Schema | PublicSchema, time: str) -> None:
+    """Refuse to read person-time where nobody here knows what the bins of a time stand for."""
+    if isinstance(schema, PublicSchema):
+        raise SchemaError(
+            f"the times of {time!r} are numbers of bins here, and person-time needs the times themselves: ",
+            Cure("open with names", "owner.decrypt(answer, schema=schema)"),
+        )
 
 
 def _known_times(schema: Schema, position: int) -> Times:
@@ -805,6 +814,7 @@ class IncidenceRate(_Followed):
         """The rows and events of every group, and how long it was followed."""
         if not self._is_number(schema.public()):
             sets = self.risk_sets(totals, schema, n_rows)
+            need_times(schema, sets.times.name)
             if sets.times.starts is not None:
                 raise SchemaError(
                     f"the time {sets.times.name!r} is cut into intervals, which do not say how long a row was followed: "

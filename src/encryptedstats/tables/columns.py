@@ -22,7 +22,7 @@ from encryptedstats.tables.variables import KEEP_NUMBERS, TARGET, PublicSchema, 
 
 E = TypeVar("E")
 
-ENCODINGS = ("onehot", "ordinal", "centred", "number", "digit", "present", "class", "rows")
+ENCODINGS = ("onehot", "ordinal", "centred", "number", "present", "digit", "class", "rows")
 MAX_NUMBER_BITS = 62
 #: How the encodings without an index are spelt in keys.
 _SUFFIXES = {"ordinal": "code", "centred": "centred", "number": "number", "present": "present"}
@@ -45,9 +45,9 @@ class Column:
     ----------
     encoding
         ``"onehot"`` (indicator of bin `index`), ``"ordinal"`` (codes 1..m), ``"centred"`` (codes symmetric about 0),
-        ``"number"`` (fixed point, 0 where it is missing), ``"digit"`` (digit `index` of a number), ``"present"`` (whether such a
-        number is there), ``"class"`` (indicator of class `index`, times the weight of the row) or, beside a target that is a
-        number, ``"rows"`` (the weight of the row).
+        ``"number"`` (fixed point, 0 where it is missing), ``"digit"`` (digit `index` of a number), ``"present"`` (whether a number
+        is there), ``"class"`` (indicator of class `index`, times the weight of the row) or, beside a target that is a number,
+        ``"rows"`` (the weight of the row).
     variable
         Position of the variable; -1 for the target, and for rows.
     index
@@ -86,10 +86,8 @@ class Column:
         if self.encoding in _OF_ROWS:
             name = f"class{self.index}" if self.encoding == "class" else "rows"
             return name + ("" if self.fold is None else f".fold{self.fold}")
-        variable = TARGET if self.variable == -1 else f"v{self.variable}"
-        if self.encoding == "digit":
-            return f"{variable}.digit{self.index}.bits{self.bits}"
-        return f"{variable}." + _SUFFIXES.get(self.encoding, f"bin{self.index}")
+        digit = f"digit{self.index}.bits{self.bits}" if self.encoding == "digit" else f"bin{self.index}"
+        return f"{TARGET if self.variable == -1 else f'v{self.variable}'}." + _SUFFIXES.get(self.encoding, digit)
 
     @classmethod
     def parse(cls, key: str) -> Column:
@@ -148,11 +146,11 @@ def table_columns(
 def _number_columns(variable: PublicVariable, position: int, digit_bits: int | None) -> list[Column]:
     if variable.kind != "number":
         return []
-    there = [Column("present", position)] if variable.missing_bin else []
-    count = 1 if digit_bits is None else len(number_digits(variable, digit_bits))
+    present = [Column("present", position)] if variable.missing_bin else []
+    count = 1 if digit_bits is None else len(digit_bounds(*variable.bounds, digit_bits))
     if count == 1:
-        return [Column("number", position), *there]
-    return [*(Column("digit", position, k, bits=digit_bits) for k in range(count)), *there]
+        return [Column("number", position), *present]
+    return [*(Column("digit", position, k, bits=digit_bits) for k in range(count)), *present]
 
 
 def without_digits(columns: Iterable[Column]) -> list[Column]:
@@ -206,19 +204,8 @@ def column_bound(schema: PublicSchema, column: Column, weight_bound: int = 1) ->
     return max(map(abs, code_values(variable.n_bins, centred=column.encoding == "centred")))
 
 
-def number_bounds(variable: PublicVariable) -> tuple[int, int]:
-    """Between which integers a number is stored; where it is missing it is 0."""
-    low, high = variable.low or 0, variable.high or 0
-    return (min(low, 0), max(high, 0)) if variable.missing_bin else (low, high)
-
-
-def number_digits(variable: PublicVariable, bits: int) -> list[Interval]:
-    """Between which integers the digits of a number are, where all but the last have so many bits."""
-    return digit_bounds(*number_bounds(variable), bits)
-
-
 def _digit_bounds(variable: PublicVariable, column: Column) -> list[Interval]:
-    return number_digits(variable, column.bits or MAX_NUMBER_BITS)
+    return digit_bounds(*variable.bounds, column.bits or MAX_NUMBER_BITS)
 
 
 def column_ranges(schema: PublicSchema, columns: Iterable[Column], weight_bound: int = 1) -> dict[str, ColumnRange]:
@@ -234,7 +221,7 @@ def _column_range(schema: PublicSchema, column: Column, weight_bound: int) -> Co
         exclusive = weight_bound == 1 and column.fold is None
         return ColumnRange(0, bound, group="class" if exclusive else None)
     if column.encoding == "number":
-        return ColumnRange(*number_bounds(schema.at(column.variable)))
+        return ColumnRange(*schema.at(column.variable).bounds)
     if column.encoding == "digit":
         digit = _digit_bounds(schema.at(column.variable), column)[column.index]
         return ColumnRange(digit.low, digit.high)

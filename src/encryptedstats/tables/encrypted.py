@@ -48,6 +48,7 @@ from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.leases import writing
 from encryptedstats.storage.objects import Store, looked_at_again, open_store
+from encryptedstats.tables.answering import MODEL
 from encryptedstats.tables.answers import EncryptedAnswer
 from encryptedstats.tables.blocks import (
     BlockEntry,
@@ -78,6 +79,7 @@ from encryptedstats.tables.columns import (
     without_digits,
 )
 from encryptedstats.tables.naming import class_or_variable
+from encryptedstats.tables.predicting import Answerer, predicted, refuse_rows_of_others
 from encryptedstats.tables.questions import Question, checked_question
 from encryptedstats.tables.statistics import Asked
 from encryptedstats.tables.variables import PublicSchema, PublicVariable
@@ -425,8 +427,11 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
         digits = [column for column in self.facts.columns if column.encoding == "digit" and column.variable == position]
         if not digits:
             return super()._whole_numbers(position)
-        first, *others = [self.values(column) * (1 << column.index * (column.bits or 0)) for column in digits]
-        return sum(others, first)
+        total, *others = [self.values(column) * (1 << column.index * (column.bits or 0)) for column in digits]
+        for each in others:
+            total = total + each
+        vector: EncryptedVector = total
+        return vector
 
     def _ciphertext(self, block: int, position: int) -> Any:
         residues = self.blocks.column(block, position)
@@ -546,6 +551,13 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
                 asked, self.totals(asked, **options), self.private_schema or self.schema, self.n_rows, self.blocks.ids
             )
         )
+
+    def predicted_by(self, answer: EncryptedAnswer, output: str, **options: Any) -> EncryptedAnswer:
+        """What an encrypted answer in totals says of every row: see :meth:`EncryptedAnswer.predict_votes`."""
+        refuse_rows_of_others(self)
+        numbers = {MODEL: answer.ciphertexts, **answer.beside}
+        by = Answerer(answer.question, answer.question, numbers, answer.schema, is_encrypted=True)
+        return predicted(by, self, output, **options)
 
     def totals(self, question: Question, **options: Any) -> EncryptedNumbers:
         """The encrypted totals that answer a question, one after the other. Options: as of :meth:`evaluate`."""

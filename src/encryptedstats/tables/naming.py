@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from encryptedstats.checks import as_integer
 from encryptedstats.errors import Cure, SchemaError
 from encryptedstats.tables._documents import quoted
-from encryptedstats.tables.variables import TARGET, PublicSchema, as_level
+from encryptedstats.tables.variables import TARGET, PublicSchema, as_level, id_position
 
 if TYPE_CHECKING:
     from encryptedstats.tables.schema import Schema
@@ -25,11 +25,11 @@ _IDS: Final = Cure(
 
 def class_or_variable(variable: str | int, schema: Schema | PublicSchema) -> int:
     """Where a variable stands; -1 for the target: by its own name, or as class or target where no variable is called so."""
-    names = () if isinstance(schema, PublicSchema) else schema.names
     target = None if isinstance(schema, PublicSchema) else schema.target
     if isinstance(variable, str) and variable == target:
         return -1
     if variable in (CLASS, TARGET):
+        names = () if isinstance(schema, PublicSchema) else schema.names
         if variable not in names:
             return -1
         if target is not None:
@@ -63,7 +63,7 @@ def target_id(schema: Schema | PublicSchema) -> str:
 
 
 def _is_id(schema: PublicSchema, text: str) -> bool:
-    return text in (CLASS, TARGET) or text in [variable.id for variable in schema.variables]
+    return text in (CLASS, TARGET) or id_position(text, len(schema.variables)) is not None
 
 
 def ids_of(value: Any, schema: Schema | PublicSchema) -> Any:

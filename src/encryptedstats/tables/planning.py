@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from encryptedstats.checks import as_count
-from encryptedstats.circuits.digits import in_digits
-from encryptedstats.circuits.expressions import Expression, column_names
+from encryptedstats.circuits.digits import digit_bounds, in_digits
+from encryptedstats.circuits.expressions import Expression, column_names, depth_of
 from encryptedstats.circuits.plan import OPENED_FIRST, Plan, Stage, is_fast, plan_stages
 from encryptedstats.circuits.program import ROWS
 from encryptedstats.crypto.noise import Scheme
@@ -16,14 +16,8 @@ from encryptedstats.errors import ParameterError, SchemaError
 from encryptedstats.parallel import checked_workers
 from encryptedstats.tables.answering import stages_of
 from encryptedstats.tables.blocks import BlockShape, block_size
-from encryptedstats.tables.columns import (
-    MAX_NUMBER_BITS,
-    Column,
-    column_ranges,
-    digits_among,
-    number_digits,
-    table_columns,
-)
+from encryptedstats.tables.columns import MAX_NUMBER_BITS, Column, column_ranges, digits_among, table_columns
+from encryptedstats.tables.folds import CLASS_COUNTS, Folds
 from encryptedstats.tables.questions import MODEL_KIND, Question
 from encryptedstats.tables.schema import Schema
 from encryptedstats.tables.table import Table
@@ -176,10 +170,13 @@ class _Wanted:
         """The plan with the fewest digits that the kernels carry; None where there is none."""
         used = {name for stage in stages for name in column_names(_fixed(stage))}
         schema = self.rows.schema
-        numbers = [schema.at(j) for j in range(-1, len(schema.variables)) if str(Column("number", j)) in used]
+        every = [*range(len(schema.variables)), *((-1,) if schema.target_number is not None else ())]
+        numbers = [schema.at(j) for j in every if str(Column("number", j)) in used]
         for count in range(2, _MOST_DIGITS + 1 if numbers else 0):
             bits = next(
-                b for b in range(2, MAX_NUMBER_BITS + 1) if all(len(number_digits(v, b)) <= count for v in numbers)
+                b
+                for b in range(2, MAX_NUMBER_BITS + 1)
+                if all(len(digit_bounds(v.bounds[0], v.bounds[1], b)) <= count for v in numbers)
             )
             try:
                 made = self.made(stages, bits)
@@ -297,6 +294,21 @@ def _in_ids(question: Question, schema: Schema | PublicSchema) -> Question:
     return question if question.known_totals() is not None else question.in_ids(schema)
 
 
+def _deeper_folds(
+    asked: Question, schema: PublicSchema, columns: Sequence[Column], found: Sequence[Expression]
+) -> list[Expression]:
+    """The totals of all folds of a model, where they take more products in a row than those of all rows: keys must carry both.
+
+    Classifiers start every total from a class, and of a fold from that of the fold; a regression needs none but for its folds.
+    """
+    n_folds = 1 + max((column.fold for column in columns if column.fold is not None), default=-1)
+    if not n_folds or asked.kind != MODEL_KIND or CLASS_COUNTS not in asked.shapes(schema):
+        return []
+    if depth_of(asked.circuit(schema, columns, 0)) <= depth_of(found):
+        return []
+    return Folds(asked, n_folds).circuit(schema, columns)
+
+
 def _outputs(circuit: Any, schema: Schema | PublicSchema, columns: Sequence[Column]) -> list[Expression]:
     public = schema.public()
     parts = list(circuit) if isinstance(circuit, (list, tuple)) else [circuit]
@@ -305,7 +317,8 @@ def _outputs(circuit: Any, schema: Schema | PublicSchema, columns: Sequence[Colu
         if isinstance(part, Question):
             asked = _in_ids(part, schema)
             asked.check_schema(public)
-            outputs += asked.circuit(public, columns)
+            found = asked.circuit(public, columns)
+            outputs += [*found, *_deeper_folds(asked, public, columns, found)]
         elif isinstance(part, Expression) and part.is_total:
             outputs.append(part)
         else:

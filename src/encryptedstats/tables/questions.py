@@ -15,7 +15,7 @@ import sys
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import partial
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -265,13 +265,17 @@ class Question(ABC):
 
 @dataclass(frozen=True)
 class OpenedTotals:
-    """The totals that answer a question, opened, and all that it takes to read them again."""
+    """The totals that answer a question, opened, and all that it takes to read them again.
+
+    ``n_dropped`` is how many rows were left out of the table because values were missing, where that is known.
+    """
 
     question: Question
     totals: tuple[int, ...]
     schema: Schema | PublicSchema
     n_rows: int
     block_ids: tuple[str, ...] = ()
+    n_dropped: int | None = field(default=None, compare=False)
 
 
 class ReadResult:

@@ -503,7 +503,11 @@ class Schema(Document):
 
     def index(self, variable: str | int) -> int:
         """Position of a variable, given by its name, its opaque id or its position."""
-        return find_variable(variable, self.names, len(self.variables))
+        return find_variable(variable, self._positions, len(self.variables))
+
+    @cached_property
+    def _positions(self) -> dict[str, int]:
+        return {variable.name: position for position, variable in enumerate(self.variables)}
 
     def __getitem__(self, variable: str | int) -> Variable:
         return self.variables[self.index(variable)]

@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from encryptedstats.circuits.clear import read_clear
-from encryptedstats.circuits.digits import digit_of
+from encryptedstats.circuits.digits import digit_bounds, digit_of
 from encryptedstats.circuits.expressions import Expression, column_names
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.errors import SchemaError, SchemaWarning
@@ -27,11 +27,10 @@ from encryptedstats.tables.columns import (
     check_column,
     column_bound,
     column_ranges,
-    number_digits,
     table_columns,
 )
 from encryptedstats.tables.naming import class_or_variable
-from encryptedstats.tables.questions import Question, checked_question
+from encryptedstats.tables.questions import Question, ReadResult, checked_question
 from encryptedstats.tables.statistics import Asked
 from encryptedstats.tables.variables import ORDERED_KINDS, PublicSchema, Variable
 
@@ -197,11 +196,11 @@ class Table(ColumnAlgebra[Integers], Asked):
         data = self.data[column.variable] if self.target_values is None or column.variable >= 0 else self.target_values
         if column.encoding == "number":
             return np.where(data == GAP, 0, data)
-        if column.bits is not None:
-            count = len(number_digits(self.public_schema.at(column.variable), column.bits))
-            return digit_of(np.where(data == GAP, 0, data), column.index, count, column.bits)
         if column.encoding == "present":
             return np.asarray(data != GAP)
+        if column.bits is not None:
+            count = len(digit_bounds(*self.public_schema.at(column.variable).bounds, column.bits))
+            return digit_of(np.where(data == GAP, 0, data), column.index, count, column.bits)
         if column.encoding == "onehot":
             return np.asarray(data == column.index)
         if column.encoding == "ordinal":
@@ -237,7 +236,10 @@ class Table(ColumnAlgebra[Integers], Asked):
         asked = checked_question(question).in_ids(self.schema)
         asked.check_schema(self.public_schema)
         asked = asked.settled()
-        return asked.opened(self.totals(asked), self.schema, self.n_rows)
+        found = asked.opened(self.totals(asked), self.schema, self.n_rows)
+        if isinstance(found, ReadResult) and found.source is not None:
+            found.read_from(replace(found.source, n_dropped=self.n_dropped))
+        return found
 
     def totals(self, question: Question) -> list[int]:
         """The totals that answer a question, one after the other."""

@@ -384,6 +384,12 @@ class PublicVariable:
         return cls(**check_fields(value, cls._FIELDS, where))
 
     @property
+    def bounds(self) -> tuple[int, int]:
+        """Between which the integers of a number lie: 0 stands for those that are missing."""
+        low, high = self.low or 0, self.high or 0
+        return (min(low, 0), max(high, 0)) if self.missing_bin else (low, high)
+
+    @property
     def has_codes(self) -> bool:
         """Whether ordinal codes exist: the bins are ordered and all of them have a place in the order."""
         return self.kind in ORDERED_KINDS and not self.missing_bin
@@ -444,7 +450,7 @@ class PublicSchema(Document):
 
     def index(self, variable: str | int) -> int:
         """Position of a variable, given by its opaque id or its position."""
-        return find_variable(variable, (), len(self.variables))
+        return find_variable(variable, {}, len(self.variables))
 
     def at(self, position: int) -> PublicVariable:
         """The variable at a position; at -1 the target, if it is a number."""
@@ -481,18 +487,26 @@ class PublicSchema(Document):
         return cls(variables, fields["n_classes"], target)
 
 
-def find_variable(variable: str | int, names: Sequence[str], n_variables: int) -> int:
-    """Position of a variable given by name, opaque id (where no variable has that name) or position."""
+def find_variable(variable: str | int, names: Mapping[str, int], n_variables: int) -> int:
+    """Position of a variable given by name (``names`` has it of each), opaque id (where none has that name) or position."""
     if isinstance(variable, str):
-        if variable in names:
-            return names.index(variable)
-        ids = [f"v{position}" for position in range(n_variables)]
-        if variable in ids:
-            return ids.index(variable)
-        known = ", ".join(map(repr, (names or ids)[:8])) + (", ..." if n_variables > 8 else "")
+        found = names.get(variable, id_position(variable, n_variables))
+        if found is not None:
+            return found
+        listed = list(names)[:8] or [f"v{position}" for position in range(min(8, n_variables))]
+        known = ", ".join(map(repr, listed)) + (", ..." if n_variables > 8 else "")
         raise SchemaError(f"no variable {variable!r}; the variables are {known}")
     if isinstance(variable, bool) or not isinstance(variable, (int, np.integer)):
         raise SchemaError(f"a variable is given by name, id or position, not by {variable!r}")
     if not 0 <= variable < n_variables:
         raise SchemaError(f"no variable at position {variable}: positions run from 0 to {n_variables - 1}")
     return int(variable)
+
+
+def id_position(text: str, n_variables: int) -> int | None:
+    """The position that an opaque id such as ``v3`` stands for; None where it is none of so many variables."""
+    number = text.removeprefix("v")
+    if not text.startswith("v") or not (number.isascii() and number.isdigit() and len(number) < 10):
+        return None
+    position = int(number)
+    return position if position < n_variables and str(position) == number else None
