@@ -14,6 +14,7 @@ from encryptedstats import parallel
 from encryptedstats.circuits import calibration
 from encryptedstats.circuits.cost import Times
 from encryptedstats.circuits.devices import seal
+from encryptedstats.storage import passphrase
 from insecure import insecure_parameters
 
 SCHEMES = ("bfv", "bgv")
@@ -61,6 +62,14 @@ def one_process() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for module in (parallel, seal):
             patch.setattr(module, "cores", lambda: 1)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cheap_passphrases() -> Iterator[None]:
+    """A guess costs a thousandth of what it should: few tests are about that, and they say so."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(passphrase, "SCRYPT", {**passphrase.SCRYPT, "n": 1 << 7})
         yield
 
 
