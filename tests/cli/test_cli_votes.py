@@ -166,7 +166,9 @@ def test_the_whole_story_with_planned_keys(clinic: Clinic, tmp_path: Path) -> No
         assert not [word for word in (fragment, b'"grade"', b'"female"', b'"visits"') if word in data]
 
 
-@pytest.mark.parametrize("name", ["forest", "drawn", "mnb", "means"])
+@pytest.mark.parametrize(
+    "name", ["forest", "means", *(pytest.param(one, marks=pytest.mark.slow) for one in ("drawn", "mnb"))]
+)
 def test_encrypted_or_not_it_is_the_same(clinic: Clinic, tmp_path: Path, name: str) -> None:
     """All combinations of encrypted and open models and rows."""
     wanted = clinic.clear(name).predict_votes(clinic.new)
