@@ -197,6 +197,7 @@ def test_rows_that_the_schema_leaves_out_are_said(tiny: es.Owner) -> None:
         ({}, [1, 2, 3, 4], "totals that cannot be: bins without rows"),
         ({"question": "MultinomialNB", "params": {"alpha": 1.0, "bins": 5}}, [1] * 10, "MultinomialNB gives none"),
         ({"question": "Nobody"}, [2, 2, 1, 1], "nobody here knows"),
+        ({"n_dropped": -1}, [2, 2, 1, 1], "an impossible number of rows"),
         ({"params": {"variable": "v5"}}, [2, 2, 1, 1], "a question that its schema does not allow"),
     ],
 )

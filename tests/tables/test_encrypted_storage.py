@@ -498,7 +498,8 @@ def listed(content) -> list[dict]:
         (with_field("weight_bound", 0), "impossible bound of weights"),
         (with_field("weight_bound", True), "'weight_bound' .* is missing or no int"),
         (with_field("weight_bound", 10**100), "values beyond ±6,144"),
-        (with_field("n_folds", -1), "impossible bound of weights or number of folds"),
+        (with_field("n_folds", -1), "impossible bound of weights, number of folds or"),
+        (with_field("n_dropped", -1), "number of rows that were left out"),
         (with_field("n_folds", 10**18), "more bins, classes or folds than columns"),
         (with_field("with_secret_key", 1), "'with_secret_key' .* is missing or no bool"),
         (with_field("parameters", {}), "impossible parameters"),
@@ -673,7 +674,8 @@ def test_manifest_is_small_and_public(keeper, schema, tmp_path):
     file = container.from_bytes(manifest_of(tmp_path))
     assert file.key_id == keeper.key_id
     assert json.loads(file.section("schema")) == json.loads(schema.public().to_json())
-    assert set(file.fields) == {"version", "parameters", "weight_bound", "n_folds", "with_secret_key", "schema_digest"}
+    known = {"version", "parameters", "weight_bound", "n_folds", "n_dropped", "with_secret_key", "schema_digest"}
+    assert set(file.fields) == known
     assert set(listed({MANIFEST: manifest_of(tmp_path)})[0]) == {
         "id", "rows", "name", "bytes", "start", "sha256", "head_sha256", "digests_sha256", "seeded", "signature",
     }  # fmt: skip

@@ -100,7 +100,7 @@ class Covariance(_Products):
     Parameters
     ----------
     variables : list of str
-        By name or id; all that are kept as numbers by default.
+        By name or id; all that are kept as numbers by default. Rows where one of them is missing are left out.
     confidence : float
         Of the intervals, which assume normal variables.
 
@@ -136,7 +136,7 @@ class Correlation(_Products):
     Parameters
     ----------
     variables : list of str
-        By name or id; all that are kept as numbers by default.
+        By name or id; all that are kept as numbers by default. Rows where one of them is missing are left out.
     confidence : float
         Of the intervals.
 
@@ -378,7 +378,7 @@ class PCA(TransformerMixin, TotalsModel):  # type: ignore[misc]  # scikit-learn 
     standardized : bool
         Of the correlation matrix: every variable is divided by its standard deviation.
     variables : list of str, optional
-        By name or id; all that are kept as numbers by default.
+        By name or id; all that are kept as numbers by default. Rows where one of them is missing are left out.
 
     Attributes
     ----------
