@@ -211,6 +211,8 @@ def test_factors_and_products(run: Run, clinic: Clinic, tmp_path: Path) -> None:
         assert f"encrypted prediction as {kind} of mnb" in done("info", out).stdout
     words = ("predict", clinic.fitted("forest"), table, "-o", tmp_path / "x", "--output-kind", "products")
     assert "--output-kind products: a CompletelyRandomForest has one way to answer" in the_error(run(*words))
+    words = ("predict", clinic.fitted("mnb"), table, "-o", tmp_path / "x", "--output-kind", "sums")
+    assert "--output-kind sums: a MultinomialNB has 'factors' and 'products'" in the_error(run(*words))
 
 
 # -- the drawn fraction ------------------------------------------------------------------------------------------------
