@@ -13,7 +13,7 @@ from hypothesis import settings
 
 _MORE = {"quick": 1, "full": 6}
 
-settings.register_profile("quick", deadline=None, derandomize=True)
+settings.register_profile("quick", deadline=None, derandomize=True, max_examples=50)
 settings.register_profile("full", deadline=None, max_examples=600)
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "quick")
 settings.load_profile(PROFILE)
@@ -23,5 +23,5 @@ one_scheme = pytest.mark.parametrize("scheme", ["bgv", pytest.param("bfv", marks
 
 
 def examples(quick: int) -> int:
-    """``max_examples`` of a test that has a number of its own."""
+    """``max_examples`` of a test that has a number of its own, in place of 50 and 600."""
     return quick * _MORE[PROFILE]

@@ -99,7 +99,12 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize("form", ["packed", "replicated", "slots"])
+# What switching leaves is in packs as in the other forms.
+FORMED = [(False, "packed"), (False, "replicated"), (False, "slots"), (True, "packed")]
+REST = [pytest.param(True, form, marks=pytest.mark.slow) for form in ("replicated", "slots")]
+
+
+@pytest.mark.parametrize(("lab", "form"), [*FORMED, *REST], indirect=["lab"])
 @pytest.mark.parametrize("what", PROGRAMS)
 def test_totals(lab: Lab, what: str, form: str) -> None:
     outputs, source = PROGRAMS[what], lab.source((9, 5, 7), seed=3)
@@ -140,6 +145,7 @@ def test_columns_that_begin_lower_down(name: str) -> None:
     check(outputs, source, name)
 
 
+@pytest.mark.parametrize("lab", [False, pytest.param(True, marks=pytest.mark.slow)], indirect=True)
 def test_many_packs_and_batches(lab: Lab, name: str) -> None:
     """More totals than a batch has, several in a pack."""
     outputs = [(a * y + k * w).total() for k in range(1, 71)]
