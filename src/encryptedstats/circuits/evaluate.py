@@ -317,24 +317,24 @@ class _Job:
 
     def totals(self) -> list[Part]:
         """Packs, or one ciphertext a total."""
-        program, keys = self.program, self.source.keys
+        program = self.program
         supply = _Supply(
             self.given, [step for step in program.steps if step.op == GIVEN], self.device, self.run.workers
         )
         supply.fetch(set(supply.steps))
+        if program.form == PACKED:
+            packs = self.device.packs(program, self.source, supply.held, self.run)
+            return [
+                Part(self._checked(merged, pack), pack.noise)
+                for pack, merged in zip(program.packs, packs, strict=True)
+            ]
         found: dict[Step, Residues] = {}
         for some in self.device.totals(program, self.source, supply.held, self.run):
             found |= {step: self._checked(residues, step) for step, residues in some.items()}
         missing = [output for output in program.outputs if output.step not in found]
         if missing:
             raise self._faulty(f"it gives {len(program.outputs) - len(missing)} of {len(program.outputs)} totals")
-        if program.form != PACKED:
-            return [Part(found[output.step], output.step.noise) for output in program.outputs]
-        parts = []
-        for pack in program.packs:
-            merged = self.device.pack([found[arg] for arg in pack.args], keys, self.run.workers)
-            parts.append(Part(self._checked(merged, pack), pack.noise))
-        return parts
+        return [Part(found[output.step], output.step.noise) for output in program.outputs]
 
     def _checked(self, residues: Residues, step: Step) -> Residues:
         """What a device gives for a step, if it can be: of its size and level, and below the primes."""

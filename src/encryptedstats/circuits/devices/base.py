@@ -63,6 +63,22 @@ class Device(ABC):
     ) -> Iterator[dict[Step, Residues]]:
         """The outputs of a program of totals, in their form but for packing, some at a time, by their steps."""
 
+    def packs(
+        self, program: Program, source: Source, given: Mapping[Step, Residues], run: Run
+    ) -> Iterator[Residues]:
+        """The packs of a program of packed totals, one after the other: totals, and then merged."""
+        found: dict[Step, Residues] = {}
+        for some in self.totals(program, source, given, run):
+            found |= some
+        missing = [output for output in program.outputs if output.step not in found]
+        if missing:
+            raise DeviceError(
+                f"the device {self.name!r} does not do what its program says: it gives "
+                f"{len(program.outputs) - len(missing)} of {len(program.outputs)} totals"
+            )
+        for pack in program.packs:
+            yield self.pack([found[arg] for arg in pack.args], source.keys, run.workers)
+
     @abstractmethod
     def rows(
         self, batches: Iterable[tuple[Sequence[Step], Mapping[Step, Residues]]], source: Source, run: Run

@@ -1,0 +1,239 @@
+"""The card: memory on it, kernels started on it, and what goes wrong with it, said as a :class:`DeviceError`.
+
+Only NVIDIA's driver is spoken to, through ``cuda-bindings``. What is loaded are the files that :mod:`.build` made of the sources.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from encryptedstats.crypto.residues import Residues
+from encryptedstats.errors import Cure, DeviceError
+
+BUILT: Final = Path(__file__).parent / "built"
+OLDEST: Final = (8, 0)  # compute capability: the first that all kernels were compiled for
+_FULL_RATE: Final = 4  # of single to double precision: more is a card with few FP64 units
+_ELSEWHERE: Final = Cure("other device", "device='native' goes on without it", {"device": "native"})
+
+
+class Array:
+    """Words in the card's memory; :func:`numpy.asarray` fetches them."""
+
+    dtype = np.dtype(np.uint64)
+
+    def __init__(self, card: Card, pointer: int, shape: tuple[int, ...], owner: Any = None) -> None:
+        self.card, self.pointer, self.shape, self._owner = card, pointer, shape, owner
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @property
+    def words(self) -> int:
+        """How many."""
+        return int(np.prod(self.shape))
+
+    def __getitem__(self, index: int) -> Array:
+        apart = int(np.prod(self.shape[1:]))
+        return Array(self.card, self.pointer + 8 * apart * index, self.shape[1:], self)
+
+    def first(self, count: int) -> Array:
+        """The first of them."""
+        return Array(self.card, self.pointer, (count, *self.shape[1:]), self)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Residues:
+        return self.card.download(self)
+
+    def __del__(self) -> None:
+        if self._owner is None:
+            self.card.free(self.pointer)
+
+
+class Card:
+    """One card of NVIDIA's, for this process alone: what was opened before a fork is of no use after it."""
+
+    def __init__(self) -> None:
+        from cuda.bindings import driver
+
+        self.driver, self.process = driver, os.getpid()
+        self.device = self._done(driver.cuDeviceGet(0))
+        self.context = self._done(driver.cuDevicePrimaryCtxRetain(self.device))
+        self.enter()
+        attribute = driver.CUdevice_attribute
+        self.name = self._done(driver.cuDeviceGetName(128, self.device)).split(b"\0")[0].decode()
+        self.capability = (
+            self._fact(attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
+            self._fact(attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR),
+        )
+        ratio = self._fact(attribute.CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO)
+        self.doubles = ratio <= _FULL_RATE
+        self.shared_bytes = self._fact(attribute.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
+        self.stream = self._done(driver.cuStreamCreate(driver.CUstream_flags.CU_STREAM_NON_BLOCKING.value))
+        self._keep_memory()
+        self.module = self._done(driver.cuModuleLoadData(image_for(self.capability)))
+        self._functions: dict[str, Any] = {}
+        self._pinned = (0, 0)  # where it is, and bytes
+
+    def enter(self) -> None:
+        """Make it the card of the calling thread."""
+        self._done(self.driver.cuCtxSetCurrent(self.context))
+
+    def _fact(self, attribute: Any) -> int:
+        return int(self._done(self.driver.cuDeviceGetAttribute(attribute, self.device)))
+
+    def _keep_memory(self) -> None:
+        """What is freed stays at hand."""
+        driver = self.driver
+        pool = self._done(driver.cuDeviceGetDefaultMemPool(self.device))
+        name = driver.CUmemPool_attribute.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
+        self._done(driver.cuMemPoolSetAttribute(pool, name, driver.cuuint64_t((1 << 64) - 1)))
+
+    def _done(self, result: tuple[Any, ...]) -> Any:
+        error, *rest = result
+        if error != self.driver.CUresult.CUDA_SUCCESS:
+            raise self._failed(error)
+        return rest[0] if rest else None
+
+    def _failed(self, error: Any) -> DeviceError:
+        if error == self.driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
+            return DeviceError(
+                "the graphics card has not enough memory left for this: end what else runs on it. ", _ELSEWHERE
+            )
+        said = self.driver.cuGetErrorString(error)[1]
+        text = said.decode() if isinstance(said, bytes) else str(error)
+        return DeviceError(f"the graphics card failed ({text}); nothing was written. ", _ELSEWHERE)
+
+    # -- memory ----------------------------------------------------------------------------------------------------
+
+    def memory(self) -> tuple[int, int]:
+        """Bytes that are free, and all of them."""
+        free, total = self._pair(self.driver.cuMemGetInfo())
+        return int(free), int(total)
+
+    def _pair(self, result: tuple[Any, ...]) -> tuple[Any, Any]:
+        self._done(result[:1])
+        return result[1], result[2]
+
+    def empty(self, *shape: int) -> Array:
+        """Room for so many words."""
+        size = max(8, 8 * int(np.prod(shape)))
+        return Array(self, int(self._done(self.driver.cuMemAllocAsync(size, self.stream))), shape)
+
+    def free(self, pointer: int) -> None:
+        """Give memory back; after a fork it is not ours."""
+        if os.getpid() == self.process:
+            self.driver.cuMemFreeAsync(pointer, self.stream)
+
+    def upload(self, words: NDArray[Any]) -> Array:
+        """A copy on the card, of words of 64 bits or of pairs of 32."""
+        words = np.ascontiguousarray(words)
+        array = self.empty(*(words.shape if words.itemsize == 8 else (-(-words.nbytes // 8),)))
+        if words.nbytes:
+            self.write(array, words)
+        return array
+
+    def write(self, array: Array, words: NDArray[Any]) -> None:
+        """Over what is there. Memory of Python's is copied by the driver before this returns."""
+        self._done(self.driver.cuMemcpyHtoDAsync(array.pointer, words.ctypes.data, words.nbytes, self.stream))
+
+    def download(self, array: Array) -> Residues:
+        """A copy in memory, through pinned memory, which is several times faster."""
+        found = np.empty(array.shape, dtype=np.uint64)
+        at, piece = self._pinned_memory(min(found.nbytes, 32 << 20)), 32 << 20
+        flat = found.reshape(-1).view(np.uint8)
+        for start in range(0, found.nbytes, piece):
+            size = min(piece, found.nbytes - start)
+            self._done(self.driver.cuMemcpyDtoHAsync(at, array.pointer + start, size, self.stream))
+            self.wait()
+            ctypes.memmove(flat.ctypes.data + start, at, size)
+        return found
+
+    def pinned(self, nbytes: int) -> NDArray[np.uint8]:
+        """Memory of this process that the card reads without help; it stays until the process ends."""
+        at = int(self._done(self.driver.cuMemHostAlloc(nbytes, 0)))
+        return np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(at))
+
+    def _pinned_memory(self, nbytes: int) -> int:
+        if self._pinned[1] < nbytes:
+            self._pinned = (int(self.pinned(nbytes).ctypes.data), nbytes)
+        return self._pinned[0]
+
+    def clear(self, array: Array, byte: int = 0) -> None:
+        """All bytes the same."""
+        self._done(self.driver.cuMemsetD8Async(array.pointer, byte, 8 * array.words, self.stream))
+
+    # -- kernels ---------------------------------------------------------------------------------------------------
+
+    def launch(self, name: str, grid: Sequence[int], threads: int, args: Sequence[Any], shared: int = 0) -> None:
+        """Start a kernel; what it reads is there by then, and what it writes for whatever is started after it."""
+        if 0 in grid:
+            return
+        function = self._functions.get(name)
+        if function is None:
+            function = self._done(self.driver.cuModuleGetFunction(self.module, name.encode()))
+            self._functions[name] = function
+            most = self.driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            self._done(self.driver.cuFuncSetAttribute(function, most, self.shared_bytes))
+        places = (ctypes.c_void_p * len(args))(*(ctypes.addressof(arg) for arg in args))
+        x, y, z = grid
+        self._done(
+            self.driver.cuLaunchKernel(
+                function, x, y, z, threads, 1, 1, shared, self.stream, ctypes.addressof(places), 0
+            )
+        )
+
+    def wait(self) -> None:
+        """Until all is done."""
+        self._done(self.driver.cuStreamSynchronize(self.stream))
+
+
+def image_for(capability: tuple[int, int]) -> bytes:
+    """The code for a card: of its own architecture, or of the newest before it with the same first number."""
+    major, minor = capability
+    found = [int(path.stem[3:]) for path in BUILT.glob("sm_*.cubin")]
+    fitting = [number for number in found if number // 10 == major and number % 10 <= minor]
+    if fitting:
+        return (BUILT / f"sm_{max(fitting)}.cubin").read_bytes()
+    return (BUILT / "compute_80.ptx").read_bytes() + b"\0"  # the driver compiles it
+
+
+def obstacle() -> str | None:
+    """Why there is no card to compute with here; None if there is one. Asked once: a driver does not come and go."""
+    return _found()[1]
+
+
+def card() -> Card | None:
+    """The card, where there is one, and this is the process that opened it."""
+    found = _found()[0]
+    return found if found is not None and found.process == os.getpid() else None
+
+
+@cache
+def _found() -> tuple[Card | None, str | None]:
+    try:
+        from cuda.bindings import driver
+    except ImportError:
+        return None, "it needs the package cuda-bindings: pip install 'encryptedstats[gpu]'"
+    try:
+        (error,) = driver.cuInit(0)
+    except RuntimeError as failure:  # what the bindings say where the driver's library is not there
+        return None, f"there is no NVIDIA driver here ({failure})"
+    if error == driver.CUresult.CUDA_ERROR_NO_DEVICE:
+        return None, "there is no NVIDIA card here that the driver knows"
+    if error != driver.CUresult.CUDA_SUCCESS:
+        return None, f"NVIDIA's driver does not start ({error.name}): is it older than the package cuda-bindings?"
+    try:
+        found = Card()
+    except DeviceError as failure:
+        return None, f"the card cannot be used: {failure}"
+    if found.capability < OLDEST:
+        shown = ".".join(map(str, found.capability))
+        return None, f"the card {found.name} is too old: it has compute capability {shown}, and 8.0 is the least"
+    return found, None

@@ -1,0 +1,196 @@
+"""Sums over rows on a card: the tapes of the native device, one block of threads for a segment and some coefficients.
+
+Columns stay on the card from one evaluation to the next, and so do tapes: a program that is run again on the same table starts at once.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+import numpy as np
+
+from encryptedstats.circuits.devices.cuda.card import Array
+from encryptedstats.circuits.devices.cuda.ring import RingOnCard
+from encryptedstats.circuits.devices.native.sums import NOTHING_HIDDEN, Evaluator, Loads, base_of, hides
+from encryptedstats.circuits.devices.native.tape import Tape, TapeWriter
+from encryptedstats.circuits.program import COLUMN, GIVEN, Step
+from encryptedstats.circuits.slices import Slice
+from encryptedstats.crypto.residues import Residues
+from encryptedstats.errors import FileFormatError
+
+_THREADS: Final = 128
+_PROLOGUE_BYTES: Final = 8 << 30  # of what the segments of a tape share, for all chunks that are computed on at a time
+_MAX_CHUNKS: Final = 1 << 12
+
+
+class _Rows(ctypes.Structure):
+    """As in kernels.cu."""
+
+    _fields_ = (
+        *((name, ctypes.c_uint64) for name in ("primes", "tape", "segments", "totals", "constants", "columns")),
+        *((name, ctypes.c_uint64) for name in ("shared", "out", "wrong")),
+        ("width", ctypes.c_int64),
+        *((name, ctypes.c_int) for name in ("n_primes", "n_columns", "n_constants", "n_shared", "n_temporary")),
+        *((name, ctypes.c_int) for name in ("n_chunks", "first_prime", "add")),
+    )
+
+
+class TapeOnCard:
+    """A tape with its constants where the kernels read them."""
+
+    def __init__(self, tape: Tape, ring: RingOnCard) -> None:
+        self.tape, card = tape, ring.card
+        self.words, self.segments = card.upload(tape.words), card.upload(tape.segments)
+        self.totals = card.upload(tape.places)
+        moduli = ring.moduli[:-1]
+        constants = [tape.constants_modulo(p) for p in moduli]
+        self.constants = card.upload(np.concatenate([*constants, np.zeros(1, dtype=np.uint64)]))
+        self.wrong = card.empty(1)
+        self.firsts = dict(zip(tape.totals, tape.places[:, 2].tolist(), strict=True))
+
+
+class CudaEvaluator(Evaluator):
+    """Sums of tapes on a card; of slices of a table too, whose columns and sums lie in memory, as checkpoints want them."""
+
+    def __init__(self, loads: Loads, threads: int, memory_limit: int, ring: RingOnCard) -> None:
+        super().__init__(loads, threads, memory_limit, level=ring.arithmetic)
+        self.on_card, self.card = ring, ring.card
+
+    def prologue_bytes(self, writer: TapeWriter) -> int:
+        """Of one chunk."""
+        return 8 * writer.n_shared * self.n_primes * self.ring
+
+    def sums_on_card(self, made: TapeOnCard, columns: Sequence[Sequence[Array]]) -> Array:
+        """The sums of a tape, (polynomials, primes, N), of columns that are on the card, chunk by chunk."""
+        tape, shape = made.tape, (sum(made.tape.sizes), self.n_primes, self.ring)
+        out = self.card.empty(*shape)
+        each = self.prologue_bytes(self.writer)
+        most = max(1, min(_MAX_CHUNKS, _PROLOGUE_BYTES // max(1, each)))
+        for first in range(0, len(columns), most):
+            self._run(made, columns[first : first + most], out, 0, self.ring, self.n_primes, add=first > 0)
+            bad = self._wrong(made)
+            if bad is not None:
+                index, prime = divmod(bad, self.n_primes)
+                raise self.refused(tape, range(first, len(columns)), index, prime)
+        return out
+
+    def _wrong(self, made: TapeOnCard) -> int | None:
+        (word,) = self.card.download(made.wrong).tolist()
+        word &= 0xFFFFFFFF
+        return None if word == 0xFFFFFFFF else int(word)
+
+    def check_hidden(self, made: TapeOnCard, sums: Array) -> None:
+        """Refuse sums that are 0 whatever the table."""
+        count = len(made.tape.totals)
+        found = self.card.empty(count)
+        apart = ctypes.c_int64(self.n_primes * self.ring)
+        pointers = [ctypes.c_uint64(array.pointer) for array in (sums, made.totals, found)]
+        self.card.launch("hidden", (-(-count // 128), 1, 1), 128, (*pointers, apart, ctypes.c_int(count)))
+        for number in np.flatnonzero(self.card.download(found) == 0).tolist():
+            size, _, component = made.tape.places[number].tolist()
+            whole = [self.card.download(sums[component + k]) for k in range(size)]
+            if not hides(np.stack(whole)):
+                raise ValueError(NOTHING_HIDDEN)
+
+    def _run(
+        self,
+        made: TapeOnCard,
+        columns: Sequence[Sequence[Array]],
+        out: Array,
+        first_prime: int,
+        width: int,
+        primes: int,
+        *,
+        add: bool,
+    ) -> None:
+        card, tape, chunks = self.card, made.tape, len(columns)
+        shared_vectors, temporary, local = tape.vectors
+        pointers = card.upload(
+            np.array([column.pointer for some in columns for column in some] or [0], dtype=np.uint64)
+        )
+        shared = card.empty(chunks, shared_vectors, primes, width)
+        card.clear(made.wrong, 0xFF)
+        n_constants = len(tape.constants)
+        rows = _Rows(
+            self.on_card.primes.pointer, made.words.pointer, made.segments.pointer, made.totals.pointer,
+            made.constants.pointer + 8 * n_constants * first_prime, pointers.pointer, shared.pointer, out.pointer,
+            made.wrong.pointer, width, primes, len(tape.columns), n_constants, shared_vectors, temporary, chunks,
+            first_prime, int(add),
+        )  # fmt: skip
+        kind = self.on_card.arithmetic
+        card.launch(f"prologue_{kind}", (-(-width // _THREADS), primes, chunks), _THREADS, (rows,))
+        vectors = temporary + (local if chunks > 1 or add else 0)
+        threads = _THREADS
+        while threads > 32 and 8 * vectors * threads > card.shared_bytes // 2:
+            threads //= 2
+        grid = (len(tape.segments) - 1, -(-width // threads), primes)
+        card.launch(f"sums_{kind}", grid, threads, (rows,), shared=8 * vectors * threads)
+
+    # -- slices, in memory ---------------------------------------------------------------------------------------------
+
+    def _compute(
+        self,
+        pool: ThreadPoolExecutor,
+        tape: Tape,
+        one: Slice,
+        chunks: range,
+        columns: tuple[Residues, ...],
+        sums: Residues,
+    ) -> None:
+        self.card.enter()
+        made = TapeOnCard(tape, self.on_card)
+        primes, n_columns = one.primes(self.parameters), len(tape.columns)
+        there = [self.card.upload(column) for column in columns]
+        by_chunk = [there[i * n_columns : (i + 1) * n_columns] for i in range(len(chunks))]
+        out = self.card.empty(*sums.shape)
+        self._run(made, by_chunk, out, primes.start, one.width, len(primes), add=False)
+        bad = self._wrong(made)
+        if bad is not None:
+            index, prime = divmod(bad, len(primes))
+            raise self.refused(tape, chunks, index, primes[prime])
+        found = self.card.download(out)
+        if chunks.start == self.chunks.start:
+            sums[:] = found
+            return
+        for number, prime in enumerate(primes):
+            modulus = np.uint64(self.parameters.data_moduli[prime])
+            total = sums[:, number] + found[:, number]
+            sums[:, number] = np.where(total >= modulus, total - modulus, total)
+
+    # -- columns ---------------------------------------------------------------------------------------------------------
+
+    def columns_on_card(self, tape: Tape, chunk: int, held: dict[Any, Array]) -> list[Array]:
+        """What a tape loads of a chunk; columns stay in ``held``, and given totals may be on the card already."""
+        missing = [
+            step
+            for step in tape.columns
+            if (base_of(step).op == COLUMN and _name(step, self.loads, chunk) not in held)
+            or (base_of(step).op != COLUMN and not _is_there(step, self.loads))
+        ]
+        read = dict(zip(missing, self.checked(missing, chunk, self.everything), strict=True)) if missing else {}
+        found = []
+        for step in tape.columns:
+            if base_of(step).op == COLUMN:
+                name = _name(step, self.loads, chunk)
+                if name not in held:
+                    held[name] = self.card.upload(read[step])
+                found.append(held[name])
+            elif step in read:
+                found.append(self.card.upload(read[step]))
+            else:
+                given: Any = self.loads.given[step]
+                if given.shape != (2, self.n_primes, self.ring):
+                    raise FileFormatError(f"a given total of shape {given.shape}")
+                found.append(given)
+        return found
+
+
+def _name(step: Step, loads: Loads, chunk: int) -> tuple[Any, ...]:
+    return base_of(step).data, loads.level, chunk
+
+
+def _is_there(step: Step, loads: Loads) -> bool:
+    return step.op == GIVEN and isinstance(loads.given[step], Array)
