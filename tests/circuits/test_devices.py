@@ -21,6 +21,7 @@ import encryptedstats as es
 from encryptedstats.circuits import Expression, column
 from encryptedstats.circuits.bounds import Interval
 from encryptedstats.circuits.devices import (
+    CudaDevice,
     Device,
     NativeDevice,
     SealDevice,
@@ -29,6 +30,7 @@ from encryptedstats.circuits.devices import (
     registered,
     unregister,
 )
+from encryptedstats.circuits.devices.cuda import card as cards
 from encryptedstats.circuits.evaluate import evaluate, prepare
 from encryptedstats.circuits.expansion import expand_totals
 from encryptedstats.circuits.expressions import Marks
@@ -52,11 +54,14 @@ def documented_device() -> Device:
 
 
 documented_device()
-NAMES = [name for name in registered() if name != "seal"]
+NO_CARD = cards.obstacle()
+NAMES = [name for name in registered() if name != "seal" and not (name == "cuda" and NO_CARD)]
 
 
-@pytest.fixture(params=NAMES)
+@pytest.fixture(params=[*NAMES, *(["cuda"] if NO_CARD else [])])
 def name(request: pytest.FixtureRequest) -> str:
+    if request.param == "cuda" and NO_CARD:
+        pytest.skip(NO_CARD)
     return request.param
 
 
@@ -214,7 +219,7 @@ def stubborn() -> Iterator[Device]:
 def test_auto_takes_the_first_that_can(lab: Lab, stubborn: Device) -> None:
     program = prepare([a.total()], lab.source((5,))).program
     assert next(iter(registered())) == "stubborn"
-    assert isinstance(device_for("auto", program), NativeDevice)
+    assert type(device_for("auto", program)) is (NativeDevice if NO_CARD else CudaDevice)
     bfv = prepare([a.total()], lab_of("bfv").source((5,))).program
     assert type(device_for("auto", bfv)) is SealDevice
     with pytest.raises(DeviceError, match=r"device='stubborn' cannot do this: it does not want to"):
@@ -222,8 +227,14 @@ def test_auto_takes_the_first_that_can(lab: Lab, stubborn: Device) -> None:
 
 
 def test_no_such_device(lab: Lab) -> None:
-    with pytest.raises(DeviceError, match=r"device='gpu': there are 'auto', 'native', 'seal', 'numpy'"):
+    with pytest.raises(DeviceError, match=r"device='gpu': there are 'auto', 'cuda', 'native', 'seal', 'numpy'"):
         evaluate([a.total()], lab.source((5,)), device="gpu")
+
+
+@pytest.mark.skipif(not NO_CARD, reason="there is a card here")
+def test_without_a_card_the_device_says_why(lab: Lab) -> None:
+    with pytest.raises(DeviceError, match=r"device='cuda' cannot do this: .*(driver|cuda-bindings|card)"):
+        evaluate([a.total()], lab.source((5,)), device="cuda")
 
 
 def test_what_a_device_cannot_do_it_says(name: str) -> None:
