@@ -9,6 +9,8 @@ import pytest
 
 import effort  # noqa: F401  # sets how many examples Hypothesis tries
 import encryptedstats as es
+from encryptedstats.circuits import calibration
+from encryptedstats.circuits.cost import Times
 
 SCHEMES = ("bfv", "bgv")
 _LIBC = ctypes.CDLL(None)
@@ -30,6 +32,29 @@ def caches_end_with_their_module(request: pytest.FixtureRequest) -> Iterator[Non
             value.cache_clear()
     if own and hasattr(_LIBC, "malloc_trim"):  # glibc keeps what was freed, unless it is asked
         _LIBC.malloc_trim(0)
+
+
+def made_up_times(parameters: es.Parameters) -> Times:
+    """Those of a usual machine, about: they grow with the ring and its primes."""
+    size = parameters.ring_degree / 8192 * len(parameters.data_moduli) / 3
+    multiply, primes = (0.36e-3 if parameters.scheme == "bgv" else 8.7e-3), len(parameters.data_moduli) / 3
+    one = {"load": 6e-5, "add": 6e-5, "scale": 0.4e-3, "mask": 0.5e-3, "multiply": multiply, "switch": 0.8e-3}
+    one |= {"key_switch": 2.5e-3 * primes, "encrypt": 3e-3, "unpack": 1e-3}
+    ratios = (0.08, 0.13) if parameters.scheme == "bgv" else (1.1, 1.4)
+    return Times(
+        **{name: size * seconds for name, seconds in one.items()}, rows_ratio=ratios[0], finish_ratio=ratios[1]
+    )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_is_measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Plans price work by a made-up machine: to measure this one takes seconds for each set of parameters, and finds other times
+    each time. Nothing of this machine's cache is read or written. Tests of the measuring itself import what measures.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ENCRYPTEDSTATS_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setattr(calibration, "calibrate", made_up_times)
+        yield
 
 
 @pytest.fixture(scope="session", params=SCHEMES)

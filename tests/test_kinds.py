@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -12,9 +14,24 @@ import encryptedstats as es
 from encryptedstats import kinds
 from encryptedstats.kinds import KINDS
 from encryptedstats.storage import container
+from encryptedstats.tables.questions import class_columns
 
 FRAME = pd.DataFrame({"age": [30, 40, 50, 60], "sick": [0, 1, 1, 0]})
 SOURCES = Path(es.__file__).parent
+
+
+@dataclass(frozen=True)
+class Rows(es.Question):
+    """How many rows there are, as a result."""
+
+    def totals(self, schema: Any, columns: Any = None, fold: Any = None) -> dict[str, Any]:
+        return {"rows": [y.total() for y in class_columns(schema, fold)]}
+
+    def shapes(self, schema: Any) -> dict[str, tuple[int, ...]]:
+        return {"rows": (schema.n_classes,)}
+
+    def read(self, totals: Any, schema: Any, n_rows: int) -> es.Result:
+        return es.Result(title="Rows", n_rows=n_rows)
 
 
 def named_kinds() -> set[str]:
@@ -47,6 +64,7 @@ def test_what_is_stored_consists_of_what_the_registry_says(scheme: str, tmp_path
         "folds of an encrypted model": es.MultinomialNB().fit_folds(sealed),
         "encrypted prediction": owner.decrypt(model).predict_votes(sealed),
         "opened model": owner.decrypt(model),
+        "opened result": owner.decrypt(sealed.ask(Rows())),
         "encrypted numbers": model.totals_,
         "encrypted array": owner.encrypt([1, 2]),
         "public keys": owner.public_keys(),

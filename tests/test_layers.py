@@ -18,8 +18,8 @@ NATIVE = ROOT / "_native"
 # `loading` opens all that can be stored; `parallel`, `progress`, `memory`, `processor`, `checks` and `words` are tools that know
 # nothing of this library.
 ORDER = (
-    "cli", "", "questions", "devices", "loading", "plots", "service", "cluster", "kinds", "models", "metrics", "tables", "circuits",
-    "crypto", "storage", "parallel", "progress", "memory", "processor", "checks", "words", "errors",
+    "cli", "", "questions", "devices", "loading", "service", "cluster", "kinds", "statistics", "plots", "models", "metrics",
+    "tables", "circuits", "crypto", "storage", "parallel", "progress", "memory", "processor", "checks", "words", "errors",
 )  # fmt: skip
 #: What lies beside the library, uses it, and is in no wheel.
 BESIDE = {"reproduction", "examples", "benchmarks"}
@@ -214,6 +214,7 @@ def test_only_crypto_speaks_to_seal_and_it_does() -> None:
         ("encryptedstats", "import pickle", "is forbidden"),
         ("encryptedstats.tables.table", "pandas.read_pickle(path)", "pickle is forbidden"),
         ("encryptedstats.tables.table", "np.load(path, allow_pickle=True)", "pickle is forbidden"),
+        ("encryptedstats.models.base", "from encryptedstats.statistics import Result", "statistics lies above models"),
         ("encryptedstats.gadgets.new", "import numpy", "no known layer"),
         ("encryptedstats.cli.info", "from reproduction import datasets", "which does without it"),
     ],

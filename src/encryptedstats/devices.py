@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
-from encryptedstats.circuits.devices import Device, NativeDevice, Run, SealDevice, register, registered, unregister
+from encryptedstats.circuits.devices import (
+    Device,
+    NativeDevice,
+    Run,
+    SealDevice,
+    Speed,
+    register,
+    registered,
+    unregister,
+)
 
-__all__ = ["Device", "NativeDevice", "Run", "SealDevice", "register", "registered", "unregister"]
+__all__ = ["Device", "NativeDevice", "Run", "SealDevice", "Speed", "register", "registered", "unregister"]

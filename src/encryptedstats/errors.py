@@ -57,6 +57,10 @@ class EncryptedStatsError(Curable):
     """Base of every error raised on purpose by this library."""
 
 
+class DataError(EncryptedStatsError, ValueError):
+    """Rows that a statistic cannot be computed from: empty groups, constant columns, nothing but censored rows, too few of them."""
+
+
 class ParameterError(EncryptedStatsError, ValueError):
     """Encryption parameters that are impossible, insecure or inconsistent."""
 

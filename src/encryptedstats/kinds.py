@@ -17,11 +17,11 @@ from encryptedstats.crypto.keys import OWNER_KIND, PUBLIC_KIND
 from encryptedstats.errors import FileFormatError
 from encryptedstats.storage.container import Container
 from encryptedstats.tables import PublicSchema, Schema
-from encryptedstats.tables.answers import PREDICTION_KIND, listed_blocks, read_answer
+from encryptedstats.tables.answers import PREDICTION_KIND, listed_blocks, read_answer, read_opened
 from encryptedstats.tables.blocks import BLOCK_KIND
 from encryptedstats.tables.encrypted import TABLE_KIND
 from encryptedstats.tables.encrypting import DRAFT_KIND
-from encryptedstats.tables.questions import FOLDS_KIND, MODEL_KIND, OPEN_MODEL_KIND, RESULT_KIND
+from encryptedstats.tables.questions import FOLDS_KIND, MODEL_KIND, OPEN_MODEL_KIND, OPEN_RESULT_KIND, RESULT_KIND
 
 Facts = dict[str, Any]
 
@@ -64,7 +64,7 @@ def _read_answer(file: Container, keys: PublicKeys | None) -> Any:
     return read_answer(file, keys).handed_out()
 
 
-def _read_opened(file: Container, keys: PublicKeys | None) -> Any:
+def _read_model(file: Container, keys: PublicKeys | None) -> Any:
     from encryptedstats.models.base import read_model  # scikit-learn takes a second to import: only for models
 
     return read_model(file, keys)
@@ -214,7 +214,14 @@ KINDS: Final[dict[str, FileKind]] = {
         "an opened model",
         "predict and evaluate read it",
         frozenset({"totals", "calibration", "blocks", "drawn"}),
-        _read_opened,
+        _read_model,
+        facts=_opened_facts,
+    ),
+    OPEN_RESULT_KIND: FileKind(
+        "an opened result",
+        "info shows it",
+        frozenset({"totals", "blocks"}),
+        lambda file, keys: read_opened(file),
         facts=_opened_facts,
     ),
 }

@@ -53,7 +53,7 @@ def plot_tree(forest: CompletelyRandomForest, t: int = 0, ax: Axes | None = None
         raise ValueError(f"t={t}: the forest has the trees 0 to {len(forest.trees_) - 1}")
     tree, counts = forest.trees_[t], forest.node_counts_[t]
     depth = (len(tree) + 1).bit_length() - 1
-    ax = _axes(ax, (min(40.0, max(6.4, 1.35 * 2**depth)), 1.15 * depth + 2.0))
+    ax = new_axes(ax, (min(40.0, max(6.4, 1.35 * 2**depth)), 1.15 * depth + 2.0))
     places = [_place(node, depth) for node in range(len(counts))]
     sizes = counts.sum(axis=1) / max(1, counts[0].sum())
     for child in range(1, len(counts)):
@@ -94,7 +94,7 @@ def plot_votes(forest: CompletelyRandomForest, X: Any, y: Any = None, ax: Axes |
     """
     shares = forest.predict_proba(X)
     codes = class_codes(forest.classes_, X, y)
-    ax = _axes(ax, (8.0, 4.0))
+    ax = new_axes(ax, (8.0, 4.0))
     order = np.lexsort((-shares[np.arange(len(codes)), codes], codes))
     n_classes = len(forest.classes_)
     starts = np.searchsorted(codes[order], np.arange(n_classes + 1))
@@ -104,7 +104,7 @@ def plot_votes(forest: CompletelyRandomForest, X: Any, y: Any = None, ax: Axes |
         for c in sorted(range(n_classes), key=lambda c: c != true):
             top = bottom + shares[rows, c]
             edges = np.arange(starts[true], starts[true + 1] + 1)
-            ax.stairs(top, edges, baseline=bottom, fill=True, color=_colour(c), linewidth=0)
+            ax.stairs(top, edges, baseline=bottom, fill=True, color=colour(c), linewidth=0)
             bottom = top
     for start in starts[1:-1]:
         ax.axvline(float(start), color="white", linewidth=2)
@@ -120,7 +120,7 @@ def plot_votes(forest: CompletelyRandomForest, X: Any, y: Any = None, ax: Axes |
     ax.set_ylabel("share of votes")
     handles, names = [_patch(c) for c in range(n_classes)], [str(label) for label in forest.classes_]
     ax.legend(handles, names, title="votes for", bbox_to_anchor=(1.01, 1), loc="upper left", frameon=False)
-    _without_frame(ax)
+    without_frame(ax)
     return ax
 
 
@@ -197,7 +197,7 @@ def draw_predictions(made: Mapping[str, Predictions], pos_label: Any, threshold:
 def _roc(
     curves: Mapping[str, Binary], ax: Axes | None, band: bool, marked: str = "marker: as the model predicts"
 ) -> Axes:
-    ax = _axes(ax, _SQUARE)
+    ax = new_axes(ax, _SQUARE)
     grid = np.linspace(0, 1, 201)
     drawn: dict[str, NDArray[np.float64]] = {}
     labels = []
@@ -208,7 +208,7 @@ def _roc(
         note = _overlap(name, drawn)
         if band and _SAME not in note:
             low, high = roc_band(*rows, grid)
-            ax.fill_between(grid, low, high, color=_colour(i), alpha=0.15, linewidth=0, zorder=2)
+            ax.fill_between(grid, low, high, color=colour(i), alpha=0.15, linewidth=0, zorder=2)
         ax.plot(fpr, tpr, **_line(i, len(curves)))
         negative, weight = ~curve.positive, curve.weight
         own = [np.average(curve.called[among], weights=weight[among]) for among in (negative, curve.positive)]
@@ -224,14 +224,14 @@ def _calibration(curves: Mapping[str, Binary], ax: Axes | None, n_bins: int) -> 
     for name, curve in curves.items():
         if not curve.are_probabilities:
             raise ValueError(f"{name} has scores and no probabilities: there is nothing to calibrate")
-    ax = _axes(ax, (_SQUARE[0], _SQUARE[1] + 1 + 0.5 * len(curves)))
+    ax = new_axes(ax, (_SQUARE[0], _SQUARE[1] + 1 + 0.5 * len(curves)))
     drawn, labels = {}, []
     for i, (name, curve) in enumerate(curves.items()):
         table = curve.calibration(n_bins=n_bins)
         x, share = table["predicted"].to_numpy(), table["observed"].to_numpy()
         drawn[name] = np.concatenate([x, share])
         error = np.abs(np.vstack([table["low"], table["high"]]) - share)
-        ax.errorbar(x, share, error, fmt="none", ecolor=_colour(i), elinewidth=0.9, zorder=2)
+        ax.errorbar(x, share, error, fmt="none", ecolor=colour(i), elinewidth=0.9, zorder=2)
         ax.plot(x, share, **_line(i, len(curves)), **_marker(i, 6))
         slope = curve.estimates(n_bins=n_bins)["calibration_slope"]
         labels.append(f"{name}: slope {slope}{_overlap(name, drawn)}")
@@ -252,7 +252,8 @@ def _calibration(curves: Mapping[str, Binary], ax: Axes | None, n_bins: int) -> 
 # -- pieces --------------------------------------------------------------------------------------------------------------
 
 
-def _axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
+def new_axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
+    """Those given, or new ones of a size in inches."""
     if ax is not None:
         return ax
     with _needing_matplotlib():
@@ -324,11 +325,11 @@ def _line(index: int, count: int) -> dict[str, Any]:
     """Colour and line of a curve: a later one is thinner and broken, so that it does not hide those below."""
     width = 1.5 + 0.6 * min(3, count - 1 - index)
     style = {"linestyle": _LINES[index % len(_LINES)], "linewidth": width, "dash_capstyle": "butt"}
-    return {"color": _colour(index), "zorder": 3 + index / count, **style}
+    return {"color": colour(index), "zorder": 3 + index / count, **style}
 
 
 def _marker(index: int, size: float) -> dict[str, Any]:
-    face = {"markerfacecolor": _colour(index), "markeredgecolor": "white", "markeredgewidth": 0.8}
+    face = {"markerfacecolor": colour(index), "markeredgecolor": "white", "markeredgewidth": 0.8}
     return {"marker": _MARKERS[index % len(_MARKERS)], "markersize": size, **face}
 
 
@@ -340,12 +341,12 @@ def _strip(ax: Axes, curve: Binary, index: int) -> None:
     for rows, sign, alpha in ((curve.positive, 1, 1.0), (~curve.positive, -1, 0.5)):
         counts = np.histogram(np.clip(curve.scores[rows], 0, 1), edges)[0]
         tallest = max(tallest, int(counts.max()))
-        strip.bar(edges[:-1], sign * counts, edges[1], align="edge", color=_colour(index), alpha=alpha, linewidth=0)
+        strip.bar(edges[:-1], sign * counts, edges[1], align="edge", color=colour(index), alpha=alpha, linewidth=0)
     strip.axhline(0, color=_GREY, linewidth=0.6)
     strip.set(xlim=_UNIT, ylim=(-1.1 * tallest, 1.1 * tallest))
     strip.set_yticks([0, tallest], ["0", f"{tallest:,}"])
     strip.tick_params(labelsize="x-small", labelbottom=False)
-    _without_frame(strip)
+    without_frame(strip)
 
 
 def _settle(ax: Axes) -> None:
@@ -373,20 +374,22 @@ def _finish(
     )  # fmt: skip
     legend.set_zorder(6)
     ax.tick_params(labelsize="small")
-    _without_frame(ax)
+    without_frame(ax)
 
 
-def _colour(index: int) -> str:
+def colour(index: int) -> str:
+    """One that everybody tells apart from the others, also in print."""
     return _COLOURS[index % len(_COLOURS)]
 
 
 def _patch(index: int) -> Any:
     from matplotlib.patches import Patch
 
-    return Patch(color=_colour(index))
+    return Patch(color=colour(index))
 
 
-def _without_frame(ax: Axes) -> None:
+def without_frame(ax: Axes) -> None:
+    """Leave the lines above and beside the picture out."""
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
 
@@ -408,7 +411,7 @@ def _leaf_bars(ax: Axes, counts: NDArray[np.int64], font: float) -> None:
         for c in range(n_classes):
             x = leaf + 0.5 + (c - (n_classes - 1) / 2) * width
             height = 0.75 * counts[leaf, c] / tallest
-            ax.bar(x, height, 0.92 * width, bottom=-1.0, color=_colour(c), zorder=2)
+            ax.bar(x, height, 0.92 * width, bottom=-1.0, color=colour(c), zorder=2)
             ax.text(x, -0.98 + height, f"{counts[leaf, c]:,}", ha="center", va="bottom", fontsize=0.8 * font)
         ax.plot([leaf + 0.12, leaf + 0.88], [-1.0, -1.0], color=_GREY, linewidth=0.8)
 

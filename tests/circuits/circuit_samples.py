@@ -209,15 +209,25 @@ class MemorySource(Source):
 
 @cache
 def lab_of(
-    scheme: str, key: int = 0, max_value: int = 1 << 29, bits: tuple[int, ...] = (56,) * 7, kept: int | None = None
+    scheme: str,
+    key: int = 0,
+    max_value: int = 1 << 29,
+    bits: tuple[int, ...] = (56,) * 7,
+    kept: int | None = None,
+    *,
+    factors: bool = False,
 ) -> Lab:
-    """Small keys with all rotations, made once: exact up to half a milliard, four products deep; packs keep so many primes."""
+    """Small keys with all rotations, made once: exact up to half a milliard, four products deep; packs keep so many primes.
+
+    With ``factors``, primes are not 1 modulo t, and switching multiplies messages by something.
+    """
     layout = Layout(1, SLOTS)
     shifts = [drawn_shift(seed, layout) for seed in SEEDS]
     steps = {*replication_steps(SLOTS), *(rotation for _, rotation, _ in shifts)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", es.InsecureParametersWarning)
-        parameters = replace(insecure(scheme, max_value, bits), kept_primes=kept)
+        parameters = replace(insecure("bfv" if factors else scheme, max_value, bits), kept_primes=kept, scheme=scheme)
+    assert parameters.has_factors == factors
     return Lab(es.Owner(parameters), tuple(sorted(steps)))
 
 

@@ -198,6 +198,19 @@ def test_times_are_measured_once_and_kept(bgv, tmp_path, monkeypatch):
     assert len(json.loads(file.read_text())) == 2
 
 
+def test_what_seal_computes_is_measured_with_a_handful_of_totals(monkeypatch):
+    """Its products take so long that a measurement of all that kernels are measured with would take a minute."""
+    computed = []
+
+    def counted(outputs, source, **options):
+        computed.append(len(outputs) * source.layout.n_chunks)
+        return evaluate(outputs, source, **options)
+
+    monkeypatch.setattr(calibration, "evaluate", counted)
+    assert calibrate(lab_of("bfv").parameters).rows_ratio > 0
+    assert max(computed) < 50
+
+
 @pytest.mark.parametrize("content", ["", "no json", "[1, 2]", "null", "damaged entry", "old entry"])
 def test_a_damaged_cache_of_times_is_measured_again(bgv, tmp_path, monkeypatch, content):
     monkeypatch.setenv("ENCRYPTEDSTATS_CACHE", str(tmp_path))

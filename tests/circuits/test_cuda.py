@@ -33,9 +33,9 @@ def name(request: pytest.FixtureRequest) -> Any:
     unregister(HostCuda.name)
 
 
-@pytest.fixture(scope="module")
-def lab() -> Lab:
-    return lab_of("bgv", bits=(49,) * 8)
+@pytest.fixture(scope="module", params=[False, True], ids=["plain", "factors"])
+def lab(request: pytest.FixtureRequest) -> Lab:
+    return lab_of("bgv", bits=(49,) * 8, factors=request.param)
 
 
 @pytest.mark.parametrize("form", ["packed", "slots"])
@@ -61,6 +61,8 @@ def test_totals_of_given_totals(name: str) -> None:
 
 
 def test_a_sum_that_is_always_0_is_refused(lab: Lab, name: str) -> None:
-    suite.test_a_sum_that_is_always_0_is_refused.__wrapped__(lab, name) if hasattr(
-        suite.test_a_sum_that_is_always_0_is_refused, "__wrapped__"
-    ) else suite.test_a_sum_that_is_always_0_is_refused(lab, name)
+    suite.test_a_sum_that_is_always_0_is_refused(lab, name)
+
+
+def test_many_packs_and_batches(lab: Lab, name: str) -> None:
+    suite.test_many_packs_and_batches(lab, name)

@@ -16,6 +16,7 @@ import pytest
 from circuit_samples import SEEDS, Lab, MemorySource, circuits, forced, lab_of, unless_refused
 from given_samples import kept_lab, packed
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import encryptedstats as es
 from encryptedstats.circuits import Expression, column
@@ -25,7 +26,9 @@ from encryptedstats.circuits.devices import (
     Device,
     NativeDevice,
     SealDevice,
+    Speed,
     device_for,
+    prices,
     register,
     registered,
     unregister,
@@ -81,10 +84,10 @@ def check(outputs: Sequence[Expression], source: MemorySource, name: str, **opti
         assert source.lab.owner.decrypt(expected) == source.clear(outputs)
 
 
-@pytest.fixture(scope="module")
-def lab() -> Lab:
-    """BGV that the kernels take: primes below 2^50."""
-    return lab_of("bgv", bits=(49,) * 8)
+@pytest.fixture(scope="module", params=[False, True], ids=["plain", "factors"])
+def lab(request: pytest.FixtureRequest) -> Lab:
+    """BGV that the kernels take, primes below 2^50; with primes that are 1 modulo t, and with others."""
+    return lab_of("bgv", bits=(49,) * 8, factors=request.param)
 
 
 #: One program for each thing that a device has to do.
@@ -114,9 +117,9 @@ def test_what_is_done_about_growing_ciphertexts(lab: Lab, name: str, strategy: A
 
 
 @few
-@given(circuits())
-def test_random_programs(outputs: list[Expression]) -> None:
-    source = lab_of("bgv", bits=(49,) * 8).source((9, 5), seed=1)
+@given(circuits(), st.booleans())
+def test_random_programs(outputs: list[Expression], factors: bool) -> None:
+    source = lab_of("bgv", bits=(49,) * 8, factors=factors).source((9, 5), seed=1)
     expected = unless_refused(lambda: evaluate(outputs, source, device="seal", **QUIET))
     for name in NAMES if expected is not None else ():
         same_residues(evaluate(outputs, source, device=name, **QUIET), expected)
@@ -207,6 +210,8 @@ def stubborn() -> Iterator[Device]:
     class Stubborn(SealDevice):
         name = "stubborn"
 
+        speed = Speed(rows=0.0, totals=0.0)
+
         def obstacle(self, program: Any) -> str | None:
             return "it does not want to"
 
@@ -216,14 +221,42 @@ def stubborn() -> Iterator[Device]:
     unregister("stubborn")
 
 
-def test_auto_takes_the_first_that_can(lab: Lab, stubborn: Device) -> None:
-    program = prepare([a.total()], lab.source((5,))).program
-    assert next(iter(registered())) == "stubborn"
-    assert type(device_for("auto", program)) is (NativeDevice if NO_CARD else CudaDevice)
+def test_auto_takes_the_cheapest_that_can(lab: Lab, stubborn: Device) -> None:
+    program = prepare([(a * b).total()], lab.source((5,))).program
+    assert stubborn.seconds(program) == 0
+    assert "stubborn" not in prices([program])
+    assert isinstance(device_for("auto", program), NativeDevice)
     bfv = prepare([a.total()], lab_of("bfv").source((5,))).program
     assert type(device_for("auto", bfv)) is SealDevice
     with pytest.raises(DeviceError, match=r"device='stubborn' cannot do this: it does not want to"):
         evaluate([a.total()], lab.source((5,)), device="stubborn")
+
+
+def test_a_faster_device_is_taken_where_it_is_worth_beginning(lab: Lab) -> None:
+    class Card(SealDevice):
+        name = "card"
+        speed = Speed(rows=0.0, totals=0.0, start=1.0)
+
+    programs = [prepare([(a * b).total()], lab.source((5,) * chunks)).program for chunks in (1, 9)]
+    (small, large), card = (program.words for program in programs), Card()
+    assert large[0] == 9 * small[0]
+    assert large[1] == small[1]
+    register(card)
+    try:
+        assert device_for("auto", programs[0]) is registered()["native"]
+        Card.speed = Speed(rows=0.0, totals=0.0)
+        assert device_for("auto", programs[0]) is card
+        assert list(prices(programs))[:2] == ["card", "native"]
+    finally:
+        unregister("card")
+
+
+def test_kernels_price_what_seal_does_for_them(lab: Lab) -> None:
+    here = prepare([(a * b).total()], lab.source((5, 5))).program
+    moved = prepare([(a * b).resample(SEEDS[0]).total()], lab.source((5, 5))).program
+    native, by_seal = registered()["native"], registered()["seal"]
+    assert by_seal.seconds(here) > 5 * native.seconds(here)
+    assert native.seconds(moved) > SealDevice.speed.rows * moved.words[0]
 
 
 def test_no_such_device(lab: Lab) -> None:

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from effort import examples
 from encryptedstats.circuits import column, expansion
 from encryptedstats.circuits.devices import registered
-from encryptedstats.circuits.expansion import expand_totals, expansion_scales, noise_once_expanded
+from encryptedstats.circuits.expansion import expand_totals, expansion_scales, noise_of_packs
+from encryptedstats.circuits.noise import NoiseRules
 from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.crypto import packing
 from encryptedstats.crypto.engine import engine_for
@@ -111,7 +112,8 @@ def test_expanded_totals_have_less_noise_than_was_proven(scheme: str) -> None:
     for key in range(4):
         lab = kept_lab(scheme, key)
         totals = packed(TOTALS[:20], lab.source((40,), seed=key), 16)
-        small, noise = engine_for(packing_parameters(lab.parameters)), noise_once_expanded(totals)
+        rules = NoiseRules(lab.parameters, with_secret_key=True)
+        small, noise = engine_for(packing_parameters(lab.parameters)), rules.expand(noise_of_packs(totals))
         dropped = len(lab.parameters.data_moduli) - lab.parameters.kept_primes
         assert noise.level == dropped
         bound = noise.at(0)
@@ -128,4 +130,4 @@ def test_one_bound_holds_for_packs_of_different_noise() -> None:
     for parts in ((quiet, loud), (loud, quiet)):
         both = EncryptedNumbers(lab.keys, "packed", totals.facts, parts, 4)
         alone = EncryptedNumbers(lab.keys, "packed", totals.facts[:4], [loud], 4)
-        assert noise_once_expanded(both) == noise_once_expanded(alone)
+        assert noise_of_packs(both) == noise_of_packs(alone)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -31,6 +32,7 @@ from encryptedstats.circuits.noise import NoiseRules
 from encryptedstats.circuits.program import (
     ADD_UP,
     COLUMN,
+    EXPAND,
     GIVEN,
     HERE,
     MASK,
@@ -81,6 +83,8 @@ def noises_again(program: Program, *, secret: bool, given_noise: Noise | None = 
         elif step.op == GIVEN:
             assert given_noise is not None
             noise = given_noise
+        elif step.op == EXPAND:
+            noise = rules.expand(args[0])
         elif step.op == ADD_UP:
             assert len({arg.level for arg in args}) == 1
             noise = rules.add_up(step.data[0], args, step.data[1])
@@ -132,6 +136,47 @@ def test_so_do_those_of_marked_moved_and_given_rows(strategy):
     program = program_of(rows, "bgv", strategy, "rows", level=1)
     (noise,) = {step.noise for step in program.steps if step.op == GIVEN}
     assert noises_again(program, secret=True, given_noise=noise) == {step: step.noise for step in program.steps}
+
+
+def lowered_rows(outputs, held):
+    p = lab_of("bgv").parameters
+    rules = NoiseRules(p, with_secret_key=True)
+    packs = {"model": rules.column.at(1)}
+    return lower(outputs, rules, p, LAYOUT, "rows", Way(FLAT, 1), packs, held)
+
+
+def test_expanding_is_an_instruction_of_its_own():
+    program = lowered_rows([given_total("model", 3) * A + given_total("model", 4)], 1 << 30)
+    packs, *others = [step for step in program.steps if step.op in (GIVEN, EXPAND)]
+    assert (packs.op, packs.data, packs.args) == (GIVEN, "model", ())
+    assert [(step.op, step.data, step.args, step.level) for step in others] == [
+        (EXPAND, 3, (packs,), 1),
+        (EXPAND, 4, (packs,), 1),
+    ]
+    assert others[0].noise.flat > packs.noise.flat
+
+
+def test_a_program_says_what_is_computed_at_a_time():
+    """Of many given totals some, in the order of their packs; what batches bring is added up by instructions."""
+    first = linear([(k % 5 + 1, given_total("model", k) * A) for k in range(40)], 7)
+    second = given_total("model", 39) * Y
+    (whole,) = lowered_rows([first, second], 1 << 30).batches
+    assert whole.steps == whole.sums
+    program = lowered_rows([first, second], 0)
+    assert [[step.data for step in batch.expanded] for batch in program.batches] == [
+        [*range(16)],
+        [*range(16, 32)],
+        [*range(32, 40)],
+    ]
+    assert [step.data[1] for batch in program.batches for step in batch.steps if step.op == ADD_UP] == [7, 0, 0]
+    assert program.batches[0].sums == program.batches[0].steps
+    for before, now in pairwise(program.batches):
+        assert now.sums[0].op == ADD_UP
+        assert now.sums[0].args == (before.sums[0], now.steps[0])
+    assert program.needed_after(0) >= {program.batches[0].sums[0]}
+    assert program.needed_after(2) == set(program.batches[2].sums)
+    proven = noises_again(program, secret=True, given_noise=lowered_rows([first], 0).steps[0].noise)
+    assert proven == {step: step.noise for step in program.steps}
 
 
 def test_steps_do_not_show_what_is_encrypted_on_the_spot():

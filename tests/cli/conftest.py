@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import warnings
 from collections.abc import Iterator
@@ -20,15 +19,12 @@ def run() -> Run:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Nothing of this machine's cache is read or written, and UCI is a closed port."""
-    place, before = tmp_path_factory.mktemp("cache"), dict(os.environ)
-    os.environ["ENCRYPTEDSTATS_CACHE"] = str(place)
-    os.environ["ENCRYPTEDSTATS_UCI"] = "http://127.0.0.1:9"
-    os.environ["no_proxy"] = "127.0.0.1"
-    yield place
-    os.environ.clear()
-    os.environ.update(before)
+def no_downloads() -> Iterator[None]:
+    """UCI is a closed port."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ENCRYPTEDSTATS_UCI", "http://127.0.0.1:9")
+        patch.setenv("no_proxy", "127.0.0.1")
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from dataclasses import replace
 
 import pytest
 import seal
@@ -164,10 +165,26 @@ def test_values_from_a_file_are_checked(change: dict[str, object], message: str)
         es.Parameters.from_dict({**_GOOD, **change})
 
 
-def test_bgv_primes_must_be_one_modulo_t() -> None:
-    values = es.Parameters.choose(max_value=1000, depth=1, scheme="bfv").to_dict()
-    with pytest.raises(es.ParameterError, match="BGV data primes must be 1 modulo the plain modulus"):
-        es.Parameters.from_dict({**values, "scheme": "bgv"})
+def test_bgv_primes_that_are_not_one_modulo_t_leave_factors() -> None:
+    """What is chosen has none; what has some says so, and how much they are."""
+    chosen = es.Parameters.choose(max_value=1000, depth=3)
+    assert not chosen.has_factors
+    assert chosen.switch_factor(0, 2) == 1
+    bfv = es.Parameters.choose(max_value=1000, depth=3, scheme="bfv")
+    assert not bfv.has_factors  # it has primes of all kinds, and they do not matter
+    given = es.Parameters.from_dict({**bfv.to_dict(), "scheme": "bgv"})
+    assert given.has_factors
+    *_, third, last = given.data_moduli
+    assert given.switch_factor(0, 2) * third * last % given.plain_modulus == 1
+
+
+def test_arrays_refuse_keys_that_leave_factors() -> None:
+    chosen = es.Parameters.choose(max_value=1000, depth=3)
+    sizes = tuple(q.bit_length() for q in chosen.coefficient_moduli)
+    others = es.Parameters.from_bits("bfv", chosen.ring_degree, 1000, sizes).coefficient_moduli
+    x = es.Owner(replace(chosen, coefficient_moduli=others)).encrypt(1, bound=1)
+    with pytest.raises(es.ParameterError, match=r"planned for the totals of a table.*Parameters\.choose"):
+        _ = x**8
 
 
 @settings(max_examples=50, deadline=None)

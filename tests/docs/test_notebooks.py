@@ -38,7 +38,6 @@ def test_the_notebooks_are_there() -> None:
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebooks_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("ENCRYPTEDSTATS_CACHE", str(tmp_path / "cache"))
     run_notebook(json.loads(path.read_text(encoding="utf-8")), path.name)
 
 

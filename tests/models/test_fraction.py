@@ -67,6 +67,25 @@ def test_inverse_and_none() -> None:
     np.testing.assert_array_equal(none.leaf_weights(), 1)
 
 
+def test_inverse_averages_the_shares_of_the_leaves() -> None:
+    """Over the trees in which somebody was like the row, here all of them: the mean as scikit-learn's forests take it."""
+    model, rows = forest("inverse", n=400, depth=2), table(30, seed=5)
+    leaves = model.apply(rows)
+    counts = np.stack([model.leaf_counts_[t, leaves[:, t]] for t in range(3)])
+    assert (counts.sum(axis=2) > 0).all()
+    np.testing.assert_allclose(
+        model.predict_proba(rows), (counts / counts.sum(axis=2, keepdims=True)).mean(axis=0), rtol=1e-13
+    )
+
+
+def test_an_opened_forest_may_change_how_it_weighs() -> None:
+    """Counts are the same for all fractions: what was fitted to add votes averages shares once it is open."""
+    rows = table(30, seed=5)
+    changed = forest(0).set_params(fraction="inverse")
+    np.testing.assert_array_equal(changed.predict_proba(rows), forest("inverse").predict_proba(rows))
+    assert np.abs(changed.predict_proba(rows) - forest(0).predict_proba(rows)).max() > 0.01
+
+
 @pytest.mark.parametrize("fraction", [8, "inverse"])
 def test_counts_are_never_scaled(fraction: Any) -> None:
     np.testing.assert_array_equal(forest(fraction).leaf_counts_, forest(0).leaf_counts_)

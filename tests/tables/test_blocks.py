@@ -31,7 +31,7 @@ from encryptedstats.tables.blocks import (
     read_block,
     read_column,
     read_columns,
-    read_pieces,
+    read_runs,
     read_seeds,
 )
 
@@ -76,6 +76,14 @@ class RecordingStore:
 SHAPE = BlockShape(parameters(), 3)
 RESIDUES = random_residues(SHAPE)
 DATA = block_bytes(RESIDUES, SHAPE, block_id=ID, rows=1500, key_id=KEY)
+
+
+def read_pieces(store, entry, shape, *, prime, run, columns=None):
+    """One run of coefficients, of some or all columns."""
+    chosen = range(shape.n_columns) if columns is None else columns
+    return read_runs(store, entry, shape, prime=prime, runs=range(run, run + 1), columns=chosen)
+
+
 ENTRY = block_entry(DATA, NAME, SHAPE, KEY, "made")
 
 

@@ -69,6 +69,8 @@ def test_plan_prints_and_goes_through_json(schema: es.Schema) -> None:
         "download",
         "key switches",
         "memory",
+        "native, about ",
+        " times as fast as seal",
     ):
         assert part in text
     assert "<table>" in plan._repr_html_()

@@ -322,7 +322,7 @@ def test_a_question_that_does_not_import_is_not_half_known(tmp_path: Path) -> No
 
 
 def test_abstract_questions_are_nobodys() -> None:
-    for name in ("Statistic", "TotalsClassifier", "_Cells"):
+    for name in ("Statistic", "TotalsClassifier", "TotalsModel", "_Cells"):
         with pytest.raises(es.FileFormatError, match="nobody here knows"):
             question_class(name)
 

@@ -32,7 +32,7 @@ from encryptedstats.errors import NoiseError
 from encryptedstats.storage.bitpack import pack, unpack
 from encryptedstats.storage.files import write_atomic
 
-_SAMPLE_COLUMNS = 5  # of the table that devices are measured with
+_FEW_COLUMNS, _SAMPLE_COLUMNS = 3, 5  # of the table that devices are measured with
 _TRIES = 3
 
 
@@ -40,7 +40,7 @@ def measured_times(parameters: Parameters) -> Times:
     """The times on this machine: from the cache, or measured now."""
     cache = _cache_file()
     # The fourth version of what is measured; other kernels, or other arithmetic, are other times.
-    key = f"{parameters.fingerprint} {platform.node()} {platform.machine()} {arithmetic()} {next(iter(registered()))} 4"
+    key = f"{parameters.fingerprint} {platform.node()} {platform.machine()} {arithmetic()} {'+'.join(registered())} 4"
     try:
         known = json.loads(cache.read_text())
     except (OSError, ValueError):
@@ -138,15 +138,15 @@ class _Sample(Source):
 
 def _device_ratios(keys: PublicKeys, residues: Residues, times: Times) -> tuple[float, float]:
     """Measured over predicted time, over rows and for the totals, from evaluations of one and of several chunks."""
-    for outputs in (_branches(), _pairs()):
+    for outputs in (_branches, _pairs):
         with suppress(NoiseError, OverflowError):
             return _measured_ratios(outputs, keys, residues, times)
     return 1.0, 1.0  # parameters that carry no product: then there is little to estimate
 
 
-def _branches() -> list[Expression]:
-    """What is inside and outside, twice over, so many that computing takes longer than beginning to."""
-    x, leaves = [column(f"x{j}") for j in range(_SAMPLE_COLUMNS)], []
+def _branches(columns: int) -> list[Expression]:
+    """What is inside and outside, twice over."""
+    x, leaves = [column(f"x{j}") for j in range(columns)], []
     for root, first, second in permutations(x, 3):
         left = root * first
         right = root - left
@@ -154,21 +154,34 @@ def _branches() -> list[Expression]:
     return [leaf.total() for leaf in leaves]
 
 
-def _pairs() -> list[Expression]:
+def _pairs(columns: int) -> list[Expression]:
     """For parameters that carry a single product."""
-    x, n = [column(f"x{j}") for j in range(_SAMPLE_COLUMNS)], _SAMPLE_COLUMNS
-    return [(x[i] * (x[j] + x[(j + 1) % n])).total() for i in range(n) for j in range(i + 1, n)]
+    x = [column(f"x{j}") for j in range(columns)]
+    return [(x[i] * (x[j] + x[(j + 1) % columns])).total() for i in range(columns) for j in range(i + 1, columns)]
 
 
 def _measured_ratios(
-    outputs: list[Expression], keys: PublicKeys, residues: Residues, times: Times
+    outputs_of: Callable[[int], list[Expression]], keys: PublicKeys, residues: Residues, times: Times
 ) -> tuple[float, float]:
-    few, many = _Sample(keys, residues, 1), _Sample(keys, residues, 9)
-    cost = read_cost(prepare(outputs, few).program)
-    rows_work, finish_work = (work_seconds(counts, times, keys.parameters) for counts in (cost.rows, cost.finish))
+    """A handful of totals where SEAL computes, as for BFV (all of them would take a minute); else so many that computing takes
+    longer than beginning to.
+    """
+    sample = partial(_Sample, keys, residues)
+
+    def run(columns: int, chunks: int, runs: int) -> float:
+        return _best(partial(evaluate, outputs_of(columns), sample(chunks), workers=1), runs)
+
+    def expected(columns: int) -> tuple[float, float]:
+        cost = read_cost(prepare(outputs_of(columns), sample(1)).program)
+        rows, finish = (work_seconds(counts, times, keys.parameters) for counts in (cost.rows, cost.finish))
+        return rows, finish
+
+    by_seal = run(_FEW_COLUMNS, 1, 2) > sum(expected(_FEW_COLUMNS)) / 2
+    columns, many, runs = (_FEW_COLUMNS, 2, 1) if by_seal else (_SAMPLE_COLUMNS, 9, 2)
+    rows_work, finish_work = expected(columns)
     for _ in range(_TRIES):
-        short, long = (_best(partial(evaluate, outputs, source, workers=1), 2) for source in (few, many))
-        over_rows = (long - short) / (many.chunks - few.chunks)
+        short, long = run(columns, 1, runs), run(columns, many, runs)
+        over_rows = (long - short) / (many - 1)
         if 0 < over_rows < short:
             return over_rows / rows_work, (short - over_rows) / finish_work
     return 1.0, 1.0  # nothing to be told apart: as SEAL, which is no promise

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 
 from encryptedstats.circuits.devices.seal import BATCH, batches_of
 from encryptedstats.circuits.program import (
     ADD_UP,
     COLUMN,
-    GIVEN,
+    EXPAND,
     HERE,
     MASK,
     MULTIPLY,
@@ -20,7 +19,6 @@ from encryptedstats.circuits.program import (
     ROWS,
     SUM,
     SWITCH,
-    Output,
     Program,
     Step,
 )
@@ -79,7 +77,10 @@ def read_cost(program: Program) -> Cost:
     """Count the operations of a program over all chunks."""
     parameters, rows, finish = program.parameters, Counter[Kind](), Counter[Kind]()
     apart = any(step.op == MASK for step in program.steps)  # what is marked is computed once, for all batches
-    batches = [program] if apart or program.form == ROWS else [_part(program, some) for some in batches_of(program)]
+    batches = [program]
+    if not apart and program.form != ROWS:
+        parts = [program.part(batch.steps) for batch in program.batches]
+        batches = [part.part(some) for part in parts for some in batches_of(part)]
     for batch in batches:
         runs = batch.runs()
         for step in batch.steps:
@@ -88,17 +89,12 @@ def read_cost(program: Program) -> Cost:
                 (rows if over_rows else finish)[kind] += count * runs[step]
     for pack in program.packs:
         finish += _packing_counts(parameters, len(pack.args))
-    different = sum(step.op == GIVEN for step in program.steps)
+    different = sum(step.op == EXPAND for step in program.steps)
     spread = expansion_counts(parameters, different)
     every = program.runs()
     reads = sum(every[step] for step in program.steps if step.op == COLUMN)
     n_batches = -(-len(program.outputs) // BATCH) if apart else len(batches)
     return Cost(parameters, rows, finish, spread, n_batches, reads)
-
-
-def _part(program: Program, outputs: Sequence[Step]) -> Program:
-    """Some outputs alone, not packed."""
-    return replace(program, outputs=tuple(map(Output, outputs)), packs=())
 
 
 def _operations(step: Step, program: Program) -> Counter[Kind]:
@@ -149,13 +145,6 @@ def expansion_counts(parameters: Parameters, different: int) -> Counter[Kind]:
     return Counter(
         {("key switch", 2, primes): switches, ("add", 2, primes): 2 * switches, ("scale", 2, primes): different}
     )
-
-
-def rotation_counts(parameters: Parameters, different: int) -> Counter[Kind]:
-    """The same by rotating and adding, without packs."""
-    primes = packing_primes(parameters)
-    steps = different * (parameters.ring_degree.bit_length() - 1)
-    return Counter({("key switch", 2, primes): steps, ("add", 2, primes): steps})
 
 
 @dataclass(frozen=True)

@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
 
+from encryptedstats.circuits.batching import HELD
 from encryptedstats.circuits.bounds import Interval, read_bounds
 from encryptedstats.circuits.devices import AUTO, Device, Run, checked_name, device_for
-from encryptedstats.circuits.expansion import check_packed, expand_totals, expansion_scales, noise_once_expanded
+from encryptedstats.circuits.expansion import check_packed, expand_totals, expansion_scales, noise_of_packs
 from encryptedstats.circuits.expressions import REPLICATE, Expression, circuit_digest, in_order
 from encryptedstats.circuits.program import (
-    ADD_UP,
-    GIVEN,
+    EXPAND,
     PACK,
     PACKED,
     REPLICATED,
     ROWS,
     SLOTS,
+    Batch,
     Program,
     Step,
-    before_descent,
 )
 from encryptedstats.circuits.proof import (
     NoiseReport,
@@ -37,17 +38,19 @@ from encryptedstats.circuits.proof import (
 from encryptedstats.circuits.results import EncryptedNumbers, NumberFacts, Part
 from encryptedstats.circuits.rewriting import cleared, followed
 from encryptedstats.circuits.sources import Source
+from encryptedstats.crypto.keys import PublicKeys
 from encryptedstats.crypto.noise import Noise
-from encryptedstats.crypto.packing import packing_primes
+from encryptedstats.crypto.packing import centred, packing_parameters, packing_primes
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.crypto.residues import Residues
 from encryptedstats.errors import Cure, DeviceError, KeyMismatchError, NoiseError, TooLargeError
+from encryptedstats.memory import default_limit
 from encryptedstats.parallel import checked_workers
 from encryptedstats.progress import progress_bar
 from encryptedstats.storage.objects import is_url
 
-_HELD: Final = 256 << 20  # bytes of expanded totals that a batch of rows may hold beside what all batches need
 Packs = Mapping[str, EncryptedNumbers]
+_NEIGHBOURS: Final = 5  # 2^5 totals are merged at a time where there is no room for all of them
 
 
 def evaluate(
@@ -90,7 +93,7 @@ def evaluate(
     memory_limit : int, optional
         Bytes that a device may hold of sums and of chunks that it reads ahead. By default a quarter of the memory that the
         machine, or the container, has left, from 256 MiB to 8 GiB. A stored table is read once whatever it is: sums that have no
-        room are kept in a temporary file. Totals that are brought down for packing come on top, some 0.3 MB each.
+        room are kept in a temporary file. Totals that have no room until they are packed are merged as they come.
     checkpoint : path or URL, optional
         A folder for what is computed. A process that is interrupted and started again with the same circuit, rows and folder goes
         on from it; when the result is saved it is removed. For devices that can.
@@ -110,7 +113,16 @@ def evaluate(
     workers, given = checked_workers(workers), given or {}
     checked_name(device)
     ready = prepare(
-        outputs, source, form=form, given=given, bounds=bounds, told=told, ones=ones, report=report, flood=flood
+        outputs,
+        source,
+        form=form,
+        given=given,
+        bounds=bounds,
+        told=told,
+        ones=ones,
+        report=report,
+        flood=flood,
+        memory_limit=memory_limit,
     )
     chosen = device_for(device, ready.program)
     why_not = None if checkpoint is None else chosen.checkpoint_obstacle(ready.program)
@@ -159,6 +171,7 @@ def prepare(
     ones: Expression | None = None,
     report: NoiseReport | None = None,
     flood: bool | None = None,
+    memory_limit: int | None = None,
 ) -> Prepared:
     """All checks of :func:`evaluate`; no row is read for them."""
     given, keys, outputs = given or {}, source.keys, list(outputs)
@@ -170,7 +183,7 @@ def prepare(
     facts = number_facts(outputs, source, bounds)
     exact = cleared(outputs, ones) if form == ROWS else [o for o in outputs if isinstance(o, Expression)]
     scaled, factors = _followed(exact, source.parameters, given)
-    noises = {name: noise_once_expanded(packs) for name, packs in given.items()}
+    noises = {name: noise_of_packs(packs) for name, packs in given.items()}
     if report is None:
         report = _proof(scaled, source, form, noises, flood)
     program = program_of(
@@ -181,12 +194,17 @@ def prepare(
         report,
         with_secret_key=source.with_secret_key,
         given=noises,
+        held=HELD if memory_limit is None else min(HELD, memory_limit // 4),
     )
     if told is not None:
         facts = [replace(f, low=bound.low, high=bound.high) for f, bound in zip(facts, told, strict=True)]
     t, ring = source.parameters.plain_modulus, source.parameters.ring_degree
     found = [
-        replace(f, offset=output.offset, factor=factor * (ring if output.each else 1) % t)
+        replace(
+            f,
+            offset=centred(output.offset * output.step.factor, t),
+            factor=factor * (ring if output.each else 1) * output.step.factor % t,
+        )
         for f, output, factor in zip(facts, program.outputs, factors, strict=True)
     ]
     return Prepared(program, found, None if form == ROWS else circuit_digest(exact), flood)
@@ -317,24 +335,28 @@ class _Job:
 
     def totals(self) -> list[Part]:
         """Packs, or one ciphertext a total."""
-        program = self.program
-        supply = _Supply(
-            self.given, [step for step in program.steps if step.op == GIVEN], self.device, self.run.workers
-        )
-        supply.fetch(set(supply.steps))
-        if program.form == PACKED:
-            packs = self.device.packs(program, self.source, supply.held, self.run)
-            return [
-                Part(self._checked(merged, pack), pack.noise)
-                for pack, merged in zip(program.packs, packs, strict=True)
-            ]
+        program, keys = self.program, self.source.keys
         found: dict[Step, Residues] = {}
-        for some in self.device.totals(program, self.source, supply.held, self.run):
-            found |= {step: self._checked(residues, step) for step, residues in some.items()}
-        missing = [output for output in program.outputs if output.step not in found]
+        merging, seen = _Merging(program, self.device, keys, self.run, found), set[Step]()
+        for batch, held in self._supplied():
+            part = program if len(program.batches) == 1 else program.part(batch.steps)
+            if program.form == PACKED and part is program:
+                packs = self.device.packs(program, self.source, held, self.run)
+                if packs is not None:
+                    return [
+                        Part(self._checked(merged, pack), pack.noise)
+                        for pack, merged in zip(program.packs, packs, strict=True)
+                    ]
+            for some in self.device.totals(part, self.source, held, self.run):
+                seen |= set(some)
+                found |= {step: self._checked(residues, step) for step, residues in some.items()}
+                merging.go_on()
+        missing = [output for output in program.outputs if output.step not in seen]
         if missing:
             raise self._faulty(f"it gives {len(program.outputs) - len(missing)} of {len(program.outputs)} totals")
-        return [Part(found[output.step], output.step.noise) for output in program.outputs]
+        if program.form != PACKED:
+            return [Part(found[output.step], output.step.noise) for output in program.outputs]
+        return [Part(self._checked(merging.pack(pack), pack), pack.noise) for pack in program.packs]
 
     def _checked(self, residues: Residues, step: Step) -> Residues:
         """What a device gives for a step, if it can be: of its size and level, and below the primes."""
@@ -354,96 +376,92 @@ class _Job:
         return DeviceError(f"the device {self.device.name!r} does not do what its program says: {why}")
 
     def rows(self) -> list[Part]:
-        """For each number a ciphertext a chunk: batches of terms with the given totals they need, added up over all chunks."""
-        program, chunks = self.program, range(self.source.layout.n_chunks)
-        bases = [before_descent(output.step) for output in program.outputs]
-        batches = self._batches(bases)
-        sums: dict[tuple[int, int], Residues] = {}
-        with progress_bar(
-            "predicting", max(1, sum(len(needed) for _, needed in batches)), "totals", self.run.progress
-        ) as advance:
-            found = self.device.rows(self._supplied(batches), self.source, self.run)
-            for pieces, needed in batches:
-                for chunk in chunks:
-                    here = next(found, [])
-                    if len(here) != len(pieces):
-                        raise self._faulty(f"it gives {len(here)} of {len(pieces)} numbers")
-                    for number, residues in zip(pieces, here, strict=True):
-                        known = sums.get((number, chunk))
-                        sums[number, chunk] = residues if known is None else self._added(known, residues)
-                advance(len(needed))
-        return [
-            self._row_part(output.step, base, sums[number, chunk])
-            for number, (output, base) in enumerate(zip(program.outputs, bases, strict=True))
-            for chunk in chunks
-        ]
+        """For each number a ciphertext a chunk: the sums of all batches over all chunks, brought down."""
+        program, n_chunks = self.program, self.source.layout.n_chunks
+        known: list[dict[Step, Residues]] = [{} for _ in range(n_chunks)]
+        expanded = max(1, sum(len(batch.expanded) for batch in program.batches))
+        with progress_bar("predicting", expanded, "totals", self.run.progress) as advance:
+            supplied = ((batch.steps, held) for batch, held in self._supplied())
+            found = self.device.rows(supplied, self.source, self.run)
+            for number, batch in enumerate(program.batches):
+                needed = program.needed_after(number)
+                for sums in known:
+                    self._add(batch, next(found, []), sums)
+                    for step in set(sums) - needed:
+                        del sums[step]
+                advance(len(batch.expanded))
+        done = [self._brought_down(known.pop(0)) for _ in range(n_chunks)]
+        return [part for number in zip(*done, strict=True) for part in number]
 
-    def _row_part(self, step: Step, base: Step, residues: Residues) -> Part:
+    def _add(self, batch: Batch, found: Sequence[Residues], sums: dict[Step, Residues]) -> None:
+        """What a batch has brought for a chunk, to what was there."""
+        if len(found) != len(batch.steps):
+            raise self._faulty(f"it gives {len(found)} of {len(batch.steps)} numbers")
+        sums |= zip(batch.steps, found, strict=True)
+        later = [step for step in batch.sums if step not in sums]
+        if later:
+            sums |= zip(later, self.device.bring_down(later, sums, self.source.keys, 1), strict=True)
+
+    def _brought_down(self, known: Mapping[Step, Residues]) -> list[Part]:
         """Two polynomials under as few primes as are proven to decrypt; of a plain model, as noisy as any is said to be."""
-        (done,) = self.device.bring_down([step], {base: residues}, self.source.keys, self.run.workers)
-        said = step.noise if self.given else resting_noise(self.source.parameters.noise)
-        return Part(self._checked(done, step), said)
-
-    def _supplied(
-        self, batches: Sequence[tuple[dict[int, Step], set[Step]]]
-    ) -> Iterator[tuple[list[Step], Mapping[Step, Residues]]]:
-        """Every batch with the totals that it needs, expanded when it is its turn."""
-        every = [step for step in self.program.steps if step.op == GIVEN]
-        supply = _Supply(self.given, every, self.device, self.run.workers)
-        for number, (pieces, needed) in enumerate(batches):
-            supply.fetch(needed)
-            yield list(pieces.values()), supply.held
-            supply.forget(keep={step for _, later in batches[number + 1 :] for step in later})
-
-    def _batches(self, outputs: Sequence[Step]) -> list[tuple[dict[int, Step], set[Step]]]:
-        """Pieces of the outputs, by number, with the totals that they need: outputs are sums, and a piece has some of the terms."""
-        primes = len(self.program.parameters.data_moduli) - max(step.level for step in outputs)
-        most = max(16, _HELD // (16 * primes * self.program.parameters.ring_degree))
-        terms = [
-            (min(map(self._place, needed), default=(0, 0)), number, coefficient, term, needed)
-            for number, output in enumerate(outputs)
-            for coefficient, term, needed in _terms(output)
+        steps = [output.step for output in self.program.outputs]
+        rest = resting_noise(self.source.parameters.noise)
+        found = self.device.bring_down(steps, known, self.source.keys, self.run.workers)
+        return [
+            Part(self._checked(residues, step), step.noise if self.given else rest)
+            for step, residues in zip(steps, found, strict=True)
         ]
-        terms.sort(key=lambda entry: entry[:2])
-        batches: list[tuple[dict[int, list[tuple[int, Step]]], set[Step]]] = []
-        for _, number, coefficient, term, needed in terms:
-            if not batches or len(batches[-1][1] | needed) > most:
-                batches.append(({}, set()))
-            batches[-1][0].setdefault(number, []).append((coefficient, term))
-            batches[-1][1].update(needed)
-        return [({n: _sum_of(found) for n, found in grouped.items()}, needed) for grouped, needed in batches]
 
-    def _place(self, step: Step) -> tuple[int, int]:
-        name, index = step.data
-        return index * 1_000_000 // max(1, len(self.given[name])), index
-
-    def _added(self, a: Residues, b: Residues) -> Residues:
-        """The sum of ciphertexts of whatever sizes, at one level."""
-        if len(a) < len(b):
-            a, b = b, a
-        residues, shared = np.array(a), len(b)
-        for i, prime in enumerate(self.program.parameters.data_moduli[: residues.shape[1]]):
-            total = residues[:shared, i] + b[:, i]
-            residues[:shared, i] = np.where(total >= np.uint64(prime), total - np.uint64(prime), total)
-        return residues
+    def _supplied(self) -> Iterator[tuple[Batch, Mapping[Step, Residues]]]:
+        """Every batch with the totals that it needs, expanded when it is its turn."""
+        batches = self.program.batches
+        supply = _Supply(self.given, [step for step in self.program.steps if step.op == EXPAND], self.device, self.run)
+        for number, batch in enumerate(batches):
+            supply.fetch(batch.expanded)
+            yield batch, supply.held
+            supply.forget(keep={step for later in batches[number + 1 :] for step in later.expanded})
 
 
-def _terms(output: Step) -> Iterator[tuple[int, Step, set[Step]]]:
-    """The terms of a sum, each with the given totals that it needs; a sum with a plain number is one term."""
-    pairs = [(1, output)]
-    if output.op == ADD_UP and not output.data[1]:
-        pairs = list(zip(output.data[0], output.args, strict=True))
-    for coefficient, term in pairs:
-        yield coefficient, term, {step for step in in_order([term]) if step.op == GIVEN}
+@dataclass
+class _Merging:
+    """Packs under way. Where all totals together are too large to be held, neighbours are merged as soon as they are there."""
+
+    program: Program
+    device: Device
+    keys: PublicKeys
+    run: Run
+    found: dict[Step, Residues]  # of which what is not needed any more is let go of
+    _merged: dict[tuple[Step, ...], Residues] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        limit = default_limit() if self.run.memory_limit is None else self.run.memory_limit
+        nbytes = packing_parameters(self.program.parameters).ciphertext_bytes() * len(self.program.outputs)
+        packs = self.program.packs if nbytes > limit // 4 else ()
+        self._waiting = list(dict.fromkeys(group for pack in packs for group in _neighbours(pack)))
+        self._apart = bool(packs)
+        self._uses = Counter(step for group in self._waiting for step in group)
+
+    def go_on(self) -> None:
+        """Merge what can be."""
+        for group in [group for group in self._waiting if all(step in self.found for step in group)]:
+            parts = [self.found[step] for step in group]
+            self._merged[group] = self.device.merge(parts, 0, _NEIGHBOURS, self.keys, self.run.workers)
+            self._waiting.remove(group)
+            self._uses.subtract(group)
+            for step in {step for step in group if not self._uses[step]}:
+                del self.found[step]
+
+    def pack(self, pack: Step) -> Residues:
+        """All of it."""
+        if not self._apart:
+            return self.device.pack([self.found[arg] for arg in pack.args], self.keys, self.run.workers)
+        parts = [self._merged[group] for group in _neighbours(pack)]
+        top = self.keys.parameters.ring_degree.bit_length() - 1
+        return self.device.merge(parts, _NEIGHBOURS, top, self.keys, self.run.workers)
 
 
-def _sum_of(terms: Sequence[tuple[int, Step]]) -> Step:
-    (coefficient, term), *others = terms
-    if coefficient == 1 and not others:
-        return term
-    args = tuple(term for _, term in terms)
-    noise = replace(term.noise, size=max(arg.size for arg in args))  # that of the whole sum was proven
-    return Step(ADD_UP, args, (tuple(c for c, _ in terms), 0), noise)
+def _neighbours(pack: Step) -> list[tuple[Step, ...]]:
+    return [pack.args[start : start + (1 << _NEIGHBOURS)] for start in range(0, len(pack.args), 1 << _NEIGHBOURS)]
 
 
 @dataclass
@@ -453,22 +471,23 @@ class _Supply:
     packs: Packs
     steps: Sequence[Step]
     device: Device
-    workers: int | None
+    run: Run
     held: dict[Step, Residues] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.used = {step.data: step for step in self.steps}
+        self.used = {(step.args[0].data, step.data): step for step in self.steps}
         wanted: dict[str, set[int]] = {name: set() for name in self.packs}
         for name, index in self.used:
             wanted[name].add(index)
         self._streams = {
-            name: expand_totals(totals, wanted[name], self.device, self.workers) for name, totals in self.packs.items()
+            name: expand_totals(totals, wanted[name], self.device, self.run.workers)
+            for name, totals in self.packs.items()
         }
 
-    def fetch(self, steps: set[Step]) -> None:
+    def fetch(self, steps: Iterable[Step]) -> None:
         """Expand until these are there."""
-        for step in sorted(steps - set(self.held), key=lambda step: step.data[1]):
-            name = step.data[0]
+        for step in sorted(set(steps) - set(self.held), key=lambda step: int(step.data)):
+            name = step.args[0].data
             while step not in self.held:
                 index, residues = next(self._streams[name])
                 if (name, index) in self.used:

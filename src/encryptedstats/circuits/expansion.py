@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -13,20 +12,17 @@ from encryptedstats.circuits.devices import Device
 from encryptedstats.circuits.program import PACKED
 from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.crypto.noise import Noise
-from encryptedstats.crypto.packing import expanded_noise, expansion_scale, packing_model, packing_primes
+from encryptedstats.crypto.packing import expansion_scale, packing_primes
 from encryptedstats.crypto.residues import Residues
 
 _EXPANDED_AT_ONCE: Final = 64  # totals: a few megabytes each
 
 
-def noise_once_expanded(totals: EncryptedNumbers) -> Noise:
-    """A bound on the noise of every packed total once it is expanded, as a ciphertext under the primes of the packing context."""
-    parameters = totals.keys.parameters
-    primes = packing_primes(parameters)
-    model, dropped = packing_model(parameters, primes), len(parameters.data_moduli) - primes
-    noises = [expanded_noise(model, part.noise) for part in totals.parts]
-    worst = replace(noises[0], flat=max(noise.flat for noise in noises), peak=max(noise.peak for noise in noises))
-    return worst.at(dropped)
+def noise_of_packs(totals: EncryptedNumbers) -> Noise:
+    """A bound on the noise of every pack, at the level of the primes that packs keep: as programs know given packs."""
+    parameters, noises = totals.keys.parameters, [part.noise for part in totals.parts]
+    worst = Noise(max(noise.flat for noise in noises), max(noise.peak for noise in noises))
+    return worst.at(len(parameters.data_moduli) - packing_primes(parameters))
 
 
 def expansion_scales(totals: EncryptedNumbers) -> list[int]:
@@ -40,6 +36,11 @@ def check_packed(totals: EncryptedNumbers) -> None:
     """Refuse what cannot be expanded."""
     if totals.form != PACKED:
         raise ValueError(f"totals in form {totals.form!r} are no packs, and only packs can be expanded: form='packed'")
+    if any(facts.shift for facts in totals.facts):
+        raise ValueError(
+            "these totals are in parts, since the parameters are not exact up to numbers of this size: they are to be opened, and "
+            "cannot be computed on with. Keys that are planned for predicting unopened keep them whole"
+        )
     if any(part.noise.level for part in totals.parts):
         raise ValueError("packs that were switched down cannot be expanded: take them as they were computed")
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from encryptedstats.circuits.batching import HELD, batches_of_rows, batches_of_totals
 from encryptedstats.circuits.clear import check_marks, drawn_shift, known_padding
 from encryptedstats.circuits.expressions import (
     COLUMN,
@@ -25,6 +26,7 @@ from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.noise import NoiseRules
 from encryptedstats.circuits.program import (
     ADD_UP,
+    EXPAND,
     MOVE,
     MULTIPLY,
     PACK,
@@ -42,7 +44,7 @@ from encryptedstats.circuits.program import (
     in_both,
 )
 from encryptedstats.crypto.noise import Noise, NoiseModel
-from encryptedstats.crypto.packing import packed_noise, packing_model, packing_primes
+from encryptedstats.crypto.packing import centred, packed_noise, packing_model, packing_primes
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.errors import NoiseError
 
@@ -83,6 +85,7 @@ def lower(
     form: str,
     way: Way,
     given: Mapping[str, Noise] | None = None,
+    held: int = HELD,
 ) -> Program:
     """The program of some outputs.
 
@@ -94,7 +97,9 @@ def lower(
     form : "packed", "replicated", "slots" or "rows"
     way : Way
     given : mapping, optional
-        The noise of given totals once they are expanded, by the name of their packs.
+        The noise of given packs by name, at the level of the primes that packs keep.
+    held : int
+        Bytes of given totals that may be held at once.
 
     Raises
     ------
@@ -105,7 +110,7 @@ def lower(
     """
     lowering = Lowering(rules, layout, way, given or {})
     totals = lowering.outputs(outputs)
-    program = lowering.finished(parameters, form, totals, way.width)
+    program = lowering.finished(parameters, form, totals, way.width, held)
     _check_numbers(program)
     return program
 
@@ -154,8 +159,18 @@ class Lowering:
         key = (op, tuple(map(id, args)), data)
         if key not in self._known:
             alike = bool(args) and op != MASK and all(arg.is_total for arg in args)
-            self._known[key] = Step(op, args, data, noise, is_total=op == SUM or alike, chunks=chunks)
+            factor = self._factor(op, args, data)
+            self._known[key] = Step(op, args, data, noise, factor=factor, is_total=op == SUM or alike, chunks=chunks)
         return self._known[key]
+
+    def _factor(self, op: str, args: tuple[Step, ...], data: Any) -> int:
+        """What modulus switching has left: all terms of a sum have the same by now."""
+        factor, parameters = args[0].factor if args else 1, self.rules.parameters
+        if op == SWITCH:
+            factor *= parameters.switch_factor(args[0].level, data)
+        elif op == MULTIPLY:
+            factor *= args[1].factor
+        return factor % parameters.plain_modulus
 
     def switch(self, step: Step, level: int) -> Step:
         """Down to a level."""
@@ -174,8 +189,22 @@ class Lowering:
     def _add_up(self, coefficients: Sequence[int], steps: Sequence[Step], constant: int) -> Step:
         level = max(step.level for step in steps)
         args = tuple(self.switch(step, level) for step in steps)
-        noise = self.rules.add_up(coefficients, [arg.noise for arg in args], constant)
-        return self._step(ADD_UP, args, (tuple(coefficients), constant), noise, None if constant else _together(args))
+        noises, chunks = [arg.noise for arg in args], None if constant else _together(args)
+        common = max(args, key=lambda arg: arg.noise.flat).factor
+        if any(arg.factor != 1 for arg in args):
+            # Terms of lower degree have other factors. They have so much less noise that a coefficient of any size is hidden by
+            # that of the others; it is charged as t/2, whatever it is, so that equal shapes have equal noise.
+            t = self.rules.parameters.plain_modulus
+            charged = [c if arg.factor == common else c * (t // 2) for c, arg in zip(coefficients, args, strict=True)]
+            noise = self.rules.add_up(charged, noises, constant)
+            coefficients = [
+                c if arg.factor == common else centred(c * common * pow(arg.factor, -1, t), t)
+                for c, arg in zip(coefficients, args, strict=True)
+            ]
+            constant = centred(constant * common, t)
+        else:
+            noise = self.rules.add_up(coefficients, noises, constant)
+        return self._step(ADD_UP, args, (tuple(coefficients), constant), noise, chunks)
 
     def _multiply(self, a: Step, b: Step) -> Step:
         rules, level = self.rules, max(a.level, b.level)
@@ -198,7 +227,9 @@ class Lowering:
         if node.op == HERE:
             return self.switch(self._step(HERE, (), node.data, self.rules.here), self.way.level)
         if node.op == GIVEN:
-            return self._step(GIVEN, (), node.data, self.given[node.data[0]])
+            name, number = node.data
+            packs = self._step(GIVEN, (), name, self.given[name])
+            return self._step(EXPAND, (packs,), number, self.rules.expand(packs.noise))
         if node.op == REPLICATE:
             return self._replicated(node.args[0])
         args = [self.rows[arg] for arg in node.args]
@@ -265,23 +296,27 @@ class Lowering:
 
     # -- into a form -----------------------------------------------------------------------------------------------
 
-    def finished(self, parameters: Parameters, form: str, outputs: Sequence[Output], width: int = 1) -> Program:
+    def finished(
+        self, parameters: Parameters, form: str, outputs: Sequence[Output], width: int = 1, held: int = HELD
+    ) -> Program:
         """The outputs in their form."""
         if form == PACKED:
-            return self._packed(parameters, outputs, width)
+            return self._packed(parameters, outputs, width, held)
         if form == ROWS:
-            model = parameters.noise
-            ends = [self._ended(model, output.step) for output in outputs]
-            return Program(parameters, self.layout, form, tuple(map(Output, ends)))
+            model, steps = parameters.noise, [output.step for output in outputs]
+            batches, whole = batches_of_rows(steps, parameters, held, self._add_up)
+            ends = [self._ended(model, whole[step]) for step in steps]
+            return Program(parameters, self.layout, form, tuple(map(Output, ends)), batches=batches)
         if form == REPLICATED:
             outputs = [
                 output if output.each else Output(self._rotated_and_added(output.step, output.offset), each=True)
                 for output in outputs
             ]
         done = [Output(self.relinearise(output.step), output.offset, output.each) for output in outputs]
-        return Program(parameters, self.layout, form, tuple(done))
+        batches = batches_of_totals([output.step for output in done], parameters, held)
+        return Program(parameters, self.layout, form, tuple(done), batches=batches)
 
-    def _packed(self, parameters: Parameters, outputs: Sequence[Output], width: int) -> Program:
+    def _packed(self, parameters: Parameters, outputs: Sequence[Output], width: int, held: int) -> Program:
         """Brought down to the primes of the packing context, and merged."""
         small = packing_model(parameters, packing_primes(parameters))
         descents = {noise: plan_descent(parameters, noise) for noise in {output.step.noise for output in outputs}}
@@ -297,7 +332,8 @@ class Lowering:
             args = tuple(output.step for output in done[start : start + width])
             worst = Noise(max(arg.noise.flat for arg in args), max(arg.noise.peak for arg in args))
             packs.append(Step(PACK, args, None, packed_noise(small, worst), is_total=True))
-        return Program(parameters, self.layout, PACKED, tuple(done), tuple(packs), width)
+        batches = batches_of_totals([output.step for output in done], parameters, held)
+        return Program(parameters, self.layout, PACKED, tuple(done), tuple(packs), width, batches)
 
     def _ended(self, model: NoiseModel, step: Step) -> Step:
         at, level = row_descent(model, step.noise, self.way.end)

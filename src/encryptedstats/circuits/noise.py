@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from encryptedstats.crypto.noise import Noise, NoiseModel
+from encryptedstats.crypto.packing import expanded_noise, packing_model, packing_primes
 from encryptedstats.crypto.parameters import Parameters
 
 MAX_SIZE = 16  # SEAL has no ciphertexts of more polynomials
@@ -16,14 +17,17 @@ class NoiseRules:
     """A bound on the noise of every instruction. Results are remembered: thousands of steps share a few dozen bounds."""
 
     def __init__(self, parameters: Parameters, *, with_secret_key: bool) -> None:
+        self.parameters = parameters
         self.model: NoiseModel = parameters.noise
         self.column = self.model.fresh(with_secret_key=with_secret_key)
         self.here = self.model.fresh(with_secret_key=False)
+        self._parameters = parameters
         self._sums: dict[tuple[tuple[int, ...], tuple[Noise, ...], bool], Noise] = {}
         self._products: dict[tuple[Noise, Noise], Noise] = {}
         self._switched: dict[tuple[Noise, int], Noise] = {}
         self._relinearised: dict[Noise, Noise] = {}
         self._summed: dict[tuple[Noise, int], Noise] = {}
+        self._expanded: dict[Noise, Noise] = {}
 
     def add_up(self, coefficients: Sequence[int], terms: Sequence[Noise], constant: int) -> Noise:
         """Bounds add, times their coefficients."""
@@ -62,6 +66,13 @@ class NoiseRules:
     def mask(self, value: Noise) -> Noise:
         """A product with an encoded plaintext."""
         return self.model.multiply_plain(value, self.model.message())
+
+    def expand(self, pack: Noise) -> Noise:
+        """A total that is taken out of a pack: a ciphertext under the primes that packs have kept, and at the pack's level."""
+        if pack not in self._expanded:
+            model = packing_model(self._parameters, packing_primes(self._parameters))
+            self._expanded[pack] = expanded_noise(model, pack.at(0)).at(pack.level)
+        return self._expanded[pack]
 
     def sum(self, value: Noise, chunks: int) -> Noise:
         """As many values like this one, added up."""

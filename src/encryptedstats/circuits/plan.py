@@ -17,7 +17,8 @@ from typing import Any, Final
 
 from encryptedstats.circuits.bounds import ColumnRange, Interval, read_bounds
 from encryptedstats.circuits.calibration import measured_times
-from encryptedstats.circuits.cost import Cost, Kind, Times, number_of, read_cost, rotation_counts, work_seconds
+from encryptedstats.circuits.cost import Cost, Kind, Times, number_of, read_cost, work_seconds
+from encryptedstats.circuits.devices import prices
 from encryptedstats.circuits.devices.seal import BATCH
 from encryptedstats.circuits.expressions import (
     Expression,
@@ -27,13 +28,12 @@ from encryptedstats.circuits.expressions import (
 )
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.lowering import rotations_needed
-from encryptedstats.circuits.program import PACKED, ROWS
+from encryptedstats.circuits.program import PACKED, ROWS, Program
 from encryptedstats.circuits.proof import NoiseReport, compressed, program_of, prove_rows, read_noise, room_for
 from encryptedstats.circuits.rewriting import followed
 from encryptedstats.crypto.flooding import FLOODING_BITS
 from encryptedstats.crypto.noise import FAILURE_BITS, Noise, Scheme
 from encryptedstats.crypto.packing import (
-    expanded_noise,
     expansion_scale,
     packed_noise,
     packing_model,
@@ -56,6 +56,13 @@ from encryptedstats.words import size_text, time_text
 OPENED_FIRST: Final = Cure("open before predicting", "with encrypted_prediction=False")
 # Below 2^50 a modular product can be computed in doubles, several at a time; tried first.
 FAST_PRIME_BITS: Final = 49
+
+
+def is_fast(parameters: Parameters) -> bool:
+    """Whether the kernels compute with these at their best."""
+    return parameters.scheme == "bgv" and max(parameters.coefficient_moduli).bit_length() <= FAST_PRIME_BITS
+
+
 # A shard of a cluster's work: by default a table is cut into so many, none of more than so many chunks. A shard's totals are
 # brought down and packed once, which costs as much as several chunks; and a lost shard should not be an hour's work.
 SHARDS: Final = 32
@@ -116,9 +123,7 @@ class PredictionCost:
     n_predict : int
         Rows to predict.
     technique : str
-        How totals are brought beside the rows, and why.
-    alternatives : dict
-        Estimated seconds of each technique, that of the chosen one among them.
+        How totals are brought beside the rows.
     totals, different : int
         Totals of the model and, of these, how many different ones the prediction needs.
     kept_primes : int
@@ -131,7 +136,6 @@ class PredictionCost:
 
     n_predict: int
     technique: str
-    alternatives: dict[str, float]
     totals: int
     different: int
     kept_primes: int
@@ -186,6 +190,8 @@ class Plan:
         Where it was planned for many workers: shards, time, bytes and money.
     prediction : PredictionCost, optional
         Where it was planned to predict without opening anything: how, and what that takes.
+    device : str
+        What ``device="auto"`` will take, and how much faster it is than the next.
     flooded : bool
         Whether results hide the rows from who opens them, by noise: so it is for rows that others encrypt.
     """
@@ -208,6 +214,7 @@ class Plan:
     cluster: ClusterCost | None = None
     prediction: PredictionCost | None = None
     flooded: bool = False
+    device: str = ""
 
     @property
     def security(self) -> int:
@@ -241,6 +248,7 @@ class Plan:
             "encrypt_seconds": self.encrypt_seconds,
             "seconds": self.seconds,
             "rotations": list(self.rotations),
+            "device": self.device,
             "flooded": self.flooded,
             **({} if self.cluster is None else {"cluster": asdict(self.cluster)}),
             **({} if self.prediction is None else {"prediction": self.prediction.to_dict()}),
@@ -255,7 +263,7 @@ class Plan:
             ("security", f"{p.security} bits, {TABLE_NAME}"),
             ("rows", f"{layout.n_rows:,} in {layout.n_chunks:,} chunks of {layout.slots:,}"),
             ("depth", f"{self.depth} products in a row"),
-            ("largest value", f"±{self.largest:,} (exact up to ±{p.max_value:,})"),
+            ("largest value", f"±{self.largest:,} ({self._in_digits()}exact up to ±{p.max_value:,})"),
             ("failure bound", self.failure_bound),
             *(
                 [("flooding", f"{FLOODING_BITS} bits over the noise: results hide the rows of others")]
@@ -270,9 +278,14 @@ class Plan:
                 "time here",
                 f"{time_text(self.encrypt_seconds)} to encrypt, {time_text(self.seconds)} to compute, {cores()} cores",
             ),
+            ("device", self.device),
             *(self.cluster.rows() if self.cluster is not None else ()),
             *(self.prediction.rows() if self.prediction is not None else ()),
         ]
+
+    def _in_digits(self) -> str:
+        bits = self.parameters.digit_bits
+        return "" if bits is None else f"numbers in digits of {bits} bits, totals in parts that are "
 
     def _downloaded(self) -> str:
         return f"{self.n_totals:,} totals" if self.prediction is None else "answers of the prediction"
@@ -382,7 +395,7 @@ class _Found:
 
     parameters: Parameters
     reports: list[NoiseReport]
-    given: dict[str, Noise]  # the noise of packs, once they are expanded
+    given: dict[str, Noise]  # the noise of packs that later stages take
 
 
 @dataclass(frozen=True)
@@ -427,10 +440,17 @@ class _Search:
 
         for largest_prime in (FAST_PRIME_BITS, MAX_PRIME_BITS):
             sizes = smallest_chain(
-                self.scheme, ring, t, self.security, lambda primes: proven(primes) is not None, largest_prime
+                self.scheme,
+                ring,
+                t,
+                self.security,
+                lambda primes: proven(primes) is not None,
+                largest_prime,
+                with_factors=True,
             )
             if sizes is not None:
-                return proven(parameters_from_sizes(self.scheme, ring, t, sizes).coefficient_moduli)
+                found = parameters_from_sizes(self.scheme, ring, t, sizes, with_factors=True)
+                return proven(found.coefficient_moduli)
         return None
 
     def _with_kept_primes(self, parameters: Parameters) -> Iterator[Parameters]:
@@ -460,7 +480,7 @@ class _Search:
                 reports.append(report)
                 if stage.gives and report.pack is not None:
                     # Results of several tables, or shards, can be added up before they are computed on with.
-                    given[stage.gives] = _once_expanded(parameters, report.pack.times(2**room))
+                    given[stage.gives] = _kept(parameters, report.pack.times(2**room))
         except (NoiseError, ParameterError):
             return None
         return _Found(parameters, reports, given)
@@ -499,7 +519,7 @@ class _Search:
     def _hope(self, parameters: Parameters, shapes: _Shapes) -> bool:
         model = packing_model(parameters, packing_primes(parameters))
         least = packed_noise(model, replace(model.rounded(2), size=2))
-        given = {stage.gives: _once_expanded(parameters, least) for stage in self.stages if stage.gives}
+        given = {stage.gives: _kept(parameters, least) for stage in self.stages if stage.gives}
         try:
             for stage, circuits in zip(self.stages, shapes.circuits, strict=True):
                 if stage.form == ROWS:
@@ -535,10 +555,9 @@ class _Search:
         return (text, ". Nearest: fewer products in a row (a smaller depth)")
 
 
-def _once_expanded(parameters: Parameters, pack: Noise) -> Noise:
-    primes = packing_primes(parameters)
-    noise = expanded_noise(packing_model(parameters, primes), replace(pack, level=0))
-    return noise.at(len(parameters.data_moduli) - primes)
+def _kept(parameters: Parameters, pack: Noise) -> Noise:
+    """A pack as a later stage knows it: at the level of the primes that packs keep."""
+    return pack.at(len(parameters.data_moduli) - packing_primes(parameters))
 
 
 class _Shapes:
@@ -587,22 +606,25 @@ class _Figures:
     times: Times
 
     @cached_property
-    def costs(self) -> list[Cost]:
+    def programs(self) -> list[Program]:
         """Of every stage."""
         return [
-            read_cost(
-                program_of(
-                    scaled_circuits(stage, self.parameters.slots, self.parameters.plain_modulus),
-                    self.parameters,
-                    stage.layout(self.parameters.slots),
-                    stage.form,
-                    report,
-                    with_secret_key=self.search.with_secret_key,
-                    given=self.found.given,
-                )
+            program_of(
+                scaled_circuits(stage, self.parameters.slots, self.parameters.plain_modulus),
+                self.parameters,
+                stage.layout(self.parameters.slots),
+                stage.form,
+                report,
+                with_secret_key=self.search.with_secret_key,
+                given=self.found.given,
             )
             for stage, report in zip(self.search.stages, self.found.reports, strict=True)
         ]
+
+    @cached_property
+    def costs(self) -> list[Cost]:
+        """Of every stage."""
+        return list(map(read_cost, self.programs))
 
     @property
     def parameters(self) -> Parameters:
@@ -651,6 +673,7 @@ class _Figures:
             report=min(self.found.reports, key=lambda report: report.budget),
             prediction=prediction,
             flooded=not self.search.with_secret_key and any(stage.form == PACKED for stage in self.search.stages),
+            device=_device_text(prices(self.programs)),
         )
         if workers is None or not fits:
             return made
@@ -696,32 +719,34 @@ class _Figures:
         parameters, times, slots = self.parameters, self.times, self.parameters.slots
         every = sum(len(stage.circuits(slots)) for stage, _ in fits)
         different = sum(len(totals_of(stage.circuits(slots))) for stage, _ in predictions)
-        spreading = {"pack and expand": sum((cost.spread for _, cost in predictions), Counter[Kind]())}
-        if every:
-            spreading["replicate by rotating"] = rotation_counts(parameters, different)
-        ratio = times.finish_ratio
-        seconds = {way: ratio * work_seconds(c, times, parameters) / cores() for way, c in spreading.items()}
-        chosen = min(seconds, key=lambda way: seconds[way])
-        over_rows = sum(
-            times.rows_ratio * work_seconds(cost.rows, times, parameters) / cores() for _, cost in predictions
-        )
+        spread = sum((cost.spread for _, cost in predictions), Counter[Kind]())
+        rows = sum((cost.rows for _, cost in predictions), Counter[Kind]())
+        seconds = times.rows_ratio * work_seconds(rows, times, parameters)
+        seconds += times.finish_ratio * work_seconds(spread, times, parameters)
         return PredictionCost(
             predictions[0][0].layout(slots).n_rows,
-            _technique(chosen, different, every),
-            {way: found + over_rows for way, found in seconds.items()} if every else {},
+            _technique(different, every),
             every,
             different,
             packing_primes(parameters) if every else 0,
             sum(cost.seconds(times) for _, cost in draws),
-            over_rows + (seconds[chosen] if every else 0.0),
+            seconds / cores(),
             sum(self._download(stage, self.found.reports[0]) for stage, _ in predictions),
         )
 
 
-def _technique(chosen: str, different: int, every: int) -> str:
+def _device_text(seconds: Mapping[str, float]) -> str:
+    """Which is taken, and why: seconds by device, the cheapest first."""
+    (first, least), *others = seconds.items()
+    if not others:
+        return f"{first}, the only one here that can"
+    return f"{first}, about {others[0][1] / least:,.0f} times as fast as {others[0][0]}"
+
+
+def _technique(different: int, every: int) -> str:
     if not every:
         return "an open model: its numbers are coefficients"
-    text = f"{chosen}: {different:,} totals, each into all slots of a ciphertext"
+    text = f"pack and expand: {different:,} totals, each into all slots of a ciphertext"
     if different < every:
         text += f" ({every:,} in the model; equal splits are shared)"
     return text

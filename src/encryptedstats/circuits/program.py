@@ -12,16 +12,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from encryptedstats.circuits.expressions import Marks, in_order
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.crypto.noise import Noise
+from encryptedstats.crypto.packing import packing_primes
 from encryptedstats.crypto.parameters import Parameters
 
-COLUMN, GIVEN, HERE = "column", "given", "here"
+COLUMN, GIVEN, EXPAND, HERE = "column", "given", "expand", "here"
 ADD_UP, MULTIPLY, MASK, MOVE = "add up", "multiply", "mask", "move"
 RELINEARISE, SWITCH, ROTATE, SUM, PACK = "relinearise", "switch", "rotate", "sum", "pack"
 Chunks = frozenset[int] | None  # None: all of them
@@ -35,22 +36,24 @@ class Step:
     Attributes
     ----------
     op : str
-        ``column`` (a chunk of a stored column), ``given`` (a total from elsewhere, expanded from its pack into all slots), ``here``
-        (a number encrypted on the spot), ``add up``, ``multiply``, ``mask``, ``move`` (the value of another chunk),
-        ``relinearise``, ``switch``, ``rotate``, ``sum`` (over chunks) or ``pack``.
+        ``column`` (a chunk of a stored column), ``given`` (packs of totals from elsewhere), ``expand`` (one total taken out of
+        given packs, into all slots), ``here`` (a number encrypted on the spot), ``add up``, ``multiply``, ``mask``, ``move`` (the
+        value of another chunk), ``relinearise``, ``switch``, ``rotate``, ``sum`` (over chunks) or ``pack``.
     args : tuple of Step
     data
-        The name of a column; packs and number of a given total; what is encrypted here, and what for; ``(coefficients, constant)``;
-        :class:`Marks`; how many chunks on; the rotation (0 swaps the half rows).
+        The name of a column, or of given packs; the number of the total that is expanded; what is encrypted here, and what for;
+        ``(coefficients, constant)``; :class:`Marks`; how many chunks on; the rotation (0 swaps the half rows).
     noise : Noise
         A bound, with level and size of the ciphertext.
+    factor : int
+        What its number is multiplied by, modulo t, where it is decrypted: see ``Parameters.switch_factor``.
     is_total : bool
         One ciphertext for the table rather than one for each chunk.
     chunks : frozenset of int, optional
         Where alone a step over rows is anything but 0; None where it can be everywhere.
     """
 
-    __slots__ = ("args", "chunks", "data", "is_total", "noise", "op")
+    __slots__ = ("args", "chunks", "data", "factor", "is_total", "noise", "op")
 
     def __init__(
         self,
@@ -59,11 +62,12 @@ class Step:
         data: Any,
         noise: Noise,
         *,
+        factor: int = 1,
         is_total: bool = False,
         chunks: Chunks = None,
     ) -> None:
         self.op, self.args, self.data, self.noise = op, args, data, noise
-        self.is_total, self.chunks = is_total, chunks
+        self.factor, self.is_total, self.chunks = factor, is_total, chunks
 
     @property
     def level(self) -> int:
@@ -101,7 +105,7 @@ class Step:
 class Output:
     """What is asked for: the sum over the slots of a step, plus ``offset``; or, with ``each``, what every slot holds.
 
-    ``step`` is in its form but for packing.
+    ``step`` is in its form but for packing. Its factor is not taken off yet: the offset goes with what is left without it.
     """
 
     step: Step
@@ -109,9 +113,33 @@ class Output:
     each: bool = False
 
 
+@dataclass(frozen=True)
+class Batch:
+    """What is computed at a time, because there is memory for so many given totals and no more.
+
+    Attributes
+    ----------
+    steps : tuple of Step
+        Totals in their form but for packing. Of rows, each a sum with some of the terms of one that is wanted ...
+    sums : tuple of Step
+        ... and the same added to what the batches before have brought of it: the step itself, where this is the first.
+    """
+
+    steps: tuple[Step, ...]
+    sums: tuple[Step, ...] = ()
+
+    @cached_property
+    def expanded(self) -> tuple[Step, ...]:
+        """The given totals that it needs, out of their packs."""
+        return tuple(step for step in in_order(self.steps) if step.op == EXPAND)
+
+
 @dataclass(frozen=True, eq=False)
 class Program:
-    """Outputs in a form, with all that they take; ``packs`` holds them where the form is packed, ``width`` in each."""
+    """Outputs in a form, with all that they take; ``packs`` holds them where the form is packed, ``width`` in each.
+
+    ``batches`` are computed one after the other: together they are all outputs.
+    """
 
     parameters: Parameters
     layout: Layout
@@ -119,6 +147,22 @@ class Program:
     outputs: tuple[Output, ...]
     packs: tuple[Step, ...] = ()
     width: int = 1
+    batches: tuple[Batch, ...] = ()
+
+    def part(self, steps: Sequence[Step]) -> Program:
+        """Some outputs alone, not packed."""
+        return replace(self, outputs=tuple(map(Output, steps)), packs=(), batches=(Batch(tuple(steps)),))
+
+    def needed_after(self, batch: int) -> set[Step]:
+        """The sums of rows that later batches add to, and those that outputs are brought down from."""
+        every = {step for batch in self.batches for step in batch.sums}
+        needed = {arg for later in self.batches[batch + 1 :] for step in later.sums for arg in step.args}
+        for output in self.outputs:
+            step = output.step
+            while step not in every:
+                (step,) = step.args
+            needed.add(step)
+        return needed
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:
@@ -140,6 +184,26 @@ class Program:
     def sums(self) -> tuple[Step, ...]:
         """The sums over rows."""
         return tuple(step for step in self.steps if step.op == SUM)
+
+    @cached_property
+    def words(self) -> tuple[int, int]:
+        """About how many words of residues are written, over rows and on totals: a key switch writes all for every prime.
+
+        For comparing devices, quickly; :mod:`encryptedstats.circuits.cost` counts what is really done.
+        """
+        rows, totals, ring = 0, 0, self.parameters.ring_degree
+        for step in self.steps:
+            primes = len(self.parameters.data_moduli) - step.level
+            words = step.size * primes * ring
+            if step.op in (RELINEARISE, ROTATE, EXPAND):
+                words *= primes * max(1, step.args[0].size - 2)
+            elif step.op == PACK:
+                words *= packing_primes(self.parameters) * len(step.args)
+            if step.is_total and step.op != SUM:
+                totals += words
+            else:
+                rows += words * (self.layout.n_chunks if step.chunks is None else len(step.chunks))
+        return rows, totals
 
     def needed(self) -> dict[Step, dict[tuple[int, int], Chunks]]:
         """In which chunks every step over rows is needed, by the stage, and by how many chunks on from those that are added up."""
@@ -183,13 +247,6 @@ def in_both(a: Chunks, b: Chunks) -> Chunks:
 
 def _union(a: Chunks, b: Chunks) -> Chunks:
     return None if a is None or b is None else a | b
-
-
-def before_descent(step: Step) -> Step:
-    """What a step is brought down from: what was switched and relinearised last."""
-    while step.op in (SWITCH, RELINEARISE):
-        step = step.args[0]
-    return step
 
 
 def program_digest(steps: Sequence[Step]) -> str:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from encryptedstats.circuits.batching import HELD
 from encryptedstats.circuits.expressions import (
     COLUMN,
     GIVEN,
@@ -87,7 +88,7 @@ def read_noise(
 ) -> NoiseReport:
     """The proof for the cheapest strategy that has one.
 
-    ``given`` is the noise of given totals, by the name of their packs; ``level`` where columns begin; ``n_outputs`` how many are
+    ``given`` is the noise of given packs, by their names; ``level`` where columns begin; ``n_outputs`` how many are
     packed, if some stand for more.
 
     ``flooded`` proves packs that are flooded in the end; by default those of rows that others encrypted.
@@ -126,7 +127,7 @@ def prove_rows(
     with_secret_key: bool = True,
     quick: bool = False,
 ) -> NoiseReport:
-    """The proof for rows beside given totals of known noise; without totals, at the lowest level that has one.
+    """The proof for rows beside totals out of given packs of known noise; without totals, at the lowest level that has one.
 
     Without totals the numbers of a model are coefficients. Then there must be room to store the results at the level where those
     of any such model are.
@@ -355,7 +356,8 @@ def program_of(
     *,
     with_secret_key: bool,
     given: Mapping[str, Noise] | None = None,
+    held: int = HELD,
 ) -> Program:
-    """The program that a proof holds for."""
+    """The program that a proof holds for, which holds so many bytes of given totals at once."""
     rules = NoiseRules(parameters, with_secret_key=with_secret_key)
-    return lower(outputs, rules, parameters, layout, form, report.way, given)
+    return lower(outputs, rules, parameters, layout, form, report.way, given, held)

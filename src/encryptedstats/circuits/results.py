@@ -7,11 +7,13 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, Final, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
+from encryptedstats.circuits.digits import joined
 from encryptedstats.circuits.program import PACKED, REPLICATED, ROWS, SLOTS
 from encryptedstats.circuits.slices import drop_checkpoint
 from encryptedstats.crypto.digests import DIGEST_FIELD, joined_digest, read_digest
@@ -41,6 +43,7 @@ _FORMS: Final = (PACKED, REPLICATED, SLOTS, ROWS)
 MAX_NUMBERS: Final = 1 << 24
 MAX_OUTPUTS: Final = 1 << 16  # of every row
 _DIGEST_LENGTH: Final = 64
+_MAX_SHIFT: Final = 1 << 12  # bits
 NO_ROOM_FOR_FLOODING: Final = (
     "rows that others encrypted are hidden from who opens a result by noise, and these keys leave no room for it: make keys for "
     "such rows, ",
@@ -52,13 +55,16 @@ NO_ROOM_FOR_FLOODING: Final = (
 class NumberFacts:
     """What is publicly known of one number: between which it lies, and how it is to be read.
 
-    What decrypts, the sum over the slots of a total, plus ``offset`` is the number times ``factor``, modulo t.
+    What decrypts, the sum over the slots of a total, plus ``offset`` is the number times ``factor``, modulo t. Totals of large
+    numbers are stored in parts (:mod:`encryptedstats.circuits.digits`): the number counts for 2^``shift`` of one that began with
+    the last before it whose shift is 0.
     """
 
     low: int
     high: int
     offset: int = 0
     factor: int = 1
+    shift: int = 0
 
 
 @dataclass(frozen=True)
@@ -114,7 +120,12 @@ class EncryptedNumbers:
         self.checkpoints: tuple[str | os.PathLike[str], ...] = ()  # all that is stored of them, until they are saved
 
     def __len__(self) -> int:
-        return len(self.facts)
+        return sum(not facts.shift for facts in self.facts)
+
+    def in_parts(self, shifts: Sequence[int]) -> EncryptedNumbers:
+        """The same numbers as parts of others: each counts for 2 to the power of its shift."""
+        self.facts = tuple(replace(facts, shift=shift) for facts, shift in zip(self.facts, shifts, strict=True))
+        return self
 
     @property
     def n_rows(self) -> int:
@@ -159,8 +170,8 @@ class EncryptedNumbers:
         self.keys.check_same(other.keys)
         if ROWS in (self.form, other.form):
             raise ValueError("numbers of rows are not added up: results that add up are totals")
-        same = (self.form, self.width, [f.factor for f in self.facts])
-        if same != (other.form, other.width, [f.factor for f in other.facts]):
+        same = (self.form, self.width, [(f.factor, f.shift) for f in self.facts])
+        if same != (other.form, other.width, [(f.factor, f.shift) for f in other.facts]):
             raise ValueError("results of different circuits or forms cannot be added")
         digest = joined_digest(self.schema_digest, other.schema_digest)
         facts = [_added(a, b, sign) for a, b in zip(self.facts, other.facts, strict=True)]
@@ -187,9 +198,10 @@ class EncryptedNumbers:
 
     def _combine_ciphertexts(self, a: Part, b: Part, level: int, sign: int) -> Residues:
         engine = self._engine
-        target = engine.level_ids[level]
+        if engine.parameters.switch_factor(min(a.noise.level, b.noise.level), level) != 1:
+            raise ValueError("results that were brought down differently cannot be added: they have different factors")
         x, y = (
-            engine.evaluator.mod_switch_to(ciphertext_of(engine, part.residues), target)
+            engine.switch(ciphertext_of(engine, part.residues), level)
             if part.noise.level != level
             else ciphertext_of(engine, part.residues)
             for part in (a, b)
@@ -244,7 +256,7 @@ class EncryptedNumbers:
         """As a checked envelope of bytes; ``fields`` are for those who store more with it."""
         parameters = self.keys.parameters
         sections = {
-            "numbers": json.dumps([[f.low, f.high, f.offset, f.factor] for f in self.facts]).encode(),
+            "numbers": json.dumps([[f.low, f.high, f.offset, f.factor, f.shift] for f in self.facts]).encode(),
             "chunks": json.dumps(list(self.counts)).encode(),
             "noise": json.dumps([[p.noise.flat, p.noise.peak, p.noise.level] for p in self.parts]).encode(),
             "residues": b"".join(residues_to_bytes(part.residues, self._engine) for part in self.parts),
@@ -270,6 +282,7 @@ class EncryptedNumbers:
         if bool(counts) != (form == ROWS):
             raise FileFormatError("the results have rows where there are totals, or none where there should be")
         facts = [_read_facts(entry, parameters) for entry in json_list(file, "numbers")]
+        _check_shifts([one.shift for one in facts], form)
         empty = cls(keys, form, facts, (), width, counts=counts)
         noises = [noise_from_json(entry, empty._model()) for entry in json_list(file, "noise")]
         if not 0 < len(facts) <= (MAX_OUTPUTS if form == ROWS else MAX_NUMBERS) or len(noises) != empty._n_parts():
@@ -286,8 +299,8 @@ class EncryptedNumbers:
     def _n_parts(self) -> int:
         """How many ciphertexts there have to be."""
         if self.form == PACKED:
-            return math.ceil(len(self) / self.width)
-        return len(self) * len(self.counts) if self.form == ROWS else len(self)
+            return math.ceil(len(self.facts) / self.width)
+        return len(self.facts) * (len(self.counts) if self.form == ROWS else 1)
 
     def save(self, url: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the results to a path or fsspec URL; the file holds no key."""
@@ -339,7 +352,7 @@ def decrypt_numbers(numbers: EncryptedNumbers, decryptor: Decryptor, *, schema: 
                 "the result was altered, or does not belong to this computation. It is refused"
             )
         values.append(number)
-    return values
+    return joined(values, [facts.shift for facts in numbers.facts])
 
 
 def _decrypted_rows(numbers: EncryptedNumbers, decryptor: Decryptor) -> NDArray[Any]:
@@ -369,7 +382,7 @@ def _decrypted_rows(numbers: EncryptedNumbers, decryptor: Decryptor) -> NDArray[
 
 
 def _packed_sums(totals: EncryptedNumbers, decryptor: Decryptor) -> list[int]:
-    parameters, left, sums = totals.keys.parameters, len(totals), []
+    parameters, left, sums = totals.keys.parameters, len(totals.facts), []
     for part in totals.parts:
         plain = decryptor.decrypt_packed(ciphertext_of(totals._engine, part.residues))
         count = min(left, totals.width)
@@ -438,8 +451,15 @@ def _read_parts(data: bytes, noises: Sequence[Noise], engine: Engine) -> list[Pa
     return parts
 
 
+def _check_shifts(shifts: Sequence[int], form: str) -> None:
+    """Parts follow each other from the smallest on, and are totals."""
+    good = all(not shift or before < shift <= _MAX_SHIFT for before, shift in pairwise(shifts))
+    if not good or any(shifts[:1]) or (form == ROWS and any(shifts)):
+        raise FileFormatError("the file has parts of numbers that cannot be put together")
+
+
 def _read_facts(entry: Any, parameters: Parameters) -> NumberFacts:
-    if not isinstance(entry, list) or [type(part) for part in entry] != [int, int, int, int]:
+    if not isinstance(entry, list) or [type(part) for part in entry] != [int] * 5:
         raise FileFormatError("the list of numbers is malformed")
     facts, most = NumberFacts(*entry), parameters.max_value
     if not -most <= facts.low <= facts.high <= most or not 0 < facts.factor < parameters.plain_modulus:

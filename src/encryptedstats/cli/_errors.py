@@ -76,7 +76,7 @@ WORDS: Final[dict[str, str]] = {
     "open with names": "decrypt it again, with --schema",
     "open before adding": "let the owner decrypt them, and combine what is opened",
     "fewer shards": "fewer shards (--rows-per-shard), or keys that were planned with --workers, which makes room",
-    "no inverse": "--fraction inverse divides, which only an opened forest can: open it, or fit with --fraction 0 or 2 to 64",
+    "no inverse": "--fraction inverse averages leaf shares and divides, which only an opened forest can: open it, or fit with --fraction 0 or 2 to 64",
     "parameter": "{parameter} {value}",
     "parameter is": "{parameter} is",
     "answers": "--output-kind {output}",

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from encryptedstats.checks import as_count
 from encryptedstats.circuits.devices import AUTO
+from encryptedstats.circuits.digits import in_digits
 from encryptedstats.circuits.evaluate import number_facts
 from encryptedstats.circuits.expressions import Expression, circuit_digest, column_names
 from encryptedstats.circuits.layout import Layout
@@ -37,7 +38,7 @@ from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import Store, is_url, load_file, local_or_url, looked_at_again, open_store
 from encryptedstats.tables import EncryptedAnswer, EncryptedTable, Question
 from encryptedstats.tables.blocks import BlockEntry
-from encryptedstats.tables.columns import Column
+from encryptedstats.tables.columns import Column, digits_among, without_digits
 from encryptedstats.tables.encrypted import (
     MANIFEST,
     MAX_MANIFEST_BYTES,
@@ -263,7 +264,7 @@ class Job(StoredJob):
     @cached_property
     def outputs(self) -> list[Expression]:
         """The circuit, the very one that the job was made for."""
-        outputs = self.question.circuit(self.facts.schema, self.facts.columns)
+        outputs, _ = _circuit(self.question, self.facts)
         if circuit_digest(outputs) != self.circuit_digest:
             raise other_version(self, self.question)
         return outputs
@@ -319,8 +320,14 @@ class Job(StoredJob):
     def finish(self, item: Item, results: Sequence[EncryptedNumbers]) -> Container:
         """The encrypted answer."""
         ids, totals = tuple(entry.id for entry in self.entries), _joined(results, self.circuit_digest)
+        totals = totals.in_parts(_circuit(self.question, self.facts)[1])
         totals = totals.with_flooding() if totals.flooded is False else totals
         return EncryptedAnswer(self.question, totals, self.facts.schema, self.n_rows, ids).to_container()
+
+
+def _circuit(question: Question, facts: TableFacts) -> tuple[list[Expression], list[int]]:
+    """All that is computed for a question, of numbers in digits the parts; and what power of 2 each counts for."""
+    return in_digits(question.circuit(facts.schema, without_digits(facts.columns)), digits_among(facts.columns))
 
 
 def _joined(parts: Sequence[EncryptedNumbers], circuit: str) -> EncryptedNumbers:
@@ -495,7 +502,7 @@ def make_job(
     manifest, facts, entries = read_stored_table(table)
     whole = EncryptedTable(facts, StoredBlocks(open_store(table), entries, facts.shape, facts.key_id), None)
     question.check_schema(facts.schema)
-    outputs = question.circuit(facts.schema, facts.columns)
+    outputs, _ = _circuit(question, facts)
     for name in column_names(outputs):
         whole._check_stored(Column.parse(name))
     shards = cut_rows([entry.rows for entry in entries], rows_per_shard)
@@ -581,7 +588,7 @@ def _proof(
     relinearise: bool,
 ) -> NoiseReport:
     """The proof, made again: a job may come from anybody, and only a width that is proven gives a result that decrypts."""
-    outputs = question.circuit(facts.schema, facts.columns)
+    outputs, _ = _circuit(question, facts)
     report = _shard_report(outputs, facts, [entry.rows for entry in entries], shards)
     if width > report.width or relinearise != report.strategy.relinearise:
         raise FileFormatError(

@@ -12,9 +12,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final
-
-from sklearn.utils.validation import check_is_fitted
+from typing import TYPE_CHECKING, Any, Final
 
 from encryptedstats.circuits.devices import AUTO
 from encryptedstats.circuits.expressions import circuit_digest
@@ -37,8 +35,6 @@ from encryptedstats.cluster.queues import refuse_unfinished
 from encryptedstats.cluster.scheduling import PATIENCE, run_on_dask
 from encryptedstats.errors import ClusterError, FileFormatError
 from encryptedstats.memory import default_limit
-from encryptedstats.models.base import TotalsClassifier, read_model
-from encryptedstats.models.prediction import check_prediction, prediction_of
 from encryptedstats.parallel import cores
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
@@ -46,6 +42,10 @@ from encryptedstats.storage.objects import open_store, read_object
 from encryptedstats.tables import EncryptedAnswer
 from encryptedstats.tables.answers import PREDICTION_KIND, read_answer
 from encryptedstats.tables.questions import MODEL_KIND, OPEN_MODEL_KIND, is_same
+
+# Models bring scikit-learn, which takes a second to import: who looks at a queue does without.
+if TYPE_CHECKING:
+    from encryptedstats.models import TotalsClassifier
 
 PREDICTION_JOB: Final = "cluster prediction"
 MODELS: Final = "models/"
@@ -86,6 +86,8 @@ class PredictionJob(StoredJob):
     @cached_property
     def model(self) -> TotalsClassifier:
         """The model, the very one that the job was made for, which asks what it asked then; read once."""
+        from encryptedstats.models.prediction import prediction_of
+
         data = read_object(self.model_url)
         if hashlib.sha256(data).hexdigest() != self.model_sha256:
             raise FileFormatError(
@@ -199,6 +201,8 @@ def _job_bytes(job: PredictionJob, manifest: bytes) -> bytes:
 
 
 def _read_model(data: bytes, where: str, keys: Callable[[], Any]) -> TotalsClassifier:
+    from encryptedstats.models.base import read_model
+
     file = container.from_bytes(data, name=where)
     if file.kind not in (MODEL_KIND, OPEN_MODEL_KIND):
         raise FileFormatError(f"{where} holds {file.kind!r}, and a fitted model is wanted here")
@@ -211,6 +215,8 @@ def _read_model(data: bytes, where: str, keys: Callable[[], Any]) -> TotalsClass
 
 def _stored_model(model: TotalsClassifier) -> bytes:
     """The file of a model for others to predict with: no names and cut points, which they do not need."""
+    from sklearn.utils.validation import check_is_fitted
+
     check_is_fitted(model, "totals_")
     return container.to_bytes(model.to_container(names=False))
 
@@ -233,6 +239,9 @@ def submit_prediction(
 
     Parameters are those of :func:`predict`. Submitting the same again changes nothing.
     """
+    from encryptedstats.models import TotalsClassifier
+    from encryptedstats.models.prediction import check_prediction
+
     if not isinstance(model, (TotalsClassifier, str, os.PathLike)):
         raise TypeError(f"cluster.predict needs a model of this library or its URL, not a {type(model).__name__}")
     place = place_of_queue(out, queue)

@@ -19,6 +19,8 @@ _SEAL_HEADER: Final = struct.Struct("<HBBBBHQ")
 _SEAL_MAGIC: Final = 0xA15E
 _UNCOMPRESSED: Final = 0
 HEADER_BYTES: Final = 113  # of an uncompressed ciphertext, before its residues
+_FACTOR: Final = slice(81, 89)  # of BGV's correction factor in it
+_ONE: Final = (1).to_bytes(8, "little")
 
 
 class Engine:
@@ -61,6 +63,18 @@ class Engine:
         value = int(plain.to_string(), 16)
         return value - self.parameters.plain_modulus if value > self.parameters.max_value else value
 
+    def switch(self, ciphertext: Any, level: int) -> Any:
+        """Modulus switching down to a level, without the correction factor that SEAL would keep with the ciphertext.
+
+        What decrypts is then the message times ``parameters.switch_factor``, which programs know.
+        """
+        lowered = self.evaluator.mod_switch_to(ciphertext, self.level_ids[level])
+        if not self.parameters.has_factors:
+            return lowered
+        data, plain = self.ciphertext_to_bytes(lowered), seal.Ciphertext()
+        plain.load_bytes(self.context, _without_factor(data[:HEADER_BYTES]) + data[HEADER_BYTES:])
+        return plain
+
     # -- bytes -------------------------------------------------------------------------------------------------------
 
     def ciphertext_to_bytes(self, ciphertext: Any) -> bytes:
@@ -96,8 +110,12 @@ class Engine:
             while grown.size() < size:
                 grown = self.evaluator.multiply(grown, base)
             lowered = self.evaluator.mod_switch_to(grown, self.level_ids[level])
-            self._headers[size, level] = self.ciphertext_to_bytes(lowered)[:HEADER_BYTES]
+            self._headers[size, level] = _without_factor(self.ciphertext_to_bytes(lowered)[:HEADER_BYTES])
         return self._headers[size, level]
+
+
+def _without_factor(header: bytes) -> bytes:
+    return header[: _FACTOR.start] + _ONE + header[_FACTOR.stop :]
 
 
 @lru_cache(maxsize=16)

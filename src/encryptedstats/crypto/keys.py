@@ -201,9 +201,7 @@ class PublicKeys:
     def encrypted_zero(self, level: int) -> Residues:
         """A new encryption of 0 by the public key, switched down to a level."""
         ciphertext, _ = self.encryptor.encrypt(self._engine.encode_integer(0), constant=True)
-        return residues_of(
-            self._engine, self._engine.evaluator.mod_switch_to(ciphertext, self._engine.level_ids[level])
-        )
+        return residues_of(self._engine, self._engine.switch(ciphertext, level))
 
     @property
     def engine(self) -> Engine:

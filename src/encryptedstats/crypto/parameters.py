@@ -3,8 +3,10 @@
 A ``Parameters`` is plain data (it imports no cryptography): scheme, ring, plaintext modulus and primes. What it is able to
 carry is read off the noise model, so that the depth it states is the depth that decrypts.
 
-For BGV, every data prime is chosen to be 1 modulo t. Modulus switching multiplies a BGV message by the inverse of the dropped
-prime modulo t, a "correction factor" that ciphertexts of different history would not share; with such primes it is always 1.
+Modulus switching multiplies a BGV message by the inverse of the dropped prime modulo t, a "correction factor" that ciphertexts of
+different history do not share. With data primes that are 1 modulo t it is always 1, and such primes are chosen. A prime that is 1
+modulo t and 2N is larger than both together: for a very large t there are none, and then plans take primes without it, since
+programs know the factor of every ciphertext (:meth:`Parameters.switch_factor`).
 """
 
 from __future__ import annotations
@@ -47,7 +49,8 @@ class Parameters:
     plain_modulus : int
         t, a prime that is 1 modulo 2N. Results are exact as long as they stay within -(t-1)/2 and (t-1)/2.
     coefficient_moduli : tuple of int
-        Distinct primes that are 1 modulo 2N, for BGV 1 modulo t as well; the last one is the key-switching prime.
+        Distinct primes that are 1 modulo 2N; the last one is the key-switching prime. Those of BGV are 1 modulo t as well, unless t
+        is so large that only plans of tables can do without it.
     terms : int
         The promise about sums: at every level, up to so many products may be added up.
     allow_insecure : bool
@@ -55,6 +58,8 @@ class Parameters:
     kept_primes : int, optional
         How many of the data primes packed totals keep. As few as it takes to decrypt them by default; more of them leave room
         for computing on with packed totals, as predicting with a model that is never opened does.
+    digit_bits : int, optional
+        Tables store numbers that are larger than so many bits in digits of that size: totals can then be larger than t.
 
     Examples
     --------
@@ -71,6 +76,7 @@ class Parameters:
     terms: int = DEFAULT_TERMS
     allow_insecure: bool = field(default=False, kw_only=True)
     kept_primes: int | None = field(default=None, kw_only=True)
+    digit_bits: int | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "coefficient_moduli", tuple(self.coefficient_moduli))
@@ -175,6 +181,11 @@ class Parameters:
         kept, most = self.kept_primes, len(self.coefficient_moduli) - 1
         if kept is not None and (type(kept) is not int or not 1 <= kept <= most):
             raise ParameterError(f"kept_primes={kept!r}: packed totals keep 1 to {most} of the data primes, or None")
+        bits = self.digit_bits
+        if bits is not None and (type(bits) is not int or not 2 <= bits < MAX_PRIME_BITS):
+            raise ParameterError(
+                f"digit_bits={bits!r}: digits have 2 to {MAX_PRIME_BITS - 1} bits, or None for no digits"
+            )
 
     def _check_moduli(self) -> None:
         primes, t, order = self.coefficient_moduli, self.plain_modulus, 2 * self.ring_degree
@@ -191,10 +202,6 @@ class Parameters:
                 )
         if any(q <= t for q in primes):
             raise ParameterError("every coefficient modulus must be larger than the plain modulus")
-        if self.scheme == "bgv" and any(q % t != 1 for q in primes[:-1]):
-            raise ParameterError(
-                "BGV data primes must be 1 modulo the plain modulus: use Parameters.choose or from_bits"
-            )
 
     def _insecurity(self) -> str:
         allowed = MAX_MODULUS_BITS[128][self.ring_degree]
@@ -225,6 +232,18 @@ class Parameters:
     def max_value(self) -> int:
         """Largest absolute value that is represented exactly."""
         return (self.plain_modulus - 1) // 2
+
+    def switch_factor(self, level: int, to: int) -> int:
+        """What modulus switching from one level down to another multiplies a message by, modulo t."""
+        if self.scheme == "bfv":
+            return 1
+        count, t = len(self.data_moduli), self.plain_modulus
+        return pow(math.prod(self.data_moduli[count - to : count - level]) % t, -1, t)
+
+    @property
+    def has_factors(self) -> bool:
+        """Whether switching multiplies messages by anything but 1: what is not a program does not follow that."""
+        return any(self.switch_factor(level, level + 1) != 1 for level in range(len(self.data_moduli) - 1))
 
     @property
     def slots(self) -> int:
@@ -296,13 +315,14 @@ class Parameters:
             "terms": self.terms,
             "allow_insecure": self.allow_insecure,
         }
-        return values if self.kept_primes is None else {**values, "kept_primes": self.kept_primes}
+        planned = {"kept_primes": self.kept_primes, "digit_bits": self.digit_bits}
+        return values | {name: number for name, number in planned.items() if number is not None}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Parameters:
         """The inverse of :meth:`to_dict`; checks everything, since values may come from a file of unknown origin."""
         expected = {"scheme", "ring_degree", "plain_modulus", "coefficient_moduli", "terms", "allow_insecure"}
-        if not isinstance(values, Mapping) or set(values) - {"kept_primes"} != expected:
+        if not isinstance(values, Mapping) or set(values) - {"kept_primes", "digit_bits"} != expected:
             raise ParameterError(f"parameters must have exactly the fields {', '.join(sorted(expected))}")
         if (
             not isinstance(values["coefficient_moduli"], (list, tuple))
@@ -347,10 +367,11 @@ def plain_modulus_for(ring_degree: int, max_value: int) -> int:
 
 
 def parameters_from_sizes(
-    scheme: Scheme, ring_degree: int, plain_modulus: int, sizes: tuple[int, ...], terms: int = DEFAULT_TERMS
+    scheme: Scheme, ring_degree: int, plain_modulus: int, sizes: tuple[int, ...], *, with_factors: bool = False
 ) -> Parameters:
     """Parameters with primes of these sizes, the key-switching prime last."""
-    return Parameters(scheme, ring_degree, plain_modulus, _primes(scheme, ring_degree, plain_modulus, sizes), terms)
+    primes = _primes(scheme, ring_degree, plain_modulus, sizes, with_factors=with_factors)
+    return Parameters(scheme, ring_degree, plain_modulus, primes)
 
 
 def _step(scheme: Scheme, ring_degree: int, plain_modulus: int) -> int:
@@ -358,13 +379,17 @@ def _step(scheme: Scheme, ring_degree: int, plain_modulus: int) -> int:
 
 
 @lru_cache(maxsize=256)
-def _primes(scheme: Scheme, ring_degree: int, plain_modulus: int, bits: tuple[int, ...]) -> tuple[int, ...]:
-    """Distinct primes of these sizes, the last one for key switching."""
+def _primes(
+    scheme: Scheme, ring_degree: int, plain_modulus: int, bits: tuple[int, ...], *, with_factors: bool = False
+) -> tuple[int, ...]:
+    """Distinct primes of these sizes, the last one for key switching; ``with_factors``, any that there are do for BGV."""
     used = {plain_modulus}
     primes: list[int] = []
     for i, size in enumerate(bits):
         step = 2 * ring_degree if i == len(bits) - 1 else _step(scheme, ring_degree, plain_modulus)
         found = primes_of_bits(size, step, 1, frozenset(used)) if 2 <= size <= MAX_PRIME_BITS else []
+        if not found and with_factors and 2 <= size <= MAX_PRIME_BITS:
+            found = primes_of_bits(size, 2 * ring_degree, 1, frozenset(used))
         if not found:
             raise ParameterError(
                 f"there are not enough {size}-bit primes that are 1 modulo {step} for {len(bits)} moduli {bits}; "
@@ -394,19 +419,24 @@ def smallest_chain(
     security: int,
     carries: Callable[[tuple[int, ...]], bool],
     largest_prime: int = MAX_PRIME_BITS,
+    *,
+    with_factors: bool = False,
 ) -> tuple[int, ...] | None:
     """Sizes of the fewest, then smallest, primes for which ``carries(primes)``; None where the ring allows none.
 
-    ``carries`` must hold for larger primes where it holds for smaller ones.
+    ``carries`` must hold for larger primes where it holds for smaller ones. ``with_factors`` takes primes of BGV that are not 1
+    modulo t where there are no others: for programs.
     """
 
     def good(total: int) -> bool:
+        sizes = _even_split(total, count)
         try:
-            return carries(_primes(scheme, ring_degree, plain_modulus, _even_split(total, count)))
+            return carries(_primes(scheme, ring_degree, plain_modulus, sizes, with_factors=with_factors))
         except ParameterError:
             return False
 
-    smallest = max(plain_modulus.bit_length() + 2, _step(scheme, ring_degree, plain_modulus).bit_length() + 2)
+    step = 2 * ring_degree if with_factors else _step(scheme, ring_degree, plain_modulus)
+    smallest = max(plain_modulus.bit_length(), step.bit_length()) + 2
     allowed = MAX_MODULUS_BITS[security].get(ring_degree, 0)
     for count in range(2, allowed // smallest + 1):
         low, high = count * smallest, min(allowed, count * largest_prime)

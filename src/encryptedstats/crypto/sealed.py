@@ -15,7 +15,7 @@ import numpy as np
 
 from encryptedstats.crypto.keys import PublicKeys
 from encryptedstats.crypto.noise import Noise
-from encryptedstats.errors import NoiseError
+from encryptedstats.errors import NoiseError, ParameterError
 
 MAX_POWER: Final = 1 << 16
 S = TypeVar("S", bound="Sealed")
@@ -108,7 +108,7 @@ class Sealed:
             return self._zero()
         if any(part is None for part in result):  # some chunks of a vector are zero for all to see, others are not
             zero, fresh = self.keys.encryptor.encrypt(self.keys.engine.encode_integer(0), constant=True)
-            zero = self._evaluator.mod_switch_to(zero, self.keys.engine.level_ids[level])
+            zero = self.keys.engine.switch(zero, level)
             result = [zero if part is None else part for part in result]
             noise = model.add(noise, model.switch(fresh, level))
             self._check_noise(noise, operation, depth)
@@ -198,8 +198,12 @@ class Sealed:
     def _at_level(self, level: int) -> tuple[Any, ...]:
         if level == self._noise.level:
             return self._ciphertexts
-        target = self.keys.engine.level_ids[level]
-        return tuple(self._evaluator.mod_switch_to(c, target) for c in self._ciphertexts)
+        if self.keys.parameters.has_factors:
+            raise ParameterError(
+                f"{self.keys.parameters!r} were planned for the totals of a table, so large that nothing but those can be "
+                "computed with them: for encrypted integers and arrays make keys with Parameters.choose(max_value=..., depth=...)"
+            )
+        return tuple(self.keys.engine.switch(c, level) for c in self._ciphertexts)
 
     def _zero(self: S) -> S:
         """A publicly known zero: bound 0, so that adding it costs nothing."""

@@ -6,7 +6,7 @@ statistics, in the clear.
 
 from __future__ import annotations
 
-from encryptedstats.models.base import TotalsClassifier
+from encryptedstats.models.base import TotalsClassifier, TotalsModel
 from encryptedstats.models.calibration import CalibratedModel
 from encryptedstats.models.discriminants import FisherDiscriminant, LinearMeans
 from encryptedstats.models.folds import score_folds
@@ -24,6 +24,7 @@ __all__ = [
     "OneStepLogisticRegression",
     "SemiparametricNB",
     "TotalsClassifier",
+    "TotalsModel",
     "Votes",
     "score_folds",
 ]

@@ -1,4 +1,4 @@
-"""Classifiers are questions with scikit-learn's manners: fitting, predicting, being encrypted or open, adding and forgetting rows.
+"""Models are questions with scikit-learn's manners: fitting, predicting, being encrypted or open, adding and forgetting rows.
 
 The state of every model is the totals that answer its question: encrypted after a fit on an encrypted table, plain otherwise.
 Totals of different rows add, so models do. A subclass says what any question says, and what it learns from the opened totals.
@@ -75,19 +75,21 @@ from encryptedstats.tables.variables import as_level
 _LARGEST: Final = 1 << 256
 _MIXED: Final = "one of the models is encrypted and the other is open: open both, or none"
 _OWN_WEIGHTS: Final = "a table brings its own weights, schema.table(df, weights=...): fit(table), without sample_weight"
-M = TypeVar("M", bound="TotalsClassifier")
+M = TypeVar("M", bound="TotalsModel")
+C = TypeVar("C", bound="TotalsClassifier")
 
 
-class TotalsClassifier(ClassifierMixin, Question, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """A classifier whose fit is a list of totals over rows: a question, with scikit-learn's manners.
+class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """A model whose fit is a list of totals over rows: a question, with scikit-learn's manners.
 
     A subclass writes this, and has everything else from here: fits of clear and encrypted tables, plans, files, folds, ``+`` and
-    ``-``, ``partial_fit``. ``docs/extending.md`` has a complete one.
+    ``-``, ``partial_fit``. What predicts classes is a :class:`TotalsClassifier`.
 
-    - ``__init__(self, bins=5, ...)``, which stores its parameters and nothing else;
-    - ``totals`` and ``shapes``, as any :class:`encryptedstats.Question`; what counts the classes is called ``class_counts``;
+    - ``__init__``, which stores its parameters and nothing else;
+    - ``totals`` and ``shapes``, as any :class:`encryptedstats.Question`;
     - ``learn(totals, schema)``: sets the fitted attributes from the opened integers, refusing those that cannot be;
-    - how it predicts: ``answers``, ``answer_shapes`` and ``judge``, opened or not; or, where that takes opened totals, ``scores``.
+    - how it predicts, which it does for the rows of :meth:`_rows`;
+    - where it is to be fitted to a DataFrame or array: :meth:`_table_of` and :meth:`_rows_of`.
 
     Attributes
     ----------
@@ -101,32 +103,19 @@ class TotalsClassifier(ClassifierMixin, Question, BaseEstimator):  # type: ignor
         Encrypted blocks whose rows are in the model, or folds of blocks.
     growth_ : dict
         The parameters of the fit, with its seed: what models must share to be combined.
-    classes_ : array
     """
 
     kind: ClassVar[str] = MODEL_KIND
-    binary_only: ClassVar[bool] = False  #: whether it is for two classes
+    _target: ClassVar[str] = "target"  # what y is
     # What a model made from this one keeps of its fit.
     _carried: ClassVar[tuple[str, ...]] = ("n_features_in_", "feature_names_in_", "_fitted_on_frame")
     _fitted_on_frame = False
-    bins: int
-    class_counts_: NDArray[np.int64]
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = not self.binary_only
-        return tags
 
     # -- what a subclass says, beside what every question does ---------------------------------------------------------
 
     @abstractmethod
     def learn(self, totals: Totals, schema: PublicSchema) -> None:
         """Set the fitted attributes from the opened totals, refusing totals that cannot be."""
-
-    def scores(self, table: Table) -> NDArray[np.float64]:
-        """Class probabilities (or scores, for classifiers without) of the rows of a table."""
-        found: NDArray[np.float64] = clear_votes(self, table, self.outputs[0]).scores.to_numpy()
-        return found
 
     # -- as a question -------------------------------------------------------------------------------------------------
 
@@ -138,14 +127,6 @@ class TotalsClassifier(ClassifierMixin, Question, BaseEstimator):  # type: ignor
     def describe(self, schema: Any = None) -> str:
         """As scikit-learn has it."""
         return str(BaseEstimator.__repr__(self))
-
-    def check_schema(self, schema: PublicSchema) -> None:
-        """Refuse a schema that this model cannot be fitted to."""
-        class_columns(schema)
-        if self.binary_only and schema.n_classes != 2:
-            raise ValueError(
-                f"Only binary classification is supported: {type(self).__name__} got {schema.n_classes} classes"
-            )
 
     def read(self: M, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> M:
         """A fitted model."""
@@ -199,18 +180,16 @@ class TotalsClassifier(ClassifierMixin, Question, BaseEstimator):  # type: ignor
         self.__dict__.pop("growth_", None)  # what an earlier fit left to chance is drawn anew
         return self._fit_table(table, **options)
 
-    def partial_fit(
-        self: M, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None, **options: Any
-    ) -> M:
-        """Add rows: those of another table (refused where they are in the model already), or more of ``X`` and ``y``.
-
-        The first call for ``X`` and ``y`` may name all ``classes``.
-        """
+    def partial_fit(self: M, X: Any, y: Any = None, sample_weight: Any = None, **options: Any) -> M:
+        """Add rows: those of another table (refused where they are in the model already), or more of ``X`` and ``y``."""
         if not hasattr(self, "totals_"):
-            return self._fit_table(self._training_table(X, y, sample_weight, classes), **options)
+            return self._fit_table(self._training_table(X, y, sample_weight), **options)
+        return self._with_more(X, y, sample_weight, **options)
+
+    def _with_more(self: M, X: Any, y: Any, sample_weight: Any, **options: Any) -> M:
+        """The model, with these rows added to it."""
         if not isinstance(X, (Table, EncryptedTable)):
-            frame, labels = self._checked_frame(X, reset=False), self._checked_y(y)
-            X = self._known_private().table(frame, labels, weights=_checked_weights(sample_weight, len(labels)))
+            X = self._rows_of(X, y, sample_weight)
         elif sample_weight is not None:
             raise ValueError(_OWN_WEIGHTS)
         if isinstance(X, EncryptedTable) != self.is_encrypted:
@@ -228,25 +207,30 @@ class TotalsClassifier(ClassifierMixin, Question, BaseEstimator):  # type: ignor
         joined = self + self._like()._fit_table(X, **options)
         return self._set_state(joined.totals_, joined.schema_, joined.n_rows_, joined.block_ids_)
 
-    def _training_table(self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None) -> Table | EncryptedTable:
+    def _training_table(self, X: Any, y: Any, sample_weight: Any = None, **known: Any) -> Table | EncryptedTable:
         if not isinstance(X, (Table, EncryptedTable)):
-            return self._table_of(X, y, sample_weight, classes)
+            return self._table_of(X, y, sample_weight, **known)
         if y is not None:
-            raise ValueError("a table brings its own classes: fit(table), without y")
+            raise ValueError(f"a table brings its own {self._target}: fit(table), without y")
         if sample_weight is not None:
             raise ValueError(_OWN_WEIGHTS)
-        self._warn_of_bins()
-        for name in set(vars(self)) & set(TotalsClassifier._carried):
+        self._warn_of_unused()
+        for name in set(vars(self)) & set(TotalsModel._carried):
             delattr(self, name)  # of an earlier fit to a frame
         return X
 
-    def _warn_of_bins(self) -> None:
-        if self.bins != inspect.signature(type(self)).parameters["bins"].default:
-            warnings.warn(
-                f"bins={self.bins!r} is not used: a table is cut as its schema says, Schema.infer(..., bins={self.bins!r})",
-                SchemaWarning,
-                stacklevel=4,
-            )
+    def _warn_of_unused(self) -> None:
+        """Say which parameters a table makes no use of."""
+
+    def _table_of(self, X: Any, y: Any, sample_weight: Any = None) -> Table:
+        """A clear table of what scikit-learn users bring, with a schema made for it."""
+        raise TypeError(
+            f"a {type(self).__name__} is fitted to a table: schema.table(df), or its encryption, not a {type(X).__name__}"
+        )
+
+    def _rows_of(self, X: Any, y: Any, sample_weight: Any = None) -> Table:
+        """More rows like those that the model was fitted to, as a table of its schema."""
+        return self._table_of(X, y, sample_weight)
 
     def _fit_table(self: M, table: Table | EncryptedTable, **options: Any) -> M:
         self._check_table(table)
@@ -278,12 +262,15 @@ class TotalsClassifier(ClassifierMixin, Question, BaseEstimator):  # type: ignor
         self.n_rows_ = n_rows
         self.block_ids_ = block_ids
         self.growth_ = growth
-        self.classes_ = _labels(schema)
+        self._set_labels(schema)
         if not self._fitted_on_frame:
             self._set_feature_names(schema)
         if not self.is_encrypted:
             self.learn(self.named(totals, schema.public()), schema.public())
         return self
+
+    def _set_labels(self, schema: Schema | PublicSchema) -> None:
+        """What :meth:`learn` may want to call things."""
 
     def _set_feature_names(self, schema: Schema | PublicSchema) -> None:
         """The columns that a model of a table wants to see; by number only where nobody here knows their names."""
@@ -294,72 +281,9 @@ class TotalsClassifier(ClassifierMixin, Question, BaseEstimator):  # type: ignor
             self.n_features_in_ = len(self.feature_names_in_)
 
     def _check_table(self, table: Table | EncryptedTable) -> None:
-        if not table.has_classes:
-            raise SchemaError("a model is fitted to rows whose class is known: this table has no target")
         self.check_schema(table.schema.public())
 
-    # -- tables from what scikit-learn users bring -----------------------------------------------------------------
-
-    def _table_of(self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None) -> Table:
-        if y is None:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None (a Table brings its own)"
-            )
-        frame = self._checked_frame(X, reset=True)
-        labels = self._checked_y(y)
-        if len(labels) != len(frame):
-            raise ValueError(f"X has {len(frame)} rows and y has {len(labels)}: inconsistent numbers of samples")
-        weights = _checked_weights(sample_weight, len(labels))
-        if weights is not None:  # a row of weight 0 is not there
-            kept = weights > 0
-            frame, labels, weights = frame[kept], labels[kept], weights[kept]
-        found = np.unique(labels) if classes is None else np.asarray(classes)
-        if len(found) < 2:
-            raise ValueError(f"{type(self).__name__} needs two classes, and y has only one class: {found.tolist()}")
-        columns = frame if isinstance(frame, pd.DataFrame) else pd.DataFrame(frame, columns=_array_names(frame))
-        target = pd.Series(labels, columns.index, name=_unused(getattr(y, "name", None) or "target", columns))
-        schema = self._infer(columns, target, classes, isinstance(frame, pd.DataFrame), weights)
-        return schema.table(frame, labels, weights=weights)
-
-    def _infer(
-        self,
-        frame: pd.DataFrame,
-        labels: pd.Series[Any],
-        classes: Any,
-        named: bool,
-        weights: NDArray[np.int64] | None = None,
-    ) -> Schema:
-        """How columns become bins. Numbers are ordered, in arrays and DataFrames alike, and no new number is unknown.
-
-        They are cut between any two values where these are few, else at quantiles. Of a DataFrame (``named``), columns of text,
-        booleans and Categoricals are categories; what is unknown or missing there has a bin to go to.
-        """
-        numbers = [name for name in frame.columns if not named or _is_number(frame[name])]
-        gaps = missing_masks(frame, numbers)
-        if gaps:
-            raise SchemaError(
-                f"missing values in {describe_missing(gaps, frame.index)}: numbers need a value in every row, fill them in; or "
-                "make a table that has a bin for them, Schema.infer(..., missing='bin')"
-            )
-        kinds = {str(name): "continuous" for name in numbers}
-        schema, doubts = Schema._infer(
-            frame, y=labels, bins=self.bins, kinds=kinds, classes=classes, missing="bin", weights=weights, compare=False
-        )
-        for doubt in doubts:
-            warnings.warn(doubt, stacklevel=5)
-        for name in numbers:
-            values = np.unique(frame[name].to_numpy(dtype=float))
-            if 1 < len(values) <= self.bins:
-                schema = schema.with_bins(str(name), edges=[float(value) for value in values[:-1]])
-        by_name = {str(name): frame[name] for name in frame.columns}
-        for variable in schema.variables:
-            if variable.missing_bin:
-                schema = schema.with_unknown("missing", variable.name)
-            elif variable.levels:
-                schema = schema.with_unknown(
-                    "other", variable.name, level=_rarest(by_name[variable.name], variable.levels)
-                )
-        return schema
+    # -- what scikit-learn users bring -----------------------------------------------------------------------------
 
     def _checked_frame(self, X: Any, *, reset: bool) -> Any:
         is_frame = isinstance(X, pd.DataFrame) or hasattr(X, "to_pandas")
@@ -371,11 +295,6 @@ class TotalsClassifier(ClassifierMixin, Question, BaseEstimator):  # type: ignor
         if not len(checked):
             raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required")
         return X.to_pandas() if is_frame and not isinstance(X, pd.DataFrame) else checked
-
-    def _checked_y(self, y: Any) -> Any:
-        labels = column_or_1d(y, warn=True)
-        check_classification_targets(labels)
-        return labels
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         """As scikit-learn has it; a fitted model says of how many rows it is, and an encrypted one that it is, and of which key."""
@@ -428,37 +347,6 @@ class TotalsClassifier(ClassifierMixin, Question, BaseEstimator):  # type: ignor
                 "the rows are of another schema than the model: make them with schema.table(...) of its own"
             )
         return X
-
-    # -- predicting ------------------------------------------------------------------------------------------------
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """The most probable class of each row."""
-        scores = self.scores(self._rows(X))
-        predicted: NDArray[Any] = self.classes_[scores.argmax(axis=1)]
-        return predicted
-
-    # -- predicting without opening ----------------------------------------------------------------------------------
-
-    def predict_votes(self, X: Any, *, output: str | None = None, **options: Any) -> Votes | EncryptedAnswer:
-        """What the model says of every row, as integers, without opening anything that is encrypted.
-
-        Model and rows may each be encrypted or plain. Unless both are plain the answer is encrypted, and ``owner.decrypt`` gives
-        what the plain ones would have given, to the last digit: a DataFrame with ``.predict()`` and ``.predict_proba()``.
-
-        Parameters
-        ----------
-        X : EncryptedTable, Table or DataFrame
-            Rows of the schema that the model was fitted with; their class need not be known.
-        output : str, optional
-            For models that can answer in several ways.
-        **options
-            ``workers``, ``progress``, ``device`` and ``memory_limit``, as of ``EncryptedTable.evaluate``.
-        """
-        check_is_fitted(self, "totals_")
-        votes = predict(self, X, self.chosen_output(output), **options)
-        if isinstance(votes, Votes) and isinstance(X, pd.DataFrame):
-            votes.index = votes._scores.index = X.index  # a row of the answer for each row, under its own label
-        return votes
 
     # -- adding and forgetting -------------------------------------------------------------------------------------
 
@@ -568,6 +456,178 @@ class TotalsClassifier(ClassifierMixin, Question, BaseEstimator):  # type: ignor
         return model
 
 
+class TotalsClassifier(ClassifierMixin, TotalsModel):  # type: ignore[misc]  # scikit-learn has no types
+    """A classifier whose fit is a list of totals over rows. ``docs/extending.md`` has a complete one.
+
+    A subclass writes what any :class:`TotalsModel` does, and
+
+    - has ``bins`` among its parameters: ``__init__(self, bins=5, ...)``;
+    - calls what counts the classes ``class_counts``, among its ``totals``;
+    - says how it predicts: ``answers``, ``answer_shapes`` and ``judge``, opened or not; or, where that takes opened totals,
+      ``scores``.
+
+    Attributes
+    ----------
+    classes_ : array
+    class_counts_ : array
+    """
+
+    binary_only: ClassVar[bool] = False  #: whether it is for two classes
+    _target: ClassVar[str] = "classes"
+    bins: int
+    class_counts_: NDArray[np.int64]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = not self.binary_only
+        return tags
+
+    def scores(self, table: Table) -> NDArray[np.float64]:
+        """Class probabilities (or scores, for classifiers without) of the rows of a table."""
+        found: NDArray[np.float64] = clear_votes(self, table, self.outputs[0]).scores.to_numpy()
+        return found
+
+    def check_schema(self, schema: PublicSchema) -> None:
+        """Refuse a schema that this model cannot be fitted to."""
+        class_columns(schema)
+        if self.binary_only and schema.n_classes != 2:
+            raise ValueError(
+                f"Only binary classification is supported: {type(self).__name__} got {schema.n_classes} classes"
+            )
+
+    # -- fitting -------------------------------------------------------------------------------------------------
+
+    def partial_fit(  # type: ignore[override]  # scikit-learn's order of the arguments
+        self: C, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None, **options: Any
+    ) -> C:
+        """Add rows: those of another table (refused where they are in the model already), or more of ``X`` and ``y``.
+
+        The first call for ``X`` and ``y`` may name all ``classes``.
+        """
+        if not hasattr(self, "totals_"):
+            return self._fit_table(self._training_table(X, y, sample_weight, classes=classes), **options)
+        return self._with_more(X, y, sample_weight, **options)
+
+    def _warn_of_unused(self) -> None:
+        if self.bins != inspect.signature(type(self)).parameters["bins"].default:
+            warnings.warn(
+                f"bins={self.bins!r} is not used: a table is cut as its schema says, Schema.infer(..., bins={self.bins!r})",
+                SchemaWarning,
+                stacklevel=4,
+            )
+
+    def _set_labels(self, schema: Schema | PublicSchema) -> None:
+        self.classes_ = _labels(schema)
+
+    def _check_table(self, table: Table | EncryptedTable) -> None:
+        if not table.has_classes:
+            raise SchemaError("a model is fitted to rows whose class is known: this table has no target")
+        super()._check_table(table)
+
+    # -- tables from what scikit-learn users bring -----------------------------------------------------------------
+
+    def _rows_of(self, X: Any, y: Any, sample_weight: Any = None) -> Table:
+        frame, labels = self._checked_frame(X, reset=False), self._checked_y(y)
+        return self._known_private().table(frame, labels, weights=_checked_weights(sample_weight, len(labels)))
+
+    def _table_of(self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None) -> Table:
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None (a Table brings its own)"
+            )
+        frame = self._checked_frame(X, reset=True)
+        labels = self._checked_y(y)
+        if len(labels) != len(frame):
+            raise ValueError(f"X has {len(frame)} rows and y has {len(labels)}: inconsistent numbers of samples")
+        weights = _checked_weights(sample_weight, len(labels))
+        if weights is not None:  # a row of weight 0 is not there
+            kept = weights > 0
+            frame, labels, weights = frame[kept], labels[kept], weights[kept]
+        found = np.unique(labels) if classes is None else np.asarray(classes)
+        if len(found) < 2:
+            raise ValueError(f"{type(self).__name__} needs two classes, and y has only one class: {found.tolist()}")
+        columns = frame if isinstance(frame, pd.DataFrame) else pd.DataFrame(frame, columns=_array_names(frame))
+        target = pd.Series(labels, columns.index, name=_unused(getattr(y, "name", None) or "target", columns))
+        schema = self._infer(columns, target, classes, isinstance(frame, pd.DataFrame), weights)
+        return schema.table(frame, labels, weights=weights)
+
+    def _infer(
+        self,
+        frame: pd.DataFrame,
+        labels: pd.Series[Any],
+        classes: Any,
+        named: bool,
+        weights: NDArray[np.int64] | None = None,
+    ) -> Schema:
+        """How columns become bins. Numbers are ordered, in arrays and DataFrames alike, and no new number is unknown.
+
+        They are cut between any two values where these are few, else at quantiles. Of a DataFrame (``named``), columns of text,
+        booleans and Categoricals are categories; what is unknown or missing there has a bin to go to.
+        """
+        numbers = [name for name in frame.columns if not named or _is_number(frame[name])]
+        gaps = missing_masks(frame, numbers)
+        if gaps:
+            raise SchemaError(
+                f"missing values in {describe_missing(gaps, frame.index)}: numbers need a value in every row, fill them in; or "
+                "make a table that has a bin for them, Schema.infer(..., missing='bin')"
+            )
+        kinds = {str(name): "continuous" for name in numbers}
+        schema, doubts = Schema._infer(
+            frame, y=labels, bins=self.bins, kinds=kinds, classes=classes, missing="bin", weights=weights, compare=False
+        )
+        for doubt in doubts:
+            warnings.warn(doubt, stacklevel=5)
+        for name in numbers:
+            values = np.unique(frame[name].to_numpy(dtype=float))
+            if 1 < len(values) <= self.bins:
+                schema = schema.with_bins(str(name), edges=[float(value) for value in values[:-1]])
+        by_name = {str(name): frame[name] for name in frame.columns}
+        for variable in schema.variables:
+            if variable.missing_bin:
+                schema = schema.with_unknown("missing", variable.name)
+            elif variable.levels:
+                schema = schema.with_unknown(
+                    "other", variable.name, level=_rarest(by_name[variable.name], variable.levels)
+                )
+        return schema
+
+    def _checked_y(self, y: Any) -> Any:
+        labels = column_or_1d(y, warn=True)
+        check_classification_targets(labels)
+        return labels
+
+    # -- predicting ------------------------------------------------------------------------------------------------
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The most probable class of each row."""
+        scores = self.scores(self._rows(X))
+        predicted: NDArray[Any] = self.classes_[scores.argmax(axis=1)]
+        return predicted
+
+    # -- predicting without opening ----------------------------------------------------------------------------------
+
+    def predict_votes(self, X: Any, *, output: str | None = None, **options: Any) -> Votes | EncryptedAnswer:
+        """What the model says of every row, as integers, without opening anything that is encrypted.
+
+        Model and rows may each be encrypted or plain. Unless both are plain the answer is encrypted, and ``owner.decrypt`` gives
+        what the plain ones would have given, to the last digit: a DataFrame with ``.predict()`` and ``.predict_proba()``.
+
+        Parameters
+        ----------
+        X : EncryptedTable, Table or DataFrame
+            Rows of the schema that the model was fitted with; their class need not be known.
+        output : str, optional
+            For models that can answer in several ways.
+        **options
+            ``workers``, ``progress``, ``device`` and ``memory_limit``, as of ``EncryptedTable.evaluate``.
+        """
+        check_is_fitted(self, "totals_")
+        votes = predict(self, X, self.chosen_output(output), **options)
+        if isinstance(votes, Votes) and isinstance(X, pd.DataFrame):
+            votes.index = votes._scores.index = X.index  # a row of the answer for each row, under its own label
+        return votes
+
+
 #: What other modules store beside an opened model, by section, and how it is read: what comes back is the model with it.
 BESIDE_OPENED: dict[str, Callable[[Any, bytes], Any]] = {}
 
@@ -578,7 +638,7 @@ def read_model(file: Container, keys: PublicKeys | None = None) -> Any:
         return read_answer(file, keys).handed_out()
     head = read_head(file, Schema if file.expect("private", bool) else PublicSchema)
     model, totals = head.question, _integers(file, "totals")
-    if not isinstance(model, TotalsClassifier):
+    if not isinstance(model, TotalsModel):
         raise FileFormatError(f"the file has an opened {model.name}, which is no model")
     try:
         public = head.schema.public()
@@ -606,9 +666,9 @@ def _integers(file: Container, name: str) -> list[int]:
     return totals
 
 
-@decrypt_value.register(TotalsClassifier)
+@decrypt_value.register(TotalsModel)
 def _decrypt_model(model: Any, decryptor: Decryptor, *, schema: Schema | None = None) -> Any:
-    """A new, ordinary fitted classifier with the opened totals."""
+    """A new, ordinary fitted model with the opened totals."""
     check_is_fitted(model, "totals_")
     if not model.is_encrypted:
         raise TypeError("this model is open already: there is nothing to decrypt (es.load(path) reads an opened model)")

@@ -61,8 +61,10 @@ class CompletelyRandomForest(TotalsClassifier):
     max_features : int, float or "sqrt", optional
         Each tree draws its variables from so many; a float is a share of them. All by default.
     fraction : int or "inverse"
-        How a leaf's counts are weighed by the size of the leaf, p of all rows. 0: not at all. M, a power of two from 2 to 64: by
-        the expectation (1 - (1-p)^(M+1)) / p of the paper's stochastic fraction, exactly. "inverse": by 1/p.
+        How a leaf's counts are weighed by the size of the leaf, p of all rows. 0: not at all, votes are added. M, a power of two
+        from 2 to 64: by the expectation (1 - (1-p)^(M+1)) / p of the paper's stochastic fraction, exactly. "inverse": by 1/p, which
+        averages the shares of the classes in the row's leaves, and is the best for a forest that is opened: see
+        ``docs/models.md``. It divides, so a closed forest cannot. Counts are the same for all: an opened forest may change it.
     averaged : int
         For predictions without opening, where the fraction is drawn: over so many draws (a power of two) it is averaged.
         Votes are so many times larger then, and vary less.
@@ -386,7 +388,8 @@ class CompletelyRandomForest(TotalsClassifier):
             raise ParameterError(
                 Cure(
                     "no inverse",
-                    "fraction='inverse' divides, which only an opened forest can: predict_proba, or fraction=0 or 2 to 64",
+                    "fraction='inverse' averages leaf shares and divides, which only an opened forest can: predict_proba, or "
+                    "fraction=0 or 2 to 64",
                 )
             )
         if self._draws and DRAWN not in known:

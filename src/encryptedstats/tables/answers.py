@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from encryptedstats.circuits.program import ROWS
 from encryptedstats.circuits.results import NUMBERS_KIND, EncryptedNumbers
@@ -24,16 +24,16 @@ from encryptedstats.tables.block_rows import joined_rows, rows_left
 from encryptedstats.tables.questions import (
     FOLDS_KIND,
     MODEL_KIND,
+    OPEN_RESULT_KIND,
     RESULT_KIND,
+    OpenedTotals,
     Question,
     in_shapes,
     is_same,
     question_class,
 )
+from encryptedstats.tables.schema import Schema
 from encryptedstats.tables.variables import PublicSchema
-
-if TYPE_CHECKING:
-    from encryptedstats.tables.schema import Schema
 
 PREDICTION_KIND: Final = "encrypted prediction"
 ANSWER_KINDS: Final = (RESULT_KIND, MODEL_KIND, FOLDS_KIND, PREDICTION_KIND)
@@ -42,6 +42,8 @@ MAX_LISTED_BLOCKS: Final = 4096
 MAX_BINS: Final = 1 << 20
 #: What a question may raise that is made from what somebody else has written.
 IMPOSSIBLE: Final = (ValueError, TypeError, ArithmeticError, LookupError, AttributeError, RecursionError)
+#: Far beyond any sum, and so small that what is computed from a few such numbers still is a floating-point number.
+LARGEST_TOTAL: Final = 1 << 256
 _NOTHING: Final[Mapping[str, EncryptedNumbers]] = MappingProxyType({})
 
 
@@ -263,6 +265,38 @@ def json_section(file: Container, name: str) -> list[Any]:
     if not isinstance(found, list):
         raise FileFormatError(f"the {name} of the file are no list")
     return found
+
+
+def integers_section(file: Container, name: str) -> list[int]:
+    """A list of totals that a section of a file holds."""
+    totals = json_section(file, name)
+    if not all(type(total) is int for total in totals):
+        raise FileFormatError(f"the {name} of the file are no list of integers")
+    if any(abs(total) > LARGEST_TOTAL for total in totals):
+        raise FileFormatError("the file has totals that cannot be: no sum over rows is that large")
+    return totals
+
+
+def opened_container(opened: OpenedTotals) -> Container:
+    """The opened totals of a question that is no model, as a checked envelope of bytes."""
+    fields, sections = stored_head(opened.question, opened.schema, opened.n_rows, opened.block_ids)
+    fields["private"] = isinstance(opened.schema, Schema)
+    return Container(OPEN_RESULT_KIND, "", "", fields, sections | {"totals": json.dumps(list(opened.totals)).encode()})
+
+
+def read_opened(file: Container) -> Any:
+    """What the question reads from the opened totals in a file, with every check."""
+    head = read_head(file, Schema if file.expect("private", bool) else PublicSchema)
+    totals, question = integers_section(file, "totals"), head.question
+    if question.kind != RESULT_KIND:
+        raise FileFormatError(f"the file says that it holds {file.kind!r}, and {question.name} gives none")
+    expected = _expected(question, head.schema.public(), None)
+    if len(totals) != expected:
+        raise FileFormatError(f"the file has {len(totals)} totals, and an answer to {question.name} has {expected}")
+    try:
+        return question.opened(totals, head.schema, head.n_rows, head.block_ids)
+    except IMPOSSIBLE as error:
+        raise FileFormatError(f"the file has totals that cannot be: {error}") from error
 
 
 def read_answer(file: Container, keys: PublicKeys | None) -> EncryptedAnswer:

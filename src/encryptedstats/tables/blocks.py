@@ -363,14 +363,6 @@ def read_seeds(store: Store, entry: BlockEntry, shape: BlockShape) -> bytes:
     return looked_at_again(store, lambda: _read_head(store, entry, own))[: own.seed_bytes]
 
 
-def read_pieces(
-    store: Store, entry: BlockEntry, shape: BlockShape, *, prime: int, run: int, columns: Sequence[int] | None = None
-) -> Residues:
-    """The residues of one prime and one run of coefficients, of some or all columns; shape (columns, 2, run)."""
-    chosen = range(shape.n_columns) if columns is None else columns
-    return read_runs(store, entry, shape, prime=prime, runs=range(run, run + 1), columns=chosen)
-
-
 def read_runs(
     store: Store, entry: BlockEntry, shape: BlockShape, *, prime: int, runs: range, columns: Sequence[int]
 ) -> Residues:

@@ -14,18 +14,20 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Generic, Protocol, TypeVar
 
-from encryptedstats.circuits.bounds import ColumnRange
+from encryptedstats.circuits.bounds import ColumnRange, Interval
+from encryptedstats.circuits.digits import Digits, digit_bounds
 from encryptedstats.errors import Cure, SchemaError
 from encryptedstats.tables.binning import code_values
 from encryptedstats.tables.variables import PublicSchema, PublicVariable
 
 E = TypeVar("E")
 
-ENCODINGS = ("onehot", "ordinal", "centred", "number", "class")
+ENCODINGS = ("onehot", "ordinal", "centred", "number", "digit", "class")
+MAX_NUMBER_BITS = 62
 #: How the encodings without an index are spelt in keys.
 _SUFFIXES = {"ordinal": "code", "centred": "centred", "number": "number"}
 _KEY = re.compile(
-    r"v(?P<variable>{n})\.(?:bin(?P<bin>{n})|(?P<suffix>code|centred|number))"
+    r"v(?P<variable>{n})\.(?:bin(?P<bin>{n})|(?P<suffix>code|centred|number)|digit(?P<digit>{n})\.bits(?P<bits>{n}))"
     r"|class(?P<class>{n})(?:\.fold(?P<fold>{n}))?".replace("{n}", "0|[1-9][0-9]*")
 )
 
@@ -38,13 +40,16 @@ class Column:
     ----------
     encoding
         ``"onehot"`` (indicator of bin `index`), ``"ordinal"`` (codes 1..m), ``"centred"`` (codes symmetric about 0),
-        ``"number"`` (fixed point) or ``"class"`` (indicator of class `index`, times the weight of the row).
+        ``"number"`` (fixed point), ``"digit"`` (digit `index` of a number) or ``"class"`` (indicator of class `index`, times the
+        weight of the row).
     variable
         Position of the variable; -1 for a class.
     index
-        Bin or class, from 0; 0 for the other encodings.
+        Bin, digit or class, from 0; 0 for the other encodings.
     fold
         For a class: only the rows of this cross-validation fold.
+    bits
+        For a digit: the size of all but the last.
 
     Examples
     --------
@@ -58,6 +63,7 @@ class Column:
     variable: int
     index: int = 0
     fold: int | None = None
+    bits: int | None = None
 
     def __post_init__(self) -> None:
         if self.encoding not in ENCODINGS:
@@ -66,11 +72,15 @@ class Column:
         if (self.variable != -1) if is_class else (self.variable < 0 or self.fold is not None):
             raise SchemaError(f"{self!r}: a class has variable -1, any other column has a variable and no fold")
         if self.index < 0 or (self.fold or 0) < 0 or (self.index and self.encoding in _SUFFIXES):
-            raise SchemaError(f"{self!r}: index and fold count from 0, and only bins and classes have an index")
+            raise SchemaError(f"{self!r}: index and fold count from 0, and only bins, digits and classes have an index")
+        if (self.bits is not None) != (self.encoding == "digit") or not 2 <= (self.bits or 2) <= MAX_NUMBER_BITS:
+            raise SchemaError(f"{self!r}: a digit has 2 to {MAX_NUMBER_BITS} bits, and nothing else has")
 
     def __str__(self) -> str:
         if self.encoding == "class":
             return f"class{self.index}" + ("" if self.fold is None else f".fold{self.fold}")
+        if self.encoding == "digit":
+            return f"v{self.variable}.digit{self.index}.bits{self.bits}"
         return f"v{self.variable}." + _SUFFIXES.get(self.encoding, f"bin{self.index}")
 
     @classmethod
@@ -84,17 +94,24 @@ class Column:
             return cls("class", -1, int(part["class"]), None if part["fold"] is None else int(part["fold"]))
         if part["bin"] is not None:
             return cls("onehot", int(part["variable"]), int(part["bin"]))
+        if part["digit"] is not None:
+            return cls("digit", int(part["variable"]), int(part["digit"]), bits=int(part["bits"]))
         encoding = next(name for name, suffix in _SUFFIXES.items() if suffix == part["suffix"])
         return cls(encoding, int(part["variable"]))
 
 
 def table_columns(
-    schema: PublicSchema, encodings: Sequence[str] = ("onehot",), *, classes: bool = False, n_folds: int = 0
+    schema: PublicSchema,
+    encodings: Sequence[str] = ("onehot",),
+    *,
+    classes: bool = False,
+    n_folds: int = 0,
+    digit_bits: int | None = None,
 ) -> list[Column]:
     """All columns that a table stores with these encodings, in their canonical order.
 
-    Numbers are always among them. Ordinal and centred codes exist for ordered variables without a bin for missing
-    values only.
+    Numbers are always among them, those of more than ``digit_bits`` in digits. Ordinal and centred codes exist for ordered
+    variables without a bin for missing values only.
     """
     unknown = set(encodings) - {"onehot", "ordinal", "centred"}
     if isinstance(encodings, str) or unknown:
@@ -102,7 +119,7 @@ def table_columns(
     columns: list[Column] = []
     for j, variable in enumerate(schema.variables):
         if variable.kind == "number":
-            columns.append(Column("number", j))
+            columns += _number_columns(variable, j, digit_bits)
         if "onehot" in encodings:
             columns += [Column("onehot", j, k) for k in range(variable.n_bins)]
         if variable.has_codes:
@@ -111,6 +128,28 @@ def table_columns(
         folds = [None, *range(n_folds)]
         columns += [Column("class", -1, c, fold) for fold in folds for c in range(schema.n_classes)]
     return columns
+
+
+def _number_columns(variable: PublicVariable, position: int, digit_bits: int | None) -> list[Column]:
+    count = 1 if digit_bits is None else len(digit_bounds(variable.low or 0, variable.high or 0, digit_bits))
+    if count == 1:
+        return [Column("number", position)]
+    return [Column("digit", position, k, bits=digit_bits) for k in range(count)]
+
+
+def without_digits(columns: Iterable[Column]) -> list[Column]:
+    """The columns as questions are written with them: whole numbers, however they are stored."""
+    return list(dict.fromkeys(Column("number", c.variable) if c.encoding == "digit" else c for c in columns))
+
+
+def digits_among(columns: Iterable[Column]) -> Digits:
+    """The numbers that are stored in digits."""
+    found: dict[str, list[tuple[int, str]]] = {}
+    for column in columns:
+        if column.encoding == "digit":
+            digits = found.setdefault(str(Column("number", column.variable)), [])
+            digits.append((column.index * (column.bits or 0), str(column)))
+    return found
 
 
 def check_column(schema: PublicSchema, column: Column) -> None:
@@ -122,8 +161,10 @@ def check_column(schema: PublicSchema, column: Column) -> None:
     variable = schema.variables[schema.index(column.variable)]
     if column.encoding in ("ordinal", "centred"):
         variable.check_codes()
-    elif column.encoding == "number" and variable.kind != "number":
+    elif column.encoding in ("number", "digit") and variable.kind != "number":
         raise SchemaError(f"no column {column}: variable {variable.id!r} is {variable.kind}, not a number")
+    elif column.encoding == "digit" and column.index >= len(_digit_bounds(variable, column)):
+        raise SchemaError(f"no column {column}: the numbers of variable {variable.id!r} have fewer digits")
     elif column.encoding == "onehot" and column.index >= variable.n_bins:
         raise SchemaError(f"no column {column}: variable {variable.id!r} has {variable.n_bins} bins")
 
@@ -136,9 +177,15 @@ def column_bound(schema: PublicSchema, column: Column, weight_bound: int = 1) ->
     if column.encoding == "onehot":
         return 1
     variable = schema.variables[column.variable]
+    if column.encoding == "digit":
+        return _digit_bounds(variable, column)[column.index].largest
     if column.encoding == "number":
         return max(abs(bound) for bound in (variable.low, variable.high) if bound is not None)
     return max(map(abs, code_values(variable.n_bins, centred=column.encoding == "centred")))
+
+
+def _digit_bounds(variable: PublicVariable, column: Column) -> list[Interval]:
+    return digit_bounds(variable.low or 0, variable.high or 0, column.bits or MAX_NUMBER_BITS)
 
 
 def column_ranges(schema: PublicSchema, columns: Iterable[Column], weight_bound: int = 1) -> dict[str, ColumnRange]:
@@ -156,6 +203,9 @@ def _column_range(schema: PublicSchema, column: Column, weight_bound: int) -> Co
     if column.encoding == "number":
         variable = schema.variables[column.variable]
         return ColumnRange(variable.low or 0, variable.high or 0)
+    if column.encoding == "digit":
+        digit = _digit_bounds(schema.variables[column.variable], column)[column.index]
+        return ColumnRange(digit.low, digit.high)
     return ColumnRange(-bound if column.encoding == "centred" else 0, bound)
 
 
@@ -233,6 +283,9 @@ class ColumnAlgebra(ABC, Generic[E]):
                 f"variable {variable!r} is {known.kind}: ",
                 Cure("keep numbers", "with_kind(..., 'number', digits=...) keeps numbers"),
             )
+        return self._whole_numbers(position)
+
+    def _whole_numbers(self, position: int) -> E:
         return self.values(Column("number", position))
 
     def classes(self, fold: int | None = None) -> list[E]:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 
 from encryptedstats.circuits.bounds import ColumnRange
 from encryptedstats.circuits.cost import Times
+from encryptedstats.circuits.digits import in_digits
 from encryptedstats.circuits.evaluate import evaluate
 from encryptedstats.circuits.expressions import Expression, column_names
 from encryptedstats.circuits.layout import Layout
@@ -71,7 +72,9 @@ from encryptedstats.tables.columns import (
     check_column,
     column_bound,
     column_ranges,
+    digits_among,
     table_columns,
+    without_digits,
 )
 from encryptedstats.tables.questions import Question, checked_question
 from encryptedstats.tables.statistics import Asked, class_or_variable
@@ -390,8 +393,8 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
         return any(column.encoding == "class" for column in self.facts.columns)
 
     def columns(self) -> list[Column]:
-        """The stored columns."""
-        return list(self.facts.columns)
+        """The stored columns; numbers are whole, also where they are stored in digits."""
+        return without_digits(self.facts.columns)
 
     def holds(self, column: Column) -> bool:
         """Whether the column is stored."""
@@ -409,6 +412,14 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
         chunks = [self._ciphertext(i, self._positions[column]) for i in range(len(self.blocks.rows))]
         noise = self.parameters.noise.fresh(with_secret_key=self.facts.with_secret_key)
         return EncryptedVector(self.keys, chunks, noise, self.bound(column), 0, self.blocks.rows)
+
+    def _whole_numbers(self, position: int) -> EncryptedVector:
+        """From their digits, where they are stored so; refused where they are too large for the parameters."""
+        digits = [column for column in self.facts.columns if column.encoding == "digit" and column.variable == position]
+        if not digits:
+            return super()._whole_numbers(position)
+        first, *others = [self.values(column) * (1 << column.index * (column.bits or 0)) for column in digits]
+        return sum(others, first)
 
     def _ciphertext(self, block: int, position: int) -> Any:
         residues = self.blocks.column(block, position)
@@ -487,11 +498,12 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
         Options are those of :func:`encryptedstats.circuits.evaluate.evaluate`: ``form``, ``workers``, ``progress``, ``device``
         ("auto", "native" or "seal"), ``memory_limit`` and ``checkpoint``.
         """
+        outputs, shifts = in_digits(outputs, digits_among(self.facts.columns))
         names = column_names(outputs)
         for name in names:
             self._check_stored(Column.parse(name))
         try:
-            totals = evaluate(outputs, self._reading(names), **options)
+            totals = evaluate(outputs, self._reading(names), **options).in_parts(shifts)
         except (NoiseError, TooLargeError) as error:
             raise type(error)(error, ". ", self._cure(outputs)) from None
         totals.schema_digest = self.facts.schema_digest
@@ -759,7 +771,7 @@ def facts_from_container(file: Container) -> TableFacts:
         raise
     except (ValueError, RecursionError) as error:
         raise FileFormatError(f"a malformed schema or list of columns: {error}") from error
-    _check_columns(schema, columns, n_folds)
+    _check_columns(schema, columns, n_folds, parameters.digit_bits)
     if any(column_bound(schema, column, weight_bound) > parameters.max_value for column in columns):
         raise FileFormatError(
             f"a column with values beyond ±{parameters.max_value:,}, which its parameters cannot hold"
@@ -781,16 +793,17 @@ def _check_version(file: Container) -> None:
         )
 
 
-def _check_columns(schema: PublicSchema, columns: Sequence[Column], n_folds: int) -> None:
+def _check_columns(schema: PublicSchema, columns: Sequence[Column], n_folds: int, digit_bits: int | None) -> None:
     """Refuse a list of columns that encryption would not have made."""
     encodings = {column.encoding for column in columns}
-    chosen, classes = sorted(encodings - {"number", "class"}), "class" in encodings
+    chosen, classes = sorted(encodings - {"number", "digit", "class"}), "class" in encodings
     n_bins = [variable.n_bins for variable in schema.variables]
     # Counted before it is written out: a file can claim more bins or folds than there is memory.
     least = (sum(n_bins) if "onehot" in encodings else 0) + classes * schema.n_classes * (1 + n_folds)
     if max(n_bins) > MAX_BINS or least > len(columns) or (n_folds and not classes):
         raise FileFormatError("more bins, classes or folds than columns for them")
-    if not columns or list(columns) != table_columns(schema, chosen, classes=classes, n_folds=n_folds):
+    made = table_columns(schema, chosen, classes=classes, n_folds=n_folds, digit_bits=digit_bits)
+    if not columns or list(columns) != made:
         raise FileFormatError("a list of columns that does not fit the schema and the folds")
 
 

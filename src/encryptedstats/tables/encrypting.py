@@ -294,7 +294,7 @@ def _full_chunks(tables: Iterable[Table], slots: int) -> Iterator[Table]:
 
 def _facts(table: Table, encryptor: Encryptor, encodings: Sequence[str]) -> TableFacts:
     keys, schema = encryptor.keys, table.public_schema
-    columns = tuple(table.columns(encodings))
+    columns = tuple(table.columns(encodings, keys.parameters.digit_bits))
     if not columns:
         raise SchemaError(f"encodings={encodings!r} leave no column to encrypt")
     for column in columns:

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from encryptedstats.checks import as_count
+from encryptedstats.circuits.digits import digit_bounds, in_digits
 from encryptedstats.circuits.expressions import Expression, column_names
-from encryptedstats.circuits.plan import OPENED_FIRST, Plan, Stage, plan_stages
+from encryptedstats.circuits.plan import OPENED_FIRST, Plan, Stage, is_fast, plan_stages
 from encryptedstats.circuits.program import ROWS
 from encryptedstats.crypto.noise import Scheme
 from encryptedstats.errors import ParameterError, SchemaError
 from encryptedstats.parallel import checked_workers
 from encryptedstats.tables.answering import stages_of
 from encryptedstats.tables.blocks import BlockShape, block_size
-from encryptedstats.tables.columns import Column, column_ranges, table_columns
+from encryptedstats.tables.columns import MAX_NUMBER_BITS, Column, column_ranges, digits_among, table_columns
 from encryptedstats.tables.questions import MODEL_KIND, Question
 from encryptedstats.tables.schema import Schema
 from encryptedstats.tables.table import Table
 from encryptedstats.tables.variables import PublicSchema
+
+_MOST_DIGITS: Final = 16
 
 
 def plan(
@@ -94,7 +97,18 @@ def plan(
     rows = _planned_rows(schema, n_rows, weight_bound, folds)
     public = rows.schema
     workers = _checked_workers(workers, price_per_core_hour)
-    columns = table_columns(public, encodings, classes=public.n_classes > 0, n_folds=rows.folds)
+    wanted = _Wanted(
+        rows,
+        tuple(encodings),
+        {
+            "security": security,
+            "scheme": scheme,
+            "with_secret_key": not by_others,
+            "workers": workers,
+            "price_per_core_hour": price_per_core_hour,
+        },
+    )
+    columns = wanted.columns()
     if encrypted_prediction:
         stages = _prediction_stages(circuit, rows, columns, n_predict)
     else:
@@ -102,17 +116,78 @@ def plan(
             raise ValueError("n_predict= is for encrypted_prediction=True: an opened model predicts any number of rows")
         stages = [Stage(_outputs(circuit, public, columns), rows.n_rows)]
     _check_stored(stages, columns, encodings)
-    made = plan_stages(
-        stages,
-        column_ranges(public, columns, rows.weight_bound),
-        n_columns=len(columns),
-        security=security,
-        scheme=scheme,
-        with_secret_key=not by_others,
-        workers=workers,
-        price_per_core_hour=price_per_core_hour,
-    )
-    return replace(made, bytes_up=_stored_bytes(made, len(columns), seeded=not by_others))
+    return wanted.plan(stages, with_digits=not encrypted_prediction)
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What is planned for, whatever is computed: the rows, how they are stored, and the other options of a plan."""
+
+    rows: _PlannedRows
+    encodings: tuple[str, ...]
+    options: dict[str, Any]
+
+    def columns(self, digit_bits: int | None = None) -> list[Column]:
+        """Those that will be stored."""
+        schema, folds = self.rows.schema, self.rows.folds
+        return table_columns(schema, self.encodings, classes=schema.n_classes > 0, n_folds=folds, digit_bits=digit_bits)
+
+    def plan(self, stages: Sequence[Stage], *, with_digits: bool) -> Plan:
+        """Numbers are whole while the kernels carry their totals; else in as few digits as they carry, if that is cheaper."""
+        whole: Plan | None = None
+        refusal = ParameterError()
+        try:
+            whole = self.made(stages)
+        except ParameterError as error:
+            refusal = error
+        if with_digits and (whole is None or not is_fast(whole.parameters)):
+            made = self._in_digits(stages)
+            if made is not None and (whole is None or made.seconds < whole.seconds):
+                return made
+        if whole is None:
+            raise refusal
+        return whole
+
+    def made(self, stages: Sequence[Stage], digit_bits: int | None = None) -> Plan:
+        """The plan for numbers in such digits, or whole."""
+        rows, columns = self.rows, self.columns(digit_bits)
+        digits = digits_among(columns)
+        parts = [replace(s, outputs=in_digits(_fixed(s), digits)[0]) if digits else s for s in stages]
+        ranges = column_ranges(rows.schema, columns, rows.weight_bound)
+        made = plan_stages(parts, ranges, n_columns=len(columns), **self.options)
+        if digits:
+            every = column_ranges(rows.schema, self.columns(), rows.weight_bound)
+            made = replace(
+                made,
+                parameters=replace(made.parameters, digit_bits=digit_bits),
+                largest=max(stage.largest(every, made.layout.slots) for stage in stages),
+                n_totals=sum(len(_fixed(stage)) for stage in stages),
+            )
+        seeded = bool(self.options["with_secret_key"])
+        return replace(made, bytes_up=_stored_bytes(made, len(columns), seeded=seeded))
+
+    def _in_digits(self, stages: Sequence[Stage]) -> Plan | None:
+        """The plan with the fewest digits that the kernels carry; None where there is none."""
+        used = {name for stage in stages for name in column_names(_fixed(stage))}
+        numbers = [v for j, v in enumerate(self.rows.schema.variables) if str(Column("number", j)) in used]
+        for count in range(2, _MOST_DIGITS + 1 if numbers else 0):
+            bits = next(
+                b
+                for b in range(2, MAX_NUMBER_BITS + 1)
+                if all(len(digit_bounds(v.low or 0, v.high or 0, b)) <= count for v in numbers)
+            )
+            try:
+                made = self.made(stages, bits)
+            except ParameterError:
+                continue
+            if is_fast(made.parameters):
+                return made
+        return None
+
+
+def _fixed(stage: Stage) -> list[Expression]:
+    """The outputs of a stage that does not depend on where rows lie: all but those of predictions are such."""
+    return [] if callable(stage.outputs) else list(stage.outputs)
 
 
 def _check_stored(stages: Sequence[Stage], columns: Sequence[Column], encodings: Sequence[str]) -> None:

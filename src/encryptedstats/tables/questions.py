@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 RESULT_KIND: Final = "encrypted result"  # of a file, as its question says
 MODEL_KIND: Final = "encrypted model"
 OPEN_MODEL_KIND: Final = "opened model"
+OPEN_RESULT_KIND: Final = "opened result"
 FOLDS_KIND: Final = "folds of an encrypted model"
 ENTRY_POINTS: Final = "encryptedstats.questions"
 VARIABLE: Final = "ENCRYPTEDSTATS_QUESTIONS"
@@ -200,7 +201,10 @@ class Question(ABC):
         self, totals: Sequence[int], schema: Schema | PublicSchema, n_rows: int, block_ids: tuple[str, ...] = ()
     ) -> Any:
         """What the totals of these rows are read as."""
-        return self.read(self.named(totals, schema.public()), schema, n_rows)
+        found = self.read(self.named(totals, schema.public()), schema, n_rows)
+        if isinstance(found, ReadResult):
+            found.read_from(OpenedTotals(self, tuple(map(int, totals)), schema, n_rows, block_ids))
+        return found
 
     def beside_shapes(self, schema: PublicSchema) -> Shapes:
         """Shapes of further totals that may be stored beside an answer: what a forest draws."""
@@ -242,6 +246,33 @@ class Question(ABC):
             ways = (listed,) if listed else ("one way to answer, ", Cure("no choice of answers", "without output="))
             raise ParameterError(named, f": a {self.name} has ", *ways)
         return chosen
+
+
+@dataclass(frozen=True)
+class OpenedTotals:
+    """The totals that answer a question, opened, and all that it takes to read them again."""
+
+    question: Question
+    totals: tuple[int, ...]
+    schema: Schema | PublicSchema
+    n_rows: int
+    block_ids: tuple[str, ...] = ()
+
+
+class ReadResult:
+    """What a question reads, if it is to know what it was read from: a result that can be stored.
+
+    Attributes
+    ----------
+    source : OpenedTotals or None
+        What it was read from; None where it was made otherwise.
+    """
+
+    source: OpenedTotals | None = None
+
+    def read_from(self, source: OpenedTotals) -> None:
+        """Keep what it was read from; results themselves are frozen."""
+        object.__setattr__(self, "source", source)
 
 
 def in_shapes(values: Any, shapes: Shapes) -> dict[str, NDArray[Any]]:

@@ -73,7 +73,7 @@ class _Cells(Statistic):
 
     def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
         """The rows of every cell."""
-        rows, *others = [_indicators(schema, j, fold) for j in self.variables]
+        rows, *others = [indicators(schema, j, fold) for j in self.variables]
         if not others:
             return {"cells": [x.total() for x in rows]}
         return {"cells": [[(x * y).total() for y in others[0]] for x in rows]}
@@ -178,7 +178,8 @@ class Moments(Statistic):
         return frame.astype(float)
 
 
-def _indicators(schema: PublicSchema, variable: int, fold: int | None) -> list[Expression]:
+def indicators(schema: PublicSchema, variable: int, fold: int | None = None) -> list[Expression]:
+    """Those of the bins of a variable; of the class, at the position -1, those of the classes (of a fold)."""
     return class_columns(schema, fold) if variable == -1 else bin_columns(schema, variable)
 
 

@@ -16,6 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from encryptedstats.circuits.clear import read_clear
+from encryptedstats.circuits.digits import digit_bounds, digit_of
 from encryptedstats.circuits.expressions import Expression, column_names
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.errors import SchemaError, SchemaWarning
@@ -147,9 +148,11 @@ class Table(ColumnAlgebra[Integers], Asked):
         """Whether the class of every row is known."""
         return self.class_codes is not None
 
-    def columns(self, encodings: Sequence[str] = ("onehot",)) -> list[Column]:
-        """The columns for these encodings: bins, codes, numbers, classes, and classes by fold."""
-        return table_columns(self.public_schema, encodings, classes=self.has_classes, n_folds=self.n_folds)
+    def columns(self, encodings: Sequence[str] = ("onehot",), digit_bits: int | None = None) -> list[Column]:
+        """The columns for these encodings: bins, codes, numbers (large ones in digits, if asked), classes, and classes by fold."""
+        return table_columns(
+            self.public_schema, encodings, classes=self.has_classes, n_folds=self.n_folds, digit_bits=digit_bits
+        )
 
     def holds(self, column: Column) -> bool:
         """Whether `values` can give the column: a clear table makes any encoding on demand."""
@@ -181,6 +184,10 @@ class Table(ColumnAlgebra[Integers], Asked):
         data = self.data[column.variable]
         if column.encoding == "number":
             return data.astype(np.int64)
+        if column.bits is not None:
+            known = self.public_schema.variables[column.variable]
+            count = len(digit_bounds(known.low or 0, known.high or 0, column.bits))
+            return digit_of(data.astype(np.int64), column.index, count, column.bits)
         if column.encoding == "onehot":
             return np.asarray(data == column.index)
         if column.encoding == "ordinal":

@@ -44,6 +44,15 @@ class Run:
     progress: bool | None = None
 
 
+@dataclass(frozen=True)
+class Speed:
+    """Seconds on one core, or one card: to begin, and for a word of residues that is written over rows and on totals."""
+
+    rows: float
+    totals: float
+    start: float = 0.0
+
+
 class Device(ABC):
     """Something that runs programs. All operations are on residues, (polynomials, primes, N) for each ciphertext."""
 
@@ -52,6 +61,10 @@ class Device(ABC):
     @abstractmethod
     def obstacle(self, program: Program) -> str | None:
         """Why it cannot run this program; None if it can."""
+
+    @abstractmethod
+    def seconds(self, program: Program) -> float:
+        """About how long a program would take. It is asked before every computation, so it has to be quick: ``program.words``."""
 
     @abstractmethod
     def checkpoint_obstacle(self, program: Program) -> str | None:
@@ -65,19 +78,9 @@ class Device(ABC):
 
     def packs(
         self, program: Program, source: Source, given: Mapping[Step, Residues], run: Run
-    ) -> Iterator[Residues]:
-        """The packs of a program of packed totals, one after the other: totals, and then merged."""
-        found: dict[Step, Residues] = {}
-        for some in self.totals(program, source, given, run):
-            found |= some
-        missing = [output for output in program.outputs if output.step not in found]
-        if missing:
-            raise DeviceError(
-                f"the device {self.name!r} does not do what its program says: it gives "
-                f"{len(program.outputs) - len(missing)} of {len(program.outputs)} totals"
-            )
-        for pack in program.packs:
-            yield self.pack([found[arg] for arg in pack.args], source.keys, run.workers)
+    ) -> Iterable[Residues] | None:
+        """The packs of a program of packed totals, where totals need not leave the device for it; else None."""
+        return None
 
     @abstractmethod
     def rows(
@@ -96,6 +99,12 @@ class Device(ABC):
         """Totals under the primes of the packing context, merged into one ciphertext that holds them and nothing else."""
 
     @abstractmethod
+    def merge(
+        self, parts: Sequence[Residues], level: int, to: int, keys: PublicKeys, workers: int | None = None
+    ) -> Residues:
+        """Neighbouring parts of a pack, of 2^level places each (totals, at level 0), as one of 2^to places."""
+
+    @abstractmethod
     def split(self, node: Residues, level: int, keys: PublicKeys, *, odd: bool) -> Sequence[Residues]:
         """A part of a pack, of 2^level places, in two: the first half of its places, and (``odd``) the others."""
 
@@ -106,11 +115,11 @@ class Device(ABC):
         """The first ``count`` totals of a part of a pack, of 2^level places: each in every slot of a ciphertext."""
 
 
-_devices: dict[str, Device] = {}  # those to be preferred first
+_devices: dict[str, Device] = {}  # of two that are as fast, the first is taken
 
 
 def register(device: Device, *, preferred: bool = False) -> None:
-    """Make a device known by its name; ``preferred``: "auto" asks it before all others, not after them."""
+    """Make a device known by its name; ``preferred``: before all others that are as fast, not after them."""
     others = {name: known for name, known in _devices.items() if name != device.name}
     _devices.clear()
     _devices.update({device.name: device, **others} if preferred else {**others, device.name: device})
@@ -122,7 +131,7 @@ def unregister(name: str) -> None:
 
 
 def registered() -> dict[str, Device]:
-    """All devices by name, in the order that "auto" asks them."""
+    """All devices by name."""
     return dict(_devices)
 
 
@@ -135,17 +144,28 @@ def checked_name(name: str) -> str:
 
 
 def device_for(name: str, program: Program) -> Device:
-    """The device of this name, if it can run the program; for "auto" the first that can."""
+    """The device of this name, if it can run the program; for "auto" the cheapest that can."""
     if checked_name(name) == AUTO:
-        found = next((device for device in _devices.values() if device.obstacle(program) is None), None)
-        if found is None:
-            raise DeviceError(
-                "no device is registered that can do this: ",
-                *(f"{d.name}: {d.obstacle(program)}. " for d in _devices.values()),
-            )
-        return found
+        return _devices[next(iter(prices([program])))]
     device = _devices[name]
     why_not = device.obstacle(program)
     if why_not is not None:
         raise DeviceError(Cure("device", f"device={name!r}", {"device": name}), f" cannot do this: {why_not}")
     return device
+
+
+def prices(programs: Sequence[Program]) -> dict[str, float]:
+    """What some programs would take on each device that can run all of them, in about so many seconds; the cheapest first.
+
+    Raises
+    ------
+    DeviceError
+        Where none can.
+    """
+    why_not = {name: [device.obstacle(program) for program in programs] for name, device in _devices.items()}
+    able = [name for name, obstacles in why_not.items() if not any(obstacles)]
+    if not able:
+        reasons = (f"{name}: {next(filter(None, obstacles))}. " for name, obstacles in why_not.items())
+        raise DeviceError("no device is registered that can do this: ", *reasons)
+    found = {name: sum(map(_devices[name].seconds, programs)) for name in able}
+    return dict(sorted(found.items(), key=lambda entry: entry[1]))

@@ -17,10 +17,10 @@ from encryptedstats.circuits.devices.base import Run
 from encryptedstats.circuits.devices.cuda import card as cards
 from encryptedstats.circuits.devices.cuda.card import Array, Card
 from encryptedstats.circuits.devices.cuda.ring import Key, RingOnCard, packing_keys, relinearisation_key
-from encryptedstats.circuits.devices.cuda.sums import CudaEvaluator, TapeOnCard
-from encryptedstats.circuits.devices.native import NativeDevice, program_obstacle, relinearised_at, rows_level
+from encryptedstats.circuits.devices.cuda.sums import Columns, CudaEvaluator, TapeOnCard
+from encryptedstats.circuits.devices.native import NativeDevice, base_below, program_obstacle, relinearised_at, rows_level
 from encryptedstats.circuits.devices.native.sums import Loads, row_obstacle, sums_in_batches, sums_under
-from encryptedstats.circuits.program import HERE, RELINEARISE, SUM, SWITCH, Program, Step, before_descent
+from encryptedstats.circuits.program import EXPAND, HERE, RELINEARISE, SUM, Program, Step
 from encryptedstats.circuits.sources import Source
 from encryptedstats.crypto.keys import PublicKeys
 from encryptedstats.crypto.residues import Residues
@@ -73,7 +73,7 @@ class CudaDevice(NativeDevice):
         self._card, self._arithmetic = card, arithmetic
         self._keyed: WeakKeyDictionary[PublicKeys, _Keyed] = WeakKeyDictionary()
         self._tapes: WeakKeyDictionary[Program, tuple[Any, TapeOnCard]] = WeakKeyDictionary()
-        self._columns: tuple[str | None, dict[Any, Array]] = (None, {})  # of the table that was computed on last
+        self._columns: tuple[str | None, dict[Any, Any]] = (None, {})  # of the table that was computed on last
 
     def obstacle(self, program: Program) -> str | None:
         """Whether there is a card, and BGV with primes that it computes with."""
@@ -119,28 +119,30 @@ class CudaDevice(NativeDevice):
             return
         sums, firsts = on_card
         outputs = list(dict.fromkeys(output.step for output in program.outputs))
-        direct = [step for step in outputs if before_descent(step) in firsts]
+        direct = [step for step in outputs if base_below(step, firsts) in firsts]
         for step, found in self._lowered(direct, sums, firsts, source.keys).items():
             yield {step: np.asarray(found)}
-        others = [step for step in outputs if before_descent(step) not in firsts]
+        others = [step for step in outputs if base_below(step, firsts) not in firsts]
         if others:
             known = {total: _fetched(sums, firsts[total], total.size) for total in sums_under(others)}
             yield dict(zip(others, self.bring_down(others, known, source.keys, run.workers), strict=True))
 
     def packs(
         self, program: Program, source: Source, given: Mapping[Step, Residues], run: Run
-    ) -> Iterator[Residues]:
+    ) -> Iterable[Residues] | None:
         """Nothing leaves the card before it is packed."""
-        bases = [before_descent(arg) for pack in program.packs for arg in pack.args]
+        bases = {base_below(arg, {}) for pack in program.packs for arg in pack.args}
         plain = all(base.op == SUM for base in bases)
         on_card = self._sums(program, source, given, run) if plain else None
-        if on_card is None:
-            yield from super().packs(program, source, given, run)
-            return
+        return None if on_card is None else self._packed(program, source, *on_card)
+
+    def _packed(
+        self, program: Program, source: Source, sums: Array, firsts: Mapping[Step, int]
+    ) -> Iterator[Residues]:
         keyed = self._of(source.keys)
         assert keyed is not None
         for pack in program.packs:
-            totals = self._lowered_together(pack.args, *on_card, source.keys)
+            totals = self._lowered_together(pack.args, sums, firsts, source.keys)
             yield np.asarray(keyed.ring.pack(totals, keyed.packing)[0])
 
     def _by_slices(
@@ -189,12 +191,18 @@ class CudaDevice(NativeDevice):
         if not self._fits(evaluator, made, source):
             return None
         held = self._held(source, run)
-        chunks = range(source.layout.n_chunks)
         with progress_bar("computing", source.layout.n_rows, "rows", run.progress) as advance:
-            columns = []
-            for chunk in chunks:
-                columns.append(evaluator.columns_on_card(made.tape, chunk, held))
-                advance(source.layout.counts[chunk] / 2)
+            columns = held.get(made)
+            if columns is None:
+                read = []
+                for chunk in range(source.layout.n_chunks):
+                    read.append(evaluator.columns_on_card(made.tape, chunk, held))
+                    advance(source.layout.counts[chunk] / 2)
+                columns = Columns(evaluator.card, read)
+                if not any(load.op == EXPAND for load in made.tape.columns):
+                    held[made] = columns
+            else:
+                advance(source.layout.n_rows / 2)
             sums = evaluator.sums_on_card(made, columns)
             evaluator.check_hidden(made, sums)
             advance(source.layout.n_rows / 2)
@@ -208,7 +216,7 @@ class CudaDevice(NativeDevice):
         free, total = evaluator.card.memory()
         return columns + prologue + 2 * sum(made.tape.sizes) * polynomial + (4 << 30) * (total > 8 << 30) <= total * 0.9
 
-    def _held(self, source: Source, run: Run) -> dict[Any, Array]:
+    def _held(self, source: Source, run: Run) -> dict[Any, Any]:
         """Columns of this table that are on the card; those of another one make room."""
         name = source.content_id
         if name is None:
@@ -229,10 +237,10 @@ class CudaDevice(NativeDevice):
         out = keyed.ring.card.empty(len(steps), steps[0].size, every - steps[0].level, keyed.ring.n)
         groups: dict[tuple[int, int, int, bool], list[int]] = defaultdict(list)
         for number, step in enumerate(steps):
-            base = before_descent(step)
-            groups[base.size, base.level, relinearised_at(step), _relinearises(step)].append(number)
+            base = base_below(step, firsts)
+            groups[base.size, base.level, relinearised_at(step, base), _relinearises(step, base)].append(number)
         for (size, level, at, switches), numbers in groups.items():
-            places = [firsts[before_descent(steps[number])] for number in numbers]
+            places = [firsts[base_below(steps[number], firsts)] for number in numbers]
             levels = (every - level, every - at, every - steps[0].level)
             key = keyed.relinearisation if switches else None
             keyed.ring.lower(sums, places, size, levels, key, out, numbers)
@@ -244,7 +252,7 @@ class CudaDevice(NativeDevice):
         alike: dict[tuple[int, int], list[Step]] = defaultdict(list)
         found: dict[Step, Any] = {}
         for step in steps:
-            if step is before_descent(step):
+            if step in firsts:
                 found[step] = _fetched(sums, firsts[step], step.size)
             else:
                 alike[step.size, step.level].append(step)
@@ -260,16 +268,17 @@ class CudaDevice(NativeDevice):
         keyed = self._of(keys)
         if keyed is None:
             return super().bring_down(steps, known, keys, workers)
-        bases = list(dict.fromkeys(before_descent(step) for step in steps))
+        base = {step: base_below(step, known) for step in steps}
+        bases = list(dict.fromkeys(base.values()))
         missing = [base for base in bases if base not in known]
         known = {**known, **dict(zip(missing, super().bring_down(missing, known, keys, workers), strict=True))}
         found: dict[Step, Any] = {step: np.array(known[step]) for step in steps if step in bases}
         by_level: dict[int, list[Step]] = defaultdict(list)
         for step in dict.fromkeys(steps):
             if step not in found:
-                by_level[before_descent(step).level].append(step)
+                by_level[base[step].level].append(step)
         for some in by_level.values():
-            under = list(dict.fromkeys(before_descent(step) for step in some))
+            under = list(dict.fromkeys(base[step] for step in some))
             firsts = dict(zip(under, np.cumsum([0, *(base.size for base in under[:-1])]).tolist(), strict=True))
             sums = keyed.ring.card.upload(np.concatenate([np.asarray(known[base]) for base in under]))
             found |= self._lowered(some, sums, firsts, keys)
@@ -279,11 +288,17 @@ class CudaDevice(NativeDevice):
 
     def pack(self, totals: Sequence[Residues], keys: PublicKeys, workers: int | None = None) -> Residues:
         """All merges of a level at a time."""
+        return self.merge(totals, 0, keys.parameters.ring_degree.bit_length() - 1, keys, workers)
+
+    def merge(
+        self, parts: Sequence[Residues], level: int, to: int, keys: PublicKeys, workers: int | None = None
+    ) -> Residues:
+        """As packs."""
         keyed = self._of(keys)
         if keyed is None:
-            return super().pack(totals, keys, workers)
-        packed = keyed.ring.pack(keyed.ring.card.upload(np.stack([np.asarray(one) for one in totals])), keyed.packing)
-        return np.asarray(packed[0])
+            return super().merge(parts, level, to, keys, workers)
+        there = keyed.ring.card.upload(np.stack([np.asarray(one) for one in parts]))
+        return np.asarray(keyed.ring.pack(there, keyed.packing, level, to)[0])
 
     def split(self, node: Residues, level: int, keys: PublicKeys, *, odd: bool) -> Sequence[Residues]:
         """The halves stay on the card."""
@@ -313,7 +328,7 @@ class CudaDevice(NativeDevice):
         """A sum over one chunk is what its rows are."""
         limit = default_limit() if run.memory_limit is None else run.memory_limit
         loads: Loads | None = None
-        held: dict[Any, Array] = {}
+        held: dict[Any, Any] = {}
         for steps, given in batches:
             keyed = self._of(source.keys)
             here = any(step.op == HERE for step in _all_under(steps))
@@ -329,7 +344,8 @@ class CudaDevice(NativeDevice):
             evaluator.prepare(sums)
             made = TapeOnCard(evaluator.tape(sums), keyed.ring)
             for chunk in range(source.layout.n_chunks):
-                found = evaluator.sums_on_card(made, [evaluator.columns_on_card(made.tape, chunk, held)])
+                columns = Columns(evaluator.card, [evaluator.columns_on_card(made.tape, chunk, held)])
+                found = evaluator.sums_on_card(made, columns)
                 evaluator.check_hidden(made, found)
                 yield [_fetched(found, made.firsts[of_step[step]], step.size) for step in steps]
 
@@ -339,8 +355,8 @@ def _fetched(sums: Array, first: int, size: int) -> Residues:
     return np.asarray(Array(sums.card, sums.pointer + 8 * each * first, (size, *sums.shape[1:]), sums))
 
 
-def _relinearises(step: Step) -> bool:
-    while step.op in (SWITCH, RELINEARISE):
+def _relinearises(step: Step, base: Step) -> bool:
+    while step is not base:
         if step.op == RELINEARISE:
             return True
         step = step.args[0]

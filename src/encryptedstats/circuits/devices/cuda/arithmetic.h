@@ -2,7 +2,7 @@
  *
  * Two kinds give the same residues:
  *
- *     Doubles   for p < 2^50, on cards whose FP64 units are as fast as the others: integers in doubles between about -p/2 and p/2.
+ *     Doubles   for p < 2^49, on cards whose FP64 units are as fast as the others: integers in doubles between about -p/2 and p/2.
  *               h = a b and l = fma(a, b, -h) are the exact product, and with c next to h / p, fma(-c, p, h) + l is exact.
  *               Never to be compiled with contraction (--fmad=true) or fast mathematics
  *     Integers  for p < 2^60, on any card: words in [0, p), Shoup's product for factors that are known before, else Barrett's
@@ -41,6 +41,7 @@ struct Prime {
     double pd, inverse; /* p and 1/p */
     u64 scale, scale_q; /* w = 1/N and floor(2^64 w / p): what ends an inverse transform */
     double scale_d;     /* w between -p/2 and p/2 */
+    double grid;        /* 1.5 2^(2 bits + 3): adding it rounds to multiples of 2^(2 bits - 49) */
 };
 
 HERE u64 below(u64 x, u64 p) { return x >= p ? x - p : x; }
@@ -72,13 +73,18 @@ struct Integers {
     static INSIDE word subtract(word a, word b, const Prime &P) { return minus(a, b, P.p); }
     static INSIDE word multiply(word a, word b, const Prime &P) { return product(a, b, P); }
     static INSIDE word tidy(word x, const Prime &) { return x; }
-    /* a b + c d */
-    static INSIDE word two(word a, word b, word c, word d, const Prime &P) {
-        u64 low = a * b, more = c * d, sum = low + more;
-        return reduced(high(a, b) + high(c, d) + (sum < low), sum, P);
+    /* what comes before the next product need not be brought back */
+    static INSIDE word loosely(word a, word b, const Prime &P) { return product(a, b, P); }
+    static INSIDE word together(word a, word b, const Prime &P) { return plus(a, b, P.p); }
+    /* the sum of up to four products */
+    struct Sum { u64 upper, lower; };
+    static INSIDE Sum nothing(const Prime &) { Sum s = {0, 0}; return s; }
+    static INSIDE void more(Sum &s, word a, word b) {
+        u64 low = a * b;
+        s.lower += low;
+        s.upper += high(a, b) + (s.lower < low);
     }
-    /* a sum over chunks: `again` now and then brings it back */
-    static INSIDE word gather(word sum, word x, int, const Prime &P) { return plus(sum, x, P.p); }
+    static INSIDE word end(const Sum &s, const Prime &P) { return reduced(s.upper, s.lower, P); }
 
     /* Transforms: values below 4p (forward) or 2p (inverse) between the stages. */
     struct Twiddle { u64 w, q; };
@@ -122,10 +128,19 @@ struct Doubles {
     static INSIDE word subtract(word a, word b, const Prime &P) { return centred(a - b, P); }
     static INSIDE word multiply(word a, word b, const Prime &P) { return centred(times(a, b, P), P); }
     static INSIDE word tidy(word x, const Prime &P) { return centred(x, P); }
-    static INSIDE word two(word a, word b, word c, word d, const Prime &P) {
-        return centred(times(a, b, P) + times(c, d, P), P);
+    /* |a| <= 1.35 p and |b| <= 0.51 p give at most 0.67 p, and two of them together 1.35 p again */
+    static INSIDE word loosely(word a, word b, const Prime &P) { return times(a, b, P); }
+    static INSIDE word together(word a, word b, const Prime &) { return a + b; }
+    /* Up to four such products: their multiples of 2^k, k = 2 bits - 49, on top of `grid`, and exactly what is left of each. The first
+       are below 4 2^(2 bits) together, so that adding to them rounds to 2^k still, and the others below 2^(k + 1) <= 2^50. */
+    struct Sum { double upper, lower; };
+    static INSIDE Sum nothing(const Prime &P) { Sum s = {P.grid, 0.0}; return s; }
+    static INSIDE void more(Sum &s, word a, word b) {
+        double next = fused(a, b, s.upper);
+        s.lower += fused(a, b, -(next - s.upper));
+        s.upper = next;
     }
-    static INSIDE word gather(word sum, word x, int again, const Prime &P) { return again ? centred(sum + x, P) : sum + x; }
+    static INSIDE word end(const Sum &s, const Prime &P) { return centred(s.upper - P.grid, P) + s.lower; }
 
     /* Transforms: a stage adds up to p (1/2 + |x| 2^-53) to a value, forwards, and doubles it, backwards. Four stages forwards and
        three backwards stay below 2^53, and then values are centred again. */

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -52,7 +53,7 @@ class Array:
         return self.card.download(self)
 
     def __del__(self) -> None:
-        if self._owner is None:
+        if self._owner is None and not sys.is_finalizing():
             self.card.free(self.pointer)
 
 

@@ -373,87 +373,170 @@ struct Rows {
     u64 *out;              /* [component][prime][width] residues */
     unsigned *wrong;       /* the first column that has a number which is no residue */
     i64 width;
-    int n_primes, n_columns, n_constants, n_shared, n_temporary, n_chunks, first_prime, add;
+    int n_primes, n_columns, n_constants, n_shared, n_temporary, n_chunks, first_prime, add, n_code; /* n_code: words that instructions take */
 };
 
-/* Where vector v of a chunk is, for one coefficient: shared by all segments, in the card's memory, or temporary, in the block's. */
-HERE u64 *vector_of(const Rows &J, int chunk, int prime, i64 x, int v, int t, int threads, i64 &apart) {
-    if (v >= J.n_shared) {
-        apart = threads;
-        return memory + (i64)(v - J.n_shared) * threads + t;
-    }
-    apart = J.n_primes * J.width;
-    return J.shared + (((i64)chunk * J.n_shared + v) * J.n_primes + prime) * J.width + x;
-}
-
-template <class A> HERE void linear(const Rows &J, const int *word, int chunk, int prime, i64 x, int t, int threads, const Prime &P) {
+/* What a thread works on at a time, `LANES` of it: coefficients of one chunk that are a block apart, or one coefficient of several
+   chunks (MANY). Instructions are read once for all of them, and sums over chunks are brought back once. */
+template <class A, int LANES, int MANY> struct Lanes {
     typedef typename A::word W;
-    i64 apart;
-    u64 *to = vector_of(J, chunk, prime, x, word[1], t, threads, apart);
-    for (int k = 0; k < word[2]; k++) {
-        W sum = A::from(k == 0 && word[3] >= 0 ? J.constants[(i64)prime * J.n_constants + word[3]] : 0, P);
-        for (int term = 0; term < word[4]; term++) {
-            const int *one = word + 5 + 3 * term;
-            if (k >= one[2]) continue;
-            i64 step;
-            const u64 *from = vector_of(J, chunk, prime, x, one[1], t, threads, step);
-            W y = of_word<A>(from[k * step]);
-            if (one[0] == PLUS) sum = A::add(sum, y, P);
-            else if (one[0] == MINUS) sum = A::subtract(sum, y, P);
-            else sum = A::add(sum, A::multiply(y, A::from(J.constants[(i64)prime * J.n_constants + one[0]], P), P), P);
+    const Rows &J;
+    const Prime &P;
+    u64 *scratch; /* of the block: temporary vectors, then sums over chunks */
+    i64 x;
+    int prime, chunk, threads, t, valid;
+
+    struct Place { u64 *at; i64 apart, lane; };
+
+    /* Vector v: shared by all segments, in the card's memory, or temporary, in the block's. Lanes without anything to do read the first. */
+    INSIDE Place place(int v) const {
+        Place p;
+        if (v >= J.n_shared) {
+            p.apart = LANES * threads, p.lane = threads;
+            p.at = scratch + (i64)(v - J.n_shared) * LANES * threads + t;
+        } else {
+            p.apart = J.n_primes * J.width, p.lane = MANY ? J.n_shared * p.apart : threads;
+            p.at = J.shared + ((i64)chunk * J.n_shared + v) * p.apart + prime * J.width + x;
         }
-        to[k * apart] = word_of(sum);
+        return p;
     }
-}
+    INSIDE i64 lane(const Place &p, int v, int g) const { return v >= J.n_shared || g < valid ? g * p.lane : 0; }
 
-/* The sum of a total, so far: of one chunk written out at once; of several, kept beside the temporary vectors. */
-template <class A> HERE void into_sum(const Rows &J, const int *total, int k, typename A::word x, int chunk, int prime, i64 at, int t, int threads, const Prime &P) {
-    if (J.n_chunks == 1 && !J.add) {
-        J.out[((i64)(total[2] + k) * J.n_primes + prime) * J.width + at] = A::to(x, P);
-        return;
+    INSIDE u64 *local(int k) const { return scratch + (i64)(J.n_temporary * LANES + k) * threads + t; }
+    INSIDE void into_sum(const int *total, int k, W sum) const { /* |sum| < 2^52 */
+        u64 *to = local(total[1] + k);
+        *to = word_of(chunk == 0 ? A::tidy(sum, P) : A::add(of_word<A>(*to), sum, P));
     }
-    u64 *sum = memory + (i64)(J.n_temporary + total[1] + k) * threads + t;
-    *sum = chunk == 0 ? word_of(x) : word_of(A::gather(of_word<A>(*sum), x, (chunk & 7) == 7, P));
-}
+    INSIDE void write(const int *total, int k, W r, int g) const {
+        if (g < valid) J.out[((i64)(total[2] + k) * J.n_primes + prime) * J.width + x + g * threads] = A::to(r, P);
+    }
 
-/* to = a b; rest = a - a b; sum += a b: those that are not -1. Small ones in registers. */
-template <class A, int NA, int NB> HERE void multiply(const Rows &J, const int *word, int chunk, int prime, i64 x, int t, int threads, const Prime &P) {
-    typedef typename A::word W;
-    i64 by_a, by_b, by_to = 0, by_rest = 0;
-    const u64 *from_a = vector_of(J, chunk, prime, x, word[4], t, threads, by_a), *from_b = vector_of(J, chunk, prime, x, word[6], t, threads, by_b);
-    u64 *to = word[1] < 0 ? 0 : vector_of(J, chunk, prime, x, word[1], t, threads, by_to);
-    u64 *rest = word[2] < 0 ? 0 : vector_of(J, chunk, prime, x, word[2], t, threads, by_rest);
-    const int *total = word[3] < 0 ? 0 : J.totals + 3 * word[3];
-    W a[NA], b[NB];
-    UNROLL for (int k = 0; k < NA; k++) a[k] = of_word<A>(from_a[k * by_a]);
-    UNROLL for (int k = 0; k < NB; k++) b[k] = of_word<A>(from_b[k * by_b]);
-    UNROLL for (int k = 0; k < NA + NB - 1; k++) {
-        const int low = k - NB + 1 > 0 ? k - NB + 1 : 0, top = k < NA - 1 ? k : NA - 1;
-        W r = low == top ? A::multiply(a[low], b[k - low], P) : A::two(a[low], b[k - low], a[low + 1], b[k - low - 1], P);
-        UNROLL for (int j = low + 2; j <= top; j++) r = A::add(r, A::multiply(a[j], b[k - j], P), P);
-        if (to) to[k * by_to] = word_of(r);
-        if (rest) rest[k * by_rest] = word_of(A::subtract(k < NA ? a[k] : A::from(0, P), r, P));
-        if (total) into_sum<A>(J, total, k, r, chunk, prime, x, t, threads, P);
+    INSIDE void linear(const int *word) const {
+        Place to = place(word[1]);
+        for (int g = 0; g < LANES; g++)
+            for (int k = 0; k < word[2]; k++) {
+                W sum = A::from(k == 0 && word[3] >= 0 ? J.constants[(i64)prime * J.n_constants + word[3]] : 0, P);
+                for (int term = 0; term < word[4]; term++) {
+                    const int *one = word + 5 + 3 * term;
+                    if (k >= one[2]) continue;
+                    Place from = place(one[1]);
+                    W y = of_word<A>(from.at[k * from.apart + lane(from, one[1], g)]);
+                    if (one[0] == PLUS) sum = A::add(sum, y, P);
+                    else if (one[0] == MINUS) sum = A::subtract(sum, y, P);
+                    else sum = A::add(sum, A::multiply(y, A::from(J.constants[(i64)prime * J.n_constants + one[0]], P), P), P);
+                }
+                to.at[k * to.apart + g * to.lane] = word_of(sum);
+            }
     }
-}
 
-template <class A> HERE void multiply_any(const Rows &J, const int *word, int chunk, int prime, i64 x, int t, int threads, const Prime &P) {
-    typedef typename A::word W;
-    i64 by_a, by_b, by_to = 0, by_rest = 0;
-    const u64 *a = vector_of(J, chunk, prime, x, word[4], t, threads, by_a), *b = vector_of(J, chunk, prime, x, word[6], t, threads, by_b);
-    u64 *to = word[1] < 0 ? 0 : vector_of(J, chunk, prime, x, word[1], t, threads, by_to);
-    u64 *rest = word[2] < 0 ? 0 : vector_of(J, chunk, prime, x, word[2], t, threads, by_rest);
-    const int *total = word[3] < 0 ? 0 : J.totals + 3 * word[3];
-    int na = word[5], nb = word[7];
-    for (int k = 0; k < na + nb - 1; k++) {
-        W r = A::from(0, P);
-        for (int j = k - nb + 1 > 0 ? k - nb + 1 : 0; j <= (k < na - 1 ? k : na - 1); j++)
-            r = A::add(r, A::multiply(of_word<A>(a[j * by_a]), of_word<A>(b[(k - j) * by_b]), P), P);
-        if (to) to[k * by_to] = word_of(r);
-        if (rest) rest[k * by_rest] = word_of(A::subtract(k < na ? of_word<A>(a[k * by_a]) : A::from(0, P), r, P));
-        if (total) into_sum<A>(J, total, k, r, chunk, prime, x, t, threads, P);
+    template <int COUNT> INSIDE void load(W *a, const Place &p, int v, int g) const {
+        const u64 *from = p.at + lane(p, v, g);
+        UNROLL for (int k = 0; k < COUNT; k++) a[k] = of_word<A>(from[k * p.apart]);
     }
-}
+    /* a factor is to be small: what was shared is, and what is temporary is made so */
+    INSIDE void load_factor(W *b, const Place &p, int v, int g) const {
+        load<2>(b, p, v, g);
+        if (v >= J.n_shared) b[0] = A::tidy(b[0], P), b[1] = A::tidy(b[1], P);
+    }
+
+    /* to = a b; rest = a - a b; sum += a b: those that are not -1, for a factor b of two components. All in registers. */
+    template <int NA> INSIDE void multiply(const int *word) const {
+        const int *total = word[3] < 0 ? 0 : J.totals + 3 * word[3];
+        Place from_a = place(word[4]), from_b = place(word[6]);
+        W sum[NA + 1];
+        if (MANY && word[1] < 0 && word[2] < 0) {
+            UNROLL for (int pair = 0; pair < LANES; pair += 2) {
+                if (pair >= valid) break;
+                typename A::Sum s[NA + 1];
+                UNROLL for (int k = 0; k <= NA; k++) s[k] = A::nothing(P);
+                UNROLL for (int g = pair; g < pair + 2; g++) {
+                    if (g >= valid) break;
+                    W a[NA], b[2];
+                    load<NA>(a, from_a, word[4], g);
+                    load_factor(b, from_b, word[6], g);
+                    UNROLL for (int k = 0; k < NA; k++) A::more(s[k], a[k], b[0]), A::more(s[k + 1], a[k], b[1]);
+                }
+                UNROLL for (int k = 0; k <= NA; k++) {
+                    W r = A::end(s[k], P);
+                    sum[k] = pair ? A::together(sum[k], r, P) : r;
+                }
+            }
+        } else {
+            Place to = word[1] < 0 ? from_a : place(word[1]), rest = word[2] < 0 ? from_a : place(word[2]);
+            UNROLL for (int g = 0; g < LANES; g++) {
+                W a[NA], b[2];
+                load<NA>(a, from_a, word[4], g);
+                load_factor(b, from_b, word[6], g);
+                UNROLL for (int k = 0; k <= NA; k++) {
+                    W r = k == NA ? A::loosely(a[NA - 1], b[1], P) : A::loosely(a[k < NA ? k : 0], b[0], P);
+                    if (k > 0 && k < NA) r = A::together(r, A::loosely(a[k > 0 ? k - 1 : 0], b[1], P), P);
+                    if (word[1] >= 0) to.at[k * to.apart + g * to.lane] = word_of(r);
+                    if (word[2] >= 0) rest.at[k * rest.apart + g * rest.lane] = word_of(A::subtract(k < NA ? a[k < NA ? k : 0] : A::from(0, P), r, P));
+                    if (!MANY && total) write(total, k, r, g);
+                    if (MANY) sum[k] = g == 0 ? r : g < valid ? A::together(sum[k], r, P) : sum[k];
+                }
+            }
+        }
+        if (MANY && total)
+            UNROLL for (int k = 0; k <= NA; k++) into_sum(total, k, sum[k]);
+    }
+
+    INSIDE void multiply_any(const int *word) const {
+        const int *total = word[3] < 0 ? 0 : J.totals + 3 * word[3];
+        Place from_a = place(word[4]), from_b = place(word[6]);
+        Place to = word[1] < 0 ? from_a : place(word[1]), rest = word[2] < 0 ? from_a : place(word[2]);
+        int na = word[5], nb = word[7];
+        for (int k = 0; k < na + nb - 1; k++) {
+            W sum = A::from(0, P);
+            for (int g = 0; g < LANES; g++) {
+                const u64 *a = from_a.at + lane(from_a, word[4], g), *b = from_b.at + lane(from_b, word[6], g);
+                W r = A::from(0, P);
+                for (int j = k - nb + 1 > 0 ? k - nb + 1 : 0; j <= (k < na - 1 ? k : na - 1); j++)
+                    r = A::add(r, A::multiply(of_word<A>(a[j * from_a.apart]), A::tidy(of_word<A>(b[(k - j) * from_b.apart]), P), P), P);
+                if (word[1] >= 0) to.at[k * to.apart + g * to.lane] = word_of(r);
+                if (word[2] >= 0) rest.at[k * rest.apart + g * rest.lane] = word_of(A::subtract(k < na ? of_word<A>(a[k * from_a.apart]) : A::from(0, P), r, P));
+                if (!MANY && total) write(total, k, r, g);
+                if (g < valid) sum = A::together(sum, r, P);
+            }
+            if (MANY && total) into_sum(total, k, sum);
+        }
+    }
+
+    INSIDE void add(const int *word) const {
+        const int *total = J.totals + 3 * word[1];
+        Place from = place(word[2]);
+        for (int k = 0; k < word[3]; k++) {
+            W sum = A::from(0, P);
+            for (int g = 0; g < valid; g++) {
+                W y = of_word<A>(from.at[k * from.apart + lane(from, word[2], g)]);
+                if (!MANY) write(total, k, y, g);
+                sum = A::together(sum, y, P);
+            }
+            if (MANY) into_sum(total, k, sum);
+        }
+    }
+
+    INSIDE void run(const int *word, const int *end) const {
+        while (word < end) {
+            if (word[0] == PRODUCT) {
+                switch (word[7] == 2 ? word[5] : 0) {
+                case 2: multiply<2>(word); break;
+                case 3: multiply<3>(word); break;
+                case 4: multiply<4>(word); break;
+                case 5: multiply<5>(word); break;
+                default: multiply_any(word);
+                }
+                word += 8;
+            } else if (word[0] == LINEAR) {
+                linear(word);
+                word += 5 + 3 * word[4];
+            } else { /* ADD */
+                add(word);
+                word += 4;
+            }
+        }
+    }
+};
 
 /* The prologue: columns of a chunk (z) under a prime (y), checked and in the form of the arithmetic, and what many segments share. */
 template <class A> HERE void prologue(const Rows &J) {
@@ -464,8 +547,8 @@ template <class A> HERE void prologue(const Rows &J) {
             if (word[0] == LOAD) {
                 int column = chunk * J.n_columns + word[2];
                 const u64 *from = J.columns[column] + prime * J.width + x;
-                i64 apart;
-                u64 *to = vector_of(J, chunk, prime, x, word[1], 0, 1, apart);
+                i64 apart = J.n_primes * J.width;
+                u64 *to = J.shared + ((i64)chunk * J.n_shared + word[1]) * apart + prime * J.width + x;
                 for (int k = 0; k < 2; k++) {
                     u64 y = from[k * (i64)J.n_primes * J.width];
                     if (y >= P.p) atomicMin(J.wrong, (unsigned)(column * J.n_primes + prime)), y = 0;
@@ -473,47 +556,41 @@ template <class A> HERE void prologue(const Rows &J) {
                 }
                 word += 3;
             } else {
-                linear<A>(J, word, chunk, prime, x, 0, 1, P);
+                Lanes<A, 1, 0> one = {J, P, memory, x, prime, chunk, 1, 0, 1};
+                one.linear(word);
                 word += 5 + 3 * word[4];
             }
         }
     }
 }
 
-/* A segment (x) of the tape over all chunks, for a block of coefficients (y) under a prime (z). */
-template <class A> HERE void sums(const Rows &J) {
+/* A segment (x) of the tape over all chunks, for a block of coefficients (y) under a prime (z). The block has the instructions and its
+   vectors at hand. */
+template <class A, int LANES, int MANY> HERE void sums(const Rows &J) {
     int segment = (int)blockIdx.x + 1, prime = (int)blockIdx.z, threads = (int)blockDim.x, t = (int)threadIdx.x;
-    i64 x = (i64)blockIdx.y * threads + t;
-    if (x >= J.width) return; /* there is nothing to wait for */
     const Prime P = J.primes[J.first_prime + prime];
-    const int *begin = J.tape + J.segments[4 * segment], *end = J.tape + J.segments[4 * segment + 1];
-    for (int chunk = 0; chunk < J.n_chunks; chunk++)
-        for (const int *word = begin; word < end;) {
-            if (word[0] == PRODUCT) {
-                switch (word[7] == 2 ? word[5] : 0) {
-                case 2: multiply<A, 2, 2>(J, word, chunk, prime, x, t, threads, P); break;
-                case 3: multiply<A, 3, 2>(J, word, chunk, prime, x, t, threads, P); break;
-                case 4: multiply<A, 4, 2>(J, word, chunk, prime, x, t, threads, P); break;
-                case 5: multiply<A, 5, 2>(J, word, chunk, prime, x, t, threads, P); break;
-                default: multiply_any<A>(J, word, chunk, prime, x, t, threads, P);
-                }
-                word += 8;
-            } else if (word[0] == LINEAR) {
-                linear<A>(J, word, chunk, prime, x, t, threads, P);
-                word += 5 + 3 * word[4];
-            } else { /* ADD */
-                i64 apart;
-                const u64 *from = vector_of(J, chunk, prime, x, word[2], t, threads, apart);
-                for (int k = 0; k < word[3]; k++) into_sum<A>(J, J.totals + 3 * word[1], k, of_word<A>(from[k * apart]), chunk, prime, x, t, threads, P);
-                word += 4;
-            }
-        }
-    if (J.n_chunks == 1 && !J.add) return;
+    const int *begin = J.tape + J.segments[4 * segment];
+    int length = J.segments[4 * segment + 1] - J.segments[4 * segment];
+    if (J.n_code) {
+        EACH(i, length) ((int *)memory)[i] = begin[i];
+        SYNC();
+        begin = (const int *)memory;
+    }
+    i64 x = (i64)blockIdx.y * threads * (MANY ? 1 : LANES) + t;
+    if (x >= J.width) return; /* there is nothing to wait for */
+    int valid = 0;
+    if (!MANY) for (int g = 0; g < LANES; g++) valid += x + (i64)g * threads < J.width;
+    for (int chunk = 0; chunk < J.n_chunks; chunk += MANY ? LANES : 1) {
+        if (MANY) valid = J.n_chunks - chunk < LANES ? J.n_chunks - chunk : LANES;
+        Lanes<A, LANES, MANY> lanes = {J, P, memory + J.n_code, x, prime, chunk, threads, t, valid};
+        lanes.run(begin, begin + length);
+    }
+    if (!MANY) return;
     for (int total = J.segments[4 * segment + 2]; total < J.segments[4 * segment + 3]; total++) {
         const int *facts = J.totals + 3 * total;
         for (int k = 0; k < facts[0]; k++) {
             u64 *to = J.out + ((i64)(facts[2] + k) * J.n_primes + prime) * J.width + x;
-            u64 r = A::to(of_word<A>(memory[(i64)(J.n_temporary + facts[1] + k) * threads + t]), P);
+            u64 r = A::to(of_word<A>((memory + J.n_code)[(i64)(J.n_temporary * LANES + facts[1] + k) * threads + t]), P);
             *to = J.add ? plus(*to, r, P.p) : r;
         }
     }
@@ -521,7 +598,9 @@ template <class A> HERE void sums(const Rows &J) {
 
 #define ROWS(A, name)                                                                                                             \
     KERNEL BOUNDS(128, 4) prologue_##name(Rows J) { prologue<A>(J); }                                                             \
-    KERNEL BOUNDS(128, 4) sums_##name(Rows J) { sums<A>(J); }
+    KERNEL BOUNDS(128, 3) one_##name(Rows J) { sums<A, 4, 0>(J); }                                                                \
+    KERNEL BOUNDS(128, 3) two_##name(Rows J) { sums<A, 2, 1>(J); }                                                                \
+    KERNEL BOUNDS(128, 3) four_##name(Rows J) { sums<A, 4, 1>(J); }
 ROWS(Integers, integers)
 ROWS(Doubles, doubles)
 

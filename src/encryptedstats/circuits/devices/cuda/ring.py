@@ -20,7 +20,7 @@ from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.crypto.residues import Residues, times_constant
 
 _LONGEST: Final = 13  # log2 of what one block transforms
-_MAX_DOUBLES: Final = 50  # bits of a prime
+_MAX_DOUBLES: Final = 49  # bits of a prime
 _THREADS: Final = 256
 _WORK_BYTES: Final = 4 << 30  # of what is on its way, for one batch
 _U64 = np.uint64
@@ -87,7 +87,7 @@ class RingOnCard:
         BGV.
     card : Card
     arithmetic : "doubles" or "integers", optional
-        By default doubles on cards that are made for them, if all primes are below 2^50.
+        By default doubles on cards that are made for them, if all primes are below 2^49.
     """
 
     def __init__(self, parameters: Parameters, card: Card, arithmetic: str | None = None) -> None:
@@ -98,7 +98,7 @@ class RingOnCard:
         small = max(self.moduli) >> _MAX_DOUBLES == 0
         self.arithmetic = arithmetic or ("doubles" if card.doubles and small else "integers")
         if self.arithmetic == "doubles" and not small:
-            raise ValueError("doubles are exact modulo primes below 2^50, and one of these is larger")
+            raise ValueError("doubles are exact modulo primes below 2^49, and one of these is larger")
         longest = 14 if 9 << 14 <= card.shared_bytes and self.logn == 14 else _LONGEST
         self.logm = min(self.logn, longest)
         self._tables = [card.upload(table) for table in self._made_tables()]
@@ -404,10 +404,10 @@ class RingOnCard:
             )  # fmt: skip
         return out
 
-    def pack(self, totals: Array, keys: Sequence[Sequence[Key]]) -> Array:
-        """Ciphertexts of shape (totals, 2, primes, N), merged level by level into one."""
-        nodes = self.times_inverse_degree(totals)
-        for level in range(1, self.logn + 1):
+    def pack(self, nodes: Array, keys: Sequence[Sequence[Key]], level: int = 0, to: int | None = None) -> Array:
+        """Parts of a pack, of 2^level places each, shape (parts, 2, primes, N), merged level by level into one of 2^to: totals, at 0."""
+        nodes = nodes if level else self.times_inverse_degree(nodes)
+        for level in range(level + 1, (self.logn if to is None else to) + 1):
             nodes = self._merged(nodes, keys[level - 1], level)
         return nodes
 
@@ -499,6 +499,7 @@ def prime_words(p: int, n: int) -> list[int]:
         *(int(np.float64(x).view(_U64)) for x in (float(p), 1.0 / float(p))),
         *_factor(scale, p),
         int(np.float64(scale - p if scale > p // 2 else scale).view(_U64)),
+        int(np.float64(1.5 * 2.0 ** (2 * bits + 3)).view(_U64)),
     ]
 
 

@@ -8,20 +8,24 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from encryptedstats.circuits.devices.cuda.card import Array
+from encryptedstats.circuits.devices.cuda.card import Array, Card
 from encryptedstats.circuits.devices.cuda.ring import RingOnCard
 from encryptedstats.circuits.devices.native.sums import NOTHING_HIDDEN, Evaluator, Loads, base_of, hides
 from encryptedstats.circuits.devices.native.tape import Tape, TapeWriter
-from encryptedstats.circuits.program import COLUMN, GIVEN, Step
+from encryptedstats.circuits.program import COLUMN, EXPAND, Step
 from encryptedstats.circuits.slices import Slice
 from encryptedstats.crypto.residues import Residues
 from encryptedstats.errors import FileFormatError
 
 _THREADS: Final = 128
+_MAX_CODE: Final = 4096  # numbers of a segment that a block keeps at hand
+_LANES: Final = {"one": 4, "two": 2, "four": 4}  # kernels: of one chunk, and of several, so many at a time
+_RESERVED: Final = 1 << 10  # bytes of a block's memory that the driver takes
+_LOCAL: Final = 64  # sums over chunks that a block keeps: a tree that has more is cut
 _PROLOGUE_BYTES: Final = 8 << 30  # of what the segments of a tape share, for all chunks that are computed on at a time
 _MAX_CHUNKS: Final = 1 << 12
 
@@ -34,8 +38,17 @@ class _Rows(ctypes.Structure):
         *((name, ctypes.c_uint64) for name in ("shared", "out", "wrong")),
         ("width", ctypes.c_int64),
         *((name, ctypes.c_int) for name in ("n_primes", "n_columns", "n_constants", "n_shared", "n_temporary")),
-        *((name, ctypes.c_int) for name in ("n_chunks", "first_prime", "add")),
+        *((name, ctypes.c_int) for name in ("n_chunks", "first_prime", "add", "n_code")),
     )
+
+
+class Columns:
+    """What a tape loads of some chunks, on the card."""
+
+    def __init__(self, card: Card, columns: Sequence[Sequence[Array]]) -> None:
+        self.chunks, self._held = len(columns), columns
+        found = [column.pointer for some in columns for column in some]
+        self.pointers = card.upload(np.array(found or [0], dtype=np.uint64))
 
 
 class TapeOnCard:
@@ -50,31 +63,37 @@ class TapeOnCard:
         self.constants = card.upload(np.concatenate([*constants, np.zeros(1, dtype=np.uint64)]))
         self.wrong = card.empty(1)
         self.firsts = dict(zip(tape.totals, tape.places[:, 2].tolist(), strict=True))
+        longest = int((tape.segments[1:, 1] - tape.segments[1:, 0]).max(initial=0))
+        self.code = -(-longest // 2) if longest <= _MAX_CODE else 0  # words of a block's memory
 
 
 class CudaEvaluator(Evaluator):
     """Sums of tapes on a card; of slices of a table too, whose columns and sums lie in memory, as checkpoints want them."""
 
+    many: ClassVar[str] = "four"  # the kernel for several chunks
+
     def __init__(self, loads: Loads, threads: int, memory_limit: int, ring: RingOnCard) -> None:
         super().__init__(loads, threads, memory_limit, level=ring.arithmetic)
         self.on_card, self.card = ring, ring.card
+        self.most_vectors = _LOCAL if self.layout.n_chunks > 1 else self.most_vectors
 
     def prologue_bytes(self, writer: TapeWriter) -> int:
         """Of one chunk."""
         return 8 * writer.n_shared * self.n_primes * self.ring
 
-    def sums_on_card(self, made: TapeOnCard, columns: Sequence[Sequence[Array]]) -> Array:
+    def sums_on_card(self, made: TapeOnCard, columns: Columns) -> Array:
         """The sums of a tape, (polynomials, primes, N), of columns that are on the card, chunk by chunk."""
         tape, shape = made.tape, (sum(made.tape.sizes), self.n_primes, self.ring)
         out = self.card.empty(*shape)
         each = self.prologue_bytes(self.writer)
         most = max(1, min(_MAX_CHUNKS, _PROLOGUE_BYTES // max(1, each)))
-        for first in range(0, len(columns), most):
-            self._run(made, columns[first : first + most], out, 0, self.ring, self.n_primes, add=first > 0)
+        for first in range(0, columns.chunks, most):
+            chunks = range(first, min(first + most, columns.chunks))
+            self._run(made, columns, chunks, out, 0, self.ring, self.n_primes, add=first > 0)
             bad = self._wrong(made)
             if bad is not None:
                 index, prime = divmod(bad, self.n_primes)
-                raise self.refused(tape, range(first, len(columns)), index, prime)
+                raise self.refused(tape, chunks, index, prime)
         return out
 
     def _wrong(self, made: TapeOnCard) -> int | None:
@@ -98,7 +117,8 @@ class CudaEvaluator(Evaluator):
     def _run(
         self,
         made: TapeOnCard,
-        columns: Sequence[Sequence[Array]],
+        columns: Columns,
+        chunks: range,
         out: Array,
         first_prime: int,
         width: int,
@@ -106,28 +126,26 @@ class CudaEvaluator(Evaluator):
         *,
         add: bool,
     ) -> None:
-        card, tape, chunks = self.card, made.tape, len(columns)
+        card, tape = self.card, made.tape
         shared_vectors, temporary, local = tape.vectors
-        pointers = card.upload(
-            np.array([column.pointer for some in columns for column in some] or [0], dtype=np.uint64)
-        )
-        shared = card.empty(chunks, shared_vectors, primes, width)
+        shared = card.empty(len(chunks), shared_vectors, primes, width)
         card.clear(made.wrong, 0xFF)
-        n_constants = len(tape.constants)
+        n_constants, n_columns = len(tape.constants), len(tape.columns)
         rows = _Rows(
             self.on_card.primes.pointer, made.words.pointer, made.segments.pointer, made.totals.pointer,
-            made.constants.pointer + 8 * n_constants * first_prime, pointers.pointer, shared.pointer, out.pointer,
-            made.wrong.pointer, width, primes, len(tape.columns), n_constants, shared_vectors, temporary, chunks,
-            first_prime, int(add),
+            made.constants.pointer + 8 * n_constants * first_prime, columns.pointers.pointer + 8 * n_columns * chunks.start,
+            shared.pointer, out.pointer, made.wrong.pointer, width, primes, n_columns, n_constants, shared_vectors,
+            temporary, len(chunks), first_prime, int(add), made.code,
         )  # fmt: skip
         kind = self.on_card.arithmetic
-        card.launch(f"prologue_{kind}", (-(-width // _THREADS), primes, chunks), _THREADS, (rows,))
-        vectors = temporary + (local if chunks > 1 or add else 0)
-        threads = _THREADS
-        while threads > 32 and 8 * vectors * threads > card.shared_bytes // 2:
-            threads //= 2
-        grid = (len(tape.segments) - 1, -(-width // threads), primes)
-        card.launch(f"sums_{kind}", grid, threads, (rows,), shared=8 * vectors * threads)
+        card.launch(f"prologue_{kind}", (-(-width // _THREADS), primes, len(chunks)), _THREADS, (rows,))
+        many = len(chunks) > 1 or add
+        name = self.many if many else "one"
+        words = temporary * _LANES[name] + (local if many else 0)
+        threads = _block(words, made.code, card.shared_bytes)
+        apart = threads if many else threads * _LANES[name]
+        grid = (len(tape.segments) - 1, -(-width // apart), primes)
+        card.launch(f"{name}_{kind}", grid, threads, (rows,), shared=8 * (made.code + words * threads))
 
     # -- slices, in memory ---------------------------------------------------------------------------------------------
 
@@ -146,7 +164,9 @@ class CudaEvaluator(Evaluator):
         there = [self.card.upload(column) for column in columns]
         by_chunk = [there[i * n_columns : (i + 1) * n_columns] for i in range(len(chunks))]
         out = self.card.empty(*sums.shape)
-        self._run(made, by_chunk, out, primes.start, one.width, len(primes), add=False)
+        self._run(
+            made, Columns(self.card, by_chunk), range(len(chunks)), out, primes.start, one.width, len(primes), add=False
+        )
         bad = self._wrong(made)
         if bad is not None:
             index, prime = divmod(bad, len(primes))
@@ -188,9 +208,18 @@ class CudaEvaluator(Evaluator):
         return found
 
 
+def _block(words: int, code: int, shared_bytes: int) -> int:
+    """How many threads a block has, so that the card runs as many as can be at a time; each takes so many words."""
+
+    def at_once(threads: int) -> int:
+        return (shared_bytes + _RESERVED) // (_RESERVED + 8 * (code + words * threads)) * threads
+
+    return max((_THREADS, 64, 32), key=lambda threads: min(at_once(threads), 3 * _THREADS))
+
+
 def _name(step: Step, loads: Loads, chunk: int) -> tuple[Any, ...]:
     return base_of(step).data, loads.level, chunk
 
 
 def _is_there(step: Step, loads: Loads) -> bool:
-    return step.op == GIVEN and isinstance(loads.given[step], Array)
+    return step.op == EXPAND and isinstance(loads.given[step], Array)

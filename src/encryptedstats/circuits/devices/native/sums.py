@@ -20,12 +20,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from encryptedstats.circuits.devices.native.tape import Tape, TapeWriter, is_load, rows_in_order
+from encryptedstats.circuits.devices.native.tape import MOST_SEGMENT_VECTORS, Tape, TapeWriter, is_load, rows_in_order
 from encryptedstats.circuits.devices.seal import encrypted_here
 from encryptedstats.circuits.expressions import in_order
 from encryptedstats.circuits.program import (
     ADD_UP,
     COLUMN,
+    EXPAND,
     GIVEN,
     HERE,
     MULTIPLY,
@@ -90,7 +91,7 @@ def row_obstacle(rows: Sequence[Step], parameters: Parameters) -> str | None:
             f"the kernels compute modulo primes below 2^50, and one of these parameters has {largest.bit_length()} bits"
         )
     ops = {step.op for step in in_order(rows)}
-    if RELINEARISE in ops and not ops - {COLUMN, GIVEN, HERE, ADD_UP, MULTIPLY, SWITCH, RELINEARISE}:
+    if RELINEARISE in ops and not ops - {COLUMN, GIVEN, EXPAND, HERE, ADD_UP, MULTIPLY, SWITCH, RELINEARISE}:
         return "these parameters carry the circuit only if products are relinearised on the way"
     loads = [step for step in rows_in_order(rows) if is_load(step)]
     if not all(map(_is_readable, loads)) or len({step.level for step in loads}) > 1:
@@ -102,7 +103,7 @@ def _is_readable(load: Step) -> bool:
     """A column, a number or a given total; columns and numbers may be switched down before they are computed with."""
     if load.op == SWITCH:
         return load.args[0].op in (COLUMN, HERE)
-    return load.op in (COLUMN, HERE, GIVEN)
+    return load.op in (COLUMN, HERE, EXPAND)
 
 
 def sums_under(steps: Iterable[Step]) -> list[Step]:
@@ -161,7 +162,7 @@ class Loads:
         return [self._whole(step, chunk)[:, primes.start : primes.stop, one.start : one.stop] for step in steps]
 
     def _whole(self, step: Step, chunk: int) -> Residues:
-        if step.op == GIVEN:
+        if step.op == EXPAND:
             return self.given[step]
         if base_of(step).op == HERE:
             return self._made[step, chunk]
@@ -303,7 +304,7 @@ class Evaluator:
         self.level = level or arithmetic() or ""
         self.parameters = loads.parameters
         self.ring, self.n_primes = self.parameters.ring_degree, len(self.parameters.data_moduli)
-        self.memory_limit = memory_limit
+        self.memory_limit, self.most_vectors = memory_limit, MOST_SEGMENT_VECTORS
         self.in_memory = loads.in_memory  # then chunks take no more memory than there is
         self._words = 0  # that the largest batch takes
         self._memory = np.empty(0, dtype=np.uint64)
@@ -316,7 +317,9 @@ class Evaluator:
 
     def prepare(self, totals: Sequence[Step], *, hold: bool = False) -> None:
         """Look at all that will be computed; ``hold``: keep the columns of all chunks, once they are read, if there is memory."""
-        self.writer = TapeWriter(totals, self.parameters.plain_modulus, montgomery=self.level == "ifma")
+        self.writer = TapeWriter(
+            totals, self.parameters.plain_modulus, montgomery=self.level == "ifma", most_vectors=self.most_vectors
+        )
         table = self.layout.n_chunks * self._chunk_bytes(self.everything)
         self.holds = hold and (self.in_memory or table <= self.memory_limit // 2)
         self.groups = self._groups(self.everything)

@@ -1,0 +1,39 @@
+"""The statistics people use, as questions: what totals each needs, and what the owner reads from them once they are opened.
+
+A statistic is a question that reads its totals as a :class:`Result`. Imports tables and models, and knows no ciphertexts.
+"""
+
+from encryptedstats.statistics.comparisons import Anova, TTest
+from encryptedstats.statistics.contingency import (
+    ROC,
+    ChiSquare,
+    CochranArmitage,
+    FisherExact,
+    Kappa,
+    MantelHaenszel,
+    OddsRatio,
+)
+from encryptedstats.statistics.descriptive import Describe, Histogram
+from encryptedstats.statistics.genome import GenomeScan
+from encryptedstats.statistics.results import Result
+from encryptedstats.statistics.survival import IncidenceRate, KaplanMeier, LifeTable, LogRank
+
+__all__ = [
+    "ROC",
+    "Anova",
+    "ChiSquare",
+    "CochranArmitage",
+    "Describe",
+    "FisherExact",
+    "GenomeScan",
+    "Histogram",
+    "IncidenceRate",
+    "KaplanMeier",
+    "Kappa",
+    "LifeTable",
+    "LogRank",
+    "MantelHaenszel",
+    "OddsRatio",
+    "Result",
+    "TTest",
+]

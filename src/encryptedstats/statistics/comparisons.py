@@ -1,0 +1,539 @@
+"""Comparing means: t-tests, and analysis of variance by one or two factors.
+
+All of it follows from the number of rows, the sum and the sum of squares of every group. Sums of squares are formed in exact
+fractions, so that nothing cancels; one division at the end gives a float.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import numpy as np
+import pandas as pd
+
+from encryptedstats.errors import DataError, ParameterError, SchemaError
+from encryptedstats.statistics.contingency import check_alternative, exact_ratio, test_line
+from encryptedstats.statistics.factors import (
+    Powers,
+    chosen_group,
+    confidence_level,
+    factor,
+    factor_position,
+    number_position,
+    power_shapes,
+    power_totals,
+    read_powers,
+    without_empty,
+)
+from encryptedstats.statistics.results import Result, frame_text, number_text
+from encryptedstats.tables.questions import Arrays, Columns, Question, Shapes, Totals, number_column, refuse_impossible
+from encryptedstats.tables.schema import Schema
+from encryptedstats.tables.statistics import scale, variable_name
+from encryptedstats.tables.variables import PublicSchema
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_SIDES: Final = {"two-sided": "not equal to", "less": "less than", "greater": "greater than"}
+_CONSTANT: Final = "the data are constant: there is no spread to measure a difference by"
+
+
+# -- t-tests ------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class TTestResult(Result):
+    """A t-test.
+
+    Attributes
+    ----------
+    statistic, df, pvalue : float
+    estimate : float
+        The mean, the mean difference, or the difference of two means.
+    stderr : float
+        Of the estimate.
+    confidence_interval : (float, float)
+        Of the estimate; one-sided where the alternative is.
+    groups : DataFrame
+        Rows, mean and standard deviation of what was compared.
+    """
+
+    statistic: float
+    df: float
+    pvalue: float
+    estimate: float
+    stderr: float
+    confidence_interval: tuple[float, float]
+    confidence: float
+    alternative: str
+    mu: float
+    groups: pd.DataFrame
+
+    def to_frame(self) -> pd.DataFrame:
+        """What was compared."""
+        return self.groups
+
+    def body(self) -> str:
+        """As R prints it."""
+        low, high = map(number_text, self.confidence_interval)
+        what = "difference in means" if len(self.groups) > 1 else "mean"
+        return "\n".join(
+            [
+                test_line([("t", self.statistic), ("df", self.df)], self.pvalue),
+                f"alternative hypothesis: true {what} is {_SIDES[self.alternative]} {number_text(self.mu)}",
+                f"{self.confidence:.0%} confidence interval: {low} to {high}",
+                f"{what}: {number_text(self.estimate)}",
+                "",
+                frame_text(self.groups),
+            ]
+        )
+
+
+@dataclass(frozen=True)
+class TTest(Question):
+    """A t-test: of one mean, of two groups, or of pairs.
+
+    Parameters
+    ----------
+    variable : str
+        Kept as a number.
+    by : str, optional
+        A variable with bins, or the class: two of its groups are compared.
+    groups : list of two, optional
+        Which, where there are more than two.
+    paired : str, optional
+        Another number, measured on the same rows: the mean of the differences is tested.
+    mu : float
+        The mean, or difference, to test against.
+    equal_var : bool
+        Pool the variances of two groups (Student); by default they may differ (Welch), as in R.
+    alternative : "two-sided", "less" or "greater"
+    confidence : float
+
+    Examples
+    --------
+    >>> import pandas as pd, encryptedstats as es
+    >>> frame = pd.DataFrame({"weight": [4, 5, 6, 7, 5, 8, 9, 9], "diet": list("aaaabbbb")})
+    >>> schema = es.Schema.infer(frame).with_kind("weight", "number", digits=0)
+    >>> found = schema.table(frame).ask(es.TTest("weight", by="diet"))
+    >>> round(found.statistic, 4), round(found.df, 4), round(found.pvalue, 4)
+    (-1.9757, 5.2258, 0.1027)
+    """
+
+    of_variables: ClassVar[tuple[str, ...]] = ("variable", "by", "paired")
+    of_levels: ClassVar[Mapping[str, str]] = {"groups": "by"}
+
+    variable: str
+    by: str | None = None
+    groups: list[Any] | None = None
+    paired: str | None = None
+    mu: float = 0.0
+    equal_var: bool = False
+    alternative: str = "two-sided"
+    confidence: float = 0.95
+
+    def check_schema(self, schema: PublicSchema) -> None:
+        """Refuse what is no number, and groups that there are not."""
+        check_alternative(self.alternative)
+        confidence_level(self.confidence)
+        own = number_position(schema, self.variable)
+        if self.by is not None and self.paired is not None:
+            raise ParameterError("by= compares groups of rows and paired= two numbers of a row: give one of them")
+        if self.paired is not None and number_position(schema, self.paired) == own:
+            raise SchemaError(f"{self.variable!r} is paired with itself: every difference is 0")
+        if self.by is None:
+            if self.groups is not None:
+                raise ParameterError("groups= are those of a variable: by= names it")
+            return
+        self._chosen(schema)
+
+    def _chosen(self, schema: Schema | PublicSchema) -> tuple[int, int]:
+        one = factor(schema, str(self.by))
+        if self.groups is None and len(one.labels) != 2:
+            raise ParameterError(
+                f"{one.name!r} has {len(one.labels)} groups and a t-test compares two: groups= says which, or see Anova"
+            )
+        found = [0, 1] if self.groups is None else [chosen_group(one, given, "groups", 0) for given in self.groups]
+        if len(found) != 2 or found[0] == found[1]:
+            raise ParameterError(f"groups={self.groups!r}: two different groups of {one.name!r} are needed")
+        return found[0], found[1]
+
+    @property
+    def _by(self) -> tuple[str, ...]:
+        return () if self.by is None else (self.by,)
+
+    def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
+        """Sums and sums of squares; of pairs also of the products of both."""
+        if self.paired is None:
+            return power_totals(schema, self.variable, self._by, fold=fold)
+        x, y = (number_column(schema, number_position(schema, name)) for name in (self.variable, self.paired))
+        return {"pairs": [total.total() for total in (x, y, x * x, x * y, y * y)]}
+
+    def shapes(self, schema: PublicSchema) -> Shapes:
+        """Of each group."""
+        return power_shapes(schema, self.variable, self._by) if self.paired is None else {"pairs": (5,)}
+
+    def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TTestResult:
+        """The test."""
+        if self.paired is not None:
+            return self._of_pairs(totals, schema, n_rows)
+        found = read_powers(totals, schema, self.variable, self._by, n_rows)
+        if self.by is None:
+            title, frame = f"One sample t-test: {found.name}", found.describe()
+            return self._of_one(title, n_rows, (), int(found.n), found.mean(()), found.scatter(()), frame)
+        chosen = self._chosen(schema)
+        one = found.cells.factors[0]
+        for k in chosen:
+            if found.n[k] < 2:
+                raise DataError(
+                    f"not enough observations: group {one.labels[k]!r} of {one.name!r} has {found.n[k]} rows, and two are needed"
+                )
+        (n1, n2), (s1, s2) = ([int(found.n[k]) for k in chosen], [found.scatter(k) for k in chosen])
+        if self.equal_var:
+            squared = (s1 + s2) / (n1 + n2 - 2) * (Fraction(1, n1) + Fraction(1, n2))
+            df = float(n1 + n2 - 2)
+        else:
+            v1, v2 = s1 / (n1 - 1) / n1, s2 / (n2 - 1) / n2
+            squared = v1 + v2
+            df = float(squared**2 / (v1**2 / (n1 - 1) + v2**2 / (n2 - 1))) if squared else np.nan
+        rest = sum(int(x) for x in found.n) - n1 - n2
+        notes = found.cells.notes + ((f"{rest:,} rows of other groups were left out",) if rest else ())
+        kind = "Two sample t-test, equal variances" if self.equal_var else "Welch two sample t-test"
+        title, estimate = f"{kind}: {found.name} by {one.name}", found.mean(chosen[0]) - found.mean(chosen[1])
+        return self._tested(title, n_rows, notes, estimate, squared, df, found.describe().iloc[list(chosen)])
+
+    def _of_pairs(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TTestResult:
+        positions = [number_position(schema, str(name)) for name in (self.variable, self.paired)]
+        a, b = (scale(schema, j) for j in positions)
+        x, y, xx, xy, yy = (int(total) for total in totals["pairs"])
+        differences = Fraction(x, a) - Fraction(y, b)
+        squares = Fraction(xx, a * a) - 2 * Fraction(xy, a * b) + Fraction(yy, b * b)
+        scatter = squares - differences**2 / n_rows
+        refuse_impossible(
+            scatter >= 0 and n_rows * xx >= x * x and n_rows * yy >= y * y, "a variance would be negative"
+        )
+        one, other = (variable_name(schema, j) for j in positions)
+        spread = [float(scatter / (n_rows - 1)) ** 0.5 if n_rows > 1 else np.nan]
+        mean = differences / n_rows
+        frame = pd.DataFrame({"n": [n_rows], "mean": [float(mean)], "sd": spread}, index=[f"{one} - {other}"])
+        return self._of_one(f"Paired t-test: {one} and {other}", n_rows, (), n_rows, mean, scatter, frame)
+
+    def _of_one(
+        self,
+        title: str,
+        n_rows: int,
+        notes: tuple[str, ...],
+        n: int,
+        mean: Fraction,
+        scatter: Fraction,
+        frame: pd.DataFrame,
+    ) -> TTestResult:
+        if n < 2:
+            raise DataError(f"not enough observations: there is {n} row, and two are needed")
+        return self._tested(title, n_rows, notes, mean, scatter / (n - 1) / n, float(n - 1), frame)
+
+    def _tested(
+        self,
+        title: str,
+        n_rows: int,
+        notes: tuple[str, ...],
+        estimate: Fraction,
+        squared: Fraction,
+        df: float,
+        frame: pd.DataFrame,
+    ) -> TTestResult:
+        from scipy.stats import t as student
+
+        if not squared:
+            raise DataError(_CONSTANT)
+        stderr = float(squared) ** 0.5
+        statistic = float(estimate - Fraction(str(self.mu))) / stderr
+        above, below = float(student.sf(statistic, df)), float(student.cdf(statistic, df))
+        pvalue = {"two-sided": 2 * min(above, below), "greater": above, "less": below}[self.alternative]
+        both = self.alternative == "two-sided"
+        half = float(student.ppf((1 + self.confidence) / 2 if both else self.confidence, df)) * stderr
+        low = -np.inf if self.alternative == "less" else float(estimate) - half
+        high = np.inf if self.alternative == "greater" else float(estimate) + half
+        return TTestResult(
+            title=title,
+            n_rows=n_rows,
+            notes=notes,
+            statistic=statistic,
+            df=df,
+            pvalue=pvalue,
+            estimate=float(estimate),
+            stderr=stderr,
+            confidence_interval=(low, high),
+            confidence=self.confidence,
+            alternative=self.alternative,
+            mu=self.mu,
+            groups=frame,
+        )
+
+
+# -- analysis of variance -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnovaResult(Result):
+    """Analysis of variance.
+
+    Attributes
+    ----------
+    table : DataFrame
+        For each source ``df``, ``sum_sq``, ``mean_sq``, ``F`` and ``Pr(>F)``.
+    statistic, pvalue : float
+        F of the first source, and its probability: of one factor, the test.
+    df : (float, float)
+        Its degrees of freedom.
+    eta_squared : Series
+        The share of each source in the sum of squares of all.
+    groups : DataFrame
+        Rows, mean and standard deviation of every group.
+    """
+
+    table: pd.DataFrame
+    statistic: float
+    df: tuple[float, float]
+    pvalue: float
+    eta_squared: pd.Series[float]
+    groups: pd.DataFrame
+
+    def to_frame(self) -> pd.DataFrame:
+        """The table of sources."""
+        return self.table
+
+    def body(self) -> str:
+        """The table and the groups."""
+        return f"{frame_text(self.table)}\n\n{frame_text(self.groups)}"
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """The means of the groups with their 95 % intervals."""
+        from encryptedstats.statistics.plots import plot_means
+
+        return plot_means(self.groups, ax)
+
+
+@dataclass(frozen=True)
+class Anova(Question):
+    """Analysis of variance of a number by one factor or two.
+
+    Parameters
+    ----------
+    outcome : str
+        Kept as a number.
+    by : list of one or two str
+        Variables with bins, or the class.
+    interaction : bool
+        Of two factors: whether the effect of one may depend on the other.
+    typ : 1, 2 or 3
+        How sums of squares are taken where groups are not of one size: one source after the other (R's ``aov``), each given
+        the other factor (``car::Anova``, the default), or each given all else, with effects that add up to 0.
+    equal_var : bool
+        Of one factor: False gives Welch's test, R's ``oneway.test``.
+    """
+
+    of_variables: ClassVar[tuple[str, ...]] = ("outcome", "by")
+
+    outcome: str
+    by: list[str]
+    interaction: bool = True
+    typ: int = 2
+    equal_var: bool = True
+
+    def __post_init__(self) -> None:
+        named = [self.by] if isinstance(self.by, str) else list(self.by)
+        object.__setattr__(self, "by", named)
+
+    def check_schema(self, schema: PublicSchema) -> None:
+        """Refuse what is no number, no factor, or too many of them."""
+        number_position(schema, self.outcome)
+        positions = [factor_position(schema, variable) for variable in self.by]
+        if not 1 <= len(positions) <= 2 or len(set(positions)) < len(positions):
+            raise ParameterError(f"by={self.by!r}: one factor, or two different ones")
+        if self.typ not in (1, 2, 3):
+            raise ParameterError(self.named_parameter("typ"), ": one of 1, 2 and 3")
+        if not self.equal_var and len(positions) == 2:
+            raise ParameterError("equal_var=False is Welch's test, which is for one factor")
+
+    def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
+        """Rows, sums and sums of squares of every group."""
+        return power_totals(schema, self.outcome, self.by, fold=fold)
+
+    def shapes(self, schema: PublicSchema) -> Shapes:
+        """Of every group."""
+        return power_shapes(schema, self.outcome, self.by)
+
+    def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> AnovaResult:
+        """The table."""
+        found, notes = _with_rows(read_powers(totals, schema, self.outcome, self.by, n_rows))
+        names = [one.name for one in found.cells.factors]
+        n = found.cells.n
+        grand = sum(found.sums[0].flat, Fraction(0)) ** 2 / n
+        whole = sum(found.sums[1].flat, Fraction(0)) - grand
+        filled = [place for place in np.ndindex(found.n.shape) if found.n[place]]
+        if len(self.by) == 1:
+            sources = [
+                (names[0], sum((found.sums[0][k] ** 2 / int(found.n[k]) for k in filled), -grand), len(filled) - 1)
+            ]
+        else:
+            sources = _two_way(found, names, self.interaction, self.typ)
+            if self.typ == 3:
+                notes = (*notes, "effects add up to 0 over the groups of a factor")
+        if len(self.by) == 1 or self.interaction:
+            residual = sum((found.scatter(place) for place in filled), Fraction(0))
+            left = n - len(filled)
+        else:
+            explained, rank = _explained(found, _additive(found, filled), filled)
+            residual, left = sum(found.sums[1].flat, Fraction(0)) - explained, n - rank
+        if self.equal_var:
+            table, notes = _anova_table(sources, residual, left, notes)
+        else:
+            table, notes = _welch(found, filled, names[0], sources[0][1], residual), notes
+        kind = "Analysis of variance" if self.equal_var else "Welch's analysis of variance"
+        typed = f", type {'I' * self.typ} sums of squares" if len(self.by) == 2 else ""
+        first = table.iloc[0]
+        return AnovaResult(
+            title=f"{kind}{typed}: {found.name} by {' and '.join(names)}",
+            n_rows=n_rows,
+            notes=notes,
+            table=table,
+            statistic=float(first["F"]),
+            df=(float(first["df"]), float(table.loc["Residual", "df"])),
+            pvalue=float(first["Pr(>F)"]),
+            eta_squared=pd.Series({name: exact_ratio(squares, whole) for name, squares, _ in sources}),
+            groups=found.describe(),
+        )
+
+
+def _with_rows(found: Powers) -> tuple[Powers, tuple[str, ...]]:
+    """The groups without levels that have no rows."""
+    cells, notes = without_empty(found.cells)
+    sums, missing = found.sums, found.missing
+    for axis, (old, new) in enumerate(zip(found.cells.factors, cells.factors, strict=True)):
+        kept = [k for k, label in enumerate(old.labels) if label in new.labels]
+        sums, missing = tuple(np.take(part, kept, axis=axis) for part in sums), np.take(missing, kept, axis=axis)
+    return replace(found, cells=cells, sums=sums, missing=missing), (*found.cells.notes, *notes)
+
+
+Source = tuple[str, Fraction, int]
+
+
+def _anova_table(
+    sources: Sequence[Source], residual: Fraction, left: int, notes: tuple[str, ...]
+) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    from scipy.stats import f as fisher
+
+    lines = []
+    for _, squares, df in sources:
+        mean = squares / df if df else None
+        value = exact_ratio(mean * left, residual) if mean is not None and left else np.nan
+        lines.append(
+            [df, float(squares), np.nan if mean is None else float(mean), value, float(fisher.sf(value, df, left))]
+        )
+    lines.append([left, float(residual), exact_ratio(residual, left), np.nan, np.nan])
+    if not left:
+        notes = (*notes, "there are as many groups as rows: nothing is left to measure effects by")
+    elif not residual:
+        notes = (*notes, "the groups have no spread: an essentially perfect fit")
+    index = [*(name for name, _, _ in sources), "Residual"]
+    return pd.DataFrame(lines, index=index, columns=["df", "sum_sq", "mean_sq", "F", "Pr(>F)"]), notes
+
+
+def _welch(found: Powers, filled: Sequence[Any], name: str, squares: Fraction, residual: Fraction) -> pd.DataFrame:
+    """Welch (1951), On the comparison of several mean values."""
+    from scipy.stats import f as fisher
+
+    few = [found.cells.factors[0].labels[k[0]] for k in filled if found.n[k] < 2]
+    if few:
+        raise DataError(f"not enough observations: group {few[0]!r} has one row, and two are needed for its variance")
+    if not all(found.scatter(k) for k in filled):
+        raise DataError(_CONSTANT)
+    n, k = np.array([int(found.n[place]) for place in filled]), len(filled)
+    precision = [int(found.n[place]) / found.variance(place) for place in filled]
+    whole = sum(precision, Fraction(0))
+    centre = sum((w * found.mean(place) for w, place in zip(precision, filled, strict=True)), Fraction(0)) / whole
+    between = sum(
+        (w * (found.mean(place) - centre) ** 2 for w, place in zip(precision, filled, strict=True)), Fraction(0)
+    ) / (k - 1)
+    apart = sum(((1 - w / whole) ** 2 / int(m - 1) for w, m in zip(precision, n, strict=True)), Fraction(0))
+    value = float(between / (1 + Fraction(2 * (k - 2), k * k - 1) * apart))
+    left = float(Fraction(k * k - 1) / (3 * apart))
+    p = float(fisher.sf(value, k - 1, left))
+    lines = [
+        [k - 1, float(squares), float(squares / (k - 1)), value, p],
+        [left, float(residual), np.nan, np.nan, np.nan],
+    ]
+    return pd.DataFrame(lines, index=[name, "Residual"], columns=["df", "sum_sq", "mean_sq", "F", "Pr(>F)"])
+
+
+# -- two factors: sums of squares that models explain, in exact fractions ----------------------------------------------------------
+
+
+def _two_way(found: Powers, names: Sequence[str], interaction: bool, typ: int) -> list[Source]:
+    a, b = found.n.shape
+    filled = [place for place in np.ndindex(a, b) if found.n[place]]
+    one = _effects([place[0] for place in filled], a)
+    other = _effects([place[1] for place in filled], b)
+    both = [[x * y for x, y in zip(left, right, strict=True)] for left in one for right in other] if interaction else []
+    constant = [[1] * len(filled)]
+
+    def explained(*parts: list[list[int]]) -> tuple[Fraction, int]:
+        return _explained(found, [*constant, *(column for part in parts for column in part)], filled)
+
+    full = explained(one, other, both)
+    if typ == 3 and full[1] < 1 + len(one) + len(other) + len(both):
+        raise DataError(
+            f"there are no rows in some groups of {names[0]} and {names[1]}, so effects are aliased: typ=2, or interaction=False"
+        )
+    additive = explained(one, other)
+    if typ == 1:
+        steps = [explained(), explained(one), additive, full]
+        pairs = [(steps[k], steps[k + 1]) for k in range(3)]
+    elif typ == 2:
+        pairs = [(explained(other), additive), (explained(one), additive), (additive, full)]
+    else:
+        pairs = [(explained(other, both), full), (explained(one, both), full), (additive, full)]
+    labels = [*names, f"{names[0]}:{names[1]}"]
+    found_sources = [
+        (name, more[0] - less[0], more[1] - less[1]) for name, (less, more) in zip(labels, pairs, strict=True)
+    ]
+    return found_sources if interaction else found_sources[:2]
+
+
+def _effects(codes: Sequence[int], levels: int) -> list[list[int]]:
+    """Columns that say how far a level is from the mean of all: 1 for a level, -1 for the last."""
+    return [[1 if code == k else -1 if code == levels - 1 else 0 for code in codes] for k in range(levels - 1)]
+
+
+def _additive(found: Powers, filled: Sequence[Any]) -> list[list[int]]:
+    a, b = found.n.shape
+    return [[1] * len(filled), *_effects([p[0] for p in filled], a), *_effects([p[1] for p in filled], b)]
+
+
+def _explained(found: Powers, columns: Sequence[Sequence[int]], filled: Sequence[Any]) -> tuple[Fraction, int]:
+    """What the best sum of columns explains of the sum of squares, and how many of them are no sums of others."""
+    weights, sums = [int(found.n[place]) for place in filled], [found.sums[0][place] for place in filled]
+    matrix = [
+        [
+            *(Fraction(sum(w * x * y for w, x, y in zip(weights, left, right, strict=True))) for right in columns),
+            sum((x * s for x, s in zip(left, sums, strict=True)), Fraction(0)),
+        ]
+        for left in columns
+    ]
+    # Symmetric elimination: each pivot d with right side r explains r^2 / d. A pivot of 0 is a column that others make up.
+    gained, rank = Fraction(0), 0
+    for k, line in enumerate(matrix):
+        pivot = line[k]
+        if not pivot:
+            continue
+        gained, rank = gained + line[-1] ** 2 / pivot, rank + 1
+        for below in matrix[k + 1 :]:
+            if below[k]:
+                ratio = below[k] / pivot
+                for place in range(k, len(line)):
+                    below[place] -= ratio * line[place]
+    return gained, rank

@@ -1,0 +1,1029 @@
+"""Tables of counts: chi-square, Fisher's exact test, Mantel-Haenszel, trends, odds and risks, kappa, ROC curves of binned scores.
+
+Each needs the rows of every combination of groups and nothing else. Fields have the names that scipy and statsmodels give them.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from encryptedstats.errors import DataError, ParameterError, SchemaError
+from encryptedstats.metrics import auc, auc_interval, delong_variance, roc_points, wilson_interval
+from encryptedstats.statistics.factors import (
+    Cells,
+    Factor,
+    cell_shape,
+    cell_totals,
+    chosen_group,
+    confidence_level,
+    factor,
+    factor_position,
+    read_cells,
+    without_empty,
+)
+from encryptedstats.statistics.results import Result, frame_text, number_text, p_text
+from encryptedstats.tables.questions import Arrays, Columns, Question, Shapes, Totals
+from encryptedstats.tables.schema import Schema
+from encryptedstats.tables.variables import PublicSchema
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Interval = tuple[float, float]
+Floats = NDArray[np.float64]
+_FEW: Final = 5  # expected rows of a cell below which a chi-square is said to be rough, as R does
+_ROUGH: Final = "some cells are expected to have fewer than 5 rows: the approximation may be rough"
+
+
+class _Counted(Question):
+    """A question about the rows of every combination of groups of some variables."""
+
+    @abstractmethod
+    def _asked(self) -> tuple[str, ...]:
+        """The variables, in the order of the axes."""
+
+    def check_schema(self, schema: PublicSchema) -> None:
+        """Refuse what has no bins, and a variable beside itself."""
+        positions = [factor_position(schema, variable) for variable in self._asked()]
+        if len(set(positions)) < len(positions):
+            raise SchemaError(f"{self.describe(schema)}: the variables have to be different ones")
+
+    def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
+        """The rows of every cell."""
+        return {"cells": cell_totals(schema, self._asked(), fold)}
+
+    def shapes(self, schema: PublicSchema) -> Shapes:
+        """One for every combination of bins."""
+        return {"cells": cell_shape(schema, self._asked())}
+
+    def _cells(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> Cells:
+        return read_cells(totals["cells"], schema, self._asked(), n_rows)
+
+
+def test_line(numbers: Sequence[tuple[str, float]], pvalue: float) -> str:
+    """As R prints a test: X-squared = 3.2, df = 1, p-value = 0.0736."""
+    shown, p = [f"{name} = {number_text(value)}" for name, value in numbers], p_text(pvalue)
+    return ", ".join([*shown, f"p-value {p}" if p.startswith("<") else f"p-value = {p}"])
+
+
+def chi2_tail(statistic: float, dof: float) -> float:
+    """How likely a chi-square is that is at least so large."""
+    from scipy.stats import chi2  # takes a while to import: only where a test is read
+
+    return float(chi2.sf(statistic, dof))
+
+
+def normal_quantile(level: float) -> float:
+    """Between which multiples of the standard error an interval of this level lies."""
+    from scipy.stats import norm
+
+    return float(norm.ppf((1 + level) / 2))
+
+
+def normal_tails(z: float) -> float:
+    """How likely a normal deviate is that is at least so far from 0 on either side."""
+    from scipy.stats import norm
+
+    return float(2 * norm.sf(abs(z)))
+
+
+def exact_ratio(above: Fraction | int, below: Fraction | int) -> float:
+    """A ratio of exact numbers: infinite over nothing, NaN of nothing over nothing."""
+    if below == 0:
+        return np.nan if above == 0 else float(np.inf if above > 0 else -np.inf)
+    return float(Fraction(above) / Fraction(below))
+
+
+# -- chi-square -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChiSquareResult(Result):
+    """Pearson's chi-square test.
+
+    Attributes
+    ----------
+    statistic, pvalue : float
+    dof : int
+    observed, expected_freq : DataFrame
+    residuals, stdres : DataFrame
+        Pearson's residuals (observed - expected) / sqrt(expected), and those divided by their standard error.
+    """
+
+    statistic: float
+    dof: int
+    pvalue: float
+    observed: pd.DataFrame
+    expected_freq: pd.DataFrame
+    residuals: pd.DataFrame
+    stdres: pd.DataFrame
+
+    def to_frame(self) -> pd.DataFrame:
+        """The observed counts."""
+        return self.observed
+
+    def body(self) -> str:
+        """The test in a line, and the counts."""
+        line = test_line([("X-squared", self.statistic), ("df", self.dof)], self.pvalue)
+        return f"{line}\n\nObserved:\n{frame_text(self.observed)}\n\nExpected:\n{frame_text(self.expected_freq)}"
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Pearson's residuals: which cells have more rows than expected, and which fewer."""
+        from encryptedstats.statistics.plots import plot_residuals
+
+        return plot_residuals(self.residuals, ax)
+
+
+@dataclass(frozen=True)
+class ChiSquare(_Counted):
+    """Whether two variables are independent; or, of one, whether its groups have the shares ``p``.
+
+    Parameters
+    ----------
+    first, second : str
+        Variables with bins, or the class.
+    correction : bool
+        Yates's, for two groups by two, as scipy and R do.
+    p : list of float, optional
+        Of one variable: the shares that its groups are compared with; equal ones by default.
+
+    Examples
+    --------
+    >>> import pandas as pd, encryptedstats as es
+    >>> frame = pd.DataFrame({"exposed": ["yes"] * 30 + ["no"] * 30, "sick": [1] * 18 + [0] * 12 + [1] * 9 + [0] * 21})
+    >>> found = es.Schema.infer(frame, target="sick").table(frame).ask(es.ChiSquare("exposed", "sick"))
+    >>> round(found.statistic, 3), found.dof, round(found.pvalue, 3)
+    (4.31, 1, 0.038)
+    """
+
+    of_variables: ClassVar[tuple[str, ...]] = ("first", "second")
+
+    first: str
+    second: str | None = None
+    correction: bool = True
+    p: list[float] | None = None
+
+    def _asked(self) -> tuple[str, ...]:
+        return (self.first,) if self.second is None else (self.first, self.second)
+
+    def check_schema(self, schema: PublicSchema) -> None:
+        """Refuse shares that do not fit."""
+        super().check_schema(schema)
+        if self.p is None:
+            return
+        if self.second is not None:
+            raise ParameterError("p= is for one variable: two are compared with independence")
+        n = len(factor(schema, self.first).labels)
+        if len(self.p) != n or min(self.p) < 0 or abs(sum(self.p) - 1) > 1e-9:
+            raise ParameterError(f"p={self.p!r}: {n} shares that add up to 1 are needed, one for each group")
+
+    def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> ChiSquareResult:
+        """The test."""
+        cells = self._cells(totals, schema, n_rows)
+        if self.second is None:
+            return self._of_one(cells, n_rows)
+        kept, notes = without_empty(cells)
+        observed = kept.counts.astype(float)
+        n, rows, columns = kept.n, kept.counts.sum(axis=1).astype(float), kept.counts.sum(axis=0).astype(float)
+        expected = np.outer(rows, columns) / n
+        variances = expected * np.outer(1 - rows / n, 1 - columns / n)
+        yates = self.correction and observed.shape == (2, 2)
+        title = "Pearson's chi-square test" + (" with Yates's correction" if yates else "")
+        dof = (len(rows) - 1) * (len(columns) - 1)
+        return _chi_square(title, n_rows, (*cells.notes, *notes), kept, expected, variances, dof, yates=yates)
+
+    def _of_one(self, cells: Cells, n_rows: int) -> ChiSquareResult:
+        n, k = cells.n, len(cells.counts)
+        shares = np.full(k, 1 / k) if self.p is None else np.array(self.p, dtype=float)
+        if not n or k < 2:
+            raise DataError(
+                f"{cells.factors[0].name!r} has {n} rows in {k} groups: two groups and some rows are needed"
+            )
+        expected = (n * shares)[:, None]
+        variances = expected * (1 - shares)[:, None]
+        title = "Chi-square test for given shares"
+        return _chi_square(title, n_rows, cells.notes, cells, expected, variances, k - 1, yates=False)
+
+
+def _chi_square(
+    title: str,
+    n_rows: int,
+    notes: tuple[str, ...],
+    cells: Cells,
+    expected: Floats,
+    variances: Floats,
+    dof: int,
+    *,
+    yates: bool,
+) -> ChiSquareResult:
+    frame = cells.frame
+    apart = frame.to_numpy(dtype=float) - expected
+    # Yates's correction never goes beyond the expected count.
+    nearer = np.abs(apart) - (np.minimum(0.5, np.abs(apart)) if yates else 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        statistic = float((nearer**2 / expected).sum())
+        residuals, stdres = apart / np.sqrt(expected), apart / np.sqrt(variances)
+
+    def labelled(values: Floats) -> pd.DataFrame:
+        return pd.DataFrame(values, index=frame.index, columns=frame.columns)
+
+    return ChiSquareResult(
+        title=f"{title}: {' by '.join(one.name for one in cells.factors)}",
+        n_rows=n_rows,
+        notes=(*notes, _ROUGH) if expected.min() < _FEW else notes,
+        statistic=statistic,
+        dof=dof,
+        pvalue=chi2_tail(statistic, dof),
+        observed=frame,
+        expected_freq=labelled(expected),
+        residuals=labelled(residuals),
+        stdres=labelled(stdres),
+    )
+
+
+# -- Fisher's exact test -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class FisherExactResult(Result):
+    """Fisher's exact test.
+
+    Attributes
+    ----------
+    statistic : float
+        Of two groups by two: the odds ratio of the counts, as scipy gives it; NaN of more.
+    pvalue : float
+    odds_ratio : float
+        The conditional maximum likelihood estimate, as R gives it.
+    confidence_interval : (float, float)
+        Of that estimate, exact.
+    observed : DataFrame
+    """
+
+    statistic: float
+    pvalue: float
+    odds_ratio: float
+    confidence_interval: Interval
+    confidence: float
+    observed: pd.DataFrame
+
+    def to_frame(self) -> pd.DataFrame:
+        """The observed counts."""
+        return self.observed
+
+    def body(self) -> str:
+        """The test, the odds ratio and the counts."""
+        lines = [test_line([], self.pvalue)]
+        if self.observed.shape == (2, 2):
+            low, high = map(number_text, self.confidence_interval)
+            lines.append(f"odds ratio {number_text(self.odds_ratio)}, {self.confidence:.0%} interval {low} to {high}")
+        return "\n".join([*lines, "", frame_text(self.observed)])
+
+
+@dataclass(frozen=True)
+class FisherExact(_Counted):
+    """Fisher's exact test of two variables; of two groups by two also the odds ratio with its exact interval.
+
+    Parameters
+    ----------
+    first, second : str
+        Variables with bins, or the class.
+    alternative : "two-sided", "less" or "greater"
+        Of two groups by two.
+    confidence : float
+    """
+
+    of_variables: ClassVar[tuple[str, ...]] = ("first", "second")
+
+    first: str
+    second: str
+    alternative: str = "two-sided"
+    confidence: float = 0.95
+
+    def _asked(self) -> tuple[str, ...]:
+        return self.first, self.second
+
+    def check_schema(self, schema: PublicSchema) -> None:
+        """Refuse sides and levels that there are not."""
+        super().check_schema(schema)
+        check_alternative(self.alternative)
+        confidence_level(self.confidence)
+
+    def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> FisherExactResult:
+        """The test, by scipy."""
+        from scipy.stats import fisher_exact
+        from scipy.stats.contingency import odds_ratio
+
+        cells = self._cells(totals, schema, n_rows)
+        kept, notes = without_empty(cells)
+        counts = kept.counts.astype(np.int64)
+        estimate, interval, statistic = np.nan, (np.nan, np.nan), np.nan
+        if counts.shape == (2, 2):
+            pvalue = float(fisher_exact(counts, self.alternative).pvalue)
+            statistic = exact_ratio(int(counts[0, 0]) * int(counts[1, 1]), int(counts[0, 1]) * int(counts[1, 0]))
+            found = odds_ratio(counts, kind="conditional")
+            estimate = float(found.statistic)
+            ends = found.confidence_interval(self.confidence, self.alternative)
+            interval = (float(ends.low), float(ends.high))
+        elif self.alternative != "two-sided":
+            raise DataError(f"alternative={self.alternative!r} is for two groups by two, and there are {counts.shape}")
+        else:
+            pvalue = float(fisher_exact(counts).pvalue)
+        return FisherExactResult(
+            title=f"Fisher's exact test: {' by '.join(one.name for one in kept.factors)}",
+            n_rows=n_rows,
+            notes=(*cells.notes, *notes),
+            statistic=statistic,
+            pvalue=pvalue,
+            odds_ratio=estimate,
+            confidence_interval=interval,
+            confidence=self.confidence,
+            observed=kept.frame,
+        )
+
+
+def check_alternative(alternative: str) -> None:
+    """One of the three."""
+    if alternative not in ("two-sided", "less", "greater"):
+        raise ParameterError(f"alternative={alternative!r}: one of 'two-sided', 'less' and 'greater'")
+
+
+# -- strata -----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class MantelHaenszelResult(Result):
+    """The association of two variables within strata.
+
+    Attributes
+    ----------
+    statistic, pvalue : float
+        The Cochran-Mantel-Haenszel test, of one degree of freedom.
+    oddsratio_pooled, riskratio_pooled : float
+        Mantel and Haenszel's.
+    confidence_interval : (float, float)
+        Of the odds ratio, by the variance of Robins, Breslow and Greenland.
+    breslow_day, breslow_day_pvalue : float
+        Whether the odds ratio is the same in all strata, with Tarone's correction.
+    strata : DataFrame
+        The counts and the odds ratio of each.
+    """
+
+    statistic: float
+    pvalue: float
+    oddsratio_pooled: float
+    logodds_pooled_se: float
+    confidence_interval: Interval
+    confidence: float
+    riskratio_pooled: float
+    breslow_day: float
+    breslow_day_dof: int
+    breslow_day_pvalue: float
+    strata: pd.DataFrame
+
+    def to_frame(self) -> pd.DataFrame:
+        """A line for each stratum."""
+        return self.strata
+
+    def body(self) -> str:
+        """The test, the common odds ratio and the strata."""
+        low, high = map(number_text, self.confidence_interval)
+        same = [("X-squared", self.breslow_day), ("df", float(self.breslow_day_dof))]
+        return "\n".join(
+            [
+                f"Mantel-Haenszel {test_line([('X-squared', self.statistic), ('df', 1)], self.pvalue)}",
+                f"common odds ratio {number_text(self.oddsratio_pooled)}, {self.confidence:.0%} interval {low} to {high}",
+                f"Breslow-Day {test_line(same, self.breslow_day_pvalue)}",
+                "",
+                frame_text(self.strata),
+            ]
+        )
+
+
+@dataclass(frozen=True)
+class MantelHaenszel(_Counted):
+    """The odds ratio of two variables of two groups each, common to all strata of a third, and whether it is 1.
+
+    Parameters
+    ----------
+    exposure, outcome : str
+        Variables of two groups each. The event is the last group of the outcome, the exposed are the last of the exposure.
+    strata : str
+    correction : bool
+        For continuity, as R's ``mantelhaen.test``.
+    confidence : float
+    """
+
+    of_variables: ClassVar[tuple[str, ...]] = ("exposure", "outcome", "strata")
+
+    exposure: str
+    outcome: str
+    strata: str
+    correction: bool = True
+    confidence: float = 0.95
+
+    def _asked(self) -> tuple[str, ...]:
+        return self.exposure, self.outcome, self.strata
+
+    def check_schema(self, schema: PublicSchema) -> None:
+        """Refuse more than two groups."""
+        super().check_schema(schema)
+        confidence_level(self.confidence)
+        for variable in (self.exposure, self.outcome):
+            n = len(factor(schema, variable).labels)
+            if n != 2:
+                raise SchemaError(f"{variable!r} has {n} groups: Mantel-Haenszel is about two by two in every stratum")
+
+    def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> MantelHaenszelResult:
+        """The estimates of the textbook, their sums in exact fractions."""
+        cells = self._cells(totals, schema, n_rows)
+        named = cells.factors[2]
+        # Exposed and with the event first: a, b / c, d, as the textbook has it.
+        tables = [cells.counts[::-1, ::-1, k] for k in range(len(named.labels))]
+        used = [k for k, table in enumerate(tables) if table.sum() > 1]
+        notes = cells.notes
+        if len(used) < len(tables):
+            few = ", ".join(str(named.labels[k]) for k in range(len(tables)) if k not in used)
+            notes = (*notes, f"strata with fewer than 2 rows were left out: {few}")
+        if not used:
+            raise DataError(f"no stratum of {named.name!r} has two rows")
+        found = _pooled([tables[k] for k in used], self.correction)
+        z = normal_quantile(self.confidence)
+        ends = (
+            np.exp(np.log(found["odds"]) + z * found["se"] * np.array([-1, 1]))
+            if found["odds"] > 0
+            else (np.nan, np.nan)
+        )
+        day, dof = _breslow_day([tables[k] for k in used], found["odds"])
+        event, exposed = cells.factors[1].labels[1], cells.factors[0].labels[1]
+        lines = {
+            "exposed, event": [int(t[0, 0]) for t in tables],
+            "exposed, none": [int(t[0, 1]) for t in tables],
+            "unexposed, event": [int(t[1, 0]) for t in tables],
+            "unexposed, none": [int(t[1, 1]) for t in tables],
+            "odds ratio": [exact_ratio(t[0, 0] * t[1, 1], t[0, 1] * t[1, 0]) for t in tables],
+        }
+        return MantelHaenszelResult(
+            title=f"Mantel-Haenszel test: {cells.factors[0].name} and {cells.factors[1].name} by {named.name}",
+            n_rows=n_rows,
+            notes=(
+                *notes,
+                f"the event is {event} of {cells.factors[1].name}, the exposed are {exposed} of {cells.factors[0].name}",
+            ),
+            statistic=found["chi2"],
+            pvalue=chi2_tail(found["chi2"], 1),
+            oddsratio_pooled=found["odds"],
+            logodds_pooled_se=found["se"],
+            confidence_interval=(float(ends[0]), float(ends[1])),
+            confidence=self.confidence,
+            riskratio_pooled=found["risk"],
+            breslow_day=day,
+            breslow_day_dof=dof,
+            breslow_day_pvalue=chi2_tail(day, dof) if dof else np.nan,
+            strata=pd.DataFrame(lines, index=named.index),
+        )
+
+
+def _pooled(tables: Sequence[NDArray[Any]], correction: bool) -> dict[str, float]:
+    """Mantel and Haenszel's test and ratios, and the variance of the log odds by Robins, Breslow and Greenland (1986)."""
+    zero = Fraction(0)
+    apart, variance, r, s, pr, mixed, qs, above, below = (zero,) * 9
+    for table in tables:
+        (a, b), (c, d) = ((int(x) for x in line) for line in table)
+        n = a + b + c + d
+        apart += a - Fraction((a + b) * (a + c), n)
+        variance += Fraction((a + b) * (c + d) * (a + c) * (b + d), n * n * (n - 1))
+        R, S, P, Q = Fraction(a * d, n), Fraction(b * c, n), Fraction(a + d, n), Fraction(b + c, n)
+        r, s, pr, mixed, qs = r + R, s + S, pr + P * R, mixed + P * S + Q * R, qs + Q * S
+        above, below = above + Fraction(a * (c + d), n), below + Fraction(c * (a + b), n)
+    away = abs(apart) - (min(Fraction(1, 2), abs(apart)) if correction else 0)
+    chi2 = exact_ratio(away * away, variance)
+    squared = pr / (2 * r * r) + mixed / (2 * r * s) + qs / (2 * s * s) if r and s else None
+    se = np.nan if squared is None else float(np.sqrt(float(squared)))
+    return {"chi2": chi2, "odds": exact_ratio(r, s), "se": se, "risk": exact_ratio(above, below)}
+
+
+def _breslow_day(tables: Sequence[NDArray[Any]], odds: float) -> tuple[float, int]:
+    """The test of one odds ratio in all strata with Tarone's correction, and its degrees of freedom."""
+    if not np.isfinite(odds) or odds <= 0 or len(tables) < 2:
+        return np.nan, 0
+    total, apart, spread = 0.0, 0.0, 0.0
+    for table in tables:
+        (a, b), (c, d) = ((float(x) for x in line) for line in table)
+        exposed, events, n = a + b, a + c, a + b + c + d
+        # The count of exposed events at which this stratum has the common odds ratio: a root of a quadratic equation.
+        quadratic, linear, constant = (
+            1 - odds,
+            (n - exposed - events) + odds * (exposed + events),
+            -odds * exposed * events,
+        )
+        if abs(quadratic) < 1e-12:
+            fitted = -constant / linear
+        else:
+            root = np.sqrt(linear**2 - 4 * quadratic * constant)
+            roots = np.array([-linear + root, -linear - root]) / (2 * quadratic)
+            low, high = max(0.0, exposed + events - n), min(exposed, events)
+            inside = [x for x in roots if low - 1e-9 <= x <= high + 1e-9]
+            fitted = float(inside[0])
+        parts = (fitted, exposed - fitted, events - fitted, n - exposed - events + fitted)
+        if min(parts) <= 0:
+            continue
+        variance = 1 / sum(1 / part for part in parts)
+        total, apart, spread = total + (a - fitted) ** 2 / variance, apart + a - fitted, spread + variance
+    return total - apart**2 / spread, len(tables) - 1
+
+
+# -- trend ------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrendResult(Result):
+    """Cochran and Armitage's test for a trend of shares.
+
+    Attributes
+    ----------
+    statistic : float
+        Chi-square of one degree of freedom; ``zscore`` is its signed root.
+    groups : DataFrame
+        The score, the rows, the events and their share in each group.
+    """
+
+    statistic: float
+    dof: int
+    pvalue: float
+    zscore: float
+    groups: pd.DataFrame
+
+    def to_frame(self) -> pd.DataFrame:
+        """A line for each group."""
+        return self.groups
+
+    def body(self) -> str:
+        """The test, and the groups."""
+        line = test_line([("X-squared", self.statistic), ("df", 1), ("z", self.zscore)], self.pvalue)
+        return f"{line}\n\n{frame_text(self.groups)}"
+
+
+@dataclass(frozen=True)
+class CochranArmitage(_Counted):
+    """Whether the share of events rises or falls over the ordered groups of an exposure.
+
+    Parameters
+    ----------
+    exposure : str
+        A variable whose bins have an order.
+    outcome : str
+        A variable of two groups, or the class; the event is the last one, or ``event``.
+    scores : list of int or float, optional
+        Of the groups; 0, 1, 2 ... by default.
+    event : level, optional
+    """
+
+    of_variables: ClassVar[tuple[str, ...]] = ("exposure", "outcome")
+    of_levels: ClassVar[Mapping[str, str]] = {"event": "outcome"}
+
+    exposure: str
+    outcome: str = "class"
+    scores: list[float] | None = None
+    event: Any = None
+
+    def _asked(self) -> tuple[str, ...]:
+        return self.exposure, self.outcome
+
+    def check_schema(self, schema: PublicSchema) -> None:
+        """Refuse scores that do not fit, and more than two outcomes without an event."""
+        super().check_schema(schema)
+        exposure = factor(schema, self.exposure)
+        if self.scores is not None and len(self.scores) != len(exposure.labels):
+            raise ParameterError(f"scores={self.scores!r}: {len(exposure.labels)} are needed, one for each group")
+        two_groups(factor(schema, self.outcome), self.event)
+
+    def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TrendResult:
+        """The test of the textbook; its sums are exact where the scores are."""
+        cells = self._cells(totals, schema, n_rows)
+        exposure, outcome = cells.factors
+        event = chosen_group(outcome, self.event, "event", -1)
+        scores = [Fraction(x) for x in (self.scores or range(len(exposure.labels)))]
+        rows, events = cells.counts.sum(axis=1), cells.counts[:, event]
+        n, cases = cells.n, int(events.sum())
+        if not 0 < cases < n:
+            raise DataError(f"all rows of {outcome.name!r} are in one group: there is no trend of shares")
+        trend = n * sum(w * int(e) for w, e in zip(scores, events, strict=True)) - cases * sum(
+            w * int(r) for w, r in zip(scores, rows, strict=True)
+        )
+        spread = n * sum(w * w * int(r) for w, r in zip(scores, rows, strict=True)) - (
+            sum(w * int(r) for w, r in zip(scores, rows, strict=True)) ** 2
+        )
+        if not spread:
+            raise DataError(f"all rows of {exposure.name!r} have one score: there is no trend")
+        statistic = float(n * trend**2 / (cases * (n - cases) * spread))
+        lines = pd.DataFrame(
+            {
+                "score": [float(w) for w in scores],
+                "rows": rows.astype(np.int64),
+                "events": events.astype(np.int64),
+                "share": [exact_ratio(int(e), int(r)) for e, r in zip(events, rows, strict=True)],
+            },
+            index=exposure.index,
+        )
+        notes = (
+            ()
+            if exposure.ordered
+            else (f"the groups of {exposure.name} have no order of their own: scores are taken as given",)
+        )
+        return TrendResult(
+            title=f"Cochran-Armitage test for trend: {outcome.name} = {outcome.labels[event]} over {exposure.name}",
+            n_rows=n_rows,
+            notes=(*cells.notes, *notes),
+            statistic=statistic,
+            dof=1,
+            pvalue=chi2_tail(statistic, 1),
+            zscore=float(np.copysign(np.sqrt(statistic), float(trend))),
+            groups=lines,
+        )
+
+
+def two_groups(outcome: Factor, event: Any) -> None:
+    """Refuse an outcome of more than two groups where no event is named, and an event that it has not."""
+    if event is None and len(outcome.labels) != 2:
+        raise ParameterError(f"{outcome.name!r} has {len(outcome.labels)} groups: say which of them is the event=")
+
+
+# -- odds and risks -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class OddsRatioResult(Result):
+    """Odds ratios, risk ratios and risk differences against a reference group, each with an interval.
+
+    Attributes
+    ----------
+    groups : DataFrame
+        A line for each group: rows, events, risk; of all but the reference the three measures, each with ``low`` and
+        ``high``, and the p-value of the odds ratio.
+    oddsratio, riskratio, risk_difference : float
+        Of the last group; with the intervals ``oddsratio_interval`` and so on. Of two groups, these are all there is.
+    """
+
+    groups: pd.DataFrame
+    confidence: float
+    oddsratio: float
+    oddsratio_interval: Interval
+    oddsratio_pvalue: float
+    riskratio: float
+    riskratio_interval: Interval
+    risk_difference: float
+    risk_difference_interval: Interval
+
+    def to_frame(self) -> pd.DataFrame:
+        """A line for each group."""
+        return self.groups
+
+    def body(self) -> str:
+        """The groups, and below them one measure after the other."""
+        frame, parts = self.groups, [frame_text(self.groups[["rows", "events", "risk"]])]
+        for name in ("odds ratio", "risk ratio", "risk difference"):
+            own = frame[[name, f"{name} low", f"{name} high"]].dropna(how="all")
+            parts.append(frame_text(own.set_axis([name, "low", "high"], axis=1)))
+        return "\n\n".join(parts)
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """The odds ratios with their intervals."""
+        from encryptedstats.statistics.plots import plot_ratios
+
+        return plot_ratios(self.groups, "odds ratio", ax)
+
+
+@dataclass(frozen=True)
+class OddsRatio(_Counted):
+    """How much more frequent an event is in the groups of an exposure: odds ratio, risk ratio and risk difference.
+
+    Parameters
+    ----------
+    exposure : str
+        A variable with bins; all its groups are compared with one of them.
+    outcome : str
+        A variable with bins, or the class.
+    reference, event : level, optional
+        The first of the exposure and the last of the outcome by default.
+    confidence : float
+        Intervals are Wald's on the logarithm for ratios, and Newcombe's (from Wilson's) for differences.
+    """
+
+    of_variables: ClassVar[tuple[str, ...]] = ("exposure", "outcome")
+    of_levels: ClassVar[Mapping[str, str]] = {"reference": "exposure", "event": "outcome"}
+
+    exposure: str
+    outcome: str = "class"
+    reference: Any = None
+    event: Any = None
+    confidence: float = 0.95
+
+    def _asked(self) -> tuple[str, ...]:
+        return self.exposure, self.outcome
+
+    def check_schema(self, schema: PublicSchema) -> None:
+        """Refuse more than two outcomes without an event."""
+        super().check_schema(schema)
+        confidence_level(self.confidence)
+        two_groups(factor(schema, self.outcome), self.event)
+
+    def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> OddsRatioResult:
+        """The measures of every group against the reference."""
+        cells = self._cells(totals, schema, n_rows)
+        exposure, outcome = cells.factors
+        if len(exposure.labels) < 2:
+            raise DataError(f"{exposure.name!r} has one group: there is nothing to compare it with")
+        event, first = (
+            chosen_group(outcome, self.event, "event", -1),
+            chosen_group(exposure, self.reference, "reference", 0),
+        )
+        rows, events = cells.counts.sum(axis=1), cells.counts[:, event]
+        if not rows[first]:
+            raise DataError(f"the reference group {exposure.labels[first]!r} of {exposure.name!r} has no rows")
+        z, lines = normal_quantile(self.confidence), []
+        for k in range(len(exposure.labels)):
+            line: dict[str, Any] = {"rows": int(rows[k]), "events": int(events[k])}
+            line["risk"] = exact_ratio(int(events[k]), int(rows[k]))
+            if k != first:
+                line |= _measures(
+                    int(events[k]), int(rows[k]), int(events[first]), int(rows[first]), z, self.confidence
+                )
+            lines.append(line)
+        frame = pd.DataFrame(lines, index=exposure.index)
+        last = frame.iloc[[k for k in range(len(lines)) if k != first][-1]]
+
+        def interval(name: str) -> Interval:
+            return float(last[f"{name} low"]), float(last[f"{name} high"])
+
+        notes = (
+            f"compared with {exposure.name} = {exposure.labels[first]}; the event is {outcome.name} = {outcome.labels[event]}",
+        )
+        return OddsRatioResult(
+            title=f"Odds and risks: {outcome.name} by {exposure.name}",
+            n_rows=n_rows,
+            notes=(
+                *cells.notes,
+                *notes,
+                f"{self.confidence:.0%} intervals: Wald's of the logarithm for ratios, Newcombe's for differences",
+            ),
+            groups=frame,
+            confidence=self.confidence,
+            oddsratio=float(last["odds ratio"]),
+            oddsratio_interval=interval("odds ratio"),
+            oddsratio_pvalue=float(last["pvalue"]),
+            riskratio=float(last["risk ratio"]),
+            riskratio_interval=interval("risk ratio"),
+            risk_difference=float(last["risk difference"]),
+            risk_difference_interval=interval("risk difference"),
+        )
+
+
+def _measures(a: int, n1: int, c: int, n0: int, z: float, level: float) -> dict[str, float]:
+    """Of ``a`` events among ``n1`` exposed and ``c`` among ``n0`` others."""
+    b, d = n1 - a, n0 - c
+    odds, risk = exact_ratio(a * d, b * c), exact_ratio(a * n0, c * n1)
+    odds_se = np.sqrt(1 / a + 1 / b + 1 / c + 1 / d) if min(a, b, c, d) else np.nan
+    risk_se = np.sqrt(max(0.0, 1 / a - 1 / n1 + 1 / c - 1 / n0)) if min(a, c) else np.nan
+    p1, p0 = exact_ratio(a, n1), exact_ratio(c, n0)
+    (low1, high1), (low0, high0) = wilson_interval(a, n1, level), wilson_interval(c, n0, level)
+    found = {"odds ratio": odds, "risk ratio": risk}
+    measures = {}
+    for (name, value), se in zip(found.items(), (odds_se, risk_se), strict=True):
+        measures |= {
+            name: value,
+            f"{name} low": float(value * np.exp(-z * se)),
+            f"{name} high": float(value * np.exp(z * se)),
+        }
+    return {
+        **measures,
+        "risk difference": exact_ratio(a * n0 - c * n1, n1 * n0),
+        "risk difference low": p1 - p0 - float(np.hypot(p1 - low1, high0 - p0)),
+        "risk difference high": p1 - p0 + float(np.hypot(high1 - p1, p0 - low0)),
+        "pvalue": normal_tails(float(np.log(odds) / odds_se)) if np.isfinite(odds_se) else np.nan,
+    }
+
+
+# -- agreement ----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class KappaResult(Result):
+    """How far two raters agree beyond chance.
+
+    Attributes
+    ----------
+    kappa : float
+    std_kappa, std_kappa0 : float
+        Its standard error, and the one if there were no agreement beyond chance.
+    z_value, pvalue_two_sided : float
+    kappa_low, kappa_upp : float
+        The interval.
+    agreement : float
+        The share of rows where both say the same.
+    """
+
+    kappa: float
+    std_kappa: float
+    std_kappa0: float
+    z_value: float
+    pvalue_two_sided: float
+    kappa_low: float
+    kappa_upp: float
+    agreement: float
+    observed: pd.DataFrame
+
+
+@dataclass(frozen=True)
+class Kappa(_Counted):
+    """Cohen's kappa of two ratings with the same groups.
+
+    Parameters
+    ----------
+    first, second : str
+        Variables with the same levels, or the class.
+    weights : "linear" or "quadratic", optional
+        How much rows count where both differ, by how far; all the same by default.
+    confidence : float
+
+    References
+    ----------
+    Fleiss, Cohen and Everitt (1969), Large sample standard errors of kappa and weighted kappa.
+    """
+
+    of_variables: ClassVar[tuple[str, ...]] = ("first", "second")
+
+    first: str
+    second: str
+    weights: str | None = None
+    confidence: float = 0.95
+
+    def _asked(self) -> tuple[str, ...]:
+        return self.first, self.second
+
+    def check_schema(self, schema: PublicSchema) -> None:
+        """Refuse ratings of different numbers of groups."""
+        super().check_schema(schema)
+        confidence_level(self.confidence)
+        if self.weights not in (None, "linear", "quadratic"):
+            raise ParameterError(f"weights={self.weights!r}: 'linear', 'quadratic', or none")
+        one, other = (factor(schema, variable) for variable in self._asked())
+        if len(one.labels) != len(other.labels):
+            raise SchemaError(
+                f"{self.first!r} has {len(one.labels)} groups, {self.second!r} has {len(other.labels)}: kappa needs the same"
+            )
+
+    def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> KappaResult:
+        """Kappa, and its large-sample errors."""
+        cells = self._cells(totals, schema, n_rows)
+        one, other = cells.factors
+        if list(map(str, one.labels)) != list(map(str, other.labels)):
+            raise DataError(f"{one.name!r} and {other.name!r} have different levels: {one.labels} and {other.labels}")
+        if not cells.n:
+            raise DataError("there are no rows with both ratings")
+        k = len(one.labels)
+        apart = np.abs(np.subtract.outer(np.arange(k), np.arange(k)))
+        power = {None: 0, "linear": 1, "quadratic": 2}[self.weights]
+        weights = 1 - (apart / max(1, k - 1)) ** power if power else np.eye(k)
+        p = cells.counts.astype(float) / cells.n
+        rows, columns = p.sum(axis=1), p.sum(axis=0)
+        agreed, chance = float((weights * p).sum()), float((weights * np.outer(rows, columns)).sum())
+        kappa = (agreed - chance) / (1 - chance) if chance < 1 else np.nan
+        beside = (weights @ columns)[:, None] + (rows @ weights)[None, :]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            spread = (p * (weights - beside * (1 - kappa)) ** 2).sum() - (kappa - chance * (1 - kappa)) ** 2
+            null = (np.outer(rows, columns) * (weights - beside) ** 2).sum() - chance**2
+            se, se0 = (float(np.sqrt(max(0.0, x) / cells.n) / (1 - chance)) for x in (spread, null))
+            z = kappa / se0 if se0 else np.nan
+        half = normal_quantile(self.confidence) * se
+        return KappaResult(
+            title=f"Cohen's kappa{f', {self.weights} weights' if self.weights else ''}: {one.name} and {other.name}",
+            n_rows=n_rows,
+            notes=(*cells.notes, *(() if chance < 1 else ("all rows are in one group: kappa is not defined",))),
+            kappa=kappa,
+            std_kappa=se,
+            std_kappa0=se0,
+            z_value=z,
+            pvalue_two_sided=normal_tails(z) if np.isfinite(z) else np.nan,
+            kappa_low=kappa - half,
+            kappa_upp=kappa + half,
+            agreement=float(np.trace(p)),
+            observed=cells.frame,
+        )
+
+
+# -- ROC --------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class ROCResult(Result):
+    """The ROC curve of a score that is known by its bins.
+
+    Attributes
+    ----------
+    auc : float
+        Ties within a bin count half, so it is the area under the straight lines between the points.
+    auc_se : float
+        DeLong's standard error.
+    confidence_interval : (float, float)
+        DeLong's, on the scale of log-odds.
+    curve : DataFrame
+        For each threshold (the lowest bin that counts as positive) the false and true positive rates.
+    """
+
+    auc: float
+    auc_se: float
+    confidence_interval: Interval
+    confidence: float
+    curve: pd.DataFrame
+
+    def to_frame(self) -> pd.DataFrame:
+        """The points of the curve."""
+        return self.curve
+
+    def body(self) -> str:
+        """The area and the points."""
+        low, high = map(number_text, self.confidence_interval)
+        area, se = number_text(self.auc), number_text(self.auc_se)
+        line = f"AUC {area} (standard error {se}), {self.confidence:.0%} interval {low} to {high}"
+        return f"{line}\n\n{frame_text(self.curve)}"
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """The curve."""
+        from encryptedstats.statistics.plots import plot_roc_points
+
+        return plot_roc_points(self, ax)
+
+
+@dataclass(frozen=True)
+class ROC(_Counted):
+    """The ROC curve and the area under it of a score whose bins have an order.
+
+    Parameters
+    ----------
+    score : str
+        A variable with ordered bins: higher ones speak for the event.
+    outcome : str
+        A variable of two groups, or the class.
+    event : level, optional
+        The last group by default; all others count as none.
+    confidence : float
+    """
+
+    of_variables: ClassVar[tuple[str, ...]] = ("score", "outcome")
+    of_levels: ClassVar[Mapping[str, str]] = {"event": "outcome"}
+
+    score: str
+    outcome: str = "class"
+    event: Any = None
+    confidence: float = 0.95
+
+    def _asked(self) -> tuple[str, ...]:
+        return self.score, self.outcome
+
+    def check_schema(self, schema: PublicSchema) -> None:
+        """Refuse a score without order."""
+        super().check_schema(schema)
+        confidence_level(self.confidence)
+        score = factor(schema, self.score)
+        if not score.ordered:
+            raise SchemaError(f"{self.score!r} has no order among its bins: a score is continuous or ordinal")
+        two_groups(factor(schema, self.outcome), self.event)
+
+    def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> ROCResult:
+        """The curve, from the rows of each bin."""
+        cells = self._cells(totals, schema, n_rows)
+        score, outcome = cells.factors
+        event = chosen_group(outcome, self.event, "event", -1)
+        events = cells.counts[:, event].astype(np.int64)
+        others = (cells.counts.sum(axis=1) - cells.counts[:, event]).astype(np.int64)
+        if not events.sum() or not others.sum():
+            raise DataError(f"all rows of {outcome.name!r} are in one group: there is no curve")
+        levels = np.arange(len(score.labels))
+        scores = np.concatenate([np.repeat(levels, events), np.repeat(levels, others)]).astype(float)
+        positive = np.arange(len(scores)) < events.sum()
+        ones = np.ones(len(scores))
+        false, true = roc_points(positive, scores, ones)
+        seen = np.flatnonzero(events + others)[::-1]  # bins without rows are no points of the curve
+        curve = pd.DataFrame(
+            {"fpr": false, "tpr": true},
+            index=pd.Index(["none", *(score.labels[k] for k in seen)], name=f"{score.name} from"),
+        )
+        return ROCResult(
+            title=f"ROC curve: {outcome.name} = {outcome.labels[event]} by {score.name}",
+            n_rows=n_rows,
+            notes=(*cells.notes, "rows of one bin are ties, and count half"),
+            auc=auc(positive, scores),
+            auc_se=float(np.sqrt(delong_variance(positive, scores, ones))),
+            confidence_interval=auc_interval(positive, scores, level=self.confidence),
+            confidence=self.confidence,
+            curve=curve,
+        )

@@ -1,0 +1,407 @@
+"""What a table looks like: rows, means, spreads and shapes of numbers, quantiles, histograms and box plots of bins, all by group.
+
+Quantiles are read from the counts of bins: within a bin rows are taken to be spread evenly. The outermost bins are open, so nothing
+is said of a quantile that falls there unless the owner, who knows, says where they end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import numpy as np
+import pandas as pd
+
+from encryptedstats.errors import DataError, ParameterError, SchemaError
+from encryptedstats.statistics.factors import (
+    Powers,
+    cell_shape,
+    cell_totals,
+    factor,
+    factor_position,
+    power_shapes,
+    power_totals,
+    read_cells,
+    read_powers,
+)
+from encryptedstats.statistics.results import Result, frame_text
+from encryptedstats.tables.questions import Arrays, Columns, Question, Shapes, Totals
+from encryptedstats.tables.schema import Schema
+from encryptedstats.tables.statistics import class_or_variable, variable_name
+from encryptedstats.tables.variables import PublicSchema
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_INTERPOLATED: Final = "quantiles are interpolated within bins"
+
+
+# -- quantiles of bins --------------------------------------------------------------------------------------------------------
+
+
+def bin_quantile(
+    edges: Sequence[float], counts: Sequence[int], share: float, low: float | None = None, high: float | None = None
+) -> float:
+    """The quantile of values of which only the bins are known, spread evenly within each.
+
+    Parameters
+    ----------
+    edges : sequence of float
+        Inner cut points.
+    counts : sequence of int
+        Rows in each bin, one more than there are edges.
+    share : float
+        0 to 1.
+    low, high : float, optional
+        Where the outermost bins end. Without them a quantile inside one is NaN.
+
+    Examples
+    --------
+    >>> bin_quantile([10, 20, 30], [5, 10, 20, 5], 0.5)
+    22.5
+    >>> bin_quantile([10, 20, 30], [5, 10, 20, 5], 0.05), bin_quantile([10, 20, 30], [5, 10, 20, 5], 0.05, low=0)
+    (nan, 4.0)
+    """
+    ends = [np.nan if low is None else low, *edges, np.nan if high is None else high]
+    n = int(sum(counts))
+    if not n:
+        return np.nan
+    wanted, before = Fraction(str(share)) * n, 0
+    for k, rows in enumerate(counts):
+        if rows and wanted <= before + rows:
+            inside = float((wanted - before) / int(rows))
+            # The end of a bin is known even where its beginning is not.
+            return float(ends[k + 1] if inside == 1 else ends[k] + inside * (ends[k + 1] - ends[k]))
+        before += int(rows)
+    return float(ends[-1])
+
+
+# -- histograms ---------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class HistogramResult(Result):
+    """How many rows are in each bin of a variable, by group.
+
+    Attributes
+    ----------
+    counts : DataFrame
+        A line for each bin, a column for each group.
+    edges : tuple of float
+        Inner cut points; empty where bins are levels, or where they are not known.
+    """
+
+    counts: pd.DataFrame
+    edges: tuple[float, ...]
+
+    def to_frame(self) -> pd.DataFrame:
+        """The counts."""
+        return self.counts
+
+    def quantile(
+        self, q: float | Sequence[float] = (0.25, 0.5, 0.75), *, low: float | None = None, high: float | None = None
+    ) -> Any:
+        """Quantiles of every group, interpolated within bins; NaN in an open bin, unless ``low`` or ``high`` says where it ends.
+
+        Of one share a Series, of several a DataFrame with a line for each.
+        """
+        self._check_edges()
+        shares = [q] if isinstance(q, (int, float)) else list(q)
+        wrong = [share for share in shares if not 0 <= share <= 1]
+        if wrong:
+            raise ValueError(f"q={wrong[0]!r}: shares between 0 and 1")
+        groups = {
+            name: [bin_quantile(self.edges, self.counts[name].tolist(), share, low, high) for share in shares]
+            for name in self.counts
+        }
+        frame = pd.DataFrame(groups, index=pd.Index(shares, name="quantile"))
+        frame.columns = self.counts.columns
+        return frame.iloc[0] if isinstance(q, (int, float)) else frame
+
+    def density(self, *, low: float | None = None, high: float | None = None) -> pd.DataFrame:
+        """The share of the rows of each group per unit of the variable; NaN of bins without end."""
+        self._check_edges()
+        ends = np.array([np.nan if low is None else low, *self.edges, np.nan if high is None else high], dtype=float)
+        shares: pd.DataFrame = self.counts / self.counts.sum()
+        return shares.div(np.diff(ends), axis=0)
+
+    def _check_edges(self) -> None:
+        if not self.edges:
+            raise DataError(
+                "the bins have no cut points, which quantiles and densities need: ask of a continuous variable, and open it with its schema"
+            )
+
+    def plot(self, ax: Axes | None = None, *, low: float | None = None, high: float | None = None) -> Axes:
+        """Bars: of bins with ends by density, else by the number of rows."""
+        from encryptedstats.statistics.plots import plot_histogram
+
+        return plot_histogram(self, ax, low=low, high=high)
+
+    def boxplot(self, ax: Axes | None = None, *, low: float | None = None, high: float | None = None) -> Axes:
+        """A box from the lower to the upper quartile for each group, the median, and whiskers to the 5 % and 95 % quantiles."""
+        from encryptedstats.statistics.plots import plot_boxes
+
+        return plot_boxes(self, ax, low=low, high=high)
+
+
+@dataclass(frozen=True)
+class Histogram(Question):
+    """How many rows are in each bin of a variable, by group; its result draws it, and has quantiles and box plots.
+
+    Parameters
+    ----------
+    variable : str
+        A variable with bins.
+    by : str, optional
+        Another one, or the class.
+
+    Examples
+    --------
+    >>> import pandas as pd, encryptedstats as es
+    >>> frame = pd.DataFrame({"age": range(20, 80)})
+    >>> schema = es.Schema.infer(frame).with_bins("age", edges=[30, 40, 50, 60, 70])
+    >>> found = schema.table(frame).ask(es.Histogram("age"))
+    >>> found.quantile(0.5)["rows"]
+    49.0
+    """
+
+    of_variables: ClassVar[tuple[str, ...]] = ("variable", "by")
+
+    variable: str
+    by: str | None = None
+
+    @property
+    def _asked(self) -> tuple[str, ...]:
+        return (self.variable,) if self.by is None else (self.variable, self.by)
+
+    def check_schema(self, schema: PublicSchema) -> None:
+        """Refuse what has no bins."""
+        positions = [factor_position(schema, name) for name in self._asked]
+        if len(set(positions)) < len(positions):
+            raise SchemaError(f"a histogram of {self.variable!r} by itself: by= names another variable")
+
+    def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
+        """The rows of every bin."""
+        return {"cells": cell_totals(schema, self._asked, fold)}
+
+    def shapes(self, schema: PublicSchema) -> Shapes:
+        """One for every bin, or pair of bins."""
+        return {"cells": cell_shape(schema, self._asked)}
+
+    def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> HistogramResult:
+        """The counts."""
+        cells = read_cells(totals["cells"], schema, self._asked, n_rows)
+        frame = cells.frame if self.by is not None else cells.frame.set_axis(["rows"], axis=1)
+        by = f" by {cells.factors[1].name}" if self.by is not None else ""
+        return HistogramResult(
+            title=f"Histogram: {cells.factors[0].name}{by}",
+            n_rows=n_rows,
+            notes=cells.notes,
+            counts=frame,
+            edges=_edges(schema, cells.factors[0].position),
+        )
+
+
+def _edges(schema: Schema | PublicSchema, position: int) -> tuple[float, ...]:
+    return () if isinstance(schema, PublicSchema) or position == -1 else schema.variables[position].edges
+
+
+# -- describe -----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class DescribeResult(Result):
+    """What variables look like.
+
+    Attributes
+    ----------
+    table : DataFrame
+        A line for each variable, and group: ``n``, ``missing``; of numbers ``mean``, ``sd``, and where they were asked for
+        ``skewness`` and ``kurtosis`` (of the normal distribution 0); of bins with cut points the quantiles.
+    frequencies : dict
+        By variable with bins, the counts of each.
+    """
+
+    table: pd.DataFrame
+    frequencies: dict[str, pd.DataFrame]
+
+    def to_frame(self) -> pd.DataFrame:
+        """A line for each variable."""
+        return self.table
+
+    def body(self) -> str:
+        """The table, and the counts of levels."""
+        shown = [frame_text(self.table.dropna(axis=1, how="all"))]
+        shown += [frame_text(frame) for frame in self.frequencies.values()]
+        return "\n\n".join(shown)
+
+
+@dataclass(frozen=True)
+class Describe(Question):
+    """Rows, missing values, means and spreads of numbers; quantiles and counts of bins. By group, if wanted.
+
+    Parameters
+    ----------
+    variables : list of str, optional
+        All by default.
+    by : str, optional
+        A variable with bins, or the class: everything for each of its groups.
+    moments : 2 or 4
+        4 adds skewness and kurtosis of numbers, from sums of their third and fourth powers, which need larger keys.
+    quantiles : list of float
+        Of variables that are cut into bins.
+
+    Examples
+    --------
+    >>> import pandas as pd, encryptedstats as es
+    >>> frame = pd.DataFrame({"weight": [4, 5, 6, 7, 5, 8, 9, 9], "diet": list("aaaabbbb")})
+    >>> schema = es.Schema.infer(frame).with_kind("weight", "number", digits=0)
+    >>> schema.table(frame).ask(es.Describe(["weight"], by="diet")).to_frame()[["n", "mean"]]
+               n  mean
+    weight a   4  5.50
+           b   4  7.75
+    """
+
+    of_variables: ClassVar[tuple[str, ...]] = ("variables", "by")
+
+    variables: list[str] | None = None
+    by: str | None = None
+    moments: int = 2
+    quantiles: tuple[float, ...] = (0.25, 0.5, 0.75)
+
+    def __post_init__(self) -> None:
+        named = None if self.variables is None else list(self.variables)
+        object.__setattr__(self, "variables", named)
+        object.__setattr__(self, "quantiles", tuple(self.quantiles))
+
+    def check_schema(self, schema: PublicSchema) -> None:
+        """Refuse groups that are no groups, and moments and shares that there are not."""
+        if self.moments not in (2, 4):
+            raise ParameterError(self.named_parameter("moments"), ": 2, or 4 for skewness and kurtosis too")
+        if not all(isinstance(q, (int, float)) and 0 <= q <= 1 for q in self.quantiles):
+            raise ParameterError(self.named_parameter("quantiles"), ": shares between 0 and 1")
+        if self.by is not None:
+            factor_position(schema, self.by)
+        if not self._asked(schema):
+            raise SchemaError("there is no variable to describe")
+
+    @property
+    def _by(self) -> tuple[str, ...]:
+        return () if self.by is None else (self.by,)
+
+    def _asked(self, schema: PublicSchema) -> list[int]:
+        """The positions of the variables; not that of the groups, unless it is named."""
+        if self.variables is not None:
+            return [class_or_variable(name, schema) for name in self.variables]
+        own = None if self.by is None else class_or_variable(self.by, schema)
+        return [j for j in range(len(schema.variables)) if j != own]
+
+    def _parts(self, schema: PublicSchema) -> list[tuple[str, str, bool]]:
+        """Of each variable what its totals are called, its id, and whether it is a number."""
+        found = []
+        for j in self._asked(schema):
+            number = is_number(schema, j)
+            found.append(
+                (
+                    f"v{j}" if j >= 0 else "class",
+                    "target" if j < 0 and number else f"v{j}" if j >= 0 else "class",
+                    number,
+                )
+            )
+        return found
+
+    def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
+        """Sums of powers of numbers, and rows of bins."""
+        found: dict[str, Any] = {}
+        for name, variable, number in self._parts(schema):
+            if number:
+                powers = power_totals(schema, variable, self._by, self.moments, fold)
+                found |= {f"{name} {part}": values for part, values in powers.items()}
+            else:
+                found[f"{name} cells"] = cell_totals(schema, (variable, *self._others(schema, variable)), fold)
+        return found
+
+    def _others(self, schema: PublicSchema, variable: str) -> tuple[str, ...]:
+        """The groups, unless they are those of the variable itself."""
+        return (
+            ()
+            if self.by is None or class_or_variable(self.by, schema) == class_or_variable(variable, schema)
+            else (self.by,)
+        )
+
+    def shapes(self, schema: PublicSchema) -> Shapes:
+        """Of each variable."""
+        found: dict[str, tuple[int, ...]] = {}
+        for name, variable, number in self._parts(schema):
+            if number:
+                found |= {
+                    f"{name} {part}": s for part, s in power_shapes(schema, variable, self._by, self.moments).items()
+                }
+            else:
+                found[f"{name} cells"] = cell_shape(schema, (variable, *self._others(schema, variable)))
+        return found
+
+    def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> DescribeResult:
+        """The table."""
+        lines: dict[Any, dict[str, Any]] = {}
+        frequencies: dict[str, pd.DataFrame] = {}
+        by = None if self.by is None else factor(schema, self.by)
+        for name, variable, number in self._parts(schema.public()):
+            shown = variable_name(schema, class_or_variable(variable, schema.public()))
+            if number:
+                own = {
+                    part.removeprefix(f"{name} "): values
+                    for part, values in totals.items()
+                    if part.startswith(f"{name} ")
+                }
+                found = read_powers(own, schema, variable, self._by, n_rows)
+                for place in np.ndindex(found.n.shape):
+                    lines[(shown, by.labels[place[0]]) if by else shown] = _number_line(found, place)
+                continue
+            others = self._others(schema.public(), variable)
+            cells = read_cells(totals[f"{name} cells"], schema, (variable, *others), n_rows)
+            frequencies[shown] = cells.frame
+            edges, one = _edges(schema, cells.factors[0].position), cells.factors[0]
+            for k in range(len(by.labels) if others and by else 1):
+                counts = cells.counts[:, k] if others else cells.counts
+                absent = int(totals[f"{name} cells"][len(one.labels) :, k].sum()) if others else cells.n_missing
+                line: dict[str, Any] = {"n": int(counts.sum()), "missing": absent}
+                if edges:
+                    line |= {f"{q:.4g}": bin_quantile(edges, counts.tolist(), q) for q in self.quantiles}
+                lines[(shown, by.labels[k] if others else "") if by else shown] = line
+        columns = ["n", "missing", "mean", "sd", *(("skewness", "kurtosis") if self.moments == 4 else ())]
+        columns += [f"{q:.4g}" for q in self.quantiles]
+        index = pd.MultiIndex.from_tuples(list(lines), names=["", by.name]) if by else pd.Index(list(lines))
+        frame = pd.DataFrame(list(lines.values()), index=index).reindex(columns=columns)
+        quantiles = frame[[f"{q:.4g}" for q in self.quantiles]]
+        notes = (_INTERPOLATED,) if quantiles.notna().any(axis=None) else ()
+        return DescribeResult(
+            title=f"Description of {frame.shape[0]} variables" if by is None else f"Description by {by.name}",
+            n_rows=n_rows,
+            notes=notes,
+            table=frame,
+            frequencies=frequencies,
+        )
+
+
+def is_number(schema: PublicSchema, position: int) -> bool:
+    """Whether the variable at a position is kept as a number."""
+    return position != -1 and schema.variables[position].kind == "number"
+
+
+def _number_line(found: Powers, place: Any) -> dict[str, Any]:
+    n = int(found.n[place])
+    line: dict[str, Any] = {"n": n, "missing": int(found.missing[place])}
+    if not n:
+        return line
+    mean, scatter = found.mean(place), found.scatter(place)
+    line |= {"mean": float(mean), "sd": float(found.variance(place)) ** 0.5 if n > 1 else np.nan}
+    if len(found.sums) > 2 and scatter:
+        _, two, three, four = (part[place] for part in found.sums)
+        third = three - 3 * mean * two + 2 * n * mean**3  # central moments, times n: nothing cancels in fractions
+        fourth = four - 4 * mean * three + 6 * mean**2 * two - 3 * n * mean**4
+        line["skewness"] = float(third / n) / float(scatter / n) ** 1.5
+        line["kurtosis"] = float(fourth * n / scatter**2) - 3
+    return line

@@ -1,0 +1,288 @@
+"""Variables as statistics see them: factors, whose bins are groups of rows, and numbers by group.
+
+Rows whose value is missing are in no group. They are counted, so that a result can say how many were left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from encryptedstats.circuits.expressions import Expression
+from encryptedstats.errors import Cure, DataError, ParameterError, SchemaError
+from encryptedstats.tables.questions import Arrays, Shapes, Totals, number_column, refuse_impossible
+from encryptedstats.tables.schema import Schema
+from encryptedstats.tables.statistics import class_or_variable, indicators, labels, scale, variable_name
+from encryptedstats.tables.variables import ORDERED_KINDS, PublicSchema
+
+Ints = NDArray[Any]  # Python's own integers, which never overflow
+
+
+@dataclass(frozen=True)
+class Factor:
+    """A variable with bins, or the class: where it stands, its groups, and whether a last bin holds missing values."""
+
+    position: int
+    name: str
+    labels: tuple[Any, ...]
+    missing_bin: bool
+    ordered: bool
+
+    @property
+    def index(self) -> pd.Index[Any]:
+        """The groups as an axis of a table."""
+        return pd.Index(list(self.labels), name=self.name)
+
+    @property
+    def n_bins(self) -> int:
+        """How many bins it has, the one for missing values included."""
+        return len(self.labels) + self.missing_bin
+
+
+def factor(schema: Schema | PublicSchema, variable: str) -> Factor:
+    """A variable that has bins, by its id, or the class."""
+    position = factor_position(schema, variable)
+    known = None if position == -1 else schema.public().variables[position]
+    missing = known is not None and known.missing_bin
+    named = labels(schema, position)
+    ordered = known is not None and known.kind in ORDERED_KINDS
+    return Factor(position, variable_name(schema, position), tuple(named[: len(named) - missing]), missing, ordered)
+
+
+def factor_position(schema: Schema | PublicSchema, variable: str) -> int:
+    """Where it stands; -1 for the class. Refuses what has no bins."""
+    public = schema.public()
+    position = class_or_variable(variable, public)
+    if position == -1 and not public.n_classes:
+        raise SchemaError("the schema has no classes: ", Cure("name the target", "infer it with target="))
+    if position != -1 and public.variables[position].kind == "number":
+        raise SchemaError(f"variable {variable!r} is a number and has no bins: a factor is needed here")
+    return position
+
+
+def cell_totals(schema: PublicSchema, variables: Sequence[str], fold: int | None = None) -> NDArray[Any]:
+    """The rows of every combination of bins, missing values included."""
+    return totals_of(groups(schema, variables, fold))
+
+
+def groups(
+    schema: PublicSchema, variables: Sequence[str], fold: int | None = None, *, present: bool = False
+) -> NDArray[Any]:
+    """The indicators of every combination of bins; of those that are ``present``, without missing values."""
+    axes = []
+    for variable in variables:
+        position = factor_position(schema, variable)
+        found = indicators(schema, position, fold)
+        missing = present and position != -1 and schema.variables[position].missing_bin
+        axes.append(_array(found[:-1] if missing else found))
+    return reduce(np.multiply.outer, axes)
+
+
+def _array(expressions: Sequence[Expression]) -> NDArray[Any]:
+    found = np.empty(len(expressions), dtype=object)
+    found[:] = expressions
+    return found
+
+
+def totals_of(expressions: NDArray[Any]) -> NDArray[Any]:
+    """The total of each."""
+    found = np.empty(expressions.shape, dtype=object)
+    for place, expression in np.ndenumerate(expressions):
+        found[place] = expression.total()
+    return found
+
+
+def cell_shape(schema: PublicSchema, variables: Sequence[str], *, present: bool = False) -> tuple[int, ...]:
+    """The shape of :func:`cell_totals`, or of the groups that are ``present``."""
+    found = [factor(schema, variable) for variable in variables]
+    return tuple(len(one.labels) if present else one.n_bins for one in found)
+
+
+@dataclass(frozen=True)
+class Cells:
+    """How many rows are in each combination of groups, and how many in none because a value is missing."""
+
+    factors: tuple[Factor, ...]
+    counts: Ints
+    n_missing: int
+
+    @property
+    def n(self) -> int:
+        """Rows in all groups."""
+        return int(self.counts.sum())
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was left out."""
+        return left_out(self.n_missing, [one.name for one in self.factors])
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """Of one or two factors: the counts, labelled."""
+        if len(self.factors) == 1:
+            return pd.DataFrame({"count": self.counts.astype(np.int64)}, index=self.factors[0].index)
+        index, columns = (one.index for one in self.factors)
+        return pd.DataFrame(self.counts.astype(np.int64), index=index, columns=columns)
+
+
+def read_cells(counts: Ints, schema: Schema | PublicSchema, variables: Sequence[str], n_rows: int) -> Cells:
+    """The opened :func:`cell_totals`, refusing those that cannot be. Every row is in one of them (weights count for the class)."""
+    found = tuple(factor(schema, variable) for variable in variables)
+    total, weighted = int(counts.sum()), any(one.position == -1 for one in found)
+    refuse_impossible(
+        min(counts.flat) >= 0 and (weighted or total == n_rows), f"the counts add up to {total:,} over {n_rows:,} rows"
+    )
+    present = counts[tuple(slice(0, len(one.labels)) for one in found)]
+    return Cells(found, present, total - int(present.sum()))
+
+
+def left_out(n_missing: int, names: Sequence[str]) -> tuple[str, ...]:
+    """A note on rows that are in no group."""
+    if not n_missing:
+        return ()
+    row = "row was" if n_missing == 1 else "rows were"
+    return (f"{n_missing:,} {row} left out because {' or '.join(dict.fromkeys(names))} is missing",)
+
+
+def without_empty(cells: Cells, least: int = 2) -> tuple[Cells, tuple[str, ...]]:
+    """The cells without groups that have no rows, as R drops unused levels; refuses factors with fewer than ``least`` left."""
+    counts, factors, notes = cells.counts, [], []
+    for axis, one in enumerate(cells.factors):
+        sums = counts.sum(axis=tuple(a for a in range(counts.ndim) if a != axis))
+        kept = [k for k, rows in enumerate(np.atleast_1d(sums)) if rows]
+        if len(kept) < least:
+            raise DataError(
+                f"{one.name!r} has rows in {len(kept)} of its {len(one.labels)} groups, and {least} are needed"
+            )
+        if len(kept) < len(one.labels):
+            gone = [str(one.labels[k]) for k in range(len(one.labels)) if k not in kept]
+            notes.append(f"groups of {one.name} without rows were dropped: {', '.join(gone)}")
+            counts = np.take(counts, kept, axis=axis)
+        factors.append(Factor(one.position, one.name, tuple(one.labels[k] for k in kept), False, one.ordered))
+    return Cells(tuple(factors), counts, cells.n_missing), tuple(notes)
+
+
+def chosen_group(one: Factor, given: Any, what: str, default: int) -> int:
+    """One of the groups by its id, ``bin2`` or ``class1``, as names become where a question is asked; ``default`` for None."""
+    if given is None:
+        return default % len(one.labels)
+    bins = [f"{'class' if one.position == -1 else 'bin'}{number}" for number in range(len(one.labels))]
+    if given not in bins:
+        listed = ", ".join(f"{name} ({label})" for name, label in zip(bins, one.labels, strict=True))
+        raise ParameterError(f"{what}={given!r}: {one.name!r} has the groups {listed}")
+    return bins.index(given)
+
+
+def confidence_level(level: float) -> float:
+    """A share between 0 and 1."""
+    if isinstance(level, bool) or not isinstance(level, (int, float)) or not 0 < level < 1:
+        raise ParameterError(f"confidence={level!r}: a share between 0 and 1, such as 0.95")
+    return float(level)
+
+
+# -- numbers by group --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Powers:
+    """Rows, and sums of the powers of a number, in every group: exact, in units of the number.
+
+    Attributes
+    ----------
+    name : str
+        The number.
+    cells : Cells
+        The rows of each group.
+    sums : list of arrays of Fraction
+        Sums of the first, second ... power.
+    missing : array
+        Rows of each group where the number is missing, which do not count.
+    """
+
+    name: str
+    cells: Cells
+    sums: tuple[NDArray[Any], ...]
+    missing: NDArray[Any]
+
+    @property
+    def n(self) -> NDArray[Any]:
+        """Rows of each group, as Python integers."""
+        return self.cells.counts
+
+    def mean(self, place: Any) -> Fraction:
+        """Of a group that has rows."""
+        return Fraction(self.sums[0][place]) / int(self.n[place])
+
+    def scatter(self, place: Any) -> Fraction:
+        """The sum of squared distances from the mean of the group."""
+        return Fraction(self.sums[1][place]) - Fraction(self.sums[0][place]) ** 2 / int(self.n[place])
+
+    def variance(self, place: Any) -> Fraction:
+        """Of a group with at least two rows."""
+        return self.scatter(place) / (int(self.n[place]) - 1)
+
+    def describe(self) -> pd.DataFrame:
+        """Rows, mean and standard deviation of every group."""
+        lines = []
+        for place in np.ndindex(self.n.shape):
+            n = int(self.n[place])
+            mean = float(self.mean(place)) if n else np.nan
+            lines.append({"n": n, "mean": mean, "sd": float(self.variance(place)) ** 0.5 if n > 1 else np.nan})
+        axes = [one.index for one in self.cells.factors]
+        index = axes[0] if len(axes) == 1 else pd.MultiIndex.from_product(axes) if axes else pd.Index([self.name])
+        return pd.DataFrame(lines, index=index)
+
+
+def number_position(schema: Schema | PublicSchema, variable: str) -> int:
+    """Where a variable that is kept as a number stands."""
+    public = schema.public()
+    position = class_or_variable(variable, public)
+    if position == -1:
+        raise SchemaError("the class is no number: a variable that is kept as one is needed here")
+    number_column(public, position)  # refuses what is none
+    return position
+
+
+def power_totals(
+    schema: PublicSchema, number: str, by: Sequence[str], n_powers: int = 2, fold: int | None = None
+) -> Arrays:
+    """What :func:`read_powers` reads: the rows of every group, and in each the sums of the powers of a number."""
+    y = number_column(schema, number_position(schema, number))
+    powers = [y, y * y][:n_powers]
+    if n_powers > 2:
+        powers += [y * powers[1], powers[1] * powers[1]][: n_powers - 2]
+    if not by:
+        return {"sums": [power.total() for power in powers]}
+    inside = groups(schema, by, fold, present=True)
+    return {"rows": cell_totals(schema, by, fold), "sums": np.stack([totals_of(inside * power) for power in powers])}
+
+
+def power_shapes(schema: PublicSchema, number: str, by: Sequence[str], n_powers: int = 2) -> Shapes:
+    """The shapes of :func:`power_totals`."""
+    if not by:
+        return {"sums": (n_powers,)}
+    return {"rows": cell_shape(schema, by), "sums": (n_powers, *cell_shape(schema, by, present=True))}
+
+
+def read_powers(totals: Totals, schema: Schema | PublicSchema, number: str, by: Sequence[str], n_rows: int) -> Powers:
+    """The opened totals, refusing those that cannot be."""
+    position = number_position(schema, number)
+    unit = scale(schema, position)
+    cells = read_cells(totals["rows"], schema, by, n_rows) if by else Cells((), np.array(n_rows, dtype=object), 0)
+    sums = tuple(
+        np.array([Fraction(int(x), unit**power) for x in found.flat], dtype=object).reshape(found.shape)
+        for power, found in enumerate((np.asarray(part, dtype=object) for part in totals["sums"]), start=1)
+    )
+    made = Powers(variable_name(schema, position), cells, sums, np.zeros(cells.counts.shape, dtype=object))
+    for place in np.ndindex(cells.counts.shape):
+        empty = not cells.counts[place]
+        good = not any(part[place] for part in sums) if empty else made.scatter(place) >= 0
+        refuse_impossible(good, "a variance would be negative")
+    return made

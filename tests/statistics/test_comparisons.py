@@ -1,0 +1,237 @@
+"""T-tests and analysis of variance: what is read from encrypted totals equals scipy and statsmodels on the same rows."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.stats as st
+import statsmodels.api as sm
+from hypothesis import given
+from hypothesis import strategies as some
+from statsmodels.formula.api import ols
+from statsmodels.stats.oneway import anova_oneway
+
+import encryptedstats as es
+from asked_samples import opened, table_of
+
+DATA = Path(os.environ.get("ENCRYPTEDSTATS_DATA", "missing"))
+
+
+@pytest.fixture(scope="module")
+def anes() -> es.Table:
+    """statsmodels' election study of 1996: ages, thermometers, and groups of very different sizes."""
+    frame = sm.datasets.anes96.load_pandas().data
+    made = pd.DataFrame(
+        {
+            "age": frame["age"].astype(int),
+            "clinton": frame["ClinLR"].astype(int),
+            "dole": frame["DoleLR"].astype(int),
+            "news": pd.cut(frame["TVnews"], [-1, 0, 3, 7], labels=["none", "some", "daily"]).astype(str),
+            "educ": frame["educ"].astype(int),
+            "vote": np.where(frame["vote"] > 0, "dole", "clinton"),
+        }
+    )
+    return table_of(made, "vote", {"age": 0, "clinton": 0, "dole": 0}, kinds={"educ": "categorical"})
+
+
+def rows(table: es.Table) -> pd.DataFrame:
+    frame = table.to_pandas()
+    return frame.assign(**{name: frame[name].astype(str) for name in ("news", "educ") if name in frame})
+
+
+# -- t-tests ------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("side", ["two-sided", "less", "greater"])
+def test_the_mean_of_one_sample_is_tested_as_scipy_does(anes: es.Table, side: str) -> None:
+    found = opened(anes, es.TTest("v0", mu=46.5, alternative=side))
+    wanted = st.ttest_1samp(rows(anes)["age"], 46.5, alternative=side)
+    assert (found.statistic, found.df) == (pytest.approx(wanted.statistic, rel=1e-11), wanted.df)
+    assert found.pvalue == pytest.approx(wanted.pvalue, rel=1e-9)
+    interval = wanted.confidence_interval(0.95)
+    assert found.confidence_interval == pytest.approx((interval.low, interval.high), rel=1e-11)
+
+
+@pytest.mark.parametrize("equal_var", [False, True])
+def test_two_groups_are_compared_as_scipy_does(anes: es.Table, equal_var: bool) -> None:
+    found = opened(anes, es.TTest("v0", by="class", equal_var=equal_var, confidence=0.9))
+    frame = rows(anes)
+    groups = [frame.loc[frame["vote"] == name, "age"] for name in ("clinton", "dole")]
+    wanted = st.ttest_ind(*groups, equal_var=equal_var)
+    assert (found.statistic, found.df) == (pytest.approx(wanted.statistic, rel=1e-11), pytest.approx(wanted.df, rel=1e-11))
+    assert found.pvalue == pytest.approx(wanted.pvalue, rel=1e-9)
+    interval = wanted.confidence_interval(0.9)
+    assert found.confidence_interval == pytest.approx((interval.low, interval.high), rel=1e-10)
+    np.testing.assert_allclose(found.groups["sd"], [group.std() for group in groups], rtol=1e-12)
+
+
+def test_two_of_many_groups_are_named(anes: es.Table) -> None:
+    labels = anes.schema["news"].labels
+    chosen = [f"bin{labels.index(name)}" for name in ("none", "daily")]
+    found = opened(anes, es.TTest("v0", by="v3", groups=chosen))
+    frame = rows(anes)
+    wanted = st.ttest_ind(*(frame.loc[frame["news"] == name, "age"] for name in ("none", "daily")), equal_var=False)
+    assert found.statistic == pytest.approx(wanted.statistic, rel=1e-11)
+    assert f"{(frame['news'] == 'some').sum():,} rows of other groups were left out" in found.notes
+
+
+def test_pairs_are_compared_as_scipy_does_whatever_their_digits() -> None:
+    rng = np.random.default_rng(0)
+    before = rng.normal(60, 9, 150).round(1)
+    frame = pd.DataFrame({"before": before, "after": (before - 2 + rng.normal(0, 3, 150)).round(0)})
+    found = opened(table_of(frame, numbers={"before": 1, "after": 0}), es.TTest("v0", paired="v1"))
+    wanted = st.ttest_rel(frame["before"], frame["after"])
+    assert (found.statistic, found.df) == (pytest.approx(wanted.statistic, rel=1e-10), wanted.df)
+    assert found.pvalue == pytest.approx(wanted.pvalue, rel=1e-9)
+    assert "Paired t-test: before and after" in found.summary()
+
+
+def test_a_summary_reads_as_r_prints_it(anes: es.Table) -> None:
+    shown = opened(anes, es.TTest("v0", by="class")).summary()
+    assert shown.startswith("Welch two sample t-test: age by vote\n\nt = ")
+    assert "alternative hypothesis: true difference in means is not equal to 0" in shown
+    assert "95% confidence interval" in shown
+
+
+# -- analysis of variance -------------------------------------------------------------------------------------------------------
+
+
+def test_one_way_is_that_of_scipy_and_statsmodels(anes: es.Table) -> None:
+    found, frame = opened(anes, es.Anova("v0", ["v4"])), rows(anes)
+    groups = [part["age"] for _, part in frame.groupby("educ")]
+    wanted = st.f_oneway(*groups)
+    assert (found.statistic, found.pvalue) == (pytest.approx(wanted.statistic, rel=1e-11), pytest.approx(wanted.pvalue, rel=1e-8))
+    table = sm.stats.anova_lm(ols("age ~ educ", frame).fit())
+    np.testing.assert_allclose(found.table["sum_sq"], table["sum_sq"], rtol=1e-9)
+    assert found.eta_squared["educ"] == pytest.approx(table["sum_sq"].iloc[0] / table["sum_sq"].sum(), rel=1e-9)
+
+
+def test_welchs_analysis_is_that_of_statsmodels(anes: es.Table) -> None:
+    found, frame = opened(anes, es.Anova("v0", ["v4"], equal_var=False)), rows(anes)
+    wanted = anova_oneway([part["age"].to_numpy() for _, part in frame.groupby("educ")], use_var="unequal")
+    assert found.statistic == pytest.approx(wanted.statistic, rel=1e-10)
+    assert found.df == pytest.approx((wanted.df_num, wanted.df_denom), rel=1e-10)
+    assert found.pvalue == pytest.approx(wanted.pvalue, rel=1e-8)
+
+
+@pytest.mark.parametrize("interaction", [True, False])
+@pytest.mark.parametrize("typ", [1, 2, 3])
+def test_two_way_unbalanced_is_that_of_statsmodels(anes: es.Table, typ: int, interaction: bool) -> None:
+    found, frame = opened(anes, es.Anova("v0", ["v3", "class"], interaction=interaction, typ=typ)), rows(anes)
+    sign = "*" if interaction else "+"
+    wanted = sm.stats.anova_lm(ols(f"age ~ C(news, Sum) {sign} C(vote, Sum)", frame).fit(), typ=typ)
+    wanted = wanted.drop(index="Intercept", errors="ignore")
+    np.testing.assert_allclose(found.table["sum_sq"], wanted["sum_sq"], rtol=1e-7)
+    np.testing.assert_allclose(found.table["df"], wanted["df"], rtol=1e-12)
+    np.testing.assert_allclose(found.table["F"].dropna(), wanted["F"].dropna(), rtol=1e-7)
+    np.testing.assert_allclose(found.table["Pr(>F)"].dropna(), wanted["PR(>F)"].dropna(), rtol=1e-6)
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="needs ENCRYPTEDSTATS_DATA")
+def test_a_table_of_ours_is_analysed_as_statsmodels_does() -> None:
+    frame = pd.read_csv(DATA / "heart.csv.gz").dropna().iloc[:, [0, 1, 2, 3]]
+    frame.columns = ["age", "sex", "pain", "pressure"]
+    table = table_of(frame, numbers={"pressure": 0, "age": 0}, kinds={"sex": "categorical", "pain": "categorical"})
+    found = opened(table, es.Anova("v3", ["v2", "v1"]))
+    wanted = sm.stats.anova_lm(ols("pressure ~ C(pain) * C(sex)", frame).fit(), typ=2)
+    np.testing.assert_allclose(found.table["sum_sq"], wanted["sum_sq"], rtol=1e-7)
+    np.testing.assert_allclose(found.table["Pr(>F)"].dropna(), wanted["PR(>F)"].dropna(), rtol=1e-6)
+
+
+# -- rows that nothing can be computed from ------------------------------------------------------------------------------------
+
+
+def small(w: list[float], g: list[str] | None = None, h: list[str] | None = None) -> es.Table:
+    columns = {"w": w, **({} if g is None else {"g": g}), **({} if h is None else {"h": h})}
+    return table_of(pd.DataFrame(columns), numbers={"w": 0})
+
+
+def test_too_few_rows_and_constant_data_are_refused_as_r_does() -> None:
+    with pytest.raises(es.DataError, match="not enough observations: there is 1 row, and two are needed"):
+        opened(small([3, 4])[0:1], es.TTest("v0"))
+    with pytest.raises(es.DataError, match="the data are constant"):
+        opened(small([3, 3, 3, 4])[0:3], es.TTest("v0"))
+    with pytest.raises(es.DataError, match="the data are constant"):
+        opened(small([3, 3, 4, 4], list("aabb")), es.TTest("v0", by="v1"))
+    with pytest.raises(es.DataError, match="group 'b' of 'g' has 1 rows, and two are needed"):
+        opened(small([3, 5, 4], list("aab")), es.TTest("v0", by="v1"))
+    with pytest.raises(es.DataError, match="group 'b' has one row"):
+        opened(small([3, 5, 4], list("aab")), es.Anova("v0", ["v1"], equal_var=False))
+
+
+def test_an_empty_group_is_dropped_and_said() -> None:
+    whole = small([1, 2, 3, 4, 5, 9], list("aabbcc"))
+    found = opened(whole[0:4], es.Anova("v0", "v1"))
+    assert found.df == (1, 2)
+    assert "groups of g without rows were dropped: c" in found.notes
+    with pytest.raises(es.DataError, match="'g' has rows in 1 of its 3 groups"):
+        opened(whole[0:2], es.Anova("v0", "v1"))
+
+
+def test_groups_without_spread_and_as_many_as_rows() -> None:
+    perfect = opened(small([3, 3, 4, 4], list("aabb")), es.Anova("v0", "v1"))
+    assert perfect.statistic == np.inf
+    assert "the groups have no spread: an essentially perfect fit" in perfect.notes
+    single = opened(small([3, 4], list("ab")), es.Anova("v0", "v1"))
+    assert np.isnan(single.statistic)
+    assert np.isnan(single.pvalue)
+    assert "there are as many groups as rows: nothing is left to measure effects by" in single.notes
+
+
+def test_type_three_needs_rows_in_every_pair_of_groups() -> None:
+    table = small([1, 2, 3, 4, 5, 7], list("aabbaa"), ["x", "x", "x", "x", "y", "y"])
+    with pytest.raises(es.DataError, match="so effects are aliased: typ=2, or interaction=False"):
+        opened(table, es.Anova("v0", ["v1", "v2"], typ=3))
+    found = opened(table, es.Anova("v0", ["v1", "v2"]))
+    assert found.table.loc["g:h", "df"] == 0
+    assert np.isnan(found.table.loc["g:h", "F"])
+
+
+@pytest.mark.parametrize(
+    ("question", "complaint"),
+    [
+        (es.TTest("v1"), "variable 'v1' is categorical and not kept as numbers"),
+        (es.TTest("v0", by="v1"), "has 3 groups and a t-test compares two: groups= says which, or see Anova"),
+        (es.TTest("v0", by="v1", groups=["bin0", "bin0"]), "two different groups"),
+        (es.TTest("v0", by="v1", groups=["bin0", "bin7"]), "has the groups bin0"),
+        (es.TTest("v0", by="v1", paired="v0"), "give one of them"),
+        (es.TTest("v0", paired="v0"), "'v0' is paired with itself"),
+        (es.TTest("v0", groups=["bin0", "bin1"]), "by= names it"),
+        (es.Anova("v0", []), "one factor, or two different ones"),
+        (es.Anova("v0", ["v1", "v1"]), "one factor, or two different ones"),
+        (es.Anova("v0", ["v1"], typ=4), "typ=4: one of 1, 2 and 3"),
+        (es.Anova("v0", ["v1", "v2"], equal_var=False), "Welch's test, which is for one factor"),
+        (es.Anova("v1", ["v0"]), "not kept as numbers"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_before_anything_is_computed(question: es.Question, complaint: str) -> None:
+    table = small([1, 2, 3, 5, 6, 7], list("aabbcc"), list("xyxyxy"))
+    with pytest.raises(es.EncryptedStatsError, match=complaint):
+        table.ask(question)
+    with pytest.raises(es.EncryptedStatsError, match=complaint):
+        es.plan(question, table)
+
+
+def test_totals_that_cannot_be_are_refused() -> None:
+    question, table = es.TTest("v0", by="v1"), small([1, 2, 3, 5], list("aabb"))
+    totals = table.totals(question)
+    totals[-1] = 1
+    with pytest.raises(ValueError, match="a variance would be negative"):
+        question.opened(totals, table.schema, len(table))
+
+
+@given(some.lists(some.tuples(some.integers(-50, 50), some.sampled_from("ab"), some.sampled_from("xy")), min_size=4, max_size=30))
+def test_any_table_encrypted_is_as_in_the_clear(given_rows: list[tuple[int, str, str]]) -> None:
+    known = pd.DataFrame({"w": [-50, 50, 0, 0], "g": list("abab"), "h": list("xxyy")})
+    schema = es.Schema.infer(known).with_kind("w", "number", digits=0)
+    table = schema.table(pd.DataFrame(given_rows, columns=["w", "g", "h"]))
+    for question in (es.TTest("v0", by="v1"), es.Anova("v0", ["v1", "v2"])):
+        try:
+            table.ask(question)
+        except es.DataError:
+            continue
+        opened(table, question)

@@ -1,0 +1,265 @@
+"""Tables of counts: what is read from encrypted ones equals scipy and statsmodels on the same rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.stats as st
+import statsmodels.api as sm
+from hypothesis import given
+from hypothesis import strategies as some
+from sklearn.datasets import load_breast_cancer
+from sklearn.metrics import cohen_kappa_score, roc_auc_score
+from statsmodels.stats.contingency_tables import StratifiedTable, Table2x2
+from statsmodels.stats.inter_rater import cohens_kappa
+from statsmodels.stats.proportion import confint_proportions_2indep
+
+import encryptedstats as es
+from asked_samples import opened, table_of
+from encryptedstats.statistics.contingency import _breslow_day, _pooled
+
+
+@pytest.fixture(scope="module")
+def affairs() -> es.Table:
+    """statsmodels' survey of marriages: ordered and unordered groups."""
+    frame = sm.datasets.fair.load_pandas().data.iloc[::10]
+    made = pd.DataFrame(
+        {
+            "rate": frame["rate_marriage"].astype(int),
+            "children": np.where(frame["children"] > 0, "some", "none"),
+            "religious": frame["religious"].astype(int),
+            "age": frame["age"],
+            "affair": np.where(frame["affairs"] > 0, "yes", "no"),
+        }
+    )
+    kinds = {"rate": "ordinal", "religious": "ordinal"}
+    return table_of(made, "affair", kinds=kinds)
+
+
+def crosstab(table: es.Table, *names: str) -> np.ndarray:
+    frame = table.to_pandas()
+    return pd.crosstab(frame[names[0]], frame[names[1]]).to_numpy()
+
+
+def ids(table: es.Table, *names: str) -> list[str]:
+    return ["class" if name == table.schema.target else f"v{table.schema.index(name)}" for name in names]
+
+
+@pytest.mark.parametrize("names", [("rate", "religious"), ("children", "affair"), ("religious", "affair")])
+@pytest.mark.parametrize("correction", [True, False])
+def test_chi_square_is_scipys(affairs: es.Table, names: tuple[str, str], correction: bool) -> None:
+    found = opened(affairs, es.ChiSquare(*ids(affairs, *names), correction=correction))
+    counts = crosstab(affairs, *names)
+    wanted = st.chi2_contingency(counts, correction=correction)
+    assert found.statistic == pytest.approx(wanted.statistic, rel=1e-12)
+    assert (found.dof, found.pvalue) == (wanted.dof, pytest.approx(wanted.pvalue, rel=1e-10))
+    np.testing.assert_allclose(found.expected_freq, wanted.expected_freq, rtol=1e-12)
+    residuals = sm.stats.Table(counts, shift_zeros=False)
+    np.testing.assert_allclose(found.residuals, residuals.resid_pearson, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(found.stdres, residuals.standardized_resids, rtol=1e-9, atol=1e-9)
+
+
+def test_chi_square_of_one_variable_compares_with_shares(affairs: es.Table) -> None:
+    counts = affairs.to_pandas()["children"].value_counts(sort=False).to_numpy()
+    assert opened(affairs, es.ChiSquare(*ids(affairs, "children"))).statistic == pytest.approx(st.chisquare(counts).statistic)
+    found = opened(affairs, es.ChiSquare(*ids(affairs, "children"), p=[0.25, 0.75]))
+    wanted = st.chisquare(counts, counts.sum() * np.array([0.25, 0.75]))
+    assert (found.statistic, found.pvalue) == (pytest.approx(wanted.statistic), pytest.approx(wanted.pvalue))
+
+
+def test_fishers_test_is_scipys(affairs: es.Table) -> None:
+    counts = crosstab(affairs, "children", "affair")
+    for side in ("two-sided", "less", "greater"):
+        found = opened(affairs, es.FisherExact(*ids(affairs, "children", "affair"), alternative=side))
+        wanted = st.fisher_exact(counts, side)
+        assert (found.statistic, found.pvalue) == (pytest.approx(wanted.statistic), pytest.approx(wanted.pvalue))
+        exact = st.contingency.odds_ratio(counts)
+        assert found.odds_ratio == pytest.approx(exact.statistic)
+        assert found.confidence_interval == pytest.approx(tuple(exact.confidence_interval(0.95, side)))
+
+
+def test_strata_are_those_of_statsmodels(affairs: es.Table) -> None:
+    found = opened(affairs, es.MantelHaenszel(*ids(affairs, "children", "affair", "religious")))
+    frame = affairs.to_pandas()
+    tables = [
+        pd.crosstab(part["children"], part["affair"]).to_numpy()[::-1, ::-1]
+        for _, part in frame.groupby("religious", observed=True)
+    ]
+    wanted = StratifiedTable(tables)
+    assert found.oddsratio_pooled == pytest.approx(wanted.oddsratio_pooled, rel=1e-12)
+    assert found.riskratio_pooled == pytest.approx(wanted.riskratio_pooled, rel=1e-12)
+    assert found.logodds_pooled_se == pytest.approx(wanted.logodds_pooled_se, rel=1e-12)
+    assert found.confidence_interval == pytest.approx(wanted.oddsratio_pooled_confint(), rel=1e-10)
+    assert found.statistic == pytest.approx(wanted.test_null_odds(correction=True).statistic, rel=1e-10)
+    plain = opened(affairs, es.MantelHaenszel(*ids(affairs, "children", "affair", "religious"), correction=False))
+    assert plain.statistic == pytest.approx(wanted.test_null_odds().statistic, rel=1e-10)
+    same = wanted.test_equal_odds(adjust=True)
+    assert (found.breslow_day, found.breslow_day_pvalue) == (pytest.approx(same.statistic), pytest.approx(same.pvalue))
+
+
+def test_strata_of_berkeley_as_r_prints_them() -> None:
+    """R's mantelhaen.test(UCBAdmissions): X-squared = 1.4269, common odds ratio 0.9046968, interval 0.7719074 to 1.0603298."""
+    admitted = np.array([[512, 89], [353, 17], [120, 202], [138, 131], [53, 94], [22, 24]])
+    rejected = np.array([[313, 19], [207, 8], [205, 391], [279, 244], [138, 299], [351, 317]])
+    tables = [np.array([[a[0], r[0]], [a[1], r[1]]]) for a, r in zip(admitted, rejected, strict=True)]
+    found = _pooled(tables, correction=True)
+    assert found["chi2"] == pytest.approx(1.4269, abs=5e-5)
+    assert found["odds"] == pytest.approx(0.9046968, abs=5e-8)
+    assert np.exp(np.log(found["odds"]) + 1.959964 * found["se"] * np.array([-1, 1])) == pytest.approx([0.7719074, 1.0603298], abs=5e-7)
+    assert _breslow_day(tables, found["odds"])[0] == pytest.approx(18.8255, abs=0.01)  # DescTools::BreslowDayTest
+
+
+def test_the_trend_test_is_the_linear_association_of_statsmodels(affairs: es.Table) -> None:
+    found = opened(affairs, es.CochranArmitage(*ids(affairs, "rate", "affair")))
+    wanted = sm.stats.Table(crosstab(affairs, "rate", "affair"), shift_zeros=False).test_ordinal_association()
+    n = len(affairs)
+    # The variance of statsmodels is that of permutations, R's that of the binomial: they differ by n / (n - 1).
+    assert found.zscore == pytest.approx(wanted.zscore * np.sqrt(n / (n - 1)), rel=1e-9)
+    codes, events = affairs.data[0].astype(float), (affairs.class_codes == 1).astype(float)
+    assert found.statistic == pytest.approx(n * np.corrcoef(codes, events)[0, 1] ** 2, rel=1e-10)
+    other = opened(affairs, es.CochranArmitage(*ids(affairs, "rate", "affair"), scores=[1, 2, 3, 4, 5], event="class0"))
+    assert other.zscore == pytest.approx(-found.zscore)
+
+
+def test_the_trend_test_of_r() -> None:
+    """R: prop.trend.test(c(83, 90, 129, 70), c(86, 93, 136, 82)) gives X-squared = 8.2249."""
+    events, rows = [83, 90, 129, 70], [86, 93, 136, 82]
+    frame = pd.DataFrame(
+        [(k, int(i < e)) for k, (e, n) in enumerate(zip(events, rows, strict=True)) for i in range(n)], columns=["k", "y"]
+    )
+    found = table_of(frame, "y", kinds={"k": "ordinal"}).ask(es.CochranArmitage("v0"))
+    assert found.statistic == pytest.approx(8.2249, abs=5e-5)
+    assert found.groups["events"].tolist() == events
+
+
+def test_odds_and_risks_are_those_of_statsmodels(affairs: es.Table) -> None:
+    found = opened(affairs, es.OddsRatio(*ids(affairs, "children", "affair")))
+    counts = crosstab(affairs, "children", "affair")
+    wanted = Table2x2(counts[::-1, ::-1])
+    assert found.oddsratio == pytest.approx(wanted.oddsratio, rel=1e-12)
+    assert found.oddsratio_interval == pytest.approx(wanted.oddsratio_confint(), rel=1e-10)
+    assert found.oddsratio_pvalue == pytest.approx(wanted.oddsratio_pvalue(), rel=1e-8)
+    assert found.riskratio == pytest.approx(wanted.riskratio, rel=1e-12)
+    assert found.riskratio_interval == pytest.approx(wanted.riskratio_confint(), rel=1e-10)
+    (b0, a0), (b1, a1) = counts
+    newcombe = confint_proportions_2indep(a1, a1 + b1, a0, a0 + b0, method="newcomb", compare="diff")
+    assert found.risk_difference_interval == pytest.approx(newcombe, rel=1e-9)
+    assert found.risk_difference == pytest.approx(a1 / (a1 + b1) - a0 / (a0 + b0))
+
+
+def test_every_group_is_compared_with_the_reference(affairs: es.Table) -> None:
+    found = opened(affairs, es.OddsRatio(*ids(affairs, "religious", "affair"), reference="bin2", event="class0"))
+    counts = crosstab(affairs, "religious", "affair")
+    for k in (0, 1, 3):
+        wanted = Table2x2(counts[[k, 2]])
+        assert found.groups["odds ratio"].iloc[k] == pytest.approx(wanted.oddsratio)
+    assert np.isnan(found.groups["odds ratio"].iloc[2])
+    assert "compared with religious = 3" in found.summary()
+
+
+@pytest.mark.parametrize("weights", [None, "linear", "quadratic"])
+def test_kappa_is_that_of_statsmodels_and_sklearn(weights: str | None) -> None:
+    rng = np.random.default_rng(2)
+    one = rng.integers(1, 5, 200)
+    other = np.where(rng.random(200) < 0.6, one, rng.integers(1, 5, 200))
+    table = table_of(pd.DataFrame({"a": one, "b": other}), kinds={"a": "categorical", "b": "categorical"})
+    found = opened(table, es.Kappa("v0", "v1", weights=weights))
+    assert found.kappa == pytest.approx(cohen_kappa_score(one, other, weights=weights), rel=1e-12)
+    wanted = cohens_kappa(crosstab(table, "a", "b"), wt=weights)
+    for name in ("kappa", "std_kappa", "std_kappa0", "kappa_low", "kappa_upp", "pvalue_two_sided"):
+        assert getattr(found, name) == pytest.approx(wanted[name], rel=1e-8), name
+
+
+def test_the_roc_curve_of_a_binned_score_is_sklearns() -> None:
+    frame = load_breast_cancer(as_frame=True).frame[["mean texture", "mean radius", "target"]]
+    table = table_of(frame, "target", bins=8)
+    found = opened(table, es.ROC("v1", event="class0"))
+    codes, sick = table.data[1], table.class_codes == 0
+    assert found.auc == pytest.approx(roc_auc_score(sick, codes), rel=1e-12)
+    assert found.confidence_interval[0] < found.auc < found.confidence_interval[1]
+    assert np.trapezoid(found.curve["tpr"], found.curve["fpr"]) == pytest.approx(found.auc)
+    assert found.curve.index[1] == table.schema.variables[1].labels[-1]
+
+
+# -- rows that nothing can be computed from ------------------------------------------------------------------------------------
+
+
+def small(**columns: list) -> es.Table:
+    return table_of(pd.DataFrame(columns), kinds=dict.fromkeys(columns, "categorical"))
+
+
+def test_groups_without_rows_are_dropped_and_said() -> None:
+    frame = pd.DataFrame({"a": ["x", "y", "z", "x"] * 5, "b": ["p", "q", "q", "q"] * 5})
+    whole = es.Schema.infer(frame)
+    part = whole.table(frame[frame["a"] != "z"])
+    found = opened(part, es.ChiSquare("v0", "v1"))
+    assert found.dof == 1
+    assert "groups of a without rows were dropped: z" in found.summary()
+    with pytest.raises(es.DataError, match="'a' has rows in 1 of its 3 groups, and 2 are needed"):
+        opened(whole.table(frame[frame["a"] == "z"]), es.ChiSquare("v0", "v1"))
+
+
+def test_missing_values_are_left_out_and_said() -> None:
+    frame = pd.DataFrame({"a": ["x", "y", None, "x"] * 5, "b": ["p", "q", "q", None] * 5})
+    table = table_of(frame, missing="bin")
+    found = opened(table, es.FisherExact("v0", "v1"))
+    assert found.observed.to_numpy().sum() == 10
+    assert "10 rows were left out because a or b is missing" in found.notes
+
+
+def test_zero_cells_give_what_r_gives() -> None:
+    table = small(a=["x"] * 6 + ["y"] * 6, b=["p"] * 6 + ["q"] * 6)
+    assert opened(table, es.FisherExact("v0", "v1")).statistic == np.inf
+    odds = opened(table, es.OddsRatio("v0", "v1"))
+    assert odds.oddsratio == np.inf
+    assert np.isnan(odds.oddsratio_interval[0])
+
+
+def test_one_row_and_one_class_are_refused() -> None:
+    one = small(a=["x", "y"], b=["p", "q"])[0:1]
+    with pytest.raises(es.DataError, match="'a' has rows in 1 of its 2 groups"):
+        opened(one, es.ChiSquare("v0", "v1"))
+    with pytest.raises(es.DataError, match="all rows of 'b' are in one group: there is no trend"):
+        opened(one, es.CochranArmitage("v0", "v1"))
+    with pytest.raises(es.DataError, match="no stratum of 'c' has two rows"):
+        opened(small(a=["x", "y"], b=["p", "q"], c=["s", "t"]), es.MantelHaenszel("v0", "v1", "v2"))
+    with pytest.raises(es.DataError, match="the reference group 'y' of 'a' has no rows"):
+        opened(one, es.OddsRatio("v0", "v1", reference="bin1"))
+
+
+@pytest.mark.parametrize(
+    ("question", "complaint"),
+    [
+        (es.ChiSquare("v0", "v0"), "the variables have to be different ones"),
+        (es.ChiSquare("v0", p=[1.0]), "3 shares that add up to 1 are needed"),
+        (es.ChiSquare("v2", "v0"), "'v2' is a number and has no bins"),
+        (es.FisherExact("v0", "v1", alternative="both"), "one of 'two-sided', 'less' and 'greater'"),
+        (es.MantelHaenszel("v0", "v1", "class"), "'v0' has 3 groups: Mantel-Haenszel is about two by two"),
+        (es.OddsRatio("v1", "v0"), "'v0' has 3 groups: say which of them is the event="),
+        (es.OddsRatio("v1", "v0", confidence=95), "confidence=95: a share between 0 and 1"),
+        (es.Kappa("v0", "v1"), "'v0' has 3 groups, 'v1' has 2: kappa needs the same"),
+        (es.Kappa("v1", "class", weights="cubic"), "weights='cubic': 'linear', 'quadratic', or none"),
+        (es.ROC("v0"), "'v0' has no order among its bins"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_before_anything_is_computed(question: es.Question, complaint: str) -> None:
+    frame = pd.DataFrame({"a": ["x", "y", "z"] * 4, "b": ["p", "q"] * 6, "w": range(12), "y": [0, 1, 1] * 4})
+    table = table_of(frame, "y", {"w": 0})
+    with pytest.raises(es.EncryptedStatsError, match=complaint):
+        table.ask(question)
+    with pytest.raises(es.EncryptedStatsError, match=complaint):
+        es.plan(question, table)
+
+
+@given(some.lists(some.tuples(some.integers(0, 2), some.integers(0, 1)), min_size=8, max_size=40))
+def test_any_table_encrypted_is_as_in_the_clear(rows: list[tuple[int, int]]) -> None:
+    frame = pd.DataFrame(rows, columns=["a", "b"])
+    schema = es.Schema.infer(pd.DataFrame({"a": [0, 1, 2], "b": [0, 1, 0]}), kinds={"a": "ordinal", "b": "categorical"})
+    table = schema.table(frame)
+    for question in (es.ChiSquare("v0", "v1"), es.OddsRatio("v0", "v1"), es.CochranArmitage("v0", "v1"), es.ROC("v0", "v1")):
+        try:
+            table.ask(question)
+        except es.DataError:
+            continue
+        opened(table, question)

@@ -1,0 +1,193 @@
+"""Results: what statistics are read as, shown, compared, stored and read again."""
+
+from __future__ import annotations
+
+import json
+import stat
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import encryptedstats as es
+from encryptedstats.storage import container
+from encryptedstats.tables.questions import bin_columns, refuse_impossible
+from encryptedstats.tables.statistics import labels, variable_name
+
+pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
+FRAME = pd.DataFrame({"age": [30, 40, 50, 60, 40, 30], "sick": [0, 1, 1, 0, 1, 1]})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shares(es.Result):
+    """How large a share of the rows each bin has."""
+
+    table: pd.DataFrame
+    largest: float
+    pvalue: float = 1e-30
+
+    def to_frame(self) -> pd.DataFrame:
+        return self.table
+
+
+@dataclass(frozen=True)
+class BinShares(es.Question):
+    """The share of each bin of a variable."""
+
+    variable: str
+
+    def totals(self, schema: Any, columns: Any = None, fold: Any = None) -> dict[str, Any]:
+        return {"bins": [x.total() for x in bin_columns(schema, schema.index(self.variable))]}
+
+    def shapes(self, schema: Any) -> dict[str, tuple[int, ...]]:
+        return {"bins": (schema.variables[schema.index(self.variable)].n_bins,)}
+
+    def read(self, totals: Any, schema: Any, n_rows: int) -> Shares:
+        refuse_impossible(totals["bins"].sum() == n_rows, "bins without rows")
+        shares = totals["bins"].astype(float) / n_rows
+        j = schema.index(self.variable)
+        return Shares(
+            title=f"Shares of {variable_name(schema, j)}",
+            n_rows=n_rows,
+            notes=("every row counts once",),
+            table=pd.DataFrame({"share": shares}, index=pd.Index(labels(schema, j), name=variable_name(schema, j))),
+            largest=shares.max(),
+        )
+
+
+@pytest.fixture(scope="module")
+def schema() -> es.Schema:
+    return es.Schema.infer(FRAME, target="sick")
+
+
+@pytest.fixture
+def shares(schema: es.Schema) -> Shares:
+    found: Shares = schema.table(FRAME).ask(BinShares("v0"))
+    return found
+
+
+def test_it_prints_as_people_expect(shares: Shares) -> None:
+    text = [
+        "Shares of age",
+        "",
+        "      share",
+        "age",
+        "30   0.3333",
+        "40   0.3333",
+        "50   0.1667",
+        "60   0.1667",
+        "",
+        "6 rows",
+        "every row counts once",
+    ]
+    assert shares.summary().splitlines() == repr(shares).splitlines() == str(shares).splitlines() == text
+    page = replace(shares, title="<a & b>")._repr_html_()
+    assert "&lt;a &amp; b&gt;" in page
+    assert "<td>0.3333</td>" in page
+    assert "6 rows<br>every row counts once" in page
+
+
+def test_numbers_without_a_table_of_their_own() -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Test(es.Result):
+        statistic: float
+        df: int
+        pvalue: float
+        inside: tuple[int, ...] = (1, 2)
+
+    found = Test(title="A test", n_rows=1, statistic=-2.123456, df=38, pvalue=1e-20)
+    assert found.to_frame()["value"].tolist() == [-2.123456, 38, 1e-20]
+    assert found.summary().splitlines() == [
+        "A test",
+        "",
+        "statistic     -2.123",
+        "df                38",
+        "pvalue     < 2.2e-16",
+        "",
+        "1 row",
+    ]
+    with pytest.raises(NotImplementedError, match=r"Test has no plot: print it, or see to_frame\(\)"):
+        found.plot()
+
+
+def test_it_is_data_for_json(shares: Shares) -> None:
+    found = json.loads(json.dumps(replace(shares, largest=np.float64("nan")).to_dict(), allow_nan=False))
+    assert found == {
+        "title": "Shares of age",
+        "n_rows": 6,
+        "notes": ["every row counts once"],
+        "table": {
+            "index": ["30", "40", "50", "60"],
+            "columns": ["share"],
+            "values": [[pytest.approx(1 / 3)], [pytest.approx(1 / 3)], [pytest.approx(1 / 6)], [pytest.approx(1 / 6)]],
+        },
+        "largest": None,
+        "pvalue": 1e-30,
+    }
+    assert replace(shares, largest=float("-inf")).to_dict()["largest"] == "-inf"
+
+
+def test_two_are_equal_if_they_say_the_same(shares: Shares, schema: es.Schema) -> None:
+    again = schema.table(FRAME).ask(BinShares("v0"))
+    assert shares == again
+    assert hash(shares) == hash(again)
+    assert shares != replace(shares, largest=0.5)
+    assert shares != 3
+    without = replace(shares, largest=float("nan"))
+    assert without == replace(without)
+
+
+def test_it_is_stored_and_read_again(tiny: es.Owner, schema: es.Schema, shares: Shares, tmp_path: Path) -> None:
+    sealed = tiny.encrypt(schema.table(FRAME), workers=1)
+    answer = sealed.ask(BinShares("v0"), workers=1)
+    opened, unnamed = tiny.open(answer, schema), tiny.decrypt(replace_schema(answer))
+    assert opened == shares
+    assert unnamed.title == "Shares of v0"
+    for name, result in {"named": opened, "unnamed": unnamed, "clear": shares}.items():
+        result.save(tmp_path / name)
+        again = es.load(tmp_path / name)
+        assert type(again) is Shares
+        assert again == result
+        assert again.source == result.source
+        assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
+        file = container.read(tmp_path / name)
+        assert (file.kind, file.fields["private"]) == ("opened result", name != "unnamed")
+    assert opened.source.block_ids == answer.block_ids
+    with pytest.raises(FileExistsError):
+        shares.save(tmp_path / "named")
+    shares.save(tmp_path / "named", overwrite=True)
+    with pytest.raises(ValueError, match="this was made by hand"):
+        replace(shares).save(tmp_path / "copy")
+
+
+def replace_schema(answer: es.EncryptedAnswer) -> es.EncryptedAnswer:
+    """As a worker has it, who knows no names."""
+    return es.EncryptedAnswer(
+        answer.question, answer.ciphertexts, answer.schema.public(), answer.n_rows, answer.block_ids
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "totals", "words"),
+    [
+        ({}, [1, 2, 3], "has 3 totals, and an answer to BinShares has 4"),
+        ({}, [1, 2, 3, 1.5], "no list of integers"),
+        ({}, [1, 2, 3, 1 << 300], "no sum over rows is that large"),
+        ({}, [1, 2, 3, 4], "totals that cannot be: bins without rows"),
+        ({"question": "MultinomialNB", "params": {"alpha": 1.0, "bins": 5}}, [1] * 10, "MultinomialNB gives none"),
+        ({"question": "Nobody"}, [2, 2, 1, 1], "nobody here knows"),
+        ({"params": {"variable": "v5"}}, [2, 2, 1, 1], "a question that its schema does not allow"),
+    ],
+)
+def test_forged_files_are_refused(
+    fields: dict[str, Any], totals: list[Any], words: str, shares: Shares, tmp_path: Path
+) -> None:
+    shares.save(tmp_path / "result")
+    file = container.read(tmp_path / "result")
+    sections = {**file.sections, "totals": json.dumps(totals).encode()}
+    container.write(replace(file, fields={**file.fields, **fields}, sections=sections), tmp_path / "forged")
+    with pytest.raises(es.FileFormatError, match=words):
+        es.load(tmp_path / "forged")
