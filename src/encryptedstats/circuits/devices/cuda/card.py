@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -52,8 +52,8 @@ class Array:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Residues:
         return self.card.download(self)
 
-    def __del__(self) -> None:
-        if self._owner is None and not sys.is_finalizing():
+    def __del__(self, _ends: Callable[[], bool] = sys.is_finalizing) -> None:
+        if self._owner is None and not _ends():  # when the interpreter ends, the process does, and the card takes its memory back
             self.card.free(self.pointer)
 
 

@@ -366,7 +366,7 @@ enum { PLUS = -1, MINUS = -2 };
 
 struct Rows {
     const Prime *primes;
-    const int *tape, *segments, *totals; /* segments: begin, end, first and last total; totals: size, local, component */
+    const int *tape, *segments, *totals; /* segments: begin, end, first and last total; totals: size, local, component. Instructions name the local sum of a total, or its component: see sums.py */
     const u64 *constants;  /* [prime][constant] */
     const u64 *const *columns; /* [chunk][column]: (2, primes, width) residues each */
     u64 *shared;           /* [chunk][vector][prime][width], in the form of the arithmetic */
@@ -403,12 +403,12 @@ template <class A, int LANES, int MANY> struct Lanes {
     INSIDE i64 lane(const Place &p, int v, int g) const { return v >= J.n_shared || g < valid ? g * p.lane : 0; }
 
     INSIDE u64 *local(int k) const { return scratch + (i64)(J.n_temporary * LANES + k) * threads + t; }
-    INSIDE void into_sum(const int *total, int k, W sum) const { /* |sum| < 2^52 */
-        u64 *to = local(total[1] + k);
+    INSIDE void into_sum(int total, int k, W sum) const { /* |sum| < 2^52 */
+        u64 *to = local(total + k);
         *to = word_of(chunk == 0 ? A::tidy(sum, P) : A::add(of_word<A>(*to), sum, P));
     }
-    INSIDE void write(const int *total, int k, W r, int g) const {
-        if (g < valid) J.out[((i64)(total[2] + k) * J.n_primes + prime) * J.width + x + g * threads] = A::to(r, P);
+    INSIDE void write(int total, int k, W r, int g) const {
+        if (g < valid) J.out[((i64)(total + k) * J.n_primes + prime) * J.width + x + g * threads] = A::to(r, P);
     }
 
     INSIDE void linear(const int *word) const {
@@ -433,16 +433,27 @@ template <class A, int LANES, int MANY> struct Lanes {
         const u64 *from = p.at + lane(p, v, g);
         UNROLL for (int k = 0; k < COUNT; k++) a[k] = of_word<A>(from[k * p.apart]);
     }
-    /* a factor is to be small: what was shared is, and what is temporary is made so */
-    INSIDE void load_factor(W *b, const Place &p, int v, int g) const {
-        load<2>(b, p, v, g);
-        if (v >= J.n_shared) b[0] = A::tidy(b[0], P), b[1] = A::tidy(b[1], P);
+    /* The factor of the next product, read while this one is computed, if it is shared. */
+    struct Factor { W b[LANES][2]; };
+    INSIDE void read_ahead(Factor &f, const int *word, const int *end) const {
+        if (word >= end || word[0] != PRODUCT || word[6] >= J.n_shared) return;
+        Place p = place(word[6]);
+        UNROLL for (int g = 0; g < LANES; g++) load<2>(f.b[g], p, word[6], g);
+    }
+    /* A factor is to be small: what was shared is, and what is temporary is made so. */
+    INSIDE void read_temporary(Factor &f, const int *word) const {
+        if (word[6] < J.n_shared) return;
+        Place p = place(word[6]);
+        UNROLL for (int g = 0; g < LANES; g++) {
+            load<2>(f.b[g], p, word[6], g);
+            f.b[g][0] = A::tidy(f.b[g][0], P), f.b[g][1] = A::tidy(f.b[g][1], P);
+        }
     }
 
     /* to = a b; rest = a - a b; sum += a b: those that are not -1, for a factor b of two components. All in registers. */
-    template <int NA> INSIDE void multiply(const int *word) const {
-        const int *total = word[3] < 0 ? 0 : J.totals + 3 * word[3];
-        Place from_a = place(word[4]), from_b = place(word[6]);
+    template <int NA> INSIDE void multiply(const int *word, const Factor &f) const {
+        int total = word[3];
+        Place from_a = place(word[4]);
         W sum[NA + 1];
         if (MANY && word[1] < 0 && word[2] < 0) {
             UNROLL for (int pair = 0; pair < LANES; pair += 2) {
@@ -451,9 +462,9 @@ template <class A, int LANES, int MANY> struct Lanes {
                 UNROLL for (int k = 0; k <= NA; k++) s[k] = A::nothing(P);
                 UNROLL for (int g = pair; g < pair + 2; g++) {
                     if (g >= valid) break;
-                    W a[NA], b[2];
+                    W a[NA];
+                    const W *b = f.b[g];
                     load<NA>(a, from_a, word[4], g);
-                    load_factor(b, from_b, word[6], g);
                     UNROLL for (int k = 0; k < NA; k++) A::more(s[k], a[k], b[0]), A::more(s[k + 1], a[k], b[1]);
                 }
                 UNROLL for (int k = 0; k <= NA; k++) {
@@ -464,25 +475,25 @@ template <class A, int LANES, int MANY> struct Lanes {
         } else {
             Place to = word[1] < 0 ? from_a : place(word[1]), rest = word[2] < 0 ? from_a : place(word[2]);
             UNROLL for (int g = 0; g < LANES; g++) {
-                W a[NA], b[2];
+                W a[NA];
+                const W *b = f.b[g];
                 load<NA>(a, from_a, word[4], g);
-                load_factor(b, from_b, word[6], g);
                 UNROLL for (int k = 0; k <= NA; k++) {
                     W r = k == NA ? A::loosely(a[NA - 1], b[1], P) : A::loosely(a[k < NA ? k : 0], b[0], P);
                     if (k > 0 && k < NA) r = A::together(r, A::loosely(a[k > 0 ? k - 1 : 0], b[1], P), P);
                     if (word[1] >= 0) to.at[k * to.apart + g * to.lane] = word_of(r);
                     if (word[2] >= 0) rest.at[k * rest.apart + g * rest.lane] = word_of(A::subtract(k < NA ? a[k < NA ? k : 0] : A::from(0, P), r, P));
-                    if (!MANY && total) write(total, k, r, g);
+                    if (!MANY && total >= 0) write(total, k, r, g);
                     if (MANY) sum[k] = g == 0 ? r : g < valid ? A::together(sum[k], r, P) : sum[k];
                 }
             }
         }
-        if (MANY && total)
+        if (MANY && total >= 0)
             UNROLL for (int k = 0; k <= NA; k++) into_sum(total, k, sum[k]);
     }
 
     INSIDE void multiply_any(const int *word) const {
-        const int *total = word[3] < 0 ? 0 : J.totals + 3 * word[3];
+        int total = word[3];
         Place from_a = place(word[4]), from_b = place(word[6]);
         Place to = word[1] < 0 ? from_a : place(word[1]), rest = word[2] < 0 ? from_a : place(word[2]);
         int na = word[5], nb = word[7];
@@ -495,15 +506,15 @@ template <class A, int LANES, int MANY> struct Lanes {
                     r = A::add(r, A::multiply(of_word<A>(a[j * from_a.apart]), A::tidy(of_word<A>(b[(k - j) * from_b.apart]), P), P), P);
                 if (word[1] >= 0) to.at[k * to.apart + g * to.lane] = word_of(r);
                 if (word[2] >= 0) rest.at[k * rest.apart + g * rest.lane] = word_of(A::subtract(k < na ? of_word<A>(a[k * from_a.apart]) : A::from(0, P), r, P));
-                if (!MANY && total) write(total, k, r, g);
+                if (!MANY && total >= 0) write(total, k, r, g);
                 if (g < valid) sum = A::together(sum, r, P);
             }
-            if (MANY && total) into_sum(total, k, sum);
+            if (MANY && total >= 0) into_sum(total, k, sum);
         }
     }
 
     INSIDE void add(const int *word) const {
-        const int *total = J.totals + 3 * word[1];
+        int total = word[1];
         Place from = place(word[2]);
         for (int k = 0; k < word[3]; k++) {
             W sum = A::from(0, P);
@@ -517,23 +528,31 @@ template <class A, int LANES, int MANY> struct Lanes {
     }
 
     INSIDE void run(const int *word, const int *end) const {
+        Factor f = {}, next = {};
+        read_ahead(f, word, end);
         while (word < end) {
             if (word[0] == PRODUCT) {
+                read_temporary(f, word);
+                read_ahead(next, word + 8, end);
                 switch (word[7] == 2 ? word[5] : 0) {
-                case 2: multiply<2>(word); break;
-                case 3: multiply<3>(word); break;
-                case 4: multiply<4>(word); break;
-                case 5: multiply<5>(word); break;
+                case 2: multiply<2>(word, f); break;
+                case 3: multiply<3>(word, f); break;
+                case 4: multiply<4>(word, f); break;
+                case 5: multiply<5>(word, f); break;
                 default: multiply_any(word);
                 }
                 word += 8;
-            } else if (word[0] == LINEAR) {
+                UNROLL for (int g = 0; g < LANES; g++) f.b[g][0] = next.b[g][0], f.b[g][1] = next.b[g][1];
+                continue;
+            }
+            if (word[0] == LINEAR) {
                 linear(word);
                 word += 5 + 3 * word[4];
             } else { /* ADD */
                 add(word);
                 word += 4;
             }
+            read_ahead(f, word, end);
         }
     }
 };

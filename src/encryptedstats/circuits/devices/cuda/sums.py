@@ -15,7 +15,7 @@ import numpy as np
 from encryptedstats.circuits.devices.cuda.card import Array, Card
 from encryptedstats.circuits.devices.cuda.ring import RingOnCard
 from encryptedstats.circuits.devices.native.sums import NOTHING_HIDDEN, Evaluator, Loads, base_of, hides
-from encryptedstats.circuits.devices.native.tape import Tape, TapeWriter
+from encryptedstats.circuits.devices.native.tape import ADD_OP, NONE, PRODUCT_OP, Tape, TapeWriter
 from encryptedstats.circuits.program import COLUMN, EXPAND, Step
 from encryptedstats.circuits.slices import Slice
 from encryptedstats.crypto.residues import Residues
@@ -25,7 +25,7 @@ _THREADS: Final = 128
 _MAX_CODE: Final = 4096  # numbers of a segment that a block keeps at hand
 _LANES: Final = {"one": 4, "two": 2, "four": 4}  # kernels: of one chunk, and of several, so many at a time
 _RESERVED: Final = 1 << 10  # bytes of a block's memory that the driver takes
-_LOCAL: Final = 64  # sums over chunks that a block keeps: a tree that has more is cut
+_LOCAL: Final = 40  # sums over chunks that a block keeps: a tree that has more is cut
 _PROLOGUE_BYTES: Final = 8 << 30  # of what the segments of a tape share, for all chunks that are computed on at a time
 _MAX_CHUNKS: Final = 1 << 12
 
@@ -56,7 +56,9 @@ class TapeOnCard:
 
     def __init__(self, tape: Tape, ring: RingOnCard) -> None:
         self.tape, card = tape, ring.card
-        self.words, self.segments = card.upload(tape.words), card.upload(tape.segments)
+        # Instructions say where sums go: among the local ones of a segment, or, of a single chunk, in memory.
+        self.local, self.words = (card.upload(_with_totals(tape, of)) for of in (1, 2))
+        self.segments = card.upload(tape.segments)
         self.totals = card.upload(tape.places)
         moduli = ring.moduli[:-1]
         constants = [tape.constants_modulo(p) for p in moduli]
@@ -70,7 +72,7 @@ class TapeOnCard:
 class CudaEvaluator(Evaluator):
     """Sums of tapes on a card; of slices of a table too, whose columns and sums lie in memory, as checkpoints want them."""
 
-    many: ClassVar[str] = "four"  # the kernel for several chunks
+    many: ClassVar[str] = "two"  # the kernel for several chunks
 
     def __init__(self, loads: Loads, threads: int, memory_limit: int, ring: RingOnCard) -> None:
         super().__init__(loads, threads, memory_limit, level=ring.arithmetic)
@@ -131,21 +133,22 @@ class CudaEvaluator(Evaluator):
         shared = card.empty(len(chunks), shared_vectors, primes, width)
         card.clear(made.wrong, 0xFF)
         n_constants, n_columns = len(tape.constants), len(tape.columns)
+        many = len(chunks) > 1 or add
+        words = made.local if many else made.words
         rows = _Rows(
-            self.on_card.primes.pointer, made.words.pointer, made.segments.pointer, made.totals.pointer,
+            self.on_card.primes.pointer, words.pointer, made.segments.pointer, made.totals.pointer,
             made.constants.pointer + 8 * n_constants * first_prime, columns.pointers.pointer + 8 * n_columns * chunks.start,
             shared.pointer, out.pointer, made.wrong.pointer, width, primes, n_columns, n_constants, shared_vectors,
             temporary, len(chunks), first_prime, int(add), made.code,
         )  # fmt: skip
         kind = self.on_card.arithmetic
         card.launch(f"prologue_{kind}", (-(-width // _THREADS), primes, len(chunks)), _THREADS, (rows,))
-        many = len(chunks) > 1 or add
         name = self.many if many else "one"
-        words = temporary * _LANES[name] + (local if many else 0)
-        threads = _block(words, made.code, card.shared_bytes)
+        each = temporary * _LANES[name] + (local if many else 0)
+        threads = _block(each, made.code, card.shared_bytes)
         apart = threads if many else threads * _LANES[name]
         grid = (len(tape.segments) - 1, -(-width // apart), primes)
-        card.launch(f"{name}_{kind}", grid, threads, (rows,), shared=8 * (made.code + words * threads))
+        card.launch(f"{name}_{kind}", grid, threads, (rows,), shared=8 * (made.code + each * threads))
 
     # -- slices, in memory ---------------------------------------------------------------------------------------------
 
@@ -206,6 +209,22 @@ class CudaEvaluator(Evaluator):
                     raise FileFormatError(f"a given total of shape {given.shape}")
                 found.append(given)
         return found
+
+
+def _with_totals(tape: Tape, of: int) -> np.ndarray:
+    """The words with one of the facts about a total in place of its number."""
+    words, facts = tape.words.tolist(), tape.places[:, of].tolist()
+    at, end = int(tape.segments[0, 1]), len(words)
+    while at < end:
+        if words[at] == PRODUCT_OP:
+            words[at + 3] = facts[words[at + 3]] if words[at + 3] >= 0 else NONE
+            at += 8
+        elif words[at] == ADD_OP:
+            words[at + 1] = facts[words[at + 1]]
+            at += 4
+        else:
+            at += 5 + 3 * words[at + 4]
+    return np.array(words, dtype=np.int32)
 
 
 def _block(words: int, code: int, shared_bytes: int) -> int:
