@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from encryptedstats.circuits.devices import cuda
-from encryptedstats.circuits.devices.cuda.card import Array
+from encryptedstats.circuits.devices.cuda.card import Array, Card, Recording
 
 SOURCE = Path(cuda.__file__).parent
 COMPILER = shutil.which("g++") or shutil.which("clang++")
@@ -55,7 +55,8 @@ class HostCard:
     def empty(self, *shape: int) -> Array:
         words = np.full(max(1, int(np.prod(shape))), 0xDEADBEEFDEADBEEF, dtype=np.uint64)
         self._held[words.ctypes.data] = words
-        return Array(self, words.ctypes.data, shape)  # type: ignore[arg-type]  # a card in all that matters
+        array = Array(self, words.ctypes.data, shape)  # type: ignore[arg-type]  # a card in all that matters
+        return array if self.recording is None else self.recording.keep(array)
 
     def free(self, pointer: int) -> None:
         self._held.pop(pointer, None)
@@ -75,12 +76,21 @@ class HostCard:
         return found
 
     def clear(self, array: Array, byte: int = 0) -> None:
-        ctypes.memset(array.pointer, byte, 8 * array.words)
+        self._start(lambda: ctypes.memset(array.pointer, byte, 8 * array.words))
 
     def pinned(self, nbytes: int) -> np.ndarray:
         return np.empty(nbytes, dtype=np.uint8)
 
     def launch(self, name: str, grid: Sequence[int], threads: int, args: Sequence[Any], shared: int = 0) -> None:
+        self._start(lambda: self._launched(name, grid, threads, args))
+
+    _start, recorded, recording = Card._start, Card.recorded, None
+
+    def again(self, recording: Recording) -> None:
+        for call in recording.calls:
+            call()
+
+    def _launched(self, name: str, grid: Sequence[int], threads: int, args: Sequence[Any]) -> None:
         kernel, at = library()[name], _Index.in_dll(library(), "blockIdx")
         size, block = _Index.in_dll(library(), "gridDim"), _Index.in_dll(library(), "blockDim")
         block.x = 1

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import test_devices as suite
-from circuit_samples import Lab, lab_of
-from given_samples import kept_lab
+from circuit_samples import Lab, MemorySource, lab_of
 from host_card import COMPILER, HostCard
 
-from encryptedstats.circuits.devices import register, unregister
+from encryptedstats.circuits.devices import Run, register, registered, unregister
 from encryptedstats.circuits.devices.cuda import CudaDevice
+from encryptedstats.circuits.devices.cuda.sums import CudaEvaluator
+from encryptedstats.circuits.devices.native.sums import Evaluator
+from encryptedstats.circuits.evaluate import evaluate, prepare
+from encryptedstats.circuits.slices import CheckpointSums
+from encryptedstats.errors import DeviceError
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler here")
 
@@ -66,3 +71,68 @@ def test_a_sum_that_is_always_0_is_refused(lab: Lab, name: str) -> None:
 
 def test_many_packs_and_batches(lab: Lab, name: str) -> None:
     suite.test_many_packs_and_batches(lab, name)
+
+
+@pytest.fixture
+def named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows with a name of their own."""
+    monkeypatch.setattr(MemorySource, "content_id", property(lambda self: str(id(self))))
+
+
+@pytest.mark.usefixtures("named")
+def test_what_is_run_again_is_started_at_once(lab: Lab, name: str) -> None:
+    """A program on a table that is there already: the same residues from what was recorded; and others for another table."""
+    outputs, device = suite.PROGRAMS["products"], registered()[name]
+    assert isinstance(device, CudaDevice)
+    for seed in (3, 4):
+        source = lab.source((9, 5), seed=seed)
+        program = prepare(outputs, source).program
+        first, again = (list(device.packs(program, source, {}, Run(progress=False)) or ()) for _ in range(2))
+        assert device._ready is not None
+        assert device._ready.program is program
+        expected = evaluate(outputs, source, device="native", progress=False)
+        for packs in (first, again):
+            np.testing.assert_array_equal(packs, [part.residues for part in expected.parts])
+
+
+def test_a_table_that_has_no_room_on_the_card_is_computed_by_way_of_memory(
+    lab: Lab, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, outputs = lab.source((9, 5, 7), seed=3), suite.PROGRAMS["products"]
+    monkeypatch.setattr(HostCard, "memory", lambda self: (1 << 20, 1 << 20))
+    monkeypatch.setattr(CudaEvaluator, "sums_on_card", None)
+    suite.check(outputs, source, name)
+    suite.check(outputs, source, name, memory_limit=1 << 16)
+
+
+@pytest.mark.usefixtures("named")
+@pytest.mark.parametrize("begun_by", ["card", "native"])
+def test_a_checkpoint_goes_on_on_another_device(
+    lab: Lab, name: str, begun_by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, outputs, put = lab.source((9, 5), seed=3), suite.PROGRAMS["products"], CheckpointSums.put
+    kept = []
+
+    def put_once(self: CheckpointSums, number: int, sums: Any) -> None:
+        if kept:
+            raise DeviceError("the graphics card failed")
+        put(self, number, sums)
+        kept.append(number)
+
+    first, second = (name, "native") if begun_by == "card" else ("native", name)
+    monkeypatch.setattr(CheckpointSums, "put", put_once)
+    with pytest.raises(DeviceError, match="failed"):
+        evaluate(outputs, source, device=first, checkpoint=tmp_path, progress=False, workers=1)
+    monkeypatch.setattr(CheckpointSums, "put", put)
+    computed = []
+    passes = Evaluator.passes
+    monkeypatch.setattr(
+        Evaluator,
+        "passes",
+        lambda self, tape, slices, *more: computed.extend(slices) or passes(self, tape, slices, *more),
+    )
+    found = evaluate(outputs, source, device=second, checkpoint=tmp_path, progress=False, workers=1)
+    suite.same_residues(found, evaluate(outputs, source, device="seal", **suite.QUIET))
+    assert len(kept) == 1
+    assert computed
+    assert len(computed) == len(lab.parameters.data_moduli) - 1

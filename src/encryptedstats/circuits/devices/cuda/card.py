@@ -8,7 +8,9 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -53,8 +55,41 @@ class Array:
         return self.card.download(self)
 
     def __del__(self, _ends: Callable[[], bool] = sys.is_finalizing) -> None:
-        if self._owner is None and not _ends():  # when the interpreter ends, the process does, and the card takes its memory back
+        if (
+            self._owner is None and not _ends()
+        ):  # when the interpreter ends, the process does, and the card takes its memory back
             self.card.free(self.pointer)
+
+
+class Recording:
+    """What was started on a card, with the memory that it works in, so that it can be started again at once.
+
+    Memory is not used twice while it is recorded; where that takes more than ``most`` bytes, nothing is kept.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.calls: list[Callable[[], None]] = []
+        self.image: Any = None  # what a card makes of the calls
+        self.whole, self.thread = True, threading.get_ident()
+        self._arrays: list[Array] = []
+        self._left = most
+
+    def call(self, start: Callable[[], None]) -> None:
+        """One more, which is started too."""
+        start()
+        if self.whole and threading.get_ident() == self.thread:
+            self.calls.append(start)
+
+    def keep(self, array: Array) -> Array:
+        """Memory that calls use."""
+        if self.whole and threading.get_ident() == self.thread:
+            self._arrays.append(array)
+            self._left -= 8 * array.words
+            if self._left < 0:
+                self.whole = False
+                self.calls.clear()
+                self._arrays.clear()
+        return array
 
 
 class Card:
@@ -80,6 +115,7 @@ class Card:
         self._keep_memory()
         self.module = self._done(driver.cuModuleLoadData(image_for(self.capability)))
         self._functions: dict[str, Any] = {}
+        self.recording: Recording | None = None
         self._pinned = (0, 0)  # where it is, and bytes
 
     def enter(self) -> None:
@@ -125,7 +161,8 @@ class Card:
     def empty(self, *shape: int) -> Array:
         """Room for so many words."""
         size = max(8, 8 * int(np.prod(shape)))
-        return Array(self, int(self._done(self.driver.cuMemAllocAsync(size, self.stream))), shape)
+        array = Array(self, int(self._done(self.driver.cuMemAllocAsync(size, self.stream))), shape)
+        return array if self.recording is None else self.recording.keep(array)
 
     def free(self, pointer: int) -> None:
         """Give memory back; after a fork it is not ours."""
@@ -168,7 +205,7 @@ class Card:
 
     def clear(self, array: Array, byte: int = 0) -> None:
         """All bytes the same."""
-        self._done(self.driver.cuMemsetD8Async(array.pointer, byte, 8 * array.words, self.stream))
+        self._start(lambda: self._done(self.driver.cuMemsetD8Async(array.pointer, byte, 8 * array.words, self.stream)))
 
     # -- kernels ---------------------------------------------------------------------------------------------------
 
@@ -184,11 +221,41 @@ class Card:
             self._done(self.driver.cuFuncSetAttribute(function, most, self.shared_bytes))
         places = (ctypes.c_void_p * len(args))(*(ctypes.addressof(arg) for arg in args))
         x, y, z = grid
-        self._done(
-            self.driver.cuLaunchKernel(
-                function, x, y, z, threads, 1, 1, shared, self.stream, ctypes.addressof(places), 0
-            )
-        )
+
+        def start(_args: Sequence[Any] = args) -> None:  # which stay in memory with it
+            at = ctypes.addressof(places)
+            self._done(self.driver.cuLaunchKernel(function, x, y, z, threads, 1, 1, shared, self.stream, at, 0))
+
+        self._start(start)
+
+    def _start(self, call: Callable[[], None]) -> None:
+        if self.recording is None:
+            call()
+        else:
+            self.recording.call(call)
+
+    @contextmanager
+    def recorded(self) -> Iterator[Recording]:
+        """All that is started meanwhile, by this thread."""
+        self.recording = Recording(self.memory()[1] // 4)
+        try:
+            yield self.recording
+        finally:
+            self.recording = None
+
+    def again(self, recording: Recording) -> None:
+        """All that was recorded, as one graph."""
+        driver = self.driver
+        if recording.image is None:
+            mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+            self._done(driver.cuStreamBeginCapture(self.stream, mode))
+            try:
+                for call in recording.calls:
+                    call()
+            finally:
+                graph = self._done(driver.cuStreamEndCapture(self.stream))
+            recording.image = self._done(driver.cuGraphInstantiate(graph, 0))
+        self._done(driver.cuGraphLaunch(recording.image, self.stream))
 
     def wait(self) -> None:
         """Until all is done."""

@@ -103,7 +103,9 @@ class RingOnCard:
         self.logm = min(self.logn, longest)
         self._tables = [card.upload(table) for table in self._made_tables()]
         special = len(self.moduli) - 1
-        self._ring = _Ring(*(table.pointer for table in self._tables[:5]), self.t, self.logn, self.logm, special, special)
+        self._ring = _Ring(
+            *(table.pointer for table in self._tables[:5]), self.t, self.logn, self.logm, special, special
+        )
         self._factors: dict[tuple[int, ...], Array] = {}
 
     # -- tables ----------------------------------------------------------------------------------------------------
@@ -423,7 +425,10 @@ class RingOnCard:
         out = self.card.empty(*nodes.shape)
         by = self.factors([pow(self.n, -1, p) for p in self.moduli[:primes]])
         self._each(
-            "scaled", 2 * primes, len(nodes), (_polys(nodes), _polys(out), _pointer(by.pointer), _int(primes), _pointer(0))
+            "scaled",
+            2 * primes,
+            len(nodes),
+            (_polys(nodes), _polys(out), _pointer(by.pointer), _int(primes), _pointer(0)),
         )
         return out
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -51,6 +52,16 @@ class Columns:
         self.pointers = card.upload(np.array(found or [0], dtype=np.uint64))
 
 
+@dataclass(frozen=True)
+class Sums:
+    """Sums on the card, (polynomials, primes, N), and what is to be looked at before they are used."""
+
+    values: Array
+    wrong: Array  # for every group of chunks the first column that is no ciphertext
+    groups: list[range]
+    hidden: Array  # for every total some bits of it
+
+
 class TapeOnCard:
     """A tape with its constants where the kernels read them."""
 
@@ -63,7 +74,6 @@ class TapeOnCard:
         moduli = ring.moduli[:-1]
         constants = [tape.constants_modulo(p) for p in moduli]
         self.constants = card.upload(np.concatenate([*constants, np.zeros(1, dtype=np.uint64)]))
-        self.wrong = card.empty(1)
         self.firsts = dict(zip(tape.totals, tape.places[:, 2].tolist(), strict=True))
         longest = int((tape.segments[1:, 1] - tape.segments[1:, 0]).max(initial=0))
         self.code = -(-longest // 2) if longest <= _MAX_CODE else 0  # words of a block's memory
@@ -83,38 +93,38 @@ class CudaEvaluator(Evaluator):
         """Of one chunk."""
         return 8 * writer.n_shared * self.n_primes * self.ring
 
-    def sums_on_card(self, made: TapeOnCard, columns: Columns) -> Array:
-        """The sums of a tape, (polynomials, primes, N), of columns that are on the card, chunk by chunk."""
+    def sums_on_card(self, made: TapeOnCard, columns: Columns) -> Sums:
+        """The sums of a tape, of columns that are on the card: started, and to be checked."""
         tape, shape = made.tape, (sum(made.tape.sizes), self.n_primes, self.ring)
-        out = self.card.empty(*shape)
         each = self.prologue_bytes(self.writer)
         most = max(1, min(_MAX_CHUNKS, _PROLOGUE_BYTES // max(1, each)))
-        for first in range(0, columns.chunks, most):
-            chunks = range(first, min(first + most, columns.chunks))
-            self._run(made, columns, chunks, out, 0, self.ring, self.n_primes, add=first > 0)
-            bad = self._wrong(made)
-            if bad is not None:
-                index, prime = divmod(bad, self.n_primes)
-                raise self.refused(tape, chunks, index, prime)
-        return out
-
-    def _wrong(self, made: TapeOnCard) -> int | None:
-        (word,) = self.card.download(made.wrong).tolist()
-        word &= 0xFFFFFFFF
-        return None if word == 0xFFFFFFFF else int(word)
-
-    def check_hidden(self, made: TapeOnCard, sums: Array) -> None:
-        """Refuse sums that are 0 whatever the table."""
-        count = len(made.tape.totals)
-        found = self.card.empty(count)
-        apart = ctypes.c_int64(self.n_primes * self.ring)
-        pointers = [ctypes.c_uint64(array.pointer) for array in (sums, made.totals, found)]
+        groups = [range(at, min(at + most, columns.chunks)) for at in range(0, columns.chunks, most)]
+        sums = Sums(self.card.empty(*shape), self.card.empty(len(groups)), groups, self.card.empty(len(tape.totals)))
+        self.card.clear(sums.wrong, 0xFF)
+        for number, chunks in enumerate(groups):
+            self._run(
+                made, columns, chunks, sums.values, sums.wrong[number], 0, self.ring, self.n_primes, add=number > 0
+            )
+        count, apart = len(tape.totals), ctypes.c_int64(self.n_primes * self.ring)
+        pointers = [ctypes.c_uint64(array.pointer) for array in (sums.values, made.totals, sums.hidden)]
         self.card.launch("hidden", (-(-count // 128), 1, 1), 128, (*pointers, apart, ctypes.c_int(count)))
-        for number in np.flatnonzero(self.card.download(found) == 0).tolist():
+        return sums
+
+    def check(self, made: TapeOnCard, sums: Sums) -> None:
+        """Refuse columns that are none, and sums that are 0 whatever the table."""
+        for chunks, found in zip(sums.groups, self.card.download(sums.wrong).tolist(), strict=True):
+            self._refuse(made.tape, chunks, found, range(self.n_primes))
+        for number in np.flatnonzero(self.card.download(sums.hidden) == 0).tolist():
             size, _, component = made.tape.places[number].tolist()
-            whole = [self.card.download(sums[component + k]) for k in range(size)]
+            whole = [self.card.download(sums.values[component + k]) for k in range(size)]
             if not hides(np.stack(whole)):
                 raise ValueError(NOTHING_HIDDEN)
+
+    def _refuse(self, tape: Tape, chunks: range, found: int, primes: range) -> None:
+        found &= 0xFFFFFFFF
+        if found != 0xFFFFFFFF:
+            index, prime = divmod(found, len(primes))
+            raise self.refused(tape, chunks, index, primes[prime])
 
     def _run(
         self,
@@ -122,6 +132,7 @@ class CudaEvaluator(Evaluator):
         columns: Columns,
         chunks: range,
         out: Array,
+        wrong: Array,
         first_prime: int,
         width: int,
         primes: int,
@@ -131,14 +142,13 @@ class CudaEvaluator(Evaluator):
         card, tape = self.card, made.tape
         shared_vectors, temporary, local = tape.vectors
         shared = card.empty(len(chunks), shared_vectors, primes, width)
-        card.clear(made.wrong, 0xFF)
         n_constants, n_columns = len(tape.constants), len(tape.columns)
         many = len(chunks) > 1 or add
         words = made.local if many else made.words
         rows = _Rows(
             self.on_card.primes.pointer, words.pointer, made.segments.pointer, made.totals.pointer,
             made.constants.pointer + 8 * n_constants * first_prime, columns.pointers.pointer + 8 * n_columns * chunks.start,
-            shared.pointer, out.pointer, made.wrong.pointer, width, primes, n_columns, n_constants, shared_vectors,
+            shared.pointer, out.pointer, wrong.pointer, width, primes, n_columns, n_constants, shared_vectors,
             temporary, len(chunks), first_prime, int(add), made.code,
         )  # fmt: skip
         kind = self.on_card.arithmetic
@@ -166,14 +176,11 @@ class CudaEvaluator(Evaluator):
         primes, n_columns = one.primes(self.parameters), len(tape.columns)
         there = [self.card.upload(column) for column in columns]
         by_chunk = [there[i * n_columns : (i + 1) * n_columns] for i in range(len(chunks))]
-        out = self.card.empty(*sums.shape)
-        self._run(
-            made, Columns(self.card, by_chunk), range(len(chunks)), out, primes.start, one.width, len(primes), add=False
-        )
-        bad = self._wrong(made)
-        if bad is not None:
-            index, prime = divmod(bad, len(primes))
-            raise self.refused(tape, chunks, index, primes[prime])
+        out, wrong = self.card.empty(*sums.shape), self.card.empty(1)
+        self.card.clear(wrong, 0xFF)
+        group = Columns(self.card, by_chunk), range(len(chunks))
+        self._run(made, *group, out, wrong, primes.start, one.width, len(primes), add=False)
+        self._refuse(tape, chunks, int(self.card.download(wrong)[0]), primes)
         found = self.card.download(out)
         if chunks.start == self.chunks.start:
             sums[:] = found

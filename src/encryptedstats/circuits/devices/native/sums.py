@@ -65,9 +65,7 @@ _MAX_CHUNKS: Final = 16  # of one run of the tape; see MAX_CHUNKS in _native/fus
 _SCRATCH: Final = 2 << 20  # bytes of columns of one block, all chunks: what a core can have of the last level of cache
 # Bytes of sums at a time where the columns need not be read again: less of it is not worth the while, more is fresh memory.
 _SMALL_BATCH: Final = 128 << 20
-NOTHING_HIDDEN: Final = (
-    "a sum in this circuit is 0 whatever the table, its terms cancel: leave it out. (Its ciphertext would hide nothing, and is not made)"
-)
+NOTHING_HIDDEN: Final = "a sum in this circuit is 0 whatever the table, its terms cancel: leave it out. (Its ciphertext would hide nothing, and is not made)"
 _PIECES: Final = 4  # of work for a thread: between them it waits for the interpreter's lock
 
 
