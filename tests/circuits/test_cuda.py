@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,11 @@ import test_devices as suite
 from circuit_samples import Lab, MemorySource, lab_of
 from host_card import COMPILER, HostCard
 
+import encryptedstats as es
 from encryptedstats.circuits.devices import Run, register, registered, unregister
-from encryptedstats.circuits.devices.cuda import CudaDevice
+from encryptedstats.circuits.devices.cuda import CudaDevice, build
+from encryptedstats.circuits.devices.cuda.card import BUILT
+from encryptedstats.circuits.devices.cuda.ring import RingOnCard
 from encryptedstats.circuits.devices.cuda.sums import CudaEvaluator
 from encryptedstats.circuits.devices.native.sums import Evaluator
 from encryptedstats.circuits.evaluate import evaluate, prepare
@@ -105,6 +110,16 @@ def test_a_table_that_has_no_room_on_the_card_is_computed_by_way_of_memory(
     suite.check(outputs, source, name, memory_limit=1 << 16)
 
 
+def test_vectors_that_have_no_room_in_a_block_lie_in_the_memory_of_the_card(
+    lab: Lab, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(HostCard, "shared_bytes", 64)
+    device = registered()[name]
+    assert isinstance(device, CudaDevice)
+    for rows in ((30,), (9, 5, 7)):
+        suite.check(suite.PROGRAMS["trees"], lab.source(rows, seed=3), name)
+
+
 @pytest.mark.usefixtures("named")
 @pytest.mark.parametrize("begun_by", ["card", "native"])
 def test_a_checkpoint_goes_on_on_another_device(
@@ -136,3 +151,40 @@ def test_a_checkpoint_goes_on_on_another_device(
     assert len(kept) == 1
     assert computed
     assert len(computed) == len(lab.parameters.data_moduli) - 1
+
+
+@pytest.mark.parametrize("arithmetic", ["doubles", "integers"])
+@pytest.mark.parametrize(("ring_degree", "bits"), [(4096, 30), (8192, 43), (8192, 49), (16384, 47), (32768, 49)])
+def test_transforms(ring_degree: int, bits: int, arithmetic: str) -> None:
+    """Of every length that a block does at once or not, up to the largest prime of doubles; residues 0, 1 and p - 1 too."""
+    parameters = es.Parameters.from_bits("bgv", ring_degree, 4000, (bits,) * 3)
+    keys = es.Owner(parameters).public_keys(packing=False)
+    ring = RingOnCard(parameters, HostCard(), arithmetic)  # type: ignore[arg-type]  # a card in all that matters
+    p = parameters.data_moduli[0]
+    values = np.random.default_rng(1).integers(0, p, (5, ring_degree), dtype=np.uint64)
+    values[1], values[2], values[3], values[4, ::2] = p - 1, 1, 0, p - 1
+    assert keys.kernels is not None
+    for inverse in (False, True):
+        expected = keys.kernels.transform(values, 0, inverse=inverse)
+        np.testing.assert_array_equal(ring.transform(values, 0, inverse=inverse), expected)
+
+
+def test_what_is_shipped_is_made_from_the_sources() -> None:
+    made = json.loads((BUILT / "made.json").read_text())
+    assert made["sources"] == build.digest(), "python -m encryptedstats.circuits.devices.cuda.build makes them again"
+    for architecture in build.ARCHITECTURES:
+        assert hashlib.sha256(build.path_of(architecture).read_bytes()).hexdigest() == made["made"][architecture]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("architecture", build.ARCHITECTURES)
+def test_the_kernels_compile(architecture: str) -> None:
+    """Where NVRTC is installed; by the version that made what is shipped, to the same bytes."""
+    pytest.importorskip("cuda.bindings.nvrtc")
+    try:
+        version = build.version()
+    except RuntimeError as error:
+        pytest.skip(str(error))
+    code = build.compiled(architecture)
+    if version == json.loads((BUILT / "made.json").read_text())["nvrtc"]:
+        assert code == build.path_of(architecture).read_bytes()

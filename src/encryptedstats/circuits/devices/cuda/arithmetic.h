@@ -142,11 +142,11 @@ struct Doubles {
     }
     static INSIDE word end(const Sum &s, const Prime &P) { return centred(s.upper - P.grid, P) + s.lower; }
 
-    /* Transforms: a stage adds up to p (1/2 + |x| 2^-53) to a value, forwards, and doubles it, backwards. Four stages forwards and
-       three backwards stay below 2^53, and then values are centred again. */
+    /* Transforms: a stage adds up to p (1/2 + |x| 2^-53) to a value, forwards, and doubles it, backwards. Four stages of either stay below
+       8 p, and then values are centred again; forwards, 14 stages stay below 14 p, which p < 2^47 leaves room for. */
     typedef double Twiddle;
     static INSIDE Twiddle twiddle(const u64 *table, int i) { return as_double(table[i]); }
-    static INSIDE word begin_forward(word x, const Prime &P) { return centred(x, P); }
+    static INSIDE word begin_forward(word x, const Prime &P) { return P.bits > 47 ? centred(x, P) : x; }
     static INSIDE void forward(word &x, word &y, Twiddle t, const Prime &P) {
         double u = x, v = times(y, t, P);
         x = u + v;

@@ -58,6 +58,37 @@ template <class A> HERE typename A::word of_word(u64 x);
 template <> INSIDE u64 of_word<Integers>(u64 x) { return x; }
 template <> INSIDE double of_word<Doubles>(u64 x) { return as_double(x); }
 
+/* The first stages of a part, from memory: neighbours are read together. */
+template <class A, int S> HERE void forward_start(const u64 *src, u64 *x, const u64 *table, int logm, int part, const Prime &P) {
+    int gap = 1 << (logm - S);
+    EACH(u, gap) {
+        typename A::word v[1 << S];
+        UNROLL for (int k = 0; k < 1 << S; k++) v[k] = A::from_any(src[u + k * gap], P);
+        UNROLL for (int s = 0; s < S; s++) {
+            const int half = 1 << (S - 1 - s);
+            UNROLL for (int k = 0; k < 1 << S; k++)
+                if (!(k & half)) A::forward(v[k], v[k | half], A::twiddle(table, (part << s) + (k >> (S - s))), P);
+        }
+        UNROLL for (int k = 0; k < 1 << S; k++) x[padded(u + k * gap)] = word_of(v[k]);
+    }
+    SYNC();
+}
+
+/* The last ones of its inverse: `end` takes each value, with its place. */
+template <class A, int S, class End> HERE void inverse_end(const u64 *x, const u64 *table, int logm, int part, const Prime &P, const End &end) {
+    int gap = 1 << (logm - S);
+    EACH(u, gap) {
+        typename A::word v[1 << S];
+        UNROLL for (int k = 0; k < 1 << S; k++) v[k] = A::begin_inverse(of_word<A>(x[padded(u + k * gap)]), P);
+        UNROLL for (int s = S - 1; s >= 0; s--) {
+            const int half = 1 << (S - 1 - s);
+            UNROLL for (int k = 0; k < 1 << S; k++)
+                if (!(k & half)) A::inverse(v[k], v[k | half], A::twiddle(table, (part << s) + (k >> (S - s))), P);
+        }
+        UNROLL for (int k = 0; k < 1 << S; k++) end(u + k * gap, v[k]);
+    }
+}
+
 /* S stages of a forward transform of one part of 2^logm, from the one on that has m groups; `part` counts on from the parts that the
    whole has. Values move `gap` apart, 2^S at a time, in registers. */
 template <class A, int S> HERE void forward_pass(u64 *x, const u64 *table, int logm, int m, int part, const Prime &P) {
@@ -93,18 +124,23 @@ template <class A, int S> HERE void inverse_pass(u64 *x, const u64 *table, int l
     SYNC();
 }
 
-template <class A> HERE void forward_all(u64 *x, const u64 *table, int logm, int part, const Prime &P) {
-    int done = 0;
-    for (; done + 3 <= logm; done += 3) forward_pass<A, 3>(x, table, logm, 1 << done, part, P);
-    if (logm - done == 2) forward_pass<A, 2>(x, table, logm, 1 << done, part, P);
-    if (logm - done == 1) forward_pass<A, 1>(x, table, logm, 1 << done, part, P);
+/* Of 2^logm values: what is left over of threes comes first, with a whole three where it is one. */
+template <class A> HERE void forward_all(const u64 *src, u64 *x, const u64 *table, int logm, int part, const Prime &P) {
+    int done = (logm - 1) % 3 == 0 && logm > 3 ? 4 : logm % 3 == 0 ? 3 : logm % 3;
+    if (done == 4) forward_start<A, 4>(src, x, table, logm, part, P);
+    else if (done == 3) forward_start<A, 3>(src, x, table, logm, part, P);
+    else if (done == 2) forward_start<A, 2>(src, x, table, logm, part, P);
+    else forward_start<A, 1>(src, x, table, logm, part, P);
+    for (; done < logm; done += 3) forward_pass<A, 3>(x, table, logm, 1 << done, part, P);
 }
 
-template <class A> HERE void inverse_all(u64 *x, const u64 *table, int logm, int part, const Prime &P) {
-    int left = logm;
-    for (; left >= 3; left -= 3) inverse_pass<A, 3>(x, table, logm, 1 << (left - 3), part, P);
-    if (left == 2) inverse_pass<A, 2>(x, table, logm, 1, part, P);
-    if (left == 1) inverse_pass<A, 1>(x, table, logm, 1, part, P);
+template <class A, class End> HERE void inverse_all(u64 *x, const u64 *table, int logm, int part, const Prime &P, const End &end) {
+    int last = (logm - 1) % 3 == 0 && logm > 3 ? 4 : logm % 3 == 0 ? 3 : logm % 3;
+    for (int left = logm; left > last; left -= 3) inverse_pass<A, 3>(x, table, logm, 1 << (left - 3), part, P);
+    if (last == 4) inverse_end<A, 4>(x, table, logm, part, P, end);
+    else if (last == 3) inverse_end<A, 3>(x, table, logm, part, P, end);
+    else if (last == 2) inverse_end<A, 2>(x, table, logm, part, P, end);
+    else inverse_end<A, 1>(x, table, logm, part, P, end);
 }
 
 /* The first stages of a transform that is too long for the memory of one block: those between values N / 2^S apart, one thread for 2^S
@@ -159,9 +195,7 @@ template <class A> HERE void forward(const Ring &R, const Polys &src, const Poly
     const Prime P = R.primes[number];
     const u64 *table = R.forward + ((i64)number << R.logn) * Table<A>::WORDS;
     const u64 *from = parts > 1 ? poly(out, item, y) : poly(src, item, source_of(w, y));
-    EACH(i, size) memory[padded(i)] = word_of(A::from_any(from[skip + i], P));
-    SYNC();
-    forward_all<A>(memory, table, R.logm, parts + part, P);
+    forward_all<A>(from + skip, memory, table, R.logm, parts + part, P);
     u64 *to = poly(out, item, y) + skip;
     const u64 *other = base.at ? poly(base, item, y) + skip : 0;
     EACH(i, size) {
@@ -189,18 +223,16 @@ template <class A> HERE void inverse(const Ring &R, const Polys &src, const Poly
     const u64 *table = R.inverse + ((i64)number << R.logn) * Table<A>::WORDS, *from = poly(src, item, y) + skip;
     EACH(i, size) memory[padded(i)] = word_of(A::from(from[i], P));
     SYNC();
-    inverse_all<A>(memory, table, R.logm, parts + part, P);
     u64 *to = poly(out, item, y) + skip;
     const u64 *other = pending.at && parts == 1 ? poly(pending, item, y) : 0;
-    EACH(i, size) {
-        typename A::word v = of_word<A>(memory[padded(i)]);
+    inverse_all<A>(memory, table, R.logm, parts + part, P, [&](int i, typename A::word v) {
         if (parts > 1) { /* not done yet */
             to[i] = A::end_forward(v, P);
-            continue;
+            return;
         }
         u64 r = by_factor(A::end_inverse(v, P), factors, number, P.p);
         to[i] = other ? minus(r, other[i], P.p) : r;
-    }
+    });
 }
 
 template <class A> HERE void inverse_last(const Ring &R, const Polys &out, const Polys &pending, const u64 *factors, const Which &w) {
@@ -214,9 +246,9 @@ template <class A> HERE void inverse_last(const Ring &R, const Polys &out, const
 }
 
 #define TRANSFORMS(A, name)                                                                                                       \
-    KERNEL BOUNDS(512, 2) forward_##name(Ring R, Polys src, Polys out, Polys base, const u64 *factors, Which w) { forward<A>(R, src, out, base, factors, w); } \
+    KERNEL BOUNDS(256, 3) forward_##name(Ring R, Polys src, Polys out, Polys base, const u64 *factors, Which w) { forward<A>(R, src, out, base, factors, w); } \
     KERNEL forward_first_##name(Ring R, Polys src, Polys out, Which w) { forward_first<A>(R, src, out, w); }                       \
-    KERNEL BOUNDS(512, 2) inverse_##name(Ring R, Polys src, Polys out, Polys pending, const u64 *factors, Which w) { inverse<A>(R, src, out, pending, factors, w); } \
+    KERNEL BOUNDS(256, 3) inverse_##name(Ring R, Polys src, Polys out, Polys pending, const u64 *factors, Which w) { inverse<A>(R, src, out, pending, factors, w); } \
     KERNEL inverse_last_##name(Ring R, Polys out, Polys pending, const u64 *factors, Which w) { inverse_last<A>(R, out, pending, factors, w); }
 TRANSFORMS(Integers, integers)
 TRANSFORMS(Doubles, doubles)
@@ -372,7 +404,8 @@ struct Rows {
     u64 *shared;           /* [chunk][vector][prime][width], in the form of the arithmetic */
     u64 *out;              /* [component][prime][width] residues */
     unsigned *wrong;       /* the first column that has a number which is no residue */
-    i64 width;
+    u64 *scratch;          /* for temporary vectors and sums over chunks, where blocks have no room for them */
+    i64 width, n_scratch;  /* words of a thread */
     int n_primes, n_columns, n_constants, n_shared, n_temporary, n_chunks, first_prime, add, n_code; /* n_code: words that instructions take */
 };
 
@@ -595,13 +628,15 @@ template <class A, int LANES, int MANY> HERE void sums(const Rows &J) {
         SYNC();
         begin = (const int *)memory;
     }
+    u64 *scratch = memory + J.n_code;
+    if (J.scratch) scratch = J.scratch + (((i64)prime * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x) * J.n_scratch * threads;
     i64 x = (i64)blockIdx.y * threads * (MANY ? 1 : LANES) + t;
     if (x >= J.width) return; /* there is nothing to wait for */
     int valid = 0;
     if (!MANY) for (int g = 0; g < LANES; g++) valid += x + (i64)g * threads < J.width;
     for (int chunk = 0; chunk < J.n_chunks; chunk += MANY ? LANES : 1) {
         if (MANY) valid = J.n_chunks - chunk < LANES ? J.n_chunks - chunk : LANES;
-        Lanes<A, LANES, MANY> lanes = {J, P, memory + J.n_code, x, prime, chunk, threads, t, valid};
+        Lanes<A, LANES, MANY> lanes = {J, P, scratch, x, prime, chunk, threads, t, valid};
         lanes.run(begin, begin + length);
     }
     if (!MANY) return;
@@ -609,7 +644,7 @@ template <class A, int LANES, int MANY> HERE void sums(const Rows &J) {
         const int *facts = J.totals + 3 * total;
         for (int k = 0; k < facts[0]; k++) {
             u64 *to = J.out + ((i64)(facts[2] + k) * J.n_primes + prime) * J.width + x;
-            u64 r = A::to(of_word<A>((memory + J.n_code)[(i64)(J.n_temporary * LANES + facts[1] + k) * threads + t]), P);
+            u64 r = A::to(of_word<A>(scratch[(i64)(J.n_temporary * LANES + facts[1] + k) * threads + t]), P);
             *to = J.add ? plus(*to, r, P.p) : r;
         }
     }

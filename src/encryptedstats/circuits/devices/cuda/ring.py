@@ -214,7 +214,7 @@ class RingOnCard:
 
     def _inner(self, name: str, items: int, count: int, args: Sequence[Any]) -> None:
         grid = (items << (self.logn - self.logm), count, 1)
-        threads = max(32, min(512 if self.logm < 14 else 512, 1 << (self.logm - 3)))
+        threads = max(32, min(256, 1 << (self.logm - 3)))
         self.card.launch(name, grid, threads, args, shared=9 << self.logm)
 
     def _outer(self, name: str, items: int, count: int, args: Sequence[Any]) -> None:

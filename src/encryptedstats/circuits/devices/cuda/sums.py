@@ -6,6 +6,7 @@ Columns stay on the card from one evaluation to the next, and so do tapes: a pro
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ _THREADS: Final = 128
 _MAX_CODE: Final = 4096  # numbers of a segment that a block keeps at hand
 _LANES: Final = {"one": 4, "two": 2, "four": 4}  # kernels: of one chunk, and of several, so many at a time
 _RESERVED: Final = 1 << 10  # bytes of a block's memory that the driver takes
-_LOCAL: Final = 40  # sums over chunks that a block keeps: a tree that has more is cut
+_LOCAL: Final = 30  # sums over chunks that a block keeps: a tree that has more is cut
 _PROLOGUE_BYTES: Final = 8 << 30  # of what the segments of a tape share, for all chunks that are computed on at a time
 _MAX_CHUNKS: Final = 1 << 12
 
@@ -36,8 +37,8 @@ class _Rows(ctypes.Structure):
 
     _fields_ = (
         *((name, ctypes.c_uint64) for name in ("primes", "tape", "segments", "totals", "constants", "columns")),
-        *((name, ctypes.c_uint64) for name in ("shared", "out", "wrong")),
-        ("width", ctypes.c_int64),
+        *((name, ctypes.c_uint64) for name in ("shared", "out", "wrong", "scratch")),
+        *((name, ctypes.c_int64) for name in ("width", "n_scratch")),
         *((name, ctypes.c_int) for name in ("n_primes", "n_columns", "n_constants", "n_shared", "n_temporary")),
         *((name, ctypes.c_int) for name in ("n_chunks", "first_prime", "add", "n_code")),
     )
@@ -82,7 +83,7 @@ class TapeOnCard:
 class CudaEvaluator(Evaluator):
     """Sums of tapes on a card; of slices of a table too, whose columns and sums lie in memory, as checkpoints want them."""
 
-    many: ClassVar[str] = "two"  # the kernel for several chunks
+    many: ClassVar[str] = "four"  # the kernel for several chunks
 
     def __init__(self, loads: Loads, threads: int, memory_limit: int, ring: RingOnCard) -> None:
         super().__init__(loads, threads, memory_limit, level=ring.arithmetic)
@@ -145,20 +146,22 @@ class CudaEvaluator(Evaluator):
         n_constants, n_columns = len(tape.constants), len(tape.columns)
         many = len(chunks) > 1 or add
         words = made.local if many else made.words
-        rows = _Rows(
-            self.on_card.primes.pointer, words.pointer, made.segments.pointer, made.totals.pointer,
-            made.constants.pointer + 8 * n_constants * first_prime, columns.pointers.pointer + 8 * n_columns * chunks.start,
-            shared.pointer, out.pointer, wrong.pointer, width, primes, n_columns, n_constants, shared_vectors,
-            temporary, len(chunks), first_prime, int(add), made.code,
-        )  # fmt: skip
-        kind = self.on_card.arithmetic
-        card.launch(f"prologue_{kind}", (-(-width // _THREADS), primes, len(chunks)), _THREADS, (rows,))
         name = self.many if many else "one"
         each = temporary * _LANES[name] + (local if many else 0)
         threads = _block(each, made.code, card.shared_bytes)
-        apart = threads if many else threads * _LANES[name]
-        grid = (len(tape.segments) - 1, -(-width // apart), primes)
-        card.launch(f"{name}_{kind}", grid, threads, (rows,), shared=8 * (made.code + each * threads))
+        grid = (len(tape.segments) - 1, -(-width // (threads if many else threads * _LANES[name])), primes)
+        fits = 8 * (made.code + each * threads) <= card.shared_bytes
+        scratch = None if fits else card.empty(math.prod(grid), each, threads)
+        rows = _Rows(
+            self.on_card.primes.pointer, words.pointer, made.segments.pointer, made.totals.pointer,
+            made.constants.pointer + 8 * n_constants * first_prime, columns.pointers.pointer + 8 * n_columns * chunks.start,
+            shared.pointer, out.pointer, wrong.pointer, 0 if scratch is None else scratch.pointer, width, each, primes,
+            n_columns, n_constants, shared_vectors, temporary, len(chunks), first_prime, int(add), made.code,
+        )  # fmt: skip
+        kind = self.on_card.arithmetic
+        card.launch(f"prologue_{kind}", (-(-width // _THREADS), primes, len(chunks)), _THREADS, (rows,))
+        at_hand = 8 * (made.code + (each * threads if fits else 0))
+        card.launch(f"{name}_{kind}", grid, threads, (rows,), shared=at_hand)
 
     # -- slices, in memory ---------------------------------------------------------------------------------------------
 
@@ -240,7 +243,7 @@ def _block(words: int, code: int, shared_bytes: int) -> int:
     def at_once(threads: int) -> int:
         return (shared_bytes + _RESERVED) // (_RESERVED + 8 * (code + words * threads)) * threads
 
-    return max((_THREADS, 64, 32), key=lambda threads: min(at_once(threads), 3 * _THREADS))
+    return max((_THREADS, 64, 32), key=lambda threads: min(at_once(threads), 3 * _THREADS))  # all, where none has room
 
 
 def _name(step: Step, loads: Loads, chunk: int) -> tuple[Any, ...]:
