@@ -617,8 +617,8 @@ template <class A> HERE void prologue(const Rows &J) {
 }
 
 /* A segment (x) of the tape over all chunks, for a block of coefficients (y) under a prime (z). The block has the instructions and its
-   vectors at hand. */
-template <class A, int LANES, int MANY> HERE void sums(const Rows &J) {
+   vectors at hand, or these (SPILLED) in the card's memory. */
+template <class A, int LANES, int MANY, int SPILLED> HERE void sums(const Rows &J) {
     int segment = (int)blockIdx.x + 1, prime = (int)blockIdx.z, threads = (int)blockDim.x, t = (int)threadIdx.x;
     const Prime P = J.primes[J.first_prime + prime];
     const int *begin = J.tape + J.segments[4 * segment];
@@ -628,8 +628,8 @@ template <class A, int LANES, int MANY> HERE void sums(const Rows &J) {
         SYNC();
         begin = (const int *)memory;
     }
-    u64 *scratch = memory + J.n_code;
-    if (J.scratch) scratch = J.scratch + (((i64)prime * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x) * J.n_scratch * threads;
+    i64 block = ((i64)prime * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+    u64 *scratch = SPILLED ? J.scratch + block * J.n_scratch * threads : memory + J.n_code;
     i64 x = (i64)blockIdx.y * threads * (MANY ? 1 : LANES) + t;
     if (x >= J.width) return; /* there is nothing to wait for */
     int valid = 0;
@@ -652,9 +652,10 @@ template <class A, int LANES, int MANY> HERE void sums(const Rows &J) {
 
 #define ROWS(A, name)                                                                                                             \
     KERNEL BOUNDS(128, 4) prologue_##name(Rows J) { prologue<A>(J); }                                                             \
-    KERNEL BOUNDS(128, 3) one_##name(Rows J) { sums<A, 4, 0>(J); }                                                                \
-    KERNEL BOUNDS(128, 3) two_##name(Rows J) { sums<A, 2, 1>(J); }                                                                \
-    KERNEL BOUNDS(128, 3) four_##name(Rows J) { sums<A, 4, 1>(J); }
+    KERNEL BOUNDS(128, 3) one_##name(Rows J) { sums<A, 4, 0, 0>(J); }                                                             \
+    KERNEL BOUNDS(128, 3) one_spilled_##name(Rows J) { sums<A, 4, 0, 1>(J); }                                                     \
+    KERNEL BOUNDS(128, 3) four_##name(Rows J) { sums<A, 4, 1, 0>(J); }                                                            \
+    KERNEL BOUNDS(128, 3) four_spilled_##name(Rows J) { sums<A, 4, 1, 1>(J); }
 ROWS(Integers, integers)
 ROWS(Doubles, doubles)
 

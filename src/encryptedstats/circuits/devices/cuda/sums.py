@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from encryptedstats.errors import FileFormatError
 
 _THREADS: Final = 128
 _MAX_CODE: Final = 4096  # numbers of a segment that a block keeps at hand
-_LANES: Final = {"one": 4, "two": 2, "four": 4}  # kernels: of one chunk, and of several, so many at a time
+_LANES: Final = 4  # coefficients, or chunks, that a thread works on at a time
 _RESERVED: Final = 1 << 10  # bytes of a block's memory that the driver takes
 _LOCAL: Final = 30  # sums over chunks that a block keeps: a tree that has more is cut
 _PROLOGUE_BYTES: Final = 8 << 30  # of what the segments of a tape share, for all chunks that are computed on at a time
@@ -82,8 +82,6 @@ class TapeOnCard:
 
 class CudaEvaluator(Evaluator):
     """Sums of tapes on a card; of slices of a table too, whose columns and sums lie in memory, as checkpoints want them."""
-
-    many: ClassVar[str] = "four"  # the kernel for several chunks
 
     def __init__(self, loads: Loads, threads: int, memory_limit: int, ring: RingOnCard) -> None:
         super().__init__(loads, threads, memory_limit, level=ring.arithmetic)
@@ -146,10 +144,9 @@ class CudaEvaluator(Evaluator):
         n_constants, n_columns = len(tape.constants), len(tape.columns)
         many = len(chunks) > 1 or add
         words = made.local if many else made.words
-        name = self.many if many else "one"
-        each = temporary * _LANES[name] + (local if many else 0)
+        each = temporary * _LANES + (local if many else 0)
         threads = _block(each, made.code, card.shared_bytes)
-        grid = (len(tape.segments) - 1, -(-width // (threads if many else threads * _LANES[name])), primes)
+        grid = (len(tape.segments) - 1, -(-width // (threads if many else threads * _LANES)), primes)
         fits = 8 * (made.code + each * threads) <= card.shared_bytes
         scratch = None if fits else card.empty(math.prod(grid), each, threads)
         rows = _Rows(
@@ -161,7 +158,8 @@ class CudaEvaluator(Evaluator):
         kind = self.on_card.arithmetic
         card.launch(f"prologue_{kind}", (-(-width // _THREADS), primes, len(chunks)), _THREADS, (rows,))
         at_hand = 8 * (made.code + (each * threads if fits else 0))
-        card.launch(f"{name}_{kind}", grid, threads, (rows,), shared=at_hand)
+        name = f"{'four' if many else 'one'}{'' if fits else '_spilled'}_{kind}"
+        card.launch(name, grid, threads, (rows,), shared=at_hand)
 
     # -- slices, in memory ---------------------------------------------------------------------------------------------
 
