@@ -11,15 +11,10 @@ import effort  # noqa: F401  # sets how many examples Hypothesis tries
 import encryptedstats as es
 from encryptedstats.circuits import calibration
 from encryptedstats.circuits.cost import Times
+from insecure import insecure_parameters
 
 SCHEMES = ("bfv", "bgv")
 _LIBC = ctypes.CDLL(None)
-
-
-def insecure_parameters(scheme: str, max_value: int, bits: tuple[int, ...], ring_degree: int = 1024) -> es.Parameters:
-    """Parameters of a ring so small that thousands of operations take seconds; made by the library's own builder."""
-    with pytest.warns(es.InsecureParametersWarning):
-        return es.Parameters.from_bits(scheme, ring_degree, max_value, bits, allow_insecure=True)
 
 
 @pytest.fixture(scope="module", autouse=True)

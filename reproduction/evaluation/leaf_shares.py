@@ -56,7 +56,8 @@ def main() -> None:
     """Five splits of every data set."""
     means = compare(Settings(splits=5))
     for score in SCORES:
-        print(f"\n{score}\n{means[score].round(3).to_string()}\nmean {means[score].mean().round(4).tolist()}")
+        table = pd.DataFrame(means.xs(score, axis=1))
+        print(f"\n{score}\n{table.round(3).to_string()}\nmean {[round(float(x), 4) for x in table.mean()]}")
 
 
 if __name__ == "__main__":

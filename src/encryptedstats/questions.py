@@ -8,15 +8,19 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from encryptedstats.tables.naming import level_number, position
 from encryptedstats.tables.questions import (
     Answer,
     Known,
     Question,
     bin_columns,
     class_columns,
+    complete_rows,
     load_questions,
     number_column,
+    product_of,
     refuse_impossible,
+    row_column,
 )
 from encryptedstats.tables.statistics import labels, scale, variable_name
 
@@ -39,11 +43,16 @@ __all__ = [
     "bin_columns",
     "class_columns",
     "class_names",
+    "complete_rows",
     "count_names",
     "labels",
+    "level_number",
     "load_questions",
     "number_column",
+    "position",
+    "product_of",
     "refuse_impossible",
+    "row_column",
     "scale",
     "variable_name",
     "votes_of",

@@ -21,9 +21,9 @@ def bench(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """Two parts in one process: where the files are, and what was printed."""
+    """Some parts in one process: where the files are, and what was printed."""
     out = tmp_path_factory.mktemp("bench") / "new" / "folder"
-    done = bench("integers", "growth", "--quick", "--out", out)
+    done = bench("integers", "growth", "scan", "--quick", "--out", out)
     assert done.returncode == 0, done.stderr
     return out, done.stdout
 
@@ -49,6 +49,12 @@ def test_growth(measured: tuple[Path, str]) -> None:
     (points,) = json.loads((measured[0] / "growth.json").read_text())["results"]["sweeps"].values()
     assert [point["value"] for point in points] == [1, 2]
     assert all(0 < point["sums_s"] < point["total_s"] for point in points)
+
+
+def test_a_scan_is_measured_beside_numpy(measured: tuple[Path, str]) -> None:
+    found = json.loads((measured[0] / "scan.json").read_text())["results"]
+    assert (found["people"], found["snps"], found["products"]) == (500, 100, 200)
+    assert {"plain NumPy", "encrypt", "scan, encrypted", "open and read"} <= set(found["seconds"])
 
 
 def test_an_unknown_part_is_a_usage_error() -> None:

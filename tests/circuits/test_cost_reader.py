@@ -111,11 +111,22 @@ CIRCUITS = {
     "five": [(A * Y).total(), (B * Y).total(), W.total(), N.total(), Y.total()],
     "twice": [(A * Y).total(), (A * Y).total()],
 }
+MANY = ("tree", "totals", "resample")
+
+
+# Three chunks are three times as dear, and counted by one rule: three circuits show it.
+CHUNKS = {"one": (100,), "three": (1024, 1024, 40)}
+COUNTED = [
+    pytest.param(
+        name, counts, marks=[pytest.mark.slow] if few == "three" and name not in MANY else [], id=f"{name}-{few}"
+    )
+    for name in CIRCUITS
+    for few, counts in CHUNKS.items()
+]
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("counts", [(100,), (1024, 1024, 40)], ids=["one", "three"])
-@pytest.mark.parametrize("name", CIRCUITS)
+@pytest.mark.parametrize(("name", "counts"), COUNTED)
 def test_counts_are_what_seal_is_called_with(lab, name, counts, form):
     source = lab.source(counts)
     for strategy in (FLAT, LEVELLED):

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -197,8 +198,13 @@ def test_a_circuit_of_many_totals(lab):
 # ------------------------------------------------------------------------------------------------------- processes
 
 
-@pytest.mark.parametrize("count", [57, 100, 129])
-@pytest.mark.parametrize("workers", [2, 3, 4, 64])
+SHARED = [(57, 2), (100, 3), (129, 4), (57, 64), (129, 64)]
+REST = [case for case in product((57, 100, 129), (2, 3, 4, 64)) if case not in SHARED]
+
+
+@pytest.mark.parametrize(
+    ("count", "workers"), [*SHARED, *(pytest.param(*case, marks=pytest.mark.slow) for case in REST)]
+)
 def test_shares_over_processes_equal_serial(bgv, count, workers, monkeypatch):
     """Also with more processes than totals: regression, a share without totals was an error."""
     if workers == 64:  # the shares, without really starting so many processes

@@ -288,7 +288,7 @@ def test_batches_over_processes_equal_serial(lab):
         np.testing.assert_array_equal(a.residues, b.residues)
         assert a.noise == b.noise
     for form in ("slots", "replicated"):
-        serial, parallel = (evaluate(outputs[:60], source, form=form, workers=workers) for workers in (1, 2))
+        serial, parallel = (evaluate(outputs[:20], source, form=form, workers=workers) for workers in (1, 2))
         assert all((a.residues == b.residues).all() for a, b in zip(serial.parts, parallel.parts, strict=True))
 
 

@@ -28,7 +28,7 @@ def example(name: str) -> str:
     return found
 
 
-@pytest.mark.parametrize("name", ["KaplanMeier", "Ridge"])
+@pytest.mark.parametrize("name", ["SurvivalCurve", "MyRidge"])
 def test_the_examples_are_short(name: str) -> None:
     assert len(example(name).splitlines()) <= MOST_LINES
 
@@ -37,7 +37,7 @@ def test_the_examples_are_short(name: str) -> None:
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the questions in a file, and rows that both can be asked of."""
     home = tmp_path_factory.mktemp("questions")
-    (home / "my_questions.py").write_text(example("KaplanMeier") + example("Ridge"))
+    (home / "my_questions.py").write_text(example("SurvivalCurve") + example("MyRidge"))
     rng = np.random.default_rng(1)
     rows = pd.DataFrame({"dose": rng.integers(1, 40, 80), "kilos": rng.integers(50, 99, 80)})
     rows["pressure"] = 100 + rows["dose"] // 2 + rng.integers(0, 20, 80)
@@ -64,16 +64,16 @@ def asked(home: Path, data: str, question: str, *of_schema: str) -> Path:
 
 def test_ridge(home: Path, run: Run) -> None:
     numbers = [option for name in ("dose", "kilos", "pressure") for option in ("--digits", f"{name}=0")]
-    out = asked(home, "doses.csv", "Ridge target=v2 alpha=10", *numbers)
+    out = asked(home, "doses.csv", "MyRidge target=v2 alpha=10", *numbers)
     opening = ("--key", home / "doses.key", "--schema", home / "doses.json", "--questions", home / "my_questions.py")
     done("decrypt", out, *opening, "-o", home / "ridge.csv")
     schema = es.Schema.load(home / "doses.json")
     questions = load_questions(home / "my_questions.py")
-    wanted = schema.table(pd.read_csv(home / "doses.csv")).ask(questions.Ridge("v2", 10))
+    wanted = schema.table(pd.read_csv(home / "doses.csv")).ask(questions.MyRidge("v2", 10))
     found = pd.read_csv(home / "ridge.csv", index_col=0)["coefficient"]
     pd.testing.assert_series_equal(found, wanted)
     facts = json.loads(done("decrypt", out, *opening, "--json").stdout)
-    assert facts["question"] == "Ridge"
+    assert facts["question"] == "MyRidge"
     assert facts["params"] == {"target": "v2", "alpha": 10}
     assert np.allclose(np.ravel(facts["values"]), wanted)
     by_number = done("decrypt", out, *opening[:2], *opening[4:]).stdout
@@ -82,7 +82,7 @@ def test_ridge(home: Path, run: Run) -> None:
 
 
 def test_kaplan_meier(home: Path) -> None:
-    out = asked(home, "followed.csv", "KaplanMeier time=v0 event=0", "--target", "seen")
+    out = asked(home, "followed.csv", "SurvivalCurve time=v0 event=0", "--target", "seen")
     opening = (
         "--key",
         home / "followed.key",
@@ -106,18 +106,18 @@ def test_info_imports_nothing(home: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("encryptedstats.tables.questions._known", {})
     monkeypatch.setattr("encryptedstats.tables.questions._late", [])
     shown = done("info", home / "doses.enc").stdout
-    assert "encrypted result: Ridge alpha=10 target=v2" in shown
+    assert "encrypted result: MyRidge alpha=10 target=v2" in shown
     assert "nothing in it can decrypt" in shown
     facts = json.loads(done("info", home / "doses.enc", "--json").stdout)
-    assert (facts["question"], facts["params"]["alpha"], facts["holds_secret_key"]) == ("Ridge", 10, False)
+    assert (facts["question"], facts["params"]["alpha"], facts["holds_secret_key"]) == ("MyRidge", 10, False)
 
 
 @pytest.mark.parametrize(
     "params",
     [
-        {"question": "Ridge", "params": "abc", "n_folds": 3},
+        {"question": "MyRidge", "params": "abc", "n_folds": 3},
         {"question": "LinearMeans", "params": ["centred"], "n_folds": 3},
-        {"question": "folds", "params": {"question": "Ridge", "params": {}, "n_folds": 3}, "n_folds": 3},
+        {"question": "folds", "params": {"question": "MyRidge", "params": {}, "n_folds": 3}, "n_folds": 3},
         {"question": 7, "params": {}, "n_folds": 3},
         {},
     ],
@@ -131,10 +131,10 @@ def test_folds_that_cannot_be_are_one_line(home: Path, run: Run, tmp_path: Path,
 def test_a_question_that_is_not_there(home: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("encryptedstats.tables.questions._known", {})
     opening = ("decrypt", home / "doses.enc", "--key", home / "doses.key")
-    assert "nobody here knows the question 'Ridge': name the file that defines it, decrypt --questions FILE.py" in (
+    assert "nobody here knows the question 'MyRidge': name the file that defines it, decrypt --questions FILE.py" in (
         the_error(run(*opening))
     )
-    (home / "again.py").write_text(example("KaplanMeier") + example("Ridge"))
+    (home / "again.py").write_text(example("SurvivalCurve") + example("MyRidge"))
     monkeypatch.setenv("ENCRYPTEDSTATS_QUESTIONS", str(home / "again.py"))
     done(*opening)
 
@@ -142,9 +142,9 @@ def test_a_question_that_is_not_there(home: Path, run: Run, monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("Ridge",), "Ridge needs target=..."),
-        (("Ridge", "target=v2", "beta=1"), "beta=1: Ridge takes target=..., alpha=..."),
-        (("Ridge", "v2"), "v2: Ridge takes target=..."),
+        (("MyRidge",), "MyRidge needs target=..."),
+        (("MyRidge", "target=v2", "beta=1"), "beta=1: MyRidge takes target=..., alpha=..."),
+        (("MyRidge", "v2"), "v2: MyRidge takes target=..."),
         (("Lasso",), "has no question 'Lasso'"),
         (("np",), "has no question 'np'"),
     ],

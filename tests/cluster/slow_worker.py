@@ -8,10 +8,11 @@ import time
 import warnings
 from typing import Any
 
-warnings.simplefilter("ignore")
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
 
-from encryptedstats import cluster  # noqa: E402
-from encryptedstats.cluster import items  # noqa: E402
+from encryptedstats import cluster
+from encryptedstats.cluster import items
 
 
 def make_slow(seconds: float) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_samples import BLOCKS, FOREST, ROWS, SLOW, Hospital, finish, names, start_worker, until
+from cluster_samples import BLOCKS, FOREST, ROWS, SLOW, Hospital, finish, names, start, start_worker, until
 
 import encryptedstats as es
 from encryptedstats import cluster
@@ -87,7 +87,7 @@ def test_damaged_keys_are_named(job: Job, copied: Hospital, damage: Any) -> None
 def test_a_worker_with_damaged_keys_says_so_and_ends(job: Job, copied: Hospital) -> None:
     (path,) = copied.table.glob("public-*.keys")
     flip_a_byte(path)
-    worker = start_worker(job.queue)
+    worker = start(SLOW, job.queue, 0.0, 60.0)
     _, errors = worker.communicate(timeout=120)
     assert worker.returncode == 1
     assert path.name in errors

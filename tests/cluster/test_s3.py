@@ -17,7 +17,7 @@ from typing import Any
 
 import cluster_samples as samples
 import pytest
-from cluster_samples import BLOCKS, FOREST, ROWS, Hospital, finish, start, start_worker, until
+from cluster_samples import BLOCKS, FOREST, ROWS, SLOW, Hospital, finish, start, until
 
 import encryptedstats as es
 from encryptedstats import cluster
@@ -100,7 +100,7 @@ def test_of_many_who_create_an_object_one_succeeds(bucket: str) -> None:
 
 def test_workers_of_a_bucket(on_s3: Hospital, bucket: str) -> None:
     job = cluster.submit(FOREST, f"{bucket}/train", f"{bucket}/forest", rows_per_shard=ROWS)
-    workers = [start_worker(job.queue, slow=0.2) for _ in range(2)]
+    workers = [start(SLOW, job.queue, 0.2, 60.0) for _ in range(2)]
     reports = [json.loads(finish(worker)) for worker in workers]
     assert sum(report["shards"] for report in reports) == BLOCKS
     assert on_s3.is_exact(FOREST, f"{bucket}/forest")

@@ -28,8 +28,8 @@ import encryptedstats as es
 from effort import examples
 from encryptedstats.circuits.bounds import Interval
 from encryptedstats.circuits.expressions import column_names
-from encryptedstats.models.prediction import total_bounds
 from encryptedstats.tables.answering import MODEL, flat_answers, known_given
+from encryptedstats.tables.predicting import total_bounds
 
 BINNED = ("ordinal", "continuous", "categorical")
 QUIET = {"workers": 1, "progress": False}

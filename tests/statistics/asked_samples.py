@@ -1,4 +1,4 @@
-"""One small insecure key for all statistics, and what a question comes to when a table is asked encrypted: it must equal the clear answer."""
+"""One small insecure key for all statistics, and the answers of encrypted tables, which must equal those in the clear."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ def opened(table: es.Table, question: es.Question) -> Any:
     return found
 
 
-def table_of(frame: pd.DataFrame, target: str | None = None, numbers: dict[str, int] | None = None, **options: Any) -> es.Table:
+def table_of(
+    frame: pd.DataFrame, target: str | None = None, numbers: dict[str, int] | None = None, **options: Any
+) -> es.Table:
     """The table of a frame, with some columns kept as numbers of so many digits."""
     schema = es.Schema.infer(frame, target=target, **options)
     for name, digits in (numbers or {}).items():

@@ -10,13 +10,14 @@ import pandas as pd
 import pytest
 import scipy.stats as st
 import statsmodels.api as sm
-from hypothesis import given
+from asked_samples import opened, table_of
+from hypothesis import given, settings
 from hypothesis import strategies as some
 from statsmodels.formula.api import ols
 from statsmodels.stats.oneway import anova_oneway
 
 import encryptedstats as es
-from asked_samples import opened, table_of
+from effort import examples
 
 DATA = Path(os.environ.get("ENCRYPTEDSTATS_DATA", "missing"))
 
@@ -62,7 +63,10 @@ def test_two_groups_are_compared_as_scipy_does(anes: es.Table, equal_var: bool) 
     frame = rows(anes)
     groups = [frame.loc[frame["vote"] == name, "age"] for name in ("clinton", "dole")]
     wanted = st.ttest_ind(*groups, equal_var=equal_var)
-    assert (found.statistic, found.df) == (pytest.approx(wanted.statistic, rel=1e-11), pytest.approx(wanted.df, rel=1e-11))
+    assert (found.statistic, found.df) == (
+        pytest.approx(wanted.statistic, rel=1e-11),
+        pytest.approx(wanted.df, rel=1e-11),
+    )
     assert found.pvalue == pytest.approx(wanted.pvalue, rel=1e-9)
     interval = wanted.confidence_interval(0.9)
     assert found.confidence_interval == pytest.approx((interval.low, interval.high), rel=1e-10)
@@ -70,9 +74,7 @@ def test_two_groups_are_compared_as_scipy_does(anes: es.Table, equal_var: bool) 
 
 
 def test_two_of_many_groups_are_named(anes: es.Table) -> None:
-    labels = anes.schema["news"].labels
-    chosen = [f"bin{labels.index(name)}" for name in ("none", "daily")]
-    found = opened(anes, es.TTest("v0", by="v3", groups=chosen))
+    found = opened(anes, es.TTest("age", by="news", groups=["none", "daily"]))
     frame = rows(anes)
     wanted = st.ttest_ind(*(frame.loc[frame["news"] == name, "age"] for name in ("none", "daily")), equal_var=False)
     assert found.statistic == pytest.approx(wanted.statistic, rel=1e-11)
@@ -90,6 +92,32 @@ def test_pairs_are_compared_as_scipy_does_whatever_their_digits() -> None:
     assert "Paired t-test: before and after" in found.summary()
 
 
+def test_missing_numbers_are_left_out_and_said() -> None:
+    frame = pd.DataFrame({"a": [1.0, None, 3, 4, 6, 9], "b": [2.0, 2, None, 7, 7, 8], "g": list("xxxyyy")})
+    table = es.Schema.infer(frame, numbers="keep", digits=0, missing="bin").table(frame)
+    found = opened(table, es.TTest("a", by="g"))
+    wanted = st.ttest_ind([1, 3], [4, 6, 9], equal_var=False)
+    assert (found.statistic, found.df) == (pytest.approx(wanted.statistic), pytest.approx(wanted.df))
+    assert found.notes == ("1 row was left out because a is missing",)
+    pairs = opened(table, es.TTest("a", paired="b"))
+    assert pairs.statistic == pytest.approx(st.ttest_rel([1, 4, 6, 9], [2, 7, 7, 8]).statistic)
+    assert pairs.notes == ("2 rows were left out because a or b is missing",)
+    alone = opened(table, es.TTest("b"))
+    assert (alone.statistic, alone.df) == (pytest.approx(st.ttest_1samp([2, 2, 7, 7, 8], 0).statistic), 4)
+    assert opened(table, es.Describe(["a"], by="g")).table["missing"].tolist() == [1, 0]
+
+
+def test_a_target_that_is_a_number_is_compared() -> None:
+    frame = pd.DataFrame({"g": list("xxxyyy"), "y": [1, 2, 3, 4, 6, 9]})
+    table = es.Schema.infer(frame, target="y", numbers="keep", digits=0).table(frame)
+    assert opened(table, es.TTest("y", by="g")).statistic == pytest.approx(
+        st.ttest_ind([1, 2, 3], [4, 6, 9], equal_var=False).statistic
+    )
+    assert opened(table, es.Describe(["y"])).table.loc["y", "mean"] == pytest.approx(25 / 6)
+    with pytest.raises(es.SchemaError, match="is a number and has no bins"):
+        table.ask(es.ChiSquare("g", "y"))
+
+
 def test_a_summary_reads_as_r_prints_it(anes: es.Table) -> None:
     shown = opened(anes, es.TTest("v0", by="class")).summary()
     assert shown.startswith("Welch two sample t-test: age by vote\n\nt = ")
@@ -104,7 +132,10 @@ def test_one_way_is_that_of_scipy_and_statsmodels(anes: es.Table) -> None:
     found, frame = opened(anes, es.Anova("v0", ["v4"])), rows(anes)
     groups = [part["age"] for _, part in frame.groupby("educ")]
     wanted = st.f_oneway(*groups)
-    assert (found.statistic, found.pvalue) == (pytest.approx(wanted.statistic, rel=1e-11), pytest.approx(wanted.pvalue, rel=1e-8))
+    assert (found.statistic, found.pvalue) == (
+        pytest.approx(wanted.statistic, rel=1e-11),
+        pytest.approx(wanted.pvalue, rel=1e-8),
+    )
     table = sm.stats.anova_lm(ols("age ~ educ", frame).fit())
     np.testing.assert_allclose(found.table["sum_sq"], table["sum_sq"], rtol=1e-9)
     assert found.eta_squared["educ"] == pytest.approx(table["sum_sq"].iloc[0] / table["sum_sq"].sum(), rel=1e-9)
@@ -197,7 +228,7 @@ def test_type_three_needs_rows_in_every_pair_of_groups() -> None:
         (es.TTest("v1"), "variable 'v1' is categorical and not kept as numbers"),
         (es.TTest("v0", by="v1"), "has 3 groups and a t-test compares two: groups= says which, or see Anova"),
         (es.TTest("v0", by="v1", groups=["bin0", "bin0"]), "two different groups"),
-        (es.TTest("v0", by="v1", groups=["bin0", "bin7"]), "has the groups bin0"),
+        (es.TTest("v0", by="v1", groups=["bin0", "bin7"]), "'v1' has no level 'bin7': there are 'a', 'b', 'c'"),
         (es.TTest("v0", by="v1", paired="v0"), "give one of them"),
         (es.TTest("v0", paired="v0"), "'v0' is paired with itself"),
         (es.TTest("v0", groups=["bin0", "bin1"]), "by= names it"),
@@ -224,7 +255,12 @@ def test_totals_that_cannot_be_are_refused() -> None:
         question.opened(totals, table.schema, len(table))
 
 
-@given(some.lists(some.tuples(some.integers(-50, 50), some.sampled_from("ab"), some.sampled_from("xy")), min_size=4, max_size=30))
+@settings(max_examples=examples(8))  # each encrypts a table
+@given(
+    some.lists(
+        some.tuples(some.integers(-50, 50), some.sampled_from("ab"), some.sampled_from("xy")), min_size=4, max_size=30
+    )
+)
 def test_any_table_encrypted_is_as_in_the_clear(given_rows: list[tuple[int, str, str]]) -> None:
     known = pd.DataFrame({"w": [-50, 50, 0, 0], "g": list("abab"), "h": list("xxyy")})
     schema = es.Schema.infer(known).with_kind("w", "number", digits=0)

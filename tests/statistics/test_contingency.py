@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 import scipy.stats as st
 import statsmodels.api as sm
-from hypothesis import given
+from asked_samples import opened, table_of
+from hypothesis import given, settings
 from hypothesis import strategies as some
 from sklearn.datasets import load_breast_cancer
 from sklearn.metrics import cohen_kappa_score, roc_auc_score
@@ -16,7 +17,7 @@ from statsmodels.stats.inter_rater import cohens_kappa
 from statsmodels.stats.proportion import confint_proportions_2indep
 
 import encryptedstats as es
-from asked_samples import opened, table_of
+from effort import examples
 from encryptedstats.statistics.contingency import _breslow_day, _pooled
 
 
@@ -62,7 +63,9 @@ def test_chi_square_is_scipys(affairs: es.Table, names: tuple[str, str], correct
 
 def test_chi_square_of_one_variable_compares_with_shares(affairs: es.Table) -> None:
     counts = affairs.to_pandas()["children"].value_counts(sort=False).to_numpy()
-    assert opened(affairs, es.ChiSquare(*ids(affairs, "children"))).statistic == pytest.approx(st.chisquare(counts).statistic)
+    assert opened(affairs, es.ChiSquare(*ids(affairs, "children"))).statistic == pytest.approx(
+        st.chisquare(counts).statistic
+    )
     found = opened(affairs, es.ChiSquare(*ids(affairs, "children"), p=[0.25, 0.75]))
     wanted = st.chisquare(counts, counts.sum() * np.array([0.25, 0.75]))
     assert (found.statistic, found.pvalue) == (pytest.approx(wanted.statistic), pytest.approx(wanted.pvalue))
@@ -106,7 +109,9 @@ def test_strata_of_berkeley_as_r_prints_them() -> None:
     found = _pooled(tables, correction=True)
     assert found["chi2"] == pytest.approx(1.4269, abs=5e-5)
     assert found["odds"] == pytest.approx(0.9046968, abs=5e-8)
-    assert np.exp(np.log(found["odds"]) + 1.959964 * found["se"] * np.array([-1, 1])) == pytest.approx([0.7719074, 1.0603298], abs=5e-7)
+    assert np.exp(np.log(found["odds"]) + 1.959964 * found["se"] * np.array([-1, 1])) == pytest.approx(
+        [0.7719074, 1.0603298], abs=5e-7
+    )
     assert _breslow_day(tables, found["odds"])[0] == pytest.approx(18.8255, abs=0.01)  # DescTools::BreslowDayTest
 
 
@@ -126,7 +131,8 @@ def test_the_trend_test_of_r() -> None:
     """R: prop.trend.test(c(83, 90, 129, 70), c(86, 93, 136, 82)) gives X-squared = 8.2249."""
     events, rows = [83, 90, 129, 70], [86, 93, 136, 82]
     frame = pd.DataFrame(
-        [(k, int(i < e)) for k, (e, n) in enumerate(zip(events, rows, strict=True)) for i in range(n)], columns=["k", "y"]
+        [(k, int(i < e)) for k, (e, n) in enumerate(zip(events, rows, strict=True)) for i in range(n)],
+        columns=["k", "y"],
     )
     found = table_of(frame, "y", kinds={"k": "ordinal"}).ask(es.CochranArmitage("v0"))
     assert found.statistic == pytest.approx(8.2249, abs=5e-5)
@@ -149,7 +155,7 @@ def test_odds_and_risks_are_those_of_statsmodels(affairs: es.Table) -> None:
 
 
 def test_every_group_is_compared_with_the_reference(affairs: es.Table) -> None:
-    found = opened(affairs, es.OddsRatio(*ids(affairs, "religious", "affair"), reference="bin2", event="class0"))
+    found = opened(affairs, es.OddsRatio("religious", "affair", reference=3, event="no"))
     counts = crosstab(affairs, "religious", "affair")
     for k in (0, 1, 3):
         wanted = Table2x2(counts[[k, 2]])
@@ -252,12 +258,18 @@ def test_what_cannot_be_asked_is_refused_before_anything_is_computed(question: e
         es.plan(question, table)
 
 
+@settings(max_examples=examples(8))  # each encrypts a table
 @given(some.lists(some.tuples(some.integers(0, 2), some.integers(0, 1)), min_size=8, max_size=40))
 def test_any_table_encrypted_is_as_in_the_clear(rows: list[tuple[int, int]]) -> None:
     frame = pd.DataFrame(rows, columns=["a", "b"])
     schema = es.Schema.infer(pd.DataFrame({"a": [0, 1, 2], "b": [0, 1, 0]}), kinds={"a": "ordinal", "b": "categorical"})
     table = schema.table(frame)
-    for question in (es.ChiSquare("v0", "v1"), es.OddsRatio("v0", "v1"), es.CochranArmitage("v0", "v1"), es.ROC("v0", "v1")):
+    for question in (
+        es.ChiSquare("v0", "v1"),
+        es.OddsRatio("v0", "v1"),
+        es.CochranArmitage("v0", "v1"),
+        es.ROC("v0", "v1"),
+    ):
         try:
             table.ask(question)
         except es.DataError:

@@ -170,6 +170,23 @@ def replace_schema(answer: es.EncryptedAnswer) -> es.EncryptedAnswer:
     )
 
 
+def test_rows_that_the_schema_leaves_out_are_said(tiny: es.Owner) -> None:
+    gappy = FRAME.assign(age=FRAME["age"].mask(FRAME.index == 1))
+    schema = es.Schema.infer(gappy, target="sick", missing="drop")
+    asked = schema.table(gappy).ask(BinShares("v0"))
+    assert asked.summary().splitlines()[-3:] == [
+        "5 rows",
+        "1 row with missing values was left out of the table",
+        "every row counts once",
+    ]
+    assert "left out" not in schema.table(FRAME).ask(BinShares("v0")).summary()
+    with pytest.warns(es.SchemaWarning, match="1 of 6 rows have gaps"):
+        sealed = tiny.encrypt(schema.table(gappy), workers=1)
+    opened = tiny.open(sealed.ask(BinShares("v0"), workers=1), schema)
+    assert "rows with missing values were left out of the table" in opened.summary()
+    assert opened == asked
+
+
 @pytest.mark.parametrize(
     ("fields", "totals", "words"),
     [

@@ -205,7 +205,7 @@ def test_weights_beside_a_onehot_table(keeper, write_csv, tmp_path):
     assert_twins(keeper, sealed, expected)
 
 
-@pytest.mark.parametrize("rows", [3, SLOTS - 1, SLOTS + 1, 2 * SLOTS + 4])
+@pytest.mark.parametrize("rows", [3, SLOTS - 1, SLOTS + 1, pytest.param(2 * SLOTS + 4, marks=pytest.mark.slow)])
 def test_folds(keeper, schema, write_csv, tmp_path, rows):
     """Also where the rows that are left over at the end of a file are fewer than the folds."""
     frame = mixed_frame(rows)

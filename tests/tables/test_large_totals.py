@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import encryptedstats as es
+from encryptedstats import cluster
 from encryptedstats.circuits.digits import digit_bounds, digit_of, in_digits
 from encryptedstats.circuits.expressions import column
 from encryptedstats.circuits.results import EncryptedNumbers
@@ -180,6 +181,20 @@ def test_a_stored_table_and_its_answers(
     assert owner.decrypt(es.load(tmp_path / "answer.enc", keys=owner.public_keys())) == schema_of(frame).table(
         frame
     ).ask(Sums())
+
+
+def test_shards_of_a_queue_and_a_checkpoint(owner: es.Owner, tmp_path: Path) -> None:
+    frame = random_frame(40, 2500, 11)
+    table = schema_of(frame).table(frame)
+    owner.encrypt(table, encodings=(), out=tmp_path / "table")
+    question = Moments((0, 1))
+    job = cluster.submit(question, tmp_path / "table", tmp_path / "m.enc", rows_per_shard=1024)
+    cluster.work(job.queue)
+    assert len(job.shards) == 3
+    expected = table.ask(question).to_numpy().tolist()
+    assert owner.decrypt(es.load(tmp_path / "m.enc", keys=owner.public_keys())).to_numpy().tolist() == expected
+    answer = es.load(tmp_path / "table").ask(question, checkpoint=tmp_path / "begun", **QUIET)
+    assert owner.decrypt(answer).to_numpy().tolist() == expected
 
 
 def test_weights_and_moments(owner: es.Owner, frame: pd.DataFrame, sealed: es.EncryptedTable) -> None:

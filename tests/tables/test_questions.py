@@ -259,6 +259,29 @@ def test_answers_for_rows_are_planned(schema: es.Schema) -> None:
         es.plan(Ages(), schema, n_rows=6, encrypted_prediction=True)
 
 
+def test_an_answer_predicts_without_being_opened(schema: es.Schema, tmp_path: Path) -> None:
+    question, table, new = Nearby(), schema.table(FRAME), schema.table(FRAME.drop(columns="sick").tail(3))
+    owner = es.Owner(es.plan(question, table, n_predict=3, encrypted_prediction=True))
+    rows = owner.encrypt(new, workers=1)
+    answer = owner.encrypt(table, workers=1).ask(question, workers=1)
+    answer.save(tmp_path / "answer")
+    for closed in (answer, es.load(tmp_path / "answer", owner.public_keys())):
+        predicted = closed.predict_votes(rows, workers=1)
+        assert predicted.kind == "encrypted prediction"
+        # The rows of the same age, by class: 60, 40 and 30 years.
+        assert owner.open(predicted, schema) == [[1, 0], [0, 2], [1, 1]]
+    with pytest.raises(TypeError, match="a prediction does not predict again"):
+        predicted.predict_votes(rows)
+    with pytest.raises(es.ParameterError, match="a Nearby has one way to answer"):
+        answer.predict_votes(rows, output="votes")
+    wider = FRAME.assign(more=["a", "b"] * 3)
+    foreign = owner.encrypt(es.Schema.infer(wider, target="sick").table(wider), workers=1)
+    with pytest.raises(es.SchemaError, match="of another schema than the model"):
+        answer.predict_votes(foreign)
+    with pytest.raises(NotImplementedError, match="Ages has to be opened before it can predict"):
+        owner.encrypt(table, workers=1).ask(Ages(), workers=1).predict_votes(rows)
+
+
 # -- found by name ----------------------------------------------------------------------------------------------------
 
 MODULE = """

@@ -69,9 +69,9 @@ def _sum(node: Expression, args: Sequence[_Parts]) -> _Parts:
             terms.setdefault(shift, []).append((coefficient, part))
     found: _Parts = {}
     for shift in sorted(terms):
-        part = combination(terms[shift], 0 if shift else constant)
-        if isinstance(part, Expression):
-            found[shift] = part
+        added_up = combination(terms[shift], 0 if shift else constant)
+        if isinstance(added_up, Expression):
+            found[shift] = added_up
         elif shift == 0:  # all of it cancels: a part that is a plain number is none
             raise ValueError(f"the smallest digits of {node!r} cancel: leave them out of the sum")
     return found

@@ -426,7 +426,7 @@ class _Search:
         if largest >= 1 << (MAX_PRIME_BITS - 2):
             return None
         t = plain_modulus_for(ring, largest)
-        shapes = _Shapes(self.stages, ring, t)
+        shapes = _Shapes(self.stages, ring)
 
         def proven(primes: tuple[int, ...]) -> _Found | None:
             try:
@@ -472,7 +472,7 @@ class _Search:
             if not self._hopeful(parameters, shapes):
                 return None
             reports, given = list[NoiseReport](), dict[str, Noise]()
-            for stage, circuits, count in zip(self.stages, shapes.circuits, shapes.counts, strict=True):
+            for stage, circuits, count in zip(self.stages, *shapes.of(parameters), strict=True):
                 report = self._report(parameters, stage, circuits, count, given)
                 room = self._room(stage, parameters.slots)
                 if stage.form == PACKED and report.budget < 1.0 + room:
@@ -521,7 +521,7 @@ class _Search:
         least = packed_noise(model, replace(model.rounded(2), size=2))
         given = {stage.gives: _kept(parameters, least) for stage in self.stages if stage.gives}
         try:
-            for stage, circuits in zip(self.stages, shapes.circuits, strict=True):
+            for stage, circuits in zip(self.stages, shapes.of(parameters)[0], strict=True):
                 if stage.form == ROWS:
                     self._report(parameters, stage, circuits, len(circuits), given)
         except NoiseError:
@@ -563,38 +563,40 @@ def _kept(parameters: Parameters, pack: Noise) -> Noise:
 class _Shapes:
     """The circuits of all stages for one ring, with one node for all of a shape."""
 
-    def __init__(self, stages: Sequence[Stage], ring: int, t: int) -> None:
-        self._stages, self._ring, self._t = stages, ring, t
+    def __init__(self, stages: Sequence[Stage], ring: int) -> None:
+        self._stages, self._ring = stages, ring
+        self._known: dict[int, tuple[list[list[Expression]], list[int]]] = {}
         #: By the primes that are kept, and that of key switching.
         self.hopes: dict[tuple[tuple[int, ...], int], bool] = {}
 
-    @cached_property
-    def _whole(self) -> list[list[Expression]]:
-        return [scaled_circuits(stage, self._ring, self._t) for stage in self._stages]
-
-    @cached_property
-    def circuits(self) -> list[list[Expression]]:
-        """What is to be proven of every stage."""
-        return [compressed(circuits) for circuits in self._whole]
-
-    @cached_property
-    def counts(self) -> list[int]:
-        """How many outputs every stage has."""
-        return [len(circuits) for circuits in self._whole]
+    def of(self, parameters: Parameters) -> tuple[list[list[Expression]], list[int]]:
+        """What is to be proven of every stage, and how many outputs it has: by the factor that given totals have."""
+        factor = given_factor(parameters)
+        if factor not in self._known:
+            whole = [scaled_circuits(stage, parameters) for stage in self._stages]
+            self._known[factor] = [compressed(circuits) for circuits in whole], [len(circuits) for circuits in whole]
+        return self._known[factor]
 
 
-def scaled_circuits(stage: Stage, ring: int, t: int) -> list[Expression]:
+def given_factor(parameters: Parameters) -> int:
+    """What totals are multiplied by, modulo t, once they were brought down from columns that were not, packed and expanded."""
+    dropped = len(parameters.data_moduli) - packing_primes(parameters)
+    scale = expansion_scale(parameters.ring_degree, parameters.plain_modulus)
+    return scale * parameters.switch_factor(0, dropped) % parameters.plain_modulus
+
+
+def scaled_circuits(stage: Stage, parameters: Parameters) -> list[Expression]:
     """The circuits of a stage, with coefficients for the factors that expanded totals have."""
-    circuits = stage.circuits(ring)
+    circuits = stage.circuits(parameters.slots)
     totals = totals_of(circuits)
     if not totals:
         return circuits
     most: dict[str, int] = {}
     for name, k in totals.values():
         most[name] = max(most.get(name, 0), k + 1)
-    factors = {name: [expansion_scale(ring, t)] * count for name, count in most.items()}
+    factors = {name: [given_factor(parameters)] * count for name, count in most.items()}
     offsets = {name: [0] * count for name, count in most.items()}
-    return [circuit for circuit, _ in followed(circuits, factors, t, offsets)]
+    return [circuit for circuit, _ in followed(circuits, factors, parameters.plain_modulus, offsets)]
 
 
 @dataclass(frozen=True)
@@ -610,7 +612,7 @@ class _Figures:
         """Of every stage."""
         return [
             program_of(
-                scaled_circuits(stage, self.parameters.slots, self.parameters.plain_modulus),
+                scaled_circuits(stage, self.parameters),
                 self.parameters,
                 stage.layout(self.parameters.slots),
                 stage.form,

@@ -184,8 +184,11 @@ def lowest_start(
     with_secret_key: bool,
 ) -> NoiseReport:
     """The proof with columns begun at the lowest level that leaves packs about as little noise: deeper computations have left
-    primes to spare."""
-    if parameters.kept_primes is None or report.pack is None or report.way.strategy != FLAT:
+    primes to spare.
+
+    Not where switching leaves factors: totals of different degree would have different ones, and those who compute on with them
+    would pay for it."""
+    if parameters.kept_primes is None or report.pack is None or report.way.strategy != FLAT or parameters.has_factors:
         return report
     for level in range(len(parameters.data_moduli) - packing_primes(parameters) - 1, 0, -1):
         try:

@@ -12,7 +12,7 @@ import typer
 import encryptedstats as es
 from encryptedstats.cli._models import NICKNAMES, model_text
 from encryptedstats.tables.folds import Folds
-from encryptedstats.tables.questions import load_questions, question_class
+from encryptedstats.tables.questions import known_questions, load_questions, question_class
 from encryptedstats.tables.statistics import Counts, CrossTable, Moments, Statistic
 
 STATISTICS: Final = {statistic.name: statistic for statistic in (Counts, CrossTable, Moments)}
@@ -46,8 +46,11 @@ def variables_of(question: es.Question, schema: es.Schema | None = None) -> dict
     return {"variables": question.names(schema)} if isinstance(question, Statistic) else {}
 
 
-def make_question(words: Sequence[str]) -> es.Question:
-    """The question that some words ask: ``my_questions.py:Ridge target=2 alpha=1``, or a name that is known here."""
+def make_question(words: Sequence[str], schema: es.Schema | None = None) -> es.Question:
+    """The question that some words ask: ``my_questions.py:Ridge target=2 alpha=1``, or a name that is known here.
+
+    With the owner's schema it may speak of variables and levels by name, and is translated to ids.
+    """
     source, _, name = words[0].rpartition(":")
     found = getattr(load_questions(source), name, None) if source else question_class(name)
     if not isinstance(found, type) or not issubclass(found, es.Question) or inspect.isabstract(found):
@@ -66,7 +69,19 @@ def make_question(words: Sequence[str]) -> es.Question:
     missing = [one for one, about in has.items() if about.default is inspect.Parameter.empty and one not in given]
     if missing:
         raise typer.BadParameter(f"{found.name} needs {', '.join(f'{one}=...' for one in missing)}")
-    return found(**given)
+    asked = found(**given)
+    return asked if schema is None else asked.in_ids(schema)
+
+
+def listed_questions() -> list[tuple[str, str, str]]:
+    """Name, parameters and one line of help of every question that is known here."""
+    found = []
+    for name, question in sorted(known_questions().items(), key=lambda item: item[0].lower()):
+        if question is not Folds:
+            taken = inspect.signature(question).parameters.values()
+            text = " ".join(one.name if one.default is one.empty else f"[{one.name}]" for one in taken)
+            found.append((name, text, (inspect.getdoc(question) or "").partition("\n\n")[0].replace("\n", " ")))
+    return found
 
 
 def _value(text: str) -> Any:

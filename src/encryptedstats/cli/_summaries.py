@@ -18,6 +18,7 @@ from encryptedstats.models import (
     MultinomialNB,
     OneStepLogisticRegression,
     SemiparametricNB,
+    TotalsClassifier,
 )
 from encryptedstats.models.features import features
 from encryptedstats.tables import Schema
@@ -29,12 +30,13 @@ _PREDICTORS = "Of codes of bins, of 0/1 for a level of a category, and of number
 def model_facts(model: Any) -> dict[str, Any]:
     """An opened model, ready for JSON."""
     frame = model_frame(model)
+    counted = isinstance(model, TotalsClassifier)
+    classes = {"classes": model.classes_.tolist(), "class_counts": model.class_counts_.tolist()} if counted else {}
     return {
         "model": type(model).__name__,
         "params": model.parameters(),
         "rows": model.n_rows_,
-        "classes": model.classes_.tolist(),
-        "class_counts": model.class_counts_.tolist(),
+        **classes,
         "index": [str(label) for label in frame.index],
         "columns": [str(name) for name in frame.columns],
         "values": frame.astype(object).to_numpy().tolist(),
@@ -43,6 +45,10 @@ def model_facts(model: Any) -> dict[str, Any]:
 
 def model_view(model: Any, width: int) -> RenderableType:
     """An opened model on a screen of this width."""
+    if not isinstance(model, TotalsClassifier):
+        if not hasattr(model, "summary"):
+            return frame_view(model_frame(model), width)
+        return Text("\n".join(printable(line) for line in model.summary().summary().splitlines()))
     counts = zip(model.classes_, model.class_counts_, strict=True)
     classes = ", ".join(f"{label_text(label)} {count:,}" for label, count in counts)
     rows: list[tuple[str, RenderableType]] = [("classes", classes)]
@@ -68,6 +74,9 @@ def model_frame(model: Any) -> pd.DataFrame:
     if isinstance(model, MultinomialNB):
         labels = pd.Index(_bins(model), name="bin")
         return pd.DataFrame(np.concatenate(model.bin_counts_), labels, _class_names(model))
+    if not isinstance(model, TotalsClassifier) and hasattr(model, "summary"):
+        frame: pd.DataFrame = model.summary().to_frame()
+        return frame
     if not isinstance(model, (SemiparametricNB, OneStepLogisticRegression, LinearMeans)):
         return pd.DataFrame({"total": [int(total) for total in model.totals_]})  # of a model that somebody else wrote
     index = pd.Index(_predictors(model), name="predictor")
@@ -76,7 +85,7 @@ def model_frame(model: Any) -> pd.DataFrame:
         return pd.DataFrame({"slope": slopes, "a": model.a_, "b": model.b_, "d": model.d_}, index)
     if isinstance(model, OneStepLogisticRegression):
         return pd.DataFrame({"coefficient": model.coef_[0]}, index)
-    if isinstance(model, FisherDiscriminant):
+    if isinstance(model, FisherDiscriminant) and hasattr(model, "directions_"):  # other discriminants have none
         return pd.DataFrame(model.directions_.T, index, _class_names(model, "direction"))
     return pd.DataFrame(model.means_.T, index, _class_names(model, "mean"))
 

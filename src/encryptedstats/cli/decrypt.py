@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from rich.text import Text
 import encryptedstats as es
 from encryptedstats.circuits.results import NUMBERS_KIND, EncryptedNumbers
 from encryptedstats.cli._console import command_line, fact_table, plural, print_json, printable, size_text
-from encryptedstats.cli._files import COMPUTED, SCREEN, Reads, Writes, save, write_text
+from encryptedstats.cli._files import COMPUTED, SCREEN, Reads, Writes, save, write_parts, write_text
 from encryptedstats.cli._frames import counts_view, frame_view, moments_view
 from encryptedstats.cli._inputs import expect, load_schema
 from encryptedstats.cli._keys import load_owner
@@ -40,6 +41,7 @@ class Opened:
     facts: dict[str, Any]
     hint: str = ""
     model: Any = None  # which is no CSV
+    result: es.Result | None = None
 
 
 def decrypt(
@@ -63,7 +65,14 @@ def decrypt(
         ),
     ] = None,
     out: Annotated[
-        Path | None, Writes(COMPUTED), output("Write CSV there, or the opened model; - for CSV on the screen.")
+        Path | None,
+        Writes(COMPUTED),
+        output("Write CSV there, or the opened model; a statistic also as .json or .opened; - for CSV on the screen."),
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        Writes(COMPUTED),
+        typer.Option(metavar="FILE", help="Draw a statistic there: .png, .svg or .pdf.", show_default=False),
     ] = None,
     passphrase_file: PassphraseFile = None,
     force: Force = False,
@@ -72,11 +81,13 @@ def decrypt(
     """Open a result, a prediction or a model with the secret key.
 
     An opened model is not encrypted any more: its file is readable to you only, and predict reads it. A prediction is a
-    line for every row that was encrypted, in their order: the class, probabilities, and the votes they come from.
+    line for every row that was encrypted, in their order: the class, probabilities, and the votes they come from. A statistic is
+    shown as a summary; -o FILE.json writes all of it for programs, -o FILE.opened a file that info shows again.
 
     Examples:
       encryptedstats decrypt v0-by-class.enc --key secret.key --schema schema.json
       encryptedstats decrypt v0-by-class.enc --key secret.key --schema schema.json -o counts.csv
+      encryptedstats decrypt km.enc --key secret.key --schema schema.json -o km.json --plot km.svg
       encryptedstats decrypt forest.enc --key secret.key --schema schema.json -o forest.opened
 
       # what predict gave for encrypted rows
@@ -93,6 +104,8 @@ def decrypt(
         raise ValueError(f"{opened.title} is no CSV: leave -o out to see it")
     if screen and out is not None and opened.csv is None:
         raise ValueError("an opened model is no CSV: give -o FILE to keep it, or leave -o out to see it")
+    if plot is not None:
+        _draw(opened, plot, force)
     if out is not None and not screen:
         _write(opened, out, force)
     if as_json:
@@ -112,10 +125,34 @@ def decrypt(
 
 
 def _write(opened: Opened, out: Path, force: bool) -> None:
-    if opened.model is None:
-        write_text(out, str(opened.csv), force=force)
-    else:
+    if opened.model is not None:
         save(opened.model, out, force=force)
+    elif opened.result is not None and out.suffix == ".opened":
+        save(opened.result, out, force=force)
+    elif opened.result is not None and out.suffix == ".json":
+        write_text(out, json.dumps(opened.result.to_dict(), indent=2, allow_nan=False) + "\n", force=force)
+    else:
+        write_text(out, str(opened.csv), force=force)
+
+
+def _draw(opened: Opened, plot: Path, force: bool) -> None:
+    """The plot of a result, in a file of the kind that its name says."""
+    if opened.result is None:
+        raise ValueError(f"{opened.title} has no plot: leave --plot out")
+    if plot.suffix not in (".png", ".svg", ".pdf"):
+        raise typer.BadParameter(f"--plot {plot}: a .png, .svg or .pdf is drawn")
+    try:
+        from matplotlib.figure import Figure  # not pyplot: nobody is to see a window
+    except ImportError as error:
+        raise ValueError("--plot needs matplotlib: pip install 'encryptedstats[plots]'") from error
+    figure = Figure(figsize=(7, 5), layout="constrained")
+    try:
+        opened.result.plot(figure.add_subplot())
+    except NotImplementedError:
+        raise ValueError(f"{opened.title} has no plot: leave --plot out") from None
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format=plot.suffix[1:])
+    write_parts(plot, [drawn.getvalue()], force=force)
 
 
 def _wrote(opened: Opened | None, out: Path) -> Text:
@@ -173,6 +210,10 @@ def _answer(file: str, sealed: es.EncryptedAnswer, value: Any, schema: es.Schema
     }
     in_units = ", and moments in their own units" if question.name == "moments" else ""
     hint = "" if schema else f"Give --schema to see the names of columns, bins and classes{in_units}."
+    if isinstance(value, es.Result):
+        csv = value.to_frame().to_csv(lineterminator="\n")
+        facts |= {"result": value.to_dict()}
+        return Opened(value.title, lambda width: _body(value), csv, facts, hint, result=value)
     frame = _as_frame(value)
     if frame is None:
         return Opened(title, lambda width: Text(printable(str(value))), None, facts | {"value": str(value)}, hint)
@@ -184,6 +225,11 @@ def _answer(file: str, sealed: es.EncryptedAnswer, value: Any, schema: es.Schema
     counted = counts_view if question.name in STATISTICS else frame_view
     view = moments_view if question.name == "moments" else counted
     return Opened(title, lambda width: view(frame, width), frame.to_csv(lineterminator="\n"), facts, hint)
+
+
+def _body(result: es.Result) -> Text:
+    """The summary below its title."""
+    return Text("\n".join(map(printable, result.summary().removeprefix(result.title).splitlines()[1:])))
 
 
 def _as_frame(value: Any) -> pd.DataFrame | None:

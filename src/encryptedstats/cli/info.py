@@ -40,13 +40,14 @@ from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.files import MAX_DOCUMENT_BYTES, read_regular
 from encryptedstats.storage.objects import Store, open_store
-from encryptedstats.tables.answers import PREDICTION_KIND
+from encryptedstats.tables.answers import PREDICTION_KIND, read_opened
 from encryptedstats.tables.blocks import BLOCK_KIND, block_id_of
 from encryptedstats.tables.encrypted import BY_OTHERS_FACT, MANIFEST, TABLE_KIND, keys_name
 from encryptedstats.tables.encrypting import DRAFT, DRAFT_KIND
-from encryptedstats.tables.questions import OPEN_MODEL_KIND
+from encryptedstats.tables.questions import OPEN_MODEL_KIND, OPEN_RESULT_KIND
 
 _SECRET_SECTION: Final = "secret_key"
+_OPEN_KINDS: Final = (OPEN_MODEL_KIND, OPEN_RESULT_KIND)
 
 
 def info(
@@ -101,6 +102,9 @@ def _info_of_file(file: Path, as_json: bool) -> None:
         print_json(facts)
     else:
         _show(facts, parameters, _rows(facts))
+        if content.kind == OPEN_RESULT_KIND:
+            lines = str(read_opened(content)).splitlines()
+            Console().print(Text("\n".join(["", *map(printable, lines)])))
 
 
 def describe(file: Path, content: Container, parameters: es.Parameters | None) -> dict[str, Any]:
@@ -119,7 +123,7 @@ def describe(file: Path, content: Container, parameters: es.Parameters | None) -
     }
     if facts["holds_secret_key"]:
         facts["locked"] = bool(content.fields.get("lock"))
-    if facts["holds_secret_key"] or content.kind == OPEN_MODEL_KIND:
+    if facts["holds_secret_key"] or content.kind in _OPEN_KINDS:
         mode = stat.S_IMODE(file.stat().st_mode)
         facts["mode"] = f"{mode:04o}"
         facts["others_may_read"] = bool(mode & 0o077)
@@ -139,7 +143,7 @@ def _rows(facts: dict[str, Any]) -> list[tuple[str, RenderableType]]:
         ("file", Text(f"{printable(facts['file'])}  {size_text(facts['bytes'])}, SHA-256 fits")),
         ("holds", Text(_kind_text(facts), style="bold")),
         ("key", Text(printable(facts["key_id"]) or "none", style="cyan")),
-        ("secret", _open_text(facts) if facts["kind"] == OPEN_MODEL_KIND else _secret_text(facts["holds_secret_key"])),
+        ("secret", _open_text(facts) if facts["kind"] in _OPEN_KINDS else _secret_text(facts["holds_secret_key"])),
         ("sections", ", ".join(f"{printable(name)} {size_text(size)}" for name, size in facts["sections"].items())),
     ]
     if facts["kind"] in (OWNER_KIND, PUBLIC_KIND):
@@ -359,7 +363,7 @@ def _show(facts: dict[str, Any], parameters: es.Parameters | None, rows: list[tu
     console = Console()
     if facts["holds_secret_key"]:
         console.print(_secret_warning(facts))
-    if facts["kind"] == OPEN_MODEL_KIND:
+    if facts["kind"] in _OPEN_KINDS:
         console.print(_open_warning(facts))
     if facts["insecure"]:
         console.print(
@@ -385,15 +389,19 @@ def _secret_warning(facts: dict[str, Any]) -> Panel:
 
 def _open_warning(facts: dict[str, Any]) -> Panel:
     names = ", and the names, cut points and classes of the schema are in it" if facts["names_inside"] else " are in it"
-    lines = [f"This model is NOT ENCRYPTED: exact counts of your rows{names}. Never give it to a worker."]
+    lines = [f"This {_what(facts)} is NOT ENCRYPTED: exact counts of your rows{names}. Never give it to a worker."]
     if facts["others_may_read"]:
         lines.append(f"Other users of this machine may read it (mode {facts['mode']}): chmod 600 it.")
     return Panel("\n".join(lines), style="bold red")
 
 
+def _what(facts: dict[str, Any]) -> str:
+    return "model" if facts["kind"] == OPEN_MODEL_KIND else "result"
+
+
 def _open_text(facts: dict[str, Any]) -> Text:
     if facts["holds_secret_key"] is False:
-        return Text("no key is inside, and the model itself lies open", style="bold red")
+        return Text(f"no key is inside, and the {_what(facts)} itself lies open", style="bold red")
     return _secret_text(facts["holds_secret_key"])
 
 

@@ -25,7 +25,7 @@ from encryptedstats.cli._models import PlannedModels, make_models, model_text, w
 from encryptedstats.cli._options import AsJson, Encoding, Encodings, Force, SchemaFile, SchemeName, Security, output
 from encryptedstats.cli._questions import STATISTICS, make_question, question_text, shortened
 from encryptedstats.storage.files import MAX_DOCUMENT_BYTES, read_regular
-from encryptedstats.tables.statistics import class_or_variable
+from encryptedstats.tables.naming import class_or_variable
 
 _HASH: Final = "sha256"
 EncryptedPrediction = Annotated[
@@ -85,7 +85,7 @@ def plan(
         list[str] | None,
         typer.Option(
             metavar="QUESTION",
-            help="A question of your own, in quotes: 'FILE.py:NAME NAME=VALUE ...', as ask takes it.",
+            help="A statistic or a question of your own, in quotes: 'TTest variable=bmi by=sex', as ask takes it.",
             show_default=False,
         ),
     ] = None,
@@ -154,7 +154,7 @@ def plan(
         *(_statistic("counts", text, private) for text in counts or ()),
         *(_statistic("crosstab", text, private) for text in crosstab or ()),
         *(_statistic("moments", text, private) for text in moments or ()),
-        *(make_question(shlex.split(text)) for text in ask or ()),
+        *(make_question(shlex.split(text), private) for text in ask or ()),
     ]
     if price is not None and workers is None:
         raise typer.BadParameter("--price is what a core of a cluster costs: say how many with --workers")

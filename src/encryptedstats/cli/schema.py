@@ -42,6 +42,13 @@ class UnknownPolicy(str, Enum):
     missing = "missing"
 
 
+class NumberPolicy(str, Enum):
+    """What becomes of numbers."""
+
+    bins = "bins"
+    keep = "keep"
+
+
 class MissingPolicy(str, Enum):
     """What becomes of missing values."""
 
@@ -72,10 +79,16 @@ def schema(
             show_default=False,
         ),
     ] = None,
+    numbers: Annotated[
+        NumberPolicy,
+        typer.Option(help="Columns of numbers, and a target of such: cut them into bins, or keep them as numbers."),
+    ] = NumberPolicy.bins,
     digits: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="COLUMN=N", help="Keep a column as a number with so many decimals, not as bins.", show_default=False
+            metavar="[COLUMN=]N",
+            help="Keep a column as a number with so many decimals, not as bins; N alone is for all that --numbers keep keeps.",
+            show_default=False,
         ),
     ] = None,
     bounds: Annotated[
@@ -168,14 +181,20 @@ def schema(
       encryptedstats schema patients.csv --target ill --leave-out patient \\
           --kind grade=ordinal --digits dose=1 --range dose=0:500 -o schema.json
 
+      # for regressions: numbers stay numbers, the target too
+      encryptedstats schema patients.csv --target bmi --numbers keep --digits 1 -o schema.json
+
       # new rows may have gaps, and countries that this file has not
       encryptedstats schema patients.csv --target ill --id patient --cut age=18,40,65 --classes no,yes \\
           --missing-bin age --rare 20 --unknown other -o schema.json
     """
     check_rows(data)
+    of_all = [text for text in digits or () if text.isdigit()]
+    if of_all and numbers is not NumberPolicy.keep:
+        raise typer.BadParameter(f"--digits {of_all[0]}: which column? COLUMN={of_all[0]}, or all with --numbers keep")
     wishes = _Wishes(
         pairs(kind, "--kind"),
-        pairs(digits, "--digits"),
+        pairs([text for text in digits or () if text not in of_all], "--digits"),
         pairs(bounds, "--range"),
         _Bins(pairs(cut, "--cut"), pairs(levels, "--levels"), missing_bin or []),
         classes,
@@ -196,6 +215,8 @@ def schema(
             target=target,
             bins=bins,
             missing=missing.value,
+            numbers=numbers.value,
+            digits=int(of_all[-1]) if of_all else None,
             rare=rare,
             unknown=unknown.value,
             id=row_id,
@@ -247,7 +268,8 @@ class _Wishes:
         if self.classes is not None and target is None:
             raise typer.BadParameter("--classes are those of the target: give --target COLUMN")
         classes = None if self.classes is None or target not in frame.columns else _typed(self.classes, frame[target])
-        found = es.Schema.infer(frame, target=target, kinds=self.kinds, classes=classes, **options)
+        kinds = {name: kind for name, kind in self.kinds.items() if name != target or kind != "number"}
+        found = es.Schema.infer(frame, target=target, kinds=kinds, classes=classes, **options)
         for name, number in self.numbers.items():
             found = found.with_kind(name, "number", **number)
         return self.own.apply(found, frame)
@@ -340,8 +362,10 @@ def schema_view(found: es.Schema, rows: int | None = None) -> RenderableType:
             _note(variable, rows),
         )
     if found.target is not None:
-        levels = Text(printable(", ".join(map(str, found.classes))))
-        table.add_row("class", Text(printable(found.target)), "target", str(found.n_classes), levels, "")
+        number = found.target_number
+        levels = Text(printable(", ".join(map(str, found.classes)) if number is None else _content(number)))
+        what = ("class", "target", str(found.n_classes)) if number is None else ("target", "number", "-")
+        table.add_row(what[0], Text(printable(found.target)), *what[1:], levels, "")
     return table
 
 

@@ -15,7 +15,8 @@ import encryptedstats as es
 from encryptedstats.cli import _complete
 from encryptedstats.cli._console import command_line, fact_table, plural, print_json, printable, size_text, time_text
 from encryptedstats.cli._files import save
-from encryptedstats.cli._inputs import load_table
+from encryptedstats.cli._frames import plain_table
+from encryptedstats.cli._inputs import load_schema, load_table
 from encryptedstats.cli._options import (
     AsJson,
     ByOthers,
@@ -26,8 +27,9 @@ from encryptedstats.cli._options import (
     TableUrl,
     VariableId,
     Workers,
+    file_option,
 )
-from encryptedstats.cli._questions import make_question, question_text, variables_of
+from encryptedstats.cli._questions import listed_questions, make_question, question_text, variables_of
 
 
 def counts(
@@ -130,17 +132,42 @@ def moments(
     )
 
 
+def _show_list(wanted: bool) -> None:
+    """All questions, and nothing else."""
+    if not wanted:
+        return
+    table = plain_table()
+    for name in ("question", "parameters", "what it asks"):
+        table.add_column(name, overflow="fold", style="bold" if name == "question" else None)
+    for line in listed_questions():
+        table.add_row(*(Text(printable(text)) for text in line))
+    Console().print(table)
+    raise typer.Exit
+
+
 def ask(
     table: TableUrl,
     question: Annotated[
         list[str],
         typer.Argument(
             metavar="QUESTION [NAME=VALUE]...",
-            help="FILE.py:NAME or MODULE:NAME, or a NAME that is installed; then its parameters.",
+            help="A NAME that is known (see --list), or FILE.py:NAME or MODULE:NAME; then its parameters.",
             show_default=False,
         ),
     ],
     out: ResultFile,
+    schema: Annotated[
+        Path | None,
+        file_option(
+            "--schema", help="Your schema, if it is yours, to name variables and levels; ids are what is asked with."
+        ),
+    ] = None,
+    all_of_them: Annotated[
+        bool,
+        typer.Option(
+            "--list", help="List all questions with their parameters, and stop.", is_eager=True, callback=_show_list
+        ),
+    ] = False,
     keys: TableKeys = None,
     by_others: ByOthers = False,
     workers: Workers = None,
@@ -148,15 +175,21 @@ def ask(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Ask a question of your own, written in Python.
+    """Ask a statistic, or a question of your own, written in Python.
 
-    The owner plans for it with plan --ask, and opens the answer with decrypt --questions FILE.py. Packages can bring questions,
-    too: they are then known by name. The code runs here, with your rights; what it asks stays encrypted.
+    ask --list shows all that are known. The owner plans for it with plan --ask and the same words, and opens the answer with
+    decrypt. Whoever computes knows variables by id, v0, v1 and so on; with --schema, names are translated here. A question of
+    your own is in a FILE.py, which decrypt takes with --questions; packages can bring some that are known by name. Its code
+    runs here, with your rights; what it asks stays encrypted.
 
     Examples:
-      encryptedstats ask patients.enc my_questions.py:Ridge target=2 alpha=1 -o ridge.enc
+      encryptedstats ask patients.enc TTest variable=v3 by=v1 -o t.enc
+
+      # where the owner asks
+      encryptedstats ask patients.enc TTest variable=bmi by=sex --schema schema.json -o t.enc
+      encryptedstats ask patients.enc my_questions.py:MyRidge target=v2 alpha=1 -o ridge.enc
     """
-    asked = make_question(question)
+    asked = make_question(question, None if schema is None else load_schema(schema))
     _run(table, keys, by_others, out, force, as_json, lambda sealed: sealed.ask(asked, workers=workers, device=device))
 
 

@@ -45,7 +45,7 @@ def submit(
         raise TypeError(f"cluster.fit needs a model of this library or another question, not a {type(model).__name__}")
     place, keys_url = place_of_queue(out, queue), None if keys is None else absolute(keys)
     places = (absolute(table), absolute(out), place, keys_url)
-    job, data = make_job(model.settled(), *places, rows_per_shard, trees_per_task, by_others)
+    job, data = make_job(model, *places, rows_per_shard, trees_per_task, by_others)
     return put_into_queue(job, data, overwrite)
 
 

@@ -386,7 +386,8 @@ def _from_container(file: Container, queue: str, job_id: str) -> Job:
         question.check_schema(facts.schema)
     except (TypeError, ArithmeticError) as error:
         raise FileFormatError(f"the job has a question that cannot be: {error}") from error
-    outputs = question.n_totals(facts.schema)
+    whole = not digits_among(facts.columns)
+    outputs = question.n_totals(facts.schema) if whole else len(_circuit(question, facts)[0])
     width, relinearise = file.expect("width", int), file.expect("relinearise", bool)
     if not 1 <= width <= facts.parameters.ring_degree:
         raise FileFormatError("the job states an impossible width of packs")
@@ -501,7 +502,9 @@ def make_job(
     """Cut a fit into items, and refuse before any work what could not be finished."""
     manifest, facts, entries = read_stored_table(table)
     whole = EncryptedTable(facts, StoredBlocks(open_store(table), entries, facts.shape, facts.key_id), None)
+    question = question.in_ids(facts.schema)
     question.check_schema(facts.schema)
+    question = question.settled()
     outputs, _ = _circuit(question, facts)
     for name in column_names(outputs):
         whole._check_stored(Column.parse(name))

@@ -41,6 +41,7 @@ from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import open_store, read_object
 from encryptedstats.tables import EncryptedAnswer
 from encryptedstats.tables.answers import PREDICTION_KIND, read_answer
+from encryptedstats.tables.predicting import check_prediction, prediction_of
 from encryptedstats.tables.questions import MODEL_KIND, OPEN_MODEL_KIND, is_same
 
 # Models bring scikit-learn, which takes a second to import: who looks at a queue does without.
@@ -86,7 +87,7 @@ class PredictionJob(StoredJob):
     @cached_property
     def model(self) -> TotalsClassifier:
         """The model, the very one that the job was made for, which asks what it asked then; read once."""
-        from encryptedstats.models.prediction import prediction_of
+        from encryptedstats.models.prediction import answerer
 
         data = read_object(self.model_url)
         if hashlib.sha256(data).hexdigest() != self.model_sha256:
@@ -94,7 +95,7 @@ class PredictionJob(StoredJob):
                 f"{self.model_url} is not the model that this prediction was begun with: cut short, altered or exchanged"
             )
         model = _read_model(data, self.model_url, lambda: self.keys)
-        asked = prediction_of(model, self.sub_table((0, len(self.entries))), self.output)
+        asked = prediction_of(answerer(model), self.sub_table((0, len(self.entries))), self.output)
         if circuit_digest(asked.expressions) != self.circuit_digest:
             raise other_version(self, model)
         return model
@@ -240,7 +241,7 @@ def submit_prediction(
     Parameters are those of :func:`predict`. Submitting the same again changes nothing.
     """
     from encryptedstats.models import TotalsClassifier
-    from encryptedstats.models.prediction import check_prediction
+    from encryptedstats.models.prediction import answerer
 
     if not isinstance(model, (TotalsClassifier, str, os.PathLike)):
         raise TypeError(f"cluster.predict needs a model of this library or its URL, not a {type(model).__name__}")
@@ -260,7 +261,7 @@ def submit_prediction(
     job = PredictionJob(place, "", *places, facts, entries, shards, False, model_url, sha256, "", "")
     fitted = _read_model(data, model_url, lambda: job.keys)
     chosen = fitted.chosen_output(output)
-    asked = check_prediction(fitted, job.sub_table((0, len(entries))), chosen)
+    asked = check_prediction(answerer(fitted), job.sub_table((0, len(entries))), chosen)
     job = replace(job, output=chosen, circuit_digest=circuit_digest(asked.expressions))
     job_data = _job_bytes(job, manifest)
     job = replace(job, id=hashlib.sha256(job_data).hexdigest())

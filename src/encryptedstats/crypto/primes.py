@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import islice
 
 # These bases decide primality for every n below 3.3e24 (Sorenson and Webster, 2015), hence for 64-bit numbers.
 _WITNESSES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37)
 
 
+@lru_cache(1 << 14)  # plans ask for the same few primes a thousand times
 def is_prime(n: int) -> bool:
     """Whether ``n`` (below 2**64) is prime; exact, not probabilistic.
 

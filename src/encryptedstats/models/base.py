@@ -108,8 +108,10 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
     kind: ClassVar[str] = MODEL_KIND
     _target: ClassVar[str] = "target"  # what y is
     # What a model made from this one keeps of its fit.
-    _carried: ClassVar[tuple[str, ...]] = ("n_features_in_", "feature_names_in_", "_fitted_on_frame")
+    _carried: ClassVar[tuple[str, ...]] = ("n_features_in_", "feature_names_in_", "_fitted_on_frame", "_translated")
     _fitted_on_frame = False
+    #: Parameters that name variables, as they were written and by ids.
+    _translated: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
 
     # -- what a subclass says, beside what every question does ---------------------------------------------------------
 
@@ -120,9 +122,10 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
     # -- as a question -------------------------------------------------------------------------------------------------
 
     def parameters(self) -> dict[str, Any]:
-        """As JSON knows them."""
+        """As JSON knows them; of a fitted model with variables by id, as whoever computes knows them."""
         found: dict[str, Any] = plain(self.get_params())
-        return found
+        written, in_ids = self._translated
+        return {**found, **in_ids} if all(found.get(name) == value for name, value in written.items()) else found
 
     def describe(self, schema: Any = None) -> str:
         """As scikit-learn has it."""
@@ -234,9 +237,17 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
 
     def _fit_table(self: M, table: Table | EncryptedTable, **options: Any) -> M:
         self._check_table(table)
+        self._translate(known_schema(table))
         asked = self.settled()
         totals = table.totals(asked, **options)
         return self._set_state(totals, known_schema(table), table.n_rows, _block_ids(table), asked.parameters())
+
+    def _translate(self, schema: Schema | PublicSchema) -> None:
+        """Remember by which ids the variables go that parameters name."""
+        self._translated = ({}, {})
+        own, found = self.parameters(), self.in_ids(schema).parameters()
+        changed = [name for name in own if own[name] != found[name]]
+        self._translated = ({name: own[name] for name in changed}, {name: found[name] for name in changed})
 
     def _like(self: M) -> M:
         """An unfitted model that grows as this one did."""
@@ -281,7 +292,7 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
             self.n_features_in_ = len(self.feature_names_in_)
 
     def _check_table(self, table: Table | EncryptedTable) -> None:
-        self.check_schema(table.schema.public())
+        self.in_ids(known_schema(table)).check_schema(table.schema.public())
 
     # -- what scikit-learn users bring -----------------------------------------------------------------------------
 
@@ -528,7 +539,7 @@ class TotalsClassifier(ClassifierMixin, TotalsModel):  # type: ignore[misc]  # s
 
     def _rows_of(self, X: Any, y: Any, sample_weight: Any = None) -> Table:
         frame, labels = self._checked_frame(X, reset=False), self._checked_y(y)
-        return self._known_private().table(frame, labels, weights=_checked_weights(sample_weight, len(labels)))
+        return self._known_private().table(frame, labels, weights=checked_weights(sample_weight, len(labels)))
 
     def _table_of(self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None) -> Table:
         if y is None:
@@ -539,15 +550,15 @@ class TotalsClassifier(ClassifierMixin, TotalsModel):  # type: ignore[misc]  # s
         labels = self._checked_y(y)
         if len(labels) != len(frame):
             raise ValueError(f"X has {len(frame)} rows and y has {len(labels)}: inconsistent numbers of samples")
-        weights = _checked_weights(sample_weight, len(labels))
+        weights = checked_weights(sample_weight, len(labels))
         if weights is not None:  # a row of weight 0 is not there
             kept = weights > 0
             frame, labels, weights = frame[kept], labels[kept], weights[kept]
         found = np.unique(labels) if classes is None else np.asarray(classes)
         if len(found) < 2:
             raise ValueError(f"{type(self).__name__} needs two classes, and y has only one class: {found.tolist()}")
-        columns = frame if isinstance(frame, pd.DataFrame) else pd.DataFrame(frame, columns=_array_names(frame))
-        target = pd.Series(labels, columns.index, name=_unused(getattr(y, "name", None) or "target", columns))
+        columns = frame if isinstance(frame, pd.DataFrame) else pd.DataFrame(frame, columns=array_names(frame))
+        target = pd.Series(labels, columns.index, name=unused_name(getattr(y, "name", None) or "target", columns))
         schema = self._infer(columns, target, classes, isinstance(frame, pd.DataFrame), weights)
         return schema.table(frame, labels, weights=weights)
 
@@ -564,7 +575,7 @@ class TotalsClassifier(ClassifierMixin, TotalsModel):  # type: ignore[misc]  # s
         They are cut between any two values where these are few, else at quantiles. Of a DataFrame (``named``), columns of text,
         booleans and Categoricals are categories; what is unknown or missing there has a bin to go to.
         """
-        numbers = [name for name in frame.columns if not named or _is_number(frame[name])]
+        numbers = [name for name in frame.columns if not named or is_number(frame[name])]
         gaps = missing_masks(frame, numbers)
         if gaps:
             raise SchemaError(
@@ -697,7 +708,7 @@ def _block_ids(table: Table | EncryptedTable) -> tuple[str, ...]:
     return table.blocks.ids if isinstance(table, EncryptedTable) else ()
 
 
-def _checked_weights(weights: Any, n_rows: int) -> NDArray[np.int64] | None:
+def checked_weights(weights: Any, n_rows: int) -> NDArray[np.int64] | None:
     """Integer weights, one a row, some of them not 0."""
     if weights is None:
         return None
@@ -723,11 +734,12 @@ def _rarest(column: pd.Series[Any], levels: Sequence[Any]) -> Any:
     return min(reversed(levels), key=lambda level: counts.get(level, 0))
 
 
-def _is_number(column: pd.Series[Any]) -> bool:
+def is_number(column: pd.Series[Any]) -> bool:
+    """Whether a column of a frame holds numbers."""
     return is_numeric_dtype(column.dtype) and not is_bool_dtype(column.dtype)
 
 
-def _unused(name: str, frame: pd.DataFrame) -> str:
+def unused_name(name: str, frame: pd.DataFrame) -> str:
     """The name, or one like it, for a target beside predictors that may be called so."""
     taken = set(map(str, frame.columns))
     while str(name) in taken:
@@ -735,5 +747,6 @@ def _unused(name: str, frame: pd.DataFrame) -> str:
     return str(name)
 
 
-def _array_names(X: NDArray[Any]) -> list[str]:
+def array_names(X: NDArray[Any]) -> list[str]:
+    """What the columns of an array are called."""
     return list(as_frame(X[:1]).columns)

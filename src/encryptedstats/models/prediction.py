@@ -16,32 +16,22 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from encryptedstats.circuits.bounds import ColumnRange, Interval
-from encryptedstats.circuits.evaluate import evaluate, prepare
 from encryptedstats.circuits.expressions import (
     Expression,
-    column_names,
     combination,
 )
-from encryptedstats.circuits.program import ROWS
-from encryptedstats.circuits.results import EncryptedNumbers
-from encryptedstats.crypto.digests import joined_digest
-from encryptedstats.errors import REPLACE, ExistsError, KeyMismatchError, RowsByOthersError, SchemaError
+from encryptedstats.errors import REPLACE, ExistsError
 from encryptedstats.models.features import Feature
 from encryptedstats.storage.files import PRIVATE
 from encryptedstats.storage.objects import is_url, write_object
 from encryptedstats.tables import EncryptedAnswer, EncryptedTable, PublicSchema, Schema, Table
 from encryptedstats.tables.answering import (
     MODEL,
-    answer_bounds,
     flat_answers,
-    given_ranges,
-    known_given,
     known_plain,
-    ones_of,
 )
-from encryptedstats.tables.columns import Column
-from encryptedstats.tables.questions import Answer, Number, Totals, in_shapes
+from encryptedstats.tables.predicting import Answerer, predicted, refuse_rows_of_others
+from encryptedstats.tables.questions import Number, Totals, in_shapes
 
 
 class Votes(pd.DataFrame):
@@ -149,10 +139,10 @@ def predict(model: Any, rows: Any, output: str, **options: Any) -> Votes | Encry
         votes: Votes = clear_votes(model, model._rows(rows), output)
         return votes
     if isinstance(rows, EncryptedTable):
-        _refuse_rows_of_others(rows)
+        refuse_rows_of_others(rows)
     else:
         rows = _encrypted_here(model, rows)
-    return _encrypted(model, rows, output, options)
+    return predicted(answerer(model), rows, output, **options)
 
 
 def clear_answers(model: Any, table: Table, output: str) -> dict[str, NDArray[Any]]:
@@ -168,65 +158,9 @@ def clear_answers(model: Any, table: Table, output: str) -> dict[str, NDArray[An
     return in_shapes(numbers, model.answer_shapes(table.public_schema, output))
 
 
-@dataclass(frozen=True)
-class Prediction:
-    """What is computed on encrypted rows: all answers with their bounds, and the model's packs; none, if it is plain."""
-
-    answers: list[Answer]
-    bounds: list[Interval]
-    packs: dict[str, EncryptedNumbers]
-
-    @property
-    def values(self) -> list[Number]:
-        """What is asked for."""
-        return [answer.value for answer in self.answers]
-
-    @property
-    def expressions(self) -> list[Expression]:
-        """What there is to compute for it."""
-        return [value for value in self.values if isinstance(value, Expression)]
-
-    def told(self, max_value: int) -> list[Interval]:
-        """What everybody may know of the answers. Those of a plain model could be any: their bounds would give it away."""
-        if self.packs:
-            return self.bounds
-        return [Interval(-max_value if answer.signed else 0, max_value) for answer in self.answers]
-
-
-def prediction_of(model: Any, rows: EncryptedTable, output: str) -> Prediction:
-    """The circuit of a prediction for the rows of a table, if these are rows of the model and have the columns it needs."""
-    _check_rows(model, rows)
-    packs = numbers_of(model) if model.is_encrypted else {}
-    bounds = {name: total_bounds(totals) for name, totals in packs.items()}
-    known = known_given(model, rows.schema, bounds) if packs else known_plain(model, rows.schema, numbers_of(model))
-    answers = flat_answers(model, rows.schema, rows.columns(), known, output)
-    ranges: dict[Any, ColumnRange] = {**rows.ranges(), **(given_ranges(bounds, answers) if packs else {})}
-    asked = Prediction(answers, answer_bounds(answers, ranges, rows.n_rows), packs)
-    for name in column_names(asked.expressions):
-        rows._check_stored(Column.parse(name))
-    return asked
-
-
-def check_prediction(model: Any, rows: EncryptedTable, output: str) -> Prediction:
-    """Refuse what could not be predicted, without reading a row: of another key or schema, or without a proof that it decrypts."""
-    _refuse_rows_of_others(rows)
-    asked = prediction_of(model, rows, output)
-    ones = ones_of(rows.schema, rows.columns())
-    prepare(asked.values, rows, form=ROWS, given=asked.packs, bounds=asked.bounds, ones=ones)
-    return asked
-
-
-def _encrypted(model: Any, rows: EncryptedTable, output: str, options: dict[str, Any]) -> EncryptedAnswer:
-    asked = prediction_of(model, rows, output)
-    ones, told = ones_of(rows.schema, rows.columns()), asked.told(rows.parameters.max_value)
-    found = evaluate(
-        asked.values, rows, form=ROWS, given=asked.packs, bounds=asked.bounds, ones=ones, told=told, **options
-    )
-    schema = rows.private_schema or (model.schema_ if isinstance(model.schema_, Schema) else rows.schema)
-    # Rows that were encrypted with the public key have no digest: the model's is that of its own rows.
-    mine = model.totals_.schema_digest if asked.packs else None
-    found.schema_digest = joined_digest(mine, rows.facts.schema_digest)
-    return EncryptedAnswer(model.as_asked(), found, schema, rows.n_rows, output=output)
+def answerer(model: Any) -> Answerer:
+    """A fitted model as what answers for rows."""
+    return Answerer(model, model.as_asked(), numbers_of(model), model.schema_, model.is_encrypted)
 
 
 def numbers_of(model: Any) -> dict[str, Any]:
@@ -234,45 +168,10 @@ def numbers_of(model: Any) -> dict[str, Any]:
     return {MODEL: model.totals_, **model._beside()}
 
 
-def total_bounds(totals: EncryptedNumbers) -> list[Interval]:
-    """What is publicly known of encrypted totals."""
-    return [Interval(facts.low, facts.high) for facts in totals.facts]
-
-
 def _encrypted_here(model: Any, rows: Any) -> EncryptedTable:
     """Plain rows for an encrypted model: under the public key, which whoever predicts has."""
     encrypted: EncryptedTable = model.totals_.keys.encrypt(model._rows_to_predict(rows)).accept_others()
     return encrypted
-
-
-def _refuse_rows_of_others(rows: EncryptedTable) -> None:
-    """Answers are numbers of single rows: they are for who owns all of them."""
-    if rows.by_others:
-        raise RowsByOthersError(
-            "these rows were encrypted by others: who opens their votes would learn something of every single row. Rows are "
-            "predicted for the owner who encrypted them with the secret key; let others predict their own rows with an opened model"
-        )
-
-
-def _check_rows(model: Any, rows: EncryptedTable) -> None:
-    if model.is_encrypted and rows.key_id != model.totals_.keys.key_id:
-        raise KeyMismatchError(
-            f"rows of key {rows.key_id} cannot be predicted by a model of key {model.totals_.keys.key_id}: both belong to one owner"
-        )
-    if rows.schema.variables != model.schema_.public().variables:
-        raise SchemaError("the rows are of another schema than the model: make them with schema.table(...) of its own")
-    mine = model.totals_.schema_digest if model.is_encrypted else None
-    theirs, known = rows.facts.schema_digest, rows.private_schema
-    other = (
-        known is not None
-        and isinstance(model.schema_, Schema)
-        and known.strict_variables != model.schema_.strict_variables
-    )
-    if other or (mine is not None and theirs is not None and mine != theirs):
-        raise SchemaError(
-            "the rows have the shape of those the model was fitted to, and yet another schema (cut points, levels or their order "
-            "differ): encrypt them with the schema of the training rows"
-        )
 
 
 # -- pieces that predictions are made of -----------------------------------------------------------------------------------

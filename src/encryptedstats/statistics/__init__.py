@@ -14,15 +14,30 @@ from encryptedstats.statistics.contingency import (
     OddsRatio,
 )
 from encryptedstats.statistics.descriptive import Describe, Histogram
+from encryptedstats.statistics.generalized import GLM
 from encryptedstats.statistics.genome import GenomeScan
+from encryptedstats.statistics.hazards import CoxScore, PiecewiseExponential
+from encryptedstats.statistics.linear import LinearRegression, Ridge
+from encryptedstats.statistics.multivariate import (
+    PCA,
+    Correlation,
+    Covariance,
+    LinearDiscriminant,
+    QuadraticDiscriminant,
+)
 from encryptedstats.statistics.results import Result
 from encryptedstats.statistics.survival import IncidenceRate, KaplanMeier, LifeTable, LogRank
 
 __all__ = [
+    "GLM",
+    "PCA",
     "ROC",
     "Anova",
     "ChiSquare",
     "CochranArmitage",
+    "Correlation",
+    "Covariance",
+    "CoxScore",
     "Describe",
     "FisherExact",
     "GenomeScan",
@@ -31,9 +46,14 @@ __all__ = [
     "KaplanMeier",
     "Kappa",
     "LifeTable",
+    "LinearDiscriminant",
+    "LinearRegression",
     "LogRank",
     "MantelHaenszel",
     "OddsRatio",
+    "PiecewiseExponential",
+    "QuadraticDiscriminant",
     "Result",
+    "Ridge",
     "TTest",
 ]

@@ -22,6 +22,7 @@ from encryptedstats.statistics.factors import (
     confidence_level,
     factor,
     factor_position,
+    left_out,
     number_position,
     power_shapes,
     power_totals,
@@ -29,7 +30,17 @@ from encryptedstats.statistics.factors import (
     without_empty,
 )
 from encryptedstats.statistics.results import Result, frame_text, number_text
-from encryptedstats.tables.questions import Arrays, Columns, Question, Shapes, Totals, number_column, refuse_impossible
+from encryptedstats.tables.questions import (
+    Arrays,
+    Columns,
+    Question,
+    Shapes,
+    Totals,
+    complete_rows,
+    has_gaps,
+    number_column,
+    refuse_impossible,
+)
 from encryptedstats.tables.schema import Schema
 from encryptedstats.tables.statistics import scale, variable_name
 from encryptedstats.tables.variables import PublicSchema
@@ -169,12 +180,19 @@ class TTest(Question):
         """Sums and sums of squares; of pairs also of the products of both."""
         if self.paired is None:
             return power_totals(schema, self.variable, self._by, fold=fold)
-        x, y = (number_column(schema, number_position(schema, name)) for name in (self.variable, self.paired))
-        return {"pairs": [total.total() for total in (x, y, x * x, x * y, y * y)]}
+        positions = [number_position(schema, name) for name in (self.variable, self.paired)]
+        x, y = (number_column(schema, j, gaps=True) for j in positions)
+        both = complete_rows(schema, positions)
+        if both is None:
+            return {"pairs": [total.total() for total in (x, y, x * x, x * y, y * y)]}
+        return {"pairs": [total.total() for total in (x * both, y * both, x * x * both, x * y, y * y * both, both)]}
 
     def shapes(self, schema: PublicSchema) -> Shapes:
         """Of each group."""
-        return power_shapes(schema, self.variable, self._by) if self.paired is None else {"pairs": (5,)}
+        if self.paired is None:
+            return power_shapes(schema, self.variable, self._by)
+        gaps = any(has_gaps(schema, number_position(schema, name)) for name in (self.variable, self.paired))
+        return {"pairs": (5 + gaps,)}
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TTestResult:
         """The test."""
@@ -183,7 +201,7 @@ class TTest(Question):
         found = read_powers(totals, schema, self.variable, self._by, n_rows)
         if self.by is None:
             title, frame = f"One sample t-test: {found.name}", found.describe()
-            return self._of_one(title, n_rows, (), int(found.n), found.mean(()), found.scatter(()), frame)
+            return self._of_one(title, n_rows, found.notes, int(found.n), found.mean(()), found.scatter(()), frame)
         chosen = self._chosen(schema)
         one = found.cells.factors[0]
         for k in chosen:
@@ -200,7 +218,7 @@ class TTest(Question):
             squared = v1 + v2
             df = float(squared**2 / (v1**2 / (n1 - 1) + v2**2 / (n2 - 1))) if squared else np.nan
         rest = sum(int(x) for x in found.n) - n1 - n2
-        notes = found.cells.notes + ((f"{rest:,} rows of other groups were left out",) if rest else ())
+        notes = found.notes + ((f"{rest:,} rows of other groups were left out",) if rest else ())
         kind = "Two sample t-test, equal variances" if self.equal_var else "Welch two sample t-test"
         title, estimate = f"{kind}: {found.name} by {one.name}", found.mean(chosen[0]) - found.mean(chosen[1])
         return self._tested(title, n_rows, notes, estimate, squared, df, found.describe().iloc[list(chosen)])
@@ -208,18 +226,19 @@ class TTest(Question):
     def _of_pairs(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TTestResult:
         positions = [number_position(schema, str(name)) for name in (self.variable, self.paired)]
         a, b = (scale(schema, j) for j in positions)
-        x, y, xx, xy, yy = (int(total) for total in totals["pairs"])
+        x, y, xx, xy, yy, *complete = (int(total) for total in totals["pairs"])
+        n = complete[0] if complete else n_rows
+        refuse_impossible(0 <= n <= n_rows, "there would be more pairs than rows")
+        if n < 2:
+            raise DataError(f"not enough observations: complete pairs are {n}, and two are needed")
         differences = Fraction(x, a) - Fraction(y, b)
         squares = Fraction(xx, a * a) - 2 * Fraction(xy, a * b) + Fraction(yy, b * b)
-        scatter = squares - differences**2 / n_rows
-        refuse_impossible(
-            scatter >= 0 and n_rows * xx >= x * x and n_rows * yy >= y * y, "a variance would be negative"
-        )
+        mean, scatter = differences / n, squares - differences**2 / n
+        refuse_impossible(scatter >= 0 and n * xx >= x * x and n * yy >= y * y, "a variance would be negative")
         one, other = (variable_name(schema, j) for j in positions)
-        spread = [float(scatter / (n_rows - 1)) ** 0.5 if n_rows > 1 else np.nan]
-        mean = differences / n_rows
-        frame = pd.DataFrame({"n": [n_rows], "mean": [float(mean)], "sd": spread}, index=[f"{one} - {other}"])
-        return self._of_one(f"Paired t-test: {one} and {other}", n_rows, (), n_rows, mean, scatter, frame)
+        lines = {"n": [n], "mean": [float(mean)], "sd": [float(scatter / (n - 1)) ** 0.5]}
+        frame, notes = pd.DataFrame(lines, index=[f"{one} - {other}"]), left_out(n_rows - n, [one, other])
+        return self._of_one(f"Paired t-test: {one} and {other}", n_rows, notes, n, mean, scatter, frame)
 
     def _of_one(
         self,
@@ -372,13 +391,13 @@ class Anova(Question):
         found, notes = _with_rows(read_powers(totals, schema, self.outcome, self.by, n_rows))
         names = [one.name for one in found.cells.factors]
         n = found.cells.n
-        grand = sum(found.sums[0].flat, Fraction(0)) ** 2 / n
-        whole = sum(found.sums[1].flat, Fraction(0)) - grand
-        filled = [place for place in np.ndindex(found.n.shape) if found.n[place]]
+        grand: Fraction = sum(found.sums[0].flat, Fraction(0)) ** 2 / n
+        whole: Fraction = sum(found.sums[1].flat, Fraction(0)) - grand
+        filled: list[Any] = [place for place in np.ndindex(found.n.shape) if found.n[place]]
+        sources: list[Source]
         if len(self.by) == 1:
-            sources = [
-                (names[0], sum((found.sums[0][k] ** 2 / int(found.n[k]) for k in filled), -grand), len(filled) - 1)
-            ]
+            between = sum((Fraction(found.sums[0][k]) * found.mean(k) for k in filled), Fraction(0)) - grand
+            sources = [(names[0], between, len(filled) - 1)]
         else:
             sources = _two_way(found, names, self.interaction, self.typ)
             if self.typ == 3:
@@ -395,16 +414,18 @@ class Anova(Question):
             table, notes = _welch(found, filled, names[0], sources[0][1], residual), notes
         kind = "Analysis of variance" if self.equal_var else "Welch's analysis of variance"
         typed = f", type {'I' * self.typ} sums of squares" if len(self.by) == 2 else ""
-        first = table.iloc[0]
+        first = {name: float(table[name].iloc[0]) for name in ("F", "df", "Pr(>F)")}
         return AnovaResult(
             title=f"{kind}{typed}: {found.name} by {' and '.join(names)}",
             n_rows=n_rows,
             notes=notes,
             table=table,
-            statistic=float(first["F"]),
-            df=(float(first["df"]), float(table.loc["Residual", "df"])),
-            pvalue=float(first["Pr(>F)"]),
-            eta_squared=pd.Series({name: exact_ratio(squares, whole) for name, squares, _ in sources}),
+            statistic=first["F"],
+            df=(first["df"], float(table["df"].iloc[-1])),
+            pvalue=first["Pr(>F)"],
+            eta_squared=pd.Series(
+                [exact_ratio(part, whole) for _, part, _ in sources], [name for name, _, _ in sources]
+            ),
             groups=found.describe(),
         )
 
@@ -416,7 +437,7 @@ def _with_rows(found: Powers) -> tuple[Powers, tuple[str, ...]]:
     for axis, (old, new) in enumerate(zip(found.cells.factors, cells.factors, strict=True)):
         kept = [k for k, label in enumerate(old.labels) if label in new.labels]
         sums, missing = tuple(np.take(part, kept, axis=axis) for part in sums), np.take(missing, kept, axis=axis)
-    return replace(found, cells=cells, sums=sums, missing=missing), (*found.cells.notes, *notes)
+    return replace(found, cells=cells, sums=sums, missing=missing), (*found.notes, *notes)
 
 
 Source = tuple[str, Fraction, int]

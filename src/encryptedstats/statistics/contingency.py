@@ -796,7 +796,7 @@ def _measures(a: int, n1: int, c: int, n0: int, z: float, level: float) -> dict[
     p1, p0 = exact_ratio(a, n1), exact_ratio(c, n0)
     (low1, high1), (low0, high0) = wilson_interval(a, n1, level), wilson_interval(c, n0, level)
     found = {"odds ratio": odds, "risk ratio": risk}
-    measures = {}
+    measures: dict[str, float] = {}
     for (name, value), se in zip(found.items(), (odds_se, risk_se), strict=True):
         measures |= {
             name: value,

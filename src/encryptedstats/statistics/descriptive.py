@@ -27,9 +27,10 @@ from encryptedstats.statistics.factors import (
     read_powers,
 )
 from encryptedstats.statistics.results import Result, frame_text
+from encryptedstats.tables.naming import position, target_id
 from encryptedstats.tables.questions import Arrays, Columns, Question, Shapes, Totals
 from encryptedstats.tables.schema import Schema
-from encryptedstats.tables.statistics import class_or_variable, variable_name
+from encryptedstats.tables.statistics import variable_name
 from encryptedstats.tables.variables import PublicSchema
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ class HistogramResult(Result):
     def _check_edges(self) -> None:
         if not self.edges:
             raise DataError(
-                "the bins have no cut points, which quantiles and densities need: ask of a continuous variable, and open it with its schema"
+                "the bins have no cut points, which quantiles need: ask of a continuous variable, and open it with its schema"
             )
 
     def plot(self, ax: Axes | None = None, *, low: float | None = None, high: float | None = None) -> Axes:
@@ -294,53 +295,43 @@ class Describe(Question):
     def _asked(self, schema: PublicSchema) -> list[int]:
         """The positions of the variables; not that of the groups, unless it is named."""
         if self.variables is not None:
-            return [class_or_variable(name, schema) for name in self.variables]
-        own = None if self.by is None else class_or_variable(self.by, schema)
+            return [position(schema, name) for name in self.variables]
+        own = None if self.by is None else position(schema, self.by)
         return [j for j in range(len(schema.variables)) if j != own]
 
-    def _parts(self, schema: PublicSchema) -> list[tuple[str, str, bool]]:
-        """Of each variable what its totals are called, its id, and whether it is a number."""
-        found = []
-        for j in self._asked(schema):
-            number = is_number(schema, j)
-            found.append(
-                (
-                    f"v{j}" if j >= 0 else "class",
-                    "target" if j < 0 and number else f"v{j}" if j >= 0 else "class",
-                    number,
-                )
+    def _parts(self, schema: PublicSchema) -> list[tuple[str, bool]]:
+        """The id of each variable, by which its totals are called, and whether it is a number."""
+        return [
+            (
+                f"v{j}" if j >= 0 else target_id(schema),
+                schema.target_number is not None if j < 0 else is_number(schema, j),
             )
-        return found
+            for j in self._asked(schema)
+        ]
 
     def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
         """Sums of powers of numbers, and rows of bins."""
         found: dict[str, Any] = {}
-        for name, variable, number in self._parts(schema):
+        for name, number in self._parts(schema):
             if number:
-                powers = power_totals(schema, variable, self._by, self.moments, fold)
+                powers = power_totals(schema, name, self._by, self.moments, fold)
                 found |= {f"{name} {part}": values for part, values in powers.items()}
             else:
-                found[f"{name} cells"] = cell_totals(schema, (variable, *self._others(schema, variable)), fold)
+                found[f"{name} cells"] = cell_totals(schema, (name, *self._others(schema, name)), fold)
         return found
 
     def _others(self, schema: PublicSchema, variable: str) -> tuple[str, ...]:
         """The groups, unless they are those of the variable itself."""
-        return (
-            ()
-            if self.by is None or class_or_variable(self.by, schema) == class_or_variable(variable, schema)
-            else (self.by,)
-        )
+        return () if self.by is None or position(schema, self.by) == position(schema, variable) else (self.by,)
 
     def shapes(self, schema: PublicSchema) -> Shapes:
         """Of each variable."""
         found: dict[str, tuple[int, ...]] = {}
-        for name, variable, number in self._parts(schema):
+        for name, number in self._parts(schema):
             if number:
-                found |= {
-                    f"{name} {part}": s for part, s in power_shapes(schema, variable, self._by, self.moments).items()
-                }
+                found |= {f"{name} {part}": s for part, s in power_shapes(schema, name, self._by, self.moments).items()}
             else:
-                found[f"{name} cells"] = cell_shape(schema, (variable, *self._others(schema, variable)))
+                found[f"{name} cells"] = cell_shape(schema, (name, *self._others(schema, name)))
         return found
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> DescribeResult:
@@ -348,20 +339,20 @@ class Describe(Question):
         lines: dict[Any, dict[str, Any]] = {}
         frequencies: dict[str, pd.DataFrame] = {}
         by = None if self.by is None else factor(schema, self.by)
-        for name, variable, number in self._parts(schema.public()):
-            shown = variable_name(schema, class_or_variable(variable, schema.public()))
+        for name, number in self._parts(schema.public()):
+            shown = variable_name(schema, position(schema, name))
             if number:
                 own = {
                     part.removeprefix(f"{name} "): values
                     for part, values in totals.items()
                     if part.startswith(f"{name} ")
                 }
-                found = read_powers(own, schema, variable, self._by, n_rows)
+                found = read_powers(own, schema, name, self._by, n_rows)
                 for place in np.ndindex(found.n.shape):
                     lines[(shown, by.labels[place[0]]) if by else shown] = _number_line(found, place)
                 continue
-            others = self._others(schema.public(), variable)
-            cells = read_cells(totals[f"{name} cells"], schema, (variable, *others), n_rows)
+            others = self._others(schema.public(), name)
+            cells = read_cells(totals[f"{name} cells"], schema, (name, *others), n_rows)
             frequencies[shown] = cells.frame
             edges, one = _edges(schema, cells.factors[0].position), cells.factors[0]
             for k in range(len(by.labels) if others and by else 1):
@@ -386,9 +377,9 @@ class Describe(Question):
         )
 
 
-def is_number(schema: PublicSchema, position: int) -> bool:
+def is_number(schema: PublicSchema, where: int) -> bool:
     """Whether the variable at a position is kept as a number."""
-    return position != -1 and schema.variables[position].kind == "number"
+    return schema.variables[where].kind == "number"
 
 
 def _number_line(found: Powers, place: Any) -> dict[str, Any]:

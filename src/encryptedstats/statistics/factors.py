@@ -17,9 +17,18 @@ from numpy.typing import NDArray
 
 from encryptedstats.circuits.expressions import Expression
 from encryptedstats.errors import Cure, DataError, ParameterError, SchemaError
-from encryptedstats.tables.questions import Arrays, Shapes, Totals, number_column, refuse_impossible
+from encryptedstats.tables.naming import position
+from encryptedstats.tables.questions import (
+    Arrays,
+    Shapes,
+    Totals,
+    complete_rows,
+    has_gaps,
+    number_column,
+    refuse_impossible,
+)
 from encryptedstats.tables.schema import Schema
-from encryptedstats.tables.statistics import class_or_variable, indicators, labels, scale, variable_name
+from encryptedstats.tables.statistics import indicators, labels, scale, variable_name
 from encryptedstats.tables.variables import ORDERED_KINDS, PublicSchema
 
 Ints = NDArray[Any]  # Python's own integers, which never overflow
@@ -38,7 +47,8 @@ class Factor:
     @property
     def index(self) -> pd.Index[Any]:
         """The groups as an axis of a table."""
-        return pd.Index(list(self.labels), name=self.name)
+        axis: pd.Index[Any] = pd.Index(list(self.labels), name=self.name)
+        return axis
 
     @property
     def n_bins(self) -> int:
@@ -48,23 +58,23 @@ class Factor:
 
 def factor(schema: Schema | PublicSchema, variable: str) -> Factor:
     """A variable that has bins, by its id, or the class."""
-    position = factor_position(schema, variable)
-    known = None if position == -1 else schema.public().variables[position]
+    where = factor_position(schema, variable)
+    known = None if where == -1 else schema.public().variables[where]
     missing = known is not None and known.missing_bin
-    named = labels(schema, position)
+    named = labels(schema, where)
     ordered = known is not None and known.kind in ORDERED_KINDS
-    return Factor(position, variable_name(schema, position), tuple(named[: len(named) - missing]), missing, ordered)
+    return Factor(where, variable_name(schema, where), tuple(named[: len(named) - missing]), missing, ordered)
 
 
 def factor_position(schema: Schema | PublicSchema, variable: str) -> int:
     """Where it stands; -1 for the class. Refuses what has no bins."""
     public = schema.public()
-    position = class_or_variable(variable, public)
-    if position == -1 and not public.n_classes:
+    where = position(public, variable)
+    if where == -1 and not public.n_classes and public.target_number is None:
         raise SchemaError("the schema has no classes: ", Cure("name the target", "infer it with target="))
-    if position != -1 and public.variables[position].kind == "number":
+    if public.at(where).kind == "number" if where != -1 else public.target_number is not None:
         raise SchemaError(f"variable {variable!r} is a number and has no bins: a factor is needed here")
-    return position
+    return where
 
 
 def cell_totals(schema: PublicSchema, variables: Sequence[str], fold: int | None = None) -> NDArray[Any]:
@@ -78,9 +88,9 @@ def groups(
     """The indicators of every combination of bins; of those that are ``present``, without missing values."""
     axes = []
     for variable in variables:
-        position = factor_position(schema, variable)
-        found = indicators(schema, position, fold)
-        missing = present and position != -1 and schema.variables[position].missing_bin
+        where = factor_position(schema, variable)
+        found = indicators(schema, where, fold)
+        missing = present and where != -1 and schema.variables[where].missing_bin
         axes.append(_array(found[:-1] if missing else found))
     return reduce(np.multiply.outer, axes)
 
@@ -216,6 +226,11 @@ class Powers:
         """Rows of each group, as Python integers."""
         return self.cells.counts
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was left out."""
+        return (*self.cells.notes, *left_out(int(self.missing.sum()), [self.name]))
+
     def mean(self, place: Any) -> Fraction:
         """Of a group that has rows."""
         return Fraction(self.sums[0][place]) / int(self.n[place])
@@ -241,46 +256,58 @@ class Powers:
 
 
 def number_position(schema: Schema | PublicSchema, variable: str) -> int:
-    """Where a variable that is kept as a number stands."""
+    """Where a variable that is kept as a number stands; -1 for a target that is one."""
     public = schema.public()
-    position = class_or_variable(variable, public)
-    if position == -1:
+    where = position(public, variable)
+    if where == -1 and public.target_number is None:
         raise SchemaError("the class is no number: a variable that is kept as one is needed here")
-    number_column(public, position)  # refuses what is none
-    return position
+    number_column(public, where, gaps=True)  # refuses what is none
+    return where
 
 
 def power_totals(
     schema: PublicSchema, number: str, by: Sequence[str], n_powers: int = 2, fold: int | None = None
 ) -> Arrays:
     """What :func:`read_powers` reads: the rows of every group, and in each the sums of the powers of a number."""
-    y = number_column(schema, number_position(schema, number))
+    where = number_position(schema, number)
+    y = number_column(schema, where, gaps=True)
     powers = [y, y * y][:n_powers]
     if n_powers > 2:
         powers += [y * powers[1], powers[1] * powers[1]][: n_powers - 2]
+    present = complete_rows(schema, [where])
     if not by:
-        return {"sums": [power.total() for power in powers]}
+        found: dict[str, Any] = {"sums": [power.total() for power in powers]}
+        return found if present is None else {**found, "present": present.total()}
     inside = groups(schema, by, fold, present=True)
-    return {"rows": cell_totals(schema, by, fold), "sums": np.stack([totals_of(inside * power) for power in powers])}
+    found = {"rows": cell_totals(schema, by, fold), "sums": np.stack([totals_of(inside * power) for power in powers])}
+    return found if present is None else {**found, "present": totals_of(inside * present)}
 
 
 def power_shapes(schema: PublicSchema, number: str, by: Sequence[str], n_powers: int = 2) -> Shapes:
     """The shapes of :func:`power_totals`."""
-    if not by:
-        return {"sums": (n_powers,)}
-    return {"rows": cell_shape(schema, by), "sums": (n_powers, *cell_shape(schema, by, present=True))}
+    inside = cell_shape(schema, by, present=True)
+    rows = {"rows": cell_shape(schema, by)} if by else {}
+    present = {"present": inside} if has_gaps(schema, number_position(schema, number)) else {}
+    return {**rows, "sums": (n_powers, *inside), **present}
 
 
 def read_powers(totals: Totals, schema: Schema | PublicSchema, number: str, by: Sequence[str], n_rows: int) -> Powers:
     """The opened totals, refusing those that cannot be."""
-    position = number_position(schema, number)
-    unit = scale(schema, position)
+    where = number_position(schema, number)
+    unit, name = scale(schema, where), variable_name(schema, where)
     cells = read_cells(totals["rows"], schema, by, n_rows) if by else Cells((), np.array(n_rows, dtype=object), 0)
+    missing = np.zeros(cells.counts.shape, dtype=object)
+    if "present" in totals:
+        missing = np.asarray(cells.counts - totals["present"], dtype=object)
+        refuse_impossible(
+            min(missing.flat) >= 0 <= min(totals["present"].flat), "more numbers than rows would be there"
+        )
+        cells = Cells(cells.factors, np.asarray(totals["present"], dtype=object), cells.n_missing)
     sums = tuple(
         np.array([Fraction(int(x), unit**power) for x in found.flat], dtype=object).reshape(found.shape)
         for power, found in enumerate((np.asarray(part, dtype=object) for part in totals["sums"]), start=1)
     )
-    made = Powers(variable_name(schema, position), cells, sums, np.zeros(cells.counts.shape, dtype=object))
+    made = Powers(name, cells, sums, missing)
     for place in np.ndindex(cells.counts.shape):
         empty = not cells.counts[place]
         good = not any(part[place] for part in sums) if empty else made.scatter(place) >= 0

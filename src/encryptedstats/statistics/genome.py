@@ -1,7 +1,7 @@
 """A genome-wide scan: every SNP is tested against the class, all of them in one pass.
 
 Of each SNP a scan needs few totals: the sum of the numbers of alleles, of their squares, and of their products with the class.
-Genotypes are numbers from 0 to 2 (one column each, the cheapest), or three bins, 0, 1 and 2 alleles, with one more for missing ones.
+Genotypes are numbers from 0 to 2 (one column each, the cheapest), or three bins, for 0, 1 and 2 alleles, and one for missing ones.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from encryptedstats.tables.questions import (
     Shapes,
     Totals,
     bin_columns,
+    complete_rows,
     number_column,
     refuse_impossible,
 )
@@ -175,14 +176,14 @@ class GenomeScan(Question):
         classes = groups(schema, [self.outcome], fold)
         case = classes[self._case(schema)]
         found = [_genotype(schema, j) for j in self._positions(schema)]
-        gaps = [gap for _, _, gap in found if gap is not None]
+        gaps = [present for _, _, present in found if present is not None]
         return {
             "classes": [y.total() for y in classes],
             "alleles": [g.total() for g, _, _ in found],
             "squares": [square.total() for _, square, _ in found],
             "of_cases": [(g * case).total() for g, _, _ in found],
-            "missing": [gap.total() for gap in gaps],
-            "missing_cases": [(gap * case).total() for gap in gaps],
+            "present": [present.total() for present in gaps],
+            "present_cases": [(present * case).total() for present in gaps],
         }
 
     def shapes(self, schema: PublicSchema) -> Shapes:
@@ -190,25 +191,23 @@ class GenomeScan(Question):
         positions = self._positions(schema)
         n, gaps = len(positions), sum(schema.variables[j].missing_bin for j in positions)
         of_each = dict.fromkeys(("alleles", "squares", "of_cases"), (n,))
-        return {"classes": cell_shape(schema, [self.outcome]), **of_each, "missing": (gaps,), "missing_cases": (gaps,)}
+        return {"classes": cell_shape(schema, [self.outcome]), **of_each, "present": (gaps,), "present_cases": (gaps,)}
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> GenomeScanResult:
         """The tests, all SNPs at once."""
         public = schema.public()
         positions, case = self._positions(public), self._case(schema)
         classes = totals["classes"].astype(np.int64)
-        missing, missing_cases = np.zeros(len(positions), np.int64), np.zeros(len(positions), np.int64)
         gaps = np.array([public.variables[j].missing_bin for j in positions])
-        missing[gaps], missing_cases[gaps] = (
-            totals["missing"].astype(np.int64),
-            totals["missing_cases"].astype(np.int64),
-        )
+        n, cases = np.full(len(positions), int(classes.sum())), np.full(len(positions), int(classes[case]))
+        n[gaps], cases[gaps] = (totals[name].astype(np.int64) for name in ("present", "present_cases"))
+        missing = int(classes.sum()) - n
         alleles, squares, of_cases = (totals[name].astype(np.int64) for name in ("alleles", "squares", "of_cases"))
-        cases = int(classes[case]) - missing_cases
-        n = int(classes.sum()) - missing
         good = (
             bool((classes >= 0).all())
-            and bool((missing >= missing_cases).all() and (missing_cases >= 0).all() and (n >= cases).all())
+            and bool(
+                (missing >= 0).all() and (cases >= 0).all() and (cases <= n).all() and (cases <= classes[case]).all()
+            )
             and bool((of_cases >= 0).all() and (of_cases <= alleles).all() and (of_cases <= _ALLELES * cases).all())
             and bool(
                 (squares >= alleles).all() and (squares <= _ALLELES * alleles).all() and (alleles <= _ALLELES * n).all()
@@ -252,14 +251,13 @@ def _is_genotype(variable: PublicVariable) -> bool:
 
 
 def _genotype(schema: PublicSchema, position: int) -> tuple[Expression, Expression, Expression | None]:
-    """The number of alleles, its square, and whether it is missing (None where it cannot be)."""
-    variable = schema.variables[position]
-    if variable.kind == "number":
-        g = number_column(schema, position)
-        return g, g * g, None
-    _, one, two, *gap = bin_columns(schema, position)
+    """The number of alleles, its square, and whether it is known (None where it always is)."""
+    if schema.variables[position].kind == "number":
+        g = number_column(schema, position, gaps=True)
+        return g, g * g, complete_rows(schema, [position])
+    none, one, two, *gap = bin_columns(schema, position)
     # Bins are 0 or 1 and exclude each other: their squares need no product.
-    return one + 2 * two, one + 4 * two, gap[0] if gap else None
+    return one + 2 * two, one + 4 * two, none + one + two if gap else None
 
 
 def scanned(n: Any, cases: Any, alleles: Any, squares: Any, of_cases: Any) -> pd.DataFrame:
@@ -282,16 +280,17 @@ def scanned(n: Any, cases: Any, alleles: Any, squares: Any, of_cases: Any) -> pd
         share = alleles / (_ALLELES * n)
         expected = n * 2 * share * (1 - share)
         hwe = n * ((ones - expected) / expected) ** 2
+        half = 1.959963984540054 * se
+        low, high = odds * np.exp(-half), odds * np.exp(half)
     trend, allelic, hwe = (np.where(spread > 0, x, np.nan) for x in (trend, allelic, hwe))
-    half = 1.959963984540054 * se
     return pd.DataFrame(
         {
             "n": n,
             "freq_cases": of_cases / (_ALLELES * np.maximum(cases, 1)),
             "freq_controls": of_controls / (_ALLELES * np.maximum(controls, 1)),
             "odds_ratio": odds,
-            "odds_ratio_low": odds * np.exp(-half),
-            "odds_ratio_high": odds * np.exp(half),
+            "odds_ratio_low": low,
+            "odds_ratio_high": high,
             "chi2_allelic": allelic,
             "p_allelic": chi_square.sf(allelic, 1),
             "chi2_trend": trend,

@@ -5,6 +5,7 @@ Every function draws into ``ax``, or into a new figure, and returns the axes; re
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -222,7 +223,7 @@ def plot_survival(result: KaplanMeierResult, ax: Axes | None = None) -> Axes:
     counts = result.at_risk(shown)
     ax.set_xlabel(str(names[-1]))
     place: Any = ax.get_xaxis_transform()
-    lines = {"textcoords": "offset points", "annotation_clip": False, "fontsize": 8}
+    lines: dict[str, Any] = {"textcoords": "offset points", "annotation_clip": False, "fontsize": 8}
     ax.annotate("at risk", (0, 0), (-20, -44), xycoords=place, ha="right", va="center", **lines)
     for i, group in enumerate(counts.columns):
         height = -58 - 12 * i if len(parts) > 1 else -44
@@ -233,4 +234,80 @@ def plot_survival(result: KaplanMeierResult, ax: Axes | None = None) -> Axes:
         for tick, count in zip(shown, counts[group], strict=True):
             ax.annotate(f"{count:,}", (tick, 0), (0, height), xycoords=place, ha="center", va="center", **lines)
     without_frame(ax)
+    return ax
+
+
+# -- regression and many variables ------------------------------------------------------------------------------------------
+
+
+def plot_coefficients(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
+    """Estimates with their intervals (the last two columns), one below the other, and a line at 0."""
+    shown = table.dropna(subset=["Estimate"])
+    ax = new_axes(ax, (5.0, 1.2 + 0.4 * max(1, len(shown))))
+    places = np.arange(len(shown))
+    ax.axvline(0, color=GREY, linewidth=0.8, linestyle=":")
+    ax.hlines(places, shown.iloc[:, -2].to_numpy(), shown.iloc[:, -1].to_numpy(), color=colour(0))
+    ax.plot(shown["Estimate"].to_numpy(), places, "o", color=colour(0))
+    ax.set_yticks(places, [str(name) for name in shown.index])
+    ax.set(xlabel=f"coefficient, {table.columns[-2]} to {table.columns[-1]}", ylim=(len(shown) - 0.5, -0.5))
+    without_frame(ax)
+    return ax
+
+
+def plot_path(coefficients: pd.DataFrame, best: float, ax: Axes | None = None) -> Axes:
+    """Coefficients over the penalty, and a line at the best one unless that is NaN."""
+    ax = new_axes(ax, (6.0, 4.0))
+    alphas = coefficients.index.to_numpy(dtype=float)
+    for number, name in enumerate(coefficients.columns):
+        ax.plot(alphas, coefficients[name].to_numpy(), color=colour(number), label=str(name))
+    if not np.isnan(best):
+        ax.axvline(best, color=GREY, linestyle="--", linewidth=1, label="least error")
+    ax.set_xscale("log" if (alphas > 0).all() else "symlog")
+    ax.set(xlabel="alpha", ylabel="coefficient")
+    ax.legend(frameon=False)
+    without_frame(ax)
+    return ax
+
+
+def plot_matrix(matrix: pd.DataFrame, ax: Axes | None = None) -> Axes:
+    """A heat map of correlations, each written into its cell where there are few."""
+    n = len(matrix)
+    ax = new_axes(ax, (2.2 + 0.55 * n, 1.6 + 0.5 * n))
+    values = matrix.to_numpy(dtype=float)
+    image = ax.imshow(values, cmap="RdBu_r", vmin=-1, vmax=1)
+    ax.set_xticks(range(n), [str(name) for name in matrix.columns], rotation=45, ha="right")
+    ax.set_yticks(range(n), [str(name) for name in matrix.index])
+    if n <= 12:
+        for (i, j), value in np.ndenumerate(values):
+            text = "NA" if np.isnan(value) else f"{value:.2f}"
+            ax.text(j, i, text, ha="center", va="center", color="white" if abs(value) > 0.6 else "black", fontsize=9)
+    figure: Any = ax.get_figure()
+    figure.colorbar(image, ax=ax, label="correlation")
+    return ax
+
+
+def plot_variances(variances: pd.Series[Any], ax: Axes | None = None) -> Axes:
+    """A scree plot: the variance of each component."""
+    ax = new_axes(ax, (5.0, 3.5))
+    places = np.arange(1, len(variances) + 1)
+    ax.plot(places, variances.to_numpy(), "o-", color=colour(0))
+    ax.set_xticks(places)
+    ax.set(xlabel="component", ylabel="variance")
+    ax.set_ylim(bottom=0)
+    without_frame(ax)
+    return ax
+
+
+def plot_loadings(loadings: pd.DataFrame, shares: Sequence[float], ax: Axes | None = None) -> Axes:
+    """The variables as arrows: their loadings on the first two components, which have these shares of the variance."""
+    ax = new_axes(ax, (4.5, 4.5))
+    ax.axhline(0, color=GREY, linewidth=0.8, linestyle=":")
+    ax.axvline(0, color=GREY, linewidth=0.8, linestyle=":")
+    for name, (x, y) in zip(loadings.index, loadings.iloc[:, :2].to_numpy(dtype=float), strict=True):
+        ax.annotate("", (x, y), (0, 0), arrowprops={"arrowstyle": "->", "color": colour(0)})
+        across, up = ("left" if x >= 0 else "right"), ("bottom" if y >= 0 else "top")
+        ax.text(x + np.copysign(0.02, x), y + np.copysign(0.02, y), str(name), ha=across, va=up)
+    ax.set(xlim=(-1.1, 1.1), ylim=(-1.1, 1.1), aspect="equal")
+    first, second = loadings.columns[:2]
+    ax.set(xlabel=f"{first} ({shares[0]:.0%} of the variance)", ylabel=f"{second} ({shares[1]:.0%})")
     return ax

@@ -88,7 +88,15 @@ class Result(ReadResult):
         return "\n".join([self.title, "", self.body(), "", *self._remarks()])
 
     def _remarks(self) -> list[str]:
-        return [f"{self.n_rows:,} row{'' if self.n_rows == 1 else 's'}", *self.notes]
+        return [f"{self.n_rows:,} row{'' if self.n_rows == 1 else 's'}", *self._dropped(), *self.notes]
+
+    def _dropped(self) -> list[str]:
+        """What is known of rows that the schema leaves out of every table, because values are missing."""
+        source = self.source
+        if source is None or getattr(source.schema, "missing", "") != "drop" or source.n_dropped == 0:
+            return []
+        rows = "rows" if source.n_dropped is None else f"{source.n_dropped:,} row{'' if source.n_dropped == 1 else 's'}"
+        return [f"{rows} with missing values {'was' if source.n_dropped == 1 else 'were'} left out of the table"]
 
     def plot(self, ax: Any = None) -> Any:
         """Draw it on a matplotlib axes, where it has something to show."""

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from encryptedstats.errors import DataError, ParameterError, SchemaError
+from encryptedstats.errors import Cure, DataError, ParameterError, SchemaError
 from encryptedstats.statistics.factors import (
     Cells,
     cell_shape,
@@ -29,6 +29,7 @@ from encryptedstats.statistics.factors import (
     totals_of,
 )
 from encryptedstats.statistics.results import Result, frame_text, number_text, p_text
+from encryptedstats.tables.naming import class_or_variable
 from encryptedstats.tables.questions import (
     Arrays,
     Columns,
@@ -39,7 +40,7 @@ from encryptedstats.tables.questions import (
     refuse_impossible,
 )
 from encryptedstats.tables.schema import Schema
-from encryptedstats.tables.statistics import class_or_variable, scale, variable_name
+from encryptedstats.tables.statistics import scale, variable_name
 from encryptedstats.tables.variables import PublicSchema
 
 if TYPE_CHECKING:
@@ -83,6 +84,15 @@ def times_of(schema: Schema | PublicSchema, variable: str) -> Times:
         known = np.arange(len(found.labels), dtype=float)
         return Times(found.name, known, None, ("times are numbers of bins: open it with the schema to see times",))
     return _known_times(schema, found.position)
+
+
+def need_times(schema: Schema | PublicSchema, time: str) -> None:
+    """Refuse to read person-time where nobody here knows what the bins of a time stand for."""
+    if isinstance(schema, PublicSchema):
+        raise SchemaError(
+            f"the times of {time!r} are numbers of bins here, and person-time needs the times themselves: ",
+            Cure("open with names", "owner.decrypt(answer, schema=schema)"),
+        )
 
 
 def _known_times(schema: Schema, position: int) -> Times:
@@ -335,7 +345,7 @@ class KaplanMeier(_Followed):
     >>> import pandas as pd, encryptedstats as es
     >>> frame = pd.DataFrame({"week": [1, 2, 2, 3], "died": [1, 1, 0, 0]})
     >>> schema = es.Schema.infer(frame, target="died").with_kind("week", "ordinal", levels=[1, 2, 3])
-    >>> schema.table(frame).ask(es.KaplanMeier("v0")).curves["survival"].tolist()
+    >>> schema.table(frame).ask(es.KaplanMeier("week")).curves["survival"].tolist()
     [0.75, 0.5, 0.5]
     """
 
@@ -804,6 +814,7 @@ class IncidenceRate(_Followed):
         """The rows and events of every group, and how long it was followed."""
         if not self._is_number(schema.public()):
             sets = self.risk_sets(totals, schema, n_rows)
+            need_times(schema, sets.times.name)
             if sets.times.starts is not None:
                 raise SchemaError(
                     f"the time {sets.times.name!r} is cut into intervals, which do not say how long a row was followed: "

@@ -32,7 +32,7 @@ from encryptedstats.tables._frames import (
     unboxed,
 )
 from encryptedstats.tables.binning import LARGEST_INTEGER, assign_bins, fits_fixed_point, fixed_point
-from encryptedstats.tables.table import Integers, Moved, Table, warn_of_moved
+from encryptedstats.tables.table import GAP, Integers, Moved, Table, warn_of_moved
 from encryptedstats.tables.variables import Level, Variable, as_level
 
 if TYPE_CHECKING:
@@ -78,12 +78,18 @@ def encode_table(
         encoded = tuple(encode_variable(v, unboxed(rows.predictors[v.name]), moved) for v in schema.variables)
     else:
         encoded = _from_onehot(schema, schema.onehot, rows.predictors)
-    class_codes = None if rows.target is None else _class_codes(schema, rows.target)
-    fold_codes = None if folds is None else assign_folds(class_codes, folds, fold_seed)
+    class_codes, numbers = None, None
+    if rows.target is not None and schema.target_number is not None:
+        numbers = _number_values(schema.target_number, rows.target)
+    elif rows.target is not None:
+        class_codes = _class_codes(schema, rows.target)
+    strata = class_codes if numbers is None else np.zeros(len(numbers), dtype=np.uint8)
+    fold_codes = None if folds is None else assign_folds(strata, folds, fold_seed)
     return Table(
         schema=schema,
         data=encoded,
         class_codes=class_codes,
+        target_values=numbers,
         weights=rows.weights,
         fold_codes=fold_codes,
         n_folds=folds or 0,
@@ -99,6 +105,12 @@ def without_gaps(schema: Schema) -> list[str]:
     return [
         v.name for v in schema.variables if not v.missing_bin and not (schema.missing == "bin" and v.other is not None)
     ]
+
+
+def gapless_target(schema: Schema) -> list[str]:
+    """The target, where it is a number that must not be missing; a class never may, and is refused by name."""
+    number = schema.target_number
+    return [] if number is None or number.missing_bin else [number.name]
 
 
 def rows_to_predict(schema: Schema, data: object, stacklevel: int = 1) -> Table:
@@ -203,6 +215,8 @@ def _weight_bound(weights: Integers | None, bound: int | None) -> int:
 def _without_missing(schema: Schema, rows: Rows) -> Rows:
     index = rows.predictors.index
     masks = missing_masks(rows.predictors, without_gaps(schema))
+    if rows.target is not None:
+        masks |= missing_masks(rows.target.to_frame(str(schema.target)), gapless_target(schema))
     if not masks:
         return rows
     if schema.missing != "drop":
@@ -279,6 +293,7 @@ def _text_cure(variable: Variable) -> Cure:
 
 def _number_values(variable: Variable, series: pd.Series[Any]) -> Integers:
     digits, low, high = variable.digits or 0, variable.low or 0, variable.high or 0
+    present = series.notna().to_numpy(dtype=bool)
     values = numeric_values(series, _text_cure(variable))
     outside = ~fits_fixed_point(values, digits)
     if not outside.any():
@@ -286,8 +301,10 @@ def _number_values(variable: Variable, series: pd.Series[Any]) -> Integers:
         outside = (numbers < low) | (numbers > high)
     if outside.any():
         allowed = f"{low / 10**digits:.{digits}f} to {high / 10**digits:.{digits}f}"
-        refuse(variable.name, series, outside, f"is out of bounds ({allowed})", cure=_WIDEN)
-    return numbers
+        refuse(variable.name, series[present], outside, f"is out of bounds ({allowed})", cure=_WIDEN)
+    found = np.full(len(series), GAP, dtype=np.int64)  # what is missing; refused before where it must not be
+    found[present] = numbers
+    return found
 
 
 def _level_codes(series: pd.Series[Any], positions: Mapping[Level, int], what: str) -> tuple[Integers, Mask]:
@@ -350,6 +367,8 @@ def _onehot_codes(name: str, indicators: NDArray[Any], frame: pd.DataFrame) -> N
 
 def assign_folds(class_codes: NDArray[Any] | None, folds: int, seed: int) -> NDArray[Any]:
     """Fold of each row: rows of a class are dealt out in random order, so sizes differ by one at most, also by class.
+
+    A target that is a number has no classes: all rows are dealt out as one.
 
     The order comes from the raw bits of PCG64, whose stream is fixed by its definition.
     """

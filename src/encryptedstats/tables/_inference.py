@@ -7,7 +7,7 @@ the kinds would publish to the owner anyway (cut points, levels, least and great
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -26,7 +26,8 @@ MOST_LEVELS = 1000
 LEAVE_OUT: Final = Cure("leave out", "leave it out")
 #: Whole-number columns with at most this many different values are taken for grades.
 MOST_GRADES = 10
-DEFAULT_DIGITS = 2
+#: Decimal digits of a number that are kept where nobody says how many, at most.
+MOST_SHOWN_DIGITS = 4
 #: More classes than this are rarely meant, where they are numbers.
 MANY_CLASSES = 20
 _MOSTLY_NUMBERS = 0.9
@@ -49,7 +50,7 @@ class Summary:
     edges: tuple[float, ...] = ()
     low: float = 0
     high: float = 0
-    whole: bool = False
+    digits: int = 0  # decimal digits that the numbers show, one more than MOST_SHOWN_DIGITS where they show more
     problem: str = ""  # why the column cannot be read as numbers; empty when it can
     doubt: SchemaWarning | None = None  # why the default kind is probably not what is meant, if it is not
 
@@ -76,11 +77,92 @@ def summarise(
     weights = None if weights is None else weights[series.notna().to_numpy(dtype=bool)]
     edges = tuple(quantile_edges(numbers, bins, weights).tolist())
     low, high = numbers.min().item(), numbers.max().item()
+    digits = 0 if whole else _shown_digits(numbers)
     if _is_number_column(series):
         doubt = _numbered(name, numbers) if kind == "continuous" and numbers.dtype.kind == "i" else None
     else:
         doubt = None if declared else _doubt(series, n_distinct, "")
-    return Summary(name, kind, missing, declared, n_distinct, levels, bins, few, edges, low, high, whole, doubt=doubt)
+    return Summary(name, kind, missing, declared, n_distinct, levels, bins, few, edges, low, high, digits, doubt=doubt)
+
+
+def _shown_digits(numbers: NDArray[Any]) -> int:
+    """How many decimal digits the numbers show, as far as floating point tells; one more than is kept if they show more.
+
+    >>> _shown_digits(np.array([1.5, 2.25])), _shown_digits(np.array([1 / 3]))
+    (2, 5)
+    """
+    with np.errstate(over="ignore", invalid="ignore"):  # of numbers that no integer holds
+        for digits in range(MOST_SHOWN_DIGITS + 1):
+            scaled = numbers * 10.0**digits
+            if bool((np.abs(scaled - np.rint(scaled)) <= 1e-9 * np.maximum(1.0, np.abs(scaled))).all()):
+                return digits
+    return MOST_SHOWN_DIGITS + 1
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Which numbers are kept as numbers, with how many digits, between which bounds."""
+
+    numbers: str = "bins"
+    digits: int | Mapping[str, int] | None = None
+    bounds: Mapping[str, tuple[float, float]] | None = None
+
+    @property
+    def keeps(self) -> bool:
+        """Whether numbers are kept."""
+        return self.numbers == "keep"
+
+    def is_number(self, summary: Summary | None, wanted: str | None) -> bool:
+        """Whether a column is kept as a number: it is wanted so, or all that look like measurements are."""
+        if wanted is not None or summary is None:
+            return wanted == "number"
+        return self.keeps and summary.default_kind in ("continuous", "ordinal") and not summary.declared
+
+    def digits_of(self, name: str) -> int | None:
+        """Those that were said of a column."""
+        return self.digits.get(name) if isinstance(self.digits, Mapping) else self.digits
+
+    def bounds_of(self, name: str) -> tuple[float | None, float | None]:
+        """Those that were said of a column."""
+        return (self.bounds or {}).get(name, (None, None))
+
+    def check(self, names: Sequence[str], summaries: Mapping[str, Summary], wanted: Mapping[str, str]) -> None:
+        """Refuse what cannot be, and what is said of columns that are not there, or are no numbers."""
+        if self.numbers not in ("bins", "keep"):
+            raise SchemaError(f"numbers={self.numbers!r}: one of 'bins', 'keep' is needed")
+        kept = [name for name in names if self.is_number(summaries.get(name), wanted.get(name))]
+        digits = self.digits if isinstance(self.digits, Mapping) else {}
+        for by_name, named in (
+            (digits, Cure("digits of columns", "digits= names")),
+            (self.bounds or {}, Cure("bounds of columns", "bounds= names")),
+        ):
+            strange = [name for name in by_name if name not in kept]
+            if strange:
+                listed = ", ".join(map(repr, kept)) or "none"
+                raise SchemaError(
+                    named, f" {strange[0]!r}, which is no column that is kept as a number; these are {listed}"
+                )
+        if self.digits is not None and not kept:
+            raise SchemaError(
+                Cure("digits", "digits="),
+                " is for numbers that are kept: ",
+                Cure("keep all numbers", "numbers='keep'"),
+            )
+
+    def rounded(self, variables: Sequence[Variable], summaries: Mapping[str, Summary]) -> SchemaWarning | None:
+        """What is said of numbers that show more digits than are kept where nobody said how many."""
+        names = [
+            v.name
+            for v in variables
+            if self.digits_of(v.name) is None and v.name in summaries and summaries[v.name].digits > (v.digits or 0)
+        ]
+        if not names:
+            return None
+        listed = ", ".join(map(repr, names[:5])) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+        return SchemaWarning(
+            f"{listed}: values have more than {MOST_SHOWN_DIGITS} decimal digits and are rounded to {MOST_SHOWN_DIGITS}; ",
+            Cure("say the digits", "digits= says how many to keep"),
+        )
 
 
 def _rare_levels(
@@ -287,12 +369,12 @@ def make_variable(summary: Summary, kind: str, *, missing_bin: bool) -> Variable
 def make_number(
     name: str, summary: Summary | None, digits: int | None, low: float | None, high: float | None
 ) -> Variable:
-    """A fixed-point variable; bounds (in real units) that are not given are powers of two around what was seen."""
+    """A fixed-point variable. Where they are not given, digits are those shown, bounds (in real units) powers of two around all."""
     if low is None or high is None or digits is None:
         if summary is None:
             raise SchemaError(f"variable {name!r}: without data a number needs digits=, low= and high=")
         check_numeric(summary, "number")
-        digits = (0 if summary.whole else DEFAULT_DIGITS) if digits is None else digits
+        digits = min(summary.digits, MOST_SHOWN_DIGITS) if digits is None else digits
     try:
         low_bound = _public_bound(low, None if summary is None else summary.low, digits, min)
         high_bound = _public_bound(high, None if summary is None else summary.high, digits, max)

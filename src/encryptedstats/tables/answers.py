@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from encryptedstats.circuits.program import ROWS
 from encryptedstats.circuits.results import NUMBERS_KIND, EncryptedNumbers
@@ -34,6 +34,9 @@ from encryptedstats.tables.questions import (
 )
 from encryptedstats.tables.schema import Schema
 from encryptedstats.tables.variables import PublicSchema
+
+if TYPE_CHECKING:
+    from encryptedstats.tables.encrypted import EncryptedTable
 
 PREDICTION_KIND: Final = "encrypted prediction"
 ANSWER_KINDS: Final = (RESULT_KIND, MODEL_KIND, FOLDS_KIND, PREDICTION_KIND)
@@ -148,6 +151,18 @@ class EncryptedAnswer:
     def handed_out(self) -> Any:
         """What users get of it: totals as their question has it, a prediction as it is."""
         return self if self.kind == PREDICTION_KIND else self.question.closed(self)
+
+    # -- answering for rows --------------------------------------------------------------------------------------------
+
+    def predict_votes(self, rows: EncryptedTable, *, output: str | None = None, **options: Any) -> EncryptedAnswer:
+        """What the question answers for every row of an encrypted table, without being opened: for questions that have ``answers``.
+
+        ``owner.open(answer, schema)`` gives what the question makes of it. Keys: ``es.plan(..., encrypted_prediction=True)``.
+        Options are those of :meth:`EncryptedTable.evaluate`; ``output`` is for questions that can answer in several ways.
+        """
+        if self.kind == PREDICTION_KIND:
+            raise TypeError("a prediction does not predict again: ask the answer in totals that it was made with")
+        return rows.predicted_by(self, self.question.chosen_output(output), **options)
 
     # -- reading ---------------------------------------------------------------------------------------------------
 

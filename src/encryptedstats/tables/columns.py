@@ -18,17 +18,22 @@ from encryptedstats.circuits.bounds import ColumnRange, Interval
 from encryptedstats.circuits.digits import Digits, digit_bounds
 from encryptedstats.errors import Cure, SchemaError
 from encryptedstats.tables.binning import code_values
-from encryptedstats.tables.variables import PublicSchema, PublicVariable
+from encryptedstats.tables.variables import KEEP_NUMBERS, TARGET, PublicSchema, PublicVariable
 
 E = TypeVar("E")
 
-ENCODINGS = ("onehot", "ordinal", "centred", "number", "digit", "class")
+ENCODINGS = ("onehot", "ordinal", "centred", "number", "present", "digit", "class", "rows")
 MAX_NUMBER_BITS = 62
 #: How the encodings without an index are spelt in keys.
-_SUFFIXES = {"ordinal": "code", "centred": "centred", "number": "number"}
+_SUFFIXES = {"ordinal": "code", "centred": "centred", "number": "number", "present": "present"}
+#: Encodings of which there is one column for each fold too, and which have no variable.
+_OF_ROWS = ("class", "rows")
+#: What is stored whatever encodings of bins are chosen.
+ALWAYS_STORED = ("number", "digit", "present", *_OF_ROWS)
 _KEY = re.compile(
-    r"v(?P<variable>{n})\.(?:bin(?P<bin>{n})|(?P<suffix>code|centred|number)|digit(?P<digit>{n})\.bits(?P<bits>{n}))"
-    r"|class(?P<class>{n})(?:\.fold(?P<fold>{n}))?".replace("{n}", "0|[1-9][0-9]*")
+    r"(?:v(?P<variable>{n})|(?P<target>target))\.(?:bin(?P<bin>{n})|(?P<suffix>code|centred|number|present)"
+    r"|digit(?P<digit>{n})\.bits(?P<bits>{n}))"
+    r"|(?:class(?P<class>{n})|(?P<rows>rows))(?:\.fold(?P<fold>{n}))?".replace("{n}", "0|[1-9][0-9]*")
 )
 
 
@@ -40,14 +45,15 @@ class Column:
     ----------
     encoding
         ``"onehot"`` (indicator of bin `index`), ``"ordinal"`` (codes 1..m), ``"centred"`` (codes symmetric about 0),
-        ``"number"`` (fixed point), ``"digit"`` (digit `index` of a number) or ``"class"`` (indicator of class `index`, times the
-        weight of the row).
+        ``"number"`` (fixed point, 0 where it is missing), ``"digit"`` (digit `index` of a number), ``"present"`` (whether a number
+        is there), ``"class"`` (indicator of class `index`, times the weight of the row) or, beside a target that is a number,
+        ``"rows"`` (the weight of the row).
     variable
-        Position of the variable; -1 for a class.
+        Position of the variable; -1 for the target, and for rows.
     index
         Bin, digit or class, from 0; 0 for the other encodings.
     fold
-        For a class: only the rows of this cross-validation fold.
+        For a class, and for rows: only those of this cross-validation fold.
     bits
         For a digit: the size of all but the last.
 
@@ -68,20 +74,20 @@ class Column:
     def __post_init__(self) -> None:
         if self.encoding not in ENCODINGS:
             raise SchemaError(f"encoding {self.encoding!r} does not exist; the encodings are {', '.join(ENCODINGS)}")
-        is_class = self.encoding == "class"
-        if (self.variable != -1) if is_class else (self.variable < 0 or self.fold is not None):
+        least = -1 if self.encoding in ("number", "digit", "present") else 0
+        if (self.variable != -1) if self.encoding in _OF_ROWS else (self.variable < least or self.fold is not None):
             raise SchemaError(f"{self!r}: a class has variable -1, any other column has a variable and no fold")
-        if self.index < 0 or (self.fold or 0) < 0 or (self.index and self.encoding in _SUFFIXES):
+        if self.index < 0 or (self.fold or 0) < 0 or (self.index and self.encoding not in ("onehot", "digit", "class")):
             raise SchemaError(f"{self!r}: index and fold count from 0, and only bins, digits and classes have an index")
         if (self.bits is not None) != (self.encoding == "digit") or not 2 <= (self.bits or 2) <= MAX_NUMBER_BITS:
             raise SchemaError(f"{self!r}: a digit has 2 to {MAX_NUMBER_BITS} bits, and nothing else has")
 
     def __str__(self) -> str:
-        if self.encoding == "class":
-            return f"class{self.index}" + ("" if self.fold is None else f".fold{self.fold}")
-        if self.encoding == "digit":
-            return f"v{self.variable}.digit{self.index}.bits{self.bits}"
-        return f"v{self.variable}." + _SUFFIXES.get(self.encoding, f"bin{self.index}")
+        if self.encoding in _OF_ROWS:
+            name = f"class{self.index}" if self.encoding == "class" else "rows"
+            return name + ("" if self.fold is None else f".fold{self.fold}")
+        digit = f"digit{self.index}.bits{self.bits}" if self.encoding == "digit" else f"bin{self.index}"
+        return f"{TARGET if self.variable == -1 else f'v{self.variable}'}." + _SUFFIXES.get(self.encoding, digit)
 
     @classmethod
     def parse(cls, key: str) -> Column:
@@ -90,14 +96,16 @@ class Column:
         if match is None:
             raise SchemaError(f"{key!r} is not the key of a column, such as 'v3.bin2', 'v3.code' or 'class1.fold0'")
         part = match.groupdict()
-        if part["class"] is not None:
-            return cls("class", -1, int(part["class"]), None if part["fold"] is None else int(part["fold"]))
+        if part["class"] is not None or part["rows"] is not None:
+            fold = None if part["fold"] is None else int(part["fold"])
+            return cls("rows", -1, 0, fold) if part["class"] is None else cls("class", -1, int(part["class"]), fold)
+        variable = -1 if part["target"] is not None else int(part["variable"])
         if part["bin"] is not None:
-            return cls("onehot", int(part["variable"]), int(part["bin"]))
+            return cls("onehot", variable, int(part["bin"]))
         if part["digit"] is not None:
-            return cls("digit", int(part["variable"]), int(part["digit"]), bits=int(part["bits"]))
+            return cls("digit", variable, int(part["digit"]), bits=int(part["bits"]))
         encoding = next(name for name, suffix in _SUFFIXES.items() if suffix == part["suffix"])
-        return cls(encoding, int(part["variable"]))
+        return cls(encoding, variable)
 
 
 def table_columns(
@@ -110,16 +118,16 @@ def table_columns(
 ) -> list[Column]:
     """All columns that a table stores with these encodings, in their canonical order.
 
-    Numbers are always among them, those of more than ``digit_bits`` in digits. Ordinal and centred codes exist for ordered
-    variables without a bin for missing values only.
+    Numbers are always among them, those of more than ``digit_bits`` in digits, and where they may be missing whether they are
+    there. Ordinal and centred codes exist for ordered variables without a bin for missing values only. `classes` is whether the
+    target is known.
     """
     unknown = set(encodings) - {"onehot", "ordinal", "centred"}
     if isinstance(encodings, str) or unknown:
         raise SchemaError(f"encodings={encodings!r}: a sequence of 'onehot', 'ordinal' and 'centred' is needed")
     columns: list[Column] = []
     for j, variable in enumerate(schema.variables):
-        if variable.kind == "number":
-            columns += _number_columns(variable, j, digit_bits)
+        columns += _number_columns(variable, j, digit_bits)
         if "onehot" in encodings:
             columns += [Column("onehot", j, k) for k in range(variable.n_bins)]
         if variable.has_codes:
@@ -127,14 +135,22 @@ def table_columns(
     if classes:
         folds = [None, *range(n_folds)]
         columns += [Column("class", -1, c, fold) for fold in folds for c in range(schema.n_classes)]
+        if schema.target_number is not None:
+            columns += [
+                *_number_columns(schema.target_number, -1, digit_bits),
+                *(Column("rows", -1, 0, fold) for fold in folds),
+            ]
     return columns
 
 
 def _number_columns(variable: PublicVariable, position: int, digit_bits: int | None) -> list[Column]:
-    count = 1 if digit_bits is None else len(digit_bounds(variable.low or 0, variable.high or 0, digit_bits))
+    if variable.kind != "number":
+        return []
+    present = [Column("present", position)] if variable.missing_bin else []
+    count = 1 if digit_bits is None else len(digit_bounds(*variable.bounds, digit_bits))
     if count == 1:
-        return [Column("number", position)]
-    return [Column("digit", position, k, bits=digit_bits) for k in range(count)]
+        return [Column("number", position), *present]
+    return [*(Column("digit", position, k, bits=digit_bits) for k in range(count)), *present]
 
 
 def without_digits(columns: Iterable[Column]) -> list[Column]:
@@ -158,7 +174,11 @@ def check_column(schema: PublicSchema, column: Column) -> None:
         if column.index >= schema.n_classes:
             raise SchemaError(f"no column {column}: the schema has {schema.n_classes} classes")
         return
-    variable = schema.variables[schema.index(column.variable)]
+    variable = schema.at(column.variable)
+    if column.encoding == "rows":
+        return
+    if column.encoding == "present" and not (variable.kind == "number" and variable.missing_bin):
+        raise SchemaError(f"no column {column}: variable {variable.id!r} is no number that may be missing")
     if column.encoding in ("ordinal", "centred"):
         variable.check_codes()
     elif column.encoding in ("number", "digit") and variable.kind != "number":
@@ -172,11 +192,11 @@ def check_column(schema: PublicSchema, column: Column) -> None:
 def column_bound(schema: PublicSchema, column: Column, weight_bound: int = 1) -> int:
     """The largest absolute value that the column can hold, from public knowledge alone."""
     check_column(schema, column)
-    if column.encoding == "class":
+    if column.encoding in _OF_ROWS:
         return weight_bound
-    if column.encoding == "onehot":
+    if column.encoding in ("onehot", "present"):
         return 1
-    variable = schema.variables[column.variable]
+    variable = schema.at(column.variable)
     if column.encoding == "digit":
         return _digit_bounds(variable, column)[column.index].largest
     if column.encoding == "number":
@@ -185,7 +205,7 @@ def column_bound(schema: PublicSchema, column: Column, weight_bound: int = 1) ->
 
 
 def _digit_bounds(variable: PublicVariable, column: Column) -> list[Interval]:
-    return digit_bounds(variable.low or 0, variable.high or 0, column.bits or MAX_NUMBER_BITS)
+    return digit_bounds(*variable.bounds, column.bits or MAX_NUMBER_BITS)
 
 
 def column_ranges(schema: PublicSchema, columns: Iterable[Column], weight_bound: int = 1) -> dict[str, ColumnRange]:
@@ -201,10 +221,9 @@ def _column_range(schema: PublicSchema, column: Column, weight_bound: int) -> Co
         exclusive = weight_bound == 1 and column.fold is None
         return ColumnRange(0, bound, group="class" if exclusive else None)
     if column.encoding == "number":
-        variable = schema.variables[column.variable]
-        return ColumnRange(variable.low or 0, variable.high or 0)
+        return ColumnRange(*schema.at(column.variable).bounds)
     if column.encoding == "digit":
-        digit = _digit_bounds(schema.variables[column.variable], column)[column.index]
+        digit = _digit_bounds(schema.at(column.variable), column)[column.index]
         return ColumnRange(digit.low, digit.high)
     return ColumnRange(-bound if column.encoding == "centred" else 0, bound)
 
@@ -281,7 +300,7 @@ class ColumnAlgebra(ABC, Generic[E]):
         if known.kind != "number":
             raise SchemaError(
                 f"variable {variable!r} is {known.kind}: ",
-                Cure("keep numbers", "with_kind(..., 'number', digits=...) keeps numbers"),
+                KEEP_NUMBERS,
             )
         return self._whole_numbers(position)
 

@@ -48,6 +48,7 @@ from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.leases import writing
 from encryptedstats.storage.objects import Store, looked_at_again, open_store
+from encryptedstats.tables.answering import MODEL
 from encryptedstats.tables.answers import EncryptedAnswer
 from encryptedstats.tables.blocks import (
     BlockEntry,
@@ -67,6 +68,7 @@ from encryptedstats.tables.blocks import (
     store_block,
 )
 from encryptedstats.tables.columns import (
+    ALWAYS_STORED,
     Column,
     ColumnAlgebra,
     check_column,
@@ -76,8 +78,10 @@ from encryptedstats.tables.columns import (
     table_columns,
     without_digits,
 )
+from encryptedstats.tables.naming import class_or_variable
+from encryptedstats.tables.predicting import Answerer, predicted, refuse_rows_of_others
 from encryptedstats.tables.questions import Question, checked_question
-from encryptedstats.tables.statistics import Asked, class_or_variable
+from encryptedstats.tables.statistics import Asked
 from encryptedstats.tables.variables import PublicSchema, PublicVariable
 
 if TYPE_CHECKING:
@@ -388,6 +392,11 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
         return self.facts.n_folds
 
     @property
+    def has_target(self) -> bool:
+        """Whether the target of every row is inside, be it a class or a number."""
+        return any(column.variable == -1 for column in self.facts.columns)
+
+    @property
     def has_classes(self) -> bool:
         """Whether the class of every row is inside."""
         return any(column.encoding == "class" for column in self.facts.columns)
@@ -418,8 +427,11 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
         digits = [column for column in self.facts.columns if column.encoding == "digit" and column.variable == position]
         if not digits:
             return super()._whole_numbers(position)
-        first, *others = [self.values(column) * (1 << column.index * (column.bits or 0)) for column in digits]
-        return sum(others, first)
+        total, *others = [self.values(column) * (1 << column.index * (column.bits or 0)) for column in digits]
+        for each in others:
+            total = total + each
+        vector: EncryptedVector = total
+        return vector
 
     def _ciphertext(self, block: int, position: int) -> Any:
         residues = self.blocks.column(block, position)
@@ -527,14 +539,25 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
         return class_or_variable(variable, self.private_schema or self.schema)
 
     def ask(self, question: Question, **options: Any) -> Any:
-        """The encrypted answer to a question: an :class:`EncryptedAnswer`, or a model. Options are those of :meth:`evaluate`."""
-        checked_question(question).check_schema(self.schema)
-        asked = question.settled()
+        """The encrypted answer to a question: an :class:`EncryptedAnswer`, or a model. Options are those of :meth:`evaluate`.
+
+        Variables go by id, ``v0`` and so on; by name only where the table was encrypted in this process, by its owner.
+        """
+        asked = checked_question(question).in_ids(self.private_schema or self.schema)
+        asked.check_schema(self.schema)
+        asked = asked.settled()
         return asked.closed(
             EncryptedAnswer(
                 asked, self.totals(asked, **options), self.private_schema or self.schema, self.n_rows, self.blocks.ids
             )
         )
+
+    def predicted_by(self, answer: EncryptedAnswer, output: str, **options: Any) -> EncryptedAnswer:
+        """What an encrypted answer in totals says of every row: see :meth:`EncryptedAnswer.predict_votes`."""
+        refuse_rows_of_others(self)
+        numbers = {MODEL: answer.ciphertexts, **answer.beside}
+        by = Answerer(answer.question, answer.question, numbers, answer.schema, is_encrypted=True)
+        return predicted(by, self, output, **options)
 
     def totals(self, question: Question, **options: Any) -> EncryptedNumbers:
         """The encrypted totals that answer a question, one after the other. Options: as of :meth:`evaluate`."""
@@ -796,11 +819,11 @@ def _check_version(file: Container) -> None:
 def _check_columns(schema: PublicSchema, columns: Sequence[Column], n_folds: int, digit_bits: int | None) -> None:
     """Refuse a list of columns that encryption would not have made."""
     encodings = {column.encoding for column in columns}
-    chosen, classes = sorted(encodings - {"number", "digit", "class"}), "class" in encodings
+    chosen, classes = sorted(encodings.difference(ALWAYS_STORED)), any(column.variable == -1 for column in columns)
     n_bins = [variable.n_bins for variable in schema.variables]
     # Counted before it is written out: a file can claim more bins or folds than there is memory.
     least = (sum(n_bins) if "onehot" in encodings else 0) + classes * schema.n_classes * (1 + n_folds)
-    if max(n_bins) > MAX_BINS or least > len(columns) or (n_folds and not classes):
+    if max(n_bins) > MAX_BINS or max(least, n_folds) > len(columns) or (n_folds and not classes):
         raise FileFormatError("more bins, classes or folds than columns for them")
     made = table_columns(schema, chosen, classes=classes, n_folds=n_folds, digit_bits=digit_bits)
     if not columns or list(columns) != made:

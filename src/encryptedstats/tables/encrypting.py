@@ -32,7 +32,7 @@ from encryptedstats.progress import progress_bar
 from encryptedstats.storage import container
 from encryptedstats.storage.leases import Writer, writing
 from encryptedstats.storage.objects import Store, open_store
-from encryptedstats.tables._encoding import encode_table, without_gaps
+from encryptedstats.tables._encoding import encode_table, gapless_target, without_gaps
 from encryptedstats.tables._frames import refuse
 from encryptedstats.tables.binning import LARGEST_INTEGER
 from encryptedstats.tables.blocks import (
@@ -192,7 +192,7 @@ class RowCount:
         """The rows to keep, counted. Left to `Schema.table`, a piece of the file that loses all its rows would be an error."""
         kept = frame
         if schema.missing == "drop" and schema.onehot is None:
-            needed = [name for name in without_gaps(schema) if name in frame.columns]
+            needed = [name for name in (*without_gaps(schema), *gapless_target(schema)) if name in frame.columns]
             kept = frame[frame[needed].notna().all(axis=1)]
         self.given += len(frame)
         self.left_out += len(frame) - len(kept)

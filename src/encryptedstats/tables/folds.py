@@ -52,6 +52,11 @@ class Folds(Question):
         settled = self.question.settled()
         return self if settled is self.question else Folds(settled, self.n_folds)
 
+    def in_ids(self, schema: Schema | PublicSchema) -> Folds:
+        """As the question does."""
+        inside = self.question.in_ids(schema)
+        return self if inside is self.question else Folds(inside, self.n_folds)
+
     def describe(self, schema: Schema | PublicSchema | None = None) -> str:
         """In words."""
         return f"{self.n_folds} folds of {self.question.describe(schema)}"

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from encryptedstats.checks import as_count
 from encryptedstats.circuits.digits import digit_bounds, in_digits
-from encryptedstats.circuits.expressions import Expression, column_names
+from encryptedstats.circuits.expressions import Expression, column_names, depth_of
 from encryptedstats.circuits.plan import OPENED_FIRST, Plan, Stage, is_fast, plan_stages
 from encryptedstats.circuits.program import ROWS
 from encryptedstats.crypto.noise import Scheme
@@ -17,6 +17,7 @@ from encryptedstats.parallel import checked_workers
 from encryptedstats.tables.answering import stages_of
 from encryptedstats.tables.blocks import BlockShape, block_size
 from encryptedstats.tables.columns import MAX_NUMBER_BITS, Column, column_ranges, digits_among, table_columns
+from encryptedstats.tables.folds import CLASS_COUNTS, Folds
 from encryptedstats.tables.questions import MODEL_KIND, Question
 from encryptedstats.tables.schema import Schema
 from encryptedstats.tables.table import Table
@@ -95,7 +96,6 @@ def plan(
     3
     """
     rows = _planned_rows(schema, n_rows, weight_bound, folds)
-    public = rows.schema
     workers = _checked_workers(workers, price_per_core_hour)
     wanted = _Wanted(
         rows,
@@ -114,7 +114,7 @@ def plan(
     else:
         if n_predict is not None:
             raise ValueError("n_predict= is for encrypted_prediction=True: an opened model predicts any number of rows")
-        stages = [Stage(_outputs(circuit, public, columns), rows.n_rows)]
+        stages = [Stage(_outputs(circuit, rows.known, columns), rows.n_rows)]
     _check_stored(stages, columns, encodings)
     return wanted.plan(stages, with_digits=not encrypted_prediction)
 
@@ -130,7 +130,7 @@ class _Wanted:
     def columns(self, digit_bits: int | None = None) -> list[Column]:
         """Those that will be stored."""
         schema, folds = self.rows.schema, self.rows.folds
-        return table_columns(schema, self.encodings, classes=schema.n_classes > 0, n_folds=folds, digit_bits=digit_bits)
+        return table_columns(schema, self.encodings, classes=schema.has_target, n_folds=folds, digit_bits=digit_bits)
 
     def plan(self, stages: Sequence[Stage], *, with_digits: bool) -> Plan:
         """Numbers are whole while the kernels carry their totals; else in as few digits as they carry, if that is cheaper."""
@@ -169,12 +169,14 @@ class _Wanted:
     def _in_digits(self, stages: Sequence[Stage]) -> Plan | None:
         """The plan with the fewest digits that the kernels carry; None where there is none."""
         used = {name for stage in stages for name in column_names(_fixed(stage))}
-        numbers = [v for j, v in enumerate(self.rows.schema.variables) if str(Column("number", j)) in used]
+        schema = self.rows.schema
+        every = [*range(len(schema.variables)), *((-1,) if schema.target_number is not None else ())]
+        numbers = [schema.at(j) for j in every if str(Column("number", j)) in used]
         for count in range(2, _MOST_DIGITS + 1 if numbers else 0):
             bits = next(
                 b
                 for b in range(2, MAX_NUMBER_BITS + 1)
-                if all(len(digit_bounds(v.low or 0, v.high or 0, b)) <= count for v in numbers)
+                if all(len(digit_bounds(v.bounds[0], v.bounds[1], b)) <= count for v in numbers)
             )
             try:
                 made = self.made(stages, bits)
@@ -226,31 +228,37 @@ def _prediction_stages(
 def _part_stages(part: Any, rows: _PlannedRows, columns: Sequence[Column], n_predict: int | None) -> list[Stage]:
     """Of a question that answers for rows its answers too; of any other, and of totals, the totals."""
     if isinstance(part, Question):
+        part = _in_ids(part, rows.known)
         part.check_schema(rows.schema)
         try:
             return stages_of(part, rows.schema, columns, rows.n_rows, n_predict, rows.weight_bound)
         except NotImplementedError as error:
             if part.kind == MODEL_KIND:
                 raise ParameterError(error, ". Plan it ", OPENED_FIRST) from None
-    return [Stage(_outputs(part, rows.schema, columns), rows.n_rows)]
+    return [Stage(_outputs(part, rows.known, columns), rows.n_rows)]
 
 
 @dataclass(frozen=True)
 class _PlannedRows:
     """What is known of the rows before they are encrypted."""
 
-    schema: PublicSchema
+    known: Schema | PublicSchema
     n_rows: int
     weight_bound: int
     folds: int
+
+    @property
+    def schema(self) -> PublicSchema:
+        """What everybody may know."""
+        return self.known.public()
 
 
 def _planned_rows(given: Any, n_rows: int | None, weight_bound: int | None, folds: int | None) -> _PlannedRows:
     """By a table, and what is said beside it; or by a schema and a number of rows."""
     if isinstance(given, Table):
-        known = _PlannedRows(given.public_schema, given.n_rows, given.weight_bound, given.n_folds)
+        known = _PlannedRows(given.schema, given.n_rows, given.weight_bound, given.n_folds)
     elif isinstance(given, (Schema, PublicSchema)):
-        known = _PlannedRows(given.public(), 0, 1, 0)
+        known = _PlannedRows(given, 0, 1, 0)
     else:
         raise TypeError(
             f"plan needs a Schema or a clear Table, not a {type(given).__name__}: schema = es.Schema.infer(df, target=...), then "
@@ -266,7 +274,7 @@ def _planned_rows(given: Any, n_rows: int | None, weight_bound: int | None, fold
     bound = known.weight_bound if weight_bound is None else weight_bound
     n_folds = known.folds if folds is None else folds
     return _PlannedRows(
-        known.schema,
+        known.known,
         rows,
         as_count(bound, "weight_bound", "times that a row may count"),
         as_count(n_folds, "folds", "folds", least=0),
@@ -281,13 +289,36 @@ def _checked_workers(workers: int | None, price_per_core_hour: float | None) -> 
     return checked_workers(workers)
 
 
-def _outputs(circuit: Any, public: PublicSchema, columns: Sequence[Column]) -> list[Expression]:
+def _in_ids(question: Question, schema: Schema | PublicSchema) -> Question:
+    """As whoever computes asks it; what is opened has been asked."""
+    return question if question.known_totals() is not None else question.in_ids(schema)
+
+
+def _deeper_folds(
+    asked: Question, schema: PublicSchema, columns: Sequence[Column], found: Sequence[Expression]
+) -> list[Expression]:
+    """The totals of all folds of a model, where they take more products in a row than those of all rows: keys must carry both.
+
+    Classifiers start every total from a class, and of a fold from that of the fold; a regression needs none but for its folds.
+    """
+    n_folds = 1 + max((column.fold for column in columns if column.fold is not None), default=-1)
+    if not n_folds or asked.kind != MODEL_KIND or CLASS_COUNTS not in asked.shapes(schema):
+        return []
+    if depth_of(asked.circuit(schema, columns, 0)) <= depth_of(found):
+        return []
+    return Folds(asked, n_folds).circuit(schema, columns)
+
+
+def _outputs(circuit: Any, schema: Schema | PublicSchema, columns: Sequence[Column]) -> list[Expression]:
+    public = schema.public()
     parts = list(circuit) if isinstance(circuit, (list, tuple)) else [circuit]
     outputs: list[Expression] = []
     for part in parts:
         if isinstance(part, Question):
-            part.check_schema(public)
-            outputs += part.circuit(public, columns)
+            asked = _in_ids(part, schema)
+            asked.check_schema(public)
+            found = asked.circuit(public, columns)
+            outputs += [*found, *_deeper_folds(asked, public, columns, found)]
         elif isinstance(part, Expression) and part.is_total:
             outputs.append(part)
         else:

@@ -14,8 +14,8 @@ import os
 import sys
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import partial
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -26,10 +26,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from encryptedstats.circuits.bounds import Interval
-from encryptedstats.circuits.expressions import Expression, column
+from encryptedstats.circuits.expressions import Expression, column, sum_of
 from encryptedstats.errors import Cure, FileFormatError, ParameterError, SchemaError, StillEncryptedError
 from encryptedstats.tables.columns import Column
-from encryptedstats.tables.variables import PublicSchema
+from encryptedstats.tables.naming import ids_of, levels_of
+from encryptedstats.tables.variables import KEEP_NUMBERS, PublicSchema
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -118,6 +119,10 @@ class Question(ABC):
     kind: ClassVar[str] = RESULT_KIND  #: of the files of encrypted answers
     outputs: ClassVar[tuple[str, ...]] = ("",)  #: ways to answer for rows, the first by default
     why_opened: ClassVar[str] = ""  #: why it has to be opened before it can predict, if it has
+    of_variables: ClassVar[tuple[str, ...]] = ()  #: parameters that name variables: one, a list, or a mapping by them
+    of_levels: ClassVar[
+        Mapping[str, str]
+    ] = {}  #: parameters that name levels, and by which one their variable is named
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -150,6 +155,16 @@ class Question(ABC):
     def settled(self) -> Self:
         """The same with nothing left to chance: what is asked of one table can then be asked of another."""
         return self
+
+    def in_ids(self, schema: Schema | PublicSchema) -> Self:
+        """The same question as whoever computes asks it, who knows no names: variables by id (``v3``), levels by bin (``bin2``).
+
+        Plans and tables call it. Where the schema is the owner's, names become ids; a public one knows none, and refuses them.
+        """
+        own = self.parameters()
+        found = {name: ids_of(own[name], schema) for name in self.of_variables}
+        found |= {name: levels_of(own[name], own[by], schema) for name, by in self.of_levels.items()}
+        return self if all(found[name] == own[name] for name in found) else self.from_parameters({**own, **found})
 
     def describe(self, schema: Schema | PublicSchema | None = None) -> str:
         """In words, with the names that a schema knows."""
@@ -250,13 +265,17 @@ class Question(ABC):
 
 @dataclass(frozen=True)
 class OpenedTotals:
-    """The totals that answer a question, opened, and all that it takes to read them again."""
+    """The totals that answer a question, opened, and all that it takes to read them again.
+
+    ``n_dropped`` is how many rows were left out of the table because values were missing, where that is known.
+    """
 
     question: Question
     totals: tuple[int, ...]
     schema: Schema | PublicSchema
     n_rows: int
     block_ids: tuple[str, ...] = ()
+    n_dropped: int | None = field(default=None, compare=False)
 
 
 class ReadResult:
@@ -284,7 +303,7 @@ def in_shapes(values: Any, shapes: Shapes) -> dict[str, NDArray[Any]]:
     arrays, start = {}, 0
     for name, shape in shapes.items():
         stop = start + math.prod(shape)
-        arrays[name] = values[..., start:stop].reshape(*values.shape[:-1], *shape)
+        arrays[name] = values[..., start:stop].reshape((*values.shape[:-1], *shape))
         start = stop
     return arrays
 
@@ -408,9 +427,21 @@ def is_same(a: Question, b: Question) -> bool:
 
 def class_columns(schema: PublicSchema, fold: int | None = None) -> list[Expression]:
     """The class indicators (of a fold): a count that starts from one never counts padding."""
+    if schema.target_number is not None:
+        raise SchemaError(
+            "the target is a number and has no classes to tell apart: regressions are for numbers; for classes, cut it, or ",
+            Cure("classes of the target", "schema.with_classes([...]) before anything is encrypted"),
+        )
     if not schema.n_classes:
         raise SchemaError("the schema has no classes: ", Cure("name the target", "infer it with target="))
     return [column(str(Column("class", -1, c, fold))) for c in range(schema.n_classes)]
+
+
+def row_column(schema: PublicSchema, fold: int | None = None) -> Expression:
+    """What is 1 in every row (of a fold), times its weight, and 0 in padding: there is one where there is a target."""
+    if schema.target_number is not None:
+        return column(str(Column("rows", -1, 0, fold)))
+    return sum_of(class_columns(schema, fold))
 
 
 def bin_columns(schema: PublicSchema, variable: int) -> list[Expression]:
@@ -418,15 +449,48 @@ def bin_columns(schema: PublicSchema, variable: int) -> list[Expression]:
     return [column(str(Column("onehot", variable, k))) for k in range(schema.variables[variable].n_bins)]
 
 
-def number_column(schema: PublicSchema, variable: int) -> Expression:
-    """A variable that is kept as numbers, by its position."""
-    known = schema.variables[variable]
+def number_column(schema: PublicSchema, variable: int, *, gaps: bool = False) -> Expression:
+    """A variable that is kept as numbers, by its position; the target's is -1.
+
+    Where values are missing it is 0: a question that says ``gaps=True`` counts such rows out, see :func:`complete_rows`.
+    """
+    known = schema.at(variable)
     if known.kind != "number":
+        raise SchemaError(f"variable {known.id!r} is {known.kind} and not kept as numbers: ", KEEP_NUMBERS)
+    if known.missing_bin and not gaps:
         raise SchemaError(
-            f"variable {known.id!r} is {known.kind} and not kept as numbers: ",
-            Cure("keep numbers", "schema.with_kind(name, 'number', digits=...)"),
+            f"values of {known.id!r} may be missing, and this question takes complete rows alone: ",
+            Cure("drop gaps anew", "infer the schema with missing='drop'"),
         )
     return column(str(Column("number", variable)))
+
+
+def complete_rows(schema: PublicSchema, variables: Iterable[int], *, bins: bool = False) -> Expression | None:
+    """What is 1 in rows that have a value in all of these variables, by position, else 0; None where none can be missing.
+
+    Numbers count; with ``bins`` also variables that have a bin for missing values, which else is a level as any other. Each
+    variable with gaps is a factor, and ``number_column(..., gaps=True)`` is 0 already where its own number is missing.
+    """
+    factors = [column(str(Column("present", j))) for j in dict.fromkeys(variables) if has_gaps(schema, j)]
+    if bins:
+        binned = [j for j in dict.fromkeys(variables) if j != -1 and schema.at(j).n_bins and schema.at(j).missing_bin]
+        factors += [sum_of(bin_columns(schema, j)[:-1]) for j in binned]
+    return product_of(factors) if factors else None
+
+
+def has_gaps(schema: PublicSchema, variable: int) -> bool:
+    """Whether the variable at a position is a number that may be missing."""
+    known = schema.target_number if variable == -1 else schema.variables[variable]
+    return known is not None and known.kind == "number" and known.missing_bin
+
+
+def product_of(factors: Sequence[Expression]) -> Expression:
+    """A product of many, in as few products in a row as there can be."""
+    left = list(factors)
+    while len(left) > 1:
+        pairs = [a * b for a, b in zip(left[::2], left[1::2], strict=False)]
+        left = pairs + left[2 * len(pairs) :]
+    return left[0]
 
 
 class ImpossibleTotalsError(ValueError):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -22,6 +23,7 @@ from encryptedstats.tables._documents import LEVEL, OPTIONAL_TEXT, Document, Typ
 from encryptedstats.tables._encoding import as_target, encode_table
 from encryptedstats.tables._frames import as_frame, missing_masks, refuse_missing, unboxed
 from encryptedstats.tables._inference import (
+    Kept,
     Summary,
     check_rare,
     column_levels,
@@ -62,9 +64,11 @@ class Schema(Document):
     variables
         The predictors, in order.
     target
-        Name of the column that holds the class, or None.
+        Name of the column that holds the class, or a number; or None.
     classes
         Labels of the classes, at least two; none without a target.
+    target_number
+        How the target is kept, where it is a number: it has no classes then.
     missing
         What becomes of missing values in variables without a bin for them: ``"error"``, ``"drop"`` (the row is left
         out), or ``"bin"``, which at inference gave a bin to every variable where a value was missing, and is
@@ -96,11 +100,12 @@ class Schema(Document):
     onehot: tuple[str, ...] | None = None
     id: str | None = None
     csv: CsvFormat | None = None
+    target_number: Variable | None = None
     # What inference saw, so that with_kind needs no data. Never written anywhere: JSON and pickle leave it out.
     _summaries: Mapping[str, Summary] = field(default_factory=dict, compare=False)
 
     _FORMAT: ClassVar[str] = "encryptedstats.schema"
-    _VERSION: ClassVar[int] = 2
+    _VERSION: ClassVar[int] = 3
     _FIELDS: ClassVar[Mapping[str, Types]] = {
         "variables": (list,),
         "target": OPTIONAL_TEXT,
@@ -109,13 +114,16 @@ class Schema(Document):
         "onehot": (list, type(None)),
         "id": OPTIONAL_TEXT,
         "csv": (dict, type(None)),
+        "target_number": (dict, type(None)),
     }
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "variables", tuple(self.variables))
         object.__setattr__(self, "classes", as_levels(self.classes, "classes"))
         self._check_names()
-        if self.target is not None and len(self.classes) < 2:
+        if self.target_number is not None:
+            self._check_target(self.target_number)
+        elif self.target is not None and len(self.classes) < 2:
             raise SchemaError(
                 f"target {self.target!r} has {len(self.classes)} classes ({quoted(self.classes)}): at least 2 are needed; ",
                 Cure("show all classes", "give classes= when the data does not show all of them"),
@@ -126,11 +134,17 @@ class Schema(Document):
         if self.onehot is not None:
             self._check_onehot(self.onehot)
 
+    def _check_target(self, number: Variable) -> None:
+        if number.kind != "number" or number.name != self.target or self.classes:
+            raise SchemaError(
+                f"target {self.target!r}: it has classes, or is a number of the same name, {number.name!r}"
+            )
+
     def _check_names(self) -> None:
         if not self.variables:
             raise SchemaError("a schema needs at least one variable: there is no column beside the target")
         names = [variable.name for variable in self.variables]
-        twice = sorted({name for name in names if names.count(name) > 1})
+        twice = sorted(name for name, times in Counter(names).items() if times > 1)
         if twice:
             raise SchemaError(f"variable {twice[0]!r} is given twice")
         if self.target is not None and self.target in names:
@@ -165,6 +179,9 @@ class Schema(Document):
         classes: Iterable[object] | None = None,
         y: object = None,
         *,
+        numbers: str = "bins",
+        digits: int | Mapping[str, int] | None = None,
+        bounds: Mapping[str, tuple[float, float]] | None = None,
         rare: float | None = None,
         unknown: str = "error",
         id: str | None = None,
@@ -194,6 +211,15 @@ class Schema(Document):
             target is called ``"target"`` and is given to `table` as ``y``.
         y
             Labels beside the data, instead of a target column.
+        numbers
+            ``"bins"`` cuts numbers as above. ``"keep"`` keeps them as fixed-point numbers, the target too: for regressions, means
+            and variances. Whole numbers with at most 2 different values, 0 and 1 for instance, are categories all the same (and a
+            target of such has classes), and `kinds` override it.
+        digits
+            Decimal digits of numbers that are kept, of all or by column name; by default as many as the data shows, 4 at most.
+        bounds
+            Least and greatest value of numbers that are kept, by column name; by default the powers of two (or 0) around what the
+            data shows, in units of the last digit. Bounds are public.
         rare
             Levels of categories with fewer rows than this (or a smaller share of them, below 1) have no bin of their own: they
             count as the level ``"other"``, which is added where there is none.
@@ -209,7 +235,10 @@ class Schema(Document):
             For columns that are probably not meant as predictors: identifiers, columns without a name, constant ones, columns
             that say the same as another or as the target, numbers with a few words among them.
         """
-        schema, doubts = cls._infer(data, target, bins, kinds, missing, classes, y, rare=rare, unknown=unknown, id=id)
+        kept = Kept(numbers, digits, bounds)
+        schema, doubts = cls._infer(
+            data, target, bins, kinds, missing, classes, y, kept=kept, rare=rare, unknown=unknown, id=id
+        )
         for doubt in doubts:
             warnings.warn(doubt, stacklevel=2)
         return schema
@@ -225,6 +254,7 @@ class Schema(Document):
         classes: Iterable[object] | None = None,
         y: object = None,
         *,
+        kept: Kept | None = None,
         rare: float | None = None,
         unknown: str = "error",
         id: str | None = None,
@@ -252,21 +282,30 @@ class Schema(Document):
         names = [label for label in frame.columns if (label != name or target is None) and label != id]
         labels = _labels(frame, name, y, given=target is not None)
         wanted = _wanted_kinds(kinds, names)
+        kept = kept or Kept()
         summaries = {label: summarise(unboxed(frame[label]), bins, rare, weights) for label in names}
+        if labels is not None and classes is None and kept.keeps:
+            summaries[str(name)] = summarise(labels, bins)
+        kept.check([*names, str(name)], summaries, wanted)
+        number = summaries.get(str(name)) if kept.is_number(summaries.get(str(name)), None) else None
         masks = missing_masks(frame, names)
+        if number is not None and labels is not None:
+            masks |= missing_masks(labels.to_frame(number.name), [number.name])
         if masks and missing == "error":
             refuse_missing(masks, frame.index, made=False)
-        variables = (_inferred(summaries[label], wanted.get(label), missing) for label in names)
+        variables = (_inferred(summaries[label], wanted.get(label), missing, kept) for label in names)
         schema = cls(
             variables=tuple(v.with_unknown(unknown) if v.kind == "categorical" else v for v in variables),
             target=name,
-            classes=_classes(labels, classes),
+            classes=() if number is not None else _classes(labels, classes),
             missing=missing,
             id=id,
+            target_number=None if number is None else _inferred(number, None, missing, kept),
             _summaries=summaries,
         )
         doubts = [summaries[label].doubt for label in names if label not in wanted]
-        if labels is not None and classes is None:
+        doubts.append(kept.rounded(schema.numbers, summaries))
+        if labels is not None and classes is None and number is None:
             doubts.append(doubtful_target(labels, schema.n_classes))
         doubts += doubtful_columns(frame, names, labels) if compare else []
         return schema, [doubt for doubt in doubts if doubt is not None]
@@ -332,24 +371,26 @@ class Schema(Document):
         Parameters
         ----------
         name
-            The variable.
+            The variable; or the target, which becomes a number (`with_classes` gives it classes again).
         kind
             ``"continuous"``, ``"ordinal"``, ``"categorical"`` or ``"number"``.
         digits
-            For a number: decimal digits to keep; by default 0 for whole numbers and 2 otherwise.
+            For a number: decimal digits to keep; by default as many as the data shows, 4 at most.
         low, high
-            For a number: bounds in real units; by default the least and greatest value seen. They are public: round
-            ones tell a worker less.
+            For a number: bounds in real units; by default powers of two (or 0) around what was seen, since they are public.
         levels
             For ordinal and categorical: one bin for each, in this order.
         """
+        if self.target is not None and name == self.target:
+            return self._with_target(kind, digits, low, high)
         old = self[name]
         check_kind(kind, f"variable {old.name!r}")
         summary = self._summaries.get(old.name)
         if kind == "number":
             if levels is not None:
                 raise SchemaError(f"variable {old.name!r}: a number has no levels")
-            return self._with(make_number(old.name, summary, digits, low, high))
+            made = make_number(old.name, summary, digits, low, high)
+            return self._with(replace(made, missing_bin=old.missing_bin))
         if not (digits is None and low is None and high is None):
             raise SchemaError(f"variable {old.name!r}: digits, low and high are for kind 'number', not {kind!r}")
         if levels is not None:
@@ -360,6 +401,14 @@ class Schema(Document):
         if summary is not None:
             return self._with(_like(old, make_variable(summary, kind, missing_bin=old.missing_bin)))
         return self._with(_same_bins(old, kind))
+
+    def _with_target(self, kind: str, digits: int | None, low: float | None, high: float | None) -> Schema:
+        if kind != "number":
+            raise SchemaError(
+                f"target {self.target!r} is a number or has classes, not {kind!r}: with_classes(...) names them"
+            )
+        made = make_number(str(self.target), self._summaries.get(str(self.target)), digits, low, high)
+        return replace(self, classes=(), target_number=made)
 
     def with_bins(
         self, name: str | int, *, edges: Sequence[float] | None = None, levels: Iterable[object] | None = None
@@ -406,7 +455,7 @@ class Schema(Document):
 
     def with_classes(self, classes: Iterable[object]) -> Schema:
         """The schema with its classes in this order, or with classes that the data did not show."""
-        return replace(self, classes=as_levels(classes, "classes"))
+        return replace(self, classes=as_levels(classes, "classes"), target_number=None)
 
     def with_id(self, name: str | None) -> Schema:
         """The schema with a column that tells rows apart: no predictor, never encrypted, carried along by predictions of a file."""
@@ -446,9 +495,19 @@ class Schema(Document):
         """Number of classes; 0 without a target."""
         return len(self.classes)
 
+    @property
+    def numbers(self) -> tuple[Variable, ...]:
+        """The variables that are kept as numbers, and the target if it is."""
+        target = () if self.target_number is None else (self.target_number,)
+        return (*(variable for variable in self.variables if variable.kind == "number"), *target)
+
     def index(self, variable: str | int) -> int:
         """Position of a variable, given by its name, its opaque id or its position."""
-        return find_variable(variable, self.names, len(self.variables))
+        return find_variable(variable, self._positions, len(self.variables))
+
+    @cached_property
+    def _positions(self) -> dict[str, int]:
+        return {variable.name: position for position, variable in enumerate(self.variables)}
 
     def __getitem__(self, variable: str | int) -> Variable:
         return self.variables[self.index(variable)]
@@ -459,7 +518,8 @@ class Schema(Document):
 
     def same_bins(self, other: Schema) -> bool:
         """Whether rows of both mean the same. What becomes of unknown levels may differ: it is decided before there are bins."""
-        return (self.strict_variables, self.classes) == (other.strict_variables, other.classes)
+        own, others = ((one.strict_variables, one.classes, one.target_number) for one in (self, other))
+        return own == others
 
     @property
     def strict_variables(self) -> tuple[Variable, ...]:
@@ -472,7 +532,7 @@ class Schema(Document):
         In version 1 this was the whole document. It still is for a schema that needs nothing newer, so that digests stay valid.
         """
         fields = self._fields()
-        for name in ("id", "csv"):
+        for name in ("id", "csv", *(() if self.target_number else ("target_number",))):
             del fields[name]
         for variable in fields["variables"]:
             del variable["unknown"]
@@ -482,7 +542,8 @@ class Schema(Document):
 
     @cached_property
     def _public(self) -> PublicSchema:
-        return PublicSchema(tuple(v.public(j) for j, v in enumerate(self.variables)), self.n_classes)
+        target = None if self.target_number is None else self.target_number.public(-1)
+        return PublicSchema(tuple(v.public(j) for j, v in enumerate(self.variables)), self.n_classes, target)
 
     # --------------------------------------------------------------------------------------------- applying it
 
@@ -546,7 +607,8 @@ class Schema(Document):
 
     def _headline(self) -> str:
         n_bins = sum(variable.n_bins for variable in self.variables)
-        target = f"target {self.target!r}, classes {quoted(self.classes)}" if self.target is not None else "no target"
+        what = f"classes {quoted(self.classes)}" if self.target_number is None else self.target_number.describe()
+        target = f"target {self.target!r}, {what}" if self.target is not None else "no target"
         plural = "s" if len(self.variables) > 1 else ""
         named = f"; id {self.id!r}" if self.id is not None else ""
         return f"{len(self.variables)} variable{plural}, {n_bins} bins; {target}; missing values: {self.missing}{named}"
@@ -570,10 +632,14 @@ class Schema(Document):
             "onehot": None if self.onehot is None else list(self.onehot),
             "id": self.id,
             "csv": None if self.csv is None else self.csv.to_fields(),
+            "target_number": None if self.target_number is None else self.target_number._fields(),
         }
 
     @classmethod
     def _upgraded(cls, value: Any) -> Any:
+        if value["version"] > 2:
+            return value
+        value = {"target_number": None, **value}
         if value["version"] > 1:
             return value
         variables = value.get("variables")
@@ -585,7 +651,7 @@ class Schema(Document):
 
     @classmethod
     def _from_fields(cls, fields: dict[str, Any]) -> Schema:
-        items = enumerate(fields["variables"])
+        items, number = enumerate(fields["variables"]), fields["target_number"]
         return cls(
             variables=tuple(Variable._from_fields(item, f"variables[{position}]") for position, item in items),
             target=fields["target"],
@@ -594,6 +660,7 @@ class Schema(Document):
             onehot=None if fields["onehot"] is None else check_items(fields["onehot"], (str,), "onehot"),
             id=fields["id"],
             csv=None if fields["csv"] is None else CsvFormat.from_fields(fields["csv"], "field 'csv'"),
+            target_number=None if number is None else Variable._from_fields(number, "field 'target_number'"),
         )
 
 
@@ -648,16 +715,12 @@ def _wanted_kinds(kinds: Mapping[str, str] | None, names: Sequence[str]) -> dict
     return wanted
 
 
-def _inferred(summary: Summary, wanted: str | None, missing: str) -> Variable:
-    kind = wanted or summary.default_kind
-    if kind != "number":
-        return make_variable(summary, kind, missing_bin=missing == "bin" and summary.has_missing)
-    if missing == "bin" and summary.has_missing:
-        raise SchemaError(
-            f"column {summary.name!r} misses values, and a number has no bin for them: use ",
-            Cure("drop gaps", "missing='drop'"),
-        )
-    return make_number(summary.name, summary, None, None, None)
+def _inferred(summary: Summary, wanted: str | None, missing: str, kept: Kept) -> Variable:
+    has_gaps = missing == "bin" and summary.has_missing
+    if not kept.is_number(summary, wanted):
+        return make_variable(summary, wanted or summary.default_kind, missing_bin=has_gaps)
+    made = make_number(summary.name, summary, kept.digits_of(summary.name), *kept.bounds_of(summary.name))
+    return replace(made, missing_bin=has_gaps)
 
 
 def _like(old: Variable, made: Variable) -> Variable:

@@ -10,13 +10,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
 from encryptedstats.circuits.expressions import Expression
-from encryptedstats.errors import Cure, SchemaError
+from encryptedstats.errors import SchemaError
+from encryptedstats.tables.naming import CLASS, class_or_variable, target_id
 from encryptedstats.tables.questions import (
     Arrays,
     Columns,
@@ -26,15 +27,15 @@ from encryptedstats.tables.questions import (
     bin_columns,
     class_columns,
     number_column,
+    question_class,
     refuse_impossible,
 )
-from encryptedstats.tables.variables import PublicSchema
+from encryptedstats.tables.variables import KEEP_NUMBERS, PublicSchema
 
 if TYPE_CHECKING:
-    from encryptedstats.tables.schema import Schema
+    from typing_extensions import Self
 
-CLASS: Final = "class"
-TARGET: Final = "target"
+    from encryptedstats.tables.schema import Schema
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,11 @@ class Statistic(Question):
     def __post_init__(self) -> None:
         object.__setattr__(self, "variables", tuple(self.variables))
 
+    def in_ids(self, schema: Schema | PublicSchema) -> Self:
+        """By position, which everybody knows."""
+        found = tuple(j if isinstance(j, int) else class_or_variable(j, schema) for j in self.variables)
+        return self if found == self.variables else type(self)(found)
+
     def names(self, schema: Schema | PublicSchema | None = None) -> list[str]:
         """The variables as the owner calls them, or as a worker has to."""
         return [variable_name(schema, j) for j in self.variables]
@@ -55,8 +61,6 @@ class Statistic(Question):
         known = all(type(j) is int and -1 <= j < len(schema.variables) for j in self.variables)
         if not known or not self.variables:
             raise SchemaError(f"{self.name} of {list(self.variables)}: the schema has no such variables")
-        if -1 in self.variables and not schema.n_classes:
-            raise SchemaError("the schema has no classes to count by")
 
 
 class _Cells(Statistic):
@@ -67,6 +71,8 @@ class _Cells(Statistic):
         super().check_schema(schema)
         if not 1 <= len(self.variables) <= 2:
             raise SchemaError(f"{self.name} are of one or two variables, not of {len(self.variables)}")
+        if -1 in self.variables and not schema.n_classes:
+            raise SchemaError("the schema has no classes to count by")
         numbers = [schema.variables[j].id for j in self.variables if j != -1 and schema.variables[j].kind == "number"]
         if numbers:
             raise SchemaError(f"variable {numbers[0]!r} is a number and has no bins to count: see moments")
@@ -134,13 +140,12 @@ class Moments(Statistic):
         if len(set(self.variables)) != len(self.variables):
             raise SchemaError("moments need one or several different variables")
         for j in self.variables:
-            if j == -1:
+            if j == -1 and schema.target_number is None:
                 raise SchemaError("the class has no moments")
-            if schema.variables[j].kind != "number":
-                raise SchemaError(
-                    f"variable {schema.variables[j].id!r} is {schema.variables[j].kind}: moments are for numbers, ",
-                    Cure("keep numbers", "schema.with_kind(name, 'number', digits=...)"),
-                )
+            known = schema.at(j)
+            if known.kind != "number":
+                raise SchemaError(f"variable {known.id!r} is {known.kind}: moments are for numbers, ", KEEP_NUMBERS)
+            number_column(schema, j)  # which refuses gaps
 
     def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
         """Sums, and sums of products of two: what is above the diagonal."""
@@ -193,13 +198,22 @@ def labels(schema: Schema | PublicSchema, variable: int) -> list[Any]:
 def variable_name(schema: Schema | PublicSchema | None, variable: int) -> str:
     """A variable as the owner calls it, or as a worker has to; the class has the position -1."""
     if schema is None or isinstance(schema, PublicSchema):
-        return CLASS if variable == -1 else f"v{variable}"
+        return (
+            target_id(schema) if variable == -1 and schema is not None else CLASS if variable == -1 else f"v{variable}"
+        )
     return str(schema.target) if variable == -1 else schema.variables[variable].name
 
 
 def scale(schema: Schema | PublicSchema, variable: int) -> int:
-    """What the fixed-point integers of a number were multiplied by; a worker does not know it and sees integers."""
-    return 1 if isinstance(schema, PublicSchema) else 10 ** (schema.variables[variable].digits or 0)
+    """What the fixed-point integers of a number were multiplied by; a worker does not know it and sees integers.
+
+    The target has the position -1.
+    """
+    if isinstance(schema, PublicSchema):
+        return 1
+    number = schema.target_number if variable == -1 else schema.variables[variable]
+    digits = 0 if number is None else number.digits or 0
+    return int(10**digits)
 
 
 class Asked(ABC):
@@ -232,17 +246,12 @@ class Asked(ABC):
             raise SchemaError("moments need one or several different variables")
         return self.ask(Moments(positions), **options)
 
+    def describe(self, variables: Sequence[str] | None = None, by: str | None = None, **options: Any) -> Any:
+        """Rows, missing values, means and spreads of numbers, quantiles and counts of bins; by group, if wanted.
 
-def class_or_variable(variable: str | int, schema: Schema | PublicSchema) -> int:
-    """Where a variable stands; -1 for the class: by the target's own name, or as class or target where no variable is called so."""
-    names = () if isinstance(schema, PublicSchema) else schema.names
-    target = None if isinstance(schema, PublicSchema) else schema.target
-    if isinstance(variable, str) and variable == target:
-        return -1
-    if variable in (CLASS, TARGET):
-        if variable not in names:
-            return -1
-        if target is not None:
-            both = f"the column {variable!r} is v{names.index(variable)}, and the target is {target!r}"
-            raise SchemaError(f"{variable} could be a column or the class of the rows: {both}; write one of these")
-    return schema.index(variable)
+        ``moments=4`` adds skewness and kurtosis, ``quantiles=`` says which ones; other options are those of :meth:`ask`. See
+        ``es.Describe``, which this asks.
+        """
+        own = {name: options.pop(name) for name in ("moments", "quantiles") if name in options}
+        question: Any = question_class("Describe")  # statistics lie above tables, and are found by name
+        return self.ask(question(variables=variables, by=by, **own), **options)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pandas as pd
@@ -29,14 +29,17 @@ from encryptedstats.tables.columns import (
     column_ranges,
     table_columns,
 )
-from encryptedstats.tables.questions import Question, checked_question
-from encryptedstats.tables.statistics import Asked, class_or_variable
-from encryptedstats.tables.variables import ORDERED_KINDS, PublicSchema
+from encryptedstats.tables.naming import class_or_variable
+from encryptedstats.tables.questions import Question, ReadResult, checked_question
+from encryptedstats.tables.statistics import Asked
+from encryptedstats.tables.variables import ORDERED_KINDS, PublicSchema, Variable
 
 if TYPE_CHECKING:
     from encryptedstats.tables.schema import Schema
 
 Integers = NDArray[np.int64]
+#: Stands for a number that is missing: far below any that a variable may hold.
+GAP: Final = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,9 @@ class Table(ColumnAlgebra[Integers], Asked):
     data
         One array a variable: bin numbers (small unsigned integers), or the fixed-point integers of a number.
     class_codes
-        Class of each row, or None for rows to predict.
+        Class of each row, or None: for rows to predict, or where the target is a number.
+    target_values
+        The target of each row as a fixed-point integer, where it is a number.
     weights
         Weight of each row, or None when all are 1.
     fold_codes, n_folds
@@ -111,6 +116,7 @@ class Table(ColumnAlgebra[Integers], Asked):
     schema: Schema
     data: tuple[NDArray[Any], ...]
     class_codes: NDArray[Any] | None = None
+    target_values: Integers | None = None
     weights: Integers | None = None
     fold_codes: NDArray[Any] | None = None
     n_folds: int = 0
@@ -148,10 +154,15 @@ class Table(ColumnAlgebra[Integers], Asked):
         """Whether the class of every row is known."""
         return self.class_codes is not None
 
+    @property
+    def has_target(self) -> bool:
+        """Whether the target of every row is known, be it a class or a number."""
+        return self.has_classes or self.target_values is not None
+
     def columns(self, encodings: Sequence[str] = ("onehot",), digit_bits: int | None = None) -> list[Column]:
         """The columns for these encodings: bins, codes, numbers (large ones in digits, if asked), classes, and classes by fold."""
         return table_columns(
-            self.public_schema, encodings, classes=self.has_classes, n_folds=self.n_folds, digit_bits=digit_bits
+            self.public_schema, encodings, classes=self.has_target, n_folds=self.n_folds, digit_bits=digit_bits
         )
 
     def holds(self, column: Column) -> bool:
@@ -173,21 +184,23 @@ class Table(ColumnAlgebra[Integers], Asked):
 
     def raw_values(self) -> Iterator[bytes]:
         """All that the rows hold but their folds, as bytes: codes, numbers, classes and weights, in integers of one size."""
-        parts = (*self.data, *(() if self.class_codes is None else (self.class_codes, self._weights_or_ones())))
+        known = (part for part in (self.class_codes, self.target_values) if part is not None)
+        parts = (*self.data, *((*known, self._weights_or_ones()) if self.has_target else ()))
         return (part.astype("<i8").tobytes() for part in parts)
 
     def _compact(self, column: Column) -> NDArray[Any]:
         """The same, with indicators as true and false."""
         self._check(column)
-        if column.encoding == "class":
+        if column.encoding in ("class", "rows"):
             return self._class_values(column)
-        data = self.data[column.variable]
+        data = self.data[column.variable] if self.target_values is None or column.variable >= 0 else self.target_values
         if column.encoding == "number":
-            return data.astype(np.int64)
+            return np.where(data == GAP, 0, data)
+        if column.encoding == "present":
+            return np.asarray(data != GAP)
         if column.bits is not None:
-            known = self.public_schema.variables[column.variable]
-            count = len(digit_bounds(known.low or 0, known.high or 0, column.bits))
-            return digit_of(data.astype(np.int64), column.index, count, column.bits)
+            count = len(digit_bounds(*self.public_schema.at(column.variable).bounds, column.bits))
+            return digit_of(np.where(data == GAP, 0, data), column.index, count, column.bits)
         if column.encoding == "onehot":
             return np.asarray(data == column.index)
         if column.encoding == "ordinal":
@@ -195,14 +208,15 @@ class Table(ColumnAlgebra[Integers], Asked):
         return centred_codes(data, self.public_schema.variables[column.variable].n_bins)
 
     def _class_values(self, column: Column) -> NDArray[Any]:
-        inside = np.asarray(self.class_codes == column.index)
+        is_row = column.encoding == "rows"
+        inside = np.ones(len(self), dtype=bool) if is_row else np.asarray(self.class_codes == column.index)
         if column.fold is not None:
             inside = inside & (self.fold_codes == column.fold)
         return inside if self.weights is None else inside * self.weights
 
     def _check(self, column: Column) -> None:
         check_column(self.public_schema, column)
-        if column.encoding == "class" and not self.has_classes:
+        if column.variable == -1 and not self.has_target:
             raise SchemaError(f"no column {column}: the table has no target; give the target column or y=")
         if column.fold is not None and column.fold >= self.n_folds:
             raise SchemaError(f"no column {column}: the table has {self.n_folds} folds; declare them with folds=")
@@ -219,9 +233,13 @@ class Table(ColumnAlgebra[Integers], Asked):
 
     def ask(self, question: Question, **options: Any) -> Any:
         """The answer to a question. Options are those of encrypted tables, and change nothing here."""
-        checked_question(question).check_schema(self.public_schema)
-        asked = question.settled()
-        return asked.opened(self.totals(asked), self.schema, self.n_rows)
+        asked = checked_question(question).in_ids(self.schema)
+        asked.check_schema(self.public_schema)
+        asked = asked.settled()
+        found = asked.opened(self.totals(asked), self.schema, self.n_rows)
+        if isinstance(found, ReadResult) and found.source is not None:
+            found.read_from(replace(found.source, n_dropped=self.n_dropped))
+        return found
 
     def totals(self, question: Question) -> list[int]:
         """The totals that answer a question, one after the other."""
@@ -232,7 +250,7 @@ class Table(ColumnAlgebra[Integers], Asked):
         frame = {}
         for variable, data in zip(self.schema.variables, self.data, strict=True):
             if variable.kind == "number":
-                frame[variable.name] = pd.Series(data / 10.0 ** (variable.digits or 0))
+                frame[variable.name] = _in_units(data, variable)
             else:
                 ordered = variable.kind in ORDERED_KINDS
                 labels = pd.Categorical.from_codes(data.astype(np.int64), pd.Index(variable.labels), ordered=ordered)
@@ -240,6 +258,8 @@ class Table(ColumnAlgebra[Integers], Asked):
         if self.class_codes is not None:
             names = np.array(self.schema.classes, dtype=object)[self.class_codes]
             frame[str(self.schema.target)] = pd.Series(names).infer_objects()
+        if self.target_values is not None and self.schema.target_number is not None:
+            frame[str(self.schema.target)] = _in_units(self.target_values, self.schema.target_number)
         return pd.DataFrame(frame)
 
     def with_layout(self, layout: Layout | int) -> Table:
@@ -262,6 +282,7 @@ class Table(ColumnAlgebra[Integers], Asked):
             moved=(),
             data=data,
             class_codes=class_codes,
+            target_values=_cut(self.target_values, rows),
             weights=weights,
             fold_codes=fold_codes,
         )
@@ -272,6 +293,7 @@ class Table(ColumnAlgebra[Integers], Asked):
             self,
             data=tuple(values[rows] for values in self.data),
             class_codes=None if self.class_codes is None else self.class_codes[rows],
+            target_values=None if self.target_values is None else self.target_values[rows],
             weights=None if self.weights is None else self.weights[rows],
             fold_codes=None if self.fold_codes is None else self.fold_codes[rows],
             chunk_rows=(),
@@ -292,6 +314,7 @@ class Table(ColumnAlgebra[Integers], Asked):
             first,
             data=tuple(np.concatenate(parts) for parts in zip(*(table.data for table in tables), strict=True)),
             class_codes=_joined([table.class_codes for table in tables]),
+            target_values=_joined([table.target_values for table in tables]),
             weights=_joined([table._weights_or_ones() for table in tables]) if weighted else None,
             fold_codes=_joined([table.fold_codes for table in tables]),
             weight_bound=max(table.weight_bound for table in tables),
@@ -305,7 +328,8 @@ class Table(ColumnAlgebra[Integers], Asked):
 
     def __repr__(self) -> str:
         parts = [f"{len(self)} rows", f"{len(self.data)} variables"]
-        parts.append(f"{self.public_schema.n_classes} classes" if self.has_classes else "no target")
+        classes = f"{self.public_schema.n_classes} classes" if self.has_classes else "a number as target"
+        parts.append(classes if self.has_target else "no target")
         if self.weights is not None:
             parts.append(f"weights up to {self.weight_bound}")
         if self.n_folds:
@@ -335,6 +359,12 @@ class _Columns(Mapping[str, NDArray[Any]]):
         return len(self._columns)
 
 
+def _in_units(values: NDArray[Any], variable: Variable) -> pd.Series[Any]:
+    """The fixed-point integers of a number as the owner writes it; NaN where it is missing."""
+    numbers = pd.Series(values / 10.0 ** (variable.digits or 0))
+    return numbers.mask(values == GAP)
+
+
 def _cut(values: NDArray[Any] | None, rows: slice) -> NDArray[Any] | None:
     return None if values is None else values[rows]
 
@@ -347,7 +377,7 @@ def _joined(parts: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
 def _check_same(first: Table, other: Table) -> None:
     if other.schema != first.schema:
         raise SchemaError("the tables have different schemas: make all of them with one schema")
-    if other.has_classes != first.has_classes:
+    if other.has_target != first.has_target:
         raise SchemaError("some of the tables have a target and some have not")
     if other.n_folds != first.n_folds:
         raise SchemaError(f"the tables have {first.n_folds} and {other.n_folds} folds: declare the same number")

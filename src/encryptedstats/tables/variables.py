@@ -36,8 +36,14 @@ KINDS = ("continuous", "ordinal", "categorical", "number")
 ORDERED_KINDS = ("continuous", "ordinal")
 #: What becomes of a level that the schema does not know.
 UNKNOWN_POLICIES = ("error", "other", "missing")
+#: What a target is called where names are not known.
+TARGET = "target"
 #: The level for rare and unknown ones, where the owner names no other.
 OTHER = "other"
+
+
+#: How a column is kept as numbers.
+KEEP_NUMBERS = Cure("keep numbers", "schema.with_kind(name, 'number', digits=...)")
 
 
 def as_level(value: object) -> Level:
@@ -101,7 +107,7 @@ class Variable:
     digits, low, high
         For a number: x is kept as ``round(10**digits * x)``, an integer that must lie in ``low..high``.
     missing_bin
-        Whether a last bin holds the rows where the value is missing.
+        Whether values may be missing. A last bin then holds such rows; of a number a column says which rows have it.
     asked_bins
         How many bins were asked for when `edges` were inferred; ties can leave fewer, see `note`.
     other
@@ -181,8 +187,8 @@ class Variable:
             raise SchemaError(f"{self._where}: unknown='missing' is for levels, and needs missing_bin")
 
     def _check_number(self) -> None:
-        if self.edges or self.levels or self.missing_bin or self.asked_bins is not None:
-            raise SchemaError(f"{self._where}: a number has no bins (no edges, levels, missing_bin or asked_bins)")
+        if self.edges or self.levels or self.asked_bins is not None:
+            raise SchemaError(f"{self._where}: a number has no bins (no edges, levels or asked_bins)")
         if self.low is None or self.high is None or self.digits is None:
             raise SchemaError(f"{self._where}: a number needs digits, low and high")
         object.__setattr__(self, "digits", check_digits(self.digits))
@@ -245,7 +251,8 @@ class Variable:
     def describe(self) -> str:
         """The bins or bounds in one line."""
         if self.kind == "number":
-            return f"round(10**{self.digits} * x) in {self.low}..{self.high}"
+            gaps = "; values may be missing" if self.missing_bin else ""
+            return f"round(10**{self.digits} * x) in {self.low}..{self.high}{gaps}"
         labels = self.labels
         shown = " ".join(labels) if len(labels) <= 6 else " ".join((*labels[:3], "...", *labels[-2:]))
         return f"{self.n_bins} bin{'s' if self.n_bins > 1 else ''}: {shown}{self.policy and '; '}{self.policy}"
@@ -300,8 +307,10 @@ class Variable:
         return replace(self, unknown="error")
 
     def public(self, position: int) -> PublicVariable:
-        """What a worker may know of the variable: an opaque id instead of all that has a meaning."""
-        return PublicVariable(f"v{position}", self.kind, self.n_bins, self.missing_bin, self.low, self.high)
+        """What a worker may know of the variable: an opaque id instead of all that has a meaning. The target's position is -1."""
+        return PublicVariable(
+            TARGET if position == -1 else f"v{position}", self.kind, self.n_bins, self.missing_bin, self.low, self.high
+        )
 
     def _fields(self) -> dict[str, Any]:
         return {name: _plain(getattr(self, name)) for name in self._FIELDS}
@@ -338,7 +347,8 @@ def _as_edges(edges: Sequence[float], where: str) -> tuple[float, ...]:
 class PublicVariable:
     """What a worker may know of a variable: an opaque id, its kind, how many bins, or the bounds of its integer.
 
-    `missing_bin` is public because the last bin then has no place in the order of the others.
+    `missing_bin` is public because the last bin then has no place in the order of the others; and of a number, because a
+    further column says in which rows it is there.
     """
 
     id: str
@@ -361,10 +371,23 @@ class PublicVariable:
         check_kind(self.kind, f"variable {self.id!r}")
         bounded = self.low is not None and self.high is not None
         bounded = bounded and -LARGEST_INTEGER <= self.low <= self.high <= LARGEST_INTEGER  # type: ignore[operator]  # not None
-        if self.kind == "number" and (self.n_bins or self.missing_bin or not bounded):
+        if self.kind == "number" and (self.n_bins or not bounded):
             raise SchemaError(f"variable {self.id!r}: a number has bounds low <= high within 2**62 and no bins")
         if self.kind != "number" and (self.n_bins < 1 + self.missing_bin or (self.low, self.high) != (None, None)):
             raise SchemaError(f"variable {self.id!r}: a binned variable has bins and no bounds")
+
+    def _fields(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self._FIELDS}
+
+    @classmethod
+    def _from_fields(cls, value: object, where: str) -> PublicVariable:
+        return cls(**check_fields(value, cls._FIELDS, where))
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """Between which the integers of a number lie: 0 stands for those that are missing."""
+        low, high = self.low or 0, self.high or 0
+        return (min(low, 0), max(high, 0)) if self.missing_bin else (low, high)
 
     @property
     def has_codes(self) -> bool:
@@ -387,15 +410,22 @@ class PublicVariable:
 class PublicSchema(Document):
     """All that a worker learns about a table: opaque ids, kinds, bin counts, integer bounds, the number of classes.
 
-    Made by `Schema.public`. Holds no names, cut points, levels or classes. `n_classes` is 0 without a target.
+    Made by `Schema.public`. Holds no names, cut points, levels or classes. `n_classes` is 0 without classes; `target_number` is
+    what may be known of a target that is a number.
     """
 
     variables: tuple[PublicVariable, ...]
     n_classes: int = 0
+    target_number: PublicVariable | None = None
 
     _FORMAT: ClassVar[str] = "encryptedstats.public-schema"
+    _VERSION: ClassVar[int] = 2
     _FILE_MODE: ClassVar[int] = PUBLIC
-    _FIELDS: ClassVar[Mapping[str, Types]] = {"variables": (list,), "n_classes": (int,)}
+    _FIELDS: ClassVar[Mapping[str, Types]] = {
+        "variables": (list,),
+        "n_classes": (int,),
+        "target_number": (dict, type(None)),
+    }
 
     def __post_init__(self) -> None:
         if not self.variables:
@@ -405,6 +435,9 @@ class PublicSchema(Document):
                 raise SchemaError(f"variables[{position}]: its id is 'v{position}', not {variable.id!r}")
         if self.n_classes < 0 or self.n_classes == 1:
             raise SchemaError(f"n_classes={self.n_classes}: 0 (no target) or at least 2")
+        number = self.target_number
+        if number is not None and (self.n_classes or number.id != TARGET or number.kind != "number"):
+            raise SchemaError("a target is a number, called 'target', or has classes")
 
     def public(self) -> PublicSchema:
         """Itself: nothing here is private."""
@@ -417,32 +450,63 @@ class PublicSchema(Document):
 
     def index(self, variable: str | int) -> int:
         """Position of a variable, given by its opaque id or its position."""
-        return find_variable(variable, (), len(self.variables))
+        return find_variable(variable, {}, len(self.variables))
+
+    def at(self, position: int) -> PublicVariable:
+        """The variable at a position; at -1 the target, if it is a number."""
+        if position != -1:
+            return self.variables[self.index(position)]
+        if self.target_number is None:
+            what = "has classes and is no number" if self.n_classes else "is not there"
+            raise SchemaError(f"the target {what}: ", KEEP_NUMBERS)
+        return self.target_number
+
+    @property
+    def has_target(self) -> bool:
+        """Whether there are classes, or a target that is a number."""
+        return self.n_classes > 0 or self.target_number is not None
 
     def _fields(self) -> dict[str, Any]:
-        variables = [{name: getattr(v, name) for name in v._FIELDS} for v in self.variables]
-        return {"variables": variables, "n_classes": self.n_classes}
+        target = None if self.target_number is None else self.target_number._fields()
+        return {
+            "variables": [v._fields() for v in self.variables],
+            "n_classes": self.n_classes,
+            "target_number": target,
+        }
+
+    @classmethod
+    def _upgraded(cls, value: Any) -> Any:
+        return value if value["version"] > 1 else {"target_number": None, **value}
 
     @classmethod
     def _from_fields(cls, fields: dict[str, Any]) -> PublicSchema:
-        variables = []
-        for position, item in enumerate(fields["variables"]):
-            variables.append(PublicVariable(**check_fields(item, PublicVariable._FIELDS, f"variables[{position}]")))
-        return cls(tuple(variables), fields["n_classes"])
+        listed = enumerate(fields["variables"])
+        variables = tuple(PublicVariable._from_fields(item, f"variables[{position}]") for position, item in listed)
+        number = fields["target_number"]
+        target = None if number is None else PublicVariable._from_fields(number, "field 'target_number'")
+        return cls(variables, fields["n_classes"], target)
 
 
-def find_variable(variable: str | int, names: Sequence[str], n_variables: int) -> int:
-    """Position of a variable given by name, opaque id (where no variable has that name) or position."""
+def find_variable(variable: str | int, names: Mapping[str, int], n_variables: int) -> int:
+    """Position of a variable given by name (``names`` has it of each), opaque id (where none has that name) or position."""
     if isinstance(variable, str):
-        if variable in names:
-            return names.index(variable)
-        ids = [f"v{position}" for position in range(n_variables)]
-        if variable in ids:
-            return ids.index(variable)
-        known = ", ".join(map(repr, (names or ids)[:8])) + (", ..." if n_variables > 8 else "")
+        found = names.get(variable, id_position(variable, n_variables))
+        if found is not None:
+            return found
+        listed = list(names)[:8] or [f"v{position}" for position in range(min(8, n_variables))]
+        known = ", ".join(map(repr, listed)) + (", ..." if n_variables > 8 else "")
         raise SchemaError(f"no variable {variable!r}; the variables are {known}")
     if isinstance(variable, bool) or not isinstance(variable, (int, np.integer)):
         raise SchemaError(f"a variable is given by name, id or position, not by {variable!r}")
     if not 0 <= variable < n_variables:
         raise SchemaError(f"no variable at position {variable}: positions run from 0 to {n_variables - 1}")
     return int(variable)
+
+
+def id_position(text: str, n_variables: int) -> int | None:
+    """The position that an opaque id such as ``v3`` stands for; None where it is none of so many variables."""
+    number = text.removeprefix("v")
+    if not text.startswith("v") or not (number.isascii() and number.isdigit() and len(number) < 10):
+        return None
+    position = int(number)
+    return position if position < n_variables and str(position) == number else None

@@ -1,0 +1,508 @@
+"""Generalized linear models of categorical covariates: the rows of every cell are all that the likelihood sees.
+
+The full cross table of outcome and covariates is asked for, and the owner maximises the likelihood of its cells. That is the
+maximum of the likelihood of the rows, not an approximation of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from encryptedstats.errors import DataError, ParameterError, SchemaError
+from encryptedstats.models.base import TotalsModel, known_schema
+from encryptedstats.statistics.factors import (
+    cell_shape,
+    cell_totals,
+    factor,
+    groups,
+    read_cells,
+    totals_of,
+)
+from encryptedstats.statistics.formulas import Design, design, parse
+from encryptedstats.statistics.results import Result, frame_text, number_text, stars
+from encryptedstats.tables import EncryptedTable, Table
+from encryptedstats.tables.naming import level_id, position, target_id, variable_id
+from encryptedstats.tables.questions import Arrays, Columns, Shapes, Totals, number_column
+from encryptedstats.tables.schema import Schema
+from encryptedstats.tables.statistics import scale, variable_name
+from encryptedstats.tables.variables import PublicSchema
+
+Floats = NDArray[np.float64]
+INTERCEPT: Final = "(Intercept)"
+FAMILIES: Final = ("binomial", "poisson")
+MAX_CELLS: Final = 10_000
+_ITERATIONS: Final = 30
+_CONVERGED: Final = 1e-11
+_MARKS: Final = "Signif. codes: 0 '***' 0.001 '**' 0.01 '*' 0.05 '.' 0.1 ' ' 1"
+
+
+Levels = tuple[
+    tuple[int, int], ...
+]  # of a column: the axes of the cells it looks at, and the level that it wants on each
+
+
+def cell_matrix(columns: Sequence[Levels], places: NDArray[Any]) -> Floats:
+    """The columns of a design for cells: 1 where a cell has all levels of a column, else 0."""
+    found = np.ones((len(places), len(columns)))
+    for place, levels in enumerate(columns):
+        for axis, level in levels:
+            found[:, place] *= places[:, axis] == level
+    return found
+
+
+# -- the likelihood of cells ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The maximum of a likelihood; no number stands for columns that depend on earlier ones."""
+
+    coefficients: Floats
+    covariance: Floats
+    fitted: Floats
+    iterations: int
+    aliased: tuple[int, ...]
+    unbounded: tuple[int, ...]
+
+
+def independent(matrix: Floats) -> list[int]:
+    """The columns that do not depend on earlier ones."""
+    kept: list[int] = []
+    basis: list[Floats] = []
+    for place in range(matrix.shape[1]):
+        rest = matrix[:, place].copy()
+        for _ in range(2):  # once more for what rounding has left
+            for direction in basis:
+                rest -= direction * (direction @ rest)
+        size = float(np.linalg.norm(rest))
+        if size > 1e-9 * max(1.0, float(np.linalg.norm(matrix[:, place]))):
+            kept.append(place)
+            basis.append(rest / size)
+    return kept
+
+
+def maximise(matrix: Floats, events: Floats, exposed: Floats, family: str) -> Fit:
+    """Fisher scoring on cells: events among ``exposed`` trials (binomial), or over so much exposure (Poisson).
+
+    Coefficients whose likelihood has no maximum (a cell without events, or with nothing else) move on at every step: they are
+    ``unbounded``, and all others have converged.
+    """
+    kept = independent(matrix)
+    x = matrix[:, kept]
+    share = (events + 0.5) / (exposed + 1.0) if family == "binomial" else np.maximum(events, 0.1) / exposed
+    link = np.log(share / (1 - share)) if family == "binomial" else np.log(share)
+    beta: Floats = np.zeros(len(kept))
+    step: Floats = np.zeros(len(kept))
+    iterations, arrived = 0, False
+    while not arrived and iterations < _ITERATIONS:
+        iterations += 1
+        mean, weight = _mean(link, exposed, family)
+        working = link + (events - mean) / weight
+        root = np.sqrt(weight)
+        found = np.linalg.lstsq(x * root[:, None], working * root, rcond=None)[0].astype(np.float64)
+        step, beta = found - beta, found
+        link = np.clip(x @ beta, -700, 700)
+        arrived = bool(np.abs(step).max(initial=0.0) <= _CONVERGED * (1 + np.abs(beta).max(initial=0.0)))
+    mean, weight = _mean(link, exposed, family)
+    _, triangle = np.linalg.qr(x * np.sqrt(weight)[:, None])
+    inverse = np.linalg.pinv(triangle)
+    n = matrix.shape[1]
+    coefficients, covariance = np.full(n, np.nan), np.full((n, n), np.nan)
+    coefficients[kept] = beta
+    covariance[np.ix_(kept, kept)] = inverse @ inverse.T
+    moving = np.abs(step) > 1e-3
+    return Fit(
+        coefficients,
+        covariance,
+        mean,
+        iterations,
+        tuple(place for place in range(n) if place not in kept),
+        tuple(np.array(kept, dtype=int)[moving].tolist()),
+    )
+
+
+def _mean(link: Floats, exposed: Floats, family: str) -> tuple[Floats, Floats]:
+    """Expected events and their variance; kept above 0, so that cells without any still have a direction."""
+    if family == "poisson":
+        mean = exposed * np.exp(link)
+        return mean, np.maximum(mean, 1e-290)
+    share = 1 / (1 + np.exp(-link))
+    return exposed * share, np.maximum(exposed * np.exp(-np.abs(link)) * np.maximum(share, 1 - share) ** 2, 1e-290)
+
+
+def log_likelihood(events: Floats, exposed: Floats, mean: Floats, family: str) -> float:
+    """Of the rows, each a trial of its own (binomial); of the counts of the cells (Poisson)."""
+    from scipy.special import gammaln, xlogy
+
+    if family == "poisson":
+        return float((xlogy(events, mean) - mean - gammaln(events + 1)).sum())
+    others = exposed - events
+    return float((xlogy(events, mean / exposed) + xlogy(others, (exposed - mean) / exposed)).sum())
+
+
+def deviance(events: Floats, exposed: Floats, mean: Floats, family: str) -> float:
+    """Twice what a model with a parameter for every row (binomial) or cell (Poisson) is more likely."""
+    from scipy.special import xlogy
+
+    if family == "binomial":
+        return max(0.0, -2 * log_likelihood(events, exposed, mean, family))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(events > 0, events / mean, 1.0)
+    return max(0.0, float(2 * (xlogy(events, ratio) - (events - mean)).sum()))
+
+
+# -- what the owner reads ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class GLMResult(Result):
+    """A fitted generalized linear model, as R's ``summary(glm)`` shows it.
+
+    Attributes
+    ----------
+    coefficients : DataFrame
+        Estimate, standard error, z, p and interval of every coefficient; NA for those that depend on earlier ones.
+    formula, family : str
+    deviance, null_deviance : float
+    df_resid, df_null : int
+    llf, aic : float
+    iterations : int
+        Of Fisher scoring.
+    """
+
+    coefficients: pd.DataFrame
+    formula: str
+    family: str
+    deviance: float
+    null_deviance: float
+    df_resid: int
+    df_null: int
+    llf: float
+    aic: float
+    iterations: int
+
+    def to_frame(self) -> pd.DataFrame:
+        """The coefficients."""
+        return self.coefficients
+
+    def body(self) -> str:
+        """The coefficients, and how well they fit."""
+        table = self.coefficients.copy()
+        table[""] = [stars(p) for p in table["Pr(>|z|)"]]
+        return "\n".join(
+            [
+                "Coefficients:",
+                frame_text(table),
+                "---",
+                _MARKS,
+                "",
+                f"    Null deviance: {number_text(self.null_deviance)} on {self.df_null} degrees of freedom",
+                f"Residual deviance: {number_text(self.deviance)} on {self.df_resid} degrees of freedom",
+                f"AIC: {number_text(self.aic)}",
+                "",
+                f"Number of Fisher Scoring iterations: {self.iterations}",
+            ]
+        )
+
+
+def fitted_result(
+    names: Sequence[str], matrix: Floats, events: Floats, exposed: Floats, family: str, **said: Any
+) -> tuple[GLMResult, Fit]:
+    """The maximum of the likelihood of cells, as a result. ``said`` are its other fields, and ``n_trials``: the rows or cells."""
+    n_trials, confidence = said.pop("n_trials"), said.pop("confidence", 0.95)
+    fit = maximise(matrix, events, exposed, family)
+    rank = len(names) - len(fit.aliased)
+    llf = log_likelihood(events, exposed, fit.fitted, family)
+    null = exposed * (events.sum() / exposed.sum())
+    notes = list(said.pop("notes", ()))
+    if fit.aliased:
+        listed = ", ".join(names[place] for place in fit.aliased)
+        notes.append(f"{len(fit.aliased)} coefficients not defined because of singularities (aliased): {listed}")
+    if fit.unbounded:
+        listed = ", ".join(names[place] for place in fit.unbounded)
+        what = (
+            "fitted probabilities numerically 0 or 1 occurred"
+            if family == "binomial"
+            else "fitted rates numerically 0 occurred"
+        )
+        notes.append(f"{what}: the likelihood has no maximum in {listed}, whose estimates grow without bound")
+    result = GLMResult(
+        coefficients=coefficient_table(names, fit, confidence),
+        family=family,
+        deviance=deviance(events, exposed, fit.fitted, family),
+        null_deviance=deviance(events, exposed, null, family),
+        df_resid=n_trials - rank,
+        df_null=n_trials - 1,
+        llf=llf,
+        aic=2 * rank - 2 * llf,
+        iterations=fit.iterations,
+        notes=tuple(notes),
+        **said,
+    )
+    return result, fit
+
+
+def coefficient_table(names: Sequence[str], fit: Fit, confidence: float) -> pd.DataFrame:
+    """Estimates with standard errors, Wald's tests and intervals."""
+    from scipy.stats import norm
+
+    error = np.sqrt(fit.covariance.diagonal())
+    reach = float(norm.ppf((1 + confidence) / 2)) * error
+    with np.errstate(divide="ignore", invalid="ignore"):
+        z = fit.coefficients / error
+    found = {
+        "Estimate": fit.coefficients,
+        "Std. Error": error,
+        "z value": z,
+        "Pr(>|z|)": 2 * norm.sf(np.abs(z)),
+        "low": fit.coefficients - reach,
+        "high": fit.coefficients + reach,
+    }
+    return pd.DataFrame(found, index=pd.Index(list(names)))
+
+
+def check_size(model: str, names: Sequence[str], shape: Sequence[int]) -> None:
+    """Refuse a cross table that is too large to be asked for, and say what else there is."""
+    cells = math.prod(shape)
+    if cells > MAX_CELLS:
+        sizes = " x ".join(map(str, shape))
+        raise ParameterError(
+            f"{model}: the full table of {', '.join(names)} has {sizes} = {cells:,} cells, and at most {MAX_CELLS:,} are asked "
+            "for: leave variables out, or merge their levels; es.OneStepLogisticRegression takes many predictors and "
+            "gives the one-step estimate"
+        )
+
+
+# -- the model --------------------------------------------------------------------------------------------------------------
+
+
+class GLM(TotalsModel):
+    r"""Logistic or Poisson regression on factors, by exact maximum likelihood from the full cross table.
+
+    .. math:: \log \frac{p}{1 - p} = x'\beta \quad\text{or}\quad \log \frac{E[y]}{e} = x'\beta
+
+    with the exposure e. Rows that agree in all covariates add up, so the rows of every cell are enough.
+
+    Parameters
+    ----------
+    formula : str
+        ``"y ~ a + b + a:b"``: an outcome and factors (variables with bins). By default the target on all other variables.
+    family : "binomial" or "poisson"
+        The outcome has two levels, of which the second is the event; or is a number, which counts events.
+    exposure : str, optional
+        For Poisson: a number, the time or people that the events are out of. Rows count as 1 without it.
+    reference : dict, optional
+        The level of a factor that all others are compared with; its first by default.
+
+    Attributes
+    ----------
+    intercept_ : float
+    coef_ : array
+        All other coefficients, in the order of ``summary()``; NaN for those that depend on earlier ones.
+    result_ : GLMResult
+
+    Examples
+    --------
+    >>> import pandas as pd, encryptedstats as es
+    >>> frame = pd.DataFrame({"arm": ["a", "a", "a", "b", "b", "b"], "ill": [0, 0, 1, 0, 1, 1]})
+    >>> model = es.GLM("ill ~ arm").fit(es.Schema.infer(frame, target="ill").table(frame))
+    >>> [round(float(x), 4) for x in (model.intercept_, *model.coef_)]
+    [-0.6931, 1.3863]
+    """
+
+    def __init__(
+        self,
+        formula: str = "",
+        family: str = "binomial",
+        exposure: str | None = None,
+        reference: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.formula = formula
+        self.family = family
+        self.exposure = exposure
+        self.reference = reference
+
+    # -- what is asked -------------------------------------------------------------------------------------------------
+
+    def parameters(self) -> dict[str, Any]:
+        """As they are asked with: of a fitted model by the ids of its variables, which is all that files may tell."""
+        if hasattr(self, "schema_"):
+            return dict(self.in_ids(self.schema_).get_params())
+        return dict(getattr(self, "growth_", self.get_params()))
+
+    def in_ids(self, schema: Schema | PublicSchema) -> GLM:
+        """With the ids of variables and levels, in the formula as well."""
+        exposure = None if self.exposure is None else variable_id(schema, self.exposure)
+        named = self.reference
+        reference = named and {variable_id(schema, one): level_id(schema, one, level) for one, level in named.items()}
+        return GLM(str(parse(self.formula).in_ids(schema)), self.family, exposure, reference)
+
+    def _fit_table(self, table: Table | EncryptedTable, **options: Any) -> GLM:
+        known = known_schema(table)
+        asked = self.in_ids(known)
+        asked.check_schema(known.public())
+        totals = table.totals(asked, **options)
+        block_ids = table.blocks.ids if isinstance(table, EncryptedTable) else ()
+        return self._set_state(totals, known, table.n_rows, block_ids, asked.get_params())
+
+    @property
+    def _asked(self) -> dict[str, Any]:
+        """What the totals are of: the parameters of the fit, by ids, once there is one."""
+        found: dict[str, Any] = getattr(self, "growth_", None) or self.get_params()
+        return found
+
+    def _design(self, schema: PublicSchema) -> Design:
+        if self.family not in FAMILIES:
+            raise ParameterError(self.named_parameter("family"), f": one of {', '.join(map(repr, FAMILIES))} is needed")
+        found = design(self._asked["formula"], schema, self._asked["reference"], missing="complete")
+        if len(found.targets) != 1 or not found.intercept:
+            raise ParameterError(self.named_parameter("formula"), ": a GLM has one outcome and an intercept")
+        return found
+
+    def _outcome(self, schema: PublicSchema) -> str:
+        outcome = self._design(schema).targets[0]
+        return target_id(schema) if outcome == -1 else f"v{outcome}"
+
+    def _covariates(self, schema: PublicSchema) -> tuple[str, ...]:
+        return tuple(f"v{j}" for j in self._design(schema).variables)
+
+    def check_schema(self, schema: PublicSchema) -> None:
+        """Refuse outcomes and covariates of other kinds, and tables that are too large."""
+        for name in self._covariates(schema):
+            if schema.variables[schema.index(name)].kind == "number":
+                raise SchemaError(
+                    f"the covariate {name!r} is kept as a number, and a GLM takes factors: cut it, "
+                    "schema.with_bins(name, edges=[...]); es.OneStepLogisticRegression takes numbers"
+                )
+        if self.family == "binomial":
+            levels = len(factor(schema, self._outcome(schema)).labels)
+            if levels != 2:
+                raise SchemaError(
+                    f"the outcome {self._outcome(schema)!r} has {levels} levels, and a binomial one has two"
+                )
+            if self.exposure is not None:
+                raise ParameterError(self.named_parameter("exposure"), ": only family='poisson' has one")
+        elif not self._covariates(schema):
+            raise ParameterError(
+                self.named_parameter("formula"), ": a Poisson regression needs a factor; see es.IncidenceRate"
+            )
+        for number in self._sums(schema).values():
+            number_column(schema, position(schema, number))
+        check_size("GLM", self._axes(schema), cell_shape(schema, self._axes(schema)))
+
+    def _axes(self, schema: PublicSchema) -> tuple[str, ...]:
+        covariates = self._covariates(schema)
+        return (self._outcome(schema), *covariates) if self.family == "binomial" else covariates
+
+    def _sums(self, schema: PublicSchema) -> dict[str, str]:
+        """Numbers that are added up in every cell."""
+        if self.family == "binomial":
+            return {}
+        exposure = self._asked["exposure"]
+        return {"events": self._outcome(schema)} | ({} if exposure is None else {"exposure": exposure})
+
+    def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
+        """The rows of every cell; for Poisson also their events and exposure."""
+        axes = self._axes(schema)
+        found: dict[str, Any] = {"cells": cell_totals(schema, axes, fold)}
+        for name, number in self._sums(schema).items():
+            inside = groups(schema, axes, fold, present=True)
+            found[name] = totals_of(inside * number_column(schema, position(schema, number)))
+        return found
+
+    def shapes(self, schema: PublicSchema) -> Shapes:
+        """One for every cell."""
+        axes = self._axes(schema)
+        sums = dict.fromkeys(self._sums(schema), cell_shape(schema, axes, present=True))
+        return {"cells": cell_shape(schema, axes), **sums}
+
+    # -- what is learnt ------------------------------------------------------------------------------------------------
+
+    def learn(self, totals: Totals, schema: PublicSchema) -> None:
+        """The maximum of the likelihood."""
+        known, binomial = self.schema_, self.family == "binomial"
+        cells = read_cells(totals["cells"], known, self._axes(schema), self.n_rows_)
+        rows, events = map(np.atleast_1d, self._outcomes(cells.counts, totals, known))
+        places = np.argwhere(rows > 0)
+        chosen = tuple(places.T)
+        if not len(places) or not events[chosen].sum() or (binomial and events.sum() == rows.sum()):
+            raise DataError("the outcome is the same in all rows, or there are none: there is nothing to explain")
+        made = self._design(schema)
+        self.columns_ = [tuple((f.variable, f.level or 0) for f in column.factors) for column in made.columns]
+        axis = {j: place for place, j in enumerate(made.variables)}
+        matrix = cell_matrix([tuple((axis[j], level) for j, level in one) for one in self.columns_], places)
+        shown = self._shown(made, known)
+        self.result_, self.fit_ = fitted_result(
+            [column.name(known) if column.factors else INTERCEPT for column in made.columns],
+            matrix,
+            events[chosen].astype(float),
+            rows[chosen].astype(float),
+            self.family,
+            title=f"{'Logistic' if binomial else 'Poisson'} regression: {shown}",
+            n_rows=cells.n,
+            notes=(*cells.notes, *self._assumed(known)),
+            formula=shown,
+            n_trials=cells.n if binomial else len(places),
+        )
+        self.intercept_ = float(self.fit_.coefficients[0])
+        self.coef_ = self.fit_.coefficients[1:]
+
+    def _outcomes(
+        self, counts: NDArray[Any], totals: Totals, schema: Schema | PublicSchema
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """What is exposed in every cell, and the events among it."""
+        if self.family == "binomial":
+            return counts.sum(axis=0), counts[1]
+        public = schema.public()
+        units = {name: scale(schema, position(public, number)) for name, number in self._sums(public).items()}
+        events = totals["events"].astype(float) / units["events"]
+        if events.min() < 0:
+            raise DataError("a Poisson outcome counts events, and a cell has fewer than none: is it a number below 0?")
+        if "exposure" not in units:
+            return counts, events
+        exposure = totals["exposure"].astype(float) / units["exposure"]
+        if (events[exposure <= 0] > 0).any():
+            raise DataError("a cell has events and no exposure: its rate is infinite")
+        return exposure, events
+
+    def _assumed(self, schema: Schema | PublicSchema) -> list[str]:
+        if self.family == "binomial":
+            outcome = factor(schema, self._outcome(schema.public()))
+            return [f"event: {outcome.name} is {outcome.labels[1]}"]
+        said = ["deviance, its degrees of freedom and AIC are those of the cells, whose counts were added up"]
+        if self._asked["exposure"] is not None:
+            said.append(f"rates are per unit of {variable_name(schema, position(schema, self._asked['exposure']))}")
+        return said
+
+    def _shown(self, made: Design, schema: Schema | PublicSchema) -> str:
+        """The formula, by the names that are known here."""
+        terms = [
+            [variable_name(schema, schema.public().index(one)) for one in term.split(":")] for term, _ in made.terms
+        ]
+        return f"{variable_name(schema, made.targets[0])} ~ {' + '.join(map(':'.join, terms)) or '1'}"
+
+    def summary(self) -> GLMResult:
+        """The fitted model as R shows it."""
+        self._check_open()
+        return self.result_
+
+    def predict(self, X: Any) -> Floats:
+        """The expected outcome of each row: its probability of the event, or its events per unit of exposure."""
+        table = self._rows(X)
+        used = list(dict.fromkeys(j for levels in self.columns_ for j, _ in levels))
+        for j in used:
+            known = self.schema_.public().variables[j]
+            if known.missing_bin and (table.data[j] == known.n_bins - 1).any():
+                name = variable_name(self.schema_, j)
+                raise SchemaError(f"the rows have missing values of {name!r}, and the model knows no such level")
+        codes = np.column_stack([np.asarray(table.data[j]) for j in used] or [np.zeros((len(table), 0))])
+        columns = [tuple((used.index(j), level) for j, level in levels) for levels in self.columns_]
+        found = cell_matrix(columns, codes) @ np.nan_to_num(self.fit_.coefficients)
+        return np.exp(found) if self.family == "poisson" else 1 / (1 + np.exp(-found))

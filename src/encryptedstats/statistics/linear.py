@@ -1,0 +1,745 @@
+"""Linear and ridge regression: sums of products of two columns are all that they need, and the owner solves them exactly.
+
+X'X, X'y and y'y (with weights X'WX) are totals of products. Standard errors, tests, intervals, analysis of variance and the
+cross-validation of a penalty follow from them, without another pass over the rows.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import combinations_with_replacement
+from numbers import Real
+from typing import Any, ClassVar, Final, TypeVar
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import check_array, column_or_1d
+
+from encryptedstats.circuits.expressions import Expression
+from encryptedstats.errors import Cure, ParameterError, SchemaError
+from encryptedstats.models.base import TotalsModel, unused_name
+from encryptedstats.statistics._fixed import named_columns, repeated, schema_of_numbers
+from encryptedstats.statistics._least_squares import Moments, Solution, as_floats, solve
+from encryptedstats.statistics.factors import confidence_level
+from encryptedstats.statistics.formulas import INTERCEPT, Design, DesignColumn, OfFormula, design, parse
+from encryptedstats.statistics.plots import plot_coefficients, plot_path
+from encryptedstats.statistics.results import Result, frame_text, number_text, p_text, stars
+from encryptedstats.tables import EncryptedTable, PublicSchema, Schema, Table
+from encryptedstats.tables._encoding import rows_to_predict
+from encryptedstats.tables.folds import CLASS_COUNTS
+from encryptedstats.tables.naming import position, variable_id
+from encryptedstats.tables.questions import (
+    Arrays,
+    Columns,
+    Shapes,
+    Totals,
+    number_column,
+    product_of,
+    refuse_impossible,
+    row_column,
+)
+from encryptedstats.tables.statistics import scale, variable_name
+from encryptedstats.tables.variables import KEEP_NUMBERS
+
+#: The weights that a table brings, as a name for them.
+ROWS: Final = "rows"
+_MARKS: Final = "Signif. codes: 0 '***' 0.001 '**' 0.01 '*' 0.05 '.' 0.1 ' ' 1"
+_INTERVALS: Final = ("confidence", "prediction")
+L = TypeVar("L", bound="_LeastSquares")
+
+
+# -- what the owner reads ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegressionResult(Result):
+    """A fitted linear regression, as R's ``summary(lm)`` shows it; names are those of statsmodels.
+
+    Attributes
+    ----------
+    coefficients : DataFrame
+        Estimate, standard error, t, p and interval of every coefficient; NA for what depends on earlier columns.
+    scale : float
+        The residual variance.
+    df_model, df_resid : int
+    rsquared, rsquared_adj : float
+    fvalue, f_pvalue : float
+        Of all slopes together.
+    llf, aic, bic : float
+        As statsmodels counts them: the residual variance is no parameter. (R's ``AIC`` is larger by 2.)
+    """
+
+    coefficients: pd.DataFrame
+    scale: float
+    df_model: int
+    df_resid: int
+    rsquared: float
+    rsquared_adj: float
+    fvalue: float
+    f_pvalue: float
+    llf: float
+    aic: float
+    bic: float
+
+    def to_frame(self) -> pd.DataFrame:
+        """The coefficients."""
+        return self.coefficients
+
+    def body(self) -> str:
+        """The coefficients, and how well they fit."""
+        table = self.coefficients.copy()
+        table[""] = [stars(p) for p in table["Pr(>|t|)"]]
+        error = "NA" if math.isnan(self.scale) else number_text(math.sqrt(self.scale))
+        lines = [
+            "Coefficients:",
+            frame_text(table),
+            "---",
+            _MARKS,
+            "",
+            f"Residual standard error: {error} on {self.df_resid} degrees of freedom",
+            f"Multiple R-squared: {number_text(self.rsquared)}, adjusted R-squared: {number_text(self.rsquared_adj)}",
+        ]
+        if self.df_model:
+            f = f"F-statistic: {number_text(self.fvalue)} on {self.df_model} and {self.df_resid} degrees of freedom"
+            lines.append(f"{f}, p-value: {p_text(self.f_pvalue)}")
+        if not math.isnan(self.llf):
+            numbers = (
+                f"{name}: {number_text(value)}"
+                for name, value in (("Log-likelihood", self.llf), ("AIC", self.aic), ("BIC", self.bic))
+            )
+            lines.append(", ".join(numbers))
+        return "\n".join(lines)
+
+    def plot(self, ax: Any = None) -> Any:
+        """The coefficients and their intervals, without the intercept."""
+        return plot_coefficients(self.coefficients.drop(index=INTERCEPT, errors="ignore"), ax)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnovaResult(Result):
+    """Analysis of variance: what each term takes off the residual sum of squares."""
+
+    table: pd.DataFrame
+
+    def to_frame(self) -> pd.DataFrame:
+        """A line for each term, and one for the residuals."""
+        return self.table
+
+
+@dataclass(frozen=True, kw_only=True)
+class RidgePath(Result):
+    """Coefficients of ridge regression by penalty; and the error in rows that were left out, where folds were given.
+
+    Attributes
+    ----------
+    coefficients : DataFrame
+        A line for each alpha.
+    errors : DataFrame
+        Mean squared error over the folds and its standard error, by alpha; empty without folds.
+    best_alpha : float
+        With the least error; NaN without folds.
+    """
+
+    coefficients: pd.DataFrame
+    errors: pd.DataFrame
+    best_alpha: float
+
+    def to_frame(self) -> pd.DataFrame:
+        """The errors and coefficients of every alpha."""
+        return pd.concat([self.errors, self.coefficients], axis=1)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Every coefficient over alpha; the best alpha is marked."""
+        return plot_path(self.coefficients.drop(columns=INTERCEPT, errors="ignore"), self.best_alpha, ax)
+
+
+# -- the models --------------------------------------------------------------------------------------------------------------
+
+
+class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[misc]  # scikit-learn has no types
+    """What linear and ridge regression share: their totals, and how they predict."""
+
+    formula: str
+    reference: Mapping[str, Any] | None
+    weights: str | None
+    missing: str
+    fit_intercept: bool
+    why_opened: ClassVar[str] = "the normal equations have to be solved, which the owner does: "
+
+    # -- as a question -----------------------------------------------------------------------------------------------
+
+    def in_ids(self: L, schema: Schema | PublicSchema) -> L:
+        """The same with variables and levels by id, as whoever computes knows them."""
+        found = super().in_ids(schema)
+        if found.weights in (None, ROWS):
+            return found
+        return found.from_parameters({**found.parameters(), "weights": variable_id(schema, found.weights)})
+
+    def _design(self, schema: PublicSchema) -> Design:
+        known = self.parameters()
+        formula = parse(known["formula"])
+        formula = formula if self.fit_intercept else replace(formula, intercept=False)
+        weighing = self._weighing(schema)
+        if formula.terms is None and weighing is not None:  # what weighs the rows explains nothing
+            targets = [position(schema, name) for name in formula.targets]
+            others = [v.id for j, v in enumerate(schema.variables) if j != weighing and j not in targets]
+            formula = replace(formula, terms=tuple(((name, 1),) for name in others))
+        found = design(formula, schema, known["reference"], missing=self.missing)
+        if len(found.targets) != 1:
+            raise ParameterError(f"formula={self.formula!r}: one variable is explained at a time")
+        return found
+
+    def _weighing(self, schema: PublicSchema) -> int | None:
+        """The position of the variable that weighs the rows, if one does."""
+        weights = self.parameters()["weights"]
+        return None if weights in (None, ROWS) else position(schema, weights)
+
+    def check_schema(self, schema: PublicSchema) -> None:
+        """Refuse a target or weights that are no numbers."""
+        made, weighing = self._design(schema), self._weighing(schema)
+        if made.targets[0] == -1 and schema.n_classes:
+            raise SchemaError("the target has classes, and a regression explains a number: ", KEEP_NUMBERS)
+        made.number(made.targets[0])
+        if weighing is not None:
+            number_column(schema, weighing)
+            low = schema.at(weighing).low or 0
+            if low < 0:
+                raise SchemaError(f"weights={self.weights!r}: weights are at least 0, and its lower bound is {low}")
+        if self.weights == ROWS:
+            row_column(schema)
+        if not made.columns:
+            raise ParameterError(f"formula={self.formula!r}: there is nothing to explain anything by")
+
+    def _check_table(self, table: Table | EncryptedTable) -> None:
+        bound = table.facts.weight_bound if isinstance(table, EncryptedTable) else table.weight_bound
+        if bound > 1 and self.weights != ROWS:
+            raise SchemaError("the rows of this table have weights: ", Cure("use weights", "weights='rows' uses them"))
+        super()._check_table(table)
+
+    def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
+        """Sums of all columns and of the products of any two, y the last; how many rows there are, and the sum of their weights."""
+        made, found = self._design(schema), dict[str, Any]()
+        weighing, factors = self._weighing(schema), list[Expression]()
+        if schema.has_target:
+            rows = row_column(schema, fold)
+            found[CLASS_COUNTS] = [(rows if made.complete is None else rows * made.complete).total()]
+            if fold is not None or self.weights == ROWS:
+                factors.append(rows)
+        elif made.complete is not None:
+            found[CLASS_COUNTS] = [made.complete.total()]
+
+        def total(product: Expression | int) -> Expression:
+            parts = [*([product] if isinstance(product, Expression) else []), *factors]
+            return product_of(parts).total()
+
+        if weighing is not None:
+            factors.append(number_column(schema, weighing))
+            found["weight"] = [total(made.product())]
+        x = _varying(made)
+        found["sums"] = [total(made.product(one)) for one in x]
+        found["products"] = [total(made.product(x[a], x[b])) for a, b in _pairs(made)]
+        return found
+
+    def shapes(self, schema: PublicSchema) -> Shapes:
+        """One sum for each column, one product for each pair that can be together in a row."""
+        made, found = self._design(schema), dict[str, tuple[int, ...]]()
+        if schema.has_target or made.complete is not None:
+            found[CLASS_COUNTS] = (1,)
+        if self._weighing(schema) is not None:
+            found["weight"] = (1,)
+        return {**found, "sums": (len(_varying(made)),), "products": (len(_pairs(made)),)}
+
+    def _learn_moments(self, totals: Totals, schema: PublicSchema) -> Moments:
+        """The sums, and what the columns are called."""
+        made = self._design(schema)
+        x = _varying(made)
+        self.columns_ = [one.name(self.schema_) for one in x[:-1]]
+        self.target_ = variable_name(self.schema_, made.targets[0])
+        n = int(totals[CLASS_COUNTS].sum()) if CLASS_COUNTS in totals else self.n_rows_
+        refuse_impossible(n > 0, "there are no rows")
+        counted = self.weights == ROWS or n == self.n_rows_ or (made.complete is not None and n < self.n_rows_)
+        refuse_impossible(counted, f"{n:,} rows are counted, of {self.n_rows_:,}")
+        self.n_missing_ = 0 if made.complete is None or self.weights == ROWS else self.n_rows_ - n
+        weight, unit, weighing = n, 1, self._weighing(schema)
+        if weighing is not None:
+            weight, unit = int(totals["weight"][0]), scale(self.schema_, weighing)
+        products = np.zeros((len(x), len(x)), dtype=object)
+        for (a, b), value in zip(_pairs(made), totals["products"], strict=True):
+            products[a, b] = products[b, a] = int(value)
+        scales = np.array([one.scale(self.schema_) for one in x], dtype=object)
+        sums = np.array([int(value) for value in totals["sums"]], dtype=object)
+        found = Moments(n, weight, sums, products, scales, unit, made.intercept)
+        found.check()
+        return found
+
+    def _left_out(self) -> tuple[str, ...]:
+        n = self.n_missing_
+        return (f"{n:,} row{' was' if n == 1 else 's were'} left out because of missing values",) if n else ()
+
+    # -- fitting -----------------------------------------------------------------------------------------------------
+
+    def _table_of(self, X: Any, y: Any, sample_weight: Any = None) -> Table:
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None (a Table brings its own)"
+            )
+        frame = named_columns(self._checked_frame(X, reset=True))
+        name = unused_name(getattr(y, "name", None) or "target", frame)
+        whole = repeated(frame.assign(**{name: self._checked_y(y, len(frame))}), sample_weight)
+        return schema_of_numbers(whole, target=name).table(whole)
+
+    def _rows_of(self, X: Any, y: Any, sample_weight: Any = None) -> Table:
+        frame = named_columns(self._checked_frame(X, reset=False))
+        whole = frame.assign(**{self.target_: self._checked_y(y, len(frame))})
+        return self._known_private().table(repeated(whole, sample_weight))
+
+    def _checked_y(self, y: Any, n_rows: int) -> NDArray[np.float64]:
+        checked = check_array(column_or_1d(y, warn=True), ensure_2d=False, dtype="numeric")
+        values: NDArray[np.float64] = checked.astype(float)
+        if len(values) != n_rows:
+            raise ValueError(f"X has {n_rows} rows and y has {len(values)}: inconsistent numbers of samples")
+        return values
+
+    # -- predicting --------------------------------------------------------------------------------------------------
+
+    def _rows_to_predict(self, X: Any) -> Table:
+        """Clear rows; columns that explain nothing need not be among theirs."""
+        if isinstance(X, Table):
+            return super()._rows_to_predict(X)
+        schema, frame = self._known_private(), named_columns(self._checked_frame(X, reset=False))
+        used = self._design(schema.public()).variables
+        for j, variable in enumerate(schema.variables):
+            if j not in used and variable.name not in frame.columns:  # any value will do
+                number = (variable.low or 0) / 10.0 ** (variable.digits or 0)
+                frame = frame.assign(**{variable.name: variable.levels[0] if variable.levels else number})
+        return rows_to_predict(schema, frame, stacklevel=4)
+
+    def _matrix(self, X: Any) -> NDArray[np.float64]:
+        """The columns of clear rows in their units, without the intercept, shape (rows, columns)."""
+        table = self._rows(X)
+        made = self._design(table.public_schema)
+        found: NDArray[np.float64] = made.matrix(table)[:, int(made.intercept) :]
+        return found
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """What the regression expects of each row. Columns that depend on earlier ones are not used."""
+        self._check_open()
+        found: NDArray[np.float64] = self._matrix(X) @ np.nan_to_num(self.coef_) + self.intercept_
+        return found
+
+
+def _varying(made: Design) -> list[DesignColumn]:
+    """All columns but the intercept, the target last."""
+    return [*(one for one in made.columns if one.factors), made.number(made.targets[0])]
+
+
+def _pairs(made: Design) -> list[tuple[int, int]]:
+    """Which columns can be together in a row: bins of one variable exclude each other."""
+    x = _varying(made)
+    pairs = combinations_with_replacement(range(len(x)), 2)
+    return [(a, b) for a, b in pairs if made.product(x[a], x[b]) != 0]
+
+
+class LinearRegression(_LeastSquares):
+    r"""Least squares, with all that R's ``summary(lm)`` says, from X'X, X'y and y'y; exact until the last rounding.
+
+    The sums are integers, and are centred and solved as such: ill-conditioned columns lose nothing. A column that depends on
+    earlier ones is *aliased*, as in R: its coefficient is NaN, and it predicts nothing. (scikit-learn would spread the effect over
+    all of them.)
+
+    Parameters
+    ----------
+    formula : str
+        ``"y ~ a + b + a:b + a^2"``, with variables by name or id; ``- 1`` leaves out the intercept. By default the target on all
+        other variables.
+    reference : dict, optional
+        The levels that others are compared with, by variable; the first of each by default.
+    weights : str, optional
+        A variable that weighs the squares, as R's ``weights``; or ``"rows"`` for the weights of the table: 2 are two rows.
+    missing : {"level", "complete"}
+        Whether the bin for missing values of a variable is a level as any other, or its rows are left out. Rows without a number
+        that the formula names always are.
+    fit_intercept : bool
+
+    Attributes
+    ----------
+    coef_ : array of shape (n_columns,)
+        NaN where a column is aliased.
+    intercept_ : float
+    columns_ : list of str
+        What the coefficients are called.
+    aliased_ : list of str
+    covariance_ : array
+        Of the estimates, that of the intercept first.
+    scale_ : float
+        The residual variance.
+    df_model_, df_resid_ : int
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from encryptedstats import LinearRegression
+    >>> X = pd.DataFrame({"dose": [1, 2, 3, 4, 5]})
+    >>> model = LinearRegression().fit(X, pd.Series([2.1, 3.9, 6.2, 7.8, 10.1], name="response"))
+    >>> model.coef_.round(2), round(model.intercept_, 2)
+    (array([1.99]), 0.05)
+    """
+
+    def __init__(
+        self,
+        formula: str = "",
+        reference: Mapping[str, Any] | None = None,
+        weights: str | None = None,
+        missing: str = "level",
+        fit_intercept: bool = True,
+    ) -> None:
+        self.formula = formula
+        self.reference = reference
+        self.weights = weights
+        self.missing = missing
+        self.fit_intercept = fit_intercept
+
+    def learn(self, totals: Totals, schema: PublicSchema) -> None:
+        """Coefficients, their covariances and the residual variance."""
+        self._moments = self._learn_moments(totals, schema)
+        self._solution = found = solve(self._moments)
+        self.aliased_ = [name for j, name in enumerate(self.columns_) if j not in found.used]
+        self.coef_ = as_floats(found.slopes)
+        self.coef_[[j for j in range(len(self.coef_)) if j not in found.used]] = np.nan
+        self.intercept_ = float(found.intercept)
+        self.df_model_ = len(found.used)
+        self.df_resid_ = self._moments.n_rows - self.df_model_ - self._moments.centred
+        self._residual = found.residuals[-1] / self.df_resid_ if self.df_resid_ > 0 else None
+        self.scale_ = math.nan if self._residual is None else float(self._residual)
+        unscaled = found.unscaled_covariance
+        self._unscaled = as_floats(unscaled)
+        variance = Fraction(0) if self._residual is None else self._residual
+        self.covariance_ = as_floats(unscaled * variance)
+        if self._residual is None:
+            self.covariance_[:] = np.nan
+        if self.aliased_:
+            warnings.warn(
+                f"aliased, they depend on columns before them and have no coefficient: {', '.join(self.aliased_)}",
+                UserWarning,
+                stacklevel=6,
+            )
+
+    # -- what it says ------------------------------------------------------------------------------------------------
+
+    def summary(self, confidence: float = 0.95) -> RegressionResult:
+        """As R's ``summary(lm)``, with intervals."""
+        self._check_open()
+        from scipy.stats import f as f_distribution
+
+        n, moments, solution = self._moments.n_rows, self._moments, self._solution
+        total, left = solution.residuals[0], solution.residuals[-1]
+        rsquared = float(1 - left / total) if total else math.nan
+        df, used = self.df_resid_, self.df_model_
+        free = n - moments.centred
+        adjusted = float(1 - left / df / (total / free)) if total and df > 0 else math.nan
+        fvalue = math.nan
+        if used and df > 0:
+            fvalue = float((total - left) / used / (left / df)) if left else math.inf
+        llf = math.nan
+        if self._weighing(self.schema_.public()) is None and left:
+            llf = -n / 2 * (math.log(2 * math.pi) + math.log(float(left / n)) + 1)
+        k = used + moments.centred
+        notes = [*self._left_out()]
+        notes += [f"aliased, depends on columns before it: {name}" for name in self.aliased_]
+        if self._weighing(self.schema_.public()) is not None:
+            notes.append(
+                f"weighted by {self._weight_name()}; the log-likelihood would need the logarithms of the weights"
+            )
+        if df < 1:
+            notes.append(f"{n} rows and {k} coefficients: no degrees of freedom are left for standard errors")
+        return RegressionResult(
+            title=f"Linear regression of {self.target_} on {', '.join(self.columns_) or 'a constant'}",
+            n_rows=n,
+            notes=tuple(notes),
+            coefficients=self.coefficients(confidence),
+            scale=self.scale_,
+            df_model=used,
+            df_resid=df,
+            rsquared=rsquared,
+            rsquared_adj=adjusted,
+            fvalue=fvalue,
+            f_pvalue=float(f_distribution.sf(fvalue, used, df)) if not math.isnan(fvalue) else math.nan,
+            llf=llf,
+            aic=2 * k - 2 * llf,
+            bic=math.log(n) * k - 2 * llf,
+        )
+
+    def _weight_name(self) -> str:
+        weighing = self._weighing(self.schema_.public())
+        return "" if weighing is None else variable_name(self.schema_, weighing)
+
+    def coefficients(self, confidence: float = 0.95) -> pd.DataFrame:
+        """Estimate, standard error, t, p and interval of every coefficient."""
+        self._check_open()
+        from scipy.stats import t
+
+        confidence = confidence_level(confidence)
+        centred = self._moments.centred
+        estimates = np.concatenate([[self.intercept_] if centred else [], self.coef_])
+        errors = np.sqrt(np.diag(self.covariance_))
+        errors[np.isnan(estimates)] = np.nan
+        with np.errstate(divide="ignore", invalid="ignore"):
+            statistics = estimates / errors
+        df = max(self.df_resid_, 1)
+        width = t.ppf((1 + confidence) / 2, df) * errors
+        table = {
+            "Estimate": estimates,
+            "Std. Error": errors,
+            "t value": statistics,
+            "Pr(>|t|)": 2 * t.sf(np.abs(statistics), df),
+            f"{50 * (1 - confidence):.4g} %": estimates - width,
+            f"{50 * (1 + confidence):.4g} %": estimates + width,
+        }
+        return pd.DataFrame(table, [*([INTERCEPT] if centred else []), *self.columns_])
+
+    def anova(self, type: int = 1) -> AnovaResult:
+        """Analysis of variance, a line for each term: of type 1 in the order of the formula, as R's ``anova``; or of type 2.
+
+        Of type 2, a term is tested after all others that do not contain it.
+        """
+        self._check_open()
+        from scipy.stats import f as f_distribution
+
+        if type not in (1, 2):
+            raise ValueError(f"type={type!r}: 1 and 2 are there")
+        made = self._design(self.schema_.public())
+        owns = [[j - made.intercept for j in columns] for _, columns in made.terms]
+        factors = [
+            frozenset((f.variable, f.power) for f in made.columns[columns[0]].factors) for _, columns in made.terms
+        ]
+        rows = {}
+        for place, (_, columns) in enumerate(made.terms):
+            # A term is seen after those before it (type 1), or after all that do not contain it (type 2).
+            others = range(place) if type == 1 else [k for k in range(len(owns)) if not factors[place] <= factors[k]]
+            before = sorted(j for k in others for j in owns[k])
+            without, with_it = (solve(self._moments.of(kept)) for kept in (before, sorted([*before, *owns[place]])))
+            name = term_name(made.columns[columns[0]], self.schema_)
+            rows[name] = (len(with_it.used) - len(without.used), without.residuals[-1] - with_it.residuals[-1])
+        df, left = self.df_resid_, self._solution.residuals[-1]
+        table = []
+        for terms_df, squares in rows.values():
+            mean = squares / terms_df if terms_df else None
+            f = float(mean / (left / df)) if mean is not None and df > 0 and left else math.nan
+            p = float(f_distribution.sf(f, terms_df, df)) if not math.isnan(f) else math.nan
+            table.append([terms_df, float(squares), math.nan if mean is None else float(mean), f, p])
+        table.append([df, float(left), self.scale_, math.nan, math.nan])
+        header = ["Df", "Sum Sq", "Mean Sq", "F value", "Pr(>F)"]
+        frame = pd.DataFrame(table, [*rows, "Residuals"], header).astype({"Df": int})
+        return AnovaResult(
+            title=f"Analysis of variance of {self.target_}, type {type}", n_rows=self._moments.n_rows, table=frame
+        )
+
+    def vif(self) -> pd.Series[Any]:
+        """Variance inflation factors: how much larger the variance of each coefficient is than if the columns were uncorrelated."""
+        self._check_open()
+        scatter, inverse = self._moments.in_units, self._solution.inverse
+        found = [float(scatter[j, j] * inverse[j, j]) or math.nan for j in range(len(self.columns_))]
+        return pd.Series(found, self.columns_, name="VIF")
+
+    def predict(self, X: Any, interval: str | None = None, confidence: float = 0.95) -> Any:
+        """What the regression expects of each row; with an ``interval``, for its mean or for a new observation, as R has it.
+
+        Parameters
+        ----------
+        X : DataFrame, array or Table
+        interval : {"confidence", "prediction"}, optional
+            Then a DataFrame with ``fit``, ``lower`` and ``upper`` is returned.
+        confidence : float
+        """
+        if interval is None:
+            return super().predict(X)
+        self._check_open()
+        from scipy.stats import t
+
+        if interval not in _INTERVALS:
+            raise ValueError(f"interval={interval!r}: 'confidence' and 'prediction' are there, or None")
+        confidence = confidence_level(confidence)
+        x = self._matrix(X)
+        fit = x @ np.nan_to_num(self.coef_) + self.intercept_
+        around = as_floats(self._moments.means[:-1])
+        x = x - around  # from the means, where the intercept is uncorrelated with the slopes: nothing cancels
+        inverse = as_floats(self._solution.inverse)
+        first = self._moments.weight_scale / self._moments.weight if self._moments.centred else 0.0
+        leverage = first + np.einsum("ij,jk,ik->i", x, inverse, x)
+        spread = np.sqrt(self.scale_ * (leverage + (interval == "prediction")))
+        width = t.ppf((1 + confidence) / 2, max(self.df_resid_, 1)) * spread
+        index = X.index if isinstance(X, pd.DataFrame) else None
+        return pd.DataFrame({"fit": fit, "lower": fit - width, "upper": fit + width}, index)
+
+
+class Ridge(_LeastSquares):
+    r"""Least squares with a penalty of alpha on the sum of the squared coefficients, not on the intercept.
+
+    Totals are those of :class:`LinearRegression`, whatever alpha is: :meth:`path` and :meth:`cross_validate` need no other pass
+    over the rows.
+
+    Parameters
+    ----------
+    alpha : float
+        At least 0.
+    formula, reference, weights, missing, fit_intercept
+        As of :class:`LinearRegression`.
+
+    Attributes
+    ----------
+    coef_ : array of shape (n_columns,)
+    intercept_ : float
+    columns_ : list of str
+    df_ : float
+        Effective degrees of freedom, without the intercept.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from encryptedstats import Ridge
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> Ridge(alpha=0.5).fit(X, y).coef_[:3].round(1)
+    array([  20.1, -131.2,  383.5])
+    """
+
+    def __init__(
+        self,
+        alpha: float = 1.0,
+        formula: str = "",
+        reference: Mapping[str, Any] | None = None,
+        weights: str | None = None,
+        missing: str = "level",
+        fit_intercept: bool = True,
+    ) -> None:
+        self.alpha = alpha
+        self.formula = formula
+        self.reference = reference
+        self.weights = weights
+        self.missing = missing
+        self.fit_intercept = fit_intercept
+
+    def check_schema(self, schema: PublicSchema) -> None:
+        """Refuse a penalty below 0."""
+        super().check_schema(schema)
+        self._checked_alpha(self.alpha)
+
+    def _checked_alpha(self, alpha: Any) -> Fraction:
+        if isinstance(alpha, bool) or not isinstance(alpha, Real) or not 0 <= float(alpha) < math.inf:
+            raise ParameterError(self.named_parameter("alpha"), ": a number of at least 0 is needed")
+        return Fraction(float(alpha))
+
+    def learn(self, totals: Totals, schema: PublicSchema) -> None:
+        """The coefficients."""
+        self._moments = self._learn_moments(totals, schema)
+        alpha = self._checked_alpha(self.alpha)
+        found = solve(self._moments, alpha)
+        self.coef_, self.intercept_ = as_floats(found.slopes), float(found.intercept)
+        self.df_ = len(found.used) - float(alpha * sum(np.diag(found.inverse), Fraction(0)))
+
+    def summary(self) -> RidgePath:
+        """The coefficients."""
+        return self.path([float(self.alpha)])
+
+    def path(self, alphas: Sequence[float]) -> RidgePath:
+        """The coefficients for every alpha, from the same totals."""
+        self._check_open()
+        return self._path(self._moments, alphas, pd.DataFrame(index=pd.Index(alphas, name="alpha")), math.nan)
+
+    def _path(self, moments: Moments, alphas: Sequence[float], errors: pd.DataFrame, best: float) -> RidgePath:
+        rows = []
+        for alpha in alphas:
+            found = solve(moments, self._checked_alpha(alpha))
+            rows.append([*([float(found.intercept)] if moments.centred else []), *as_floats(found.slopes)])
+        names = [*([INTERCEPT] if moments.centred else []), *self.columns_]
+        return RidgePath(
+            title=f"Ridge regression of {self.target_} by alpha",
+            n_rows=moments.n_rows,
+            notes=self._left_out()
+            if math.isnan(best)
+            else (f"least error in rows that were left out: alpha = {best:g}",),
+            coefficients=pd.DataFrame(rows, pd.Index(alphas, name="alpha"), names),
+            errors=errors,
+            best_alpha=best,
+        )
+
+    @staticmethod
+    def cross_validate(models: Sequence[Ridge], alphas: Sequence[float]) -> RidgePath:
+        """Choose alpha by cross-validation, from the totals of folds alone: ``models`` are what ``fit_folds`` gives, opened.
+
+        Each of them is of all rows but those of a fold; what they differ by tells the sums of each fold, and these its squared
+        errors.
+        """
+        models = list(models)
+        if len(models) < 2:
+            raise ValueError("cross-validation needs the models of two folds at least: model.fit_folds(table), opened")
+        for model in models:
+            model._check_open()
+        all_but = [model._moments for model in models]
+        whole = _sum_of(all_but, len(models) - 1)
+        errors = []
+        for alpha in alphas:
+            penalty = models[0]._checked_alpha(alpha)
+            each = []
+            for rest in all_but:
+                fold = _difference(whole, rest)
+                if not fold.weight:
+                    continue
+                each.append(
+                    float(_squared_error(solve(rest, penalty), fold) / Fraction(fold.weight, fold.weight_scale))
+                )
+            errors.append([np.mean(each), np.std(each, ddof=1) / math.sqrt(len(each)) if len(each) > 1 else math.nan])
+        table = pd.DataFrame(errors, pd.Index(alphas, name="alpha"), ["error", "std. error"])
+        best = float(table.index[int(table["error"].to_numpy().argmin())])
+        return models[0]._path(whole, alphas, table, best)
+
+
+def _sum_of(parts: Sequence[Moments], times: int) -> Moments:
+    """The moments of all rows, where the parts hold each row so many times."""
+    first = parts[0]
+    refuse_impossible(
+        all(sum(int(m.sums[j]) for m in parts) % times == 0 for j in range(len(first.sums))), "folds do not add up"
+    )
+    return replace(
+        first,
+        n_rows=sum(m.n_rows for m in parts) // times,
+        weight=sum(m.weight for m in parts) // times,
+        sums=np.sum([m.sums for m in parts], axis=0) // times,
+        products=np.sum([m.products for m in parts], axis=0) // times,
+    )
+
+
+def _difference(whole: Moments, part: Moments) -> Moments:
+    return replace(
+        whole,
+        n_rows=whole.n_rows - part.n_rows,
+        weight=whole.weight - part.weight,
+        sums=whole.sums - part.sums,
+        products=whole.products - part.products,
+    )
+
+
+def _squared_error(found: Solution, rows: Moments) -> Fraction:
+    """The sum of squared errors that a solution makes in other rows, exactly: (1, x, y) products with (-a, -b, 1)."""
+    k = len(rows.sums)
+    whole = np.full((k + 1, k + 1), Fraction(0), dtype=object)
+    whole[0, 0] = Fraction(rows.weight, rows.weight_scale)
+    for a in range(k):
+        whole[0, a + 1] = whole[a + 1, 0] = Fraction(int(rows.sums[a]), rows.weight_scale * int(rows.scales[a]))
+        for b in range(k):
+            unit = rows.weight_scale * int(rows.scales[a]) * int(rows.scales[b])
+            whole[a + 1, b + 1] = Fraction(int(rows.products[a, b]), unit)
+    line = np.array([-found.intercept, *(-found.slopes), Fraction(1)], dtype=object)
+    error: Fraction = line @ whole @ line
+    return error
+
+
+def term_name(column: DesignColumn, schema: Schema | PublicSchema) -> str:
+    """What a term is called, of which this is a column: without levels."""
+    powers = ((variable_name(schema, f.variable), f.power) for f in column.factors)
+    return ":".join(name if power == 1 else f"{name}^{power}" for name, power in powers)

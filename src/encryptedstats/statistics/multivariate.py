@@ -1,0 +1,763 @@
+"""Several variables together: covariances and correlations, principal components, linear and quadratic discriminants.
+
+All are made of the sums of the variables and of the products of any two, for all rows or in every class: the totals of
+``table.moments``. Differences that cancel are formed in integers.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import lcm
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+from sklearn.base import TransformerMixin
+
+from encryptedstats.errors import ParameterError, SchemaError
+from encryptedstats.models.base import TotalsModel, array_names
+from encryptedstats.models.discriminants import FisherDiscriminant
+from encryptedstats.models.features import Feature, count_features, product_totals, symmetric
+from encryptedstats.models.prediction import feature_labels
+from encryptedstats.statistics._fixed import repeated, schema_of_numbers, with_numbers
+from encryptedstats.statistics._least_squares import Exact, as_floats, independent
+from encryptedstats.statistics.factors import confidence_level
+from encryptedstats.statistics.plots import plot_loadings, plot_matrix, plot_variances
+from encryptedstats.statistics.results import Result, frame_text
+from encryptedstats.tables import PublicSchema, Schema, Table
+from encryptedstats.tables.columns import Column
+from encryptedstats.tables.naming import position
+from encryptedstats.tables.questions import (
+    Arrays,
+    Columns,
+    Question,
+    Shapes,
+    Totals,
+    class_columns,
+    refuse_impossible,
+)
+from encryptedstats.tables.statistics import Moments, scale, variable_name
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    Names = Sequence[str | int]
+
+
+# -- covariances and correlations ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Products(Question):
+    """A question about variables that are kept as numbers: all of them, where none are named."""
+
+    variables: tuple[str | int, ...] = ()
+    confidence: float = 0.95
+
+    of_variables: ClassVar[tuple[str, ...]] = ("variables",)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.variables, str):
+            raise TypeError(f"variables={self.variables!r}: a list of variables is needed, [{self.variables!r}]")
+        object.__setattr__(self, "variables", tuple(self.variables))
+        confidence_level(self.confidence)
+
+    def moments(self, schema: PublicSchema) -> Moments:
+        """What it is made of."""
+        return Moments(numbers_of_schema(schema, self.variables))
+
+    def check_schema(self, schema: PublicSchema) -> None:
+        """Refuse what is no number."""
+        self.moments(schema).check_schema(schema)
+
+    def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
+        """Those of the moments."""
+        return self.moments(schema).totals(schema, columns, fold)
+
+    def shapes(self, schema: PublicSchema) -> Shapes:
+        """Those of the moments."""
+        return self.moments(schema).shapes(schema)
+
+    def _read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> _Read:
+        return read_moments(totals, self.moments(schema.public()).variables, schema, n_rows)
+
+
+class Covariance(_Products):
+    """The covariance matrix of variables that are kept as numbers, with intervals of the variances.
+
+    Parameters
+    ----------
+    variables : list of str
+        By name or id; all that are kept as numbers by default.
+    confidence : float
+        Of the intervals, which assume normal variables.
+
+    Examples
+    --------
+    >>> import pandas as pd, encryptedstats as es
+    >>> frame = pd.DataFrame({"a": [1, 2, 3, 4], "b": [2, 1, 4, 3]})
+    >>> schema = es.Schema.infer(frame).with_kind("a", "number").with_kind("b", "number")
+    >>> schema.table(frame).ask(es.Covariance()).covariance.round(2)
+          a     b
+    a  1.67  1.00
+    b  1.00  1.67
+    """
+
+    def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> CovarianceResult:
+        """The matrix, with n - 1 below."""
+        found = self._read(totals, schema, n_rows)
+        return CovarianceResult(
+            title=f"Covariances of {', '.join(found.names)}",
+            n_rows=n_rows,
+            notes=found.notes,
+            covariance=found.frame(found.covariance),
+            means=pd.Series(found.means, found.names),
+            variances=found.variance_table(self.confidence),
+            scatter=found.scatter,
+            scales=found.scales,
+        )
+
+
+class Correlation(_Products):
+    """Pearson's correlations of variables that are kept as numbers, with tests (of 0) and intervals (Fisher's z).
+
+    Parameters
+    ----------
+    variables : list of str
+        By name or id; all that are kept as numbers by default.
+    confidence : float
+        Of the intervals.
+
+    Examples
+    --------
+    >>> import pandas as pd, encryptedstats as es
+    >>> frame = pd.DataFrame({"a": [1, 2, 3, 4], "b": [2, 1, 4, 3]})
+    >>> schema = es.Schema.infer(frame).with_kind("a", "number").with_kind("b", "number")
+    >>> schema.table(frame).ask(es.Correlation()).correlation
+         a    b
+    a  1.0  0.6
+    b  0.6  1.0
+    """
+
+    def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> CorrelationResult:
+        """The matrix, with probabilities and intervals of each pair."""
+        found = self._read(totals, schema, n_rows)
+        return CorrelationResult(
+            title=f"Correlations of {', '.join(found.names)}",
+            n_rows=n_rows,
+            notes=(
+                *found.notes,
+                f"{self.confidence:.4g} intervals by Fisher's z; tests of no correlation by Student's t",
+            ),
+            correlation=found.frame(found.correlation),
+            pairs=found.correlation_table(self.confidence),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CovarianceResult(Result):
+    """A covariance matrix.
+
+    Attributes
+    ----------
+    covariance : DataFrame
+    means : Series
+    variances : DataFrame
+        The variance of every variable and its interval.
+    """
+
+    covariance: DataFrame
+    means: pd.Series[Any]
+    variances: DataFrame
+    scatter: Any
+    scales: Any
+
+    def to_frame(self) -> DataFrame:
+        """The matrix."""
+        return self.covariance
+
+    def body(self) -> str:
+        """The matrix, then means and variances."""
+        table = self.variances.copy()
+        table.insert(0, "mean", self.means)
+        return f"{frame_text(self.covariance)}\n\n{frame_text(table)}"
+
+    def mahalanobis(self, X: Any) -> pd.Series[Any]:
+        """Squared distances of rows from the mean in this metric, as R and scikit-learn have them: for the owner of the rows.
+
+        ``X`` is a DataFrame with the columns of this matrix, or a table.
+        """
+        frame = X.to_pandas() if isinstance(X, Table) else pd.DataFrame(X)
+        names = list(self.covariance.columns)
+        missing = [name for name in names if name not in frame.columns]
+        if missing:
+            raise SchemaError(f"the rows have no column {missing[0]!r}: the matrix is of {', '.join(names)}")
+        used = independent(self.scatter)
+        if len(used) < len(names):
+            dependent = ", ".join(names[j] for j in range(len(names)) if j not in used)
+            raise ValueError(f"there is no distance: {dependent} depends on the variables before it, or is constant")
+        deviations = frame[names].to_numpy(dtype=float) - self.means.to_numpy()
+        sd = np.sqrt(np.diag(self.covariance))
+        scaled = deviations / sd
+        solved = np.linalg.solve(self.covariance.to_numpy() / np.outer(sd, sd), scaled.T)
+        return pd.Series((scaled * solved.T).sum(axis=1), frame.index, name="mahalanobis")
+
+    def plot(self, ax: Any = None) -> Any:
+        """A heat map of the correlations."""
+        sd = np.sqrt(np.diag(self.covariance))
+        return plot_matrix(self.covariance.div(sd, axis=0).div(sd, axis=1), ax)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorrelationResult(Result):
+    """A correlation matrix.
+
+    Attributes
+    ----------
+    correlation : DataFrame
+    pairs : DataFrame
+        For every pair of variables r, its interval, t, degrees of freedom and p.
+    """
+
+    correlation: DataFrame
+    pairs: DataFrame
+
+    def to_frame(self) -> DataFrame:
+        """The matrix."""
+        return self.correlation
+
+    @property
+    def pvalues(self) -> DataFrame:
+        """The probabilities as a matrix."""
+        found = pd.DataFrame(np.nan, self.correlation.index, self.correlation.columns)
+        for pair, p in self.pairs["pvalue"].items():
+            a, b = pair if isinstance(pair, tuple) else (pair, pair)
+            found.loc[a, b] = found.loc[b, a] = p
+        return found
+
+    def body(self) -> str:
+        """The matrix, then every pair."""
+        pairs = self.pairs.copy()
+        pairs.index = pd.Index([f"{a}, {b}" for a, b in pairs.index])
+        return f"{frame_text(self.correlation)}\n\n{frame_text(pairs)}" if len(pairs) else frame_text(self.correlation)
+
+    def plot(self, ax: Any = None) -> Any:
+        """A heat map."""
+        return plot_matrix(self.correlation, ax)
+
+
+@dataclass(frozen=True, eq=False)
+class _Read:
+    """Sums and products of numbers, read: in integers as far as possible."""
+
+    names: list[str]
+    n: int
+    sums: Exact
+    scatter: Exact  #: n times the sums of products around the means
+    scales: Exact
+
+    def frame(self, values: NDArray[np.float64]) -> DataFrame:
+        return pd.DataFrame(values, self.names, self.names)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        constant = [name for name, value in zip(self.names, np.diag(self.scatter), strict=True) if not value]
+        return (f"constant: {', '.join(constant)}",) if constant else ()
+
+    @property
+    def means(self) -> NDArray[np.float64]:
+        return as_floats([Fraction(int(s), self.n * int(u)) for s, u in zip(self.sums, self.scales, strict=True)])
+
+    @property
+    def covariance(self) -> NDArray[np.float64]:
+        if self.n < 2:
+            return np.full(self.scatter.shape, np.nan)
+        below = self.n * (self.n - 1)
+        units = np.outer(self.scales, self.scales)
+        pairs = zip(self.scatter.flat, units.flat, strict=True)
+        return as_floats([Fraction(int(value), below * int(unit)) for value, unit in pairs]).reshape(units.shape)
+
+    def squared(self, a: int, b: int) -> Fraction | None:
+        """The square of the correlation; None where one of them is constant."""
+        below = int(self.scatter[a, a] * self.scatter[b, b])
+        return Fraction(int(self.scatter[a, b]) ** 2, below) if below else None
+
+    @property
+    def correlation(self) -> NDArray[np.float64]:
+        k = len(self.names)
+        return np.array([[self.r(a, b) for b in range(k)] for a in range(k)])
+
+    def r(self, a: int, b: int) -> float:
+        square = self.squared(a, b)
+        if square is None:
+            return math.nan
+        return math.copysign(math.sqrt(square), self.scatter[a, b])
+
+    def variance_table(self, confidence: float) -> DataFrame:
+        from scipy.stats import chi2
+
+        df, found = self.n - 1, np.diag(self.covariance)
+        low, high = (chi2.ppf(q, df) if df > 0 else math.nan for q in ((1 + confidence) / 2, (1 - confidence) / 2))
+        table = {"variance": found, "std": np.sqrt(found), "lower": df * found / low, "upper": df * found / high}
+        return pd.DataFrame(table, self.names)
+
+    def correlation_table(self, confidence: float) -> DataFrame:
+        from scipy.stats import norm, t
+
+        rows, df, width = {}, self.n - 2, norm.ppf((1 + confidence) / 2)
+        for a in range(len(self.names)):
+            for b in range(a + 1, len(self.names)):
+                r, square = self.r(a, b), self.squared(a, b)
+                left = math.nan if square is None else float(1 - square)  # exact, also where r is nearly 1
+                statistic = pvalue = low = high = math.nan
+                if df > 0 and square is not None:
+                    statistic = r * math.sqrt(df / left) if left else math.copysign(math.inf, r)
+                    pvalue = 2 * float(t.sf(abs(statistic), df))
+                if self.n > 3 and square is not None:
+                    # arctanh(r) is log((1 + r)^2 / (1 - r^2)) / 2
+                    z = (
+                        math.copysign(math.inf, r)
+                        if not left
+                        else math.copysign(math.log((1 + abs(r)) ** 2 / left) / 2, r)
+                    )
+                    low, high = (math.tanh(z + sign * width / math.sqrt(self.n - 3)) for sign in (-1, 1))
+                rows[self.names[a], self.names[b]] = [r, low, high, statistic, df, pvalue]
+        index = pd.MultiIndex.from_tuples(rows) if rows else pd.MultiIndex.from_arrays([[], []])
+        columns = ["r", "lower", "upper", "statistic", "df", "pvalue"]
+        return pd.DataFrame(list(rows.values()), index, columns).astype({"df": int})
+
+
+def read_moments(totals: Totals, variables: Sequence[int], schema: Schema | PublicSchema, n_rows: int) -> _Read:
+    """The totals of moments, refusing those that cannot be."""
+    refuse_impossible(n_rows > 0, "there are no rows")
+    k, sums = len(variables), totals["sums"]
+    scatter = n_rows * symmetric(totals["products"], k) - np.outer(sums, sums)
+    refuse_impossible(all(value >= 0 for value in np.diag(scatter)), "a variance would be negative")
+    squares = np.outer(np.diag(scatter), np.diag(scatter))
+    refuse_impossible(bool((scatter * scatter <= squares).all()), "a correlation would be beyond 1")
+    names = [variable_name(schema, j) for j in variables]
+    return _Read(names, n_rows, sums, scatter, np.array([scale(schema, j) for j in variables], dtype=object))
+
+
+def numbers_of_schema(schema: PublicSchema, variables: Sequence[str | int] = ()) -> tuple[int, ...]:
+    """The positions of these variables, or of all that are kept as numbers."""
+    if variables:
+        return tuple(position(schema, one) for one in variables)
+    found = tuple(j for j, variable in enumerate(schema.variables) if variable.kind == "number")
+    if not found:
+        raise SchemaError("no variable of this schema is kept as numbers: Schema.infer(..., numbers='keep') does")
+    return found
+
+
+# -- principal components --------------------------------------------------------------------------------------------------
+
+
+class PCA(TransformerMixin, TotalsModel):  # type: ignore[misc]  # scikit-learn has no types
+    """Principal components of variables that are kept as numbers, from their covariance matrix; opened by the owner.
+
+    Parameters
+    ----------
+    n_components : int, optional
+        All by default.
+    standardized : bool
+        Of the correlation matrix: every variable is divided by its standard deviation.
+    variables : list of str, optional
+        By name or id; all that are kept as numbers by default.
+
+    Attributes
+    ----------
+    components_ : array of shape (n_components, n_variables)
+        The sign is scikit-learn's: the entry of largest size is positive.
+    explained_variance_, explained_variance_ratio_, singular_values_ : array of shape (n_components,)
+    mean_, scale_ : array of shape (n_variables,)
+    noise_variance_ : float
+        The mean of the variances that were left out.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from encryptedstats import PCA
+    >>> PCA(n_components=2).fit(load_iris().data).explained_variance_ratio_.round(3)
+    array([0.925, 0.053])
+    """
+
+    of_variables: ClassVar[tuple[str, ...]] = ("variables",)
+    why_opened: ClassVar[str] = "eigenvectors are not computed on what is encrypted: "
+
+    def __init__(
+        self, n_components: int | None = None, standardized: bool = False, variables: Names | None = None
+    ) -> None:
+        self.n_components = n_components
+        self.standardized = standardized
+        self.variables = variables
+
+    def _moments(self, schema: PublicSchema) -> Moments:
+        return Moments(numbers_of_schema(schema, tuple(self.parameters()["variables"] or ())))
+
+    def check_schema(self, schema: PublicSchema) -> None:
+        """Refuse what is no number, and more components than variables."""
+        moments = self._moments(schema)
+        moments.check_schema(schema)
+        n = self.n_components
+        if n is not None and (isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= len(moments.variables)):
+            raise ParameterError(
+                self.named_parameter("n_components"),
+                f": an integer from 1 to {len(moments.variables)} is needed, or None",
+            )
+
+    def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
+        """Those of the moments."""
+        return self._moments(schema).totals(schema, columns, fold)
+
+    def shapes(self, schema: PublicSchema) -> Shapes:
+        """Those of the moments."""
+        return self._moments(schema).shapes(schema)
+
+    def learn(self, totals: Totals, schema: PublicSchema) -> None:
+        """The eigenvectors of the covariance (or correlation) matrix."""
+        found = read_moments(totals, self._moments(schema).variables, self.schema_, self.n_rows_)
+        if self.n_rows_ < 2:
+            raise ValueError(f"principal components need at least two rows, and there is n_samples = {self.n_rows_}")
+        self.variable_names_ = found.names
+        sd = np.sqrt(np.diag(found.covariance))
+        if self.standardized and not sd.all():
+            raise ValueError(f"{found.notes[0]}: a constant variable cannot be standardized, leave it out")
+        self.mean_ = found.means
+        self.scale_ = sd if self.standardized else np.ones(len(sd))
+        values, vectors = np.linalg.eigh(found.correlation if self.standardized else found.covariance)
+        values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1].T
+        largest = np.abs(vectors).argmax(axis=1)
+        vectors = vectors * np.sign(vectors[np.arange(len(vectors)), largest])[:, None]
+        n = min(self.n_components or len(values), self.n_rows_)
+        self.n_components_ = n
+        self.components_, self.explained_variance_ = vectors[:n], values[:n]
+        total = float(values.sum())
+        self.explained_variance_ratio_ = values[:n] / total if total else np.full(n, np.nan)
+        self.singular_values_ = np.sqrt(values[:n] * (self.n_rows_ - 1))
+        self.noise_variance_ = float(values[n:].mean()) if n < len(values) else 0.0
+
+    # -- for the owner of rows ---------------------------------------------------------------------------------------
+
+    def _table_of(self, X: Any, y: Any = None, sample_weight: Any = None) -> Table:
+        frame = repeated(self._checked_frame(X, reset=True), sample_weight)
+        columns = frame if isinstance(frame, pd.DataFrame) else pd.DataFrame(frame, columns=array_names(frame))
+        return schema_of_numbers(columns).table(frame)
+
+    def _rows_of(self, X: Any, y: Any = None, sample_weight: Any = None) -> Table:
+        return self._known_private().table(repeated(self._checked_frame(X, reset=False), sample_weight))
+
+    def _matrix(self, X: Any) -> NDArray[np.float64]:
+        table = self._rows(X)
+        found = []
+        for j in self._moments(table.public_schema).variables:
+            found.append(table.values(Column("number", j)) / float(scale(self.schema_, j)))
+        return np.column_stack(found)
+
+    def transform(self, X: Any) -> NDArray[np.float64]:
+        """The scores of clear rows."""
+        self._check_open()
+        scores: NDArray[np.float64] = (self._matrix(X) - self.mean_) / self.scale_ @ self.components_.T
+        return scores
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.n_components_)
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """``pca0``, ``pca1`` and so on."""
+        self._check_open()
+        return np.array([f"pca{k}" for k in range(self.n_components_)], dtype=object)
+
+    def loadings(self) -> DataFrame:
+        """The components, a column each."""
+        self._check_open()
+        return pd.DataFrame(self.components_.T, self.variable_names_, self.get_feature_names_out())
+
+    def summary(self) -> PCAResult:
+        """Standard deviations and shares of variance, as R's ``summary(prcomp)``, and the loadings."""
+        self._check_open()
+        names, share = self.get_feature_names_out(), self.explained_variance_ratio_
+        rows = {"Standard deviation": np.sqrt(self.explained_variance_), "Proportion of variance": share}
+        table = pd.DataFrame({**rows, "Cumulative proportion": share.cumsum()}, names).T
+        what = "correlations" if self.standardized else "covariances"
+        return PCAResult(
+            title=f"Principal components of the {what} of {', '.join(self.variable_names_)}",
+            n_rows=self.n_rows_,
+            importance=table,
+            loadings=self.loadings(),
+            variances=pd.Series(self.explained_variance_, names),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PCAResult(Result):
+    """Principal components: ``plot()`` is a scree plot, ``biplot()`` shows the loadings on the first two."""
+
+    importance: DataFrame
+    loadings: DataFrame
+    variances: pd.Series[Any]
+
+    def to_frame(self) -> DataFrame:
+        """How much of the variance each component has."""
+        return self.importance
+
+    def body(self) -> str:
+        """That, and the loadings."""
+        return f"{frame_text(self.importance)}\n\nLoadings:\n{frame_text(self.loadings)}"
+
+    def plot(self, ax: Any = None) -> Any:
+        """Variance of each component."""
+        return plot_variances(self.variances, ax)
+
+    def biplot(self, ax: Any = None) -> Any:
+        """The variables as arrows: their loadings on the first two components. Scores of rows are not known from totals."""
+        if self.loadings.shape[1] < 2:
+            raise ValueError("a biplot needs two components, and there is one")
+        return plot_loadings(self.loadings, list(self.importance.T["Proportion of variance"]), ax)
+
+
+# -- discriminants ---------------------------------------------------------------------------------------------------------
+
+
+class _NormalClasses(FisherDiscriminant):
+    """Classifiers of normal classes. Numbers of arrays and DataFrames are kept, with their digits."""
+
+    bins: ClassVar[int] = 5  # type: ignore[misc]  # no parameter: numbers are not cut
+    centred: ClassVar[bool] = True  # type: ignore[misc]  # the origin of codes changes nothing
+
+    def __init__(self, priors: Sequence[float] | None = None, unbiased: bool = False) -> None:
+        self.priors = priors
+        self.unbiased = unbiased
+
+    @abstractmethod
+    def _logs(self, table: Table) -> NDArray[np.float64]:
+        """The logarithm of the probability of each class, up to a constant."""
+
+    def scores(self, table: Table) -> NDArray[np.float64]:
+        """Probabilities."""
+        logs = self._logs(table)
+        found: NDArray[np.float64] = np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
+        return found
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Probability of each class."""
+        return self.scores(self._rows(X))
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Log-odds of each class, up to a constant; with two classes, those of the second."""
+        logs = self._logs(self._rows(X))
+        return logs[:, 1] - logs[:, 0] if logs.shape[1] == 2 else logs
+
+    def _in_units(self, table: Table) -> NDArray[np.float64]:
+        found: NDArray[np.float64] = self._matrix(table) / self._predictor_scales
+        return found
+
+    def _infer(
+        self, frame: DataFrame, labels: Any, classes: Any, named: bool, weights: NDArray[np.int64] | None = None
+    ) -> Schema:
+        schema = super()._infer(frame, labels, classes, named, weights)
+        numbers = [name for name in frame.columns if not named or schema[str(name)].kind == "continuous"]
+        return with_numbers(schema, frame, numbers)
+
+    def _warn_of_unused(self) -> None:
+        """There is nothing that a table does not use."""
+
+    def _learn_means(self, totals: Totals, schema: PublicSchema) -> _ByClass:
+        found = _ByClass(totals["class_counts"], totals["sums"].T, self._features(schema), self.schema_)
+        self.class_counts_, self.means_ = found.counts.astype(np.int64), found.means
+        self.priors_ = self._checked_priors(found)
+        self._predictor_scales = as_floats(found.scales)
+        return found
+
+    def _checked_priors(self, found: _ByClass) -> NDArray[np.float64]:
+        if self.priors is None:
+            return as_floats([Fraction(int(n), found.n) for n in found.counts])
+        given = np.asarray(self.priors, dtype=float)
+        if (
+            given.shape != found.counts.shape
+            or not (given >= 0).all()
+            or not math.isclose(given.sum(), 1, abs_tol=1e-9)
+        ):
+            raise ParameterError(
+                self.named_parameter("priors"),
+                f": {len(found.counts)} numbers of at least 0 are needed that add up to 1",
+            )
+        return given
+
+
+class _ByClass:
+    """Counts and sums of predictors in every class, as integers, and what they are called."""
+
+    def __init__(self, counts: Exact, sums: Exact, features: Sequence[Feature], schema: Schema | PublicSchema) -> None:
+        refuse_impossible(all(n >= 0 for n in counts), "a class would have fewer than no rows")
+        self.counts, self.sums = counts, sums
+        self.n, self.k = int(counts.sum()), len(features)
+        refuse_impossible(self.n > 0, "there are no rows")
+        kept = [
+            feature.level is None and schema.public().variables[feature.variable].kind == "number"
+            for feature in features
+        ]
+        units = [
+            scale(schema, feature.variable) if number else 1 for feature, number in zip(features, kept, strict=True)
+        ]
+        self.scales = np.array(units, dtype=object)
+        self.names = feature_labels(features, schema)
+
+    @property
+    def means(self) -> NDArray[np.float64]:
+        """Of every class, in units; 0 where a class has no rows."""
+        rows = zip(self.counts, self.sums, strict=True)
+        found = [
+            [Fraction(int(s), max(1, int(n)) * int(u)) for s, u in zip(sums, self.scales, strict=True)]
+            for n, sums in rows
+        ]
+        return as_floats(found)
+
+    def in_units(self, scatter: Exact, below: int) -> NDArray[np.float64]:
+        """A matrix of sums of products over something, in units."""
+        units = np.outer(self.scales, self.scales)
+        pairs = zip(scatter.flat, units.flat, strict=True)
+        return as_floats([Fraction(int(value), below * int(unit)) for value, unit in pairs]).reshape(units.shape)
+
+
+class LinearDiscriminant(_NormalClasses):
+    r"""Linear discriminant analysis: normal classes with one covariance matrix, from class sums and pooled second moments.
+
+    The log-odds of class c are :math:`\log \pi_c + x' S^{-1} m_c - m_c' S^{-1} m_c / 2` with the class means m_c and S the scatter
+    within classes over N, as in scikit-learn, or over N less the number of classes, as in R's ``MASS::lda``. Numbers are taken as
+    they are, codes and indicators of other variables as :class:`FisherDiscriminant` has them. What depends on earlier predictors
+    within classes is left out, with a warning.
+
+    Parameters
+    ----------
+    priors : list of float, optional
+        Of the classes; their shares of the rows by default.
+    unbiased : bool
+        Whether S is the scatter over N less the number of classes, as in R, or over N.
+
+    Attributes
+    ----------
+    priors_ : array of shape (n_classes,)
+    means_ : array of shape (n_classes, n_predictors)
+        In the units of the predictors.
+    covariance_ : array of shape (n_predictors, n_predictors)
+    coef_ : array of shape (n_classes, n_predictors)
+    intercept_ : array of shape (n_classes,)
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from encryptedstats import LinearDiscriminant
+    >>> X, y = load_iris(return_X_y=True)
+    >>> round(LinearDiscriminant().fit(X, y).score(X, y), 2)
+    0.98
+    """
+
+    def learn(self, totals: Totals, schema: PublicSchema) -> None:
+        """Means, the pooled covariance matrix and the coefficients."""
+        found = self._learn_means(totals, schema)
+        present = [(int(n), s) for n, s in zip(found.counts, found.sums, strict=True) if n]
+        df = found.n - len(present)
+        if df < 1:
+            raise ValueError(
+                f"there are {found.n} rows in {len(present)} classes: a variance within classes needs more"
+            )
+        # In integers, over a common denominator: a difference of large floats would not tell collinear from nearly so.
+        common = lcm(*(n for n, _ in present))
+        within = common * symmetric(totals["products"], found.k) - sum(common // n * np.outer(s, s) for n, s in present)
+        refuse_impossible(all(value >= 0 for value in np.diag(within)), "a variance would be negative")
+        self.covariance_ = found.in_units(within, common * (df if self.unbiased else found.n))
+        used = independent(within)
+        if not used:
+            raise ValueError("no predictor varies within classes: there is nothing to fit")
+        if len(used) < found.k:
+            left_out = ", ".join(found.names[j] for j in range(found.k) if j not in used)
+            warnings.warn(f"collinear or constant within classes, and left out: {left_out}", UserWarning, stacklevel=6)
+        sd = np.sqrt(np.diag(self.covariance_))[used]
+        matrix = self.covariance_[np.ix_(used, used)] / np.outer(sd, sd)
+        self.coef_ = np.zeros((len(found.counts), found.k))
+        self.coef_[:, used] = (np.linalg.solve(matrix, (self.means_[:, used] / sd).T) / sd[:, None]).T
+        with np.errstate(divide="ignore"):
+            self.intercept_ = np.log(self.priors_) - (self.coef_ * self.means_).sum(axis=1) / 2
+
+    def _logs(self, table: Table) -> NDArray[np.float64]:
+        found: NDArray[np.float64] = self._in_units(table) @ self.coef_.T + self.intercept_
+        return found
+
+
+class QuadraticDiscriminant(_NormalClasses):
+    r"""Quadratic discriminant analysis: normal classes, each with its covariance matrix, from second moments in every class.
+
+    The log-odds of class c are :math:`\log \pi_c - \log |S_c| / 2 - (x - m_c)' S_c^{-1} (x - m_c) / 2`, S_c with n_c below, as in
+    scikit-learn, or n_c - 1, as in R's ``MASS::qda``. Predictors are those of :class:`LinearDiscriminant`.
+
+    Parameters
+    ----------
+    priors : list of float, optional
+        Of the classes; their shares of the rows by default.
+    unbiased : bool
+        Whether S_c has n_c - 1 below, as in R, or n_c.
+
+    Attributes
+    ----------
+    priors_, means_ : as of :class:`LinearDiscriminant`
+    covariance_ : list of arrays of shape (n_predictors, n_predictors)
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from encryptedstats import QuadraticDiscriminant
+    >>> X, y = load_iris(return_X_y=True)
+    >>> round(QuadraticDiscriminant().fit(X, y).score(X, y), 2)
+    0.98
+    """
+
+    def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
+        """Sums and all sums of products of two predictors, in every class."""
+        found, classes = self._features(schema, columns), class_columns(schema, fold)
+        return {
+            "class_counts": [y.total() for y in classes],
+            "sums": [[(feature.value * y).total() for y in classes] for feature in found],
+            "products": [product_totals(found, y) for y in classes],
+        }
+
+    def shapes(self, schema: PublicSchema) -> Shapes:
+        """One product for every class and pair of predictors."""
+        k = count_features(schema)
+        by_class = (schema.n_classes, k * (k + 1) // 2)
+        return {"class_counts": (schema.n_classes,), "sums": (k, schema.n_classes), "products": by_class}
+
+    def learn(self, totals: Totals, schema: PublicSchema) -> None:
+        """Means and covariance matrices."""
+        found = self._learn_means(totals, schema)
+        self.covariance_, self._factors = [], []
+        for label, n, sums, products in zip(self.classes_, found.counts, found.sums, totals["products"], strict=True):
+            if n < 2:
+                raise ValueError(f"class {label} has {n} row{'' if n == 1 else 's'}: each needs more than predictors")
+            scatter = n * symmetric(products, found.k) - np.outer(sums, sums)
+            refuse_impossible(all(value >= 0 for value in np.diag(scatter)), "a variance would be negative")
+            used = independent(scatter)
+            if len(used) < found.k:
+                dependent = ", ".join(found.names[j] for j in range(found.k) if j not in used)
+                raise ValueError(
+                    f"the covariance matrix of class {label} is not of full rank: {dependent} is constant or collinear in it"
+                )
+            self.covariance_.append(found.in_units(scatter, n * (n - 1 if self.unbiased else n)))
+            sd = np.sqrt(np.diag(self.covariance_[-1]))
+            self._factors.append((sd, np.linalg.cholesky(self.covariance_[-1] / np.outer(sd, sd))))
+
+    def _logs(self, table: Table) -> NDArray[np.float64]:
+        x, logs = self._in_units(table), []
+        for prior, mean, (sd, factor) in zip(self.priors_, self.means_, self._factors, strict=True):
+            whitened = np.linalg.solve(factor, ((x - mean) / sd).T)
+            determinant = 2 * np.log(np.diag(factor)).sum() + 2 * np.log(sd).sum()
+            with np.errstate(divide="ignore"):
+                logs.append(np.log(prior) - (determinant + (whitened**2).sum(axis=0)) / 2)
+        return np.column_stack(logs)

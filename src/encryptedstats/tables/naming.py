@@ -1,0 +1,138 @@
+"""Names and ids: owners speak of variables and levels by name, whoever computes by id. Here one becomes the other.
+
+A variable's id is ``v3``, that of the target ``class``, or ``target`` where it is a number. A level's is ``bin2``, or ``class2``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from encryptedstats.checks import as_integer
+from encryptedstats.errors import Cure, SchemaError
+from encryptedstats.tables._documents import quoted
+from encryptedstats.tables.variables import TARGET, PublicSchema, as_level, id_position
+
+if TYPE_CHECKING:
+    from encryptedstats.tables.schema import Schema
+
+CLASS: Final = "class"
+_IDS: Final = Cure(
+    "name by ids",
+    "write its id, v0, v1, ... (schema.index(name) tells its owner which), or question.in_ids(schema) before it leaves the owner",
+)
+
+
+def class_or_variable(variable: str | int, schema: Schema | PublicSchema) -> int:
+    """Where a variable stands; -1 for the target: by its own name, or as class or target where no variable is called so."""
+    target = None if isinstance(schema, PublicSchema) else schema.target
+    if isinstance(variable, str) and variable == target:
+        return -1
+    if variable in (CLASS, TARGET):
+        names = () if isinstance(schema, PublicSchema) else schema.names
+        if variable not in names:
+            return -1
+        if target is not None:
+            both = f"the column {variable!r} is v{names.index(variable)}, and the target is {target!r}"
+            raise SchemaError(f"{variable} could be a column or the class of the rows: {both}; write one of these")
+    return schema.index(variable)
+
+
+def position(schema: Schema | PublicSchema, variable: str | int) -> int:
+    """Where a variable of a question stands, given by its id; -1 for the target. For what is translated already: see ``in_ids``."""
+    return -1 if variable in (CLASS, TARGET) else schema.public().index(variable)
+
+
+def variable_id(schema: Schema | PublicSchema, variable: str | int) -> str:
+    """The id of a variable that is given by name, id or position."""
+    if isinstance(schema, PublicSchema) and isinstance(variable, str) and not _is_id(schema, variable):
+        ids = [*(one.id for one in schema.variables), *((target_id(schema),) if schema.has_target else ())]
+        raise SchemaError(
+            f"{variable!r} is no id of a variable, and whoever computes knows no names (the ids are {quoted(ids)}): ",
+            _IDS,
+        )
+    found = class_or_variable(variable, schema)
+    if found == -1 and not schema.public().has_target:
+        raise SchemaError("the schema has no target: ", Cure("name the target", "infer it with target="))
+    return target_id(schema) if found == -1 else f"v{found}"
+
+
+def target_id(schema: Schema | PublicSchema) -> str:
+    """The id of the target."""
+    return TARGET if schema.public().target_number is not None else CLASS
+
+
+def _is_id(schema: PublicSchema, text: str) -> bool:
+    return text in (CLASS, TARGET) or id_position(text, len(schema.variables)) is not None
+
+
+def ids_of(value: Any, schema: Schema | PublicSchema) -> Any:
+    """The same with ids: of one variable, of a list of them, or of a mapping by them; None stays."""
+    if value is None:
+        return None
+    if isinstance(value, Mapping):
+        return {variable_id(schema, name): one for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [variable_id(schema, one) for one in value]
+    return variable_id(schema, value)
+
+
+# -- levels ----------------------------------------------------------------------------------------------------------------
+
+
+def n_levels(schema: Schema | PublicSchema, where: int) -> int:
+    """How many bins the variable at a position has, or how many classes there are."""
+    public = schema.public()
+    return public.n_classes if where == -1 else public.variables[where].n_bins
+
+
+def level_id(schema: Schema | PublicSchema, variable: str | int, level: Any) -> str:
+    """The id of a level: its bin, ``bin2``, or the class, ``class1``.
+
+    The owner gives the level itself, or the label of a bin; whoever computes the id, or the number of the bin.
+    """
+    where = class_or_variable(variable, schema)
+    prefix, found = CLASS if where == -1 else "bin", None
+    if not isinstance(schema, PublicSchema):
+        levels = schema.classes if where == -1 else schema.variables[where].levels
+        labels = tuple(map(str, levels)) if where == -1 else schema.variables[where].labels
+        found = _place(level, levels) if _place(level, levels) is not None else _place(str(level), labels)
+        known = quoted(levels or labels)
+    else:
+        found, known = as_integer(level), f"numbers below {n_levels(schema, where)}"
+    if found is None:
+        found = _numbered(level, prefix)
+    if found is None or not 0 <= found < n_levels(schema, where):
+        raise SchemaError(f"{variable!r} has no level {level!r}: there are {known or 'none'}")
+    return f"{prefix}{found}"
+
+
+def level_number(schema: Schema | PublicSchema, variable: str | int, level: str | int) -> int:
+    """The number of the bin or class that a level's id stands for. For what is translated already: see ``in_ids``."""
+    where = position(schema, variable)
+    number = as_integer(level) if not isinstance(level, str) else _numbered(level, CLASS if where == -1 else "bin")
+    if number is None or not 0 <= number < n_levels(schema, where):
+        raise SchemaError(f"{variable!r} has no level {level!r}: it has {n_levels(schema, where)}")
+    return number
+
+
+def levels_of(value: Any, variable: str | int, schema: Schema | PublicSchema) -> Any:
+    """The same with ids: of one level of a variable, or of a list of them; None stays."""
+    if value is None or variable is None:
+        return value
+    if isinstance(value, (list, tuple)):
+        return [level_id(schema, variable, one) for one in value]
+    return level_id(schema, variable, value)
+
+
+def _place(value: Any, among: tuple[Any, ...]) -> int | None:
+    try:
+        value = as_level(value)
+    except SchemaError:
+        return None
+    return among.index(value) if value in among else None
+
+
+def _numbered(text: Any, prefix: str) -> int | None:
+    number = text.removeprefix(prefix) if isinstance(text, str) and text.startswith(prefix) else ""
+    return int(number) if number.isascii() and number.isdigit() and len(number) < 10 else None

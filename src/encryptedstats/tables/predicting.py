@@ -1,0 +1,151 @@
+"""Answers for encrypted rows, by totals that are encrypted or open: one circuit, whoever asks, be it a model or another question.
+
+Whoever computes opens nothing. What is refused, is refused before a row is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from encryptedstats.circuits.bounds import ColumnRange, Interval
+from encryptedstats.circuits.evaluate import evaluate, prepare
+from encryptedstats.circuits.expressions import Expression, column_names
+from encryptedstats.circuits.program import ROWS
+from encryptedstats.circuits.results import EncryptedNumbers
+from encryptedstats.crypto.digests import joined_digest
+from encryptedstats.errors import KeyMismatchError, RowsByOthersError, SchemaError
+from encryptedstats.tables.answering import (
+    MODEL,
+    answer_bounds,
+    flat_answers,
+    given_ranges,
+    known_given,
+    known_plain,
+    ones_of,
+)
+from encryptedstats.tables.answers import EncryptedAnswer
+from encryptedstats.tables.columns import Column
+from encryptedstats.tables.questions import Answer, Number, Question
+from encryptedstats.tables.schema import Schema
+from encryptedstats.tables.variables import PublicSchema
+
+if TYPE_CHECKING:
+    from encryptedstats.tables.encrypted import EncryptedTable
+
+
+@dataclass(frozen=True)
+class Answerer:
+    """What answers for rows: a question, its totals (and what is beside them) by name, encrypted or plain, and their schema.
+
+    ``asked`` is the question that the totals answer: of a model, as it was fitted.
+    """
+
+    question: Question
+    asked: Question
+    numbers: Mapping[str, Any]
+    schema: Schema | PublicSchema
+    is_encrypted: bool
+
+    @property
+    def totals(self) -> EncryptedNumbers | None:
+        """Those of the question, if they are encrypted."""
+        return self.numbers[MODEL] if self.is_encrypted else None
+
+    @property
+    def schema_digest(self) -> str | None:
+        """By which the owner of the rows behind the totals knows their schema again."""
+        return None if self.totals is None else self.totals.schema_digest
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What is computed on encrypted rows: all answers with their bounds, and the packs of totals; none, if these are plain."""
+
+    answers: list[Answer]
+    bounds: list[Interval]
+    packs: dict[str, EncryptedNumbers]
+
+    @property
+    def values(self) -> list[Number]:
+        """What is asked for."""
+        return [answer.value for answer in self.answers]
+
+    @property
+    def expressions(self) -> list[Expression]:
+        """What there is to compute for it."""
+        return [value for value in self.values if isinstance(value, Expression)]
+
+    def told(self, max_value: int) -> list[Interval]:
+        """What everybody may know of the answers. Those of plain totals could be any: their bounds would give them away."""
+        if self.packs:
+            return self.bounds
+        return [Interval(-max_value if answer.signed else 0, max_value) for answer in self.answers]
+
+
+def prediction_of(by: Answerer, rows: EncryptedTable, output: str) -> Prediction:
+    """The circuit of a prediction for the rows of a table, if these are rows of the schema and have the columns it needs."""
+    _check_rows(by, rows)
+    packs = dict(by.numbers) if by.is_encrypted else {}
+    bounds = {name: total_bounds(totals) for name, totals in packs.items()}
+    question, schema = by.question, rows.schema
+    known = known_given(question, schema, bounds) if packs else known_plain(question, schema, by.numbers)
+    answers = flat_answers(question, schema, rows.columns(), known, output)
+    ranges: dict[Any, ColumnRange] = {**rows.ranges(), **(given_ranges(bounds, answers) if packs else {})}
+    asked = Prediction(answers, answer_bounds(answers, ranges, rows.n_rows), packs)
+    for name in column_names(asked.expressions):
+        rows._check_stored(Column.parse(name))
+    return asked
+
+
+def check_prediction(by: Answerer, rows: EncryptedTable, output: str) -> Prediction:
+    """Refuse what could not be predicted, without reading a row: of another key or schema, or without a proof that it decrypts."""
+    refuse_rows_of_others(rows)
+    asked = prediction_of(by, rows, output)
+    ones = ones_of(rows.schema, rows.columns())
+    prepare(asked.values, rows, form=ROWS, given=asked.packs, bounds=asked.bounds, ones=ones)
+    return asked
+
+
+def predicted(by: Answerer, rows: EncryptedTable, output: str, **options: Any) -> EncryptedAnswer:
+    """The encrypted answers for the rows of a table."""
+    asked = prediction_of(by, rows, output)
+    ones, told = ones_of(rows.schema, rows.columns()), asked.told(rows.parameters.max_value)
+    found = evaluate(
+        asked.values, rows, form=ROWS, given=asked.packs, bounds=asked.bounds, ones=ones, told=told, **options
+    )
+    schema = rows.private_schema or (by.schema if isinstance(by.schema, Schema) else rows.schema)
+    # Rows that were encrypted with the public key have no digest: that of the totals is that of their own rows.
+    found.schema_digest = joined_digest(by.schema_digest, rows.facts.schema_digest)
+    return EncryptedAnswer(by.asked, found, schema, rows.n_rows, output=output)
+
+
+def total_bounds(totals: EncryptedNumbers) -> list[Interval]:
+    """What is publicly known of encrypted totals."""
+    return [Interval(facts.low, facts.high) for facts in totals.facts]
+
+
+def refuse_rows_of_others(rows: EncryptedTable) -> None:
+    """Answers are numbers of single rows: they are for who owns all of them."""
+    if rows.by_others:
+        raise RowsByOthersError(
+            "these rows were encrypted by others: who opens their votes would learn something of every single row. Rows are "
+            "predicted for the owner who encrypted them with the secret key; let others predict their own rows with an opened model"
+        )
+
+
+def _check_rows(by: Answerer, rows: EncryptedTable) -> None:
+    if by.totals is not None and rows.key_id != by.totals.keys.key_id:
+        raise KeyMismatchError(
+            f"rows of key {rows.key_id} cannot be predicted by a model of key {by.totals.keys.key_id}: both belong to one owner"
+        )
+    if rows.schema.variables != by.schema.public().variables:
+        raise SchemaError("the rows are of another schema than the model: make them with schema.table(...) of its own")
+    mine, theirs, known = by.schema_digest, rows.facts.schema_digest, rows.private_schema
+    other = known is not None and isinstance(by.schema, Schema) and known.strict_variables != by.schema.strict_variables
+    if other or (mine is not None and theirs is not None and mine != theirs):
+        raise SchemaError(
+            "the rows have the shape of those the model was fitted to, and yet another schema (cut points, levels or their order "
+            "differ): encrypt them with the schema of the training rows"
+        )

@@ -1,0 +1,103 @@
+"""Statistics on the command line: listed, planned and asked by name, opened as a summary, CSV, JSON, a plot or a file to keep."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from cli_helpers import Run, done, the_error
+
+import encryptedstats as es
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The owner's folder, with an encrypted table of numbers and groups."""
+    home = tmp_path_factory.mktemp("results")
+    rng = np.random.default_rng(5)
+    rows = pd.DataFrame({"bmi": rng.integers(18, 40, 60), "sex": rng.choice(["f", "m"], 60)})
+    rows["year"] = rng.integers(1, 5, 60)
+    rows["ill"] = np.where(rng.random(60) < 0.4, "yes", "no")
+    rows.to_csv(home / "rows.csv", index=False)
+    done("schema", home / "rows.csv", "--target", "ill", "--digits", "bmi=0", "-o", home / "schema.json")
+    asked = ("--ask", "TTest variable=bmi by=sex", "--ask", "KaplanMeier time=year event=ill event_level=yes")
+    shown = done("plan", "--schema", home / "schema.json", "--rows", 60, *asked, "-o", home / "plan.json").stdout
+    assert "TTest variable=v0 by=v1" in shown
+    done("keygen", home / "secret.key", home / "public.keys", "--plan", home / "plan.json")
+    done("encrypt", home / "rows.csv", home / "sealed", "--schema", home / "schema.json", "--key", home / "secret.key")
+    by_name = ("TTest", "variable=bmi", "by=sex", "--schema", home / "schema.json")
+    done("ask", home / "sealed", *by_name, "-o", home / "t.enc", "--workers", 1)
+    by_id = ("KaplanMeier", "time=v2", "event=class", "event_level=class1")
+    done("ask", home / "sealed", *by_id, "-o", home / "km.enc", "--workers", 1)
+    return home
+
+
+def opening(home: Path) -> tuple[str | Path, ...]:
+    return ("--key", home / "secret.key", "--schema", home / "schema.json")
+
+
+def test_a_summary_csv_and_json(home: Path) -> None:
+    schema = es.Schema.load(home / "schema.json")
+    wanted = schema.table(pd.read_csv(home / "rows.csv")).ask(es.TTest("bmi", by="sex"))
+    shown = done("decrypt", home / "t.enc", *opening(home)).stdout
+    assert [line.rstrip() for line in shown.splitlines()] == wanted.summary().splitlines()
+    done("decrypt", home / "t.enc", *opening(home), "-o", home / "t.csv")
+    assert (home / "t.csv").read_text() == wanted.to_frame().to_csv(lineterminator="\n")
+    done("decrypt", home / "t.enc", *opening(home), "-o", home / "t.json")
+    assert json.loads((home / "t.json").read_text()) == json.loads(json.dumps(wanted.to_dict()))
+    facts = json.loads(done("decrypt", home / "t.enc", *opening(home), "--json").stdout)
+    assert facts["params"]["variable"] == "v0"
+    assert facts["result"]["pvalue"] == wanted.pvalue
+
+
+def test_an_opened_result_is_kept_and_looked_at(home: Path) -> None:
+    done("decrypt", home / "t.enc", *opening(home), "-o", home / "t.opened")
+    found = es.load(home / "t.opened")
+    assert stat.S_IMODE((home / "t.opened").stat().st_mode) == 0o600
+    shown = done("info", home / "t.opened").stdout
+    assert "This result is NOT ENCRYPTED" in shown
+    assert found.title in shown
+    facts = json.loads(done("info", home / "t.opened", "--json").stdout)
+    assert (facts["kind"], facts["question"], facts["names_inside"]) == ("opened result", "TTest", True)
+
+
+def test_a_plot(home: Path, run: Run) -> None:
+    pytest.importorskip("matplotlib")
+    done("decrypt", home / "km.enc", *opening(home), "--plot", home / "km.svg")
+    assert (home / "km.svg").read_text().startswith("<?xml")
+    refused = run("decrypt", home / "km.enc", *opening(home), "--plot", home / "km.txt")
+    assert refused.exit_code == 2
+    assert "a .png, .svg or .pdf is drawn" in refused.stderr
+
+
+def test_the_list(run: Run) -> None:
+    shown = " ".join(done("ask", "--list").stdout.split())
+    assert "TTest" in shown
+    assert "KaplanMeier" in shown
+    assert "folds" not in shown.split()
+
+
+def test_names_take_the_schema(home: Path, run: Run) -> None:
+    error = the_error(run("ask", home / "sealed", "TTest", "variable=bmi", "by=sex", "-o", home / "no.enc"))
+    assert "'bmi' is no id of a variable" in error
+    assert "give --schema where you are the owner" in error
+
+
+def test_numbers_are_kept(tmp_path: Path, run: Run) -> None:
+    frame = pd.DataFrame({"age": [30.25, 41.5, 52.0, 60.0], "sex": list("fmfm"), "y": [1.5, 2.0, 3.5, 4.0]})
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    arguments = ("schema", tmp_path / "rows.csv", "--target", "y", "--numbers", "keep")
+    shown = done(*arguments, "-o", tmp_path / "schema.json").stdout
+    assert "target" in shown
+    schema = es.Schema.load(tmp_path / "schema.json")
+    assert (schema["age"].digits, schema.target_number.digits) == (2, 1)
+    done(*arguments, "--digits", "1", "--digits", "y=3", "-o", tmp_path / "schema.json", "--force")
+    schema = es.Schema.load(tmp_path / "schema.json")
+    assert (schema["age"].digits, schema.target_number.digits) == (1, 3)
+    refused = run("schema", tmp_path / "rows.csv", "--digits", "1")
+    assert refused.exit_code == 2
+    assert "--digits 1: which column? COLUMN=1, or all with --numbers keep" in refused.stderr

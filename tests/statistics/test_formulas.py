@@ -1,0 +1,209 @@
+"""Formulas: parsed strictly, translated to ids, and expanded to the columns that R and statsmodels have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import encryptedstats as es
+from encryptedstats.circuits.expressions import Expression, depth_of
+from encryptedstats.statistics.formulas import DesignColumn, OfFormula, design, parse
+
+FRAME = pd.DataFrame(
+    {
+        "age": [30.5, 41.0, 52.5, 60.0, 45.0, 33.0],
+        "sex": ["f", "m", "f", "m", "m", "f"],
+        "stage": ["a", "b", "c", "a", "b", "c"],
+        "bmi": [20.0, 25.5, 31.0, 22.0, 28.5, 24.0],
+        "y": [1.25, 2.0, 3.5, 4.0, 2.75, 1.0],
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def schema() -> es.Schema:
+    return es.Schema.infer(FRAME, target="y", numbers="keep")
+
+
+def made(formula: str, schema: es.Schema, **options: Any) -> Any:
+    return design(parse(formula).in_ids(schema), schema.public(), **options)
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        ("y~a+b", "y ~ a + b"),
+        ("y ~ a*b", "y ~ a + b + a:b"),
+        ("y ~ a*b*c - a:b:c", "y ~ a + b + c + a:b + a:c + b:c"),
+        ("y ~ a:b + b:a + a + a", "y ~ a + a:b"),
+        ("y ~ a^2 + a:a + a^3", "y ~ a^2 + a^3"),
+        ("y1 + y2 ~ a - 1", "y1 + y2 ~ a - 1"),
+        ("y ~ 0 + a", "y ~ a - 1"),
+        ("y ~ a - 1 + 1", "y ~ a"),
+        ("y ~ 1", "y ~ 1"),
+        ("y ~ 0", "y ~ 0"),
+        ("y ~", "y ~ ."),
+        ("y ~ . - 1", "y ~ . - 1"),
+        ("", "~ ."),
+        ("~ a", "~ a"),
+        ("`my y` ~ `a + b` + größe + x.1", "`my y` ~ `a + b` + größe + x.1"),
+    ],
+)
+def test_formulas_are_read(text: str, canonical: str) -> None:
+    assert str(parse(text)) == canonical
+    assert parse(canonical) == parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "why", "at"),
+    [
+        ("y ~ a +", "the name of a variable is needed here", 7),
+        ("y ~ a b", r"\+ or - is needed between terms", 6),
+        ("y + ~ a", "the name of a variable is needed here, not '~'", 4),
+        ("y z ~ a", r"what is explained is a variable, or some with \+ between them", 2),
+        ("y + y ~ a", "'y' is explained twice", 4),
+        ("y = a", "'=' means nothing in a formula", 2),
+        ("y", r"a ~ is needed, as in 'y ~ age \+ sex'", 1),
+        ("y ~ a ~ b", "there is one ~", 6),
+        ("y ~ a^0", "a power is a whole number from 1 to 16", 6),
+        ("y ~ a^b", "a power is a whole number", 6),
+        ("y ~ log(a)", r"'\(' means nothing in a formula", 7),
+        ("y ~ `a", "this backtick is not closed", 4),
+        ("y ~ ``", "a name is needed between backticks", 4),
+        ("y ~ a - b", "there is no such term to leave out", 8),
+        ("y ~ . - .", "which cannot be left out", 8),
+        ("y ~ . + a", "other terms beside it are not supported", 0),
+        ("y ~ 2*a", "the name of a variable is needed here, not '2'", 4),
+        ("y ~ a + y", "'y' is on both sides", 0),
+    ],
+)
+def test_wrong_formulas_show_where(text: str, why: str, at: int) -> None:
+    with pytest.raises(es.ParameterError, match=why) as caught:
+        parse(text)
+    assert str(caught.value).splitlines()[1:] == [f"  {text}", f"  {' ' * at}^"]
+    with pytest.raises(es.ParameterError, match="a formula is text"):
+        parse(3)  # type: ignore[arg-type]  # what is tested
+
+
+def test_names_become_ids(schema: es.Schema) -> None:
+    assert str(parse("y ~ age*sex + bmi^2").in_ids(schema)) == "target ~ v0 + v1 + v3^2 + v0:v1"
+    assert str(parse("target ~ v0").in_ids(schema.public())) == "target ~ v0"
+    with pytest.raises(es.SchemaError, match="'age' is no id of a variable, and whoever computes knows no names"):
+        parse("target ~ age").in_ids(schema.public())
+
+
+@pytest.mark.parametrize(
+    ("formula", "names"),
+    [
+        ("y ~ age + sex", ["Intercept", "age", "sex[m]"]),
+        ("y ~ sex:age", ["Intercept", "sex[f]:age", "sex[m]:age"]),
+        ("y ~ sex*age", ["Intercept", "sex[m]", "age", "sex[m]:age"]),
+        ("y ~ sex - 1", ["sex[f]", "sex[m]"]),
+        ("y ~ bmi^2 + age", ["Intercept", "bmi^2", "age"]),
+        ("y ~ sex*stage", ["Intercept", "sex[m]", "stage[b]", "stage[c]", "sex[m]:stage[b]", "sex[m]:stage[c]"]),
+        ("~", ["Intercept", "age", "sex[m]", "stage[b]", "stage[c]", "bmi"]),
+        ("bmi + y ~", ["Intercept", "age", "sex[m]", "stage[b]", "stage[c]"]),
+        ("y ~ 1", ["Intercept"]),
+    ],
+)
+def test_designs_have_the_columns_of_r(formula: str, names: list[str], schema: es.Schema) -> None:
+    found = made(formula, schema)
+    assert found.names(schema) == names
+    assert found.targets == {"b": (3, -1)}.get(formula[0], (-1,))
+    assert found.complete is None
+    # The columns of every term together are all of them.
+    assert sum((own for _, own in found.terms), ()) == tuple(range(int(found.intercept), len(names)))
+
+
+def test_a_design_is_the_matrix_of_the_rows(schema: es.Schema) -> None:
+    found = made("y ~ sex*age + bmi^2", schema, reference={"v1": "bin1"})
+    assert found.names(schema) == ["Intercept", "sex[f]", "age", "bmi^2", "sex[f]:age"]
+    assert found.names(schema.public()) == ["Intercept", "v1[0]", "v0", "v3^2", "v1[0]:v0"]
+    f, age = (FRAME["sex"] == "f").to_numpy(dtype=float), FRAME["age"].to_numpy()
+    wanted = np.column_stack([np.ones(6), f, age, FRAME["bmi"] ** 2, f * age])
+    assert np.allclose(found.matrix(schema.table(FRAME)), wanted)
+    assert found.scales(schema) == [1, 1, 10, 100, 10]
+
+
+def test_products_cost_what_they_must(schema: es.Schema) -> None:
+    found = made("y ~ sex*age + stage + bmi^2", schema)
+    table, by_name = schema.table(FRAME), dict(zip(found.names(schema), found.columns, strict=True))
+    assert found.product(by_name["stage[b]"], by_name["stage[c]"]) == 0
+    assert found.product(DesignColumn(), DesignColumn()) == 1
+    square = found.product(by_name["sex[m]"], by_name["sex[m]"])
+    assert depth_of([square]) == 0
+    assert depth_of([found.product(by_name["bmi^2"], by_name["bmi^2"])]) == 2
+    matrix, scales = found.matrix(table), found.scales(schema)
+    for i, a in enumerate(found.columns):
+        for j, b in enumerate(found.columns):
+            value = found.product(a, b)
+            total = table.evaluate([value.total()])[0] if isinstance(value, Expression) else value * len(table)
+            assert total / scales[i] / scales[j] == pytest.approx(float(matrix[:, i] @ matrix[:, j]))
+    y = found.product(found.number(-1), by_name["age"])
+    assert table.evaluate([y.total()])[0] == pytest.approx(1000 * float(FRAME["y"] @ FRAME["age"]))
+
+
+def test_rows_with_gaps_are_left_out() -> None:
+    gappy = FRAME.assign(age=FRAME["age"].mask(FRAME.index == 1), stage=FRAME["stage"].mask(FRAME.index == 4))
+    schema = es.Schema.infer(gappy, target="y", numbers="keep", missing="bin")
+    table = schema.table(gappy)
+    assert made("y ~ sex + bmi", schema).complete is None
+    for missing, names, left in (
+        ("level", ["Intercept", "age", "stage[b]", "stage[c]", "stage[missing]"], [1]),
+        ("complete", ["Intercept", "age", "stage[b]", "stage[c]"], [1, 4]),
+    ):
+        found = made("y ~ age + stage", schema, missing=missing)
+        assert found.names(schema) == names
+        matrix = found.matrix(table)
+        assert np.flatnonzero(np.isnan(matrix).any(axis=1)).tolist() == left
+        rows, ages = (found.product(column).total() for column in found.columns[:2])
+        kept = gappy.drop(index=left)
+        assert table.evaluate([rows, ages]) == [len(kept), round(10 * kept["age"].sum())]
+    with pytest.raises(es.SchemaError, match="the reference of 'v2' is its bin for missing values"):
+        made("y ~ stage", schema, missing="complete", reference={"v2": "bin3"})
+    with pytest.raises(es.ParameterError, match="missing='drop': one of 'level', 'complete'"):
+        made("y ~ stage", schema, missing="drop")
+
+
+@pytest.mark.parametrize(
+    ("formula", "words"),
+    [
+        ("y ~ sex^2", r"v1\^2: 'v1' has bins, and powers are of numbers"),
+        ("bmi ~ y", "the target explains nothing"),
+        ("y ~ height", "no variable 'height'; the variables are 'age'"),
+    ],
+)
+def test_what_a_schema_does_not_allow(formula: str, words: str, schema: es.Schema) -> None:
+    with pytest.raises(es.SchemaError, match=words):
+        made(formula, schema)
+    with pytest.raises(es.SchemaError, match="the schema has no target: say what is explained"):
+        design("", es.Schema.infer(FRAME, numbers="keep").public())
+
+
+def test_questions_with_a_formula(schema: es.Schema) -> None:
+    @dataclass(frozen=True)
+    class SumOfColumns(OfFormula):
+        """The sum of every column of a design."""
+
+        formula: str = ""
+        reference: Any = None
+
+        def totals(self, schema: Any, columns: Any = None, fold: Any = None) -> dict[str, Any]:
+            made = design(self.formula, schema, self.reference)
+            return {"sums": [made.product(column).total() for column in made.columns if column.factors]}
+
+        def shapes(self, schema: Any) -> dict[str, tuple[int, ...]]:
+            return {"sums": (len(design(self.formula, schema, self.reference).columns) - 1,)}
+
+        def read(self, totals: Any, schema: Any, n_rows: int) -> Any:
+            return dict(zip(design(self.formula, schema.public()).names(schema)[1:], totals["sums"], strict=True))
+
+    asked = SumOfColumns("y ~ age + sex", {"sex": "m"})
+    assert asked.in_ids(schema) == SumOfColumns("target ~ v0 + v1", {"v1": "bin1"})
+    assert asked.in_ids(schema).in_ids(schema.public()) == asked.in_ids(schema)
+    assert SumOfColumns().in_ids(schema) == SumOfColumns()
+    assert schema.table(FRAME).ask(SumOfColumns("y ~ age")) == {"age": 2620}
