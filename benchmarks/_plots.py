@@ -17,7 +17,7 @@ def draw_all(folder: Path) -> list[Path]:
         return []
     matplotlib.use("Agg")
     drawn = []
-    for name, draw in (("goals", _goals), ("rows", _rows), ("growth", _growth)):
+    for name, draw in (("goals", _goals), ("rows", _rows), ("growth", _growth), ("gpu", _gpu)):
         figure = draw(folder)
         if figure is not None:
             path = folder / f"{name}.png"
@@ -92,4 +92,27 @@ def _growth(folder: Path) -> Any:
     axes[0].set_ylabel("seconds")
     axes[0].legend(fontsize=8)
     figure.tight_layout()
+    return figure
+
+
+def _gpu(folder: Path) -> Any:
+    """Milliseconds of a fit, packed: on a card, stage by stage, and beside it on the cores of the same machine."""
+    results = _results(folder, "gpu")
+    if results is None or "card" not in results:
+        return None
+    names = [name for name in ("bcw_o", "adult", "million", "products") if "packed" in results.get(name, {})]
+    figure, axes = _figure(0.9 + 0.8 * len(names))
+    for place, name in enumerate(names[::-1]):
+        row, left = results[name], 0.0
+        for stage, colour in (("sums", "tab:blue"), ("lowered", "tab:cyan"), ("merged", "tab:purple")):
+            width = row[stage]["median_ms"] if stage in row else 0.0
+            axes.barh(place + 0.2, width, left=left, height=0.35, color=colour, label=stage if not place else None)
+            left += width
+        axes.barh(
+            place - 0.2, row["native_ms"], height=0.35, color="tab:grey", label=None if place else "native, all cores"
+        )
+    axes.set_yticks(range(len(names)), [f"{name}, {results[name]['rows']:,} rows" for name in names[::-1]])
+    axes.set_xscale("log")
+    axes.set_xlabel(f"milliseconds, {results['card']['name']} beside {results['card']['cores']} cores")
+    axes.legend(fontsize="small")
     return figure

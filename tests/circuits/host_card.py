@@ -1,4 +1,4 @@
-"""The kernels of the CUDA device on an ordinary processor: compiled by the C++ compiler, one thread a block, blocks one after another."""
+"""The kernels of the CUDA device on an ordinary processor: compiled as C++, one thread a block, blocks one after another."""
 
 from __future__ import annotations
 
@@ -66,6 +66,9 @@ class HostCard:
         array = self.empty(*(words.shape if words.itemsize == 8 else (-(-words.nbytes // 8),)))
         self.write(array, words)
         return array
+
+    def upload_together(self, parts: Sequence[np.ndarray]) -> list[Array]:
+        return [self.upload(part) for part in parts]
 
     def write(self, array: Array, words: np.ndarray) -> None:
         ctypes.memmove(array.pointer, words.ctypes.data, words.nbytes)

@@ -1,4 +1,4 @@
-"""The CUDA device without a card: its kernels on this processor, over the programs of the conformance suite; and what is shipped."""
+"""The CUDA device without a card: its kernels on this processor, over the conformance suite; and what is shipped."""
 
 from __future__ import annotations
 

@@ -22,7 +22,6 @@ import encryptedstats as es
 from encryptedstats.circuits import Expression, column
 from encryptedstats.circuits.bounds import Interval
 from encryptedstats.circuits.devices import (
-    CudaDevice,
     Device,
     NativeDevice,
     SealDevice,

@@ -1,4 +1,4 @@
-"""Devices: what runs programs. SEAL everywhere, kernels in C where they are built, a graphics card where there is one; others by :func:`register`."""
+"""What runs programs: SEAL everywhere, C kernels where they are built, a card where there is one; others by :func:`register`."""
 
 from __future__ import annotations
 

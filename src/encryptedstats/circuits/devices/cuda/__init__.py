@@ -1,7 +1,7 @@
 """The CUDA device: one NVIDIA card, with SEAL's residues, bit for bit.
 
-Sums over rows, bringing down, packing, taking packs apart and rows beside given totals are kernels (``kernels.cu``); what they do not do
-is left to the native device, which this one is otherwise. Arrays stay on the card between the steps of one evaluation.
+Sums over rows, bringing down, packing, taking packs apart and rows beside given totals are kernels (``kernels.cu``); what they do
+not do is left to the native device, which this one is otherwise. Arrays stay on the card between the steps of one evaluation.
 """
 
 from __future__ import annotations
@@ -104,7 +104,9 @@ class CudaDevice(NativeDevice):
     """
 
     name: ClassVar[str] = "cuda"
-    speed: ClassVar[Speed] = Speed(rows=2e-12, totals=35e-12, start=0.05)  # measured on an H200; it begins with a tape and its copies
+    speed: ClassVar[Speed] = Speed(
+        rows=2e-12, totals=35e-12, start=0.05
+    )  # measured on an H200; it begins with a tape and its copies
 
     def __init__(self, card: Card | None = None, arithmetic: str | None = None) -> None:
         self._card, self._arithmetic = card, arithmetic
@@ -266,7 +268,7 @@ class CudaDevice(NativeDevice):
         polynomial = 8 * evaluator.n_primes * evaluator.ring
         columns = 2 * len(made.tape.columns) * source.layout.n_chunks * polynomial
         prologue = min(8 << 30, evaluator.prologue_bytes(evaluator.writer) * source.layout.n_chunks)
-        free, total = evaluator.card.memory()
+        _, total = evaluator.card.memory()
         return columns + prologue + 2 * sum(made.tape.sizes) * polynomial + (4 << 30) * (total > 8 << 30) <= total * 0.9
 
     def _held(self, source: Source) -> dict[Any, Array]:

@@ -1,7 +1,7 @@
-"""The kernels compiled for all cards, by NVRTC, which needs neither a card nor a toolkit: ``python -m encryptedstats...cuda.build``.
+"""The kernels compiled for all cards, by NVRTC, which needs neither card nor toolkit: ``python -m encryptedstats...cuda.build``.
 
-What it makes lies beside the sources and is shipped. It is for who changes the kernels, and for tests: ``nvidia-cuda-nvrtc`` is in none of
-the packages that users install.
+What it makes lies beside the sources and is shipped. It is for who changes the kernels, and for tests: ``nvidia-cuda-nvrtc`` is in
+none of the packages that users install.
 """
 
 from __future__ import annotations

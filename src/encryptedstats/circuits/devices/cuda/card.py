@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 
 from encryptedstats.crypto.residues import Residues
 from encryptedstats.errors import Cure, DeviceError
+from encryptedstats.parallel import cores
 
 BUILT: Final = Path(__file__).parent / "built"
 OLDEST: Final = (8, 0)  # compute capability: the first that all kernels were compiled for
@@ -117,6 +119,7 @@ class Card:
         self._functions: dict[str, Any] = {}
         self.recording: Recording | None = None
         self._pinned = (0, 0)  # where it is, and bytes
+        self._staging = _Staging(self)
 
     def enter(self) -> None:
         """Make it the card of the calling thread."""
@@ -176,6 +179,23 @@ class Card:
         if words.nbytes:
             self.write(array, words)
         return array
+
+    def upload_together(self, parts: Sequence[NDArray[np.uint64]]) -> list[Array]:
+        """Copies of arrays of one shape: threads bring them to pinned memory, which the card reads while the next are brought."""
+        if len(parts) < 2:
+            return [self.upload(part) for part in parts]
+        size, whole = parts[0].nbytes, self.empty(len(parts), *parts[0].shape)
+        with self._staging:
+            at = self._staging.next(len(parts) * size)
+            list(
+                self._staging.threads.map(
+                    lambda pair: ctypes.memmove(at + pair[0] * size, pair[1].ctypes.data, size),
+                    enumerate(map(np.ascontiguousarray, parts)),
+                )
+            )
+            self._done(self.driver.cuMemcpyHtoDAsync(whole.pointer, at, len(parts) * size, self.stream))
+            self._staging.sent()
+        return [whole[number] for number in range(len(parts))]
 
     def write(self, array: Array, words: NDArray[Any]) -> None:
         """Over what is there. Memory of Python's is copied by the driver before this returns."""
@@ -260,6 +280,35 @@ class Card:
     def wait(self) -> None:
         """Until all is done."""
         self._done(self.driver.cuStreamSynchronize(self.stream))
+
+
+class _Staging:
+    """Two pieces of pinned memory, in turns: the card reads one while threads write the other."""
+
+    def __init__(self, card: Card) -> None:
+        self._card, self._lock = card, threading.Lock()
+        self.threads = ThreadPoolExecutor(min(8, cores()))
+        self._places, self._turn = [(0, 0), (0, 0)], 0
+        driver = card.driver
+        self._events = [card._done(driver.cuEventCreate(0)) for _ in self._places]
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *failure: object) -> None:
+        self._lock.release()
+
+    def next(self, nbytes: int) -> int:
+        """Where to write so many bytes, once the card has read what was there."""
+        self._turn = 1 - self._turn
+        self._card._done(self._card.driver.cuEventSynchronize(self._events[self._turn]))
+        if self._places[self._turn][1] < nbytes:
+            self._places[self._turn] = (int(self._card.pinned(nbytes).ctypes.data), nbytes)
+        return self._places[self._turn][0]
+
+    def sent(self) -> None:
+        """The card has been told to read it."""
+        self._card._done(self._card.driver.cuEventRecord(self._events[self._turn], self._card.stream))
 
 
 def image_for(capability: tuple[int, int]) -> bytes:

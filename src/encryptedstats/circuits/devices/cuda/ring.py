@@ -1,7 +1,7 @@
 """A ring on a card: primes, twiddles and inverses, and what is done with many ciphertexts of it at once.
 
-The steps are those of ``_native/residues.c``, with one difference: they are done for a whole batch of ciphertexts before the next is
-begun, since a card is fast only with thousands of polynomials at a time.
+The steps are those of ``_native/residues.c``, with one difference: they are done for a whole batch of ciphertexts before the next
+is begun, since a card is fast only with thousands of polynomials at a time.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class RingOnCard:
         self.arithmetic = arithmetic or ("doubles" if card.doubles and small else "integers")
         if self.arithmetic == "doubles" and not small:
             raise ValueError("doubles are exact modulo primes below 2^49, and one of these is larger")
-        longest = 14 if 9 << 14 <= card.shared_bytes and self.logn == 14 else _LONGEST
+        longest = 14 if card.shared_bytes >= 9 << 14 and self.logn == 14 else _LONGEST
         self.logm = min(self.logn, longest)
         self._tables = [card.upload(table) for table in self._made_tables()]
         special = len(self.moduli) - 1
@@ -407,10 +407,10 @@ class RingOnCard:
         return out
 
     def pack(self, nodes: Array, keys: Sequence[Sequence[Key]], level: int = 0, to: int | None = None) -> Array:
-        """Parts of a pack, of 2^level places each, shape (parts, 2, primes, N), merged level by level into one of 2^to: totals, at 0."""
+        """Parts of a pack, of 2^level places each (totals, at 0), (parts, 2, primes, N), merged into one of 2^to."""
         nodes = nodes if level else self.times_inverse_degree(nodes)
-        for level in range(level + 1, (self.logn if to is None else to) + 1):
-            nodes = self._merged(nodes, keys[level - 1], level)
+        for above in range(level + 1, (self.logn if to is None else to) + 1):
+            nodes = self._merged(nodes, keys[above - 1], above)
         return nodes
 
     def _merged(self, nodes: Array, keys: Sequence[Key], level: int) -> Array:
@@ -453,7 +453,8 @@ class RingOnCard:
         odd = Polys(out.pointer + 8 * each, 2 * each, nodes.shape[2] * self.n, 0)
         self._each(
             "split", 2 * primes, len(nodes),
-            (_pointer(self._tables[6].pointer), _polys(nodes), _polys(moved), even, odd, _int(wanted // 2), _int(level), _int(primes)),
+            (_pointer(self._tables[6].pointer), _polys(nodes), _polys(moved), even, odd, _int(wanted // 2), _int(level),
+             _int(primes)),
         )  # fmt: skip
         return out.first(wanted)
 

@@ -1,6 +1,6 @@
 """Sums over rows on a card: the tapes of the native device, one block of threads for a segment and some coefficients.
 
-Columns stay on the card from one evaluation to the next, and so do tapes: a program that is run again on the same table starts at once.
+Columns stay on the card from one evaluation to the next, and so do tapes: a program that is run again on a table starts at once.
 """
 
 from __future__ import annotations
@@ -201,16 +201,17 @@ class CudaEvaluator(Evaluator):
             if (base_of(step).op == COLUMN and _name(step, self.loads, chunk) not in held)
             or (base_of(step).op != COLUMN and not _is_there(step, self.loads))
         ]
-        read = dict(zip(missing, self.checked(missing, chunk, self.everything), strict=True)) if missing else {}
+        there = self.card.upload_together(self.checked(missing, chunk, self.everything)) if missing else []
+        read = dict(zip(missing, there, strict=True))
         found = []
         for step in tape.columns:
             if base_of(step).op == COLUMN:
                 name = _name(step, self.loads, chunk)
                 if name not in held:
-                    held[name] = self.card.upload(read[step])
+                    held[name] = read[step]
                 found.append(held[name])
             elif step in read:
-                found.append(self.card.upload(read[step]))
+                found.append(read[step])
             else:
                 given: Any = self.loads.given[step]
                 if given.shape != (2, self.n_primes, self.ring):

@@ -65,7 +65,10 @@ _MAX_CHUNKS: Final = 16  # of one run of the tape; see MAX_CHUNKS in _native/fus
 _SCRATCH: Final = 2 << 20  # bytes of columns of one block, all chunks: what a core can have of the last level of cache
 # Bytes of sums at a time where the columns need not be read again: less of it is not worth the while, more is fresh memory.
 _SMALL_BATCH: Final = 128 << 20
-NOTHING_HIDDEN: Final = "a sum in this circuit is 0 whatever the table, its terms cancel: leave it out. (Its ciphertext would hide nothing, and is not made)"
+NOTHING_HIDDEN: Final = (
+    "a sum in this circuit is 0 whatever the table, its terms cancel: leave it out. (Its ciphertext would hide nothing, and is not "
+    "made)"
+)
 _PIECES: Final = 4  # of work for a thread: between them it waits for the interpreter's lock
 
 
@@ -473,6 +476,7 @@ class Evaluator:
         return self._held[chunk]
 
     def checked(self, loads: Sequence[Step], chunk: int, one: Slice) -> tuple[Residues, ...]:
+        """A slice of columns, if they are ciphertexts."""
         shape, columns = (2, len(one.primes(self.parameters)), one.width), []
         for load, residues in zip(loads, self.loads.read(loads, chunk, one), strict=True):
             if residues.shape != shape:
@@ -549,10 +553,11 @@ class Evaluator:
         return self._scratch
 
     def refused(self, tape: Tape, chunks: range, index: int, prime: int) -> FileFormatError:
+        """What is wrong with a column that has a number which is no residue."""
         chunk, column = divmod(index, len(tape.columns))
         return FileFormatError(
-            f"{self.source.chunk_name(chunks[chunk])}: column {base_of(tape.columns[column]).data} holds residues that are not below "
-            f"prime {prime}: no ciphertext has such"
+            f"{self.source.chunk_name(chunks[chunk])}: column {base_of(tape.columns[column]).data} holds residues that are not "
+            f"below prime {prime}: no ciphertext has such"
         )
 
 
