@@ -96,23 +96,21 @@ def _growth(folder: Path) -> Any:
 
 
 def _gpu(folder: Path) -> Any:
-    """Milliseconds of a fit, packed: on a card, stage by stage, and beside it on the cores of the same machine."""
+    """Milliseconds from a table to packed totals: on a card, which has the table, and on the cores of the same machine."""
     results = _results(folder, "gpu")
     if results is None or "card" not in results:
         return None
-    names = [name for name in ("bcw_o", "adult", "million", "products") if "packed" in results.get(name, {})]
-    figure, axes = _figure(0.9 + 0.8 * len(names))
-    for place, name in enumerate(names[::-1]):
-        row, left = results[name], 0.0
-        for stage, colour in (("sums", "tab:blue"), ("lowered", "tab:cyan"), ("merged", "tab:purple")):
-            width = row[stage]["median_ms"] if stage in row else 0.0
-            axes.barh(place + 0.2, width, left=left, height=0.35, color=colour, label=stage if not place else None)
-            left += width
-        axes.barh(
-            place - 0.2, row["native_ms"], height=0.35, color="tab:grey", label=None if place else "native, all cores"
-        )
-    axes.set_yticks(range(len(names)), [f"{name}, {results[name]['rows']:,} rows" for name in names[::-1]])
+    names = [name for name in ("products", "million", "adult", "bcw_o") if "packed" in results.get(name, {})]
+    card, cores = results["card"]["name"], results["card"]["cores"]
+    figure, axes = _figure(1.0 + 0.7 * len(names))
+    bars = {card: ([results[name]["packed"]["median_ms"] for name in names], 0.2, "tab:blue")}
+    bars[f"{cores} cores, native"] = ([results[name]["native_ms"] for name in names], -0.2, "tab:grey")
+    for label, (values, shift, colour) in bars.items():
+        drawn = axes.barh([place + shift for place in range(len(names))], values, 0.38, color=colour, label=label)
+        axes.bar_label(drawn, [f"{value:,.0f} ms" for value in values], padding=3, fontsize="small")
+    axes.set_yticks(range(len(names)), [f"{name}, {results[name]['rows']:,} rows" for name in names])
     axes.set_xscale("log")
-    axes.set_xlabel(f"milliseconds, {results['card']['name']} beside {results['card']['cores']} cores")
-    axes.legend(fontsize="small")
+    axes.set_xlim(1, 10_000)
+    axes.set_xlabel("milliseconds")
+    figure.legend(loc="upper center", ncols=2, fontsize="small")
     return figure
