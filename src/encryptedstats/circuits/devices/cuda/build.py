@@ -46,10 +46,10 @@ def compiled(architecture: str) -> bytes:
     if result[0] != nvrtc.nvrtcResult.NVRTC_SUCCESS:
         raise RuntimeError(log.decode(errors="replace"))
     if architecture.startswith("compute"):
-        code = b" " * done(nvrtc.nvrtcGetPTXSize(program))
+        code = bytes(b" " * done(nvrtc.nvrtcGetPTXSize(program)))
         done(nvrtc.nvrtcGetPTX(program, code))
         return code.rstrip(b"\0")
-    code = b" " * done(nvrtc.nvrtcGetCUBINSize(program))
+    code = bytes(b" " * done(nvrtc.nvrtcGetCUBINSize(program)))
     done(nvrtc.nvrtcGetCUBIN(program, code))
     return code
 

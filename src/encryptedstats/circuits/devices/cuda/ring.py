@@ -111,7 +111,7 @@ class RingOnCard:
     # -- tables ----------------------------------------------------------------------------------------------------
 
     def _made_tables(self) -> list[np.ndarray]:
-        forward, inverse, butterflies, unbutterflies = [], [], [], []
+        forward, inverse, butterflies, unbutterflies = (list[Residues]() for _ in range(4))
         for p in self.moduli:
             root = minimal_root(p, 2 * self.n)
             for w, tables, plain in (
@@ -540,11 +540,13 @@ def _reversed_numbers(n: int) -> np.ndarray:
 
 
 def _bit_reversed(values: Residues) -> Residues:
-    return values[_reversed_numbers(len(values))]
+    found: Residues = values[_reversed_numbers(len(values))]
+    return found
 
 
 def automorphism_table(n: int, element: int) -> np.ndarray:
     """Where X -> X^element finds what it puts at each place of a polynomial in NTT form."""
     places = _reversed_numbers(n)
     exponents = element * (2 * places + 1) % (2 * n)
-    return places[exponents >> 1].astype(np.int32)
+    found: np.ndarray = places[exponents >> 1].astype(np.int32)
+    return found

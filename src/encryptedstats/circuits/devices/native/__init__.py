@@ -5,7 +5,7 @@ Where rows have to be relinearised on the way, or go to other places, SEAL adds 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 
@@ -175,7 +175,7 @@ def rows_level(sums: Sequence[Step]) -> int:
     return sums[0].args[0].level
 
 
-def base_below(step: Step, known: Mapping[Step, Residues]) -> Step:
+def base_below(step: Step, known: Container[Step]) -> Step:
     """What a step is brought down from: what was switched and relinearised last, or is known."""
     while step.op in (SWITCH, RELINEARISE) and step not in known:
         step = step.args[0]
