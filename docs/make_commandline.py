@@ -59,18 +59,32 @@ def page() -> str:
 
 
 def _command(command: Any) -> str:
-    more = _models.model_options(list(_models.NICKNAMES)) if command._more else []
+    more = _models.model_options(_own_models()) if command._more else []
     shown = [parameter for parameter in [*command.params, *more] if not getattr(parameter, "hidden", False)]
     arguments = [one for one in shown if one.param_type_name == "argument"]
     usage = " ".join([command.name, *(one.metavar for one in arguments), "[OPTIONS]"])
     lines = [f"### {command.name}", "", command.help, "", "```text", f"encryptedstats {usage}", "```", ""]
-    hints = get_type_hints(_help._functions[command.name])
+    function = _help._functions[command.name]
+    hints = get_type_hints(function)
     lines += [
-        f"- {_spelled(one, _choices(hints.get(one.name)))}: {' '.join(str(one.help).split())}{_default(one)}"
+        f"- {_spelled(one, _choices(hints.get(one.name)))}: {' '.join(_said(one, function).split())}{_default(one)}"
         for one in shown
     ]
     examples = _help._examples[command.name]
     return "\n".join([*lines, *(["", "```text", examples, "```"] if examples else []), ""])
+
+
+def _own_models() -> list[str]:
+    """Those of this library: whoever makes this page may have more."""
+    return [name for name, model in _models.models().items() if model.__module__.startswith("encryptedstats.")]
+
+
+def _said(parameter: Any, function: Any) -> str:
+    """The help of an option; models are listed with that of their name."""
+    if parameter.name != "model" or not hasattr(function, "more_help"):
+        return str(parameter.help)
+    (own,) = get_type_hints(function, include_extras=True)["model"].__metadata__
+    return f"{own.help} {_models.models_help(_own_models())}"
 
 
 def _spelled(parameter: Any, choices: str) -> str:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 from collections.abc import Iterator
 
 import pytest
 
 import effort  # noqa: F401  # sets how many examples Hypothesis tries
 import encryptedstats as es
+from encryptedstats import parallel
 from encryptedstats.circuits import calibration
 from encryptedstats.circuits.cost import Times
+from encryptedstats.circuits.devices import seal
+from encryptedstats.storage import passphrase
 from insecure import insecure_parameters
 
 SCHEMES = ("bfv", "bgv")
@@ -50,6 +54,29 @@ def nothing_is_measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
         patch.setenv("ENCRYPTEDSTATS_CACHE", str(tmp_path_factory.mktemp("cache")))
         patch.setattr(calibration, "calibrate", made_up_times)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_process() -> Iterator[None]:
+    """Who does not say how many gets one: a fork takes longer than what most tests compute. Tests of processes say how many."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (parallel, seal):
+            patch.setattr(module, "cores", lambda: 1)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cheap_passphrases() -> Iterator[None]:
+    """A guess costs a thousandth of what it should: few tests are about that, and they say so."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(passphrase, "SCRYPT", {**passphrase.SCRYPT, "n": 1 << 7})
+        yield
+
+
+def pytest_collection_finish() -> None:
+    """Modules and thousands of collected tests stay to the end: nobody looks through them again, and forks do not copy them."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", params=SCHEMES)

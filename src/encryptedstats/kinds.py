@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from encryptedstats.circuits.results import NUMBERS_KIND, EncryptedNumbers, json_list
+from encryptedstats.circuits.results import NUMBERS_KIND, EncryptedNumbers
 from encryptedstats.crypto import PublicKeys, arrays
 from encryptedstats.crypto.arrays import ARRAY_KIND
 from encryptedstats.crypto.keys import OWNER_KIND, PUBLIC_KIND
@@ -22,6 +21,7 @@ from encryptedstats.tables.blocks import BLOCK_KIND
 from encryptedstats.tables.encrypted import TABLE_KIND
 from encryptedstats.tables.encrypting import DRAFT_KIND
 from encryptedstats.tables.questions import FOLDS_KIND, MODEL_KIND, OPEN_MODEL_KIND, OPEN_RESULT_KIND, RESULT_KIND
+from encryptedstats.words import plural
 
 Facts = dict[str, Any]
 
@@ -46,6 +46,8 @@ class FileKind:
         Whether its owner opens it with the secret key.
     facts : callable
         What it tells about itself, without making anything of it, ready for JSON.
+    told : callable
+        That for people, given these facts, its kind among them, and its question in words.
     """
 
     words: str
@@ -55,6 +57,7 @@ class FileKind:
     needs_keys: bool = False
     opens: bool = False
     facts: Callable[[Container], Facts] = lambda file: {}
+    told: Callable[[Facts, str], str] = lambda facts, question: str(facts["kind"])
 
 
 # -- reading ---------------------------------------------------------------------------------------------------------------
@@ -74,11 +77,8 @@ def _read_model(file: Container, keys: PublicKeys | None) -> Any:
 
 
 def _totals_facts(file: Container) -> Facts:
-    try:
-        totals, noises = (json.loads(file.section(name)) for name in ("numbers", "noise"))
-        return {"totals": len(totals), "ciphertexts": len(noises), "form": file.expect("form", str)}
-    except (ValueError, TypeError, RecursionError) as error:
-        raise FileFormatError(f"the {file.kind} has a malformed list of totals") from error
+    totals, noises = (file.listed(name) for name in ("numbers", "noise"))
+    return {"totals": len(totals), "ciphertexts": len(noises), "form": file.expect("form", str)}
 
 
 def _head_facts(file: Container, schema: Schema | PublicSchema) -> Facts:
@@ -100,7 +100,7 @@ def _answer_facts(file: Container) -> Facts:
 
 def _prediction_facts(file: Container) -> Facts:
     known = _head_facts(file, PublicSchema.from_json(file.expect("schema", str)))
-    noises, numbers = (json_list(file, name) for name in ("noise", "numbers"))
+    noises, numbers = (file.listed(name) for name in ("noise", "numbers"))
     return {
         **known,
         "encrypted": True,
@@ -128,6 +128,39 @@ def _draft_facts(file: Container) -> Facts:
     return {"variables": len(public.variables), "classes": public.n_classes}
 
 
+# -- in words --------------------------------------------------------------------------------------------------------------
+
+
+def _array_told(facts: Facts, question: str) -> str:
+    shape = " x ".join(map(str, facts["shape"]))
+    return f"{facts['kind']}, {shape} values" if shape else "encrypted integer (one value)"
+
+
+def _block_told(facts: Facts, question: str) -> str:
+    return f"block of an encrypted table: {plural(facts['rows'], 'row')}, {plural(facts['columns'], 'column')}"
+
+
+def _totals_told(facts: Facts, question: str) -> str:
+    return f"encrypted result: {_ciphertexts(facts)}"
+
+
+def _answer_told(facts: Facts, question: str) -> str:
+    size = f"{plural(facts['rows'], 'row')}, {plural(facts['variables'], 'variable')}, {facts['classes']} classes"
+    inside = f"; {_ciphertexts(facts)}" if facts["encrypted"] else ""
+    drawn = "; its stochastic fraction is drawn" * facts["drawn"]
+    return f"{facts['kind']}: {question}\n{size}{inside}{drawn}{'; calibrated' * facts.get('calibrated', False)}"
+
+
+def _prediction_told(facts: Facts, question: str) -> str:
+    answers = f"{plural(facts['answers'], 'number')} for each, in {plural(facts['ciphertexts'], 'ciphertext')}"
+    which = f" as {facts['output']}" if facts["output"] else ""
+    return f"{facts['kind']}{which} of {question}\n{plural(facts['rows'], 'row')}, {answers}"
+
+
+def _ciphertexts(facts: Facts) -> str:
+    return f"{plural(facts['totals'], 'total')} in {plural(facts['ciphertexts'], 'ciphertext')}"
+
+
 # -- the registry ------------------------------------------------------------------------------------------------------------
 
 _TOTALS: Final = frozenset({"numbers", "chunks", "noise", "residues"})
@@ -150,18 +183,21 @@ KINDS: Final[dict[str, FileKind]] = {
         "counts, crosstab, moments, ask and fit compute on it",
         frozenset({"schema", "columns", "blocks"}),
         facts=_draft_facts,
+        told=lambda facts, question: "manifest of an encrypted table: give its folder to see the table",
     ),
     DRAFT_KIND: FileKind(
         "a table that is not finished",
         "run the same encrypt again to finish it",
         frozenset({"schema", "columns"}),
         facts=_draft_facts,
+        told=lambda facts, question: "draft of a table that is not finished: run the same encrypt again",
     ),
     BLOCK_KIND: FileKind(
         "a block of an encrypted table",
         "give the folder of the table it belongs to",
         frozenset({"seeds", "digests", "residues"}),
         facts=lambda file: {name: file.expect(name, int) for name in ("rows", "columns")},
+        told=_block_told,
     ),
     ARRAY_KIND: FileKind(
         "an encrypted array",
@@ -171,6 +207,7 @@ KINDS: Final[dict[str, FileKind]] = {
         needs_keys=True,
         opens=True,
         facts=lambda file: {"shape": file.expect("shape", list)},
+        told=_array_told,
     ),
     NUMBERS_KIND: FileKind(
         "an encrypted result",
@@ -180,9 +217,17 @@ KINDS: Final[dict[str, FileKind]] = {
         needs_keys=True,
         opens=True,
         facts=_totals_facts,
+        told=_totals_told,
     ),
     RESULT_KIND: FileKind(
-        "an encrypted result", _DECRYPT, _TOTALS | {"blocks"}, _read_answer, True, True, facts=_answer_facts
+        "an encrypted result",
+        _DECRYPT,
+        _TOTALS | {"blocks"},
+        _read_answer,
+        True,
+        True,
+        facts=_answer_facts,
+        told=_answer_told,
     ),
     MODEL_KIND: FileKind(
         "a model that is still encrypted",
@@ -192,6 +237,7 @@ KINDS: Final[dict[str, FileKind]] = {
         True,
         True,
         facts=_answer_facts,
+        told=_answer_told,
     ),
     FOLDS_KIND: FileKind(
         "the folds of an encrypted model",
@@ -200,6 +246,7 @@ KINDS: Final[dict[str, FileKind]] = {
         _read_answer,
         needs_keys=True,
         facts=_answer_facts,
+        told=_answer_told,
     ),
     PREDICTION_KIND: FileKind(
         "an encrypted prediction",
@@ -209,6 +256,7 @@ KINDS: Final[dict[str, FileKind]] = {
         True,
         True,
         facts=_prediction_facts,
+        told=_prediction_told,
     ),
     OPEN_MODEL_KIND: FileKind(
         "an opened model",
@@ -216,6 +264,7 @@ KINDS: Final[dict[str, FileKind]] = {
         frozenset({"totals", "calibration", "blocks", "drawn"}),
         _read_model,
         facts=_opened_facts,
+        told=_answer_told,
     ),
     OPEN_RESULT_KIND: FileKind(
         "an opened result",
@@ -223,6 +272,7 @@ KINDS: Final[dict[str, FileKind]] = {
         frozenset({"totals", "blocks"}),
         lambda file, keys: read_opened(file),
         facts=_opened_facts,
+        told=_answer_told,
     ),
 }
 

@@ -11,6 +11,7 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+import pytest
 import seal
 from hypothesis import strategies as st
 
@@ -47,6 +48,8 @@ from encryptedstats.crypto.vectors import encrypt_slots
 SLOTS = 1024
 SCHEMES = ("bgv", "bfv")
 FORMS = ("packed", "replicated", "slots")
+# For what is the same code whatever the scheme; in place of the session's fixture ``lab``.
+one_lab = pytest.mark.parametrize("lab", ["bgv", pytest.param("bfv", marks=pytest.mark.slow)], indirect=True)
 SEEDS = range(4)  # rotation keys are made for these
 RANGES = {
     **{f"a{k}": ColumnRange(0, 1, "a") for k in range(3)},

@@ -114,19 +114,24 @@ CIRCUITS = {
 MANY = ("tree", "totals", "resample")
 
 
-# Three chunks are three times as dear, and counted by one rule: three circuits show it.
+# Three chunks are three times as dear, BFV is twice as dear as BGV, and each is counted by one rule: three circuits show it.
 CHUNKS = {"one": (100,), "three": (1024, 1024, 40)}
 COUNTED = [
     pytest.param(
-        name, counts, marks=[pytest.mark.slow] if few == "three" and name not in MANY else [], id=f"{name}-{few}"
+        scheme,
+        name,
+        counts,
+        marks=[pytest.mark.slow] if (scheme == "bfv") + (few == "three") > (name in MANY) else [],
+        id=f"{scheme}-{name}-{few}",
     )
+    for scheme in SCHEMES
     for name in CIRCUITS
     for few, counts in CHUNKS.items()
 ]
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize(("name", "counts"), COUNTED)
+@pytest.mark.parametrize(("lab", "name", "counts"), COUNTED, indirect=["lab"])
 def test_counts_are_what_seal_is_called_with(lab, name, counts, form):
     source = lab.source(counts)
     for strategy in (FLAT, LEVELLED):

@@ -287,7 +287,7 @@ def crafted(
 @cache
 def extremes(bits: tuple[int, ...], extreme: tuple[int, ...]) -> tuple[Crafted, dict[Expression, np.ndarray]]:
     """Chunks, and what Python's integers make of them: once for all processors."""
-    source = crafted(insecure("bgv", 4000, bits), chunks=17, seed=len(bits), extreme=extreme, different=5)
+    source = crafted(insecure("bgv", 4000, bits), chunks=17, seed=len(bits), extreme=extreme, different=3)
     x, y, z = map(column, "xyz")
     rows = [x, x * y, x - x * y, (x - x * y) * z, (x * y) * (y * z), (x + y + z) * (x - y - z), 7 * x * y - 3 * z - 1]
     rows += [

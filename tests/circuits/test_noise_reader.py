@@ -28,7 +28,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import encryptedstats as es
-from effort import examples
+from effort import examples, one_scheme
 from encryptedstats.circuits import Layout, column, linear, lowering
 from encryptedstats.circuits.evaluate import evaluate, prepare
 from encryptedstats.circuits.expressions import depth_of
@@ -289,7 +289,7 @@ def test_results_that_decrypt_but_cannot_be_packed_say_so(bgv, monkeypatch):
         read_noise(outputs, p, LAYOUT, form="packed")
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+@one_scheme
 def test_absurd_depths_are_refused_at_once(scheme):
     """Regression: bounds beyond what a float holds, sizes beyond counting, thousands of products in a row."""
     p = insecure(scheme, 4000, (40,) * 5)

@@ -144,7 +144,7 @@ def test_as_many_totals_as_coefficients(bgv):
     check_packing(bgv, SLOTS)
 
 
-@pytest.mark.parametrize("count", [SLOTS + 1, 2500])
+@pytest.mark.parametrize("count", [SLOTS + 1, pytest.param(2500, marks=pytest.mark.slow)])
 def test_more_totals_than_coefficients_take_several_packs(bgv, count):
     assert len(check_packing(bgv, count)) == -(-count // SLOTS)
 

@@ -24,6 +24,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import encryptedstats as es
+from effort import examples
 from encryptedstats.circuits import Expression, Layout, column, linear
 from encryptedstats.circuits.expressions import Marks, here
 from encryptedstats.circuits.expressions import given as given_total
@@ -237,7 +238,7 @@ def assert_runs(program: Program, source: MemorySource) -> None:
 
 @STRATEGIES
 @pytest.mark.parametrize("scheme", SCHEMES)
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(8), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(outputs=circuits(max_depth=2), counts=st.sampled_from([(5,), (700, 1024, 300)]))
 def test_steps_are_taken_as_often_as_is_said(scheme, strategy, outputs, counts):
     source = source_of(scheme, 0, counts)

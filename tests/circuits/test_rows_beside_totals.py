@@ -14,6 +14,7 @@ from hypothesis import given as examples
 from hypothesis import strategies as st
 
 import encryptedstats as es
+from effort import one_scheme
 from encryptedstats.circuits import column, linear
 from encryptedstats.circuits.bounds import ColumnRange, Interval, read_bounds
 from encryptedstats.circuits.clear import read_clear
@@ -99,7 +100,7 @@ def test_rows_beside_totals(scheme: str, outputs: list[Expression]) -> None:
         assume(False)
 
 
-@pytest.mark.parametrize("scheme", ["bgv", "bfv"])
+@one_scheme
 @pytest.mark.parametrize("k", range(len(FITTED)))
 def test_what_padding_has_added_is_taken_off(scheme: str, k: int) -> None:
     totals = packed(FITTED, kept_lab(scheme).source((25, 3), seed=1), 4)

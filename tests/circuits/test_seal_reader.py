@@ -17,6 +17,7 @@ from circuit_samples import (
     circuits,
     forced,
     insecure,
+    one_lab,
     row_pools,
     source_of,
     unless_refused,
@@ -92,7 +93,7 @@ def test_encrypted_equals_clear(scheme, outputs, key, counts, form):
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(8), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(pool=row_pools(max_depth=2), counts=st.sampled_from([(3,), (500, SLOTS, 20)]))
 def test_rows(scheme, pool, counts):
     source = source_of(scheme, 0, counts)
@@ -275,6 +276,7 @@ def test_missing_rotations_for_replicating(lab):
 # --------------------------------------------------------------------------------------------------------- processes
 
 
+@one_lab
 def test_batches_over_processes_equal_serial(lab):
     source = lab.source((300,))
     names = [column(name) for name in NAMES]

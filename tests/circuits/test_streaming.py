@@ -63,6 +63,13 @@ def sealed(stored: tuple[es.Owner, Path]) -> EncryptedTable:
     return EncryptedTable.load(stored[1])
 
 
+@pytest.fixture(scope="module")
+def by_seal(stored: tuple[es.Owner, Path]) -> Any:
+    """The totals of the forest, as SEAL computes them: once for all who compare."""
+    sealed = EncryptedTable.load(stored[1])
+    return sealed.evaluate(circuit(sealed), device="seal", workers=1)
+
+
 def circuit(table: EncryptedTable, **changes: Any) -> list[Expression]:
     return es.CompletelyRandomForest(**{**FOREST, **changes}).circuit(table.schema, table.columns())
 
@@ -117,14 +124,14 @@ def summed(outputs: list[Expression], table: EncryptedTable, *, memory_limit: in
 
 @pytest.mark.parametrize("limit", [None, 32 << 20, 8 << 20, SMALL])
 @pytest.mark.parametrize("workers", [1, 3])
-def test_every_byte_is_read_once(sealed: EncryptedTable, limit: int | None, workers: int) -> None:
+def test_every_byte_is_read_once(sealed: EncryptedTable, by_seal: Any, limit: int | None, workers: int) -> None:
     outputs = circuit(sealed)
     assert totals_bytes(outputs, sealed) > 4 * SMALL
     with watched_reads() as seen:
         found = sealed.evaluate(outputs, memory_limit=limit, workers=workers)
     assert set(seen.values()) == {1}
     assert len({name for name, _ in seen}) == sealed.layout.n_chunks
-    assert same(found, sealed.evaluate(outputs, device="seal", workers=1))
+    assert same(found, by_seal)
 
 
 def test_only_the_columns_that_are_needed_are_read(sealed: EncryptedTable) -> None:
@@ -310,10 +317,8 @@ def interrupted_after(count: int) -> Iterator[None]:
     pytest.fail("it was not interrupted")
 
 
-@pytest.mark.parametrize(
-    "after", [pytest.param(0, marks=pytest.mark.slow), 1, pytest.param(7, marks=pytest.mark.slow), 11]
-)
-def test_a_killed_fit_goes_on(stored: tuple[es.Owner, Path], tmp_path: Path, after: int) -> None:
+@pytest.mark.parametrize("after", [1, *(pytest.param(after, marks=pytest.mark.slow) for after in (0, 7, 11))])
+def test_a_killed_fit_goes_on(stored: tuple[es.Owner, Path], by_seal: Any, tmp_path: Path, after: int) -> None:
     table = stored[1]
     place = tmp_path / "checkpoint"
     done = subprocess.run(
@@ -329,7 +334,7 @@ def test_a_killed_fit_goes_on(stored: tuple[es.Owner, Path], tmp_path: Path, aft
     assert len(list(place.glob("sums-*"))) == 12  # not stored yet: it is all there is
     forest.save(tmp_path / "forest.enc")
     assert not place.exists()
-    assert same(forest.totals_, es.CompletelyRandomForest(**FOREST).fit(sealed, device="seal", workers=1).totals_)
+    assert same(forest.totals_, by_seal)
 
 
 def test_an_interrupted_fit_goes_on_with_other_memory_and_threads(sealed: EncryptedTable, tmp_path: Path) -> None:

@@ -55,6 +55,7 @@ def refused(done: subprocess.CompletedProcess[str]) -> str:
     return done.stderr
 
 
+@pytest.mark.slow
 def test_keys(tmp_path: Path) -> None:
     """There is room for the secret key, not for both: neither is there afterwards."""
     options = ("--max-value", 1000, "--depth", 1)
@@ -69,6 +70,7 @@ def test_results(hospital: Hospital, ward: Ward, tmp_path: Path, room: int) -> N
     assert error == "error: m: no space left on device; free some space, or write elsewhere\n"
 
 
+@pytest.mark.slow
 def test_csv(ward: Ward, tmp_path: Path) -> None:
     predict = ("predict", ward.opened(ward.combined("mnb")), ward.csv, "-o", "p.csv")
     assert "p.csv: no space left on device" in refused(on_disk(tmp_path / "d", 0, *predict))

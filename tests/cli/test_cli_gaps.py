@@ -53,7 +53,9 @@ def test_the_library_counts_them_too(place: Path, tmp_path: Path) -> None:
         assert owner.encrypt(table).n_dropped == 3
     with pytest.warns(es.SchemaWarning, match="3 of 40 rows have gaps"):
         assert owner.encrypt_file(place / "rows.csv", schema, tmp_path / "t", workers=1).n_dropped == 3
-    assert es.load(tmp_path / "t").n_dropped == 0
+    loaded = es.load(tmp_path / "t")
+    assert loaded.n_dropped == loaded.info().to_dict()["rows_left_out"] == 3
+    assert "3 rows with missing values" in str(loaded.info())
 
 
 def test_a_prediction_has_a_line_for_every_row(place: Path, tmp_path: Path) -> None:

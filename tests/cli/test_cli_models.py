@@ -18,6 +18,7 @@ from cli_helpers import FOREST, MODELS, Run, Ward, disk_full, done, names, patie
 
 import encryptedstats as es
 from encryptedstats.cli import _models
+from encryptedstats.cli._questions import question_text
 from encryptedstats.storage import container
 from encryptedstats.storage import files as storage_files
 from encryptedstats.tables import questions
@@ -143,7 +144,7 @@ def test_folds(run: Run, ward: Ward, tmp_path: Path) -> None:
         (("--model", "forest", "--trees", 0), "--trees 0: an integer from 1 to 1048576 is needed"),
         (("--model", "mnb", "--alpha", -1), "--alpha -1.0: a number of at least 0 is needed"),
         (("--model", "forest", "--depth", "deep"), "--depth"),
-        (("--model", "tree"), "there is no model 'tree': choose from forest, snb, mnb"),
+        (("--model", "tree"), "there is no model 'tree': choose from means, fisher, forest"),
         ((), "--model"),
     ],
 )
@@ -202,23 +203,51 @@ def test_every_model_has_its_options(own_model: type[Any]) -> None:
     assert options["alpha"].help == "mnb, Sparse: Laplace smoothing. By default 1.0."
     (made,) = _models.make_models(["Sparse"], {"kept": 2, "prior": True, "smooth": "7"})
     assert (type(made), made.n_kept, made.fit_prior, made.smooth) == (own_model, 2, True, "7")
-    assert _models.model_text("Sparse", made.get_params()) == "Sparse --kept 2 --smooth 7 --prior --alpha 1.0"
-    assert _models.model_text("Unheard", {"a": 1}) == "Unheard"
+    assert question_text("Sparse", made.get_params()) == "Sparse --kept 2 --smooth 7 --prior --alpha 1.0"
+    assert question_text("Unheard", {"a": 1}) == "Unheard a=1"
 
 
 def test_a_model_in_a_file_of_ones_own(run: Run, ward: Ward, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(questions, "_known", dict(questions.known_questions()))
     (tmp_path / "mine.py").write_text(
         "import encryptedstats as es\n\nclass OwnBayes(es.MultinomialNB):\n"
+        '    """Bayes, by me."""\n\n    short_name = "own"\n    caveat = "my own guesses"\n    remarks = ("as I see it",)\n\n'
         "    def __init__(self, bins=5, alpha=1.0):\n        super().__init__(bins=bins, alpha=alpha)\n"
     )
-    fit = ("fit", ward.table(0), "-o", tmp_path / "own", "--model", "OwnBayes", "--workers", 1)
-    assert "there is no model 'OwnBayes'" in run(*fit).stderr
+    fit = ("fit", ward.table(0), "-o", tmp_path / "own", "--model", "own", "--workers", 1)
+    assert "there is no model 'own'" in run(*fit).stderr
     monkeypatch.setenv("ENCRYPTEDSTATS_QUESTIONS", str(tmp_path / "mine.py"))
-    done(*fit)
+    assert "Fitted own --alpha 1.0" in done(*fit).stdout
+    assert "own: Bayes, by me." in _models.models_help()
+    assert "encrypted model: own --alpha 1.0" in done("info", tmp_path / "own").stdout
+    shown = done("decrypt", tmp_path / "own", "--key", ward.key, "--schema", ward.schema).stdout
+    assert "Opened own --alpha 1.0" in shown
+    assert "as I see it" in shown
+    predicted = done("predict", ward.opened(tmp_path / "own"), ward.csv, "-o", tmp_path / "own.csv").stdout
+    assert "my own guesses (see calibrate)" in predicted
     opened = es.load(ward.opened(tmp_path / "own"))
     assert type(opened).__name__ == "OwnBayes"
     assert opened.totals_ == es.load(ward.opened(ward.fitted("mnb", 0))).totals_
+
+
+def test_a_short_name_that_is_taken_is_left_to_who_had_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(questions, "_known", dict(questions.known_questions()))
+
+    class OtherForest(es.MultinomialNB):
+        short_name = "forest"
+
+    class Heir(es.LinearMeans):
+        """Has a name of its own: short names are not inherited."""
+
+    assert _models.models()["forest"] is es.CompletelyRandomForest
+    assert _models.models()["OtherForest"] is OtherForest
+    assert _models.models()["Heir"] is Heir
+
+
+def test_help_says_what_each_model_is() -> None:
+    shown = " ".join(done("fit", "--help").stdout.replace("│", " ").split())
+    for model in (es.CompletelyRandomForest, es.MultinomialNB, es.LinearDiscriminant):
+        assert f"{model.short_name}: {model.about()}" in shown
 
 
 def test_models_are_imported_only_where_one_is_asked_for() -> None:

@@ -62,23 +62,45 @@ def asked(home: Path, data: str, question: str, *of_schema: str) -> Path:
     return out
 
 
-def test_ridge(home: Path, run: Run) -> None:
+@pytest.fixture(scope="module")
+def doses(home: Path) -> Path:
+    """An encrypted answer; beside it the table, the key and the schema."""
     numbers = [option for name in ("dose", "kilos", "pressure") for option in ("--digits", f"{name}=0")]
-    out = asked(home, "doses.csv", "MyRidge target=v2 alpha=10", *numbers)
+    return asked(home, "doses.csv", "MyRidge target=v2 alpha=10", *numbers)
+
+
+def test_ridge(home: Path, doses: Path) -> None:
     opening = ("--key", home / "doses.key", "--schema", home / "doses.json", "--questions", home / "my_questions.py")
-    done("decrypt", out, *opening, "-o", home / "ridge.csv")
+    done("decrypt", doses, *opening, "-o", home / "ridge.csv")
     schema = es.Schema.load(home / "doses.json")
     questions = load_questions(home / "my_questions.py")
     wanted = schema.table(pd.read_csv(home / "doses.csv")).ask(questions.MyRidge("v2", 10))
     found = pd.read_csv(home / "ridge.csv", index_col=0)["coefficient"]
     pd.testing.assert_series_equal(found, wanted)
-    facts = json.loads(done("decrypt", out, *opening, "--json").stdout)
+    facts = json.loads(done("decrypt", doses, *opening, "--json").stdout)
     assert facts["question"] == "MyRidge"
     assert facts["params"] == {"target": "v2", "alpha": 10}
     assert np.allclose(np.ravel(facts["values"]), wanted)
-    by_number = done("decrypt", out, *opening[:2], *opening[4:]).stdout
+    by_number = done("decrypt", doses, *opening[:2], *opening[4:]).stdout
     assert "v0" in by_number
     assert "Give --schema" in by_number
+
+
+def test_a_regression_is_fitted_by_asking(doses: Path, run: Run, tmp_path: Path) -> None:
+    """``fit --model`` has the options of classifiers, and says so."""
+    table, formula = doses.with_suffix(""), "formula=v2 ~ v0 + v1"
+    refused = run("fit", table, "-o", tmp_path / "m.enc", "--model", "LinearRegression")
+    assert refused.exit_code == 2
+    said = "'LinearRegression' is no classifier, and is fitted by asking: encryptedstats ask TABLE LinearRegression formula=..."
+    assert said in " ".join(refused.stderr.replace("│", " ").split())
+    for model in ("LinearRegression", "Ridge"):
+        out = tmp_path / f"{model}.enc"
+        done("ask", table, model, formula, "-o", out, "--workers", 1)
+        opened = tmp_path / f"{model}.opened"
+        done("decrypt", out, "--key", f"{table}.key", "--schema", f"{table}.json", "-o", opened)
+        rows = pd.read_csv(f"{table}.csv")
+        plain = getattr(es, model)(formula="pressure ~ dose + kilos").fit(es.Schema.load(f"{table}.json").table(rows))
+        assert es.load(opened).coef_.tolist() == plain.coef_.tolist()
 
 
 def test_kaplan_meier(home: Path) -> None:
@@ -102,13 +124,13 @@ def test_kaplan_meier(home: Path) -> None:
     assert np.allclose(found["survival"], survival)
 
 
-def test_info_imports_nothing(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_info_imports_nothing(doses: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("encryptedstats.tables.questions._known", {})
     monkeypatch.setattr("encryptedstats.tables.questions._late", [])
-    shown = done("info", home / "doses.enc").stdout
+    shown = done("info", doses).stdout
     assert "encrypted result: MyRidge alpha=10 target=v2" in shown
     assert "nothing in it can decrypt" in shown
-    facts = json.loads(done("info", home / "doses.enc", "--json").stdout)
+    facts = json.loads(done("info", doses, "--json").stdout)
     assert (facts["question"], facts["params"]["alpha"], facts["holds_secret_key"]) == ("MyRidge", 10, False)
 
 
@@ -122,15 +144,15 @@ def test_info_imports_nothing(home: Path, monkeypatch: pytest.MonkeyPatch) -> No
         {},
     ],
 )
-def test_folds_that_cannot_be_are_one_line(home: Path, run: Run, tmp_path: Path, params: dict[str, Any]) -> None:
-    file = container.read(home / "doses.enc")
+def test_folds_that_cannot_be_are_one_line(doses: Path, run: Run, tmp_path: Path, params: dict[str, Any]) -> None:
+    file = container.read(doses)
     container.write(replace(file, fields={**file.fields, "question": "folds", "params": params}), tmp_path / "forged")
     assert "the folds are of no question that can be" in the_error(run("info", tmp_path / "forged"))
 
 
-def test_a_question_that_is_not_there(home: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_question_that_is_not_there(home: Path, doses: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("encryptedstats.tables.questions._known", {})
-    opening = ("decrypt", home / "doses.enc", "--key", home / "doses.key")
+    opening = ("decrypt", doses, "--key", home / "doses.key")
     assert "nobody here knows the question 'MyRidge': name the file that defines it, decrypt --questions FILE.py" in (
         the_error(run(*opening))
     )
@@ -150,9 +172,9 @@ def test_a_question_that_is_not_there(home: Path, run: Run, monkeypatch: pytest.
     ],
 )
 def test_questions_that_are_no_questions(
-    home: Path, run: Run, words: tuple[str, ...], said: str, tmp_path: Any
+    doses: Path, run: Run, words: tuple[str, ...], said: str, tmp_path: Any
 ) -> None:
-    question = f"{home / 'my_questions.py'}:{words[0]}"
-    result = run("ask", home / "doses", question, *words[1:], "-o", tmp_path / "x.enc")
+    question = f"{doses.with_name('my_questions.py')}:{words[0]}"
+    result = run("ask", doses.with_suffix(""), question, *words[1:], "-o", tmp_path / "x.enc")
     assert result.exit_code == 2
     assert said in " ".join(result.stderr.replace("│", " ").split())

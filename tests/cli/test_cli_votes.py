@@ -166,7 +166,9 @@ def test_the_whole_story_with_planned_keys(clinic: Clinic, tmp_path: Path) -> No
         assert not [word for word in (fragment, b'"grade"', b'"female"', b'"visits"') if word in data]
 
 
-@pytest.mark.parametrize("name", ["forest", "drawn", "mnb", "means"])
+@pytest.mark.parametrize(
+    "name", ["forest", "means", *(pytest.param(one, marks=pytest.mark.slow) for one in ("drawn", "mnb"))]
+)
 def test_encrypted_or_not_it_is_the_same(clinic: Clinic, tmp_path: Path, name: str) -> None:
     """All combinations of encrypted and open models and rows."""
     wanted = clinic.clear(name).predict_votes(clinic.new)
@@ -209,6 +211,8 @@ def test_factors_and_products(run: Run, clinic: Clinic, tmp_path: Path) -> None:
         assert f"encrypted prediction as {kind} of mnb" in done("info", out).stdout
     words = ("predict", clinic.fitted("forest"), table, "-o", tmp_path / "x", "--output-kind", "products")
     assert "--output-kind products: a CompletelyRandomForest has one way to answer" in the_error(run(*words))
+    words = ("predict", clinic.fitted("mnb"), table, "-o", tmp_path / "x", "--output-kind", "sums")
+    assert "--output-kind sums: a MultinomialNB has 'factors' and 'products'" in the_error(run(*words))
 
 
 # -- the drawn fraction ------------------------------------------------------------------------------------------------

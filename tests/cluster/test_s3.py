@@ -109,7 +109,10 @@ def test_workers_of_a_bucket(on_s3: Hospital, bucket: str) -> None:
     assert cluster.work(again.queue).items == 0
 
 
-@pytest.mark.parametrize("kind", ["cut short", "flipped", "missing", "stale"])
+# All four in folders: test_faults.py.
+@pytest.mark.parametrize(
+    "kind", ["flipped", "missing", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("cut short", "stale"))]
+)
 def test_damaged_objects_in_a_bucket_are_named(on_s3: Hospital, bucket: str, kind: str, tmp_path: Path) -> None:
     place = f"{bucket}/{kind.replace(' ', '-')}"
     files = s3fs.S3FileSystem()

@@ -134,12 +134,10 @@ def _signature(file: Container, name: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def targets(tiny: es.Owner, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Target]]:
+def targets(tiny: es.Owner, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Target]:
     folder = tmp_path_factory.mktemp("fuzz")
     keys = tiny.public_keys()
     words = "open sesame"
-    patch = pytest.MonkeyPatch()
-    patch.setattr(passphrase, "SCRYPT", {"n": 1 << 14, "r": 8, "p": 1})
     array, single = tiny.encrypt(NUMBERS), tiny.encrypt(7) * tiny.encrypt(3)
 
     def owner_works(loaded: es.Owner) -> None:
@@ -178,8 +176,7 @@ def targets(tiny: es.Owner, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         path = folder / name
         save(path)
         found[name] = Target(tiny, path, load, check)
-    yield found
-    patch.undo()
+    return found
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -291,7 +288,7 @@ def no_waiting_for_scrypt(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     real = passphrase.Scrypt
 
     def cheap(*, salt: bytes, length: int, n: int, r: int, p: int) -> Any:
-        return real(salt=salt, length=length, n=min(n, 1 << 14), r=min(r, 8), p=1)
+        return real(salt=salt, length=length, n=min(n, passphrase.SCRYPT["n"]), r=min(r, 8), p=1)
 
     with monkeypatch.context() as patch:
         patch.setattr(passphrase, "Scrypt", cheap)

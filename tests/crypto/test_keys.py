@@ -18,16 +18,12 @@ import pytest
 import seal
 
 import encryptedstats as es
+from effort import one_scheme
 from encryptedstats.crypto.keys import Decryptor, Encryptor
 from encryptedstats.storage import container, passphrase
 
-CHEAP_LOCK = {"n": 1 << 14, "r": 8, "p": 1}  # 16 MiB instead of 128: the tests are not about waiting
+REAL_LOCK = passphrase.SCRYPT  # read before the tests make it cheap
 INSECURE = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
-
-
-@pytest.fixture
-def cheap_lock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passphrase, "SCRYPT", CHEAP_LOCK)
 
 
 def secret_bytes(owner: es.Owner) -> bytes:
@@ -57,7 +53,11 @@ def test_an_owner_comes_back_from_a_file(owner: es.Owner, tmp_path: Path) -> Non
     assert rotated(owner, rotating, 1) == [2, 3, 4]
 
 
-def test_an_owner_comes_back_from_a_locked_file(owner: es.Owner, tmp_path: Path) -> None:
+@one_scheme
+def test_an_owner_comes_back_from_a_locked_file(
+    owner: es.Owner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passphrase, "SCRYPT", REAL_LOCK)
     path = tmp_path / "secret.key"
     owner.save(path, "correct horse: battéry staple")
     again = es.Owner.load(path, "correct horse: battéry staple")
@@ -218,7 +218,6 @@ def test_loading_an_array_takes_public_keys_and_no_secret(owner: es.Owner, files
         es.EncryptedArray.load(files["array"], owner)
 
 
-@pytest.mark.usefixtures("cheap_lock")
 @INSECURE
 def test_a_locked_file_opens_for_its_passphrase_only(tiny: es.Owner, tmp_path: Path) -> None:
     path = tmp_path / "secret.key"
@@ -313,7 +312,6 @@ def test_keys_are_loaded_only_under_the_fingerprint_that_was_read_out(
             es.PublicKeys.load(path, fingerprint=none)
 
 
-@pytest.mark.usefixtures("cheap_lock")
 def test_a_passphrase_that_is_none_writes_no_file(tiny: es.Owner, tmp_path: Path) -> None:
     for no_text in ("", b"bytes", 7):
         with pytest.raises(es.PassphraseError, match="must be text and not empty"):
@@ -321,7 +319,6 @@ def test_a_passphrase_that_is_none_writes_no_file(tiny: es.Owner, tmp_path: Path
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.usefixtures("cheap_lock")
 @INSECURE
 def test_a_locked_secret_of_another_key_does_not_open(tiny: es.Owner, tiny_stranger: es.Owner, tmp_path: Path) -> None:
     """The lock is bound to the key id: a sealed section moved into another file is refused as altered."""
@@ -361,7 +358,7 @@ def no_umask() -> Iterator[None]:
     os.umask(before)
 
 
-@pytest.mark.usefixtures("no_umask", "cheap_lock")
+@pytest.mark.usefixtures("no_umask")
 @pytest.mark.parametrize("words", [None, "open sesame"])
 def test_a_secret_key_is_for_its_user_alone_from_the_first_moment(
     tiny: es.Owner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str | None
@@ -526,7 +523,6 @@ def test_public_keys_have_nothing_that_decrypts(tiny: es.Owner) -> None:
     assert not keys.encryptor.with_secret_key
 
 
-@pytest.mark.usefixtures("cheap_lock")
 def test_the_secret_key_is_in_its_own_file_only_and_there_only_unlocked(tiny: es.Owner, tmp_path: Path) -> None:
     tiny.save(tmp_path / "open")
     tiny.save(tmp_path / "locked", "open sesame")
@@ -538,9 +534,7 @@ def test_the_secret_key_is_in_its_own_file_only_and_there_only_unlocked(tiny: es
     assert b"open sesame" not in (tmp_path / "locked").read_bytes()
 
 
-def test_two_locked_files_of_one_key_have_nothing_secret_in_common(
-    tiny: es.Owner, tmp_path: Path, cheap_lock: None
-) -> None:
+def test_two_locked_files_of_one_key_have_nothing_secret_in_common(tiny: es.Owner, tmp_path: Path) -> None:
     """Salt and nonce are new every time: the same nonce twice would break AES-GCM."""
     sealed = []
     for name in ("a", "b"):

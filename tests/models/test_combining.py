@@ -344,6 +344,7 @@ def test_an_encrypted_model_keeps_nothing_of_an_earlier_clear_fit(sealed_fit: Fi
         "beside_",
         "schema_",
         "n_rows_",
+        "n_dropped_",
         "block_ids_",
         "classes_",
         "n_features_in_",

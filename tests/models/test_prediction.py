@@ -26,6 +26,7 @@ from sklearn.base import clone
 
 import encryptedstats as es
 from effort import examples
+from encryptedstats.circuits.batching import batches_of_rows
 from encryptedstats.circuits.bounds import Interval
 from encryptedstats.circuits.expressions import column_names
 from encryptedstats.tables.answering import MODEL, flat_answers, known_given
@@ -161,13 +162,23 @@ def test_devices_give_the_same(model: Any) -> None:
 
 def test_totals_are_expanded_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """With memory for few totals at a time, pieces of the answers are added up; the drawn fractions come along."""
-    monkeypatch.setattr("encryptedstats.circuits.evaluate._HELD", 0)
+    batches: list[int] = []
+
+    def counted(*args: Any) -> Any:
+        found = batches_of_rows(*args)
+        batches.append(len(found[0]))
+        return found
+
+    monkeypatch.setattr("encryptedstats.circuits.lowering.batches_of_rows", counted)
+    monkeypatch.setattr("encryptedstats.circuits.evaluate.HELD", 0)
     owner, rows, new = planned_owner(), table(40), without_classes(table(20, seed=3))
     forest = es.CompletelyRandomForest(n_trees=12, depth=2, fraction=2, random_state=2)
     closed, sealed = fitted(forest, owner.encrypt(rows, workers=1)), owner.encrypt(new, workers=1)
     for device in ("auto", "seal"):
         votes = closed.predict_votes(sealed, device=device, **QUIET)
         same_votes(owner.decrypt(votes), fitted(forest, rows).predict_votes(new))
+    assert len(batches) >= 2
+    assert min(batches) > 1
 
 
 def test_models_that_were_added_up_predict() -> None:

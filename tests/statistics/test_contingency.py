@@ -212,6 +212,10 @@ def test_missing_values_are_left_out_and_said() -> None:
     found = opened(table, es.FisherExact("v0", "v1"))
     assert found.observed.to_numpy().sum() == 10
     assert "10 rows were left out because a or b is missing" in found.notes
+    for question in (es.ChiSquare("v0", "v1"), es.OddsRatio("v0", "v1"), es.ChiSquare("v0")):
+        asked = table.ask(question)
+        assert asked.n_rows == (15 if question == es.ChiSquare("v0") else 10)
+        assert any(f"{20 - asked.n_rows} rows were left out" in note for note in asked.notes)
 
 
 def test_zero_cells_give_what_r_gives() -> None:
@@ -220,6 +224,7 @@ def test_zero_cells_give_what_r_gives() -> None:
     odds = opened(table, es.OddsRatio("v0", "v1"))
     assert odds.oddsratio == np.inf
     assert np.isnan(odds.oddsratio_interval[0])
+    assert any(note.startswith("no rows with or without the event in a = x, y: ratios with it") for note in odds.notes)
 
 
 def test_one_row_and_one_class_are_refused() -> None:

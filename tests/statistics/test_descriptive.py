@@ -91,6 +91,7 @@ def test_quantiles_are_those_of_rows_spread_evenly_in_their_bins(wine: es.Table)
             np.quantile(spread, share, method="hazen")
         )
     assert found.quantile([0.25, 0.5]).shape == (2, 1)
+    assert "quantiles are interpolated within bins" in found.notes
 
 
 def test_open_bins_have_no_quantiles_unless_their_ends_are_said(wine: es.Table) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pandas as pd
@@ -10,7 +11,7 @@ from rich.console import Console
 from sklearn.datasets import load_iris
 
 import encryptedstats as es
-from encryptedstats.cli._summaries import model_facts, model_view
+from encryptedstats.cli import decrypt
 
 FRAME = (
     load_iris(as_frame=True)
@@ -34,9 +35,13 @@ def test_opened_models_are_shown(model: Any, shown: str) -> None:
     schema = es.Schema.infer(FRAME, target="kind", numbers="keep", digits=1)
     fitted = model.fit(schema.table(FRAME))
     console = Console(width=120, record=True)
-    console.print(model_view(fitted, 120))
+    opened = decrypt._model("model.enc", fitted, schema)
+    console.print(opened.view(120))
     assert shown in console.export_text()
-    facts = model_facts(fitted)
+    facts = json.loads(json.dumps(opened.facts, allow_nan=False))
     assert facts["rows"] == 150
     assert facts["model"] == type(model).__name__
-    assert pd.DataFrame(facts["values"], facts["index"], facts["columns"]).size > 0
+    frame = fitted.summary().to_frame()
+    assert facts["index"] == list(map(str, frame.index))
+    assert pd.DataFrame(facts["values"], facts["index"], facts["columns"]).shape == frame.shape
+    assert ("classes" in facts) == isinstance(model, es.TotalsClassifier)

@@ -135,6 +135,37 @@ def test_a_distance_needs_columns_that_do_not_depend_on_each_other() -> None:
         table.ask(es.Covariance()).mahalanobis(table)
 
 
+def gappy() -> tuple[es.Schema, es.Table, pd.DataFrame]:
+    """Three numbers, two of which may be missing; and the rows where none is."""
+    rng = np.random.default_rng(4)
+    frame = pd.DataFrame(rng.integers(0, 40, (60, 3)), columns=["a", "b", "c"]).astype(float)
+    frame.loc[[3, 9], "a"] = np.nan
+    frame.loc[[9, 20], "b"] = np.nan
+    schema = es.Schema.infer(frame, numbers="keep", digits=0, missing="bin")
+    return schema, schema.table(frame), frame.dropna()
+
+
+def test_rows_with_gaps_are_left_out_and_counted(keys: es.Owner) -> None:
+    schema, table, complete = gappy()
+    sealed, note = keys.encrypt(table), "3 rows were left out because a or b is missing"
+    covariance = keys.decrypt(sealed.ask(es.Covariance()), schema=schema)
+    pd.testing.assert_frame_equal(covariance.covariance, complete.cov(), rtol=1e-14)
+    correlation = keys.decrypt(sealed.ask(es.Correlation()), schema=schema)
+    pd.testing.assert_frame_equal(correlation.correlation, complete.corr(), rtol=1e-14)
+    moments = keys.decrypt(sealed.moments(["a", "c"]), schema=schema)
+    assert moments.loc["count"].tolist() == [58, 58]
+    assert np.isclose(moments.loc["cov(a)", "c"], table.to_pandas()[["a", "c"]].dropna().cov().loc["a", "c"])
+    model = keys.decrypt(es.PCA().fit(sealed), schema=schema)
+    np.testing.assert_allclose(model.explained_variance_, PlainPCA().fit(complete).explained_variance_)
+    for result in (covariance, correlation, model.summary()):
+        assert result.n_rows == 57
+        assert note in result.notes
+    scores = model.transform(table)
+    assert np.isnan(scores).any(axis=1).nonzero()[0].tolist() == [3, 9, 20]
+    with pytest.raises(ValueError, match="61 rows are counted, of 60"):
+        es.Covariance().read({"complete": [61], "sums": np.array([1]), "products": np.array([1])}, schema, 60)
+
+
 def test_one_row_has_no_covariance() -> None:
     _, table = numbers(pd.DataFrame({"a": [1], "b": [2]}))
     assert table.ask(es.Covariance()).covariance.isna().all(axis=None)

@@ -274,6 +274,38 @@ def test_parts_are_not_computed_on_with(owner: es.Owner, sealed: es.EncryptedTab
         )
 
 
+@dataclass(frozen=True)
+class Product(es.Question):
+    """For every row the number of rows times one of its numbers; or the sum of these numbers, times whether it is of a class."""
+
+    of_row: bool = True
+
+    def totals(self, schema: Any, columns: Any = None, fold: int | None = None) -> Any:
+        first, _ = class_columns(schema, fold)
+        return {"total": [first.total() if self.of_row else number_column(schema, 0).total()]}
+
+    def shapes(self, schema: Any) -> Any:
+        return {"total": (1,)}
+
+    def read(self, totals: Any, schema: Any, n_rows: int) -> Any:
+        return totals["total"].tolist()
+
+    def answers(self, schema: Any, columns: Any, known: Any, output: str = "") -> Any:
+        return {
+            "product": [known["total"][0] * (number_column(schema, 0) if self.of_row else class_columns(schema)[0])]
+        }
+
+    def answer_shapes(self, schema: Any, output: str = "") -> Any:
+        return {"product": (1,)}
+
+
+@pytest.mark.parametrize(("of_row", "said"), [(True, "column v0.number"), (False, "the totals of this Product are")])
+def test_nothing_is_predicted_from_digits(sealed: es.EncryptedTable, of_row: bool, said: str) -> None:
+    answer = sealed.ask(Product(of_row), **QUIET)
+    with pytest.raises(es.SchemaError, match=rf"{said} in digits.*encrypted_prediction=True"):
+        answer.predict_votes(sealed, **QUIET)
+
+
 def test_digit_bits_are_checked() -> None:
     good = owner_with(8, 1 << 36, factors=True).parameters.to_dict()
     assert good["digit_bits"] == 8

@@ -137,7 +137,12 @@ def test_helpers_know_the_target() -> None:
 
 def test_classifiers_refuse_it_clearly() -> None:
     schema = kept()
-    for ask in (class_columns, lambda public: es.plan(es.MultinomialNB(), schema, n_rows=6)):
+    asking = (
+        class_columns,
+        lambda public: es.plan(es.MultinomialNB(), schema, n_rows=6),
+        lambda public: es.MultinomialNB().fit(schema.table(FRAME)),
+    )
+    for ask in asking:
         with pytest.raises(
             es.SchemaError, match="the target is a number and has no classes to tell apart: regressions"
         ):
@@ -173,7 +178,8 @@ def test_rows_without_a_number() -> None:
     with pytest.raises(
         es.SchemaError, match="values of 'v0' may be missing, and this question takes complete rows alone"
     ):
-        table.moments(["age"])
+        number_column(schema.public(), 0)
+    assert table.moments(["age", "y"]).loc["count"].tolist() == [5, 5]
     dropped = kept(GAPPY, missing="drop").table(GAPPY)
     assert (dropped.n_rows, dropped.n_dropped) == (4, 2)
 

@@ -276,15 +276,15 @@ class EncryptedNumbers:
         width = file.expect("width", int)
         if not 1 <= width <= parameters.ring_degree or width & (width - 1):
             raise FileFormatError(f"results with {width} totals in a ciphertext cannot be")
-        counts = json_list(file, "chunks")
+        counts = file.listed("chunks")
         if not all(type(count) is int and 0 < count <= parameters.slots for count in counts):
             raise FileFormatError("the chunks of the results have impossible numbers of rows")
         if bool(counts) != (form == ROWS):
             raise FileFormatError("the results have rows where there are totals, or none where there should be")
-        facts = [_read_facts(entry, parameters) for entry in json_list(file, "numbers")]
+        facts = [_read_facts(entry, parameters) for entry in file.listed("numbers")]
         _check_shifts([one.shift for one in facts], form)
         empty = cls(keys, form, facts, (), width, counts=counts)
-        noises = [noise_from_json(entry, empty._model()) for entry in json_list(file, "noise")]
+        noises = [noise_from_json(entry, empty._model()) for entry in file.listed("noise")]
         if not 0 < len(facts) <= (MAX_OUTPUTS if form == ROWS else MAX_NUMBERS) or len(noises) != empty._n_parts():
             raise FileFormatError("the number of ciphertexts does not fit the number of totals")
         parts = _read_parts(file.section("residues"), noises, empty._engine)
@@ -424,17 +424,6 @@ def residues_from_bytes(data: bytes, engine: Engine, level: int) -> Residues:
         residues[:, prime] = unpack_bits(words, q.bit_length())
         start += length
     return residues
-
-
-def json_list(file: Container, section: str) -> list[Any]:
-    """A list that a section of a file holds."""
-    try:
-        entries = json.loads(file.section(section))
-    except (ValueError, RecursionError) as error:
-        raise FileFormatError(f"section {section!r} of the results is not valid JSON") from error
-    if not isinstance(entries, list):
-        raise FileFormatError(f"section {section!r} of the results is malformed")
-    return entries
 
 
 def _read_parts(data: bytes, noises: Sequence[Noise], engine: Engine) -> list[Part]:

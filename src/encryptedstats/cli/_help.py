@@ -34,9 +34,12 @@ class Command(TyperCommand):
 
     @cached_property
     def _more(self) -> list[Any]:
-        """Options that are found out when the command is asked for, and not whenever the program starts."""
-        own = {parameter.name for parameter in self.params}
-        find = getattr(_functions[self.name or ""], "more_options", list)
+        """Options, and help of others, that are found out when the command is asked for, not whenever the program starts."""
+        own: dict[str | None, Any] = {parameter.name: parameter for parameter in self.params}
+        function = _functions[self.name or ""]
+        for name, text in getattr(function, "more_help", dict)().items():
+            own[name].help = f"{own[name].help} {text}"
+        find = getattr(function, "more_options", list)
         return [option for option in find() if option.name not in own]
 
     def get_params(self, ctx: Any) -> list[Any]:

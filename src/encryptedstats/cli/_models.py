@@ -1,4 +1,4 @@
-"""Models as the command line knows them: their names, their options for ``plan`` and ``fit``, and their files.
+"""Models as the command line knows them: their names and their options for ``plan`` and ``fit``.
 
 An option is a parameter of a model (``get_params``), of the type that its hint says, and its help is what the model's docstring
 says of it: a new model needs no line here. scikit-learn takes a second to import, so that models are imported only where one is
@@ -15,35 +15,32 @@ from typing import Annotated, Any, Final, Optional, get_args, get_type_hints
 
 import typer
 
-import encryptedstats as es
 from encryptedstats.cli._complete import offering
 from encryptedstats.cli._console import printable
 from encryptedstats.cli._parameters import with_parameters
-from encryptedstats.kinds import read_file
-from encryptedstats.storage.container import Container
 
-#: Short names; a model without one goes by the name of its class.
-NICKNAMES: Final = {
-    "forest": "CompletelyRandomForest",
-    "snb": "SemiparametricNB",
-    "mnb": "MultinomialNB",
-    "logistic": "OneStepLogisticRegression",
-    "means": "LinearMeans",
-    "fisher": "FisherDiscriminant",
-}
 _OF_THE_SCHEMA: Final = {"bins"}  # parameters for arrays; a table is in bins already
 _PANEL: Final = "Options of models"
 _METAVARS: Final[dict[type, str]] = {int: "N", float: "X", str: "VALUE", bool: ""}
 
 
 def models() -> dict[str, type[Any]]:
-    """All models that there are, by the names that ``--model`` takes."""
+    """All models that there are, by the names that ``--model`` takes: their short ones, the first of those that have the same."""
     from encryptedstats.models import TotalsClassifier  # scikit-learn takes a second to import
     from encryptedstats.tables.questions import known_questions
 
-    classes = {name: found for name, found in known_questions().items() if issubclass(found, TotalsClassifier)}
-    others = {name: name for name in classes if name not in NICKNAMES.values() and not name.startswith("_")}
-    return {name: classes[class_name] for name, class_name in {**NICKNAMES, **others}.items()}
+    found: dict[str, type[Any]] = {}
+    for model in known_questions().values():
+        if issubclass(model, TotalsClassifier):
+            found[model.name if model.short_name in found else model.short_name] = model
+    return found
+
+
+def models_help(names: Sequence[str] | None = None) -> str:
+    """What some models are, by default all, in the words of each."""
+    known = models()
+    listed = " ".join(f"{name}: {known[name].about()}" for name in (known if names is None else names))
+    return f"{listed} Or the class of a model of your own."
 
 
 def flag(parameter: str, value: Any = True) -> str:
@@ -62,26 +59,23 @@ def _option_name(parameter: str) -> str:
 # -- options ---------------------------------------------------------------------------------------------------------
 
 
-_MODEL_HELP: Final = (
-    "forest (completely random), snb or mnb (naive Bayes, semi-parametric or multinomial), logistic (one step), "
-    "means (nearest class mean), fisher (discriminant), or the class of a model of your own."
-)
 _MODEL: Final[dict[str, Any]] = {
     "metavar": "NAME",
     "autocompletion": offering(lambda ctx: models()),
     "show_default": False,
     "rich_help_panel": _PANEL,
 }
-Model = Annotated[str, typer.Option("--model", help=_MODEL_HELP, **_MODEL)]
+Model = Annotated[str, typer.Option("--model", help="The model.", **_MODEL)]
 PlannedModels = Annotated[
     list[str] | None,
-    typer.Option("--model", help=f"Fit a model: {_MODEL_HELP} May be given several times.", **_MODEL),
+    typer.Option("--model", help="A model to fit; may be given several times.", **_MODEL),
 ]
 
 
 def with_model_options(function: Callable[..., None]) -> Callable[..., None]:
     """A command that has, beside its own, the options of all models: it finds what was given with :func:`make_models`."""
     function.more_options = model_options  # type: ignore[attr-defined]  # looked for by ``_help.Command``
+    function.more_help = lambda: {"model": models_help()}  # type: ignore[attr-defined]  # as above
     return function
 
 
@@ -187,7 +181,7 @@ def make_models(names: Sequence[str], given: Mapping[str, Any]) -> list[Any]:
     known, names = models(), list(dict.fromkeys(names))
     for name in names:
         if name not in known:
-            raise typer.BadParameter(f"there is no model {name!r}: choose from {', '.join(known)}")
+            raise typer.BadParameter(_no_model(name, list(known)))
     own = {name: _options_of(name, known[name]) for name in names}
     options = {option: value for option, value in given.items() if value is not None}
     for option, value in options.items():
@@ -200,29 +194,34 @@ def make_models(names: Sequence[str], given: Mapping[str, Any]) -> list[Any]:
     ]
 
 
+def _no_model(name: str, known: Sequence[str]) -> str:
+    """Why there is no such classifier; other models are asked, as any question is."""
+    from encryptedstats.models import TotalsModel
+    from encryptedstats.tables.questions import known_questions
+
+    asked = known_questions().get(name)
+    if asked is None or not issubclass(asked, TotalsModel):
+        return f"there is no model {name!r}: choose from {', '.join(known)}"
+    first = next(iter(inspect.signature(asked).parameters))
+    return (
+        f"{name!r} is no classifier, and is fitted by asking: encryptedstats ask TABLE {name} {first}=... -o FILE; plan --ask "
+        f"'{name} {first}=...' plans its keys"
+    )
+
+
 # -- in words --------------------------------------------------------------------------------------------------------
 
 
-def model_text(class_name: str, parameters: Mapping[str, Any]) -> str:
+def model_text(model: type[Any], parameters: Mapping[str, Any]) -> str:
     """A model as it is asked for, by name and options.
 
-    >>> model_text("CompletelyRandomForest", {"depth": 3, "fraction": 0, "max_features": None, "n_trees": 10, "random_state": 7})
+    >>> import encryptedstats as es
+    >>> model_text(es.CompletelyRandomForest, {"depth": 3, "fraction": 0, "n_trees": 10, "random_state": 7})
     'forest --trees 10 --depth 3 --fraction 0 --seed 7'
-    >>> model_text("LinearMeans", {"centred": False})
+    >>> model_text(es.LinearMeans, {"centred": False})
     'means --no-centred'
     """
-    for name, model in models().items():
-        if model.__name__ == class_name:
-            own = [one.parameter for one in _options_of(name, model).values()]
-            given = [(one, parameters[one]) for one in own if parameters.get(one) is not None]
-            words = [flag(one, value) if isinstance(value, bool) else f"{flag(one)} {value}" for one, value in given]
-            return printable(" ".join([name, *words]))
-    return printable(class_name)
-
-
-# -- files -----------------------------------------------------------------------------------------------------------
-
-
-def load_model(file: Container, keys: es.PublicKeys | None = None) -> Any:
-    """The model in a file that has been read."""
-    return read_file(file, keys)
+    own = [one.parameter for one in _options_of(model.short_name, model).values()]
+    given = [(one, parameters[one]) for one in own if parameters.get(one) is not None]
+    words = [flag(one, value) if isinstance(value, bool) else f"{flag(one)} {value}" for one, value in given]
+    return printable(" ".join([model.short_name, *words]))

@@ -10,16 +10,16 @@ from typing import Any, Final
 import typer
 
 import encryptedstats as es
-from encryptedstats.cli._models import NICKNAMES, model_text
+from encryptedstats.cli._models import model_text
 from encryptedstats.tables.folds import Folds
-from encryptedstats.tables.questions import known_questions, load_questions, question_class
+from encryptedstats.tables.questions import MODEL_KIND, known_by_now, known_questions, load_questions, question_class
 from encryptedstats.tables.statistics import Counts, CrossTable, Moments, Statistic
 
 STATISTICS: Final = {statistic.name: statistic for statistic in (Counts, CrossTable, Moments)}
 
 
 def question_text(name: str, parameters: Mapping[str, Any], schema: es.Schema | None = None) -> str:
-    """A question in words; nothing is imported for it.
+    """A question in words, a model as it is asked for. Of what is not this library's own, nothing is imported for it.
 
     >>> question_text("counts", {"variables": [0, -1]}), question_text("crosstab", {"variables": [0, 1]})
     ('counts of v0 by class', 'cross table of v0 and v1')
@@ -36,8 +36,9 @@ def question_text(name: str, parameters: Mapping[str, Any], schema: es.Schema | 
         if not isinstance(inside, str) or not isinstance(params, Mapping) or inside == Folds.name:
             raise es.FileFormatError("the folds are of no question that can be")
         return f"{parameters.get('n_folds')} folds of {question_text(inside, params, schema)}"
-    if name in NICKNAMES.values():
-        return model_text(name, parameters)
+    found = known_by_now(name) or getattr(es, name, None)
+    if isinstance(found, type) and getattr(found, "kind", "") == MODEL_KIND and issubclass(found, es.TotalsClassifier):
+        return model_text(found, parameters)
     return " ".join([name, *(f"{one}={value}" for one, value in parameters.items())])
 
 
@@ -80,7 +81,7 @@ def listed_questions() -> list[tuple[str, str, str]]:
         if question is not Folds:
             taken = inspect.signature(question).parameters.values()
             text = " ".join(one.name if one.default is one.empty else f"[{one.name}]" for one in taken)
-            found.append((name, text, (inspect.getdoc(question) or "").partition("\n\n")[0].replace("\n", " ")))
+            found.append((name, text, question.about()))
     return found
 
 

@@ -23,14 +23,13 @@ from encryptedstats.cli._csv import say_format
 from encryptedstats.cli._files import save
 from encryptedstats.cli._frames import frame_view, label_text
 from encryptedstats.cli._inputs import check_rows, load_public_keys, load_schema, load_table
-from encryptedstats.cli._models import load_model, model_text
+from encryptedstats.cli._questions import question_text
+from encryptedstats.kinds import read_file
 from encryptedstats.storage.objects import load_file
 from encryptedstats.tables._encoding import rows_to_predict
 from encryptedstats.tables.dialects import CsvOptions
 from encryptedstats.tables.questions import OPEN_MODEL_KIND
 from encryptedstats.tables.reading import read_frame
-
-VOTES_CAVEAT = "shares of the votes of the forest: good for an order of the rows, not calibrated (see calibrate)"
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ def predict_unopened(
     _check(what, str(out), is_table)
     rows, public = _encrypted_rows(what) if is_table else _clear_rows(what)
     file = load_file(what.model)
-    model = load_model(file, None if file.kind == OPEN_MODEL_KIND else public)
+    model = read_file(file, None if file.kind == OPEN_MODEL_KIND else public)
     started = time.perf_counter()
     votes = model.predict_votes(rows, output=what.output, workers=workers, device=device)
     seconds = time.perf_counter() - started
@@ -123,7 +122,7 @@ def _facts(votes: Any) -> dict[str, Any]:
 
 def _show(facts: dict[str, Any]) -> None:
     console, file = Console(), printable(facts["file"])
-    work = f" {plural(facts['rows'], 'row')} by {model_text(facts['model'], facts['params'])}, opening nothing, in "
+    work = f" {plural(facts['rows'], 'row')} by {question_text(facts['model'], facts['params'])}, opening nothing, in "
     console.print(Text.assemble(("Predicted", "bold"), work, time_text(facts["seconds"])))
     content = f"{size_text(facts['bytes'])}, {plural(facts['ciphertexts'], 'ciphertext')}, for the owner"
     opening = command_line(
@@ -166,9 +165,9 @@ def counts_text(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{label_text(label)} {count:,}" for label, count in counts.items())
 
 
-def votes_view(votes: Any, width: int) -> RenderableType:
+def votes_view(votes: Any, width: int, caveat: str) -> RenderableType:
     """Opened votes on a screen of this width."""
     rows: list[tuple[str, RenderableType]] = [("predicted", counts_text(predicted_counts(votes)))]
-    if votes._are_probabilities and list(votes.columns) == list(votes.scores.columns):  # of a forest
-        rows.append(("P(...)", Text(VOTES_CAVEAT, style="dim")))
+    if caveat:
+        rows.append(("P(...)", Text(f"{caveat} (see calibrate)", style="dim")))
     return Group(fact_table(rows), Text(), frame_view(votes_frame(votes), width))

@@ -15,10 +15,11 @@ from encryptedstats.cli._console import command_line, fact_table, plural, print_
 from encryptedstats.cli._csv import AS_FOUND, with_csv_options
 from encryptedstats.cli._files import Writes, save
 from encryptedstats.cli._inputs import check_rows, expect
-from encryptedstats.cli._models import load_model, model_text
 from encryptedstats.cli._options import AsJson, DataFile, Force, Weights, file_argument, output
+from encryptedstats.cli._questions import question_text
 from encryptedstats.cli._votes import counts_text
 from encryptedstats.cli.evaluate import inside, labelled_rows
+from encryptedstats.kinds import read_file
 from encryptedstats.storage import container
 from encryptedstats.tables.dialects import CsvOptions
 from encryptedstats.tables.questions import OPEN_MODEL_KIND
@@ -60,7 +61,7 @@ def calibrate(
     """
     expect(file, (OPEN_MODEL_KIND,), "an opened model")
     check_rows(data)
-    model = inside(load_model(container.read(file)))
+    model = inside(read_file(container.read(file)))
     table, unlabelled = labelled_rows(model._known_private(), data, weights, csv)
     try:
         calibrated = es.CalibratedModel(model, method.value).fit(table)
@@ -100,6 +101,6 @@ def _show(facts: dict[str, Any], out: Path) -> None:
     rows.append(("model", written.append("it is not encrypted")))
     rows.append(("next", command_line("evaluate", out, "test.csv")))
     console = Console()
-    what = f"{model_text(facts['model'], facts['params'])} by {facts['method']} on {plural(facts['rows'], 'row')}"
+    what = f"{question_text(facts['model'], facts['params'])} by {facts['method']} on {plural(facts['rows'], 'row')}"
     console.print(Text.assemble(("Calibrated", "bold"), f" {what}"))
     console.print(fact_table(rows))

@@ -6,20 +6,21 @@ import io
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
 import typer
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 import encryptedstats as es
 from encryptedstats.circuits.results import NUMBERS_KIND, EncryptedNumbers
 from encryptedstats.cli._console import command_line, fact_table, plural, print_json, printable, size_text
 from encryptedstats.cli._files import COMPUTED, SCREEN, Reads, Writes, save, write_parts, write_text
-from encryptedstats.cli._frames import counts_view, frame_view, moments_view
+from encryptedstats.cli._frames import counts_view, frame_view, label_text, moments_view
 from encryptedstats.cli._inputs import expect, load_schema
 from encryptedstats.cli._keys import load_owner
 from encryptedstats.cli._options import AsJson, Force, KeyFile, OwnSchema, PassphraseFile, output
@@ -29,6 +30,7 @@ from encryptedstats.crypto.arrays import ARRAY_KIND
 from encryptedstats.kinds import KINDS
 from encryptedstats.tables.answers import PREDICTION_KIND
 from encryptedstats.tables.questions import MODEL_KIND, load_questions
+from encryptedstats.tables.results import ModelSummary, Result
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class Opened:
     facts: dict[str, Any]
     hint: str = ""
     model: Any = None  # which is no CSV
-    result: es.Result | None = None
+    result: Result | None = None
 
 
 def decrypt(
@@ -210,24 +212,29 @@ def _answer(file: str, sealed: es.EncryptedAnswer, value: Any, schema: es.Schema
     }
     in_units = ", and moments in their own units" if question.name == "moments" else ""
     hint = "" if schema else f"Give --schema to see the names of columns, bins and classes{in_units}."
-    if isinstance(value, es.Result):
+    if isinstance(value, Result):
         csv = value.to_frame().to_csv(lineterminator="\n")
         facts |= {"result": value.to_dict()}
         return Opened(value.title, lambda width: _body(value), csv, facts, hint, result=value)
     frame = _as_frame(value)
     if frame is None:
         return Opened(title, lambda width: Text(printable(str(value))), None, facts | {"value": str(value)}, hint)
-    facts |= {
-        "index": [str(label) for label in frame.index],
-        "columns": [str(name) for name in frame.columns],
-        "values": frame.astype(object).where(frame.notna(), None).to_numpy().tolist(),
-    }
+    facts |= _frame_facts(frame)
     counted = counts_view if question.name in STATISTICS else frame_view
     view = moments_view if question.name == "moments" else counted
     return Opened(title, lambda width: view(frame, width), frame.to_csv(lineterminator="\n"), facts, hint)
 
 
-def _body(result: es.Result) -> Text:
+def _frame_facts(frame: pd.DataFrame) -> dict[str, Any]:
+    """A table, ready for JSON."""
+    return {
+        "index": [str(label) for label in frame.index],
+        "columns": [str(name) for name in frame.columns],
+        "values": frame.astype(object).where(frame.notna(), None).to_numpy().tolist(),
+    }
+
+
+def _body(result: Result) -> Text:
     """The summary below its title."""
     return Text("\n".join(map(printable, result.summary().removeprefix(result.title).splitlines()[1:])))
 
@@ -253,12 +260,23 @@ def _array(file: str, values: Any) -> Opened:
 
 
 def _model(file: str, model: Any, schema: es.Schema | None) -> Opened:
-    from encryptedstats.cli._summaries import model_facts, model_view  # which needs scikit-learn
-
+    summary = model.summary()
     title = f"Opened {question_text(model.name, model.parameters())}, {plural(model.n_rows_, 'row')}"
-    facts = {"file": file, "kind": MODEL_KIND, **model_facts(model)}
+    facts = {"file": file, "kind": MODEL_KIND, "model": model.name, "params": model.parameters(), "rows": model.n_rows_}
+    if isinstance(summary, ModelSummary) and summary.class_counts:
+        facts |= {"classes": list(summary.class_counts), "class_counts": list(summary.class_counts.values())}
+    facts |= _frame_facts(summary.to_frame())
     hint = "" if schema else "Give --schema: without it the model knows its variables by number, and cannot predict."
-    return Opened(title, lambda width: model_view(model, width), None, facts, hint, model)
+    return Opened(title, lambda width: _summary_view(summary, width), None, facts, hint, model, summary)
+
+
+def _summary_view(summary: Result, width: int) -> RenderableType:
+    """What a model has learned, on a screen of this width."""
+    if not isinstance(summary, ModelSummary):
+        return Text("\n".join(map(printable, summary.summary().splitlines())))
+    counts = [f"{label_text(label)} {count:,}" for label, count in summary.class_counts.items()]
+    head: list[RenderableType] = [fact_table([("classes", ", ".join(counts))]), Text()] if counts else []
+    return Group(*head, frame_view(summary.table, width), *(Text(note, style="dim") for note in summary.notes))
 
 
 def _votes(file: str, sealed: es.EncryptedAnswer, votes: Any, schema: es.Schema | None) -> Opened:
@@ -276,7 +294,8 @@ def _votes(file: str, sealed: es.EncryptedAnswer, votes: Any, schema: es.Schema 
     }
     title = f"Prediction by {question_text(name, params)} for {plural(sealed.n_rows, 'row')}"
     hint = "" if schema else "Give --schema to see the names of columns and classes."
-    return Opened(title, lambda width: votes_view(votes, width), frame.to_csv(lineterminator="\n"), facts, hint)
+    view = partial(votes_view, votes, caveat=sealed.question.caveat)
+    return Opened(title, view, frame.to_csv(lineterminator="\n"), facts, hint)
 
 
 def _array_csv(values: Any) -> str:

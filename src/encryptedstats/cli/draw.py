@@ -13,8 +13,9 @@ import encryptedstats as es
 from encryptedstats.cli._console import command_line, fact_table, plural, print_json, printable, size_text, time_text
 from encryptedstats.cli._files import COMPUTED, Writes, save
 from encryptedstats.cli._inputs import expect, load_table
-from encryptedstats.cli._models import load_model, model_text
 from encryptedstats.cli._options import AsJson, Device, Force, TableKeys, TableUrl, Workers, file_argument, output
+from encryptedstats.cli._questions import question_text
+from encryptedstats.kinds import read_file
 from encryptedstats.storage import container
 from encryptedstats.tables.questions import MODEL_KIND
 
@@ -39,7 +40,7 @@ def draw(
     """
     expect(model, (MODEL_KIND,), "an encrypted forest")
     sealed = load_table(table, keys, by_others=True)
-    forest = load_model(container.read(model), sealed.keys)
+    forest = read_file(container.read(model), sealed.keys)
     if not isinstance(forest, es.CompletelyRandomForest):
         raise ValueError(f"{model} holds a {type(forest).__name__}: only forests have a stochastic fraction to draw")
     if set(forest.block_ids_) != set(sealed.blocks.ids):
@@ -54,6 +55,7 @@ def draw(
     facts = {
         "file": str(out),
         "bytes": out.stat().st_size,
+        "model": forest.name,
         "params": forest.parameters(),
         "rows": sealed.n_rows,
         "drawn": len(forest.drawn_),
@@ -68,7 +70,7 @@ def draw(
 
 def _show(facts: dict[str, Any]) -> None:
     console = Console()
-    what = f" {plural(facts['drawn'], 'fraction')} of {model_text('CompletelyRandomForest', facts['params'])}"
+    what = f" {plural(facts['drawn'], 'fraction')} of {question_text(facts['model'], facts['params'])}"
     console.print(
         Text.assemble(("Drew", "bold"), what, f" from {plural(facts['rows'], 'row')}, in {time_text(facts['seconds'])}")
     )

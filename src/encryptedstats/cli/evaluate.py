@@ -22,7 +22,6 @@ from encryptedstats.cli._files import COMPUTED, Writes, write_parts, write_text
 from encryptedstats.cli._frames import frame_view, label_text
 from encryptedstats.cli._inputs import check_rows, expect, load_schema, nature
 from encryptedstats.cli._keys import load_owner
-from encryptedstats.cli._models import load_model, model_text
 from encryptedstats.cli._options import (
     AsJson,
     DataFile,
@@ -35,6 +34,8 @@ from encryptedstats.cli._options import (
     file_option,
     output,
 )
+from encryptedstats.cli._questions import question_text
+from encryptedstats.kinds import read_file
 from encryptedstats.progress import progress_bar
 from encryptedstats.storage import container
 from encryptedstats.tables.dialects import CsvOptions
@@ -136,6 +137,7 @@ def evaluate(
         "file": str(file),
         "data": str(data),
         "model": type(inside(model)).__name__,
+        "caveat": model.caveat,
         "params": model.parameters(),
         "calibrated": model is not inside(model),
         "classes": [str(label) for label in model.classes_],
@@ -194,7 +196,7 @@ def _folds(file: Path, data: Path, schema: es.Schema, owner: es.Owner, **options
 
 
 def _opened(file: Path, data: Path, weights: str | None, csv: CsvOptions) -> _Work:
-    model = load_model(container.read(file))
+    model = read_file(container.read(file))
     table, unlabelled = labelled_rows(model._known_private(), data, weights, csv)
     return _Work([model], table, [np.arange(len(table))], [_ALL], table.n_dropped, unlabelled)
 
@@ -316,7 +318,7 @@ def _draw(predictions: Sequence[Any], found: Evaluation, facts: Mapping[str, Any
     from encryptedstats.metrics import Predictions
     from encryptedstats.plots import draw_predictions
 
-    name = model_text(facts["model"], facts["params"]).split()[0] + (", calibrated" if facts["calibrated"] else "")
+    name = question_text(facts["model"], facts["params"]).split()[0] + (", calibrated" if facts["calibrated"] else "")
     figure = draw_predictions({name: Predictions.concat(predictions)}, found.positive, found.threshold)
     content = io.BytesIO()
     try:
@@ -335,7 +337,7 @@ def _show(
     from encryptedstats.metrics import SCORES
 
     console = Console()
-    what = model_text(facts["model"], facts["params"]) + (", calibrated," if facts["calibrated"] else "")
+    what = question_text(facts["model"], facts["params"]) + (", calibrated," if facts["calibrated"] else "")
     folds = f"{len(work.models)} folds of " if len(work.models) > 1 else ""
     console.print(Text.assemble(("Scored", "bold"), f" {folds}{what} on {plural(found.n_rows, 'row')}"))
     console.print(fact_table(_about(work, found, facts)))
@@ -427,9 +429,9 @@ def _notes(frame: pd.DataFrame, facts: Mapping[str, Any], written: Sequence[Path
     if len(frame) > 1:
         spread = frame.drop([_MEAN, _ALL])["auc"].std()
         notes.append(("spread", f"{_figure(spread)} between the folds, in AUC"))
-    elif facts["model"] == "CompletelyRandomForest" and not facts["calibrated"]:
+    elif facts["caveat"]:
         hint = command_line("calibrate", facts["file"], "kept-back.csv", "-o", "calibrated.opened")
-        notes.append(("probabilities", Text.assemble("shares of votes, not calibrated; with other rows: ", hint)))
+        notes.append(("probabilities", Text.assemble(f"{facts['caveat']}; with other rows: ", hint)))
     for path in written:
         notes.append(("wrote", Text.assemble((printable(str(path)), "bold"), f"  {size_text(path.stat().st_size)}")))
     return notes

@@ -15,7 +15,6 @@ from rich.panel import Panel
 from rich.text import Text
 
 import encryptedstats as es
-from encryptedstats.circuits.results import NUMBERS_KIND
 from encryptedstats.cli._console import (
     command_line,
     fact_table,
@@ -32,7 +31,6 @@ from encryptedstats.cli._options import AsJson
 from encryptedstats.cli._questions import question_text
 from encryptedstats.cli.plan import read_plan
 from encryptedstats.cli.schema import schema_view
-from encryptedstats.crypto.arrays import ARRAY_KIND
 from encryptedstats.crypto.keys import OWNER_KIND, PUBLIC_KIND, fingerprint_of, read_parameters
 from encryptedstats.kinds import KINDS
 from encryptedstats.progress import progress_bar
@@ -40,8 +38,8 @@ from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.files import MAX_DOCUMENT_BYTES, read_regular
 from encryptedstats.storage.objects import Store, open_store
-from encryptedstats.tables.answers import PREDICTION_KIND, read_opened
-from encryptedstats.tables.blocks import BLOCK_KIND, block_id_of
+from encryptedstats.tables.answers import read_opened
+from encryptedstats.tables.blocks import block_id_of
 from encryptedstats.tables.encrypted import BY_OTHERS_FACT, MANIFEST, TABLE_KIND, keys_name
 from encryptedstats.tables.encrypting import DRAFT, DRAFT_KIND
 from encryptedstats.tables.questions import OPEN_MODEL_KIND, OPEN_RESULT_KIND
@@ -159,38 +157,10 @@ def _fingerprint_text(facts: dict[str, Any]) -> Text:
 
 def _kind_text(facts: dict[str, Any]) -> str:
     """What a file is, for people."""
-    kind = facts["kind"]
-    if kind == ARRAY_KIND:
-        shape = " x ".join(printable(str(n)) for n in facts["shape"])
-        return f"{kind}, {shape} values" if shape else "encrypted integer (one value)"
-    if kind == BLOCK_KIND:
-        return f"block of an encrypted table: {plural(facts['rows'], 'row')}, {plural(facts['columns'], 'column')}"
-    if kind == DRAFT_KIND:
-        return "draft of a table that is not finished: run the same encrypt again"
-    if kind == TABLE_KIND:
-        return "manifest of an encrypted table: give its folder to see the table"
-    if kind == PREDICTION_KIND:
-        answers = f"{plural(facts['answers'], 'number')} for each, in {plural(facts['ciphertexts'], 'ciphertext')}"
-        which = printable(f" as {facts['output']}") if facts["output"] else ""
-        return f"{kind}{which} of {_question_text(facts)}\n{plural(facts['rows'], 'row')}, {answers}"
-    if "question" in facts:
-        size = f"{plural(facts['rows'], 'row')}, {plural(facts['variables'], 'variable')}, {facts['classes']} classes"
-        inside = f"; {_ciphertexts(facts)}" if facts["encrypted"] else ""
-        inside += "; its stochastic fraction is drawn" * facts["drawn"] + "; calibrated" * facts.get(
-            "calibrated", False
-        )
-        return f"{kind}: {_question_text(facts)}\n{size}{inside}"
-    if kind == NUMBERS_KIND:
-        return f"encrypted result: {_ciphertexts(facts)}"
-    return printable(kind)
-
-
-def _question_text(facts: dict[str, Any]) -> str:
-    return printable(question_text(facts["question"], facts["params"]))
-
-
-def _ciphertexts(facts: dict[str, Any]) -> str:
-    return f"{plural(facts['totals'], 'total')} in {plural(facts['ciphertexts'], 'ciphertext')}"
+    if facts["kind"] not in KINDS:
+        return printable(facts["kind"])
+    asked = question_text(facts["question"], facts["params"]) if "question" in facts else ""
+    return "\n".join(map(printable, KINDS[facts["kind"]].told(facts, printable(asked)).split("\n")))
 
 
 # -- schemas and plans ---------------------------------------------------------------------------------------------------

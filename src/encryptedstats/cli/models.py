@@ -41,9 +41,7 @@ from encryptedstats.cli._help import more_options
 from encryptedstats.cli._inputs import expect, load_public_keys, load_table
 from encryptedstats.cli._models import (
     Model,
-    load_model,
     make_models,
-    model_text,
     with_model_options,
 )
 from encryptedstats.cli._options import (
@@ -57,6 +55,8 @@ from encryptedstats.cli._options import (
     file_argument,
     file_option,
 )
+from encryptedstats.cli._questions import question_text
+from encryptedstats.kinds import read_file
 from encryptedstats.storage import container
 from encryptedstats.tables.answering import DRAWN
 from encryptedstats.tables.questions import MODEL_KIND, OPEN_MODEL_KIND
@@ -212,7 +212,7 @@ def _load_alike(paths: list[Path], keys: Path | None) -> list[Any]:
         public = load_public_keys(keys)
     models = []
     for path, file in zip(paths, files, strict=True):
-        models.append(load_model(file, public))
+        models.append(read_file(file, public))
         if type(models[-1]) is not type(models[0]):
             first, other = (type(model).__name__ for model in (models[0], models[-1]))
             raise ValueError(f"{paths[0]} holds a {first} and {path} a {other}: only models of one kind are combined")
@@ -252,7 +252,7 @@ def _sealed_facts(totals: Any) -> dict[str, Any]:
 
 def _show(verb: str, facts: dict[str, Any], out: Path | str) -> None:
     console = Console()
-    what = model_text(facts["model"], facts["params"])
+    what = question_text(facts["model"], facts["params"])
     of_folds = f"{facts['folds']} folds of " if "folds" in facts else ""
     work = f" {of_folds}{what} over {plural(facts['rows'], 'row')}, in {time_text(facts['seconds'])}"
     console.print(Text.assemble((verb, "bold"), work))

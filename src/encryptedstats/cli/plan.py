@@ -215,7 +215,7 @@ def _unopened(ctx: typer.Context, asked: Sequence[es.Question], models: Sequence
 
 def _questions(asked: Sequence[es.Question], schema: es.Schema, models: Sequence[Any], made: es.Plan) -> list[str]:
     texts = [question_text(one.name, one.parameters(), schema) for one in asked]
-    texts += [f"fit of {model_text(type(model).__name__, model.get_params())}" for model in models]
+    texts += [f"fit of {model_text(type(model), model.get_params())}" for model in models]
     if made.prediction is not None:
         texts.append(f"prediction of {plural(made.prediction.n_predict, 'row')} with it, unopened")
     return texts
@@ -275,5 +275,5 @@ def _show(made: es.Plan, questions: list[str], out: Path | None, models: Sequenc
 
 def _fit_line(model: Any) -> Text:
     """What the worker will type for a model that was planned."""
-    words = model_text(type(model).__name__, model.get_params()).split()
+    words = model_text(type(model), model.get_params()).split()
     return command_line("fit", "table.enc", "-o", "model.enc", "--model", *words)

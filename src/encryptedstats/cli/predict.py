@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -19,16 +18,15 @@ from encryptedstats.cli._console import fact_table, plural, print_json, printabl
 from encryptedstats.cli._csv import AS_FOUND, say_format, with_csv_options
 from encryptedstats.cli._files import COMPUTED, SCREEN, Reads, Writes, write_parts
 from encryptedstats.cli._inputs import check_rows, expect, nature
-from encryptedstats.cli._models import load_model
 from encryptedstats.cli._options import AsJson, Device, Force, Workers, file_argument, file_option, output
 from encryptedstats.cli._votes import (
-    VOTES_CAVEAT,
     Unopened,
     counts_text,
     predict_by_many,
     predict_unopened,
     score_names,
 )
+from encryptedstats.kinds import read_file
 from encryptedstats.storage.objects import is_url, load_file, local_or_url
 from encryptedstats.tables._encoding import encode_table
 from encryptedstats.tables.dialects import CsvOptions
@@ -39,13 +37,6 @@ from encryptedstats.tables.reading import read_frames
 from encryptedstats.tables.table import Moved, all_moved, warn_of_moved
 
 _ROWS_AT_ONCE: Final = 1 << 16
-
-
-class OutputKind(str, Enum):
-    """What an encrypted prediction of multinomial naive Bayes holds."""
-
-    factors = "factors"
-    products = "products"
 
 
 @with_csv_options
@@ -78,9 +69,11 @@ def predict(
         Path | None, file_option("--schema", help="The owner's schema, for an encrypted model and rows that are not.")
     ] = None,
     output_kind: Annotated[
-        OutputKind | None,
+        str | None,
         typer.Option(
-            help="Of encrypted mnb: a count for each variable (factors, the default), or their products.",
+            metavar="NAME",
+            help="How a model answers that can in several ways: mnb gives counts for each variable (factors, the default), or "
+            "their products.",
             show_default=False,
         ),
     ] = None,
@@ -117,7 +110,7 @@ def predict(
     many = is_for_cluster(ctx.params)
     kind = expect(model, (MODEL_KIND, OPEN_MODEL_KIND), "a fitted model")
     is_table = _is_table(rows)
-    what = Unopened(model, rows, keys, schema, None if output_kind is None else output_kind.value, csv)
+    what = Unopened(model, rows, keys, schema, output_kind, csv)
     if many:
         if not is_table:
             raise typer.BadParameter(
@@ -134,7 +127,7 @@ def predict(
         if ctx.params[name] is not None:
             flag = f"--{name.replace('_', '-')}"
             raise typer.BadParameter(f"{flag} is for an encrypted model or encrypted rows, and these lie open")
-    _predict_opened(load_model(load_file(model)), Path(rows), Path(out), force, as_json, csv)
+    _predict_opened(read_file(load_file(model)), Path(rows), Path(out), force, as_json, csv)
 
 
 def _is_table(rows: str) -> bool:
@@ -156,7 +149,7 @@ def _predict_opened(opened: Any, data: Path, out: Path, force: bool, as_json: bo
     with progress(f"predicting {printable(str(data))}"):
         write_parts(out, (part.encode() for part in work.csv(data)), force=force)
     facts = {"file": str(out), "bytes": out.stat().st_size, "encrypted": False, **work.facts()}
-    facts["votes"] = isinstance(opened, es.CompletelyRandomForest)
+    facts["caveat"] = opened.caveat
     if as_json:
         print_json(facts)
     else:
@@ -253,8 +246,8 @@ def _show_predictions(facts: dict[str, Any], out: Path) -> None:
     if facts["rows_left_out"]:
         left_out = f"{facts['rows_left_out']:,} of {plural(facts['rows'], 'row')} have gaps: their lines are empty"
         rows.append(("no prediction", Text(left_out, style="yellow")))
-    if facts["votes"]:
-        rows.append(("P(...)", Text(VOTES_CAVEAT, style="dim")))
+    if facts["caveat"]:
+        rows.append(("P(...)", Text(f"{facts['caveat']} (see calibrate)", style="dim")))
     console = Console()
     done = facts["rows"] - facts["rows_left_out"]
     console.print(Text.assemble(("Predicted", "bold"), f" {plural(done, 'row')}"))

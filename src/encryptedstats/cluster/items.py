@@ -115,19 +115,12 @@ def _read_result(job: StoredJob, item: Item, store: Store) -> Any:
     file = container.from_bytes(data, kind=RESULT_KIND, name=where)
     if file.expect("name", str) != item.name or file.expect("rows", int) != item.rows:
         raise FileFormatError(f"{where} holds another result than its name says: it is stale, or was exchanged")
-    if _listed_shards(file, where) != list(item.shards):
-        raise FileFormatError(f"{where} adds up other shards than it must: some would be left out or counted twice")
     try:
+        if file.listed("shards") != list(item.shards):
+            raise FileFormatError("it adds up other shards than it must: some would be left out or counted twice")
         return job.result(item, file)
     except FileFormatError as error:
         raise FileFormatError(f"{where}: {error}") from error
-
-
-def _listed_shards(file: Container, where: str) -> Any:
-    try:
-        return json.loads(file.section("shards"))
-    except (ValueError, RecursionError) as error:
-        raise FileFormatError(f"{where} has a list of shards that is no JSON") from error
 
 
 def believed_result(job: StoredJob, item: Item, store: Store) -> Any:

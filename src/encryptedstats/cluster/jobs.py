@@ -322,7 +322,9 @@ class Job(StoredJob):
         ids, totals = tuple(entry.id for entry in self.entries), _joined(results, self.circuit_digest)
         totals = totals.in_parts(_circuit(self.question, self.facts)[1])
         totals = totals.with_flooding() if totals.flooded is False else totals
-        return EncryptedAnswer(self.question, totals, self.facts.schema, self.n_rows, ids).to_container()
+        n_dropped = self.facts.n_dropped
+        answer = EncryptedAnswer(self.question, totals, self.facts.schema, self.n_rows, ids, n_dropped=n_dropped)
+        return answer.to_container()
 
 
 def _circuit(question: Question, facts: TableFacts) -> tuple[list[Expression], list[int]]:
@@ -430,11 +432,8 @@ def place_of_keys(file: Container) -> str | None:
 
 def partition(file: Container, name: str, total: int, step: int) -> tuple[tuple[int, int], ...]:
     """Consecutive pieces that make up the whole, none of them twice; all but the last are multiples of ``step``."""
-    try:
-        cuts = json.loads(file.section(name))
-    except (ValueError, RecursionError) as error:
-        raise FileFormatError(f"the job has a list of {name} that is no JSON") from error
-    if not isinstance(cuts, list) or not all(type(cut) is int for cut in cuts):
+    cuts = file.listed(name)
+    if not all(type(cut) is int for cut in cuts):
         raise FileFormatError(f"the job has a malformed list of {name}")
     pieces = tuple(zip([0, *cuts], cuts, strict=False))
     if not pieces or cuts[-1] != total or not all(a < b for a, b in pieces) or any(cut % step for cut in cuts[:-1]):

@@ -51,7 +51,8 @@ from encryptedstats.tables._encoding import as_weights, rows_to_predict
 from encryptedstats.tables._frames import as_frame, describe_missing, missing_masks
 from encryptedstats.tables.answers import (
     ANSWER_KINDS,
-    json_section,
+    dropped_of_both,
+    integers_section,
     read_answer,
     read_beside,
     read_head,
@@ -69,10 +70,9 @@ from encryptedstats.tables.questions import (
     class_columns,
     plain,
 )
+from encryptedstats.tables.results import ModelSummary, Result
 from encryptedstats.tables.variables import as_level
 
-# Far beyond any sum, and so small that what is computed from a few such numbers still is a floating-point number.
-_LARGEST: Final = 1 << 256
 _MIXED: Final = "one of the models is encrypted and the other is open: open both, or none"
 _OWN_WEIGHTS: Final = "a table brings its own weights, schema.table(df, weights=...): fit(table), without sample_weight"
 M = TypeVar("M", bound="TotalsModel")
@@ -88,6 +88,7 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
     - ``__init__``, which stores its parameters and nothing else;
     - ``totals`` and ``shapes``, as any :class:`encryptedstats.Question`;
     - ``learn(totals, schema)``: sets the fitted attributes from the opened integers, refusing those that cannot be;
+    - where it has more to show than its totals: ``learned()``, a table of what it has learned, for :meth:`summary`;
     - how it predicts, which it does for the rows of :meth:`_rows`;
     - where it is to be fitted to a DataFrame or array: :meth:`_table_of` and :meth:`_rows_of`.
 
@@ -99,6 +100,8 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
     schema_ : Schema or PublicSchema
         Of the rows; public where nobody here knows the names.
     n_rows_ : int
+    n_dropped_ : int
+        Rows that were left out of the table, for values that were missing.
     block_ids_ : tuple of str
         Encrypted blocks whose rows are in the model, or folds of blocks.
     growth_ : dict
@@ -106,6 +109,7 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
     """
 
     kind: ClassVar[str] = MODEL_KIND
+    remarks: ClassVar[tuple[str, ...]] = ()  #: what to know when reading what it has learned
     _target: ClassVar[str] = "target"  # what y is
     # What a model made from this one keeps of its fit.
     _carried: ClassVar[tuple[str, ...]] = ("n_features_in_", "feature_names_in_", "_fitted_on_frame", "_translated")
@@ -127,6 +131,31 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         written, in_ids = self._translated
         return {**found, **in_ids} if all(found.get(name) == value for name, value in written.items()) else found
 
+    def learned(self) -> pd.DataFrame:
+        """What an opened model has learned, as a table: by default its totals, by name."""
+        named = self.named(self.totals_, self.schema_.public())
+        totals = {
+            f"{name}[{', '.join(map(str, place))}]" if place else name: int(total)
+            for name, array in named.items()
+            for place, total in np.ndenumerate(array)
+        }
+        return pd.DataFrame({"total": pd.Series(totals, dtype=object)})
+
+    def summary(self) -> Result:
+        """What the model has learned, to be printed, drawn or read as a DataFrame."""
+        self._check_open()
+        return ModelSummary(
+            title=self.describe(),
+            n_rows=self.n_rows_,
+            notes=self.remarks,
+            table=self.learned(),
+            class_counts=self._counted(),
+        )
+
+    def _counted(self) -> dict[Any, int]:
+        """The rows of each class, where there are classes."""
+        return {}
+
     def describe(self, schema: Any = None) -> str:
         """As scikit-learn has it."""
         return str(BaseEstimator.__repr__(self))
@@ -136,20 +165,33 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         return self.opened([int(total) for array in totals.values() for total in array.flat], schema, n_rows)
 
     def opened(
-        self: M, totals: Sequence[int], schema: Schema | PublicSchema, n_rows: int, block_ids: tuple[str, ...] = ()
+        self: M,
+        totals: Sequence[int],
+        schema: Schema | PublicSchema,
+        n_rows: int,
+        block_ids: tuple[str, ...] = (),
+        n_dropped: int = 0,
     ) -> M:
         """A fitted model of these totals."""
-        return self._like()._set_state(list(totals), schema, n_rows, block_ids)
+        return self._like()._set_state(list(totals), schema, n_rows, block_ids, n_dropped=n_dropped)
 
     def closed(self: M, answer: EncryptedAnswer) -> M:
         """A fitted model that is encrypted."""
-        model = self._like()._set_state(answer.ciphertexts, answer.schema, answer.n_rows, answer.block_ids)
+        model = self._like()._set_state(
+            answer.ciphertexts, answer.schema, answer.n_rows, answer.block_ids, n_dropped=answer.n_dropped
+        )
         return model._with_beside(answer.beside)
 
     def _answer(self) -> EncryptedAnswer:
         """The encrypted model as an answer to its question."""
         return EncryptedAnswer(
-            self.as_asked(), self.totals_, self.schema_, self.n_rows_, self.block_ids_, beside=self._beside()
+            self.as_asked(),
+            self.totals_,
+            self.schema_,
+            self.n_rows_,
+            self.block_ids_,
+            beside=self._beside(),
+            n_dropped=self.n_dropped_,
         )
 
     def as_asked(self: M) -> M:
@@ -208,7 +250,9 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
                 )
             joined_digest(self.totals_.schema_digest, X.facts.schema_digest)  # refused before the work, not after it
         joined = self + self._like()._fit_table(X, **options)
-        return self._set_state(joined.totals_, joined.schema_, joined.n_rows_, joined.block_ids_)
+        return self._set_state(
+            joined.totals_, joined.schema_, joined.n_rows_, joined.block_ids_, n_dropped=joined.n_dropped_
+        )
 
     def _training_table(self, X: Any, y: Any, sample_weight: Any = None, **known: Any) -> Table | EncryptedTable:
         if not isinstance(X, (Table, EncryptedTable)):
@@ -240,7 +284,8 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         self._translate(known_schema(table))
         asked = self.settled()
         totals = table.totals(asked, **options)
-        return self._set_state(totals, known_schema(table), table.n_rows, _block_ids(table), asked.parameters())
+        known, ids = known_schema(table), _block_ids(table)
+        return self._set_state(totals, known, table.n_rows, ids, asked.parameters(), n_dropped=table.n_dropped)
 
     def _translate(self, schema: Schema | PublicSchema) -> None:
         """Remember by which ids the variables go that parameters name."""
@@ -263,6 +308,7 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         n_rows: int,
         block_ids: tuple[str, ...],
         growth: dict[str, Any] | None = None,
+        n_dropped: int = 0,
     ) -> M:
         growth = self.parameters() if growth is None else growth
         for name in [name for name in vars(self) if name.endswith("_") and name not in self._carried]:
@@ -271,6 +317,7 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         self.beside_ = {}
         self.schema_ = schema
         self.n_rows_ = n_rows
+        self.n_dropped_ = n_dropped
         self.block_ids_ = block_ids
         self.growth_ = growth
         self._set_labels(schema)
@@ -381,7 +428,11 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         else:
             totals = [a + sign * b for a, b in zip(self.totals_, other.totals_, strict=True)]
         schema = self.schema_ if isinstance(self.schema_, Schema) else other.schema_
-        return self._like()._set_state(totals, schema, self.n_rows_ + sign * other.n_rows_, block_ids)
+        n_rows, n_dropped = (
+            self.n_rows_ + sign * other.n_rows_,
+            dropped_of_both(self.n_dropped_, other.n_dropped_, sign),
+        )
+        return self._like()._set_state(totals, schema, n_rows, block_ids, n_dropped=n_dropped)
 
     def _check_unchanged(self) -> None:
         """Totals belong to the parameters they were fitted with: with others, new rows would be counted differently."""
@@ -448,7 +499,7 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         if self.is_encrypted:
             return self._answer().to_container()
         schema = self.schema_ if names else self.schema_.public()
-        fields, sections = stored_head(self.as_asked(), schema, self.n_rows_, self.block_ids_)
+        fields, sections = stored_head(self.as_asked(), schema, self.n_rows_, self.block_ids_, self.n_dropped_)
         fields["private"] = isinstance(schema, Schema)
         numbers = {"totals": self.totals_, **self._beside()}
         sections |= {name: json.dumps([int(total) for total in found]).encode() for name, found in numbers.items()}
@@ -530,10 +581,13 @@ class TotalsClassifier(ClassifierMixin, TotalsModel):  # type: ignore[misc]  # s
     def _set_labels(self, schema: Schema | PublicSchema) -> None:
         self.classes_ = _labels(schema)
 
+    def _counted(self) -> dict[Any, int]:
+        return dict(zip(self.classes_.tolist(), map(int, self.class_counts_), strict=True))
+
     def _check_table(self, table: Table | EncryptedTable) -> None:
+        super()._check_table(table)
         if not table.has_classes:
             raise SchemaError("a model is fitted to rows whose class is known: this table has no target")
-        super()._check_table(table)
 
     # -- tables from what scikit-learn users bring -----------------------------------------------------------------
 
@@ -648,16 +702,16 @@ def read_model(file: Container, keys: PublicKeys | None = None) -> Any:
     if file.kind != OPEN_MODEL_KIND:
         return read_answer(file, keys).handed_out()
     head = read_head(file, Schema if file.expect("private", bool) else PublicSchema)
-    model, totals = head.question, _integers(file, "totals")
+    model, totals = head.question, integers_section(file, "totals")
     if not isinstance(model, TotalsModel):
         raise FileFormatError(f"the file has an opened {model.name}, which is no model")
     try:
         public = head.schema.public()
         if len(totals) != model.n_totals(public):
             raise FileFormatError(f"the file has {len(totals)} totals, and such a model has {model.n_totals(public)}")
-        opened = model.opened(totals, head.schema, head.n_rows, head.block_ids)
+        opened = model.opened(totals, head.schema, head.n_rows, head.block_ids, head.n_dropped)
         shapes = model.beside_shapes(public)
-        opened = opened._with_beside(read_beside(file, shapes, lambda name: _integers(file, name)))
+        opened = opened._with_beside(read_beside(file, shapes, lambda name: integers_section(file, name)))
     except FileFormatError:
         raise
     except (ValueError, ArithmeticError) as error:
@@ -665,16 +719,6 @@ def read_model(file: Container, keys: PublicKeys | None = None) -> Any:
     for name in sorted(set(BESIDE_OPENED) & set(file.sections)):
         opened = BESIDE_OPENED[name](opened, file.section(name))
     return opened
-
-
-def _integers(file: Container, name: str) -> list[int]:
-    """A list of integers that a section of a file holds."""
-    totals = json_section(file, name)
-    if not all(type(total) is int for total in totals):
-        raise FileFormatError(f"the {name} of the file are no list of integers")
-    if any(abs(total) > _LARGEST for total in totals):
-        raise FileFormatError("the file has totals that cannot be: no sum over rows is that large")
-    return totals
 
 
 @decrypt_value.register(TotalsModel)
@@ -685,7 +729,7 @@ def _decrypt_model(model: Any, decryptor: Decryptor, *, schema: Schema | None = 
         raise TypeError("this model is open already: there is nothing to decrypt (es.load(path) reads an opened model)")
     known = opening_schema(schema, model.schema_, model.totals_, decryptor)
     totals = decrypt_value(model.totals_, decryptor)
-    opened = model.opened(totals, known, model.n_rows_, model.block_ids_)
+    opened = model.opened(totals, known, model.n_rows_, model.block_ids_, model.n_dropped_)
     return opened._with_beside({name: decrypt_value(found, decryptor) for name, found in model._beside().items()})
 
 

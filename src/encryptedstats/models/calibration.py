@@ -62,6 +62,7 @@ class CalibratedModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
     """
 
     is_encrypted: ClassVar[bool] = False
+    caveat: ClassVar[str] = ""
 
     def __init__(self, model: Any = None, method: str = "sigmoid") -> None:
         self.model = model

@@ -6,12 +6,21 @@ from math import lcm
 from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from encryptedstats.circuits.expressions import sum_of
 from encryptedstats.models.base import TotalsClassifier
 from encryptedstats.models.features import CodedPredictors, count_features, product_totals, solve, symmetric
-from encryptedstats.models.prediction import Votes, class_names, count_names, sum_of_numbers, votes_of, weighted_sum
+from encryptedstats.models.prediction import (
+    Votes,
+    class_names,
+    count_names,
+    predictor_index,
+    sum_of_numbers,
+    votes_of,
+    weighted_sum,
+)
 from encryptedstats.tables import PublicSchema, Schema, Table
 from encryptedstats.tables.questions import (
     Answer,
@@ -26,7 +35,9 @@ from encryptedstats.tables.questions import (
 
 
 class LinearMeans(CodedPredictors, TotalsClassifier):
-    r"""Every row goes to the class whose mean is nearest: with class means m_c, the score of class c is m_c'x - m_c'm_c / 2.
+    r"""Every row goes to the class whose mean is nearest.
+
+    With class means m_c, the score of class c is m_c'x - m_c'm_c / 2.
 
     Parameters
     ----------
@@ -54,6 +65,8 @@ class LinearMeans(CodedPredictors, TotalsClassifier):
            [-2.]])
     """
 
+    short_name: ClassVar[str] = "means"
+
     def __init__(self, centred: bool = True, bins: int = 5) -> None:
         self.centred = centred
         self.bins = bins
@@ -73,6 +86,15 @@ class LinearMeans(CodedPredictors, TotalsClassifier):
         self.class_counts_ = totals["class_counts"].astype(np.int64)
         refuse_impossible(bool((self.class_counts_ >= 0).all()), "a class would have fewer than no rows")
         self.means_ = (totals["sums"] / np.maximum(self.class_counts_, 1)).T.astype(float)
+
+    def learned(self) -> pd.DataFrame:
+        """The mean of every predictor in every class."""
+        return self._by_class("mean", self.means_)
+
+    def _by_class(self, what: str, found: NDArray[np.float64]) -> pd.DataFrame:
+        """A line for every predictor, a column for every class."""
+        index = predictor_index(self._features(self.schema_.public()), self.schema_)
+        return pd.DataFrame(found.T, index, [f"{what} {label}" for label in self.classes_])
 
     # -- predicting without opening ----------------------------------------------------------------------------------------
 
@@ -106,9 +128,10 @@ class LinearMeans(CodedPredictors, TotalsClassifier):
 
 
 class FisherDiscriminant(LinearMeans):
-    r"""Linear means in the metric of the scatter within classes: directions :math:`S^{-1} (m_c - m)`, thresholds half-way.
+    r"""Linear means in the metric of the scatter within classes.
 
-    The worker computes class sums and all sums of products of two predictors; the owner forms
+    Directions are :math:`S^{-1} (m_c - m)`, thresholds half-way. The worker computes class sums and all sums of products of two
+    predictors; the owner forms
     :math:`S = (\sum xx' - \sum_c n_c m_c m_c') / N` exactly, and solves. Scores are those of :class:`LinearMeans` seen from the
     mean m of all rows, which changes no decision. A billionth of every predictor's variance is added to the diagonal of S: so
     predictors may be collinear, as the levels of a category are, and one that is constant within classes decides.
@@ -130,6 +153,7 @@ class FisherDiscriminant(LinearMeans):
     """
 
     _RIDGE: ClassVar[float] = 1e-9
+    short_name: ClassVar[str] = "fisher"
     why_opened: ClassVar[str] = "the scatter matrix has to be inverted, which the owner does: "
 
     def answers(self, schema: PublicSchema, columns: Columns, known: Known, output: str = "") -> Arrays:
@@ -139,6 +163,10 @@ class FisherDiscriminant(LinearMeans):
     def answer_shapes(self, schema: PublicSchema, output: str = "") -> Shapes:
         """None before it is opened."""
         raise self.cannot_predict()
+
+    def learned(self) -> pd.DataFrame:
+        """The direction of every class."""
+        return self._by_class("direction", self.directions_)
 
     def scores(self, table: Table) -> NDArray[np.float64]:
         """Along the directions, from half-way."""

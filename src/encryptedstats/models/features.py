@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +53,9 @@ def features(schema: PublicSchema, columns: Sequence[Column] | None, *, centred:
 class CodedPredictors:
     """For models whose predictors are codes, around 0 (``centred``) or not."""
 
+    remarks: ClassVar[tuple[str, ...]] = (
+        "of codes of bins, of 0/1 for a level of a category, and of numbers in units of their last decimal",
+    )
     centred: bool
 
     def _features(self, schema: PublicSchema, columns: Sequence[Column] | None = None) -> list[Feature]:

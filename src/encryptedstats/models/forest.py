@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -22,7 +22,15 @@ from encryptedstats.errors import Cure, ParameterError, RowsByOthersError, Schem
 from encryptedstats.models.base import TotalsClassifier, known_schema
 from encryptedstats.models.fraction import Fraction, clear_fraction, fraction_circuit
 from encryptedstats.models.growth import Split, Tree, grow
-from encryptedstats.models.prediction import Votes, class_names, clear_answers, sum_of_numbers, times, votes_of
+from encryptedstats.models.prediction import (
+    Votes,
+    class_names,
+    clear_answers,
+    sum_of_numbers,
+    times,
+    variable_names,
+    votes_of,
+)
 from encryptedstats.tables import EncryptedTable, PublicSchema, Schema, Table
 from encryptedstats.tables.answering import DRAWN
 from encryptedstats.tables.answers import same_schema
@@ -105,6 +113,9 @@ class CompletelyRandomForest(TotalsClassifier):
     >>> bool(roc_auc_score(y, forest.predict_proba(X)[:, 1]) > 0.97)
     True
     """
+
+    short_name: ClassVar[str] = "forest"
+    caveat: ClassVar[str] = "shares of the votes of the forest: good for an order of the rows, not calibrated"
 
     def __init__(
         self,
@@ -414,6 +425,14 @@ class CompletelyRandomForest(TotalsClassifier):
             for node, split in enumerate(tree):
                 importances[split.variable] += decrease[t, node]
         return importances / importances.sum() if importances.sum() > 0 else importances
+
+    def learned(self) -> pd.DataFrame:
+        """Importance and number of splits of every variable, the most important first."""
+        names = variable_names(self.schema_)
+        used = np.bincount([split.variable for tree in self.trees_ for split in tree], minlength=len(names))
+        found = {"importance": self.feature_importances_, "splits": used}
+        frame = pd.DataFrame(found, pd.Index(names, name="variable"))
+        return frame.sort_values("importance", ascending=False, kind="stable")
 
 
 def _leaves_of(trees: Sequence[Tree], table: Table) -> NDArray[np.int64]:

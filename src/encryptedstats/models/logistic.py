@@ -5,13 +5,23 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import expit
 
 from encryptedstats.circuits.expressions import sum_of
 from encryptedstats.models.base import TotalsClassifier
 from encryptedstats.models.features import CodedPredictors, count_features, product_totals, solve, symmetric
-from encryptedstats.models.prediction import Line, Votes, clear_answers, count_names, feature_labels, line_of, votes_of
+from encryptedstats.models.prediction import (
+    Line,
+    Votes,
+    clear_answers,
+    count_names,
+    feature_labels,
+    line_of,
+    predictor_index,
+    votes_of,
+)
 from encryptedstats.tables import PublicSchema, Schema, Table
 from encryptedstats.tables.questions import (
     Answer,
@@ -63,6 +73,7 @@ class OneStepLogisticRegression(CodedPredictors, TotalsClassifier):
     (array([[0.667]]), array([0.]))
     """
 
+    short_name: ClassVar[str] = "logistic"
     binary_only: ClassVar[bool] = True
 
     def __init__(self, fit_intercept: bool = True, centred: bool = True, bins: int = 5) -> None:
@@ -101,6 +112,13 @@ class OneStepLogisticRegression(CodedPredictors, TotalsClassifier):
         coefficients = solve(d, b) if self.fit_intercept else solve(sum_xx, sum_xz)
         self.coef_ = coefficients[None, :]
         self.intercept_ = np.array([(sum_z - sum_x @ coefficients) / max(1, n) if self.fit_intercept else 0.0])
+
+    def learned(self) -> pd.DataFrame:
+        """The intercept, if there is one, and the coefficient of every predictor."""
+        index = predictor_index(self._features(self.schema_.public()), self.schema_)
+        frame = pd.DataFrame({"coefficient": self.coef_[0]}, index)
+        first = pd.DataFrame({"coefficient": self.intercept_}, pd.Index(["Intercept"], name=index.name))
+        return pd.concat([first, frame]) if self.fit_intercept else frame
 
     # -- predicting without opening ----------------------------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ from encryptedstats.models.prediction import (
     count_names,
     feature_labels,
     line_of,
+    predictor_index,
     shallow_product,
     variable_names,
     votes_of,
@@ -43,6 +44,7 @@ from encryptedstats.tables.questions import (
     class_columns,
     refuse_impossible,
 )
+from encryptedstats.tables.statistics import labels
 
 _PRODUCTS = Cure("as products", "output='products'")
 _FACTORS = Cure("as factors", "output='factors'")
@@ -92,6 +94,7 @@ class SemiparametricNB(CodedPredictors, TotalsClassifier):
     ([110, 462], [-8, -120], [221, 105])
     """
 
+    short_name: ClassVar[str] = "snb"
     binary_only: ClassVar[bool] = True
 
     def __init__(self, paired: bool = True, centred: bool = False, bins: int = 5) -> None:
@@ -148,20 +151,20 @@ class SemiparametricNB(CodedPredictors, TotalsClassifier):
         self._warn_of_constants(schema)
 
     def _warn_of_constants(self, schema: PublicSchema) -> None:
-        constant = [self._label(j) for j, variable in enumerate(schema.variables) if is_constant(variable)]
-        for feature, d in zip(self._features(schema), self.d_, strict=True):
-            if d == 0:
-                constant.append(self._label(feature.variable, feature.level))
+        pairs = zip(variable_names(self.schema_), schema.variables, strict=True)
+        constant = [name for name, variable in pairs if is_constant(variable)]
+        predictors = feature_labels(self._features(schema), self.schema_)
+        constant += [name for name, d in zip(predictors, self.d_, strict=True) if d == 0]
         if constant:
             warnings.warn(
                 f"constant predictors contribute nothing (d = 0): {', '.join(constant)}", UserWarning, stacklevel=6
             )
 
-    def _label(self, variable: int, level: int | None = None) -> str:
-        if not isinstance(self.schema_, Schema):
-            return f"v{variable}" if level is None else f"v{variable}.bin{level}"
-        known = self.schema_.variables[variable]
-        return known.name if level is None else f"{known.name} = {known.labels[level]}"
+    def learned(self) -> pd.DataFrame:
+        """The slope b / d of every predictor, and what it is made of."""
+        slopes = [b / d if d else np.nan for b, d in zip(self.b_, self.d_, strict=True)]
+        index = predictor_index(self._features(self.schema_.public()), self.schema_)
+        return pd.DataFrame({"slope": slopes, "a": self.a_, "b": self.b_, "d": self.d_}, index)
 
     # -- predicting without opening ----------------------------------------------------------------------------------------
 
@@ -248,6 +251,8 @@ class MultinomialNB(TotalsClassifier):
            [2, 1]])
     """
 
+    short_name: ClassVar[str] = "mnb"
+
     def __init__(self, alpha: float = 1.0, bins: int = 5) -> None:
         self.alpha = alpha
         self.bins = bins
@@ -285,6 +290,13 @@ class MultinomialNB(TotalsClassifier):
         for j, bins in enumerate(self.bin_counts_):
             good = bool((bins >= 0).all() and (bins.sum(axis=0) == self.class_counts_).all())
             refuse_impossible(good, f"the bins of variable {j} do not add up to the classes")
+
+    def learned(self) -> pd.DataFrame:
+        """The rows of every class in every bin."""
+        names = enumerate(variable_names(self.schema_))
+        bins = [f"{name}: {label}" for j, name in names for label in labels(self.schema_, j)]
+        index = pd.Index(bins, name="bin")
+        return pd.DataFrame(np.concatenate(self.bin_counts_), index, [str(label) for label in self.classes_])
 
     # -- predicting without opening ----------------------------------------------------------------------------------------
 

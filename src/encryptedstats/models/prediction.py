@@ -238,6 +238,11 @@ def variable_names(schema: Schema | PublicSchema) -> list[str]:
     return [v.id for v in schema.variables] if isinstance(schema, PublicSchema) else list(schema.names)
 
 
+def predictor_index(found: Sequence[Feature], schema: Schema | PublicSchema) -> pd.Index[Any]:
+    """The predictors by name, as the lines of a table."""
+    return pd.Index(feature_labels(found, schema), name="predictor")
+
+
 def feature_labels(found: Sequence[Feature], schema: Schema | PublicSchema) -> list[str]:
     """The predictors by name."""
     names = variable_names(schema)

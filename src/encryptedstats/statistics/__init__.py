@@ -25,8 +25,8 @@ from encryptedstats.statistics.multivariate import (
     LinearDiscriminant,
     QuadraticDiscriminant,
 )
-from encryptedstats.statistics.results import Result
 from encryptedstats.statistics.survival import IncidenceRate, KaplanMeier, LifeTable, LogRank
+from encryptedstats.tables.results import Result
 
 __all__ = [
     "GLM",

@@ -29,7 +29,6 @@ from encryptedstats.statistics.factors import (
     read_powers,
     without_empty,
 )
-from encryptedstats.statistics.results import Result, frame_text, number_text
 from encryptedstats.tables.questions import (
     Arrays,
     Columns,
@@ -41,6 +40,7 @@ from encryptedstats.tables.questions import (
     number_column,
     refuse_impossible,
 )
+from encryptedstats.tables.results import Result, frame_text, number_text
 from encryptedstats.tables.schema import Schema
 from encryptedstats.tables.statistics import scale, variable_name
 from encryptedstats.tables.variables import PublicSchema
@@ -201,7 +201,7 @@ class TTest(Question):
         found = read_powers(totals, schema, self.variable, self._by, n_rows)
         if self.by is None:
             title, frame = f"One sample t-test: {found.name}", found.describe()
-            return self._of_one(title, n_rows, found.notes, int(found.n), found.mean(()), found.scatter(()), frame)
+            return self._of_one(title, found.notes, int(found.n), found.mean(()), found.scatter(()), frame)
         chosen = self._chosen(schema)
         one = found.cells.factors[0]
         for k in chosen:
@@ -221,7 +221,7 @@ class TTest(Question):
         notes = found.notes + ((f"{rest:,} rows of other groups were left out",) if rest else ())
         kind = "Two sample t-test, equal variances" if self.equal_var else "Welch two sample t-test"
         title, estimate = f"{kind}: {found.name} by {one.name}", found.mean(chosen[0]) - found.mean(chosen[1])
-        return self._tested(title, n_rows, notes, estimate, squared, df, found.describe().iloc[list(chosen)])
+        return self._tested(title, n1 + n2, notes, estimate, squared, df, found.describe().iloc[list(chosen)])
 
     def _of_pairs(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TTestResult:
         positions = [number_position(schema, str(name)) for name in (self.variable, self.paired)]
@@ -238,12 +238,11 @@ class TTest(Question):
         one, other = (variable_name(schema, j) for j in positions)
         lines = {"n": [n], "mean": [float(mean)], "sd": [float(scatter / (n - 1)) ** 0.5]}
         frame, notes = pd.DataFrame(lines, index=[f"{one} - {other}"]), left_out(n_rows - n, [one, other])
-        return self._of_one(f"Paired t-test: {one} and {other}", n_rows, notes, n, mean, scatter, frame)
+        return self._of_one(f"Paired t-test: {one} and {other}", notes, n, mean, scatter, frame)
 
     def _of_one(
         self,
         title: str,
-        n_rows: int,
         notes: tuple[str, ...],
         n: int,
         mean: Fraction,
@@ -252,7 +251,7 @@ class TTest(Question):
     ) -> TTestResult:
         if n < 2:
             raise DataError(f"not enough observations: there is {n} row, and two are needed")
-        return self._tested(title, n_rows, notes, mean, scatter / (n - 1) / n, float(n - 1), frame)
+        return self._tested(title, n, notes, mean, scatter / (n - 1) / n, float(n - 1), frame)
 
     def _tested(
         self,
@@ -417,7 +416,7 @@ class Anova(Question):
         first = {name: float(table[name].iloc[0]) for name in ("F", "df", "Pr(>F)")}
         return AnovaResult(
             title=f"{kind}{typed}: {found.name} by {' and '.join(names)}",
-            n_rows=n_rows,
+            n_rows=n,
             notes=notes,
             table=table,
             statistic=first["F"],

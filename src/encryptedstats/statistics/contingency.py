@@ -5,7 +5,6 @@ Each needs the rows of every combination of groups and nothing else. Fields have
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -17,20 +16,18 @@ from numpy.typing import NDArray
 
 from encryptedstats.errors import DataError, ParameterError, SchemaError
 from encryptedstats.metrics import auc, auc_interval, delong_variance, roc_points, wilson_interval
+from encryptedstats.statistics._distributions import chi2_tail, normal_quantile, normal_tails
 from encryptedstats.statistics.factors import (
     Cells,
+    Counted,
     Factor,
-    cell_shape,
-    cell_totals,
     chosen_group,
     confidence_level,
     factor,
-    factor_position,
-    read_cells,
     without_empty,
 )
-from encryptedstats.statistics.results import Result, frame_text, number_text, p_text
-from encryptedstats.tables.questions import Arrays, Columns, Question, Shapes, Totals
+from encryptedstats.tables.questions import Totals
+from encryptedstats.tables.results import Result, frame_text, number_text, p_text
 from encryptedstats.tables.schema import Schema
 from encryptedstats.tables.variables import PublicSchema
 
@@ -43,56 +40,10 @@ _FEW: Final = 5  # expected rows of a cell below which a chi-square is said to b
 _ROUGH: Final = "some cells are expected to have fewer than 5 rows: the approximation may be rough"
 
 
-class _Counted(Question):
-    """A question about the rows of every combination of groups of some variables."""
-
-    @abstractmethod
-    def _asked(self) -> tuple[str, ...]:
-        """The variables, in the order of the axes."""
-
-    def check_schema(self, schema: PublicSchema) -> None:
-        """Refuse what has no bins, and a variable beside itself."""
-        positions = [factor_position(schema, variable) for variable in self._asked()]
-        if len(set(positions)) < len(positions):
-            raise SchemaError(f"{self.describe(schema)}: the variables have to be different ones")
-
-    def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
-        """The rows of every cell."""
-        return {"cells": cell_totals(schema, self._asked(), fold)}
-
-    def shapes(self, schema: PublicSchema) -> Shapes:
-        """One for every combination of bins."""
-        return {"cells": cell_shape(schema, self._asked())}
-
-    def _cells(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> Cells:
-        return read_cells(totals["cells"], schema, self._asked(), n_rows)
-
-
 def test_line(numbers: Sequence[tuple[str, float]], pvalue: float) -> str:
     """As R prints a test: X-squared = 3.2, df = 1, p-value = 0.0736."""
     shown, p = [f"{name} = {number_text(value)}" for name, value in numbers], p_text(pvalue)
     return ", ".join([*shown, f"p-value {p}" if p.startswith("<") else f"p-value = {p}"])
-
-
-def chi2_tail(statistic: float, dof: float) -> float:
-    """How likely a chi-square is that is at least so large."""
-    from scipy.stats import chi2  # takes a while to import: only where a test is read
-
-    return float(chi2.sf(statistic, dof))
-
-
-def normal_quantile(level: float) -> float:
-    """Between which multiples of the standard error an interval of this level lies."""
-    from scipy.stats import norm
-
-    return float(norm.ppf((1 + level) / 2))
-
-
-def normal_tails(z: float) -> float:
-    """How likely a normal deviate is that is at least so far from 0 on either side."""
-    from scipy.stats import norm
-
-    return float(2 * norm.sf(abs(z)))
 
 
 def exact_ratio(above: Fraction | int, below: Fraction | int) -> float:
@@ -143,7 +94,7 @@ class ChiSquareResult(Result):
 
 
 @dataclass(frozen=True)
-class ChiSquare(_Counted):
+class ChiSquare(Counted):
     """Whether two variables are independent; or, of one, whether its groups have the shares ``p``.
 
     Parameters
@@ -189,7 +140,7 @@ class ChiSquare(_Counted):
         """The test."""
         cells = self._cells(totals, schema, n_rows)
         if self.second is None:
-            return self._of_one(cells, n_rows)
+            return self._of_one(cells)
         kept, notes = without_empty(cells)
         observed = kept.counts.astype(float)
         n, rows, columns = kept.n, kept.counts.sum(axis=1).astype(float), kept.counts.sum(axis=0).astype(float)
@@ -198,9 +149,9 @@ class ChiSquare(_Counted):
         yates = self.correction and observed.shape == (2, 2)
         title = "Pearson's chi-square test" + (" with Yates's correction" if yates else "")
         dof = (len(rows) - 1) * (len(columns) - 1)
-        return _chi_square(title, n_rows, (*cells.notes, *notes), kept, expected, variances, dof, yates=yates)
+        return _chi_square(title, (*cells.notes, *notes), kept, expected, variances, dof, yates=yates)
 
-    def _of_one(self, cells: Cells, n_rows: int) -> ChiSquareResult:
+    def _of_one(self, cells: Cells) -> ChiSquareResult:
         n, k = cells.n, len(cells.counts)
         shares = np.full(k, 1 / k) if self.p is None else np.array(self.p, dtype=float)
         if not n or k < 2:
@@ -210,12 +161,11 @@ class ChiSquare(_Counted):
         expected = (n * shares)[:, None]
         variances = expected * (1 - shares)[:, None]
         title = "Chi-square test for given shares"
-        return _chi_square(title, n_rows, cells.notes, cells, expected, variances, k - 1, yates=False)
+        return _chi_square(title, cells.notes, cells, expected, variances, k - 1, yates=False)
 
 
 def _chi_square(
     title: str,
-    n_rows: int,
     notes: tuple[str, ...],
     cells: Cells,
     expected: Floats,
@@ -237,7 +187,7 @@ def _chi_square(
 
     return ChiSquareResult(
         title=f"{title}: {' by '.join(one.name for one in cells.factors)}",
-        n_rows=n_rows,
+        n_rows=cells.n,
         notes=(*notes, _ROUGH) if expected.min() < _FEW else notes,
         statistic=statistic,
         dof=dof,
@@ -289,7 +239,7 @@ class FisherExactResult(Result):
 
 
 @dataclass(frozen=True)
-class FisherExact(_Counted):
+class FisherExact(Counted):
     """Fisher's exact test of two variables; of two groups by two also the odds ratio with its exact interval.
 
     Parameters
@@ -339,7 +289,7 @@ class FisherExact(_Counted):
             pvalue = float(fisher_exact(counts).pvalue)
         return FisherExactResult(
             title=f"Fisher's exact test: {' by '.join(one.name for one in kept.factors)}",
-            n_rows=n_rows,
+            n_rows=cells.n,
             notes=(*cells.notes, *notes),
             statistic=statistic,
             pvalue=pvalue,
@@ -409,7 +359,7 @@ class MantelHaenszelResult(Result):
 
 
 @dataclass(frozen=True)
-class MantelHaenszel(_Counted):
+class MantelHaenszel(Counted):
     """The odds ratio of two variables of two groups each, common to all strata of a third, and whether it is 1.
 
     Parameters
@@ -473,7 +423,7 @@ class MantelHaenszel(_Counted):
         }
         return MantelHaenszelResult(
             title=f"Mantel-Haenszel test: {cells.factors[0].name} and {cells.factors[1].name} by {named.name}",
-            n_rows=n_rows,
+            n_rows=sum(int(tables[k].sum()) for k in used),
             notes=(
                 *notes,
                 f"the event is {event} of {cells.factors[1].name}, the exposed are {exposed} of {cells.factors[0].name}",
@@ -573,7 +523,7 @@ class TrendResult(Result):
 
 
 @dataclass(frozen=True)
-class CochranArmitage(_Counted):
+class CochranArmitage(Counted):
     """Whether the share of events rises or falls over the ordered groups of an exposure.
 
     Parameters
@@ -641,7 +591,7 @@ class CochranArmitage(_Counted):
         )
         return TrendResult(
             title=f"Cochran-Armitage test for trend: {outcome.name} = {outcome.labels[event]} over {exposure.name}",
-            n_rows=n_rows,
+            n_rows=cells.n,
             notes=(*cells.notes, *notes),
             statistic=statistic,
             dof=1,
@@ -703,7 +653,7 @@ class OddsRatioResult(Result):
 
 
 @dataclass(frozen=True)
-class OddsRatio(_Counted):
+class OddsRatio(Counted):
     """How much more frequent an event is in the groups of an exposure: odds ratio, risk ratio and risk difference.
 
     Parameters
@@ -764,12 +714,18 @@ class OddsRatio(_Counted):
         def interval(name: str) -> Interval:
             return float(last[f"{name} low"]), float(last[f"{name} high"])
 
-        notes = (
-            f"compared with {exposure.name} = {exposure.labels[first]}; the event is {outcome.name} = {outcome.labels[event]}",
-        )
+        notes = [
+            f"compared with {exposure.name} = {exposure.labels[first]}; the event is {outcome.name} = {outcome.labels[event]}"
+        ]
+        empty = [str(exposure.labels[k]) for k in range(len(lines)) if 0 in (events[k], rows[k] - events[k])]
+        if empty:
+            notes.append(
+                f"no rows with or without the event in {exposure.name} = {', '.join(empty)}: ratios with it are 0, infinite or not "
+                "defined, and have no interval; Fisher's exact test takes such tables"
+            )
         return OddsRatioResult(
             title=f"Odds and risks: {outcome.name} by {exposure.name}",
-            n_rows=n_rows,
+            n_rows=cells.n,
             notes=(
                 *cells.notes,
                 *notes,
@@ -843,7 +799,7 @@ class KappaResult(Result):
 
 
 @dataclass(frozen=True)
-class Kappa(_Counted):
+class Kappa(Counted):
     """Cohen's kappa of two ratings with the same groups.
 
     Parameters
@@ -906,7 +862,7 @@ class Kappa(_Counted):
         half = normal_quantile(self.confidence) * se
         return KappaResult(
             title=f"Cohen's kappa{f', {self.weights} weights' if self.weights else ''}: {one.name} and {other.name}",
-            n_rows=n_rows,
+            n_rows=cells.n,
             notes=(*cells.notes, *(() if chance < 1 else ("all rows are in one group: kappa is not defined",))),
             kappa=kappa,
             std_kappa=se,
@@ -964,7 +920,7 @@ class ROCResult(Result):
 
 
 @dataclass(frozen=True)
-class ROC(_Counted):
+class ROC(Counted):
     """The ROC curve and the area under it of a score whose bins have an order.
 
     Parameters
@@ -1019,7 +975,7 @@ class ROC(_Counted):
         )
         return ROCResult(
             title=f"ROC curve: {outcome.name} = {outcome.labels[event]} by {score.name}",
-            n_rows=n_rows,
+            n_rows=cells.n,
             notes=(*cells.notes, "rows of one bin are ties, and count half"),
             auc=auc(positive, scores),
             auc_se=float(np.sqrt(delong_variance(positive, scores, ones))),

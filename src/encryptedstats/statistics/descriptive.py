@@ -26,9 +26,9 @@ from encryptedstats.statistics.factors import (
     read_cells,
     read_powers,
 )
-from encryptedstats.statistics.results import Result, frame_text
 from encryptedstats.tables.naming import position, target_id
 from encryptedstats.tables.questions import Arrays, Columns, Question, Shapes, Totals
+from encryptedstats.tables.results import Result, frame_text
 from encryptedstats.tables.schema import Schema
 from encryptedstats.tables.statistics import variable_name
 from encryptedstats.tables.variables import PublicSchema
@@ -196,12 +196,13 @@ class Histogram(Question):
         cells = read_cells(totals["cells"], schema, self._asked, n_rows)
         frame = cells.frame if self.by is not None else cells.frame.set_axis(["rows"], axis=1)
         by = f" by {cells.factors[1].name}" if self.by is not None else ""
+        edges = _edges(schema, cells.factors[0].position)
         return HistogramResult(
             title=f"Histogram: {cells.factors[0].name}{by}",
-            n_rows=n_rows,
-            notes=cells.notes,
+            n_rows=cells.n,
+            notes=(*cells.notes, *((_INTERPOLATED,) if edges else ())),
             counts=frame,
-            edges=_edges(schema, cells.factors[0].position),
+            edges=edges,
         )
 
 

@@ -5,11 +5,12 @@ Rows whose value is missing are in no group. They are counted, so that a result 
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -20,6 +21,8 @@ from encryptedstats.errors import Cure, DataError, ParameterError, SchemaError
 from encryptedstats.tables.naming import position
 from encryptedstats.tables.questions import (
     Arrays,
+    Columns,
+    Question,
     Shapes,
     Totals,
     complete_rows,
@@ -313,3 +316,33 @@ def read_powers(totals: Totals, schema: Schema | PublicSchema, number: str, by: 
         good = not any(part[place] for part in sums) if empty else made.scatter(place) >= 0
         refuse_impossible(good, "a variance would be negative")
     return made
+
+
+# -- questions about cells -------------------------------------------------------------------------------------------------
+
+
+class Counted(Question):
+    """A question about the rows of every combination of groups of some variables."""
+
+    _apart: ClassVar[str] = "the variables have to be different ones"
+
+    @abstractmethod
+    def _asked(self) -> tuple[str, ...]:
+        """The variables, in the order of the axes."""
+
+    def check_schema(self, schema: PublicSchema) -> None:
+        """Refuse what has no bins, and a variable beside itself."""
+        positions = [factor_position(schema, variable) for variable in self._asked()]
+        if len(set(positions)) < len(positions):
+            raise SchemaError(f"{self.describe(schema)}: {self._apart}")
+
+    def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
+        """The rows of every cell."""
+        return {"cells": cell_totals(schema, self._asked(), fold)}
+
+    def shapes(self, schema: PublicSchema) -> Shapes:
+        """One for every combination of bins."""
+        return {"cells": cell_shape(schema, self._asked())}
+
+    def _cells(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> Cells:
+        return read_cells(totals["cells"], schema, self._asked(), n_rows)

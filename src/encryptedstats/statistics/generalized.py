@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from encryptedstats.errors import DataError, ParameterError, SchemaError
 from encryptedstats.models.base import TotalsModel, known_schema
+from encryptedstats.statistics._distributions import normal_quantile, normal_tails
 from encryptedstats.statistics.factors import (
     cell_shape,
     cell_totals,
@@ -26,10 +27,10 @@ from encryptedstats.statistics.factors import (
     totals_of,
 )
 from encryptedstats.statistics.formulas import Design, design, parse
-from encryptedstats.statistics.results import Result, frame_text, number_text, stars
 from encryptedstats.tables import EncryptedTable, Table
 from encryptedstats.tables.naming import level_id, position, target_id, variable_id
 from encryptedstats.tables.questions import Arrays, Columns, Shapes, Totals, number_column
+from encryptedstats.tables.results import Result, dropped_rows, frame_text, number_text, stars
 from encryptedstats.tables.schema import Schema
 from encryptedstats.tables.statistics import scale, variable_name
 from encryptedstats.tables.variables import PublicSchema
@@ -251,17 +252,15 @@ def fitted_result(
 
 def coefficient_table(names: Sequence[str], fit: Fit, confidence: float) -> pd.DataFrame:
     """Estimates with standard errors, Wald's tests and intervals."""
-    from scipy.stats import norm
-
     error = np.sqrt(fit.covariance.diagonal())
-    reach = float(norm.ppf((1 + confidence) / 2)) * error
+    reach = normal_quantile(confidence) * error
     with np.errstate(divide="ignore", invalid="ignore"):
         z = fit.coefficients / error
     found = {
         "Estimate": fit.coefficients,
         "Std. Error": error,
         "z value": z,
-        "Pr(>|z|)": 2 * norm.sf(np.abs(z)),
+        "Pr(>|z|)": [normal_tails(one) for one in z],
         "low": fit.coefficients - reach,
         "high": fit.coefficients + reach,
     }
@@ -350,7 +349,8 @@ class GLM(TotalsModel):
         asked.check_schema(known.public())
         totals = table.totals(asked, **options)
         block_ids = table.blocks.ids if isinstance(table, EncryptedTable) else ()
-        return self._set_state(totals, known, table.n_rows, block_ids, asked.get_params())
+        growth, n_dropped = asked.get_params(), table.n_dropped
+        return self._set_state(totals, known, table.n_rows, block_ids, growth, n_dropped=n_dropped)
 
     @property
     def _asked(self) -> dict[str, Any]:
@@ -447,7 +447,7 @@ class GLM(TotalsModel):
             self.family,
             title=f"{'Logistic' if binomial else 'Poisson'} regression: {shown}",
             n_rows=cells.n,
-            notes=(*cells.notes, *self._assumed(known)),
+            notes=(*cells.notes, *dropped_rows(self.n_dropped_), *self._assumed(known)),
             formula=shown,
             n_trials=cells.n if binomial else len(places),
         )

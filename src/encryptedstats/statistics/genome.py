@@ -18,7 +18,6 @@ from encryptedstats.circuits.expressions import Expression
 from encryptedstats.errors import DataError, ParameterError, SchemaError
 from encryptedstats.statistics.contingency import two_groups
 from encryptedstats.statistics.factors import cell_shape, chosen_group, factor, factor_position, groups
-from encryptedstats.statistics.results import Result, frame_text, number_text
 from encryptedstats.tables.questions import (
     Arrays,
     Columns,
@@ -30,6 +29,7 @@ from encryptedstats.tables.questions import (
     number_column,
     refuse_impossible,
 )
+from encryptedstats.tables.results import Result, frame_text, number_text
 from encryptedstats.tables.schema import Schema
 from encryptedstats.tables.statistics import variable_name
 from encryptedstats.tables.variables import ORDERED_KINDS, PublicSchema, PublicVariable

@@ -17,18 +17,24 @@ from numpy.typing import NDArray
 
 from encryptedstats.circuits.expressions import Expression, sum_of
 from encryptedstats.errors import DataError, ParameterError, SchemaError
+from encryptedstats.statistics._distributions import chi2_tail
 from encryptedstats.statistics.factors import (
+    Counted,
     cell_shape,
-    cell_totals,
     chosen_group,
     confidence_level,
     factor,
-    factor_position,
-    read_cells,
 )
 from encryptedstats.statistics.generalized import INTERCEPT, GLMResult, Levels, cell_matrix, check_size, fitted_result
-from encryptedstats.statistics.results import Result, frame_text, number_text, p_text
-from encryptedstats.statistics.survival import CLASS, check_time, event_number, need_times, quadratic_form, times_of
+from encryptedstats.statistics.survival import (
+    CLASS,
+    check_time,
+    event_number,
+    is_kept_number,
+    need_times,
+    quadratic_form,
+    times_of,
+)
 from encryptedstats.tables.naming import class_or_variable
 from encryptedstats.tables.questions import (
     Arrays,
@@ -40,6 +46,7 @@ from encryptedstats.tables.questions import (
     number_column,
     refuse_impossible,
 )
+from encryptedstats.tables.results import Result, frame_text, number_text, p_text
 from encryptedstats.tables.schema import Schema
 from encryptedstats.tables.statistics import indicators, scale, variable_name
 from encryptedstats.tables.variables import PublicSchema
@@ -146,21 +153,17 @@ class CoxScore(Question):
         constant = [
             name
             for name in self.covariates
-            if not self._is_number(schema, name) and len(factor(schema, name).labels) < 2
+            if not is_kept_number(schema, name) and len(factor(schema, name).labels) < 2
         ]
         if constant:
             raise DataError(
                 f"the covariate {constant[0]!r} has one level: it is constant, and there is nothing to test"
             )
 
-    def _is_number(self, schema: PublicSchema, name: str) -> bool:
-        position = class_or_variable(name, schema)
-        return position != -1 and schema.variables[position].kind == "number"
-
     def _columns(self, schema: PublicSchema) -> list[_Column]:
         found: list[_Column] = []
         for name in self.covariates:
-            if self._is_number(schema, name):
+            if is_kept_number(schema, name):
                 found.append(_Column(name, None))
             else:
                 found += [_Column(name, level) for level in range(1, len(factor(schema, name).labels))]
@@ -199,7 +202,7 @@ class CoxScore(Question):
         columns = indicators(schema, outcome.position, fold)[: len(outcome.labels)]
         both = [sum_of([one for k, one in enumerate(columns) if k != level]), columns[level]]
         for name in self.covariates:
-            if not self._is_number(schema, name) and factor(schema, name).missing_bin:
+            if not is_kept_number(schema, name) and factor(schema, name).missing_bin:
                 present = sum_of(bin_columns(schema, factor(schema, name).position)[:-1])
                 both = [one * present for one in both]
         time = factor(schema, self.time)
@@ -247,7 +250,7 @@ class CoxScore(Question):
             notes=tuple(notes),
             statistic=statistic,
             df=df,
-            pvalue=_tail(statistic, df),
+            pvalue=chi2_tail(statistic, df),
             covariates=_covariate_table(names, score * units, information * np.outer(units, units)),
             information=pd.DataFrame(information * np.outer(units, units), index=names, columns=names),
             ties=self.ties,
@@ -300,17 +303,11 @@ def _covariate_table(names: Sequence[str], score: Floats, information: Floats) -
         "score": score,
         "information": alone,
         "chisq": chi2,
-        "pvalue": [_tail(value, 1) for value in chi2],
+        "pvalue": [chi2_tail(value, 1) for value in chi2],
         "one-step coef": inverse @ score,
         "std_error": np.sqrt(inverse.diagonal().clip(min=0.0)),
     }
     return pd.DataFrame(found, index=pd.Index(list(names), name="covariate"))
-
-
-def _tail(statistic: float, df: int) -> float:
-    from scipy.stats import chi2
-
-    return float(chi2.sf(statistic, df))
 
 
 def cox_score(rows: NDArray[Any], first: NDArray[Any], second: NDArray[Any], ties: str) -> tuple[Floats, Floats]:
@@ -340,7 +337,7 @@ def _from_the_end(array: NDArray[Any]) -> NDArray[Any]:
 
 
 @dataclass(frozen=True)
-class PiecewiseExponential(Question):
+class PiecewiseExponential(Counted):
     """Regression of a hazard that is constant between cut points, on factors: a Poisson regression of events on person-time.
 
     Parameters
@@ -367,6 +364,7 @@ class PiecewiseExponential(Question):
 
     of_variables: ClassVar[tuple[str, ...]] = ("time", "event", "covariates")
     of_levels: ClassVar[Mapping[str, str]] = {"event_level": "event", "cuts": "time"}
+    _apart: ClassVar[str] = "time, event and covariates have to be different variables"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "covariates", _named(self.covariates))
@@ -379,9 +377,7 @@ class PiecewiseExponential(Question):
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse what has no bins, cuts that are no levels, and tables that are too large."""
         check_time(schema, self.time)
-        positions = [factor_position(schema, name) for name in self._asked()]
-        if len(set(positions)) < len(positions):
-            raise SchemaError(f"{self.describe(schema)}: time, event and covariates have to be different variables")
+        super().check_schema(schema)
         event_number(schema, self.event, self.event_level)
         self._ends(schema)
         check_size("PiecewiseExponential", self._asked(), cell_shape(schema, self._asked()))
@@ -394,17 +390,9 @@ class PiecewiseExponential(Question):
             raise ParameterError(f"cuts={list(self.cuts)}: increasing levels of the time, before its last one")
         return [*found, len(known.labels) - 1]
 
-    def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
-        """The rows of every time, outcome and cell of covariates."""
-        return {"cells": cell_totals(schema, self._asked(), fold)}
-
-    def shapes(self, schema: PublicSchema) -> Shapes:
-        """One for every time, outcome and cell of covariates."""
-        return {"cells": cell_shape(schema, self._asked())}
-
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> GLMResult:
         """The Poisson regression: log hazard ratios."""
-        cells = read_cells(totals["cells"], schema, self._asked(), n_rows)
+        cells = self._cells(totals, schema, n_rows)
         times, level = times_of(schema, self.time), event_number(schema, self.event, self.event_level)
         need_times(schema, times.name)
         if times.starts is not None:

@@ -29,7 +29,6 @@ from encryptedstats.statistics._least_squares import Moments, Solution, as_float
 from encryptedstats.statistics.factors import confidence_level
 from encryptedstats.statistics.formulas import INTERCEPT, Design, DesignColumn, OfFormula, design, parse
 from encryptedstats.statistics.plots import plot_coefficients, plot_path
-from encryptedstats.statistics.results import Result, frame_text, number_text, p_text, stars
 from encryptedstats.tables import EncryptedTable, PublicSchema, Schema, Table
 from encryptedstats.tables._encoding import rows_to_predict
 from encryptedstats.tables.folds import CLASS_COUNTS
@@ -44,6 +43,7 @@ from encryptedstats.tables.questions import (
     refuse_impossible,
     row_column,
 )
+from encryptedstats.tables.results import Result, dropped_rows, frame_text, number_text, p_text, stars
 from encryptedstats.tables.statistics import scale, variable_name
 from encryptedstats.tables.variables import KEEP_NUMBERS
 
@@ -279,8 +279,10 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
         return found
 
     def _left_out(self) -> tuple[str, ...]:
+        """What is said of rows that are not among those that it is of: by the question, and by the schema before it."""
         n = self.n_missing_
-        return (f"{n:,} row{' was' if n == 1 else 's were'} left out because of missing values",) if n else ()
+        own = (f"{n:,} row{' was' if n == 1 else 's were'} left out because of missing values",) if n else ()
+        return (*own, *dropped_rows(self.n_dropped_))
 
     # -- fitting -----------------------------------------------------------------------------------------------------
 
@@ -537,7 +539,10 @@ class LinearRegression(_LeastSquares):
         header = ["Df", "Sum Sq", "Mean Sq", "F value", "Pr(>F)"]
         frame = pd.DataFrame(table, [*rows, "Residuals"], header).astype({"Df": int})
         return AnovaResult(
-            title=f"Analysis of variance of {self.target_}, type {type}", n_rows=self._moments.n_rows, table=frame
+            title=f"Analysis of variance of {self.target_}, type {type}",
+            n_rows=self._moments.n_rows,
+            notes=self._left_out(),
+            table=frame,
         )
 
     def vif(self) -> pd.Series[Any]:
@@ -660,9 +665,10 @@ class Ridge(_LeastSquares):
         return RidgePath(
             title=f"Ridge regression of {self.target_} by alpha",
             n_rows=moments.n_rows,
-            notes=self._left_out()
-            if math.isnan(best)
-            else (f"least error in rows that were left out: alpha = {best:g}",),
+            notes=(
+                *self._left_out(),
+                *(() if math.isnan(best) else (f"least error over the folds: alpha = {best:g}",)),
+            ),
             coefficients=pd.DataFrame(rows, pd.Index(alphas, name="alpha"), names),
             errors=errors,
             best_alpha=best,

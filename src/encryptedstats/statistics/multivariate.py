@@ -26,11 +26,11 @@ from encryptedstats.models.base import TotalsModel, array_names
 from encryptedstats.models.discriminants import FisherDiscriminant
 from encryptedstats.models.features import Feature, count_features, product_totals, symmetric
 from encryptedstats.models.prediction import feature_labels
+from encryptedstats.statistics._distributions import normal_quantile
 from encryptedstats.statistics._fixed import repeated, schema_of_numbers, with_numbers
 from encryptedstats.statistics._least_squares import Exact, as_floats, independent
-from encryptedstats.statistics.factors import confidence_level
+from encryptedstats.statistics.factors import confidence_level, left_out
 from encryptedstats.statistics.plots import plot_loadings, plot_matrix, plot_variances
-from encryptedstats.statistics.results import Result, frame_text
 from encryptedstats.tables import PublicSchema, Schema, Table
 from encryptedstats.tables.columns import Column
 from encryptedstats.tables.naming import position
@@ -41,9 +41,11 @@ from encryptedstats.tables.questions import (
     Shapes,
     Totals,
     class_columns,
+    has_gaps,
     refuse_impossible,
 )
-from encryptedstats.tables.statistics import Moments, scale, variable_name
+from encryptedstats.tables.results import Result, dropped_rows, frame_text
+from encryptedstats.tables.statistics import Moments, complete_count, scale, variable_name
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -56,7 +58,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Products(Question):
-    """A question about variables that are kept as numbers: all of them, where none are named."""
+    """A question about variables that are kept as numbers: all of them, where none are named.
+
+    Rows where one of them is missing are left out.
+    """
 
     variables: tuple[str | int, ...] = ()
     confidence: float = 0.95
@@ -115,7 +120,7 @@ class Covariance(_Products):
         found = self._read(totals, schema, n_rows)
         return CovarianceResult(
             title=f"Covariances of {', '.join(found.names)}",
-            n_rows=n_rows,
+            n_rows=found.n,
             notes=found.notes,
             covariance=found.frame(found.covariance),
             means=pd.Series(found.means, found.names),
@@ -151,7 +156,7 @@ class Correlation(_Products):
         found = self._read(totals, schema, n_rows)
         return CorrelationResult(
             title=f"Correlations of {', '.join(found.names)}",
-            n_rows=n_rows,
+            n_rows=found.n,
             notes=(
                 *found.notes,
                 f"{self.confidence:.4g} intervals by Fisher's z; tests of no correlation by Student's t",
@@ -259,6 +264,7 @@ class _Read:
 
     names: list[str]
     n: int
+    left_out: tuple[str, ...]
     sums: Exact
     scatter: Exact  #: n times the sums of products around the means
     scales: Exact
@@ -269,7 +275,7 @@ class _Read:
     @property
     def notes(self) -> tuple[str, ...]:
         constant = [name for name, value in zip(self.names, np.diag(self.scatter), strict=True) if not value]
-        return (f"constant: {', '.join(constant)}",) if constant else ()
+        return (*self.left_out, *((f"constant: {', '.join(constant)}",) if constant else ()))
 
     @property
     def means(self) -> NDArray[np.float64]:
@@ -309,9 +315,9 @@ class _Read:
         return pd.DataFrame(table, self.names)
 
     def correlation_table(self, confidence: float) -> DataFrame:
-        from scipy.stats import norm, t
+        from scipy.stats import t
 
-        rows, df, width = {}, self.n - 2, norm.ppf((1 + confidence) / 2)
+        rows, df, width = {}, self.n - 2, normal_quantile(confidence)
         for a in range(len(self.names)):
             for b in range(a + 1, len(self.names)):
                 r, square = self.r(a, b), self.squared(a, b)
@@ -336,14 +342,17 @@ class _Read:
 
 def read_moments(totals: Totals, variables: Sequence[int], schema: Schema | PublicSchema, n_rows: int) -> _Read:
     """The totals of moments, refusing those that cannot be."""
-    refuse_impossible(n_rows > 0, "there are no rows")
+    n = complete_count(totals, n_rows)
     k, sums = len(variables), totals["sums"]
-    scatter = n_rows * symmetric(totals["products"], k) - np.outer(sums, sums)
+    scatter = n * symmetric(totals["products"], k) - np.outer(sums, sums)
     refuse_impossible(all(value >= 0 for value in np.diag(scatter)), "a variance would be negative")
     squares = np.outer(np.diag(scatter), np.diag(scatter))
     refuse_impossible(bool((scatter * scatter <= squares).all()), "a correlation would be beyond 1")
     names = [variable_name(schema, j) for j in variables]
-    return _Read(names, n_rows, sums, scatter, np.array([scale(schema, j) for j in variables], dtype=object))
+    gone = left_out(
+        n_rows - n, [name for j, name in zip(variables, names, strict=True) if has_gaps(schema.public(), j)]
+    )
+    return _Read(names, n, gone, sums, scatter, np.array([scale(schema, j) for j in variables], dtype=object))
 
 
 def numbers_of_schema(schema: PublicSchema, variables: Sequence[str | int] = ()) -> tuple[int, ...]:
@@ -379,6 +388,8 @@ class PCA(TransformerMixin, TotalsModel):  # type: ignore[misc]  # scikit-learn 
     mean_, scale_ : array of shape (n_variables,)
     noise_variance_ : float
         The mean of the variances that were left out.
+    n_missing_ : int
+        Rows that were left out because a variable is missing.
 
     Examples
     --------
@@ -423,24 +434,25 @@ class PCA(TransformerMixin, TotalsModel):  # type: ignore[misc]  # scikit-learn 
     def learn(self, totals: Totals, schema: PublicSchema) -> None:
         """The eigenvectors of the covariance (or correlation) matrix."""
         found = read_moments(totals, self._moments(schema).variables, self.schema_, self.n_rows_)
-        if self.n_rows_ < 2:
-            raise ValueError(f"principal components need at least two rows, and there is n_samples = {self.n_rows_}")
+        if found.n < 2:
+            raise ValueError(f"principal components need at least two rows, and there is n_samples = {found.n}")
+        self.n_missing_, self.notes_ = self.n_rows_ - found.n, (*found.notes, *dropped_rows(self.n_dropped_))
         self.variable_names_ = found.names
         sd = np.sqrt(np.diag(found.covariance))
         if self.standardized and not sd.all():
-            raise ValueError(f"{found.notes[0]}: a constant variable cannot be standardized, leave it out")
+            raise ValueError(f"{found.notes[-1]}: a constant variable cannot be standardized, leave it out")
         self.mean_ = found.means
         self.scale_ = sd if self.standardized else np.ones(len(sd))
         values, vectors = np.linalg.eigh(found.correlation if self.standardized else found.covariance)
         values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1].T
         largest = np.abs(vectors).argmax(axis=1)
         vectors = vectors * np.sign(vectors[np.arange(len(vectors)), largest])[:, None]
-        n = min(self.n_components or len(values), self.n_rows_)
+        n = min(self.n_components or len(values), found.n)
         self.n_components_ = n
         self.components_, self.explained_variance_ = vectors[:n], values[:n]
         total = float(values.sum())
         self.explained_variance_ratio_ = values[:n] / total if total else np.full(n, np.nan)
-        self.singular_values_ = np.sqrt(values[:n] * (self.n_rows_ - 1))
+        self.singular_values_ = np.sqrt(values[:n] * (found.n - 1))
         self.noise_variance_ = float(values[n:].mean()) if n < len(values) else 0.0
 
     # -- for the owner of rows ---------------------------------------------------------------------------------------
@@ -457,11 +469,13 @@ class PCA(TransformerMixin, TotalsModel):  # type: ignore[misc]  # scikit-learn 
         table = self._rows(X)
         found = []
         for j in self._moments(table.public_schema).variables:
-            found.append(table.values(Column("number", j)) / float(scale(self.schema_, j)))
+            values = table.values(Column("number", j)) / float(scale(self.schema_, j))
+            gappy = has_gaps(table.public_schema, j)
+            found.append(np.where(table.values(Column("present", j)), values, np.nan) if gappy else values)
         return np.column_stack(found)
 
     def transform(self, X: Any) -> NDArray[np.float64]:
-        """The scores of clear rows."""
+        """The scores of clear rows; NaN where a variable is missing."""
         self._check_open()
         scores: NDArray[np.float64] = (self._matrix(X) - self.mean_) / self.scale_ @ self.components_.T
         return scores
@@ -489,7 +503,8 @@ class PCA(TransformerMixin, TotalsModel):  # type: ignore[misc]  # scikit-learn 
         what = "correlations" if self.standardized else "covariances"
         return PCAResult(
             title=f"Principal components of the {what} of {', '.join(self.variable_names_)}",
-            n_rows=self.n_rows_,
+            n_rows=self.n_rows_ - self.n_missing_,
+            notes=self.notes_,
             importance=table,
             loadings=self.loadings(),
             variances=pd.Series(self.explained_variance_, names),
@@ -531,6 +546,7 @@ class _NormalClasses(FisherDiscriminant):
 
     bins: ClassVar[int] = 5  # type: ignore[misc]  # no parameter: numbers are not cut
     centred: ClassVar[bool] = True  # type: ignore[misc]  # the origin of codes changes nothing
+    remarks: ClassVar[tuple[str, ...]] = ()  # all is in the units of the predictors
 
     def __init__(self, priors: Sequence[float] | None = None, unbiased: bool = False) -> None:
         self.priors = priors
@@ -558,6 +574,10 @@ class _NormalClasses(FisherDiscriminant):
     def _in_units(self, table: Table) -> NDArray[np.float64]:
         found: NDArray[np.float64] = self._matrix(table) / self._predictor_scales
         return found
+
+    def learned(self) -> DataFrame:
+        """The mean of every predictor in every class."""
+        return self._by_class("mean", self.means_)
 
     def _infer(
         self, frame: DataFrame, labels: Any, classes: Any, named: bool, weights: NDArray[np.int64] | None = None
@@ -660,6 +680,8 @@ class LinearDiscriminant(_NormalClasses):
     0.98
     """
 
+    short_name: ClassVar[str] = "lda"
+
     def learn(self, totals: Totals, schema: PublicSchema) -> None:
         """Means, the pooled covariance matrix and the coefficients."""
         found = self._learn_means(totals, schema)
@@ -718,6 +740,8 @@ class QuadraticDiscriminant(_NormalClasses):
     >>> round(QuadraticDiscriminant().fit(X, y).score(X, y), 2)
     0.98
     """
+
+    short_name: ClassVar[str] = "qda"
 
     def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
         """Sums and all sums of products of two predictors, in every class."""

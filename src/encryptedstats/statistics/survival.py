@@ -16,8 +16,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from encryptedstats.errors import Cure, DataError, ParameterError, SchemaError
+from encryptedstats.statistics._distributions import chi2_tail, normal_quantile
 from encryptedstats.statistics.factors import (
     Cells,
+    Counted,
     cell_shape,
     cell_totals,
     chosen_group,
@@ -28,17 +30,16 @@ from encryptedstats.statistics.factors import (
     read_cells,
     totals_of,
 )
-from encryptedstats.statistics.results import Result, frame_text, number_text, p_text
 from encryptedstats.tables.naming import class_or_variable
 from encryptedstats.tables.questions import (
     Arrays,
     Columns,
-    Question,
     Shapes,
     Totals,
     number_column,
     refuse_impossible,
 )
+from encryptedstats.tables.results import Result, frame_text, number_text, p_text
 from encryptedstats.tables.schema import Schema
 from encryptedstats.tables.statistics import scale, variable_name
 from encryptedstats.tables.variables import PublicSchema
@@ -158,7 +159,7 @@ def _too_few(by: str | None, found: int, of: int, least: int) -> str:
 
 
 @dataclass(frozen=True)
-class _Followed(Question):
+class _Followed(Counted):
     """A question about rows that are followed for a time until an event, by group."""
 
     time: str
@@ -168,6 +169,7 @@ class _Followed(Question):
 
     of_variables: ClassVar[tuple[str, ...]] = ("time", "event", "by")
     of_levels: ClassVar[Mapping[str, str]] = {"event_level": "event"}
+    _apart: ClassVar[str] = "time, event and group have to be different variables"
 
     def _asked(self) -> tuple[str, ...]:
         return (self.time, self.event) if self.by is None else (self.time, self.event, self.by)
@@ -175,23 +177,19 @@ class _Followed(Question):
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse what has no bins, a variable beside itself, and an event that is not known."""
         check_time(schema, self.time)
-        positions = [factor_position(schema, variable) for variable in self._asked()]
-        if len(set(positions)) < len(positions):
-            raise SchemaError(f"{self.describe(schema)}: time, event and group have to be different variables")
+        super().check_schema(schema)
         event_number(schema, self.event, self.event_level)
-
-    def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
-        """The rows of every time, outcome and group."""
-        return {"cells": cell_totals(schema, self._asked(), fold)}
-
-    def shapes(self, schema: PublicSchema) -> Shapes:
-        """One for every time, outcome and group."""
-        return {"cells": cell_shape(schema, self._asked())}
 
     def risk_sets(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> RiskSets:
         """The opened totals, refusing those that cannot be."""
-        cells = read_cells(totals["cells"], schema, self._asked(), n_rows)
+        cells = self._cells(totals, schema, n_rows)
         return risk_sets(cells, times_of(schema, self.time), event_number(schema, self.event, self.event_level))
+
+
+def is_kept_number(schema: PublicSchema, name: str) -> bool:
+    """Whether a variable is kept as a number, and has no bins."""
+    position = class_or_variable(name, schema)
+    return position != -1 and schema.variables[position].kind == "number"
 
 
 def check_time(schema: PublicSchema, time: str) -> None:
@@ -430,9 +428,7 @@ def kaplan_meier(at_risk: Counts, events: Counts) -> tuple[Floats, Floats]:
 
 def survival_interval(survival: Floats, error: Floats, confidence: float, interval: str) -> tuple[Floats, Floats]:
     """Greenwood's interval, symmetric on one of three scales; ``error`` is that of the logarithm of survival."""
-    from scipy.stats import norm
-
-    reach = float(norm.ppf((1 + confidence) / 2)) * error
+    reach = normal_quantile(confidence) * error
     if interval == "plain":
         low, high = survival * (1 - reach), survival * (1 + reach)
     elif interval == "log":
@@ -658,7 +654,7 @@ class LogRank(_Followed):
             notes=sets.notes,
             statistic=statistic,
             df=df,
-            pvalue=_chi2_tail(statistic, df),
+            pvalue=chi2_tail(statistic, df),
             groups=pd.DataFrame(groups, index=pd.Index(list(sets.groups), name=sets.by)),
             weights=self.weights,
         )
@@ -690,12 +686,6 @@ def quadratic_form(score: Floats, covariance: Floats) -> tuple[float, int]:
         raise DataError("at no time with an event are rows of different kinds at risk: there is nothing to compare")
     inverse = np.linalg.pinv(covariance / np.outer(unit, unit), rcond=1e-9, hermitian=True)
     return float(score / unit @ inverse @ (score / unit)), rank
-
-
-def _chi2_tail(statistic: float, df: int) -> float:
-    from scipy.stats import chi2
-
-    return float(chi2.sf(statistic, df))
 
 
 # -- person-time --------------------------------------------------------------------------------------------------------------
@@ -750,13 +740,9 @@ class IncidenceRate(_Followed):
         if isinstance(self.per, bool) or not isinstance(self.per, (int, float)) or not 0 < self.per < np.inf:
             raise ParameterError(f"per={self.per!r}: the person-time that rates are for, such as 1000")
 
-    def _is_number(self, schema: PublicSchema) -> bool:
-        position = class_or_variable(self.time, schema)
-        return position != -1 and schema.variables[position].kind == "number"
-
     def check_schema(self, schema: PublicSchema) -> None:
         """As of any other, but the time may be a number."""
-        if not self._is_number(schema):
+        if not is_kept_number(schema, self.time):
             super().check_schema(schema)
             return
         positions = [factor_position(schema, variable) for variable in self._asked()[1:]]
@@ -766,7 +752,7 @@ class IncidenceRate(_Followed):
 
     def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
         """The rows of every outcome and group, and their time; or the rows of every time."""
-        if not self._is_number(schema):
+        if not is_kept_number(schema, self.time):
             return super().totals(schema, columns, fold)
         asked = self._asked()[1:]
         time = number_column(schema, class_or_variable(self.time, schema))
@@ -775,7 +761,7 @@ class IncidenceRate(_Followed):
 
     def shapes(self, schema: PublicSchema) -> Shapes:
         """As its totals."""
-        if not self._is_number(schema):
+        if not is_kept_number(schema, self.time):
             return super().shapes(schema)
         asked = self._asked()[1:]
         return {"cells": cell_shape(schema, asked), "person_time": cell_shape(schema, asked, present=True)[1:] or (1,)}
@@ -812,7 +798,7 @@ class IncidenceRate(_Followed):
 
     def _counted(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> tuple[RiskSets, list[Fraction]]:
         """The rows and events of every group, and how long it was followed."""
-        if not self._is_number(schema.public()):
+        if not is_kept_number(schema.public(), self.time):
             sets = self.risk_sets(totals, schema, n_rows)
             need_times(schema, sets.times.name)
             if sets.times.starts is not None:

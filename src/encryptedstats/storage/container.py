@@ -51,6 +51,17 @@ class Container:
             raise FileFormatError(f"the file has no section {name!r}: it is not a whole {self.kind} file")
         return self.sections[name]
 
+    def listed(self, name: str) -> list[Any]:
+        """The list that a section holds as JSON."""
+        data = self.section(name)
+        try:
+            found = json.loads(data)
+        except (ValueError, RecursionError) as error:
+            raise FileFormatError(f"the {name} of the file are not valid JSON") from error
+        if not isinstance(found, list):
+            raise FileFormatError(f"the {name} of the file are no list")
+        return found
+
     def expect(self, name: str, kind: type) -> Any:
         """A free field that has to be there and of this type (a bool does not pass as an int)."""
         value = self.fields.get(name)

@@ -67,6 +67,8 @@ class EncryptedAnswer:
         Encrypted blocks whose rows are inside.
     output : str
         Of a prediction: which of its ways to answer.
+    n_dropped : int
+        Rows that were left out, for values that were missing, when the table was encrypted.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class EncryptedAnswer:
         *,
         output: str = "",
         beside: Mapping[str, EncryptedNumbers] = _NOTHING,
+        n_dropped: int = 0,
     ) -> None:
         self.question = question
         self.ciphertexts = ciphertexts
@@ -87,6 +90,7 @@ class EncryptedAnswer:
         self.block_ids = tuple(block_ids)
         self.output = output
         self.beside = dict(beside)
+        self.n_dropped = n_dropped
 
     @property
     def kind(self) -> str:
@@ -122,13 +126,13 @@ class EncryptedAnswer:
         """The answer from the rows of both."""
         totals, theirs = self._both(other)
         rows = joined_rows(self.block_ids, other.block_ids, "the answer")
-        return self._from(totals.combined(theirs, 1), other, self.n_rows + other.n_rows, rows)
+        return self._from(totals, theirs, other, 1, rows)
 
     def __sub__(self, other: EncryptedAnswer) -> EncryptedAnswer:
         """The answer without the rows of ``other``: they are forgotten."""
         totals, theirs = self._both(other)
         rows = rows_left(self.block_ids, other.block_ids, self.n_rows, other.n_rows)
-        return self._from(totals.combined(theirs, -1), other, self.n_rows - other.n_rows, rows)
+        return self._from(totals, theirs, other, -1, rows)
 
     def _both(self, other: EncryptedAnswer) -> tuple[EncryptedNumbers, EncryptedNumbers]:
         if not isinstance(other, EncryptedAnswer) or ROWS in (self.ciphertexts.form, other.ciphertexts.form):
@@ -143,10 +147,17 @@ class EncryptedAnswer:
         return self.ciphertexts, other.ciphertexts
 
     def _from(
-        self, totals: EncryptedNumbers, other: EncryptedAnswer, n_rows: int, block_ids: tuple[str, ...]
+        self,
+        totals: EncryptedNumbers,
+        theirs: EncryptedNumbers,
+        other: EncryptedAnswer,
+        sign: int,
+        block_ids: tuple[str, ...],
     ) -> EncryptedAnswer:
         schema = other.schema if isinstance(self.schema, PublicSchema) else self.schema
-        return EncryptedAnswer(self.question, totals, schema, n_rows, block_ids)
+        n_rows, n_dropped = self.n_rows + sign * other.n_rows, dropped_of_both(self.n_dropped, other.n_dropped, sign)
+        found = totals.combined(theirs, sign)
+        return EncryptedAnswer(self.question, found, schema, n_rows, block_ids, n_dropped=n_dropped)
 
     def handed_out(self) -> Any:
         """What users get of it: totals as their question has it, a prediction as it is."""
@@ -171,7 +182,7 @@ class EncryptedAnswer:
         if self.ciphertexts.form == ROWS:
             shapes = self.question.answer_shapes(schema.public(), self.output)
             return self.question.judge(in_shapes(opened, shapes), schema, self.output)
-        return self.question.opened(opened, schema, self.n_rows, self.block_ids)
+        return self.question.opened(opened, schema, self.n_rows, self.block_ids, self.n_dropped)
 
     # -- files -----------------------------------------------------------------------------------------------------
 
@@ -185,7 +196,7 @@ class EncryptedAnswer:
 
     def to_container(self, kind: str | None = None, fields: dict[str, Any] | None = None) -> Container:
         """As a checked envelope of bytes; ``fields`` are for those who store more with it."""
-        head, sections = stored_head(self.question, self.schema.public(), self.n_rows, self.block_ids)
+        head, sections = stored_head(self.question, self.schema.public(), self.n_rows, self.block_ids, self.n_dropped)
         if self.kind == PREDICTION_KIND:
             head["output"] = self.output
         sections |= {name: container.to_bytes(totals.to_container()) for name, totals in self.beside.items()}
@@ -202,6 +213,11 @@ class EncryptedAnswer:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("encrypted answers are not pickled: use save() and load()")
+
+
+def dropped_of_both(own: int, others: int, sign: int) -> int:
+    """How many rows were left out of the rows of both, or of those of one without the other's."""
+    return max(0, own + sign * others)
 
 
 def same_schema(a: Schema | PublicSchema, b: Schema | PublicSchema) -> bool:
@@ -222,10 +238,11 @@ class StoredHead:
     schema: Schema | PublicSchema
     n_rows: int
     block_ids: tuple[str, ...]
+    n_dropped: int
 
 
 def stored_head(
-    question: Question, schema: Schema | PublicSchema, n_rows: int, block_ids: Sequence[str]
+    question: Question, schema: Schema | PublicSchema, n_rows: int, block_ids: Sequence[str], n_dropped: int
 ) -> tuple[dict[str, Any], dict[str, bytes]]:
     """The fields and sections that :func:`read_head` reads."""
     listed = list(block_ids) if len(block_ids) <= MAX_LISTED_BLOCKS else []
@@ -233,6 +250,7 @@ def stored_head(
         "question": question.name,
         "params": question.parameters(),
         "n_rows": n_rows,
+        "n_dropped": n_dropped,
         BLOCKS: listed,
         "schema": schema.to_json(),
     }
@@ -243,8 +261,9 @@ def read_head(file: Container, schema_type: type[Schema | PublicSchema] = Public
     """The inverse of :func:`stored_head`, with every check: a file may come from anybody."""
     name, parameters = file.expect("question", str), file.expect("params", dict)
     n_rows, blocks, document = file.expect("n_rows", int), listed_blocks(file), file.expect("schema", str)
+    n_dropped = file.expect("n_dropped", int)
     if (
-        not 0 <= n_rows < 1 << 63
+        not all(0 <= number < 1 << 63 for number in (n_rows, n_dropped))
         or not all(isinstance(block, str) for block in blocks)
         or len(set(blocks)) != len(blocks)
     ):
@@ -262,29 +281,18 @@ def read_head(file: Container, schema_type: type[Schema | PublicSchema] = Public
         raise
     except IMPOSSIBLE as error:
         raise FileFormatError(f"the file has a question or schema that cannot be: {error}") from error
-    return StoredHead(question, schema, n_rows, tuple(blocks))
+    return StoredHead(question, schema, n_rows, tuple(blocks), n_dropped)
 
 
 def listed_blocks(file: Container) -> list[Any]:
     """The blocks whose rows are inside: in the header, or in a section of their own where they are many."""
     listed: list[Any] = file.expect(BLOCKS, list)
-    return json_section(file, BLOCKS) if BLOCKS in file.sections else listed
-
-
-def json_section(file: Container, name: str) -> list[Any]:
-    """A list that a section of a file holds."""
-    try:
-        found = json.loads(file.section(name))
-    except (ValueError, RecursionError) as error:
-        raise FileFormatError(f"the {name} of the file are not valid JSON") from error
-    if not isinstance(found, list):
-        raise FileFormatError(f"the {name} of the file are no list")
-    return found
+    return file.listed(BLOCKS) if BLOCKS in file.sections else listed
 
 
 def integers_section(file: Container, name: str) -> list[int]:
     """A list of totals that a section of a file holds."""
-    totals = json_section(file, name)
+    totals = file.listed(name)
     if not all(type(total) is int for total in totals):
         raise FileFormatError(f"the {name} of the file are no list of integers")
     if any(abs(total) > LARGEST_TOTAL for total in totals):
@@ -294,7 +302,7 @@ def integers_section(file: Container, name: str) -> list[int]:
 
 def opened_container(opened: OpenedTotals) -> Container:
     """The opened totals of a question that is no model, as a checked envelope of bytes."""
-    fields, sections = stored_head(opened.question, opened.schema, opened.n_rows, opened.block_ids)
+    fields, sections = stored_head(opened.question, opened.schema, opened.n_rows, opened.block_ids, opened.n_dropped)
     fields["private"] = isinstance(opened.schema, Schema)
     return Container(OPEN_RESULT_KIND, "", "", fields, sections | {"totals": json.dumps(list(opened.totals)).encode()})
 
@@ -309,7 +317,7 @@ def read_opened(file: Container) -> Any:
     if len(totals) != expected:
         raise FileFormatError(f"the file has {len(totals)} totals, and an answer to {question.name} has {expected}")
     try:
-        return question.opened(totals, head.schema, head.n_rows, head.block_ids)
+        return question.opened(totals, head.schema, head.n_rows, head.block_ids, head.n_dropped)
     except IMPOSSIBLE as error:
         raise FileFormatError(f"the file has totals that cannot be: {error}") from error
 
@@ -345,6 +353,7 @@ def read_answer(file: Container, keys: PublicKeys | None) -> EncryptedAnswer:
         head.block_ids,
         output=output,
         beside=_read_beside(file, head.question, public, keys),
+        n_dropped=head.n_dropped,
     )
 
 

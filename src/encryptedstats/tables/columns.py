@@ -62,7 +62,7 @@ class Column:
     >>> str(Column("onehot", 3, 2)), str(Column("class", -1, 1, fold=0))
     ('v3.bin2', 'class1.fold0')
     >>> Column.parse("v7.number")
-    Column(encoding='number', variable=7, index=0, fold=None)
+    Column(encoding='number', variable=7, index=0, fold=None, bits=None)
     """
 
     encoding: str

@@ -122,6 +122,7 @@ class TableFacts:
     n_folds: int
     with_secret_key: bool
     schema_digest: str | None = None  # by which the owner knows the private schema again; None under the public key
+    n_dropped: int = 0  # rows that were left out before encryption, for values that were missing
 
     @property
     def shape(self) -> BlockShape:
@@ -289,10 +290,8 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
     by_others : bool
         Whether rows of it were encrypted with the public keys, by others than the owner: see :meth:`accept_others`.
     n_dropped : int
-        How many rows were left out, for values that were missing, when it was encrypted here; 0 of a table that was loaded.
+        How many rows were left out, for values that were missing, when it was encrypted: as public as the number of rows.
     """
-
-    n_dropped: int = 0
 
     def __init__(
         self,
@@ -382,6 +381,11 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
     def n_rows(self) -> int:
         """Number of rows."""
         return sum(self.blocks.rows)
+
+    @property
+    def n_dropped(self) -> int:
+        """Number of rows that were left out, for values that were missing."""
+        return self.facts.n_dropped
 
     def __len__(self) -> int:
         return self.n_rows
@@ -548,7 +552,12 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
         asked = asked.settled()
         return asked.closed(
             EncryptedAnswer(
-                asked, self.totals(asked, **options), self.private_schema or self.schema, self.n_rows, self.blocks.ids
+                asked,
+                self.totals(asked, **options),
+                self.private_schema or self.schema,
+                self.n_rows,
+                self.blocks.ids,
+                n_dropped=self.n_dropped,
             )
         )
 
@@ -599,6 +608,7 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
             self.facts,
             with_secret_key=self.facts.with_secret_key and more.facts.with_secret_key,
             schema_digest=joined_digest(self.facts.schema_digest, more.facts.schema_digest),
+            n_dropped=self.n_dropped + more.n_dropped,
         )
 
     def _append_stored(self, blocks: StoredBlocks, more: EncryptedTable) -> EncryptedTable:
@@ -700,6 +710,7 @@ class TableInfo:
         size = table.blocks.stored_bytes()
         return {
             "rows": table.n_rows,
+            "rows_left_out": table.n_dropped,
             "variables": kinds,
             "classes": table.schema.n_classes if table.has_classes else 0,
             "folds": table.n_folds,
@@ -730,10 +741,12 @@ class TableInfo:
             f"key         {facts['key_id']}, encrypted with the {facts['encrypted_with']}; no secret key is inside",
             str(self._table.parameters),
         ]
+        if facts["rows_left_out"]:
+            lines.insert(1, f"left out    {facts['rows_left_out']:,} rows with missing values, when it was encrypted")
         if facts["by_others"]:
             lines.insert(-1, "by others   " + BY_OTHERS_FACT)
         if facts["folds"]:
-            lines.insert(3, f"folds       {facts['folds']}")
+            lines.insert(-4, f"folds       {facts['folds']}")
         return "Encrypted table\n" + "\n".join("  " + line for line in "\n".join(lines).split("\n"))
 
     __repr__ = __str__
@@ -767,6 +780,7 @@ def facts_to_container(facts: TableFacts, kind: str, extra: dict[str, Any], sect
         "weight_bound": facts.weight_bound,
         "n_folds": facts.n_folds,
         "with_secret_key": facts.with_secret_key,
+        "n_dropped": facts.n_dropped,
         DIGEST_FIELD: facts.schema_digest,
         **extra,
     }
@@ -782,12 +796,13 @@ def facts_from_container(file: Container) -> TableFacts:
     _check_version(file)
     parameters = read_parameters(file)
     weight_bound, n_folds = file.expect("weight_bound", int), file.expect("n_folds", int)
-    if weight_bound < 1 or n_folds < 0:
-        raise FileFormatError("an impossible bound of weights or number of folds")
+    n_dropped = file.expect("n_dropped", int)
+    if weight_bound < 1 or n_folds < 0 or not 0 <= n_dropped < 1 << 63:
+        raise FileFormatError("an impossible bound of weights, number of folds or number of rows that were left out")
     try:
         schema = PublicSchema.from_json(file.section("schema").decode())
-        keys = json.loads(file.section("columns"))
-        if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
+        keys = file.listed("columns")
+        if not all(isinstance(key, str) for key in keys):
             raise FileFormatError("a malformed list of columns")
         columns = tuple(Column.parse(key) for key in keys)
     except FileFormatError:
@@ -801,7 +816,7 @@ def facts_from_container(file: Container) -> TableFacts:
         )
     with_secret_key = file.expect("with_secret_key", bool)
     return TableFacts(
-        parameters, file.key_id, schema, columns, weight_bound, n_folds, with_secret_key, read_digest(file)
+        parameters, file.key_id, schema, columns, weight_bound, n_folds, with_secret_key, read_digest(file), n_dropped
     )
 
 
@@ -869,13 +884,8 @@ def _manifest_bytes(store: Store) -> bytes:
 
 
 def _listed_blocks(file: Container, shape: BlockShape) -> tuple[BlockEntry, ...]:
-    try:
-        listed = json.loads(file.section("blocks"))
-    except FileFormatError:
-        raise
-    except (ValueError, RecursionError) as error:
-        raise FileFormatError("a malformed list of blocks") from error
-    if not isinstance(listed, list) or not listed:
+    listed = file.listed("blocks")
+    if not listed:
         raise FileFormatError("no blocks are listed")
     entries = tuple(BlockEntry.from_dict(values, shape) for values in listed)
     if len({entry.id for entry in entries}) != len(entries):

@@ -105,7 +105,7 @@ def encrypt_table(
     progress : bool, optional
         A progress bar; by default on a terminal.
     """
-    n_dropped = table.n_dropped
+    count = RowCount(len(table) + table.n_dropped, table.n_dropped)
     workers = checked_workers(workers)
     table = table.with_layout(encryptor.keys.parameters.slots)
     facts = _facts(table, encryptor, encodings)
@@ -113,10 +113,9 @@ def encrypt_table(
         workers = 1
     _warn_if_many(len(table), facts, stacklevel=5)
     chunks = (table[start:stop] for start, stop in map(table.layout.rows_of, range(table.layout.n_chunks)))
-    job = _Job(facts, table.schema, encryptor, workers, progress, total=len(table), whole=whole)
+    job = _Job(facts, table.schema, encryptor, workers, progress, total=len(table), whole=whole, count=count)
     sealed = job.to_memory(chunks) if out is None else job.to_store(chunks, open_store(out), overwrite)
-    sealed.n_dropped = n_dropped
-    RowCount(len(table) + n_dropped, n_dropped).warn(stacklevel=4)
+    count.warn(stacklevel=4)
     return sealed
 
 
@@ -174,9 +173,8 @@ def encrypt_file(
     if first is None:
         raise SchemaError(f"{path} has no rows" + (" without missing values" if schema.missing == "drop" else ""))
     facts = _facts(first, encryptor, encodings)
-    job = _Job(facts, schema, encryptor, workers, progress, total=None, whole=whole)
+    job = _Job(facts, schema, encryptor, workers, progress, total=None, whole=whole, count=count)
     sealed = job.to_store(_chained(first, chunks), open_store(out), overwrite)
-    sealed.n_dropped = count.left_out
     count.warn(stacklevel=4)
     return sealed
 
@@ -350,6 +348,7 @@ class _Job:
     progress: bool | None
     total: int | None
     whole: bool
+    count: RowCount
 
     @property
     def shape(self) -> BlockShape:
@@ -370,7 +369,11 @@ class _Job:
                     advance(n)
         sign = None if self.encryptor.signer is None else self.encryptor.signer.sign
         blocks = MemoryBlocks(tuple(ids), tuple(rows), tuple(residues), (sign,) * len(ids), tuple(seeding))
-        return EncryptedTable(self.facts, blocks, self.encryptor.keys, self.schema)
+        return EncryptedTable(self._counted(), blocks, self.encryptor.keys, self.schema)
+
+    def _counted(self) -> TableFacts:
+        """The facts once all rows have been seen: only then is it known how many were left out."""
+        return replace(self.facts, n_dropped=self.count.left_out)
 
     def to_store(self, chunks: Iterable[Table], store: Store, overwrite: bool) -> EncryptedTable:
         if store.exists(MANIFEST) and not overwrite:
@@ -381,12 +384,12 @@ class _Job:
             entries = self._stored_blocks(chunks, table_id, store, writer)
             write_keys(store, self.encryptor.keys)
             writer.check()
-            write_manifest(store, self.facts, entries, overwrite=overwrite)
+            write_manifest(store, self._counted(), entries, overwrite=overwrite)
             store.delete(DRAFT)
             writer.check()
             remove_unlisted(store, self.facts, entries)
         blocks = StoredBlocks(store, tuple(entries), self.facts.shape, self.facts.key_id)
-        return EncryptedTable(self.facts, blocks, self.encryptor.keys, self.schema)
+        return EncryptedTable(self._counted(), blocks, self.encryptor.keys, self.schema)
 
     def _stored_blocks(
         self, chunks: Iterable[Table], table_id: bytes, store: Store, writer: Writer

@@ -81,16 +81,23 @@ class Folds(Question):
         return self._without_each(totals, schema, ())
 
     def opened(
-        self, totals: Sequence[int], schema: Schema | PublicSchema, n_rows: int, block_ids: tuple[str, ...] = ()
+        self,
+        totals: Sequence[int],
+        schema: Schema | PublicSchema,
+        n_rows: int,
+        block_ids: tuple[str, ...] = (),
+        n_dropped: int = 0,
     ) -> list[Any]:
         """The same, with the rows that are in each."""
-        return self._without_each(self.named(totals, schema.public()), schema, block_ids)
+        return self._without_each(self.named(totals, schema.public()), schema, block_ids, n_dropped)
 
-    def _without_each(self, totals: Totals, schema: Schema | PublicSchema, block_ids: tuple[str, ...]) -> list[Any]:
+    def _without_each(
+        self, totals: Totals, schema: Schema | PublicSchema, block_ids: tuple[str, ...], n_dropped: int = 0
+    ) -> list[Any]:
         found = []
         for fold in range(self.n_folds):
             rest = {name: array.sum(axis=0) - array[fold] for name, array in totals.items()}
             flat = [int(total) for array in rest.values() for total in array.flat]
             rows = without_fold(block_ids, fold, self.n_folds)
-            found.append(self.question.opened(flat, schema, int(rest[CLASS_COUNTS].sum()), rows))
+            found.append(self.question.opened(flat, schema, int(rest[CLASS_COUNTS].sum()), rows, n_dropped))
         return found

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from encryptedstats.circuits.bounds import ColumnRange, Interval
 from encryptedstats.circuits.evaluate import evaluate, prepare
@@ -15,7 +15,7 @@ from encryptedstats.circuits.expressions import Expression, column_names
 from encryptedstats.circuits.program import ROWS
 from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.crypto.digests import joined_digest
-from encryptedstats.errors import KeyMismatchError, RowsByOthersError, SchemaError
+from encryptedstats.errors import Cure, KeyMismatchError, RowsByOthersError, SchemaError
 from encryptedstats.tables.answering import (
     MODEL,
     answer_bounds,
@@ -26,13 +26,20 @@ from encryptedstats.tables.answering import (
     ones_of,
 )
 from encryptedstats.tables.answers import EncryptedAnswer
-from encryptedstats.tables.columns import Column
+from encryptedstats.tables.columns import Column, digits_among
 from encryptedstats.tables.questions import Answer, Number, Question
 from encryptedstats.tables.schema import Schema
 from encryptedstats.tables.variables import PublicSchema
 
 if TYPE_CHECKING:
     from encryptedstats.tables.encrypted import EncryptedTable
+
+_IN_DIGITS: Final = (
+    "in digits, for totals that only their owner puts together, and nothing is predicted from digits. Predict with the opened "
+    "model, or make keys whose numbers are whole, with ",
+    Cure("keys that predict", "es.Owner(es.plan(..., encrypted_prediction=True))"),
+    ", and encrypt with those",
+)
 
 
 @dataclass(frozen=True)
@@ -88,10 +95,16 @@ def prediction_of(by: Answerer, rows: EncryptedTable, output: str) -> Prediction
     """The circuit of a prediction for the rows of a table, if these are rows of the schema and have the columns it needs."""
     _check_rows(by, rows)
     packs = dict(by.numbers) if by.is_encrypted else {}
+    if any(facts.shift for totals in packs.values() for facts in totals.facts):
+        raise SchemaError(f"the totals of this {by.question.name} are ", *_IN_DIGITS)
     bounds = {name: total_bounds(totals) for name, totals in packs.items()}
     question, schema = by.question, rows.schema
     known = known_given(question, schema, bounds) if packs else known_plain(question, schema, by.numbers)
     answers = flat_answers(question, schema, rows.columns(), known, output)
+    used = column_names([answer.value for answer in answers if isinstance(answer.value, Expression)])
+    whole = [name for name in used if name in digits_among(rows.facts.columns)]
+    if whole:
+        raise SchemaError(f"the rows to predict have column {whole[0]} ", *_IN_DIGITS)
     ranges: dict[Any, ColumnRange] = {**rows.ranges(), **(given_ranges(bounds, answers) if packs else {})}
     asked = Prediction(answers, answer_bounds(answers, ranges, rows.n_rows), packs)
     for name in column_names(asked.expressions):

@@ -15,7 +15,7 @@ import sys
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -116,9 +116,11 @@ class Question(ABC):
     """
 
     name: ClassVar[str] = "Question"  #: in files and on the command line; that of the class, unless it says another one
+    short_name: ClassVar[str] = "Question"  #: for people who type it; its name, unless it says another one
     kind: ClassVar[str] = RESULT_KIND  #: of the files of encrypted answers
     outputs: ClassVar[tuple[str, ...]] = ("",)  #: ways to answer for rows, the first by default
     why_opened: ClassVar[str] = ""  #: why it has to be opened before it can predict, if it has
+    caveat: ClassVar[str] = ""  #: what to know of the probabilities that it predicts, if they are not to be believed
     of_variables: ClassVar[tuple[str, ...]] = ()  #: parameters that name variables: one, a list, or a mapping by them
     of_levels: ClassVar[
         Mapping[str, str]
@@ -128,6 +130,8 @@ class Question(ABC):
         super().__init_subclass__(**kwargs)
         if "name" not in vars(cls):
             cls.name = cls.__name__
+        if "short_name" not in vars(cls):
+            cls.short_name = cls.name
         if not cls.name.startswith("_"):
             _known[cls.name] = cls
 
@@ -169,6 +173,11 @@ class Question(ABC):
     def describe(self, schema: Schema | PublicSchema | None = None) -> str:
         """In words, with the names that a schema knows."""
         return f"{self.name}({', '.join(f'{name}={value!r}' for name, value in self.parameters().items())})"
+
+    @classmethod
+    def about(cls) -> str:
+        """What it is, in a line or two: how its docstring begins."""
+        return " ".join((inspect.getdoc(cls) or "").partition("\n\n")[0].split())
 
     # -- its totals --------------------------------------------------------------------------------------------------
 
@@ -213,12 +222,17 @@ class Question(ABC):
         return answer
 
     def opened(
-        self, totals: Sequence[int], schema: Schema | PublicSchema, n_rows: int, block_ids: tuple[str, ...] = ()
+        self,
+        totals: Sequence[int],
+        schema: Schema | PublicSchema,
+        n_rows: int,
+        block_ids: tuple[str, ...] = (),
+        n_dropped: int = 0,
     ) -> Any:
-        """What the totals of these rows are read as."""
+        """What the totals of these rows are read as; ``n_dropped`` more were left out of their table."""
         found = self.read(self.named(totals, schema.public()), schema, n_rows)
         if isinstance(found, ReadResult):
-            found.read_from(OpenedTotals(self, tuple(map(int, totals)), schema, n_rows, block_ids))
+            found.read_from(OpenedTotals(self, tuple(map(int, totals)), schema, n_rows, block_ids, n_dropped))
         return found
 
     def beside_shapes(self, schema: PublicSchema) -> Shapes:
@@ -267,7 +281,7 @@ class Question(ABC):
 class OpenedTotals:
     """The totals that answer a question, opened, and all that it takes to read them again.
 
-    ``n_dropped`` is how many rows were left out of the table because values were missing, where that is known.
+    ``n_dropped`` is how many rows were left out of the table because values were missing.
     """
 
     question: Question
@@ -275,7 +289,7 @@ class OpenedTotals:
     schema: Schema | PublicSchema
     n_rows: int
     block_ids: tuple[str, ...] = ()
-    n_dropped: int | None = field(default=None, compare=False)
+    n_dropped: int = 0
 
 
 class ReadResult:
@@ -384,6 +398,11 @@ def question_class(name: str) -> type[Question]:
             ),
         )
     return _known[name]
+
+
+def known_by_now(name: str) -> type[Question] | None:
+    """The question of a name, if its module is imported already: nothing is imported to find it."""
+    return _known.get(name)
 
 
 def known_questions() -> dict[str, type[Question]]:

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 import pandas as pd
@@ -26,7 +26,10 @@ from encryptedstats.tables.questions import (
     Totals,
     bin_columns,
     class_columns,
+    complete_rows,
+    has_gaps,
     number_column,
+    product_of,
     question_class,
     refuse_impossible,
 )
@@ -36,6 +39,9 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from encryptedstats.tables.schema import Schema
+
+
+_COMPLETE: Final = "complete"
 
 
 @dataclass(frozen=True)
@@ -126,7 +132,7 @@ class CrossTable(_Cells):
 
 
 class Moments(Statistic):
-    """Sums, means, variances and covariances of variables that are kept as numbers."""
+    """Sums, means, variances and covariances of variables that are kept as numbers, over rows where none of them is missing."""
 
     name: ClassVar[str] = "moments"
 
@@ -145,22 +151,27 @@ class Moments(Statistic):
             known = schema.at(j)
             if known.kind != "number":
                 raise SchemaError(f"variable {known.id!r} is {known.kind}: moments are for numbers, ", KEEP_NUMBERS)
-            number_column(schema, j)  # which refuses gaps
 
     def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
-        """Sums, and sums of products of two: what is above the diagonal."""
-        numbers = [number_column(schema, j) for j in self.variables]
-        products = [a * b for a, b in combinations_with_replacement(numbers, 2)]
-        return {"sums": [x.total() for x in numbers], "products": [x.total() for x in products]}
+        """Sums, and sums of products of two: what is above the diagonal. How many rows are complete, where not all need be."""
+        complete = complete_rows(schema, self.variables)
+        also = [] if complete is None else [complete]
+        numbers = [number_column(schema, j, gaps=True) for j in self.variables]
+        pairs = combinations_with_replacement(numbers, 2)
+        found = {
+            "sums": [product_of([x, *also]).total() for x in numbers],
+            "products": [product_of([a, b, *also]).total() for a, b in pairs],
+        }
+        return {**({_COMPLETE: [complete.total()]} if complete is not None else {}), **found}
 
     def shapes(self, schema: PublicSchema) -> Shapes:
         """One sum for each variable, one product for each pair."""
-        k = len(self.variables)
-        return {"sums": (k,), "products": (k * (k + 1) // 2,)}
+        k, gaps = len(self.variables), any(has_gaps(schema, j) for j in self.variables)
+        return {**({_COMPLETE: (1,)} if gaps else {}), "sums": (k,), "products": (k * (k + 1) // 2,)}
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> pd.DataFrame:
-        """A column for each variable, in its own units as far as the schema knows them."""
-        refuse_impossible(n_rows > 0, "there are no rows")
+        """A column for each variable, in its own units as far as the schema knows them; ``count`` is of complete rows."""
+        n_rows = complete_count(totals, n_rows)
         sums, names = totals["sums"], self.names(schema)
         scales = [scale(schema, j) for j in self.variables]
         frame = pd.DataFrame(
@@ -181,6 +192,14 @@ class Moments(Statistic):
                 frame.loc["var", names[a]] = covariance
                 frame.loc["std", names[a]] = np.sqrt(covariance)
         return frame.astype(float)
+
+
+def complete_count(totals: Totals, n_rows: int) -> int:
+    """How many rows the totals of :class:`Moments` are of; refused where that cannot be."""
+    n = int(totals[_COMPLETE][0]) if _COMPLETE in totals else n_rows
+    refuse_impossible(n <= n_rows, f"{n:,} rows are counted, of {n_rows:,}")
+    refuse_impossible(n > 0, "there are no rows")
+    return n
 
 
 def indicators(schema: PublicSchema, variable: int, fold: int | None = None) -> list[Expression]:

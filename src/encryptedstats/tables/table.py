@@ -30,7 +30,7 @@ from encryptedstats.tables.columns import (
     table_columns,
 )
 from encryptedstats.tables.naming import class_or_variable
-from encryptedstats.tables.questions import Question, ReadResult, checked_question
+from encryptedstats.tables.questions import Question, checked_question
 from encryptedstats.tables.statistics import Asked
 from encryptedstats.tables.variables import ORDERED_KINDS, PublicSchema, Variable
 
@@ -236,10 +236,7 @@ class Table(ColumnAlgebra[Integers], Asked):
         asked = checked_question(question).in_ids(self.schema)
         asked.check_schema(self.public_schema)
         asked = asked.settled()
-        found = asked.opened(self.totals(asked), self.schema, self.n_rows)
-        if isinstance(found, ReadResult) and found.source is not None:
-            found.read_from(replace(found.source, n_dropped=self.n_dropped))
-        return found
+        return asked.opened(self.totals(asked), self.schema, self.n_rows, n_dropped=self.n_dropped)
 
     def totals(self, question: Question) -> list[int]:
         """The totals that answer a question, one after the other."""

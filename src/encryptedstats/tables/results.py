@@ -1,6 +1,7 @@
-"""What statistics are read as: a result prints as a statistician expects, is a DataFrame or a dict, and can be kept in a file.
+"""What statistics are read as, and what models show of themselves: results print as a statistician expects, and can be kept.
 
-The one idea: a result is made from opened totals, so a file of it holds these, the question and the schema, and reads them again.
+A result is a DataFrame or a dict as well. The one idea: it is made from opened totals, so a file of it holds these, the question
+and the schema, and reads them again.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Result(ReadResult):
     title : str
         What it is, in one line.
     n_rows : int
-        Rows that it was made from.
+        Rows that it was made from, without those that were left out; each as often as its weight says.
     notes : tuple of str
         What was left out, and what was assumed.
 
@@ -91,12 +92,8 @@ class Result(ReadResult):
         return [f"{self.n_rows:,} row{'' if self.n_rows == 1 else 's'}", *self._dropped(), *self.notes]
 
     def _dropped(self) -> list[str]:
-        """What is known of rows that the schema leaves out of every table, because values are missing."""
-        source = self.source
-        if source is None or getattr(source.schema, "missing", "") != "drop" or source.n_dropped == 0:
-            return []
-        rows = "rows" if source.n_dropped is None else f"{source.n_dropped:,} row{'' if source.n_dropped == 1 else 's'}"
-        return [f"{rows} with missing values {'was' if source.n_dropped == 1 else 'were'} left out of the table"]
+        """Rows that the schema leaves out of every table, because values are missing."""
+        return [] if self.source is None else list(dropped_rows(self.source.n_dropped))
 
     def plot(self, ax: Any = None) -> Any:
         """Draw it on a matplotlib axes, where it has something to show."""
@@ -141,6 +138,44 @@ class Result(ReadResult):
                 "only what was read from a table, or opened by its owner, can be stored: this was made by hand"
             )
         save_file(opened_container(self.source), url, overwrite=overwrite, private=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSummary(Result):
+    """What a model has learned.
+
+    Attributes
+    ----------
+    table : DataFrame
+        A line for each variable, bin or predictor, as suits the model.
+    class_counts : dict
+        The rows of each class; empty of a model without classes.
+    """
+
+    table: pd.DataFrame
+    class_counts: Mapping[Any, int]
+
+    def to_frame(self) -> pd.DataFrame:
+        """What was learned."""
+        return self.table
+
+    def body(self) -> str:
+        """The classes, and what was learned."""
+        classes = ", ".join(f"{label} {count:,}" for label, count in self.class_counts.items())
+        return "\n\n".join([*([f"classes: {classes}"] if classes else []), frame_text(self.table)])
+
+
+def dropped_rows(n: int) -> tuple[str, ...]:
+    """The note on rows that the schema left out of a table; none where none was.
+
+    >>> dropped_rows(1), dropped_rows(0)
+    (('1 row with missing values was left out of the table',), ())
+    """
+    return (
+        (f"{n:,} row{'' if n == 1 else 's'} with missing values {'was' if n == 1 else 'were'} left out of the table",)
+        if n
+        else ()
+    )
 
 
 _COMMON: Final = frozenset(field.name for field in fields(Result))
