@@ -17,7 +17,7 @@ def draw_all(folder: Path) -> list[Path]:
         return []
     matplotlib.use("Agg")
     drawn = []
-    for name, draw in (("goals", _goals), ("rows", _rows), ("growth", _growth)):
+    for name, draw in (("goals", _goals), ("rows", _rows), ("growth", _growth), ("gpu", _gpu)):
         figure = draw(folder)
         if figure is not None:
             path = folder / f"{name}.png"
@@ -92,4 +92,25 @@ def _growth(folder: Path) -> Any:
     axes[0].set_ylabel("seconds")
     axes[0].legend(fontsize=8)
     figure.tight_layout()
+    return figure
+
+
+def _gpu(folder: Path) -> Any:
+    """Milliseconds from a table to packed totals: on a card, which has the table, and on the cores of the same machine."""
+    results = _results(folder, "gpu")
+    if results is None or "card" not in results:
+        return None
+    names = [name for name in ("products", "million", "adult", "bcw_o") if "packed" in results.get(name, {})]
+    card, cores = results["card"]["name"], results["card"]["cores"]
+    figure, axes = _figure(1.0 + 0.7 * len(names))
+    bars = {card: ([results[name]["packed"]["median_ms"] for name in names], 0.2, "tab:blue")}
+    bars[f"{cores} cores, native"] = ([results[name]["native_ms"] for name in names], -0.2, "tab:grey")
+    for label, (values, shift, colour) in bars.items():
+        drawn = axes.barh([place + shift for place in range(len(names))], values, 0.38, color=colour, label=label)
+        axes.bar_label(drawn, [f"{value:,.0f} ms" for value in values], padding=3, fontsize="small")
+    axes.set_yticks(range(len(names)), [f"{name}, {results[name]['rows']:,} rows" for name in names])
+    axes.set_xscale("log")
+    axes.set_xlim(1, 10_000)
+    axes.set_xlabel("milliseconds")
+    figure.legend(loc="upper center", ncols=2, fontsize="small")
     return figure

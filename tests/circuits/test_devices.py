@@ -32,6 +32,7 @@ from encryptedstats.circuits.devices import (
     registered,
     unregister,
 )
+from encryptedstats.circuits.devices.cuda import card as cards
 from encryptedstats.circuits.evaluate import evaluate, prepare
 from encryptedstats.circuits.expansion import expand_totals
 from encryptedstats.circuits.expressions import Marks
@@ -55,11 +56,14 @@ def documented_device() -> Device:
 
 
 documented_device()
-NAMES = [name for name in registered() if name != "seal"]
+NO_CARD = cards.obstacle()
+NAMES = [name for name in registered() if name != "seal" and not (name == "cuda" and NO_CARD)]
 
 
-@pytest.fixture(params=NAMES)
+@pytest.fixture(params=[*NAMES, *(["cuda"] if NO_CARD else [])])
 def name(request: pytest.FixtureRequest) -> str:
+    if request.param == "cuda" and NO_CARD:
+        pytest.skip(NO_CARD)
     return request.param
 
 
@@ -190,6 +194,32 @@ def test_rows_beside_given_totals(name: str) -> None:
     check(outputs, new, name, **options)
 
 
+@pytest.mark.parametrize("limit", [None, 1], ids=["at once", "in batches"])
+def test_terms_of_other_degrees_beside_given_totals(limit: int | None) -> None:
+    """Under primes that are not 1 modulo t, terms have other factors: a sum has that of one of them, whichever comes first."""
+    lab = lab_of("bgv", max_value=1 << 22, bits=(49,) * 10, kept=6, factors=True)
+    source, new = lab.source((25, 3), seed=1), lab.source((9,), seed=2)
+    totals = [(a * y).total() + k for k in range(20)]
+    packs = {"model": packed(totals, source)}
+    terms = [given_total("model", k) * (a if k % 2 else a * y) for k in range(20)]
+    outputs = [sum(terms, 3 * w), sum(terms[::-1], n * w)]
+    found = evaluate(
+        outputs,
+        new,
+        form="rows",
+        given=packs,
+        bounds=[Interval(-100_000, 100_000)] * 2,
+        device="native",
+        memory_limit=limit,
+        **QUIET,
+    )
+    known = source.clear(totals)
+    rows = {name: np.asarray(new.columns[name], dtype=np.int64) for name in ("a0", "y0", "w", "n")}
+    votes = sum(known[k] * rows["a0"] * (1 if k % 2 else rows["y0"]) for k in range(20))
+    expected = np.stack([votes + 3 * rows["w"], votes + rows["n"] * rows["w"]])
+    assert np.array(lab.owner.decrypt(found)).tolist() in (expected.tolist(), expected.T.tolist())
+
+
 def test_totals_of_given_totals(name: str) -> None:
     lab = kept_lab("bgv")
     source, new = lab.source((25, 3), seed=1), lab.source((5, 9), seed=2)
@@ -265,8 +295,14 @@ def test_kernels_price_what_seal_does_for_them(lab: Lab) -> None:
 
 
 def test_no_such_device(lab: Lab) -> None:
-    with pytest.raises(DeviceError, match=r"device='gpu': there are 'auto', 'native', 'seal', 'numpy'"):
+    with pytest.raises(DeviceError, match=r"device='gpu': there are 'auto', 'cuda', 'native', 'seal', 'numpy'"):
         evaluate([a.total()], lab.source((5,)), device="gpu")
+
+
+@pytest.mark.skipif(not NO_CARD, reason="there is a card here")
+def test_without_a_card_the_device_says_why(lab: Lab) -> None:
+    with pytest.raises(DeviceError, match=r"device='cuda' cannot do this: .*(driver|cuda-bindings|card)"):
+        evaluate([a.total()], lab.source((5,)), device="cuda")
 
 
 def test_what_a_device_cannot_do_it_says(name: str) -> None:

@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 
 from encryptedstats.circuits.expressions import in_order
 from encryptedstats.circuits.program import ADD_UP, EXPAND, Batch, Step
+from encryptedstats.crypto.packing import centred
 from encryptedstats.crypto.parameters import Parameters
 
 T = TypeVar("T")
@@ -39,13 +40,14 @@ def batches_of_rows(
     most = most_expanded(every, parameters, held)
     if most is None:
         return (Batch(every, every),), {row: row for row in every}
-    terms = [((row, coefficient, term), _expanded([term])) for row in every for coefficient, term in _terms(row)]
+    t = parameters.plain_modulus
+    terms = [((row, coefficient, term), _expanded([term])) for row in every for coefficient, term in _terms(row, t)]
     batches, known = [], dict[Step, Step]()
     for group in _grouped(terms, most):
         pieces: dict[Step, list[tuple[int, Step]]] = {}
         for row, coefficient, term in group:
             pieces.setdefault(row, []).append((coefficient, term))
-        steps = [_piece(row, some, add_up, first=row not in known) for row, some in pieces.items()]
+        steps = [_piece(some, add_up, 0 if row in known else _constant(row, t)) for row, some in pieces.items()]
         for row, step in zip(pieces, steps, strict=True):
             known[row] = add_up((1, 1), (known[row], step), 0) if row in known else step
         batches.append(Batch(tuple(steps), tuple(known[row] for row in pieces)))
@@ -62,17 +64,28 @@ def most_expanded(steps: Sequence[Step], parameters: Parameters, held: int) -> i
     return None if len(every) <= most else most
 
 
-def _piece(row: Step, terms: Sequence[tuple[int, Step]], add_up: AddUp, *, first: bool) -> Step:
-    """Some terms of a row; its plain number is in the first."""
-    constant = row.data[1] if row.op == ADD_UP and first else 0
+def _piece(terms: Sequence[tuple[int, Step]], add_up: AddUp, constant: int) -> Step:
+    """Some terms of a row, plus a plain number."""
     if len(terms) == 1 and terms[0][0] == 1 and not constant:
         return terms[0][1]
     return add_up([coefficient for coefficient, _ in terms], [term for _, term in terms], constant)
 
 
-def _terms(row: Step) -> Iterator[tuple[int, Step]]:
-    """The terms of a sum, with their coefficients."""
-    return iter(zip(row.data[0], row.args, strict=True)) if row.op == ADD_UP else iter([(1, row)])
+def _terms(row: Step, t: int) -> Iterator[tuple[int, Step]]:
+    """The terms of a sum with the coefficients that it was written with: in it they make up for what switching left in its terms."""
+    if row.op != ADD_UP:
+        yield 1, row
+        return
+    for coefficient, term in zip(row.data[0], row.args, strict=True):
+        same = term.factor == row.factor
+        yield coefficient if same else centred(coefficient * term.factor * pow(row.factor, -1, t), t), term
+
+
+def _constant(row: Step, t: int) -> int:
+    """The plain number of a sum, as it was written."""
+    if row.op != ADD_UP:
+        return 0
+    return row.data[1] if row.factor == 1 else centred(row.data[1] * pow(row.factor, -1, t), t)
 
 
 def _expanded(steps: Sequence[Step]) -> set[Step]:

@@ -340,6 +340,13 @@ class _Job:
         merging, seen = _Merging(program, self.device, keys, self.run, found), set[Step]()
         for batch, held in self._supplied():
             part = program if len(program.batches) == 1 else program.part(batch.steps)
+            if program.form == PACKED and part is program:
+                packs = self.device.packs(program, self.source, held, self.run)
+                if packs is not None:
+                    return [
+                        Part(self._checked(merged, pack), pack.noise)
+                        for pack, merged in zip(program.packs, packs, strict=True)
+                    ]
             for some in self.device.totals(part, self.source, held, self.run):
                 seen |= set(some)
                 found |= {step: self._checked(residues, step) for step, residues in some.items()}

@@ -164,12 +164,12 @@ class Lowering:
         return self._known[key]
 
     def _factor(self, op: str, args: tuple[Step, ...], data: Any) -> int:
-        """What modulus switching has left: all terms of a sum have the same by now."""
-        factor, parameters = args[0].factor if args else 1, self.rules.parameters
+        """What modulus switching has left; terms of a sum were all brought to that of one of them."""
+        factor, parameters = _common_factor(args) if args else 1, self.rules.parameters
         if op == SWITCH:
             factor *= parameters.switch_factor(args[0].level, data)
         elif op == MULTIPLY:
-            factor *= args[1].factor
+            factor = args[0].factor * args[1].factor
         return factor % parameters.plain_modulus
 
     def switch(self, step: Step, level: int) -> Step:
@@ -190,7 +190,7 @@ class Lowering:
         level = max(step.level for step in steps)
         args = tuple(self.switch(step, level) for step in steps)
         noises, chunks = [arg.noise for arg in args], None if constant else _together(args)
-        common = max(args, key=lambda arg: arg.noise.flat).factor
+        common = _common_factor(args)
         if any(arg.factor != 1 for arg in args):
             # Terms of lower degree have other factors. They have so much less noise that a coefficient of any size is hidden by
             # that of the others; it is charged as t/2, whatever it is, so that equal shapes have equal noise.
@@ -433,3 +433,8 @@ def row_descent(model: NoiseModel, noise: Noise, end: int | None = None) -> tupl
             if model.decrypts(model.switch(low, level)):
                 return at, level
     raise NoiseError("rows of this noise cannot be brought to a level where they are proven to decrypt")
+
+
+def _common_factor(terms: Sequence[Step]) -> int:
+    """The factor that a sum has: of its noisiest term, beside whose noise the coefficients that the others take are small."""
+    return max(terms, key=lambda term: term.noise.flat).factor

@@ -87,7 +87,7 @@ Device = Annotated[
     typer.Option(
         "--device",
         metavar="NAME",
-        help="What computes: native (kernels in C), seal (SEAL alone), or auto, the fastest that can. The result is the same.",
+        help="What computes: cuda (a GPU), native (kernels in C), seal (SEAL alone), or auto, the fastest. The result is the same.",
         show_default=False,
     ),
 ]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from encryptedstats import __version__, memory
+from encryptedstats.circuits.devices.cuda import card as cards
 from encryptedstats.parallel import cores
 
 FEATURES: Final = ("avx2", "fma", "avx512f", "avx512ifma")  # those that speed up modular arithmetic
@@ -33,7 +34,17 @@ def describe_machine() -> dict[str, Any]:
         "usable_cores": cores(),
         "memory_bytes": memory.total_memory(),
         "memory_available_bytes": memory.available_memory(),
+        "graphics_card": graphics_card(),
     }
+
+
+def graphics_card() -> str:
+    """The card that ``device="cuda"`` computes on, or why there is none."""
+    found = cards.card()
+    if found is None:
+        return f"none: {cards.obstacle()}"
+    arithmetic = "doubles" if found.doubles else "64-bit integers"
+    return f"{found.name}, {found.memory()[1] / 2**30:.0f} GiB, computes with {arithmetic}"
 
 
 def package_versions() -> dict[str, str | None]:

@@ -218,6 +218,16 @@ class PublicKeys:
         return make_kernels(self.parameters, self._relinearisation, self._packing)
 
     @property
+    def seal_relinearisation(self) -> Any:
+        """SEAL's key for s^2, for devices that read it themselves."""
+        return self._relinearisation
+
+    @property
+    def seal_packing(self) -> Any:
+        """SEAL's keys of all automorphisms that packing uses, likewise."""
+        return self._needed_packing()
+
+    @property
     def packs(self) -> bool:
         """Whether totals can be packed with these keys, many into one ciphertext."""
         return self._packing is not None

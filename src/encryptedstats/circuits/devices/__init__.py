@@ -1,4 +1,4 @@
-"""Devices: what runs programs. SEAL everywhere, kernels in C where they are built; others by :func:`register`."""
+"""What runs programs: SEAL everywhere, C kernels where they are built, a card where there is one; others by :func:`register`."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ from encryptedstats.circuits.devices.base import (
     registered,
     unregister,
 )
+from encryptedstats.circuits.devices.cuda import CudaDevice
 from encryptedstats.circuits.devices.native import NativeDevice
 from encryptedstats.circuits.devices.seal import Execution, SealDevice
 
+register(CudaDevice())
 register(NativeDevice())
 register(SealDevice())
 
 __all__ = [
     "AUTO",
+    "CudaDevice",
     "Device",
     "Execution",
     "NativeDevice",

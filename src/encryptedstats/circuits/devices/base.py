@@ -76,6 +76,12 @@ class Device(ABC):
     ) -> Iterator[dict[Step, Residues]]:
         """The outputs of a program of totals, in their form but for packing, some at a time, by their steps."""
 
+    def packs(
+        self, program: Program, source: Source, given: Mapping[Step, Residues], run: Run
+    ) -> Iterable[Residues] | None:
+        """The packs of a program of packed totals, where totals need not leave the device for it; else None."""
+        return None
+
     @abstractmethod
     def rows(
         self, batches: Iterable[tuple[Sequence[Step], Mapping[Step, Residues]]], source: Source, run: Run

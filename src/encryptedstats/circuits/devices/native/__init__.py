@@ -5,7 +5,7 @@ Where rows have to be relinearised on the way, or go to other places, SEAL adds 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 
@@ -52,7 +52,7 @@ class NativeDevice(SealDevice):
         if program.form == ROWS:
             why_not = row_obstacle([step for batch in program.batches for step in batch.steps], program.parameters)
         else:
-            why_not = _row_obstacle(program)
+            why_not = program_obstacle(program)
         speed = self.speed if why_not is None else SealDevice.speed
         return self.speed.start + speed.rows * rows + self.speed.totals * totals
 
@@ -60,18 +60,18 @@ class NativeDevice(SealDevice):
         """None where the kernels add up the rows, of columns alone: a checkpoint does not know one given total from another."""
         if any(step.op == EXPAND for step in program.steps):
             return "the circuit has totals that are given from elsewhere"
-        return _row_obstacle(program)
+        return program_obstacle(program)
 
     def totals(
         self, program: Program, source: Source, given: Mapping[Step, Residues], run: Run
     ) -> Iterator[dict[Step, Residues]]:
         """Sums come some at a time, and not in the order of the outputs."""
-        if _row_obstacle(program) is not None:
+        if program_obstacle(program) is not None:
             yield from super().totals(program, source, given, run)
             return
         outputs = list(dict.fromkeys(output.step for output in program.outputs))
         limit = default_limit() if run.memory_limit is None else run.memory_limit
-        loads = Loads(source, _level(program.sums), given, min(_KEPT_BYTES, max(LEAST, limit // 2)))
+        loads = Loads(source, rows_level(program.sums), given, min(_KEPT_BYTES, max(LEAST, limit // 2)))
         with progress_bar("computing", source.layout.n_rows, "rows", run.progress) as advance:
             batches = sums_in_batches(
                 outputs,
@@ -98,7 +98,7 @@ class NativeDevice(SealDevice):
             of_step = {step: Step(SUM, (step,), None, step.noise, is_total=True) for step in steps}
             sums = list(of_step.values())  # what is asked for twice is computed once
             if loads is None:
-                loads = Loads(source, _level(sums), given, limit // 2)
+                loads = Loads(source, rows_level(sums), given, limit // 2)
             loads.given = given
             evaluator = Evaluator(loads, run.workers or cores(), limit // 2)
             evaluator.prepare(sums)
@@ -115,7 +115,7 @@ class NativeDevice(SealDevice):
     ) -> list[Residues]:
         """What is switched and relinearised last, by the kernels; what is computed before that, if anything, by SEAL."""
         kernels = _kernels(keys)
-        bases = [_base(step, known) for step in steps]
+        bases = [base_below(step, known) for step in steps]
         missing = [base for base in dict.fromkeys(bases) if base not in known]
         known = {**known, **dict(zip(missing, super().bring_down(missing, known, keys, workers), strict=True))}
         found: dict[Step, Residues] = {}
@@ -123,7 +123,7 @@ class NativeDevice(SealDevice):
         low = [
             (step, base) for step, base in zip(steps, bases, strict=True) if step is not base and step.level == lowest
         ]
-        levels = [_relinearised_at(step, base) for step, base in low]
+        levels = [relinearised_at(step, base) for step, base in low]
         for (step, _), residues in zip(
             low, kernels.lower([known[base] for _, base in low], levels, workers), strict=True
         ):
@@ -161,7 +161,8 @@ class NativeDevice(SealDevice):
         return _kernels(keys).expand(node, count, level, threads=workers)
 
 
-def _row_obstacle(program: Program) -> str | None:
+def program_obstacle(program: Program) -> str | None:
+    """Why no tape adds up the rows of a program; None if one does."""
     if any(program.stages[total] for total in program.sums):
         return "the circuit brings totals back into the rows, or rows into other places"
     if any(step.op == HERE for step in program.steps):
@@ -169,19 +170,19 @@ def _row_obstacle(program: Program) -> str | None:
     return row_obstacle([total.args[0] for total in program.sums], program.parameters)
 
 
-def _level(sums: Sequence[Step]) -> int:
+def rows_level(sums: Sequence[Step]) -> int:
     """That all rows are at."""
     return sums[0].args[0].level
 
 
-def _base(step: Step, known: Mapping[Step, Residues]) -> Step:
+def base_below(step: Step, known: Container[Step]) -> Step:
     """What a step is brought down from: what was switched and relinearised last, or is known."""
     while step.op in (SWITCH, RELINEARISE) and step not in known:
         step = step.args[0]
     return step
 
 
-def _relinearised_at(step: Step, base: Step) -> int:
+def relinearised_at(step: Step, base: Step) -> int:
     """The level at which a step is relinearised on its way down from another; its own, where it is not."""
     level = step.level
     while step is not base:

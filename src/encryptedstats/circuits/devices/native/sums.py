@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from encryptedstats.circuits.devices.native.tape import Tape, TapeWriter, is_load, rows_in_order
+from encryptedstats.circuits.devices.native.tape import MOST_SEGMENT_VECTORS, Tape, TapeWriter, is_load, rows_in_order
 from encryptedstats.circuits.devices.seal import encrypted_here
 from encryptedstats.circuits.expressions import in_order
 from encryptedstats.circuits.program import (
@@ -65,6 +65,10 @@ _MAX_CHUNKS: Final = 16  # of one run of the tape; see MAX_CHUNKS in _native/fus
 _SCRATCH: Final = 2 << 20  # bytes of columns of one block, all chunks: what a core can have of the last level of cache
 # Bytes of sums at a time where the columns need not be read again: less of it is not worth the while, more is fresh memory.
 _SMALL_BATCH: Final = 128 << 20
+NOTHING_HIDDEN: Final = (
+    "a sum in this circuit is 0 whatever the table, its terms cancel: leave it out. (Its ciphertext would hide nothing, and is not "
+    "made)"
+)
 _PIECES: Final = 4  # of work for a thread: between them it waits for the interpreter's lock
 
 
@@ -146,9 +150,9 @@ class Loads:
     def make(self, steps: Iterable[Step], chunk: int) -> None:
         """Encrypt what is to be encrypted for a chunk, once: it is read in pieces, and encrypting twice gives other pieces."""
         self._made = {
-            (step, chunk): self._lowered(encrypted_here(_base(step), self.source, chunk))
+            (step, chunk): self._lowered(encrypted_here(base_of(step), self.source, chunk))
             for step in steps
-            if _base(step).op == HERE
+            if base_of(step).op == HERE
         }
 
     def read(self, steps: Sequence[Step], chunk: int, one: Slice) -> Sequence[Residues]:
@@ -161,13 +165,13 @@ class Loads:
     def _whole(self, step: Step, chunk: int) -> Residues:
         if step.op == EXPAND:
             return self.given[step]
-        if _base(step).op == HERE:
+        if base_of(step).op == HERE:
             return self._made[step, chunk]
         if not self.level:
             return self.source.residues(step.data, chunk)
         if (step, chunk) in self._switched:
             return self._switched[step, chunk]
-        residues = self._lowered(self.source.residues(_base(step).data, chunk))
+        residues = self._lowered(self.source.residues(base_of(step).data, chunk))
         if self._keeps:
             self._switched[step, chunk] = residues
         return residues
@@ -179,7 +183,7 @@ class Loads:
         return kernels.switch(residues, self.level) if self.level else residues
 
 
-def _base(load: Step) -> Step:
+def base_of(load: Step) -> Step:
     """What is switched down."""
     return load.args[0] if load.op == SWITCH else load
 
@@ -192,14 +196,16 @@ def sums_in_batches(
     memory_limit: int,
     checkpoint: str | os.PathLike[str] | None = None,
     advance: Callable[[float], None] = lambda rows: None,
+    evaluator: Evaluator | None = None,
 ) -> Iterator[tuple[list[Step], dict[Step, Residues]]]:
     """Outputs, some at a time, with the sums over rows that they need. The sums are overwritten when the next are asked for.
 
     ``memory_limit`` bounds the bytes of the sums and of the chunks that are read ahead. ``advance`` is called with the rows that
     are done; all totals of all rows are done when these are as many as the table has. ``checkpoint`` is where sums are kept, so
-    that another process can go on from them: see :mod:`encryptedstats.circuits.slices`.
+    that another process can go on from them: see :mod:`encryptedstats.circuits.slices`. Another ``evaluator`` than the one in C
+    computes them elsewhere.
     """
-    evaluator = Evaluator(loads, threads, memory_limit)
+    evaluator = evaluator or Evaluator(loads, threads, memory_limit)
     totals = sums_under(outputs)
     evaluator.prepare(totals, hold=checkpoint is None)
     if evaluator.holds:
@@ -299,7 +305,7 @@ class Evaluator:
         self.level = level or arithmetic() or ""
         self.parameters = loads.parameters
         self.ring, self.n_primes = self.parameters.ring_degree, len(self.parameters.data_moduli)
-        self.memory_limit = memory_limit
+        self.memory_limit, self.most_vectors = memory_limit, MOST_SEGMENT_VECTORS
         self.in_memory = loads.in_memory  # then chunks take no more memory than there is
         self._words = 0  # that the largest batch takes
         self._memory = np.empty(0, dtype=np.uint64)
@@ -312,10 +318,12 @@ class Evaluator:
 
     def prepare(self, totals: Sequence[Step], *, hold: bool = False) -> None:
         """Look at all that will be computed; ``hold``: keep the columns of all chunks, once they are read, if there is memory."""
-        self.writer = TapeWriter(totals, self.parameters.plain_modulus, montgomery=self.level == "ifma")
-        table = self.layout.n_chunks * self._chunk_bytes(self._everything)
+        self.writer = TapeWriter(
+            totals, self.parameters.plain_modulus, montgomery=self.level == "ifma", most_vectors=self.most_vectors
+        )
+        table = self.layout.n_chunks * self._chunk_bytes(self.everything)
         self.holds = hold and (self.in_memory or table <= self.memory_limit // 2)
-        self.groups = self._groups(self._everything)
+        self.groups = self._groups(self.everything)
         # A table of few chunks is prepared once for all batches, which can be small then.
         blocks = -(-self.ring // self.block)
         self._kept_words = len(self.groups[0]) * self.writer.n_shared * self._stride * blocks * self.n_primes
@@ -364,9 +372,9 @@ class Evaluator:
             )
             slices = slices_of(self.parameters, width)
             return CheckpointSums(checkpoint, identity, slices, self.parameters, polynomials)
-        chunk = self._chunk_bytes(self._everything)
+        chunk = self._chunk_bytes(self.everything)
         if nbytes <= self.memory_limit // 2 and 4 * chunk <= self.memory_limit:
-            return MemorySums([self._everything])
+            return MemorySums([self.everything])
         slices = slices_of(self.parameters, width)
         return MemorySums(slices) if 2 * nbytes <= self.memory_limit // 2 else TemporarySums(slices)
 
@@ -392,7 +400,7 @@ class Evaluator:
 
     def run(self, tape: Tape, advance: Callable[[int], None] = lambda rows: None) -> dict[Step, Residues]:
         """The sums over rows that a tape computes."""
-        (found,) = self.passes(tape, [self._everything], advance)
+        (found,) = self.passes(tape, [self.everything], advance)
         sums, at = {}, 0
         for total, size in zip(tape.totals, tape.sizes, strict=True):
             sums[total] = found[at : at + size]
@@ -428,7 +436,8 @@ class Evaluator:
         return self._memory[:words].reshape(shape)
 
     @property
-    def _everything(self) -> Slice:
+    def everything(self) -> Slice:
+        """All primes and coefficients."""
         return Slice(None, 0, self.ring)
 
     @property
@@ -460,23 +469,24 @@ class Evaluator:
 
     def _read(self, tape: Tape, one: Slice, chunk: int) -> tuple[Residues, ...]:
         """The columns of a chunk: of the whole, kept where there is memory for all chunks."""
-        if not self.holds or one != self._everything:
-            return self._checked(tape.columns, chunk, one)
+        if not self.holds or one != self.everything:
+            return self.checked(tape.columns, chunk, one)
         if chunk not in self._held:
-            self._held[chunk] = self._checked(tape.columns, chunk, one)
+            self._held[chunk] = self.checked(tape.columns, chunk, one)
         return self._held[chunk]
 
-    def _checked(self, loads: Sequence[Step], chunk: int, one: Slice) -> tuple[Residues, ...]:
+    def checked(self, loads: Sequence[Step], chunk: int, one: Slice) -> tuple[Residues, ...]:
+        """A slice of columns, if they are ciphertexts."""
         shape, columns = (2, len(one.primes(self.parameters)), one.width), []
         for load, residues in zip(loads, self.loads.read(loads, chunk, one), strict=True):
             if residues.shape != shape:
                 raise FileFormatError(
                     f"{self.source.chunk_name(chunk)}: residues of shape {residues.shape}, not {shape}, in column "
-                    f"{_base(load).data}"
+                    f"{base_of(load).data}"
                 )
-            if not _hides(residues):
+            if not hides(residues):
                 raise FileFormatError(
-                    f"{self.source.chunk_name(chunk)}: column {_base(load).data} is transparent: it hides nothing, and no "
+                    f"{self.source.chunk_name(chunk)}: column {base_of(load).data} is transparent: it hides nothing, and no "
                     "encryption made it"
                 )
             columns.append(np.require(residues, np.uint64, ("C", "A")))
@@ -500,7 +510,7 @@ class Evaluator:
         primes, accumulators = one.primes(self.parameters), sums.reshape(-1)
         moduli = [self.parameters.data_moduli[prime] for prime in primes]
         constants = [tape.constants_modulo(modulus) for modulus in moduli]
-        keeps = self.keeps and one == self._everything
+        keeps = self.keeps and one == self.everything
         known = keeps and len(self._kept) > 0
         kept = np.empty(0, dtype=np.uint64)
         if keeps:
@@ -522,7 +532,7 @@ class Evaluator:
         for (prime, _, _), done in zip(pieces, under_way, strict=True):
             bad = done.result()
             if bad >= 0:
-                raise self._refused(tape, chunks, bad, primes[prime])
+                raise self.refused(tape, chunks, bad, primes[prime])
         if keeps:
             self._kept = kept
 
@@ -542,11 +552,12 @@ class Evaluator:
             self._scratch = [np.empty(words, dtype=np.uint64) for _ in range(self.threads)]
         return self._scratch
 
-    def _refused(self, tape: Tape, chunks: range, index: int, prime: int) -> FileFormatError:
+    def refused(self, tape: Tape, chunks: range, index: int, prime: int) -> FileFormatError:
+        """What is wrong with a column that has a number which is no residue."""
         chunk, column = divmod(index, len(tape.columns))
         return FileFormatError(
-            f"{self.source.chunk_name(chunks[chunk])}: column {_base(tape.columns[column]).data} holds residues that are not below "
-            f"prime {prime}: no ciphertext has such"
+            f"{self.source.chunk_name(chunks[chunk])}: column {base_of(tape.columns[column]).data} holds residues that are not "
+            f"below prime {prime}: no ciphertext has such"
         )
 
 
@@ -561,11 +572,8 @@ def _rows_of(source: Source) -> str:
 def _check_sums(tape: Tape, sums: Residues) -> None:
     at = 0
     for size in tape.sizes:
-        if not _hides(sums[at : at + size]):
-            raise ValueError(
-                "a sum in this circuit is 0 whatever the table, its terms cancel: leave it out. (Its ciphertext would hide "
-                "nothing, and is not made)"
-            )
+        if not hides(sums[at : at + size]):
+            raise ValueError(NOTHING_HIDDEN)
         at += size
 
 
@@ -576,6 +584,6 @@ def _aligned(words: int) -> NDArray[np.uint64]:
     return memory[skipped : skipped + words]
 
 
-def _hides(residues: Residues) -> bool:
+def hides(residues: Residues) -> bool:
     """Whether a ciphertext hides anything: not if all but its first polynomial are 0. A few coefficients tell, as a rule."""
     return bool(residues[1, 0, :8].any() or residues[1:].any())

@@ -125,10 +125,19 @@ class TapeWriter:
         t: constants are lifted from it as SEAL lifts them.
     montgomery : bool
         How the ``ifma`` arithmetic multiplies: one factor of every product is kept multiplied by R.
+    most_vectors : int
+        Local sums of a segment, at most, unless one total has more: a tree that is cut is computed in part twice.
     """
 
-    def __init__(self, totals: Sequence[Step], plain_modulus: int, *, montgomery: bool) -> None:
-        self.plain_modulus, self.montgomery = plain_modulus, montgomery
+    def __init__(
+        self,
+        totals: Sequence[Step],
+        plain_modulus: int,
+        *,
+        montgomery: bool,
+        most_vectors: int = MOST_SEGMENT_VECTORS,
+    ) -> None:
+        self.plain_modulus, self.montgomery, self.most_vectors = plain_modulus, montgomery, most_vectors
         rows = [total.args[0] for total in totals]
         self.nodes = list(rows_in_order(rows))
         # Sums of columns are cheap: they are computed where they are needed, as often as that is.
@@ -227,7 +236,7 @@ class TapeWriter:
             node = total.args[0]
             begins = all(arg in self.cheap for arg in node.args)
             size = node.size
-            if vectors + size > MOST_SEGMENT_VECTORS or (begins and vectors + size > SEGMENT_VECTORS):
+            if vectors + size > self.most_vectors or (begins and vectors + size > SEGMENT_VECTORS):
                 segments.append([])
                 vectors = 0
             segments[-1].append(total)

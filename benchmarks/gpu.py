@@ -1,0 +1,287 @@
+"""The CUDA device on the card of this machine: fits, predictions and transforms, warm, beside the native device and scikit-learn.
+
+Every part is compared with the native device, residue for residue, before it is timed.
+A part that fails says so, and the others go on.
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+import traceback
+from collections.abc import Callable
+from datetime import datetime, timezone
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from rich import box
+from rich.table import Table
+from sklearn.ensemble import RandomForestClassifier
+
+import encryptedstats as es
+from benchmarks._common import Report, Settings, part
+from benchmarks.fit import Repeated
+from encryptedstats.circuits import column
+from encryptedstats.circuits.devices import CudaDevice, Device, Run, registered
+from encryptedstats.circuits.devices.cuda import card as cards
+from encryptedstats.circuits.devices.cuda.ring import RingOnCard, _polys, _with_each
+from encryptedstats.circuits.evaluate import prepare
+from encryptedstats.circuits.sources import Source
+from encryptedstats.parallel import cores
+from reproduction import datasets
+
+TREES, DEPTH, MILLION = 100, 3, 122
+QUIET = Run(progress=False)
+
+
+class Numbered(Repeated):
+    """Many chunks that are known again, so that they stay on the card."""
+
+    @property
+    def content_id(self) -> str:
+        return f"{self.table.content_id} {self.chunks} times"
+
+
+@part("gpu")
+def gpu(settings: Settings) -> Report:
+    why_not = cards.obstacle()
+    if why_not is not None:
+        return Report({"missing": why_not}, remarks=[f"No card is measured: {why_not}."])
+    results: dict[str, Any] = {"card": _facts(), "date": datetime.now(timezone.utc).isoformat()}
+    parts: dict[str, Callable[[], Any]] = {
+        "transforms": _transforms,
+        "bcw_o": lambda: _fitted("bcw_o", 1),
+        "adult": lambda: _fitted("adult", 1),
+        "million": lambda: _fitted("bcw_o", MILLION),
+        "products": _products,
+        "predict": lambda: _predicted(0, 8192),
+        "drawn": lambda: _predicted(8, 152),
+    }
+    if settings.quick:
+        parts = {name: parts[name] for name in ("transforms", "bcw_o")}
+    for name, measured in parts.items():
+        try:
+            results[name] = measured()
+        except Exception as error:  # one part that fails does not take the others with it
+            results[name] = {"failed": f"{type(error).__name__}: {error}", "where": traceback.format_exc()[-1500:]}
+        print(name, results[name], flush=True)
+        device().forget()
+    return Report(results, tables=[_table(results)])
+
+
+def device() -> CudaDevice:
+    """The one that is registered."""
+    found = registered()["cuda"]
+    assert isinstance(found, CudaDevice)
+    return found
+
+
+def _facts() -> dict[str, Any]:
+    card = cards.card()
+    assert card is not None
+    (_, version) = card.driver.cuDriverGetVersion()
+    free, total = card.memory()
+    return {
+        "name": card.name,
+        "capability": list(card.capability),
+        "driver": version,
+        "bytes": total,
+        "free": free,
+        "arithmetic": "doubles" if card.doubles else "integers",
+        "processor": platform.processor(),
+        "cores": cores(),
+    }
+
+
+def laps(action: Callable[[], Any], most: int = 7, seconds: float = 3.0) -> dict[str, float]:
+    """Milliseconds, of several runs after one to warm up."""
+    card = cards.card()
+    assert card is not None
+    action()
+    card.wait()
+    found: list[float] = []
+    while len(found) < most and sum(found) < seconds:
+        started = time.perf_counter()
+        action()
+        card.wait()
+        found.append(time.perf_counter() - started)
+    return {"median_ms": 1e3 * float(np.median(found)), "best_ms": 1e3 * min(found), "runs": len(found)}
+
+
+def _transforms() -> dict[str, Any]:
+    """A batch of transforms of 8192 coefficients under one prime of 43 bits, both ways, by both arithmetics."""
+    parameters = es.Parameters.from_bits("bgv", 8192, 4000, (43,) * 4)
+    keys = es.Owner(parameters).public_keys()
+    card, batch = cards.card(), 16384
+    assert card is not None
+    assert keys.kernels is not None
+    rng, found = np.random.default_rng(1), {}
+    values = rng.integers(0, parameters.data_moduli[0], (8, 8192), dtype=np.uint64)
+    for arithmetic in ("doubles", "integers"):
+        ring = RingOnCard(parameters, card, arithmetic)
+        for inverse in (False, True):
+            same = (
+                ring.transform(values, 0, inverse=inverse) == keys.kernels.transform(values, 0, inverse=inverse)
+            ).all()
+            x, out = card.empty(batch, 1, 8192), card.empty(batch, 1, 8192)
+            card.clear(x)
+            run = ring.inverse if inverse else ring.forward
+            a, b = _with_each(_polys(x), 8192), _with_each(_polys(out), 8192)
+            timing = laps(lambda run=run, a=a, b=b: run(a, b, batch, 1))  # type: ignore[misc]  # bound here
+            name = f"{arithmetic} {'inverse' if inverse else 'forward'}"
+            rate = batch / timing["median_ms"] * 1e3
+            found[name] = {"exact": bool(same), "per_second": rate, "bytes_per_second": rate * 2 * 8 * 8192}
+    return found
+
+
+def _sealed(name: str, forest: Any, **plan: Any) -> tuple[es.Owner, Any, Any]:
+    data = datasets.load(name, download=False)
+    frame = data.table_frame()
+    schema = es.Schema.infer(frame, target="target", kinds=data.kinds)
+    table = schema.table(frame)
+    rows = plan.pop("rows", len(frame))
+    owner = es.Owner(es.plan(forest, schema, rows, **plan))
+    return owner, schema, (frame, table)
+
+
+def _fitted(name: str, times: int) -> dict[str, Any]:
+    forest = es.CompletelyRandomForest(TREES, DEPTH, random_state=1)
+    slots = 8192
+    owner, _, (frame, table) = _sealed(name, forest, **({"rows": times * slots} if times > 1 else {}))
+    sealed = owner.encrypt(table)
+    source: Source = sealed if times == 1 else Numbered(sealed, times)
+    outputs = forest.circuit(sealed.schema, sealed.columns())
+    started = time.perf_counter()
+    program = prepare(outputs, source).program
+    prepared = time.perf_counter() - started
+    ours, native = device(), registered()["native"]
+    started = time.perf_counter()
+    mine = list(ours.packs(program, source, {}, QUIET) or ())
+    first = time.perf_counter() - started
+    started = time.perf_counter()
+    theirs = _packs_of(native, program, source)
+    by_native = time.perf_counter() - started
+    found: dict[str, Any] = {
+        "rows": source.layout.n_rows,
+        "chunks": source.layout.n_chunks,
+        "ring": source.parameters.ring_degree,
+        "bits": [p.bit_length() for p in source.parameters.coefficient_moduli],
+        "totals": len(program.outputs),
+        "sums": len(program.sums),
+        "prepare_ms": 1e3 * prepared,
+        "first_ms": 1e3 * first,
+        "native_ms": 1e3 * by_native,
+    }
+    mine += [*_afresh(ours, program, source), *(ours.packs(program, source, {}, QUIET) or ())]
+    found["exact"] = all(np.array_equal(a, b) for a, b in zip(mine, 3 * theirs, strict=True))
+    found["packed"] = laps(lambda: list(ours.packs(program, source, {}, QUIET) or ()))
+    found |= _stages(ours, program, source)
+    found["from_memory"] = laps(lambda: _afresh(ours, program, source), 3)
+    if times == 1:
+        found["fit"] = laps(lambda: forest.fit(sealed, device="cuda", progress=False), 3)
+        x, y = frame.drop(columns="target"), frame["target"]
+        plain = RandomForestClassifier(TREES, max_depth=DEPTH, n_jobs=-1)
+        codes = x.apply(lambda one: pd.factorize(one)[0])
+        found["sklearn"] = laps(lambda: plain.fit(codes, y), 3)
+    return found
+
+
+def _packs_of(other: Device, program: Any, source: Source) -> list[Any]:
+    """What another device makes of a program."""
+    found: dict[Any, Any] = {}
+    for some in other.totals(program, source, {}, QUIET):
+        found |= some
+    return [other.pack([found[arg] for arg in pack.args], source.keys) for pack in program.packs]
+
+
+def _afresh(ours: CudaDevice, program: Any, source: Source) -> list[Any]:
+    """With a table that is not on the card yet."""
+    ours._columns, ours._ready = (None, {}), None
+    return list(ours.packs(program, source, {}, QUIET) or ())
+
+
+def _stages(ours: CudaDevice, program: Any, source: Source) -> dict[str, Any]:
+    """The same, stage by stage."""
+    loaded, keyed, args = ours._loaded(program, source, {}, QUIET), ours._of(source.keys), program.packs[0].args
+    if loaded is None or keyed is None:
+        return {"stages": "the card does not hold it at once"}
+    evaluator, made, firsts = loaded.evaluator, loaded.made, loaded.made.firsts
+    sums = evaluator.sums_on_card(made, loaded.columns).values
+    totals = ours._lowered_together(args, sums, firsts, source.keys)
+    return {
+        "sums": laps(lambda: evaluator.sums_on_card(made, loaded.columns)),
+        "lowered": laps(lambda: ours._lowered_together(args, sums, firsts, source.keys)),
+        "merged": laps(lambda: keyed.ring.pack(totals, keyed.packing)),
+        "polynomials": sum(size for size in (total.size for total in program.sums)),
+    }
+
+
+def _products() -> dict[str, Any]:
+    """X'X of a million rows of twenty columns: 210 sums of products."""
+    forest = es.CompletelyRandomForest(TREES, 2, random_state=1)
+    owner, _, (_, table) = _sealed("bcw_o", forest, rows=MILLION * 8192)
+    sealed = owner.encrypt(table)
+    source = Numbered(sealed, MILLION)
+    names = [str(one) for one in sealed.columns()][:20]
+    outputs = [(column(a) * column(b)).total() for i, a in enumerate(names) for b in names[i:]]
+    program = prepare(outputs, source).program
+    ours = device()
+    mine = list(ours.packs(program, source, {}, QUIET) or ())
+    started = time.perf_counter()
+    theirs = _packs_of(registered()["native"], program, source)
+    by_native = time.perf_counter() - started
+    same = all(np.array_equal(a, b) for a, b in zip(mine, theirs, strict=True))
+    return {
+        "rows": source.layout.n_rows,
+        "columns": len(names),
+        "exact": same,
+        "native_ms": 1e3 * by_native,
+        "packed": laps(lambda: list(ours.packs(program, source, {}, QUIET) or ())),
+        **_stages(ours, program, source),
+    }
+
+
+def _predicted(fraction: int, rows: int) -> dict[str, Any]:
+    """An encrypted forest, drawn from a fraction of the rows or from all, and votes of encrypted rows; against the clear."""
+    forest = es.CompletelyRandomForest(TREES if not fraction else 20, 2, fraction=fraction, random_state=1)
+    data = datasets.load("bcw_o", download=False)
+    frame = data.table_frame()
+    schema = es.Schema.infer(frame, target="target", kinds=data.kinds)
+    new = frame.drop(columns="target").iloc[np.resize(np.arange(len(frame)), rows)]
+    train, table = schema.table(frame), schema.table(new)
+    owner = es.Owner(es.plan(forest, schema, len(train), rows, encrypted_prediction=True))
+    sealed, sealed_new = owner.encrypt(train), owner.encrypt(table)
+    found: dict[str, Any] = {"rows": rows, "ring": owner.parameters.ring_degree}
+    found["primes"] = len(owner.parameters.data_moduli)
+    residues = []
+    for name in ("cuda", "native"):
+        seconds: dict[str, Any] = {}
+        for lap in range(3 if name == "cuda" else 1):
+            started = time.perf_counter()
+            forest.fit(sealed, device=name, progress=False)
+            between = time.perf_counter()
+            votes = forest.predict_votes(sealed_new, device=name, progress=False)
+            seconds[f"lap {lap}"] = [1e3 * (between - started), 1e3 * (time.perf_counter() - between)]
+        found[name] = {"fit_predict_ms": seconds}
+        residues.append([part.residues for part in votes.ciphertexts.parts])
+    found["exact"] = all(np.array_equal(a, b) for a, b in zip(*residues, strict=True))
+    expected = es.CompletelyRandomForest(forest.n_trees, 2, fraction=fraction, random_state=1).fit(train)
+    try:
+        opened = owner.decrypt(votes, schema=schema).to_numpy()
+        found["votes"] = bool((opened == expected.predict_votes(table).to_numpy()).all())
+    except ValueError as error:  # of both devices alike
+        found["votes"] = str(error)
+    return found
+
+
+def _table(results: dict[str, Any]) -> Table:
+    table = Table(title=f"On one {results['card']['name']}, warm", title_justify="left", box=box.SIMPLE_HEAD)
+    for heading in ("what", "rows", "exact", "ms on the card", "ms native, all cores"):
+        table.add_column(heading, justify="right")
+    for name in ("bcw_o", "adult", "million", "products"):
+        row = results.get(name, {})
+        if "packed" in row:
+            times = f"{row['packed']['median_ms']:.1f}", f"{row['native_ms']:.0f}"
+            table.add_row(name, f"{row['rows']:,}", str(row["exact"]), *times)
+    return table

@@ -1,0 +1,356 @@
+"""The card: memory on it, kernels started on it, and what goes wrong with it, said as a :class:`DeviceError`.
+
+Only NVIDIA's driver is spoken to, through ``cuda-bindings``. What is loaded are the files that :mod:`.build` made of the sources.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from encryptedstats.crypto.residues import Residues
+from encryptedstats.errors import Cure, DeviceError
+from encryptedstats.parallel import cores
+
+BUILT: Final = Path(__file__).parent / "built"
+OLDEST: Final = (8, 0)  # compute capability: the first that all kernels were compiled for
+_FULL_RATE: Final = 4  # of single to double precision: more is a card with few FP64 units
+_ELSEWHERE: Final = Cure("other device", "device='native' goes on without it", {"device": "native"})
+
+
+class Array:
+    """Words in the card's memory; :func:`numpy.asarray` fetches them."""
+
+    dtype = np.dtype(np.uint64)
+
+    def __init__(self, card: Card, pointer: int, shape: tuple[int, ...], owner: Any = None) -> None:
+        self.card, self.pointer, self.shape, self._owner = card, pointer, shape, owner
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @property
+    def words(self) -> int:
+        """How many."""
+        return int(np.prod(self.shape))
+
+    def __getitem__(self, index: int) -> Array:
+        apart = int(np.prod(self.shape[1:]))
+        return Array(self.card, self.pointer + 8 * apart * index, self.shape[1:], self)
+
+    def first(self, count: int) -> Array:
+        """The first of them."""
+        return Array(self.card, self.pointer, (count, *self.shape[1:]), self)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Residues:
+        return self.card.download(self)
+
+    def __del__(self, _ends: Callable[[], bool] = sys.is_finalizing) -> None:
+        if (
+            self._owner is None and not _ends()
+        ):  # when the interpreter ends, the process does, and the card takes its memory back
+            self.card.free(self.pointer)
+
+
+class Recording:
+    """What was started on a card, with the memory that it works in, so that it can be started again at once.
+
+    Memory is not used twice while it is recorded; where that takes more than ``most`` bytes, nothing is kept.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.calls: list[Callable[[], None]] = []
+        self.image: Any = None  # what a card makes of the calls
+        self.whole, self.thread = True, threading.get_ident()
+        self._arrays: list[Array] = []
+        self._left = most
+
+    def call(self, start: Callable[[], None]) -> None:
+        """One more, which is started too."""
+        start()
+        if self.whole and threading.get_ident() == self.thread:
+            self.calls.append(start)
+
+    def keep(self, array: Array) -> Array:
+        """Memory that calls use."""
+        if self.whole and threading.get_ident() == self.thread:
+            self._arrays.append(array)
+            self._left -= 8 * array.words
+            if self._left < 0:
+                self.whole = False
+                self.calls.clear()
+                self._arrays.clear()
+        return array
+
+
+class Card:
+    """One card of NVIDIA's, for this process alone: what was opened before a fork is of no use after it."""
+
+    def __init__(self) -> None:
+        from cuda.bindings import driver
+
+        self.driver, self.process = driver, os.getpid()
+        self.device = self._done(driver.cuDeviceGet(0))
+        self.context = self._done(driver.cuDevicePrimaryCtxRetain(self.device))
+        self.enter()
+        attribute = driver.CUdevice_attribute
+        self.name = self._done(driver.cuDeviceGetName(128, self.device)).split(b"\0")[0].decode()
+        self.capability = (
+            self._fact(attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
+            self._fact(attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR),
+        )
+        ratio = self._fact(attribute.CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO)
+        self.doubles = ratio <= _FULL_RATE
+        self.shared_bytes = self._fact(attribute.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
+        self.stream = self._done(driver.cuStreamCreate(driver.CUstream_flags.CU_STREAM_NON_BLOCKING.value))
+        self._keep_memory()
+        self.module = self._done(driver.cuModuleLoadData(image_for(self.capability)))
+        self._functions: dict[str, Any] = {}
+        self.recording: Recording | None = None
+        self._pinned = (0, 0)  # where it is, and bytes
+        self._staging = _Staging(self)
+
+    def enter(self) -> None:
+        """Make it the card of the calling thread."""
+        self._done(self.driver.cuCtxSetCurrent(self.context))
+
+    def _fact(self, attribute: Any) -> int:
+        return int(self._done(self.driver.cuDeviceGetAttribute(attribute, self.device)))
+
+    def _keep_memory(self) -> None:
+        """What is freed stays at hand."""
+        driver = self.driver
+        pool = self._done(driver.cuDeviceGetDefaultMemPool(self.device))
+        name = driver.CUmemPool_attribute.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
+        self._done(driver.cuMemPoolSetAttribute(pool, name, driver.cuuint64_t((1 << 64) - 1)))
+
+    def _done(self, result: tuple[Any, ...]) -> Any:
+        error, *rest = result
+        if error != self.driver.CUresult.CUDA_SUCCESS:
+            raise self._failed(error)
+        return rest[0] if rest else None
+
+    def _failed(self, error: Any) -> DeviceError:
+        if error == self.driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
+            return DeviceError(
+                "the graphics card has not enough memory left for this: end what else runs on it. ", _ELSEWHERE
+            )
+        said = self.driver.cuGetErrorString(error)[1]
+        text = said.decode() if isinstance(said, bytes) else str(error)
+        return DeviceError(f"the graphics card failed ({text}); nothing was written. ", _ELSEWHERE)
+
+    # -- memory ----------------------------------------------------------------------------------------------------
+
+    def memory(self) -> tuple[int, int]:
+        """Bytes that are free, and all of them."""
+        free, total = self._pair(self.driver.cuMemGetInfo())
+        return int(free), int(total)
+
+    def _pair(self, result: tuple[Any, ...]) -> tuple[Any, Any]:
+        self._done(result[:1])
+        return result[1], result[2]
+
+    def empty(self, *shape: int) -> Array:
+        """Room for so many words."""
+        size = max(8, 8 * int(np.prod(shape)))
+        array = Array(self, int(self._done(self.driver.cuMemAllocAsync(size, self.stream))), shape)
+        return array if self.recording is None else self.recording.keep(array)
+
+    def free(self, pointer: int) -> None:
+        """Give memory back; after a fork it is not ours."""
+        if os.getpid() == self.process:
+            self.driver.cuMemFreeAsync(pointer, self.stream)
+
+    def upload(self, words: NDArray[Any]) -> Array:
+        """A copy on the card, of words of 64 bits or of pairs of 32."""
+        words = np.ascontiguousarray(words)
+        array = self.empty(*(words.shape if words.itemsize == 8 else (-(-words.nbytes // 8),)))
+        if words.nbytes:
+            self.write(array, words)
+        return array
+
+    def upload_together(self, parts: Sequence[NDArray[np.uint64]]) -> list[Array]:
+        """Copies of arrays of one shape: threads bring them to pinned memory, which the card reads while the next are brought."""
+        if len(parts) < 2:
+            return [self.upload(part) for part in parts]
+        size, whole = parts[0].nbytes, self.empty(len(parts), *parts[0].shape)
+        with self._staging:
+            at = self._staging.next(len(parts) * size)
+            list(
+                self._staging.threads.map(
+                    lambda pair: ctypes.memmove(at + pair[0] * size, pair[1].ctypes.data, size),
+                    enumerate(map(np.ascontiguousarray, parts)),
+                )
+            )
+            self._done(self.driver.cuMemcpyHtoDAsync(whole.pointer, at, len(parts) * size, self.stream))
+            self._staging.sent()
+        return [whole[number] for number in range(len(parts))]
+
+    def write(self, array: Array, words: NDArray[Any]) -> None:
+        """Over what is there. Memory of Python's is copied by the driver before this returns."""
+        self._done(self.driver.cuMemcpyHtoDAsync(array.pointer, words.ctypes.data, words.nbytes, self.stream))
+
+    def download(self, array: Array) -> Residues:
+        """A copy in memory, through pinned memory, which is several times faster."""
+        found = np.empty(array.shape, dtype=np.uint64)
+        at, piece = self._pinned_memory(min(found.nbytes, 32 << 20)), 32 << 20
+        flat = found.reshape(-1).view(np.uint8)
+        for start in range(0, found.nbytes, piece):
+            size = min(piece, found.nbytes - start)
+            self._done(self.driver.cuMemcpyDtoHAsync(at, array.pointer + start, size, self.stream))
+            self.wait()
+            ctypes.memmove(flat.ctypes.data + start, at, size)
+        return found
+
+    def pinned(self, nbytes: int) -> NDArray[np.uint8]:
+        """Memory of this process that the card reads without help; it stays until the process ends."""
+        at = int(self._done(self.driver.cuMemHostAlloc(nbytes, 0)))
+        return np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(at))
+
+    def _pinned_memory(self, nbytes: int) -> int:
+        if self._pinned[1] < nbytes:
+            self._pinned = (int(self.pinned(nbytes).ctypes.data), nbytes)
+        return self._pinned[0]
+
+    def clear(self, array: Array, byte: int = 0) -> None:
+        """All bytes the same."""
+        self._start(lambda: self._done(self.driver.cuMemsetD8Async(array.pointer, byte, 8 * array.words, self.stream)))
+
+    # -- kernels ---------------------------------------------------------------------------------------------------
+
+    def launch(self, name: str, grid: Sequence[int], threads: int, args: Sequence[Any], shared: int = 0) -> None:
+        """Start a kernel; what it reads is there by then, and what it writes for whatever is started after it."""
+        if 0 in grid:
+            return
+        function = self._functions.get(name)
+        if function is None:
+            function = self._done(self.driver.cuModuleGetFunction(self.module, name.encode()))
+            self._functions[name] = function
+            most = self.driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            self._done(self.driver.cuFuncSetAttribute(function, most, self.shared_bytes))
+        places = (ctypes.c_void_p * len(args))(*(ctypes.addressof(arg) for arg in args))
+        x, y, z = grid
+
+        def start(_args: Sequence[Any] = args) -> None:  # which stay in memory with it
+            at = ctypes.addressof(places)
+            self._done(self.driver.cuLaunchKernel(function, x, y, z, threads, 1, 1, shared, self.stream, at, 0))
+
+        self._start(start)
+
+    def _start(self, call: Callable[[], None]) -> None:
+        if self.recording is None:
+            call()
+        else:
+            self.recording.call(call)
+
+    @contextmanager
+    def recorded(self) -> Iterator[Recording]:
+        """All that is started meanwhile, by this thread."""
+        self.recording = Recording(self.memory()[1] // 4)
+        try:
+            yield self.recording
+        finally:
+            self.recording = None
+
+    def again(self, recording: Recording) -> None:
+        """All that was recorded, as one graph."""
+        driver = self.driver
+        if recording.image is None:
+            mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+            self._done(driver.cuStreamBeginCapture(self.stream, mode))
+            try:
+                for call in recording.calls:
+                    call()
+            finally:
+                graph = self._done(driver.cuStreamEndCapture(self.stream))
+            recording.image = self._done(driver.cuGraphInstantiate(graph, 0))
+        self._done(driver.cuGraphLaunch(recording.image, self.stream))
+
+    def wait(self) -> None:
+        """Until all is done."""
+        self._done(self.driver.cuStreamSynchronize(self.stream))
+
+
+class _Staging:
+    """Two pieces of pinned memory, in turns: the card reads one while threads write the other."""
+
+    def __init__(self, card: Card) -> None:
+        self._card, self._lock = card, threading.Lock()
+        self.threads = ThreadPoolExecutor(min(8, cores()))
+        self._places, self._turn = [(0, 0), (0, 0)], 0
+        driver = card.driver
+        self._events = [card._done(driver.cuEventCreate(0)) for _ in self._places]
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *failure: object) -> None:
+        self._lock.release()
+
+    def next(self, nbytes: int) -> int:
+        """Where to write so many bytes, once the card has read what was there."""
+        self._turn = 1 - self._turn
+        self._card._done(self._card.driver.cuEventSynchronize(self._events[self._turn]))
+        if self._places[self._turn][1] < nbytes:
+            self._places[self._turn] = (int(self._card.pinned(nbytes).ctypes.data), nbytes)
+        return self._places[self._turn][0]
+
+    def sent(self) -> None:
+        """The card has been told to read it."""
+        self._card._done(self._card.driver.cuEventRecord(self._events[self._turn], self._card.stream))
+
+
+def image_for(capability: tuple[int, int]) -> bytes:
+    """The code for a card: of its own architecture, or of the newest before it with the same first number."""
+    major, minor = capability
+    found = [int(path.stem[3:]) for path in BUILT.glob("sm_*.cubin")]
+    fitting = [number for number in found if number // 10 == major and number % 10 <= minor]
+    if fitting:
+        return (BUILT / f"sm_{max(fitting)}.cubin").read_bytes()
+    return (BUILT / "compute_80.ptx").read_bytes() + b"\0"  # the driver compiles it
+
+
+def obstacle() -> str | None:
+    """Why there is no card to compute with here; None if there is one. Asked once: a driver does not come and go."""
+    return _found()[1]
+
+
+def card() -> Card | None:
+    """The card, where there is one, and this is the process that opened it."""
+    found = _found()[0]
+    return found if found is not None and found.process == os.getpid() else None
+
+
+@cache
+def _found() -> tuple[Card | None, str | None]:
+    try:
+        from cuda.bindings import driver
+    except ImportError:
+        return None, "it needs the package cuda-bindings: pip install 'encryptedstats[gpu]'"
+    try:
+        (error,) = driver.cuInit(0)
+    except RuntimeError as failure:  # what the bindings say where the driver's library is not there
+        return None, f"there is no NVIDIA driver here ({failure})"
+    if error == driver.CUresult.CUDA_ERROR_NO_DEVICE:
+        return None, "there is no NVIDIA card here that the driver knows"
+    if error != driver.CUresult.CUDA_SUCCESS:
+        return None, f"NVIDIA's driver does not start ({error.name}): is it older than the package cuda-bindings?"
+    try:
+        found = Card()
+    except DeviceError as failure:
+        return None, f"the card cannot be used: {failure}"
+    if found.capability < OLDEST:
+        shown = ".".join(map(str, found.capability))
+        return None, f"the card {found.name} is too old: it has compute capability {shown}, and 8.0 is the least"
+    return found, None

@@ -1,0 +1,552 @@
+"""A ring on a card: primes, twiddles and inverses, and what is done with many ciphertexts of it at once.
+
+The steps are those of ``_native/residues.c``, with one difference: they are done for a whole batch of ciphertexts before the next
+is begun, since a card is fast only with thousands of polynomials at a time.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from encryptedstats.circuits.devices.cuda.card import Array, Card
+from encryptedstats.crypto.kernels import minimal_root, switching_keys
+from encryptedstats.crypto.packing import packing_elements
+from encryptedstats.crypto.parameters import Parameters
+from encryptedstats.crypto.residues import Residues, times_constant
+
+_LONGEST: Final = 13  # log2 of what one block transforms
+_MAX_DOUBLES: Final = 49  # bits of a prime
+_THREADS: Final = 256
+_WORK_BYTES: Final = 4 << 30  # of what is on its way, for one batch
+_U64 = np.uint64
+
+
+class _Ring(ctypes.Structure):
+    """As in kernels.cu."""
+
+    _fields_ = (
+        ("primes", ctypes.c_uint64),
+        ("forward", ctypes.c_uint64),
+        ("inverse", ctypes.c_uint64),
+        ("inverses", ctypes.c_uint64),
+        ("minus_inverse_t", ctypes.c_uint64),
+        ("t", ctypes.c_uint64),
+        ("logn", ctypes.c_int),
+        ("logm", ctypes.c_int),
+        ("n_primes", ctypes.c_int),
+        ("special", ctypes.c_int),
+    )
+
+
+class Polys(ctypes.Structure):
+    """As in kernels.cu."""
+
+    _fields_ = (
+        ("at", ctypes.c_uint64),
+        ("item", ctypes.c_int64),
+        ("each", ctypes.c_int64),
+        ("places", ctypes.c_uint64),
+    )
+
+
+class _Which(ctypes.Structure):
+    """As in kernels.cu."""
+
+    _fields_ = (
+        ("first", ctypes.c_int),
+        ("step", ctypes.c_int),
+        ("lifted", ctypes.c_int),
+        ("targets", ctypes.c_int),
+    )
+
+
+NOTHING: Final = Polys(0, 0, 0, 0)
+_int, _pointer = ctypes.c_int, ctypes.c_uint64
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key-switching key on the card, [target][digit][part], with the table of the automorphism that goes with it."""
+
+    words: Array
+    digits: int
+    table: Array | None = None
+
+
+class RingOnCard:
+    """Tables of some parameters on a card, and batches of ciphertexts brought down, packed and taken apart.
+
+    Parameters
+    ----------
+    parameters : Parameters
+        BGV.
+    card : Card
+    arithmetic : "doubles" or "integers", optional
+        By default doubles on cards that are made for them, if all primes are below 2^49.
+    """
+
+    def __init__(self, parameters: Parameters, card: Card, arithmetic: str | None = None) -> None:
+        self.parameters, self.card = parameters, card
+        self.moduli = parameters.coefficient_moduli
+        self.n, self.t = parameters.ring_degree, parameters.plain_modulus
+        self.logn = self.n.bit_length() - 1
+        small = max(self.moduli) >> _MAX_DOUBLES == 0
+        self.arithmetic = arithmetic or ("doubles" if card.doubles and small else "integers")
+        if self.arithmetic == "doubles" and not small:
+            raise ValueError("doubles are exact modulo primes below 2^49, and one of these is larger")
+        longest = 14 if card.shared_bytes >= 9 << 14 and self.logn == 14 else _LONGEST
+        self.logm = min(self.logn, longest)
+        self._tables = [card.upload(table) for table in self._made_tables()]
+        special = len(self.moduli) - 1
+        self._ring = _Ring(
+            *(table.pointer for table in self._tables[:5]), self.t, self.logn, self.logm, special, special
+        )
+        self._factors: dict[tuple[int, ...], Array] = {}
+
+    # -- tables ----------------------------------------------------------------------------------------------------
+
+    def _made_tables(self) -> list[np.ndarray]:
+        forward, inverse, butterflies, unbutterflies = (list[Residues]() for _ in range(4))
+        for p in self.moduli:
+            root = minimal_root(p, 2 * self.n)
+            for w, tables, plain in (
+                (root, forward, butterflies),
+                (pow(root, -1, p), inverse, unbutterflies),
+            ):
+                powers = _bit_reversed(_powers(w, self.n, p))
+                pairs = np.stack([powers, quotients(powers, p)], axis=1).reshape(-1)
+                plain.append(pairs)
+                tables.append(pairs if self.arithmetic == "integers" else balanced(powers, p).view(_U64))
+        inverses = [
+            word
+            for r in self.moduli
+            for i, p in enumerate(self.moduli[:-1])
+            for word in _factor(1 if r == p else pow(r, -1, p), p)
+        ]
+        plain_inverses = [word for r in self.moduli for word in _factor(-pow(r, -1, self.t) % self.t, self.t)]
+        return [
+            np.array([word for p in self.moduli for word in prime_words(p, self.n)], dtype=_U64),
+            np.concatenate(forward),
+            np.concatenate(inverse),
+            np.array(inverses, dtype=_U64),
+            np.array(plain_inverses, dtype=_U64),
+            np.concatenate(butterflies),
+            np.concatenate(unbutterflies),
+        ]
+
+    @property
+    def primes(self) -> Array:
+        """The primes, as kernels read them."""
+        return self._tables[0]
+
+    def factors(self, numbers: Sequence[int]) -> Array:
+        """Numbers to multiply by, one for each of the first primes."""
+        key = tuple(numbers)
+        if key not in self._factors:
+            words = [word for f, p in zip(numbers, self.moduli, strict=False) for word in _factor(f % p, p)]
+            self._factors[key] = self.card.upload(np.array(words, dtype=_U64))
+        return self._factors[key]
+
+    def key(self, residues: Residues, element: int = 0) -> Key:
+        """A key of shape (digits, 2, primes, N), divided by the special prime under the others."""
+        digits = len(residues)
+        special = self.moduli[-1]
+        moduli = [*self.moduli[:digits], special]
+        factors = [pow(special, -1, p) for p in moduli[:-1]] + [1]
+        words = times_constant(residues, factors, moduli).transpose(2, 0, 1, 3)
+        table = None if not element else self.card.upload(automorphism_table(self.n, element))
+        return Key(self.card.upload(words), digits, table)
+
+    # -- transforms --------------------------------------------------------------------------------------------------
+
+    def transform(self, polynomials: Residues, prime: int, *, inverse: bool = False) -> Residues:
+        """Of polynomials, (..., N), modulo one prime."""
+        x = self.card.upload(polynomials.reshape(-1, self.n))
+        out = self.card.empty(*x.shape)
+        run = self.inverse if inverse else self.forward
+        run(self._all(x), self._all(out), len(x), 1, first=prime)
+        return self.card.download(out).reshape(polynomials.shape)
+
+    def _all(self, array: Array) -> Polys:
+        return Polys(array.pointer, self.n, self.n, 0)
+
+    def forward(
+        self,
+        src: Polys,
+        out: Polys,
+        items: int,
+        count: int,
+        *,
+        first: int = 0,
+        base: Polys = NOTHING,
+        factors: Array | None = None,
+        lifted: int = 0,
+    ) -> None:
+        """NTT of ``count`` polynomials of every item; or base factor - NTT; ``lifted``: so many digits under all targets."""
+        which = _Which(first, 1, lifted, count // lifted if lifted else 0)
+        if self.logm < self.logn:
+            self._outer(f"forward_first_{self.arithmetic}", items, count, (self._ring, src, out, which))
+        by = _pointer(0 if factors is None else factors.pointer)
+        self._inner(f"forward_{self.arithmetic}", items, count, (self._ring, src, out, base, by, which))
+
+    def inverse(
+        self,
+        src: Polys,
+        out: Polys,
+        items: int,
+        count: int,
+        *,
+        first: int = 0,
+        step: int = 1,
+        pending: Polys = NOTHING,
+        factors: Array | None = None,
+    ) -> None:
+        """INTT of ``count`` polynomials of every item, or factor INTT - pending."""
+        which, by = _Which(first, step, 0, 0), _pointer(0 if factors is None else factors.pointer)
+        self._inner(f"inverse_{self.arithmetic}", items, count, (self._ring, src, out, pending, by, which))
+        if self.logm < self.logn:
+            self._outer(f"inverse_last_{self.arithmetic}", items, count, (self._ring, out, pending, by, which))
+
+    def _inner(self, name: str, items: int, count: int, args: Sequence[Any]) -> None:
+        grid = (items << (self.logn - self.logm), count, 1)
+        threads = max(32, min(256, 1 << (self.logm - 3)))
+        self.card.launch(name, grid, threads, args, shared=9 << self.logm)
+
+    def _outer(self, name: str, items: int, count: int, args: Sequence[Any]) -> None:
+        self.card.launch(name, ((1 << self.logm) // _THREADS, count, items), _THREADS, args)
+
+    def _each(self, name: str, y: int, z: int, args: Sequence[Any]) -> None:
+        self.card.launch(name, (self.n // _THREADS, y, z), _THREADS, (self._ring, *args))
+
+    # -- bringing down ---------------------------------------------------------------------------------------------------
+
+    def lower(
+        self,
+        sums: Array,
+        places: Sequence[int],
+        size: int,
+        levels: tuple[int, int, int],
+        key: Key | None,
+        out: Array,
+        out_places: Sequence[int],
+    ) -> None:
+        """Ciphertexts switched from so many primes to others, relinearised there with the key, and switched on, in batches.
+
+        Parameters
+        ----------
+        sums : words of shape (polynomials, primes, N)
+        places : the first polynomial of each ciphertext
+        size : polynomials of each
+        levels : primes that they are under, are relinearised at, and end under
+        key : None where they are not relinearised
+        out : words of shape (items, polynomials, primes, N)
+        out_places : which item each becomes
+        """
+        start, at, _ = levels
+        each = 8 * self.n * (2 * size * start + (at + 1) * (at + 4))
+        most = max(1, _WORK_BYTES // each)
+        for begin in range(0, len(places), most):
+            some, ends = places[begin : begin + most], out_places[begin : begin + most]
+            self._lower(sums, some, size, levels, key, out, ends)
+
+    def _lower(
+        self,
+        sums: Array,
+        places: Sequence[int],
+        size: int,
+        levels: tuple[int, int, int],
+        key: Key | None,
+        out: Array,
+        ends: Sequence[int],
+    ) -> None:
+        (start, at, to), n, items = levels, self.n, len(places)
+        at = to if key is None or size == 2 else at
+        where = self.card.upload(np.array(places, dtype=np.int32))
+        finally_at = self.card.upload(np.array(ends, dtype=np.int32))
+        values, kept = Polys(sums.pointer, start * n, start * n, where.pointer), size  # places count polynomials
+        out_polys = Polys(out.pointer, int(np.prod(out.shape[1:])), to * n, finally_at.pointer)
+        pending, has = self.card.empty(items, size, at, n), start > at
+        factors = self.factors(self._falling(start, at)) if has else None
+        if has:
+            self._drop(values, pending, items, size, start, at)
+        if key is not None and size > 2:
+            made = self._relinearised(values, pending, items, size, at, key, factors, has)
+            values, kept, factors, has = _polys(made), 2, None, True
+        if at > to:
+            after = self.card.empty(items, kept, to, n)
+            self._drop(values, after, items, kept, at, to, pending)
+            pending, factors = after, self.factors(self._falling(at, to))
+        for c in range(kept):
+            base, end = _with_each(_part(values, c), n), _with_each(_part(out_polys, c), n)
+            if has:
+                left = _with_each(_part(_polys(pending), c), n)
+                self.forward(left, end, items, to, base=base, factors=factors)
+            else:
+                self._scale(_part(values, c), _part(out_polys, c), items, to, None)
+
+    def _drop(
+        self, values: Polys, out: Array, items: int, size: int, start: int, to: int, pending: Array | None = None
+    ) -> None:
+        """What is to be subtracted once primes are dropped."""
+        n, gone = self.n, start - to
+        x = self.card.empty(items, size, gone, n)
+        for c in range(size):
+            src = _with_each(_part(values, c), n)
+            src.at += 8 * to * n
+            self.inverse(src, _with_each(_part(_polys(x), c), n), items, gone, first=to)
+        factors = self.factors(self._falling(start, to))
+        before = NOTHING if pending is None else _polys(pending)
+        has = _int(int(pending is not None))
+        self._each(
+            "drop", size, items,
+            (_polys(x), before, _polys(out), _pointer(factors.pointer), _int(start), _int(to), has),
+        )  # fmt: skip
+
+    def _falling(self, start: int, to: int) -> list[int]:
+        """What residues are multiplied by when the primes from ``start`` down to ``to`` are dropped, as far as they get."""
+        found = []
+        for i, p in enumerate(self.moduli[:start]):
+            factor = 1
+            for s in range(max(i + 1, to), start):
+                factor = factor * pow(self.moduli[s], -1, p) % p
+            found.append(factor)
+        return found
+
+    def _relinearised(
+        self, src: Polys, pending: Array, items: int, size: int, at: int, key: Key, factors: Array | None, has: bool
+    ) -> Array:
+        """The values of two polynomials; what is still to be subtracted of them is pending in its first two."""
+        n = self.n
+        values = self.card.empty(items, size, at, n)
+        touched = [False] * size
+        waits = [has] * size
+        for c in range(size - 1, 1, -1):
+            top = _with_each(_part(_polys(values) if touched[c] else src, c), n)
+            digits = self.card.empty(items, at, n)
+            self.inverse(
+                top, _with_each(_polys(digits), n), items, at,
+                pending=_with_each(_part(_polys(pending), c), n) if waits[c] else NOTHING,
+                factors=None if touched[c] else factors,
+            )  # fmt: skip
+            bases = []
+            for k in (c - 2, c - 1):
+                bases.append((_part(_polys(values), k), None) if touched[k] else (_part(src, k), factors))
+            if touched[c - 2] != touched[c - 1]:  # a batch has one rule: what is not yet there is brought there
+                self._scale(bases[0][0], _part(_polys(values), c - 2), items, at, factors)
+                touched[c - 2], bases[0] = True, (_part(_polys(values), c - 2), None)
+            base = bases[0][0]
+            self._switch(
+                digits, key, items, at, base, bases[0][1],
+                _part(_polys(values), c - 2), _part(_polys(pending), c - 2), (waits[c - 2], waits[c - 1]),
+            )  # fmt: skip
+            touched[c - 2] = touched[c - 1] = waits[c - 2] = waits[c - 1] = True
+        return values
+
+    def _scale(self, src: Polys, out: Polys, items: int, primes: int, factors: Array | None) -> None:
+        by = _pointer(0 if factors is None else factors.pointer)
+        self._each("scaled", primes, items, (src, out, by, _int(primes), _pointer(0)))
+
+    def _switch(
+        self,
+        digits: Array,
+        key: Key,
+        items: int,
+        at: int,
+        base: Polys,
+        factors: Array | None,
+        out: Polys,
+        pending: Polys,
+        add: tuple[bool, bool],
+    ) -> None:
+        """Two neighbouring polynomials plus what the key makes of digits, but for what is pending then."""
+        n, card = self.n, self.card
+        lifted, special = card.empty(items, (at + 1) * at, n), card.empty(items, 2, n)
+        self.forward(_with_each(_polys(digits), n), _with_each(_polys(lifted), n), items, (at + 1) * at, lifted=at)
+        by = _pointer(0 if factors is None else factors.pointer)
+        groups = -(-items // 4)
+        self._each(
+            "accumulate", at + 1, groups,
+            (_polys(lifted), _pointer(key.words.pointer), _int(at), _int(key.digits), base, by, out, _polys(special), _int(items)),
+        )  # fmt: skip
+        coefficients = card.empty(items, 2, n)
+        self.inverse(_polys(special), _polys(coefficients), items, 2, first=len(self.moduli) - 1, step=0)
+        self._each(
+            "drop_special", 2, items, (_polys(coefficients), pending, _int(at), _int(int(add[0])), _int(int(add[1])))
+        )
+
+    # -- packs -------------------------------------------------------------------------------------------------------------
+
+    def _automorphism(
+        self, key: Key, nodes: Array, items: int, *, pairs: bool, moved: Array | None, base: bool, level: int
+    ) -> Array:
+        """For nodes, or pairs of them, (sum +) what the automorphism makes of their difference: see ``turn`` in kernels.cu."""
+        primes, n, card = nodes.shape[2], self.n, self.card
+        value, top = card.empty(items, 2, primes, n), card.empty(items, primes, n)
+        assert key.table is not None
+        whole = Polys(top.pointer, primes * n, 0, 0)
+        self._each(
+            "turn", primes, items,
+            (_pointer(self._tables[5].pointer), _polys(nodes), _int(int(pairs)), _int(len(nodes)),
+             NOTHING if moved is None else _polys(moved), _pointer(key.table.pointer), _int(int(base)), _int(level),
+             _polys(value), whole),
+        )  # fmt: skip
+        digits = card.empty(items, primes, n)
+        self.inverse(_with_each(_polys(top), n), _with_each(_polys(digits), n), items, primes)
+        pending, out = card.empty(items, 2, primes, n), card.empty(items, 2, primes, n)
+        self._switch(digits, key, items, primes, _polys(value), None, _polys(value), _polys(pending), (False, False))
+        for c in range(2):
+            self.forward(
+                _with_each(_part(_polys(pending), c), n), _with_each(_part(_polys(out), c), n), items, primes,
+                base=_with_each(_part(_polys(value), c), n),
+            )  # fmt: skip
+        return out
+
+    def pack(self, nodes: Array, keys: Sequence[Sequence[Key]], level: int = 0, to: int | None = None) -> Array:
+        """Parts of a pack, of 2^level places each (totals, at 0), (parts, 2, primes, N), merged into one of 2^to."""
+        nodes = nodes if level else self.times_inverse_degree(nodes)
+        for above in range(level + 1, (self.logn if to is None else to) + 1):
+            nodes = self._merged(nodes, keys[above - 1], above)
+        return nodes
+
+    def _merged(self, nodes: Array, keys: Sequence[Key], level: int) -> Array:
+        items, moved = -(-len(nodes) // 2), None
+        for key in keys[:-1]:
+            moved = self._automorphism(key, nodes, items, pairs=True, moved=moved, base=False, level=level)
+        return self._automorphism(keys[-1], nodes, items, pairs=True, moved=moved, base=True, level=level)
+
+    def times_inverse_degree(self, nodes: Array) -> Array:
+        """Divided by N modulo every prime."""
+        primes = nodes.shape[2]
+        out = self.card.empty(*nodes.shape)
+        by = self.factors([pow(self.n, -1, p) for p in self.moduli[:primes]])
+        self._each(
+            "scaled",
+            2 * primes,
+            len(nodes),
+            (_polys(nodes), _polys(out), _pointer(by.pointer), _int(primes), _pointer(0)),
+        )
+        return out
+
+    def expand(self, node: Array, count: int, level: int, lowest: int, keys: Sequence[Sequence[Key]]) -> Array:
+        """A node of 2^level places taken apart into nodes of 2^lowest, of the first ``count`` places."""
+        nodes = Array(self.card, node.pointer, (1, *node.shape), node)
+        if level == self.logn:
+            nodes = self.times_inverse_degree(nodes)
+        while level > lowest:
+            nodes = self._parted(nodes, -(-count >> (level - 1)), keys[level - 1], level)
+            level -= 1
+        return nodes
+
+    def _parted(self, nodes: Array, wanted: int, keys: Sequence[Key], level: int) -> Array:
+        moved = None
+        for key in keys:
+            moved = self._automorphism(key, nodes, len(nodes), pairs=False, moved=moved, base=False, level=level)
+        assert moved is not None
+        primes, each = nodes.shape[2], 2 * nodes.shape[2] * self.n
+        out = self.card.empty(2 * len(nodes), *nodes.shape[1:])
+        even = Polys(out.pointer, 2 * each, nodes.shape[2] * self.n, 0)
+        odd = Polys(out.pointer + 8 * each, 2 * each, nodes.shape[2] * self.n, 0)
+        self._each(
+            "split", 2 * primes, len(nodes),
+            (_pointer(self._tables[6].pointer), _polys(nodes), _polys(moved), even, odd, _int(wanted // 2), _int(level),
+             _int(primes)),
+        )  # fmt: skip
+        return out.first(wanted)
+
+
+def relinearisation_key(ring: RingOnCard, seal_keys: Any) -> Key:
+    """The key for s^2."""
+    keys = switching_keys(seal_keys.to_string(), ring.n)
+    return ring.key(keys[0])
+
+
+def packing_keys(ring: RingOnCard, seal_keys: Any) -> list[list[Key]]:
+    """For every level of packing the keys of its automorphisms."""
+    keys = switching_keys(seal_keys.to_string(), ring.n)
+    groups = packing_elements(ring.n)
+    made = {g: ring.key(keys[(g - 1) // 2], g) for group in groups.values() for g in group}
+    return [[made[g] for g in groups[level]] for level in sorted(groups)]
+
+
+# -- where polynomials lie -----------------------------------------------------------------------------------------------------
+
+
+def _polys(array: Array) -> Polys:
+    """An array (items, polynomials, ...): the second axis is what is counted."""
+    each = int(np.prod(array.shape[2:]))
+    return Polys(array.pointer, array.shape[1] * each, each, 0)
+
+
+def _part(polys: Polys, number: int) -> Polys:
+    """From one of the polynomials on."""
+    return Polys(polys.at + 8 * polys.each * number, polys.item, polys.each, polys.places)
+
+
+def _with_each(polys: Polys, each: int) -> Polys:
+    return Polys(polys.at, polys.item, each, polys.places)
+
+
+# -- numbers -------------------------------------------------------------------------------------------------------------------
+
+
+def prime_words(p: int, n: int) -> list[int]:
+    """The struct Prime of arithmetic.h."""
+    bits, scale = p.bit_length(), pow(n, -1, p)
+    return [
+        p,
+        (1 << (63 + bits)) // p,
+        ((1 << 64) - 1) // p,
+        bits,
+        *(int(np.float64(x).view(_U64)) for x in (float(p), 1.0 / float(p))),
+        *_factor(scale, p),
+        int(np.float64(scale - p if scale > p // 2 else scale).view(_U64)),
+        int(np.float64(1.5 * 2.0 ** (2 * bits + 3)).view(_U64)),
+    ]
+
+
+def _factor(w: int, p: int) -> tuple[int, int]:
+    return w, (w << 64) // p
+
+
+def quotients(factors: Residues, p: int) -> Residues:
+    """floor(2^64 w / p) of many."""
+    return np.array([(int(w) << 64) // p for w in factors], dtype=_U64)
+
+
+def balanced(residues: Residues, p: int) -> np.ndarray:
+    """As doubles between -p/2 and p/2."""
+    signed = residues.astype(np.int64)
+    return np.where(signed > p // 2, signed - p, signed).astype(np.float64)
+
+
+def _powers(w: int, n: int, p: int) -> Residues:
+    found, power = np.empty(n, dtype=_U64), 1
+    for i in range(n):
+        found[i] = power
+        power = power * w % p
+    return found
+
+
+def _reversed_numbers(n: int) -> np.ndarray:
+    found = np.zeros(n, dtype=np.int64)
+    for i in range(n.bit_length() - 1):
+        found |= ((np.arange(n) >> i) & 1) << (n.bit_length() - 2 - i)
+    return found
+
+
+def _bit_reversed(values: Residues) -> Residues:
+    found: Residues = values[_reversed_numbers(len(values))]
+    return found
+
+
+def automorphism_table(n: int, element: int) -> np.ndarray:
+    """Where X -> X^element finds what it puts at each place of a polynomial in NTT form."""
+    places = _reversed_numbers(n)
+    exponents = element * (2 * places + 1) % (2 * n)
+    found: np.ndarray = places[exponents >> 1].astype(np.int32)
+    return found
