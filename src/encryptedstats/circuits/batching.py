@@ -72,7 +72,7 @@ def _piece(terms: Sequence[tuple[int, Step]], add_up: AddUp, constant: int) -> S
 
 
 def _terms(row: Step, t: int) -> Iterator[tuple[int, Step]]:
-    """The terms of a sum with the coefficients that it was written with: in it they make up for what switching left in its terms."""
+    """The terms of a sum with the coefficients that it was written with: in it they make up for what switching left in terms."""
     if row.op != ADD_UP:
         yield 1, row
         return
