@@ -140,6 +140,22 @@ def test_marked_slots(name: str) -> None:
     check([moved.masked(Marks(0, [0, 1])).total(), n.masked(Marks(0, [4])).total() + 3 * w.total()], source, name)
 
 
+def test_the_kernels_switch_keys_where_rows_are_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is dear in drawing a fraction; and what is marked twice is relinearised once, before."""
+    source = Lab(es.Owner(lab_of("bgv", bits=(49,) * 8).parameters), (0, 1, 4, 16, 64, 256)).source((9, 7))
+    moved = (n * w).masked(Marks(1, [2, 3])).moved(1, 5, True)
+    outputs = [(moved * w).masked(Marks(0, [slot])).total() for slot in range(3)]
+    with forced(LEVELLED):
+        program = prepare(outputs, source).program
+        assert sum(step.op == "relinearise" for step in program.steps) == 2  # of n * w and of moved * w
+        expected = evaluate(outputs, source, device="seal", **QUIET)
+        for method in ("rotate", "relinearise"):
+            monkeypatch.delattr(es.PublicKeys, method)
+        same_residues(evaluate(outputs, source, device="native", **QUIET), expected)
+        with pytest.raises(AttributeError):
+            evaluate(outputs, source, device="seal", **QUIET)
+
+
 def test_columns_that_begin_lower_down(name: str) -> None:
     """Keys that have primes to spare for a shallow circuit."""
     lab = kept_lab("bgv")

@@ -352,6 +352,20 @@ def test_automorphisms(name, fill):
             np.testing.assert_array_equal(ours, theirs, f"{element}, {cpu}")
 
 
+@pytest.mark.parametrize("name", ["small", "60 bits", "forest"])
+def test_rotations(name):
+    """At every level, and the swap of the half rows too."""
+    lab = lab_of(name)
+    keys, steps = lab.owner.public_keys(rotations=(0, 1, 4)), (0, 1, 4)
+    for primes in range(1, lab.primes + 1):
+        residues = lab.residues(2, primes)
+        for step in steps:
+            theirs = residues_of(lab.engine, keys.rotate(ciphertext_of(lab.engine, residues), step))
+            for cpu in CPU_LEVELS:
+                ours = Kernels(lab.parameters, None, None, cpu, keys._rotation).rotate(residues, step)
+                np.testing.assert_array_equal(ours, theirs, f"{step}, {primes} primes, {cpu}")
+
+
 def test_all_threads_merge_up_to_the_last_level(monkeypatch):
     """Few totals as well as many: no thread waits while there are two nodes to be merged."""
     lab = lab_of("small")
@@ -609,14 +623,14 @@ def test_devices_pack_alike(count):
 def test_keys_are_read_out_of_seals_bytes():
     lab = lab_of("forest")
     ring, p = lab.parameters.ring_degree, lab.parameters
-    relinearisation = switching_keys(lab.keys._relinearisation.to_string(), ring)
+    relinearisation = dict(switching_keys(lab.keys._relinearisation.to_string(), ring))
     assert {i: key.shape for i, key in relinearisation.items()} == {0: (lab.primes, 2, lab.primes + 1, ring)}
     assert all((relinearisation[0][:, :, i] < q).all() for i, q in enumerate(p.coefficient_moduli))
-    packing = switching_keys(lab.keys._packing.to_string(), ring)
+    packing = dict(switching_keys(lab.keys._packing.to_string(), ring))
     elements = {g for group in packing_elements(ring).values() for g in group}
     assert set(packing) == {(g - 1) // 2 for g in elements}
     with pytest.raises(ValueError, match="another form than this library knows"):
-        switching_keys(lab.keys._relinearisation.to_string() + b"\0" * 8, ring)
+        list(switching_keys(lab.keys._relinearisation.to_string() + b"\0" * 8, ring))
 
 
 @pytest.mark.parametrize("wrong", [0, 1, 1 << 62, (1 << 64) - 1])
@@ -728,7 +742,7 @@ def test_a_key_keeps_its_ring():
     lab = lab_of("small")
     ring = kernels._ring.__wrapped__(lab.parameters, "baseline")
     before = sys.getrefcount(ring)
-    key = kernels._residues.key(ring, switching_keys(lab.keys._relinearisation.to_string(), 1024)[0], 2, 0)
+    key = kernels._residues.key(ring, dict(switching_keys(lab.keys._relinearisation.to_string(), 1024))[0], 2, 0)
     assert sys.getrefcount(ring) == before + 1
     del key
     assert sys.getrefcount(ring) == before
@@ -751,7 +765,7 @@ def good_calls() -> list[tuple[Callable[..., Any], tuple[Any, ...]]]:
         ring, keys, native = ours._ring, ours._packing, kernels._residues
         roots = [minimal_root(q, 2 * n) for q in lab.parameters.coefficient_moduli]
         node, whole = lab.residues(2, primes), lab.residues(4, lab.primes)
-        relinearisation = switching_keys(lab.keys._relinearisation.to_string(), n)[0]
+        relinearisation = dict(switching_keys(lab.keys._relinearisation.to_string(), n))[0]
         memory = memory_for(ours, lab.primes)
 
         def words(*shape: int) -> Residues:

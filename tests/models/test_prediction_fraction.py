@@ -16,7 +16,7 @@ from sklearn.base import clone
 
 import encryptedstats as es
 from encryptedstats.circuits.clear import read_clear
-from encryptedstats.circuits.expressions import MASK, column_names, depth_of, in_order
+from encryptedstats.circuits.expressions import MASK, RESAMPLE, column_names, depth_of, in_order
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.models.forest import _leaves_of
 from encryptedstats.models.fraction import Fraction, clear_fraction, fraction_circuit
@@ -136,6 +136,21 @@ def test_the_circuit_gives_what_the_rows_do(layout: Layout, depth: int, m: int, 
         if node.op == MASK:  # no slot of padding is ever picked
             assert node.data.slots[-1] < layout.counts[node.data.chunk]
     assert depth_of(circuit) <= math.ceil(math.log2(depth)) + int(math.log2(m))
+
+
+@pytest.mark.parametrize(("slots", "together"), [(64, True), (SLOTS, False)])
+def test_draws_that_go_round_the_end_of_a_small_table_are_multiplied_once(slots: int, together: bool) -> None:
+    """A draw is in two pieces there, each with a move of its own, of one product; a full half row has no slots to spare."""
+    known = es.Schema(tuple(variable_of("ordinal", 4, False, j) for j in range(3)), "y", (0, 1))
+    trees = es.CompletelyRandomForest(n_trees=1, depth=2, random_state=1).grow(known)
+    fraction, n = Fraction(4, 1, 1), 7
+    assert (
+        sum(first > n - 4 for first in fraction.first_rows(n)) == 2
+    )  # of four draws for four leaves each, two go round
+    circuit = fraction_circuit(fraction, trees, known.public(), Layout(n, slots))
+    moves = [node for node in in_order(circuit) if node.op == RESAMPLE]
+    assert len(moves) == 6
+    assert len({node.args[0] for node in moves}) == (4 if together else 6)
 
 
 @pytest.mark.parametrize("sizes", [[60], [1, 59], [30, 7, 23]], ids=str)

@@ -5,6 +5,7 @@ A part of lowering: a sum over terms is cut into sums over some of them, and the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
@@ -95,14 +96,15 @@ def _expanded(steps: Sequence[Step]) -> set[Step]:
 def _grouped(things: Sequence[tuple[T, set[Step]]], most: int) -> list[list[T]]:
     """Things in groups that need no more than so many given totals together, unless one alone does.
 
-    They come in the order in which the first of their totals comes out of its pack, all packs from first to last side by side.
+    They come in the order in which their totals come out of their packs, all packs from first to last side by side: on average,
+    since a total that all of them need, as the count of a class, says nothing about their order.
     """
     last: dict[Step, int] = {}
     for step in {step for _, needed in things for step in needed}:
         last[step.args[0]] = max(step.data, last.get(step.args[0], 0))
 
-    def place(entry: tuple[T, set[Step]]) -> tuple[float, int]:
-        return min(((step.data / (last[step.args[0]] + 1), step.data) for step in entry[1]), default=(0.0, 0))
+    def place(entry: tuple[T, set[Step]]) -> float:
+        return math.fsum(step.data / (last[step.args[0]] + 1) for step in entry[1]) / max(1, len(entry[1]))
 
     groups: list[list[T]] = []
     held: set[Step] = set()

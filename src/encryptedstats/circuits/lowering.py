@@ -238,7 +238,9 @@ class Lowering:
         if node.op == MASK:
             check_marks(node.data, self.layout)
             chunks = in_both(frozenset((node.data.chunk,)), args[0].chunks)
-            return self._step(MASK, (args[0],), node.data, self.rules.mask(args[0].noise), chunks)
+            # What is marked is marked many times: one relinearisation before, not one after each.
+            marked = self.relinearise(args[0]) if self.way.strategy.relinearise else args[0]
+            return self._step(MASK, (marked,), node.data, self.rules.mask(marked.noise), chunks)
         if node.op == PRODUCT:
             return self._multiply(args[0], args[1])
         coefficients, constant = node.data

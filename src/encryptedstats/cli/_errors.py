@@ -85,6 +85,8 @@ WORDS: Final[dict[str, str]] = {
     "fewer shards": "fewer shards (--rows-per-shard), or keys that were planned with --workers, which makes room",
     "no inverse": "--fraction inverse averages leaf shares and divides, which only an opened forest can: open it, or fit with "
     "--fraction 0 or 2 to 64",
+    "use weights": "weights=rows uses them",
+    "other device": "--device {device} goes on without it",
     "parameter": "{parameter} {value}",
     "parameter is": "{parameter} is",
     "answers": "--output-kind {output}",

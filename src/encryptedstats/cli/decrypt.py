@@ -152,9 +152,9 @@ def _draw(opened: Opened, plot: Path, force: bool) -> None:
         opened.result.plot(figure.add_subplot())
     except NotImplementedError:
         raise ValueError(f"{opened.title} has no plot: leave --plot out") from None
-    drawn = io.BytesIO()
-    figure.savefig(drawn, format=plot.suffix[1:])
-    write_parts(plot, [drawn.getvalue()], force=force)
+    content = io.BytesIO()
+    figure.savefig(content, format=plot.suffix[1:])
+    write_parts(plot, [content.getvalue()], force=force)
 
 
 def _wrote(opened: Opened | None, out: Path) -> Text:

@@ -1,4 +1,4 @@
-"""Bringing totals down on their residues: modulus switching, relinearisation, packing and its inverse, as SEAL does them but many
+"""Key switching on residues: modulus switching, relinearisation, rotations, packing and its inverse, as SEAL does them but many
 times faster.
 
 The work is done by a compiled extension, ``_native/residues.c``; here keys are read out of SEAL's bytes and the work is shared
@@ -34,11 +34,11 @@ _KEY_PREFIX_BYTES: Final = 16 + 32  # SEAL's header, and the identifier of the p
 _DIGIT_HEADER_BYTES: Final = 113  # of a ciphertext, which a digit of a key is
 
 
-def make_kernels(parameters: Parameters, relinearisation: Any, packing: Any) -> Kernels | None:
+def make_kernels(parameters: Parameters, relinearisation: Any, packing: Any, rotation: Any = None) -> Kernels | None:
     """Kernels for these keys, or None where SEAL has to do it: for BFV, and where the extension was not built."""
     if _residues is None or parameters.scheme != "bgv":
         return None
-    return Kernels(parameters, relinearisation, packing, cpu_level())
+    return Kernels(parameters, relinearisation, packing, cpu_level(), rotation)
 
 
 def kernels_are_built() -> bool:
@@ -56,13 +56,23 @@ class Kernels:
     relinearisation, packing : SEAL's keys
         Read when they are needed for the first time, then kept in the order that the kernels want. ``packing`` may be None.
     cpu : "baseline", "avx2", "avx512" or "ifma"
+    rotation : SEAL's keys, optional
+        For rotations of slots.
     """
 
-    def __init__(self, parameters: Parameters, relinearisation: Any, packing: Any, cpu: str = CPU_LEVELS[-1]) -> None:
+    def __init__(
+        self,
+        parameters: Parameters,
+        relinearisation: Any,
+        packing: Any,
+        cpu: str = CPU_LEVELS[-1],
+        rotation: Any = None,
+    ) -> None:
         self.parameters = parameters
         self._ring = _ring(parameters, cpu)
         self._seal_relinearisation = relinearisation
         self._seal_packing = packing
+        self._seal_rotation = rotation
         self._memory: list[Any] = []  # what nobody works in at the moment
 
     @property
@@ -74,7 +84,7 @@ class Kernels:
 
     @cached_property
     def _relinearisation(self) -> Any:
-        keys = switching_keys(self._seal_relinearisation.to_string(), self.parameters.ring_degree)
+        keys = dict(switching_keys(self._seal_relinearisation.to_string(), self.parameters.ring_degree))
         return _residues.key(self._ring, keys[0], len(keys[0]), 0)
 
     @cached_property
@@ -82,15 +92,22 @@ class Kernels:
         """For every level of packing the keys of its automorphisms."""
         if self._seal_packing is None:
             raise KeyMismatchError(NO_PACKING_KEYS)
-        ring = self.parameters.ring_degree
-        residues = switching_keys(self._seal_packing.to_string(), ring)
-        groups = packing_elements(ring)
-        elements = {g for group in groups.values() for g in group}
-        keys = {g: self._automorphism_key(residues[(g - 1) // 2], g) for g in elements}
+        keys, groups = self._automorphism_keys(self._seal_packing), packing_elements(self.parameters.ring_degree)
         return tuple(tuple(keys[g] for g in groups[level]) for level in sorted(groups))
 
-    def _automorphism_key(self, residues: Residues, element: int) -> Any:
-        return _residues.key(self._ring, residues, len(residues), element)
+    @cached_property
+    def _rotation(self) -> dict[int, Any]:
+        """The keys of rotations, by their automorphisms."""
+        return {} if self._seal_rotation is None else self._automorphism_keys(self._seal_rotation)
+
+    def _automorphism_keys(self, keys: Any) -> dict[int, Any]:
+        """Read one at a time: those of rotations are half a gigabyte and more together."""
+        found = switching_keys(keys.to_string(), self.parameters.ring_degree)
+        return {2 * i + 1: _residues.key(self._ring, one, len(one), 2 * i + 1) for i, one in found}
+
+    def prepare(self, *, rotations: bool = False) -> None:
+        """Read the keys now: processes that begin later inherit them."""
+        _ = self._relinearisation, self._rotation if rotations else None
 
     # -- one ciphertext ----------------------------------------------------------------------------------------------------
 
@@ -115,11 +132,11 @@ class Kernels:
         groups = packing_elements(self.parameters.ring_degree)
         places = {g: (level, i) for level, group in groups.items() for i, g in enumerate(group)}
         level, i = places[element]
-        out = np.empty_like(residues, dtype=np.uint64)
-        primes = residues.shape[1]
-        with self._scratch(primes, 1) as scratch:
-            _residues.automorphism(self._ring, self._packing[level - 1][i], _words(residues), primes, out, scratch)
-        return out
+        return self._automorphism(self._packing[level - 1][i], residues)
+
+    def rotate(self, residues: Residues, step: int) -> Residues:
+        """Slots of a ciphertext rotated to the left within both half rows, at its level; step 0 swaps the half rows."""
+        return self._automorphism(self._rotation[galois_element(self.parameters.ring_degree, step)], residues)
 
     def transform(self, polynomials: Residues, prime: int, *, inverse: bool = False) -> Residues:
         """The number-theoretic transforms of polynomials, (..., N), modulo one prime, in SEAL's order."""
@@ -275,6 +292,12 @@ class Kernels:
         size, primes, _ = residues.shape
         _residues.lower(self._ring, key, _words(residues), size, primes, at, to, out, scratch)
 
+    def _automorphism(self, key: Any, residues: Residues) -> Residues:
+        out, primes = np.empty_like(residues, dtype=np.uint64, order="C"), residues.shape[1]
+        with self._scratch(primes, 1) as scratch:
+            _residues.automorphism(self._ring, key, _words(residues), primes, out, scratch)
+        return out
+
     def _pack(self, totals: Sequence[Residues], level: int, lowest: int) -> Residues:
         primes = packing_primes(self.parameters)
         shape = (2, primes, self.parameters.ring_degree)
@@ -357,13 +380,18 @@ def minimal_root(prime: int, order: int) -> int:
     return smallest
 
 
-def switching_keys(data: bytes, ring_degree: int) -> dict[int, Residues]:
-    """The key-switching keys in SEAL's bytes by their index, each of shape (digits, 2, primes, N).
+def galois_element(ring_degree: int, step: int) -> int:
+    """The automorphism X -> X^g that rotates by ``step``: powers of 3, as SEAL numbers them; 0 swaps the half rows."""
+    order = 2 * ring_degree
+    return order - 1 if step == 0 else pow(3, step % (ring_degree // 2), order)
+
+
+def switching_keys(data: bytes, ring_degree: int) -> Iterator[tuple[int, Residues]]:
+    """The key-switching keys in SEAL's bytes with their indices, each of shape (digits, 2, primes, N).
 
     SEAL writes a header, the identifier of the parameters, how many keys there could be, and for each of them how many digits it
     has (0 for one that was not made), each digit as a ciphertext with a header of its own.
     """
-    keys: dict[int, Residues] = {}
     (count,), at = struct.unpack_from("<Q", data, _KEY_PREFIX_BYTES), _KEY_PREFIX_BYTES + 8
     for index in range(count):
         (digits,), at = struct.unpack_from("<Q", data, at), at + 8
@@ -376,7 +404,6 @@ def switching_keys(data: bytes, ring_degree: int) -> dict[int, Residues]:
             parts.append(words.reshape(2, -1, ring_degree))
             at += length
         if parts:
-            keys[index] = np.ascontiguousarray(np.stack(parts), dtype=np.uint64)
+            yield index, np.ascontiguousarray(np.stack(parts), dtype=np.uint64)
     if at != len(data):
         raise ValueError("keys whose bytes are in another form than this library knows")
-    return keys

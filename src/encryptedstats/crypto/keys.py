@@ -23,7 +23,7 @@ from encryptedstats.crypto import packing
 from encryptedstats.crypto.digests import keyed_digest
 from encryptedstats.crypto.dispatch import decrypt_value, encrypt_file_value, encrypt_value, open_value
 from encryptedstats.crypto.engine import Engine, check_seal_bytes, engine_for
-from encryptedstats.crypto.kernels import Kernels, make_kernels
+from encryptedstats.crypto.kernels import Kernels, galois_element, make_kernels
 from encryptedstats.crypto.noise import Noise
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.crypto.residues import Residues, residues_of
@@ -215,7 +215,7 @@ class PublicKeys:
     @cached_property
     def kernels(self) -> Kernels | None:
         """What brings totals down much faster than SEAL, to the same residues; None where there is only SEAL."""
-        return make_kernels(self.parameters, self._relinearisation, self._packing)
+        return make_kernels(self.parameters, self._relinearisation, self._packing, self._rotation)
 
     @property
     def seal_relinearisation(self) -> Any:
@@ -704,7 +704,7 @@ def _load_seal(loader: Any, data: bytes) -> Any:
 
 def _load_rotation(engine: Engine, file: Container, steps: list[int]) -> Any:
     keys = _load_seal(engine.context.from_galois_str, file.section("rotation"))
-    if not all(keys.has_key(_galois_element(engine, step)) for step in steps):
+    if not all(keys.has_key(galois_element(engine.parameters.ring_degree, step)) for step in steps):
         raise FileFormatError("the rotation keys of the file do not fit its list of rotations")
     return keys
 
@@ -715,10 +715,3 @@ def _load_packing(engine: Engine, file: Container) -> Any:
     if not packing.has_packing_keys(keys, engine.parameters.ring_degree):
         raise FileFormatError("the packing keys of the file are not all there")
     return keys
-
-
-def _galois_element(engine: Engine, step: int) -> int:
-    """The automorphism X -> X^g that rotates by ``step``: powers of 3, as SEAL numbers them; 0 swaps the half rows."""
-    order = 2 * engine.parameters.ring_degree
-    half = engine.parameters.ring_degree // 2
-    return order - 1 if step == 0 else pow(3, step % half, order)

@@ -118,10 +118,32 @@ class _Writer:
     def _inside(self, rows: NDArray[np.int64], places: NDArray[np.int64]) -> Expression:
         """Whether the row of each place is in the leaf that the place belongs to."""
         moved = []
-        for segment in self._segments(rows, places):
-            levels = [self._step(segment, level) for level in range(self._depth)]
-            moved.append(_product(levels).moved(*segment.move))
+        for together in self._together(list(self._segments(rows, places))):
+            product = _product([self._step(together, level) for level in range(self._depth)])
+            moved += [product.moved(*segment.move) for segment in together]
         return sum_of(moved)
+
+    def _together(self, segments: Sequence[_Segment]) -> list[list[_Segment]]:
+        """Segments that are masked and multiplied at once: where no move of the one brings rows of another to a leaf's slot.
+
+        So it is for tables that fill less than a half of a half row. What comes to other slots is never read.
+        """
+        groups: list[list[_Segment]] = []
+        for segment in segments:
+            for group in groups:
+                if not any(self._disturbs(a, segment) or self._disturbs(segment, a) for a in group):
+                    group.append(segment)
+                    break
+            else:
+                groups.append([segment])
+        return groups
+
+    def _disturbs(self, one: _Segment, other: _Segment) -> bool:
+        """Whether the move of one would bring rows of the other beside its own, or they are of different chunks."""
+        half, (_, rotation, swap) = self.layout.slots // 2, one.move
+        there = (other.slots >= half) == swap  # comes to the first half row, where leaves have their slots
+        lands = (other.slots[there] - rotation) % half
+        return one.chunk != other.chunk or bool((lands < self.page).any())
 
     @property
     def _depth(self) -> int:
@@ -136,13 +158,15 @@ class _Writer:
             move = ((chunk - self.home) % self.layout.n_chunks, rotation, swap)
             yield _Segment(chunk, move, places[here], slots[here])
 
-    def _step(self, segment: _Segment, level: int) -> Expression:
-        """Whether rows take the step towards their leaf at one level: the sum of the bins on that side, each where it is needed."""
+    def _step(self, segments: Sequence[_Segment], level: int) -> Expression:
+        """Whether rows of a chunk take the step towards their leaf at one level: the sum of the bins on that side, each where it is
+        needed."""
         marked: dict[Column, list[int]] = defaultdict(list)
-        for place, slot in zip(segment.places.tolist(), segment.slots.tolist(), strict=True):
-            for bin_column in self._bins(place // self.fraction.averaged, level):
-                marked[bin_column].append(slot)
-        return sum_of([column(str(c)).masked(Marks(segment.chunk, slots)) for c, slots in marked.items()])
+        for segment in segments:
+            for place, slot in zip(segment.places.tolist(), segment.slots.tolist(), strict=True):
+                for bin_column in self._bins(place // self.fraction.averaged, level):
+                    marked[bin_column].append(slot)
+        return sum_of([column(str(c)).masked(Marks(segments[0].chunk, slots)) for c, slots in marked.items()])
 
     def _bins(self, leaf: int, level: int) -> list[Column]:
         """The bins with which a row that has come so far goes on towards a leaf."""

@@ -1,13 +1,14 @@
 """The native device: kernels in C, without the interpreter's lock, that give SEAL's residues many times faster.
 
-Where rows have to be relinearised on the way, or go to other places, SEAL adds them up, and the kernels do what comes after.
+Where rows have to be relinearised on the way, or go to other places, SEAL multiplies and adds them up, and the kernels switch keys
+and moduli, which is most of the work, and do what comes after.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -18,13 +19,13 @@ from encryptedstats.circuits.devices.native.sums import (
     row_obstacle,
     sums_in_batches,
 )
-from encryptedstats.circuits.devices.seal import SealDevice
-from encryptedstats.circuits.program import EXPAND, HERE, RELINEARISE, ROWS, SUM, SWITCH, Program, Step
+from encryptedstats.circuits.devices.seal import Execution, SealDevice
+from encryptedstats.circuits.program import EXPAND, HERE, RELINEARISE, ROTATE, ROWS, SUM, SWITCH, Program, Step
 from encryptedstats.circuits.sources import Source
 from encryptedstats.crypto.kernels import Kernels, kernels_are_built
 from encryptedstats.crypto.keys import PublicKeys
 from encryptedstats.crypto.packing import packing_primes
-from encryptedstats.crypto.residues import Residues
+from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of
 from encryptedstats.memory import LEAST, default_limit
 from encryptedstats.parallel import cores
 from encryptedstats.progress import progress_bar
@@ -32,10 +33,28 @@ from encryptedstats.progress import progress_bar
 _KEPT_BYTES = 1 << 30  # of columns that are switched once and kept
 
 
+class NativeExecution(Execution):
+    """Step by step, with the kernels where keys or moduli are switched."""
+
+    def _instruction(self, step: Step, chunk: int | None, args: Mapping[Step, Any]) -> Any:
+        kernels = self.keys.kernels
+        # A rotation without a key is refused by SEAL's way.
+        dear = step.op in (RELINEARISE, SWITCH) or (step.op == ROTATE and step.data in self.keys.rotations)
+        if kernels is None or not dear:
+            return super()._instruction(step, chunk, args)
+        residues = residues_of(self.engine, args[step.args[0]])
+        if step.op == RELINEARISE:
+            found = kernels.relinearise(residues)
+        else:
+            found = (kernels.switch if step.op == SWITCH else kernels.rotate)(residues, step.data)
+        return ciphertext_of(self.engine, found)
+
+
 class NativeDevice(SealDevice):
     """BGV by the kernels: rows are added up in threads, totals brought down, packed and expanded."""
 
     name: ClassVar[str] = "native"
+    execution: ClassVar[type[Execution]] = NativeExecution
     speed: ClassVar[Speed] = Speed(rows=0.3e-9, totals=3e-9)  # measured as SEAL's
 
     def obstacle(self, program: Program) -> str | None:
@@ -67,6 +86,8 @@ class NativeDevice(SealDevice):
     ) -> Iterator[dict[Step, Residues]]:
         """Sums come some at a time, and not in the order of the outputs."""
         if program_obstacle(program) is not None:
+            # Before processes begin, which inherit them.
+            _kernels(source.keys).prepare(rotations=any(step.op == ROTATE for step in program.steps))
             yield from super().totals(program, source, given, run)
             return
         outputs = list(dict.fromkeys(output.step for output in program.outputs))
