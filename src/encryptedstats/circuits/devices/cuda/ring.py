@@ -461,13 +461,13 @@ class RingOnCard:
 
 def relinearisation_key(ring: RingOnCard, seal_keys: Any) -> Key:
     """The key for s^2."""
-    keys = switching_keys(seal_keys.to_string(), ring.n)
+    keys = dict(switching_keys(seal_keys.to_string(), ring.n))
     return ring.key(keys[0])
 
 
 def packing_keys(ring: RingOnCard, seal_keys: Any) -> list[list[Key]]:
     """For every level of packing the keys of its automorphisms."""
-    keys = switching_keys(seal_keys.to_string(), ring.n)
+    keys = dict(switching_keys(seal_keys.to_string(), ring.n))
     groups = packing_elements(ring.n)
     made = {g: ring.key(keys[(g - 1) // 2], g) for group in groups.values() for g in group}
     return [[made[g] for g in groups[level]] for level in sorted(groups)]
