@@ -29,7 +29,7 @@ from encryptedstats.statistics._least_squares import Moments, Solution, as_float
 from encryptedstats.statistics.factors import confidence_level
 from encryptedstats.statistics.formulas import INTERCEPT, Design, DesignColumn, OfFormula, design, parse
 from encryptedstats.statistics.plots import plot_coefficients, plot_path
-from encryptedstats.tables import EncryptedTable, PublicSchema, Schema, Table
+from encryptedstats.tables import PublicSchema, Schema, Table
 from encryptedstats.tables._encoding import rows_to_predict
 from encryptedstats.tables.folds import CLASS_COUNTS
 from encryptedstats.tables.naming import position, variable_id
@@ -171,6 +171,7 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
     missing: str
     fit_intercept: bool
     why_opened: ClassVar[str] = "the normal equations have to be solved, which the owner does: "
+    unweighted: ClassVar[Cure] = Cure("use weights", "weights='rows' uses them")
 
     # -- as a question -----------------------------------------------------------------------------------------------
 
@@ -215,12 +216,6 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
             row_column(schema)
         if not made.columns:
             raise ParameterError(f"formula={self.formula!r}: there is nothing to explain anything by")
-
-    def _check_table(self, table: Table | EncryptedTable) -> None:
-        bound = table.facts.weight_bound if isinstance(table, EncryptedTable) else table.weight_bound
-        if bound > 1 and self.weights != ROWS:
-            raise SchemaError("the rows of this table have weights: ", Cure("use weights", "weights='rows' uses them"))
-        super()._check_table(table)
 
     def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
         """Sums of all columns and of the products of any two, y the last; how many rows there are, and the sum of their weights."""
