@@ -498,7 +498,7 @@ def listed(content) -> list[dict]:
         (with_field("weight_bound", 0), "impossible bound of weights"),
         (with_field("weight_bound", True), "'weight_bound' .* is missing or no int"),
         (with_field("weight_bound", 10**100), "values beyond ±6,144"),
-        (with_field("n_folds", -1), "impossible bound of weights or number of folds"),
+        (with_field("n_folds", -1), "impossible bound of weights, number of folds"),
         (with_field("n_folds", 10**18), "more bins, classes or folds than columns"),
         (with_field("with_secret_key", 1), "'with_secret_key' .* is missing or no bool"),
         (with_field("parameters", {}), "impossible parameters"),
