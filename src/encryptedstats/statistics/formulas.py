@@ -249,11 +249,10 @@ class _Parser:
 
 
 def _joined(terms: Iterable[Term]) -> Term:
-    """The product of terms: powers of one variable add up."""
+    """The product of terms: a factor counts once, as in R (``x:x`` is ``x``); different powers of one variable add up."""
     found: dict[str, int] = {}
-    for term in terms:
-        for name, power in term:
-            found[name] = found.get(name, 0) + power
+    for name, power in dict.fromkeys(factor for term in terms for factor in term):
+        found[name] = found.get(name, 0) + power
     return tuple(found.items())
 
 
@@ -388,7 +387,8 @@ def design(
     """The design of a formula in ids (see :meth:`Formula.in_ids`).
 
     A variable with bins is coded as R codes a factor: by all levels but the ``reference`` one (by default the first) where the rest
-    of the term is in the model as well, else by all levels. ``missing`` says what becomes of its bin for missing values.
+    of the term is in the model as well, else by all levels; without an intercept, the first factor has all of them. ``missing``
+    says what becomes of its bin for missing values.
     """
     made = parse(formula) if isinstance(formula, str) else formula
     if missing not in MISSING:
@@ -402,11 +402,13 @@ def design(
     else:
         terms = [tuple((position(schema, name), power) for name, power in term) for term in made.terms]
     references = _references(schema, reference or {})
-    present = {frozenset(term) for term in (*terms, *(((),) if made.intercept else ()))}
+    present = {frozenset(term) for term in (*terms, ())}
+    # Without an intercept the levels of the first factor take its place, as in R: they are all there.
+    whole = None if made.intercept else next((term for term in terms if _is_factor(term, schema)), None)
     columns, listed = [DesignColumn()] if made.intercept else [], []
     for term in terms:
         start = len(columns)
-        columns += _coded(term, schema, references, present, missing)
+        columns += _coded(term, schema, references, present - {frozenset()} if term == whole else present, missing)
         if len(columns) > MOST_COLUMNS:
             raise ParameterError(f"the formula has more than {MOST_COLUMNS:,} columns: leave terms out")
         listed.append(
@@ -415,6 +417,11 @@ def design(
     used = [*targets, *dict.fromkeys(j for term in terms for j, _ in term)]
     complete = complete_rows(schema, used, bins=missing == "complete")
     return Design(schema, targets, tuple(columns), tuple(listed), complete)
+
+
+def _is_factor(term: Sequence[tuple[int, int]], schema: PublicSchema) -> bool:
+    """Whether a term is one variable with bins."""
+    return len(term) == 1 and term[0][0] != -1 and schema.variables[term[0][0]].kind != "number"
 
 
 def _references(schema: PublicSchema, reference: Mapping[str, Any]) -> dict[int, int]:
