@@ -345,6 +345,33 @@ def test_what_cannot_be_is_refused(table: es.Table, model: Any, said: str) -> No
         model.fit(table)
 
 
+def test_a_constant_target_has_no_f_statistic() -> None:
+    frame = pd.DataFrame({"a": [1, 2, 3, 5], "y": [2, 2, 2, 2]})
+    result = es.LinearRegression("y ~ a").fit(numbers(frame, {"a": 0, "y": 0}).table(frame)).summary()
+    assert np.isnan([result.fvalue, result.f_pvalue, result.rsquared]).all()
+    line = frame.assign(y=2 * frame["a"])
+    result = es.LinearRegression("y ~ a").fit(numbers(line, {"a": 0, "y": 0}).table(line)).summary()
+    assert (result.fvalue, result.f_pvalue) == (np.inf, 0)
+
+
+def test_a_fitted_model_is_that_of_its_fit_whatever_is_set_later(table: es.Table) -> None:
+    ridge = es.Ridge(1.0, "y ~ age + bmi").fit(table)
+    before = ridge.summary(), ridge.predict(table)
+    ridge.set_params(alpha=100, formula="y ~ bmi", fit_intercept=False)
+    assert ridge.summary() == before[0]
+    np.testing.assert_array_equal(ridge.predict(table), before[1])
+    line = es.LinearRegression("y ~ age + bmi").fit(table)
+    before = line.summary(), line.anova(), line.predict(table)
+    line.set_params(formula="y ~ bmi", weights="age")
+    assert (line.summary(), line.anova()) == before[:2]
+    np.testing.assert_array_equal(line.predict(table), before[2])
+
+
+def test_the_penalty_that_is_refused_is_the_one_that_was_given(table: es.Table) -> None:
+    with pytest.raises(es.ParameterError, match="alpha=-1: a number of at least 0"):
+        es.Ridge(1.0, "y ~ age").fit(table).path([0.5, -1])
+
+
 def test_weights_of_a_table_are_not_overlooked() -> None:
     frame = pd.DataFrame({"a": [1, 2, 3, 5], "y": [2, 3, 5, 8], "group": list("uvuv")})
     known = numbers(frame, {"a": 0, "y": 0}, target="group")

@@ -182,23 +182,27 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
             return found
         return found.from_parameters({**found.parameters(), "weights": variable_id(schema, found.weights)})
 
-    def _design(self, schema: PublicSchema) -> Design:
-        known = self.parameters()
+    def _design(self, schema: PublicSchema, fit: Mapping[str, Any] | None = None) -> Design:
+        """What its parameters say; or those of a ``fit``, whatever was changed since."""
+        known = self.parameters() if fit is None else fit
         formula = parse(known["formula"])
-        formula = formula if self.fit_intercept else replace(formula, intercept=False)
-        weighing = self._weighing(schema)
+        formula = formula if known["fit_intercept"] else replace(formula, intercept=False)
+        weighing = self._weighing(schema, fit)
         if formula.terms is None and weighing is not None:  # what weighs the rows explains nothing
             targets = [position(schema, name) for name in formula.targets]
             others = [v.id for j, v in enumerate(schema.variables) if j != weighing and j not in targets]
             formula = replace(formula, terms=tuple(((name, 1),) for name in others))
-        found = design(formula, schema, known["reference"], missing=self.missing)
+        found = design(formula, schema, known["reference"], missing=known["missing"])
         if len(found.targets) != 1:
             raise ParameterError(f"formula={self.formula!r}: one variable is explained at a time")
         return found
 
-    def _weighing(self, schema: PublicSchema) -> int | None:
+    def _fitted_design(self) -> Design:
+        return self._design(self.schema_.public(), self.growth_)
+
+    def _weighing(self, schema: PublicSchema, fit: Mapping[str, Any] | None = None) -> int | None:
         """The position of the variable that weighs the rows, if one does."""
-        weights = self.parameters()["weights"]
+        weights = (self.parameters() if fit is None else fit)["weights"]
         return None if weights in (None, ROWS) else position(schema, weights)
 
     def check_schema(self, schema: PublicSchema) -> None:
@@ -310,7 +314,7 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
         if isinstance(X, Table):
             return super()._rows_to_predict(X)
         schema, frame = self._known_private(), named_columns(self._checked_frame(X, reset=False))
-        used = self._design(schema.public()).variables
+        used = self._fitted_design().variables
         for j, variable in enumerate(schema.variables):
             if j not in used and variable.name not in frame.columns:  # any value will do
                 number = (variable.low or 0) / 10.0 ** (variable.digits or 0)
@@ -319,8 +323,7 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
 
     def _matrix(self, X: Any) -> NDArray[np.float64]:
         """The columns of clear rows in their units, without the intercept, shape (rows, columns)."""
-        table = self._rows(X)
-        made = self._design(table.public_schema)
+        table, made = self._rows(X), self._fitted_design()
         found: NDArray[np.float64] = made.matrix(table)[:, int(made.intercept) :]
         return found
 
@@ -442,14 +445,14 @@ class LinearRegression(_LeastSquares):
         adjusted = float(1 - left / df / (total / free)) if total and df > 0 else math.nan
         fvalue = math.nan
         if used and df > 0:
-            fvalue = float((total - left) / used / (left / df)) if left else math.inf
+            fvalue = float((total - left) / used / (left / df)) if left else math.inf if total else math.nan
         llf = math.nan
-        if self._weighing(self.schema_.public()) is None and left:
+        if not self._weight_name() and left:
             llf = -n / 2 * (math.log(2 * math.pi) + math.log(float(left / n)) + 1)
         k = used + moments.centred
         notes = [*self._left_out()]
         notes += [f"aliased, depends on columns before it: {name}" for name in self.aliased_]
-        if self._weighing(self.schema_.public()) is not None:
+        if self._weight_name():
             notes.append(
                 f"weighted by {self._weight_name()}; the log-likelihood would need the logarithms of the weights"
             )
@@ -473,7 +476,7 @@ class LinearRegression(_LeastSquares):
         )
 
     def _weight_name(self) -> str:
-        weighing = self._weighing(self.schema_.public())
+        weighing = self._weighing(self.schema_.public(), self.growth_)
         return "" if weighing is None else variable_name(self.schema_, weighing)
 
     def coefficients(self, confidence: float = 0.95) -> pd.DataFrame:
@@ -510,7 +513,7 @@ class LinearRegression(_LeastSquares):
 
         if type not in (1, 2):
             raise ValueError(f"type={type!r}: 1 and 2 are there")
-        made = self._design(self.schema_.public())
+        made = self._fitted_design()
         owns = [[j - made.intercept for j in columns] for _, columns in made.terms]
         factors = [
             frozenset((f.variable, f.power) for f in made.columns[columns[0]].factors) for _, columns in made.terms
@@ -629,9 +632,11 @@ class Ridge(_LeastSquares):
         super().check_schema(schema)
         self._checked_alpha(self.alpha)
 
-    def _checked_alpha(self, alpha: Any) -> Fraction:
+    @staticmethod
+    def _checked_alpha(alpha: Any) -> Fraction:
         if isinstance(alpha, bool) or not isinstance(alpha, Real) or not 0 <= float(alpha) < math.inf:
-            raise ParameterError(self.named_parameter("alpha"), ": a number of at least 0 is needed")
+            given = Cure("parameter", f"alpha={alpha!r}", {"parameter": "alpha", "value": alpha})
+            raise ParameterError(given, ": a number of at least 0 is needed")
         return Fraction(float(alpha))
 
     def learn(self, totals: Totals, schema: PublicSchema) -> None:
@@ -643,8 +648,9 @@ class Ridge(_LeastSquares):
         self.df_ = len(found.used) - float(alpha * sum(np.diag(found.inverse), Fraction(0)))
 
     def summary(self) -> RidgePath:
-        """The coefficients."""
-        return self.path([float(self.alpha)])
+        """The coefficients, with the alpha of the fit."""
+        self._check_open()
+        return self.path([float(self.growth_["alpha"])])
 
     def path(self, alphas: Sequence[float]) -> RidgePath:
         """The coefficients for every alpha, from the same totals."""
