@@ -345,6 +345,24 @@ def test_what_cannot_be_is_refused(table: es.Table, model: Any, said: str) -> No
         model.fit(table)
 
 
+def test_a_reference_without_rows_is_noted() -> None:
+    frame = pd.DataFrame({"b": list("uvwuvwvw"), "y": [1, 4, 2, 5, 3, 6, 7, 9], "ill": [0, 0, 1, 0, 1, 1, 0, 1]})
+    schema = es.Schema.infer(frame, target="ill").with_kind("y", "number", digits=0)
+    said = "no rows have b[u], the reference level: others of b are compared with b[w]"
+    for weights in (None, "y"):
+        model = es.LinearRegression("y ~ b", weights=weights)
+        assert said not in model.fit(schema.table(frame)).summary().notes
+        with pytest.warns(UserWarning, match="aliased"):
+            found = model.fit(schema.table(frame[frame["b"] != "u"])).summary()
+        assert said in found.notes
+        v, w = (frame.loc[frame["b"] == level, "y"] for level in "vw")
+        if weights is None:
+            assert found.coefficients.loc["b[v]", "Estimate"] == pytest.approx(v.mean() - w.mean())
+    glm = es.GLM("ill ~ b")
+    assert said not in glm.fit(schema.table(frame)).summary().notes
+    assert said in glm.fit(schema.table(frame[frame["b"] != "u"])).summary().notes
+
+
 def test_a_constant_target_has_no_f_statistic() -> None:
     frame = pd.DataFrame({"a": [1, 2, 3, 5], "y": [2, 2, 2, 2]})
     result = es.LinearRegression("y ~ a").fit(numbers(frame, {"a": 0, "y": 0}).table(frame)).summary()

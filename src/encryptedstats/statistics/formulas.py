@@ -306,6 +306,8 @@ class Design:
         Every term by ids, and which of the columns are its own; for tables of variance.
     complete : Expression or None
         What is 1 in rows where nothing that is needed is missing, else 0; None where nothing can be.
+    compared : tuple of (int, int)
+        Positions of factors that have no column for a level, and that level: the one that their others are compared with.
     """
 
     schema: PublicSchema
@@ -313,6 +315,7 @@ class Design:
     columns: tuple[DesignColumn, ...]
     terms: tuple[tuple[str, tuple[int, ...]], ...]
     complete: Expression | None
+    compared: tuple[tuple[int, int], ...] = ()
 
     @property
     def intercept(self) -> bool:
@@ -347,6 +350,18 @@ class Design:
         if self.complete is not None:
             parts.append(self.complete)
         return product_of(parts) if parts else 1
+
+    def reference_notes(self, levels: Mapping[int, set[int]], schema: Schema | PublicSchema) -> list[str]:
+        """What to say of factors whose reference has no rows: by position, ``levels`` are those that have."""
+        found = []
+        for j, reference in self.compared:
+            if reference not in levels[j]:
+                # The last level with rows is the one that depends on the columns before it.
+                missing, instead = (_name(Factor(j, level), schema) for level in (reference, max(levels[j])))
+                found.append(
+                    f"no rows have {missing}, the reference level: others of {variable_name(schema, j)} are compared with {instead}"
+                )
+        return found
 
     def names(self, schema: Schema | PublicSchema) -> list[str]:
         """What the columns are called."""
@@ -416,7 +431,10 @@ def design(
         )
     used = [*targets, *dict.fromkeys(j for term in terms for j, _ in term)]
     complete = complete_rows(schema, used, bins=missing == "complete")
-    return Design(schema, targets, tuple(columns), tuple(listed), complete)
+    compared = (term[0][0] for term in terms if _is_factor(term, schema) and term != whole)
+    return Design(
+        schema, targets, tuple(columns), tuple(listed), complete, tuple((j, references.get(j, 0)) for j in compared)
+    )
 
 
 def _is_factor(term: Sequence[tuple[int, int]], schema: PublicSchema) -> bool:

@@ -452,6 +452,7 @@ class LinearRegression(_LeastSquares):
         k = used + moments.centred
         notes = [*self._left_out()]
         notes += [f"aliased, depends on columns before it: {name}" for name in self.aliased_]
+        notes += self._reference_notes()
         if self._weight_name():
             notes.append(
                 f"weighted by {self._weight_name()}; the log-likelihood would need the logarithms of the weights"
@@ -474,6 +475,20 @@ class LinearRegression(_LeastSquares):
             aic=2 * k - 2 * llf,
             bic=math.log(n) * k - 2 * llf,
         )
+
+    def _reference_notes(self) -> list[str]:
+        made, moments = self._fitted_design(), self._moments
+        levels = dict[int, set[int]]()
+        for j, reference in made.compared:
+            places = [
+                (k, x.factors[0].level)
+                for k, x in enumerate(_varying(made))
+                if x.factors[0].variable == j and len(x.factors) == 1
+            ]
+            levels[j] = {level for k, level in places if level is not None and moments.sums[k]}
+            if sum(moments.sums[k] for k, _ in places) < moments.weight:
+                levels[j].add(reference)
+        return made.reference_notes(levels, self.schema_)
 
     def _weight_name(self) -> str:
         weighing = self._weighing(self.schema_.public(), self.growth_)
