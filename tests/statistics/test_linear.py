@@ -363,6 +363,24 @@ def test_a_reference_without_rows_is_noted() -> None:
     assert said in glm.fit(schema.table(frame[frame["b"] != "u"])).summary().notes
 
 
+def test_rows_of_weight_0_count_in_the_degrees_of_freedom_as_in_statsmodels() -> None:
+    frame = pd.DataFrame({"a": [1, 2, 3, 5, 4], "y": [2, 3, 5, 8, 1], "w": [1, 0, 2, 1, 1]})
+    result = (
+        es.LinearRegression("y ~ a", weights="w").fit(numbers(frame, dict.fromkeys("ayw", 0)).table(frame)).summary()
+    )
+    wanted = sm.WLS(frame["y"], sm.add_constant(frame[["a"]]), weights=frame["w"]).fit()
+    assert result.df_resid == wanted.df_resid == 3
+    np.testing.assert_allclose(result.coefficients["Std. Error"], wanted.bse, rtol=1e-12)
+
+
+def test_new_rows_are_read_by_the_schema() -> None:
+    frame = pd.DataFrame({"a": [1, 2, 3, 5], "y": [2, 3, 5, 8]})
+    model = es.LinearRegression("y ~ a").fit(numbers(frame, {"a": 0, "y": 0}).table(frame))
+    np.testing.assert_array_equal(model.predict(pd.DataFrame({"a": [2.4, 2.6]})), model.predict(frame[["a"]])[1:3])
+    with pytest.raises(es.SchemaError, match=r"100 is out of bounds"):
+        model.predict(pd.DataFrame({"a": [100]}))
+
+
 def test_a_constant_target_has_no_f_statistic() -> None:
     frame = pd.DataFrame({"a": [1, 2, 3, 5], "y": [2, 2, 2, 2]})
     result = es.LinearRegression("y ~ a").fit(numbers(frame, {"a": 0, "y": 0}).table(frame)).summary()

@@ -361,7 +361,8 @@ class LinearRegression(_LeastSquares):
     reference : dict, optional
         The levels that others are compared with, by variable; the first of each by default.
     weights : str, optional
-        A variable that weighs the squares, as R's ``weights``; or ``"rows"`` for the weights of the table: 2 are two rows.
+        A variable that weighs the squares, as R's ``weights``; or ``"rows"`` for the weights of the table: 2 are two rows. A row
+        with a weight of 0 counts in the degrees of freedom, as in statsmodels; R leaves it out.
     missing : {"level", "complete"}
         Whether the bin for missing values of a variable is a level as any other, or its rows are left out. Rows without a number
         that the formula names always are.
@@ -567,6 +568,8 @@ class LinearRegression(_LeastSquares):
 
     def predict(self, X: Any, interval: str | None = None, confidence: float = 0.95) -> Any:
         """What the regression expects of each row; with an ``interval``, for its mean or for a new observation, as R has it.
+
+        New rows are read by the schema: numbers are rounded to its digits, and those out of its bounds are refused.
 
         Parameters
         ----------
