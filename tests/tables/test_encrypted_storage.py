@@ -673,7 +673,15 @@ def test_manifest_is_small_and_public(keeper, schema, tmp_path):
     file = container.from_bytes(manifest_of(tmp_path))
     assert file.key_id == keeper.key_id
     assert json.loads(file.section("schema")) == json.loads(schema.public().to_json())
-    assert set(file.fields) == {"version", "parameters", "weight_bound", "n_folds", "with_secret_key", "schema_digest"}
+    assert set(file.fields) == {
+        "version",
+        "parameters",
+        "weight_bound",
+        "n_folds",
+        "n_dropped",
+        "with_secret_key",
+        "schema_digest",
+    }
     assert set(listed({MANIFEST: manifest_of(tmp_path)})[0]) == {
         "id", "rows", "name", "bytes", "start", "sha256", "head_sha256", "digests_sha256", "seeded", "signature",
     }  # fmt: skip
