@@ -345,6 +345,69 @@ def test_what_cannot_be_is_refused(table: es.Table, model: Any, said: str) -> No
         model.fit(table)
 
 
+def test_a_reference_without_rows_is_noted() -> None:
+    frame = pd.DataFrame({"b": list("uvwuvwvw"), "y": [1, 4, 2, 5, 3, 6, 7, 9], "ill": [0, 0, 1, 0, 1, 1, 0, 1]})
+    schema = es.Schema.infer(frame, target="ill").with_kind("y", "number", digits=0)
+    said = "no rows have b[u], the reference level: others of b are compared with b[w]"
+    for weights in (None, "y"):
+        model = es.LinearRegression("y ~ b", weights=weights)
+        assert said not in model.fit(schema.table(frame)).summary().notes
+        with pytest.warns(UserWarning, match="aliased"):
+            found = model.fit(schema.table(frame[frame["b"] != "u"])).summary()
+        assert said in found.notes
+        v, w = (frame.loc[frame["b"] == level, "y"] for level in "vw")
+        if weights is None:
+            assert found.coefficients.loc["b[v]", "Estimate"] == pytest.approx(v.mean() - w.mean())
+    glm = es.GLM("ill ~ b")
+    assert said not in glm.fit(schema.table(frame)).summary().notes
+    assert said in glm.fit(schema.table(frame[frame["b"] != "u"])).summary().notes
+
+
+def test_rows_of_weight_0_count_in_the_degrees_of_freedom_as_in_statsmodels() -> None:
+    frame = pd.DataFrame({"a": [1, 2, 3, 5, 4], "y": [2, 3, 5, 8, 1], "w": [1, 0, 2, 1, 1]})
+    result = (
+        es.LinearRegression("y ~ a", weights="w").fit(numbers(frame, dict.fromkeys("ayw", 0)).table(frame)).summary()
+    )
+    wanted = sm.WLS(frame["y"], sm.add_constant(frame[["a"]]), weights=frame["w"]).fit()
+    assert result.df_resid == wanted.df_resid == 3
+    np.testing.assert_allclose(result.coefficients["Std. Error"], wanted.bse, rtol=1e-12)
+
+
+def test_new_rows_are_read_by_the_schema() -> None:
+    frame = pd.DataFrame({"a": [1, 2, 3, 5], "y": [2, 3, 5, 8]})
+    model = es.LinearRegression("y ~ a").fit(numbers(frame, {"a": 0, "y": 0}).table(frame))
+    np.testing.assert_array_equal(model.predict(pd.DataFrame({"a": [2.4, 2.6]})), model.predict(frame[["a"]])[1:3])
+    with pytest.raises(es.SchemaError, match=r"100 is out of bounds"):
+        model.predict(pd.DataFrame({"a": [100]}))
+
+
+def test_a_constant_target_has_no_f_statistic() -> None:
+    frame = pd.DataFrame({"a": [1, 2, 3, 5], "y": [2, 2, 2, 2]})
+    result = es.LinearRegression("y ~ a").fit(numbers(frame, {"a": 0, "y": 0}).table(frame)).summary()
+    assert np.isnan([result.fvalue, result.f_pvalue, result.rsquared]).all()
+    line = frame.assign(y=2 * frame["a"])
+    result = es.LinearRegression("y ~ a").fit(numbers(line, {"a": 0, "y": 0}).table(line)).summary()
+    assert (result.fvalue, result.f_pvalue) == (np.inf, 0)
+
+
+def test_a_fitted_model_is_that_of_its_fit_whatever_is_set_later(table: es.Table) -> None:
+    ridge = es.Ridge(1.0, "y ~ age + bmi").fit(table)
+    before = ridge.summary(), ridge.predict(table)
+    ridge.set_params(alpha=100, formula="y ~ bmi", fit_intercept=False)
+    assert ridge.summary() == before[0]
+    np.testing.assert_array_equal(ridge.predict(table), before[1])
+    line = es.LinearRegression("y ~ age + bmi").fit(table)
+    before = line.summary(), line.anova(), line.predict(table)
+    line.set_params(formula="y ~ bmi", weights="age")
+    assert (line.summary(), line.anova()) == before[:2]
+    np.testing.assert_array_equal(line.predict(table), before[2])
+
+
+def test_the_penalty_that_is_refused_is_the_one_that_was_given(table: es.Table) -> None:
+    with pytest.raises(es.ParameterError, match="alpha=-1: a number of at least 0"):
+        es.Ridge(1.0, "y ~ age").fit(table).path([0.5, -1])
+
+
 def test_weights_of_a_table_are_not_overlooked() -> None:
     frame = pd.DataFrame({"a": [1, 2, 3, 5], "y": [2, 3, 5, 8], "group": list("uvuv")})
     known = numbers(frame, {"a": 0, "y": 0}, target="group")

@@ -251,6 +251,16 @@ def test_an_opened_model_is_stored(tmp_path: Any) -> None:
 DISCRIMINANTS = (es.LinearDiscriminant, es.QuadraticDiscriminant)
 
 
+@pytest.mark.parametrize("kind", [es.LinearDiscriminant, es.QuadraticDiscriminant])
+def test_discriminants_do_not_mind_where_numbers_start(kind: Any) -> None:
+    X, y = load_iris(return_X_y=True)
+    wanted = kind().fit(X, y).decision_function(X)
+    far = (np.round(X * 10).astype(int) + 10**9) / 10  # exact in tenths
+    found = kind().fit(far, y).decision_function(far)
+    differences = [one - one[:, :1] for one in (found, wanted)]  # log-odds are up to a constant
+    np.testing.assert_allclose(*differences, rtol=1e-6, atol=1e-6)
+
+
 def normal_posterior(model: Any, X: Any, y: Any, priors: Any, unbiased: bool) -> Any:
     """Probabilities by the definition: densities of normal distributions with the means and covariances of the classes."""
     classes = np.unique(y)

@@ -329,7 +329,8 @@ class Job(StoredJob):
 
 def _circuit(question: Question, facts: TableFacts) -> tuple[list[Expression], list[int]]:
     """All that is computed for a question, of numbers in digits the parts; and what power of 2 each counts for."""
-    return in_digits(question.circuit(facts.schema, without_digits(facts.columns)), digits_among(facts.columns))
+    circuit = question.circuit(facts.schema, without_digits(facts.columns), weight_bound=facts.weight_bound)
+    return in_digits(circuit, digits_among(facts.columns))
 
 
 def _joined(parts: Sequence[EncryptedNumbers], circuit: str) -> EncryptedNumbers:

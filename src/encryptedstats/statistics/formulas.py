@@ -249,11 +249,10 @@ class _Parser:
 
 
 def _joined(terms: Iterable[Term]) -> Term:
-    """The product of terms: powers of one variable add up."""
+    """The product of terms: a factor counts once, as in R (``x:x`` is ``x``); different powers of one variable add up."""
     found: dict[str, int] = {}
-    for term in terms:
-        for name, power in term:
-            found[name] = found.get(name, 0) + power
+    for name, power in dict.fromkeys(factor for term in terms for factor in term):
+        found[name] = found.get(name, 0) + power
     return tuple(found.items())
 
 
@@ -307,6 +306,8 @@ class Design:
         Every term by ids, and which of the columns are its own; for tables of variance.
     complete : Expression or None
         What is 1 in rows where nothing that is needed is missing, else 0; None where nothing can be.
+    compared : tuple of (int, int)
+        Positions of factors that have no column for a level, and that level: the one that their others are compared with.
     """
 
     schema: PublicSchema
@@ -314,6 +315,7 @@ class Design:
     columns: tuple[DesignColumn, ...]
     terms: tuple[tuple[str, tuple[int, ...]], ...]
     complete: Expression | None
+    compared: tuple[tuple[int, int], ...] = ()
 
     @property
     def intercept(self) -> bool:
@@ -348,6 +350,18 @@ class Design:
         if self.complete is not None:
             parts.append(self.complete)
         return product_of(parts) if parts else 1
+
+    def reference_notes(self, levels: Mapping[int, set[int]], schema: Schema | PublicSchema) -> list[str]:
+        """What to say of factors whose reference has no rows: by position, ``levels`` are those that have."""
+        found = []
+        for j, reference in self.compared:
+            if reference not in levels[j]:
+                # The last level with rows is the one that depends on the columns before it.
+                missing, instead = (_name(Factor(j, level), schema) for level in (reference, max(levels[j])))
+                found.append(
+                    f"no rows have {missing}, the reference level: others of {variable_name(schema, j)} are compared with {instead}"
+                )
+        return found
 
     def names(self, schema: Schema | PublicSchema) -> list[str]:
         """What the columns are called."""
@@ -388,7 +402,8 @@ def design(
     """The design of a formula in ids (see :meth:`Formula.in_ids`).
 
     A variable with bins is coded as R codes a factor: by all levels but the ``reference`` one (by default the first) where the rest
-    of the term is in the model as well, else by all levels. ``missing`` says what becomes of its bin for missing values.
+    of the term is in the model as well, else by all levels; without an intercept, the first factor has all of them. ``missing``
+    says what becomes of its bin for missing values.
     """
     made = parse(formula) if isinstance(formula, str) else formula
     if missing not in MISSING:
@@ -402,11 +417,13 @@ def design(
     else:
         terms = [tuple((position(schema, name), power) for name, power in term) for term in made.terms]
     references = _references(schema, reference or {})
-    present = {frozenset(term) for term in (*terms, *(((),) if made.intercept else ()))}
+    present = {frozenset(term) for term in (*terms, ())}
+    # Without an intercept the levels of the first factor take its place, as in R: they are all there.
+    whole = None if made.intercept else next((term for term in terms if _is_factor(term, schema)), None)
     columns, listed = [DesignColumn()] if made.intercept else [], []
     for term in terms:
         start = len(columns)
-        columns += _coded(term, schema, references, present, missing)
+        columns += _coded(term, schema, references, present - {frozenset()} if term == whole else present, missing)
         if len(columns) > MOST_COLUMNS:
             raise ParameterError(f"the formula has more than {MOST_COLUMNS:,} columns: leave terms out")
         listed.append(
@@ -414,7 +431,15 @@ def design(
         )
     used = [*targets, *dict.fromkeys(j for term in terms for j, _ in term)]
     complete = complete_rows(schema, used, bins=missing == "complete")
-    return Design(schema, targets, tuple(columns), tuple(listed), complete)
+    compared = (term[0][0] for term in terms if _is_factor(term, schema) and term != whole)
+    return Design(
+        schema, targets, tuple(columns), tuple(listed), complete, tuple((j, references.get(j, 0)) for j in compared)
+    )
+
+
+def _is_factor(term: Sequence[tuple[int, int]], schema: PublicSchema) -> bool:
+    """Whether a term is one variable with bins."""
+    return len(term) == 1 and term[0][0] != -1 and schema.variables[term[0][0]].kind != "number"
 
 
 def _references(schema: PublicSchema, reference: Mapping[str, Any]) -> dict[int, int]:

@@ -439,6 +439,7 @@ class GLM(TotalsModel):
         axis = {j: place for place, j in enumerate(made.variables)}
         matrix = cell_matrix([tuple((axis[j], level) for j, level in one) for one in self.columns_], places)
         shown = self._shown(made, known)
+        notes = made.reference_notes({j: set(places[:, place].tolist()) for j, place in axis.items()}, known)
         self.result_, self.fit_ = fitted_result(
             [column.name(known) if column.factors else INTERCEPT for column in made.columns],
             matrix,
@@ -447,7 +448,7 @@ class GLM(TotalsModel):
             self.family,
             title=f"{'Logistic' if binomial else 'Poisson'} regression: {shown}",
             n_rows=cells.n,
-            notes=(*cells.notes, *dropped_rows(self.n_dropped_), *self._assumed(known)),
+            notes=(*cells.notes, *dropped_rows(self.n_dropped_), *self._assumed(known), *notes),
             formula=shown,
             n_trials=cells.n if binomial else len(places),
         )

@@ -29,7 +29,7 @@ from encryptedstats.statistics._least_squares import Moments, Solution, as_float
 from encryptedstats.statistics.factors import confidence_level
 from encryptedstats.statistics.formulas import INTERCEPT, Design, DesignColumn, OfFormula, design, parse
 from encryptedstats.statistics.plots import plot_coefficients, plot_path
-from encryptedstats.tables import EncryptedTable, PublicSchema, Schema, Table
+from encryptedstats.tables import PublicSchema, Schema, Table
 from encryptedstats.tables._encoding import rows_to_predict
 from encryptedstats.tables.folds import CLASS_COUNTS
 from encryptedstats.tables.naming import position, variable_id
@@ -171,6 +171,7 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
     missing: str
     fit_intercept: bool
     why_opened: ClassVar[str] = "the normal equations have to be solved, which the owner does: "
+    unweighted: ClassVar[Cure] = Cure("use weights", "weights='rows' uses them")
 
     # -- as a question -----------------------------------------------------------------------------------------------
 
@@ -181,23 +182,27 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
             return found
         return found.from_parameters({**found.parameters(), "weights": variable_id(schema, found.weights)})
 
-    def _design(self, schema: PublicSchema) -> Design:
-        known = self.parameters()
+    def _design(self, schema: PublicSchema, fit: Mapping[str, Any] | None = None) -> Design:
+        """What its parameters say; or those of a ``fit``, whatever was changed since."""
+        known = self.parameters() if fit is None else fit
         formula = parse(known["formula"])
-        formula = formula if self.fit_intercept else replace(formula, intercept=False)
-        weighing = self._weighing(schema)
+        formula = formula if known["fit_intercept"] else replace(formula, intercept=False)
+        weighing = self._weighing(schema, fit)
         if formula.terms is None and weighing is not None:  # what weighs the rows explains nothing
             targets = [position(schema, name) for name in formula.targets]
             others = [v.id for j, v in enumerate(schema.variables) if j != weighing and j not in targets]
             formula = replace(formula, terms=tuple(((name, 1),) for name in others))
-        found = design(formula, schema, known["reference"], missing=self.missing)
+        found = design(formula, schema, known["reference"], missing=known["missing"])
         if len(found.targets) != 1:
             raise ParameterError(f"formula={self.formula!r}: one variable is explained at a time")
         return found
 
-    def _weighing(self, schema: PublicSchema) -> int | None:
+    def _fitted_design(self) -> Design:
+        return self._design(self.schema_.public(), self.growth_)
+
+    def _weighing(self, schema: PublicSchema, fit: Mapping[str, Any] | None = None) -> int | None:
         """The position of the variable that weighs the rows, if one does."""
-        weights = self.parameters()["weights"]
+        weights = (self.parameters() if fit is None else fit)["weights"]
         return None if weights in (None, ROWS) else position(schema, weights)
 
     def check_schema(self, schema: PublicSchema) -> None:
@@ -215,12 +220,6 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
             row_column(schema)
         if not made.columns:
             raise ParameterError(f"formula={self.formula!r}: there is nothing to explain anything by")
-
-    def _check_table(self, table: Table | EncryptedTable) -> None:
-        bound = table.facts.weight_bound if isinstance(table, EncryptedTable) else table.weight_bound
-        if bound > 1 and self.weights != ROWS:
-            raise SchemaError("the rows of this table have weights: ", Cure("use weights", "weights='rows' uses them"))
-        super()._check_table(table)
 
     def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
         """Sums of all columns and of the products of any two, y the last; how many rows there are, and the sum of their weights."""
@@ -315,7 +314,7 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
         if isinstance(X, Table):
             return super()._rows_to_predict(X)
         schema, frame = self._known_private(), named_columns(self._checked_frame(X, reset=False))
-        used = self._design(schema.public()).variables
+        used = self._fitted_design().variables
         for j, variable in enumerate(schema.variables):
             if j not in used and variable.name not in frame.columns:  # any value will do
                 number = (variable.low or 0) / 10.0 ** (variable.digits or 0)
@@ -324,8 +323,7 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
 
     def _matrix(self, X: Any) -> NDArray[np.float64]:
         """The columns of clear rows in their units, without the intercept, shape (rows, columns)."""
-        table = self._rows(X)
-        made = self._design(table.public_schema)
+        table, made = self._rows(X), self._fitted_design()
         found: NDArray[np.float64] = made.matrix(table)[:, int(made.intercept) :]
         return found
 
@@ -363,7 +361,8 @@ class LinearRegression(_LeastSquares):
     reference : dict, optional
         The levels that others are compared with, by variable; the first of each by default.
     weights : str, optional
-        A variable that weighs the squares, as R's ``weights``; or ``"rows"`` for the weights of the table: 2 are two rows.
+        A variable that weighs the squares, as R's ``weights``; or ``"rows"`` for the weights of the table: 2 are two rows. A row
+        with a weight of 0 counts in the degrees of freedom, as in statsmodels; R leaves it out.
     missing : {"level", "complete"}
         Whether the bin for missing values of a variable is a level as any other, or its rows are left out. Rows without a number
         that the formula names always are.
@@ -447,14 +446,15 @@ class LinearRegression(_LeastSquares):
         adjusted = float(1 - left / df / (total / free)) if total and df > 0 else math.nan
         fvalue = math.nan
         if used and df > 0:
-            fvalue = float((total - left) / used / (left / df)) if left else math.inf
+            fvalue = float((total - left) / used / (left / df)) if left else math.inf if total else math.nan
         llf = math.nan
-        if self._weighing(self.schema_.public()) is None and left:
+        if not self._weight_name() and left:
             llf = -n / 2 * (math.log(2 * math.pi) + math.log(float(left / n)) + 1)
         k = used + moments.centred
         notes = [*self._left_out()]
         notes += [f"aliased, depends on columns before it: {name}" for name in self.aliased_]
-        if self._weighing(self.schema_.public()) is not None:
+        notes += self._reference_notes()
+        if self._weight_name():
             notes.append(
                 f"weighted by {self._weight_name()}; the log-likelihood would need the logarithms of the weights"
             )
@@ -477,8 +477,22 @@ class LinearRegression(_LeastSquares):
             bic=math.log(n) * k - 2 * llf,
         )
 
+    def _reference_notes(self) -> list[str]:
+        made, moments = self._fitted_design(), self._moments
+        levels = dict[int, set[int]]()
+        for j, reference in made.compared:
+            places = [
+                (k, x.factors[0].level)
+                for k, x in enumerate(_varying(made))
+                if x.factors[0].variable == j and len(x.factors) == 1
+            ]
+            levels[j] = {level for k, level in places if level is not None and moments.sums[k]}
+            if sum(moments.sums[k] for k, _ in places) < moments.weight:
+                levels[j].add(reference)
+        return made.reference_notes(levels, self.schema_)
+
     def _weight_name(self) -> str:
-        weighing = self._weighing(self.schema_.public())
+        weighing = self._weighing(self.schema_.public(), self.growth_)
         return "" if weighing is None else variable_name(self.schema_, weighing)
 
     def coefficients(self, confidence: float = 0.95) -> pd.DataFrame:
@@ -515,7 +529,7 @@ class LinearRegression(_LeastSquares):
 
         if type not in (1, 2):
             raise ValueError(f"type={type!r}: 1 and 2 are there")
-        made = self._design(self.schema_.public())
+        made = self._fitted_design()
         owns = [[j - made.intercept for j in columns] for _, columns in made.terms]
         factors = [
             frozenset((f.variable, f.power) for f in made.columns[columns[0]].factors) for _, columns in made.terms
@@ -554,6 +568,8 @@ class LinearRegression(_LeastSquares):
 
     def predict(self, X: Any, interval: str | None = None, confidence: float = 0.95) -> Any:
         """What the regression expects of each row; with an ``interval``, for its mean or for a new observation, as R has it.
+
+        New rows are read by the schema: numbers are rounded to its digits, and those out of its bounds are refused.
 
         Parameters
         ----------
@@ -634,9 +650,11 @@ class Ridge(_LeastSquares):
         super().check_schema(schema)
         self._checked_alpha(self.alpha)
 
-    def _checked_alpha(self, alpha: Any) -> Fraction:
+    @staticmethod
+    def _checked_alpha(alpha: Any) -> Fraction:
         if isinstance(alpha, bool) or not isinstance(alpha, Real) or not 0 <= float(alpha) < math.inf:
-            raise ParameterError(self.named_parameter("alpha"), ": a number of at least 0 is needed")
+            given = Cure("parameter", f"alpha={alpha!r}", {"parameter": "alpha", "value": alpha})
+            raise ParameterError(given, ": a number of at least 0 is needed")
         return Fraction(float(alpha))
 
     def learn(self, totals: Totals, schema: PublicSchema) -> None:
@@ -648,8 +666,9 @@ class Ridge(_LeastSquares):
         self.df_ = len(found.used) - float(alpha * sum(np.diag(found.inverse), Fraction(0)))
 
     def summary(self) -> RidgePath:
-        """The coefficients."""
-        return self.path([float(self.alpha)])
+        """The coefficients, with the alpha of the fit."""
+        self._check_open()
+        return self.path([float(self.growth_["alpha"])])
 
     def path(self, alphas: Sequence[float]) -> RidgePath:
         """The coefficients for every alpha, from the same totals."""

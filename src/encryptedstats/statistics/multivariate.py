@@ -640,6 +640,25 @@ class _ByClass:
         ]
         return as_floats(found)
 
+    @property
+    def centre(self) -> NDArray[np.float64]:
+        """The mean of all rows, in units."""
+        sums = zip(self.sums.sum(axis=0), self.scales, strict=True)
+        return as_floats([Fraction(int(s), self.n * int(u)) for s, u in sums])
+
+    @property
+    def means_from_centre(self) -> NDArray[np.float64]:
+        """The means of classes less that of all rows (as it is rounded), in units; 0 where a class has no rows."""
+        centre = [Fraction(value) for value in self.centre.tolist()]
+        found = [
+            [
+                Fraction(int(s), int(n) * int(u)) - m if n else Fraction(0)
+                for s, u, m in zip(sums, self.scales, centre, strict=True)
+            ]
+            for n, sums in zip(self.counts, self.sums, strict=True)
+        ]
+        return as_floats(found)
+
     def in_units(self, scatter: Exact, below: int) -> NDArray[np.float64]:
         """A matrix of sums of products over something, in units."""
         units = np.outer(self.scales, self.scales)
@@ -650,10 +669,10 @@ class _ByClass:
 class LinearDiscriminant(_NormalClasses):
     r"""Linear discriminant analysis: normal classes with one covariance matrix, from class sums and pooled second moments.
 
-    The log-odds of class c are :math:`\log \pi_c + x' S^{-1} m_c - m_c' S^{-1} m_c / 2` with the class means m_c and S the scatter
-    within classes over N, as in scikit-learn, or over N less the number of classes, as in R's ``MASS::lda``. Numbers are taken as
-    they are, codes and indicators of other variables as :class:`FisherDiscriminant` has them. What depends on earlier predictors
-    within classes is left out, with a warning.
+    The log-odds of class c are :math:`\log \pi_c + (x - m)' S^{-1} (m_c - m) - (m_c - m)' S^{-1} (m_c - m) / 2`, up to a constant,
+    with the class means m_c, the mean m of all rows and S the scatter within classes over N, as in scikit-learn, or over N less the
+    number of classes, as in R's ``MASS::lda``. Numbers are taken as they are, codes and indicators of other variables as
+    :class:`FisherDiscriminant` has them. What depends on earlier predictors within classes is left out, with a warning.
 
     Parameters
     ----------
@@ -668,6 +687,8 @@ class LinearDiscriminant(_NormalClasses):
     means_ : array of shape (n_classes, n_predictors)
         In the units of the predictors.
     covariance_ : array of shape (n_predictors, n_predictors)
+    centre_ : array of shape (n_predictors,)
+        The mean of all rows.
     coef_ : array of shape (n_classes, n_predictors)
     intercept_ : array of shape (n_classes,)
 
@@ -705,12 +726,16 @@ class LinearDiscriminant(_NormalClasses):
         sd = np.sqrt(np.diag(self.covariance_))[used]
         matrix = self.covariance_[np.ix_(used, used)] / np.outer(sd, sd)
         self.coef_ = np.zeros((len(found.counts), found.k))
-        self.coef_[:, used] = (np.linalg.solve(matrix, (self.means_[:, used] / sd).T) / sd[:, None]).T
+        # From the mean of all rows: means that are far from 0 for their spread would cancel, in coefficients and in scores.
+        self.centre_ = found.centre
+        apart = found.means_from_centre
+        self.coef_[:, used] = (np.linalg.solve(matrix, (apart[:, used] / sd).T) / sd[:, None]).T
         with np.errstate(divide="ignore"):
-            self.intercept_ = np.log(self.priors_) - (self.coef_ * self.means_).sum(axis=1) / 2
+            self._offsets = np.log(self.priors_) - (self.coef_ * apart).sum(axis=1) / 2
+        self.intercept_ = self._offsets - self.coef_ @ self.centre_
 
     def _logs(self, table: Table) -> NDArray[np.float64]:
-        found: NDArray[np.float64] = self._in_units(table) @ self.coef_.T + self.intercept_
+        found: NDArray[np.float64] = (self._in_units(table) - self.centre_) @ self.coef_.T + self._offsets
         return found
 
 

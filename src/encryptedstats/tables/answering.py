@@ -40,7 +40,7 @@ def stages_of(
         bounds = {name: [Interval.of(number) for number in found] for name, found in numbers.items()}
         known = known_plain(question, schema, numbers)
     else:
-        totals = question.circuit(schema, columns)
+        totals = question.circuit(schema, columns, weight_bound=weight_bound)
         found = read_bounds(totals, column_ranges(schema, columns, weight_bound), n_rows)
         n_drawn = sum(math.prod(shape) for shape in question.beside_shapes(schema).values())
         bounds = {MODEL: [found[total] for total in totals], **({DRAWN: [drawn_bound] * n_drawn} if drawn else {})}

@@ -27,9 +27,9 @@ MAX_NUMBER_BITS = 62
 #: How the encodings without an index are spelt in keys.
 _SUFFIXES = {"ordinal": "code", "centred": "centred", "number": "number", "present": "present"}
 #: Encodings of which there is one column for each fold too, and which have no variable.
-_OF_ROWS = ("class", "rows")
+OF_ROWS = ("class", "rows")
 #: What is stored whatever encodings of bins are chosen.
-ALWAYS_STORED = ("number", "digit", "present", *_OF_ROWS)
+ALWAYS_STORED = ("number", "digit", "present", *OF_ROWS)
 _KEY = re.compile(
     r"(?:v(?P<variable>{n})|(?P<target>target))\.(?:bin(?P<bin>{n})|(?P<suffix>code|centred|number|present)"
     r"|digit(?P<digit>{n})\.bits(?P<bits>{n}))"
@@ -75,7 +75,7 @@ class Column:
         if self.encoding not in ENCODINGS:
             raise SchemaError(f"encoding {self.encoding!r} does not exist; the encodings are {', '.join(ENCODINGS)}")
         least = -1 if self.encoding in ("number", "digit", "present") else 0
-        if (self.variable != -1) if self.encoding in _OF_ROWS else (self.variable < least or self.fold is not None):
+        if (self.variable != -1) if self.encoding in OF_ROWS else (self.variable < least or self.fold is not None):
             raise SchemaError(f"{self!r}: a class has variable -1, any other column has a variable and no fold")
         if self.index < 0 or (self.fold or 0) < 0 or (self.index and self.encoding not in ("onehot", "digit", "class")):
             raise SchemaError(f"{self!r}: index and fold count from 0, and only bins, digits and classes have an index")
@@ -83,7 +83,7 @@ class Column:
             raise SchemaError(f"{self!r}: a digit has 2 to {MAX_NUMBER_BITS} bits, and nothing else has")
 
     def __str__(self) -> str:
-        if self.encoding in _OF_ROWS:
+        if self.encoding in OF_ROWS:
             name = f"class{self.index}" if self.encoding == "class" else "rows"
             return name + ("" if self.fold is None else f".fold{self.fold}")
         digit = f"digit{self.index}.bits{self.bits}" if self.encoding == "digit" else f"bin{self.index}"
@@ -192,7 +192,7 @@ def check_column(schema: PublicSchema, column: Column) -> None:
 def column_bound(schema: PublicSchema, column: Column, weight_bound: int = 1) -> int:
     """The largest absolute value that the column can hold, from public knowledge alone."""
     check_column(schema, column)
-    if column.encoding in _OF_ROWS:
+    if column.encoding in OF_ROWS:
         return weight_bound
     if column.encoding in ("onehot", "present"):
         return 1

@@ -570,7 +570,8 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
 
     def totals(self, question: Question, **options: Any) -> EncryptedNumbers:
         """The encrypted totals that answer a question, one after the other. Options: as of :meth:`evaluate`."""
-        return self.evaluate(question.circuit(self.schema, self.columns()), **options)
+        circuit = question.circuit(self.schema, self.columns(), weight_bound=self.facts.weight_bound)
+        return self.evaluate(circuit, **options)
 
     def _described_columns(self) -> str:
         encodings = sorted({column.encoding for column in self.facts.columns})

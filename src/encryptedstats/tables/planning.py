@@ -114,7 +114,7 @@ def plan(
     else:
         if n_predict is not None:
             raise ValueError("n_predict= is for encrypted_prediction=True: an opened model predicts any number of rows")
-        stages = [Stage(_outputs(circuit, rows.known, columns), rows.n_rows)]
+        stages = [Stage(_outputs(circuit, rows, columns), rows.n_rows)]
     _check_stored(stages, columns, encodings)
     return wanted.plan(stages, with_digits=not encrypted_prediction)
 
@@ -235,7 +235,7 @@ def _part_stages(part: Any, rows: _PlannedRows, columns: Sequence[Column], n_pre
         except NotImplementedError as error:
             if part.kind == MODEL_KIND:
                 raise ParameterError(error, ". Plan it ", OPENED_FIRST) from None
-    return [Stage(_outputs(part, rows.known, columns), rows.n_rows)]
+    return [Stage(_outputs(part, rows, columns), rows.n_rows)]
 
 
 @dataclass(frozen=True)
@@ -309,15 +309,15 @@ def _deeper_folds(
     return Folds(asked, n_folds).circuit(schema, columns)
 
 
-def _outputs(circuit: Any, schema: Schema | PublicSchema, columns: Sequence[Column]) -> list[Expression]:
-    public = schema.public()
+def _outputs(circuit: Any, rows: _PlannedRows, columns: Sequence[Column]) -> list[Expression]:
+    public = rows.schema
     parts = list(circuit) if isinstance(circuit, (list, tuple)) else [circuit]
     outputs: list[Expression] = []
     for part in parts:
         if isinstance(part, Question):
-            asked = _in_ids(part, schema)
+            asked = _in_ids(part, rows.known)
             asked.check_schema(public)
-            found = asked.circuit(public, columns)
+            found = asked.circuit(public, columns, weight_bound=rows.weight_bound)
             outputs += [*found, *_deeper_folds(asked, public, columns, found)]
         elif isinstance(part, Expression) and part.is_total:
             outputs.append(part)

@@ -26,9 +26,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from encryptedstats.circuits.bounds import Interval
-from encryptedstats.circuits.expressions import Expression, column, sum_of
+from encryptedstats.circuits.expressions import COLUMN, LINEAR, PRODUCT, TOTAL, Expression, column, sum_of
+from encryptedstats.circuits.expressions import fold as fold_graph
 from encryptedstats.errors import Cure, FileFormatError, ParameterError, SchemaError, StillEncryptedError
-from encryptedstats.tables.columns import Column
+from encryptedstats.tables.columns import OF_ROWS, Column
 from encryptedstats.tables.naming import ids_of, levels_of
 from encryptedstats.tables.variables import KEEP_NUMBERS, PublicSchema
 
@@ -125,6 +126,9 @@ class Question(ABC):
     of_levels: ClassVar[
         Mapping[str, str]
     ] = {}  #: parameters that name levels, and by which one their variable is named
+    unweighted: ClassVar[Cure] = Cure(
+        "rows without weights", "make the table without weights=, and with rows as often as they count"
+    )  #: what to do about a table whose weights it does not count
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -200,11 +204,17 @@ class Question(ABC):
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> Any:
         """What the opened integers mean, refusing those that cannot be; the schema is public where names are not known."""
 
-    def circuit(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> list[Expression]:
-        """All totals, one after the other."""
+    def circuit(
+        self, schema: PublicSchema, columns: Columns = None, fold: int | None = None, *, weight_bound: int = 1
+    ) -> list[Expression]:
+        """All totals, one after the other; refused where rows have weights (up to ``weight_bound``) and not all count them."""
         found = flat(self.totals(schema, columns, fold), self.shapes(schema), f"{self.name}: totals()", "shapes()")
         if not all(isinstance(x, Expression) and x.is_total for x in found):
             raise TypeError(f"{self.name}: totals() gives something else than expressions that end in .total()")
+        if weight_bound > 1 and not count_weights(found):
+            raise SchemaError(
+                f"the rows of this table have weights, and {self.name} does not count them: ", self.unweighted
+            )
         return found
 
     def n_totals(self, schema: PublicSchema) -> int:
@@ -501,6 +511,29 @@ def has_gaps(schema: PublicSchema, variable: int) -> bool:
     """Whether the variable at a position is a number that may be missing."""
     known = schema.target_number if variable == -1 else schema.variables[variable]
     return known is not None and known.kind == "number" and known.missing_bin
+
+
+def count_weights(totals: Iterable[Expression]) -> bool:
+    """Whether every row counts as often as its weight says in all of these totals: each term has one factor of class or rows."""
+
+    def rule(node: Expression, args: list[int | None]) -> int | None:
+        """How many weights multiply each term; None where terms differ, or a row does not count as its weight says."""
+        if node.op == COLUMN:
+            return int(Column.parse(node.data).encoding in OF_ROWS)
+        if None in args:
+            return None
+        counts = [one for one in args if one is not None]
+        if node.op == PRODUCT and not node.is_total:
+            return sum(counts)
+        if node.op == TOTAL:
+            return 0 if counts == [1] else None
+        if node.op == LINEAR and node.data[1]:
+            counts.append(0)
+        return counts[0] if len(set(counts)) == 1 else None if counts else 0
+
+    totals = list(totals)
+    found = fold_graph(totals, rule)
+    return all(found[total] is not None for total in totals)
 
 
 def product_of(factors: Sequence[Expression]) -> Expression:

@@ -249,7 +249,8 @@ class Asked(ABC):
     def counts(self, variable: str | int, by: str | int | None = None, **options: Any) -> Any:
         """How many rows are in each bin of a variable; ``by="class"`` (or the target's name), or by another variable.
 
-        Class counts are weighted where the table has weights. Options of encrypted tables: those of ``evaluate``.
+        Counts by class are weighted where the table has weights, and others are refused there. Options of encrypted tables: those
+        of ``evaluate``.
         """
         asked = (variable,) if by is None else (variable, by)
         return self.ask(Counts(tuple(map(self._position, asked))), **options)

@@ -240,7 +240,7 @@ class Table(ColumnAlgebra[Integers], Asked):
 
     def totals(self, question: Question) -> list[int]:
         """The totals that answer a question, one after the other."""
-        return self.evaluate(question.circuit(self.public_schema, self.columns()))
+        return self.evaluate(question.circuit(self.public_schema, self.columns(), weight_bound=self.weight_bound))
 
     def to_pandas(self) -> pd.DataFrame:
         """The rows with bins by their labels, numbers in real units and classes by name."""
