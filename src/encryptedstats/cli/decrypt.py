@@ -122,7 +122,7 @@ def decrypt(
         _show(opened)
         kept = Text.assemble(_wrote(None, out), "  mode 0600: it is not encrypted, and yours to keep")
         Console().print(Text(), kept, sep="\n")
-        if schema is not None:
+        if schema is not None and hasattr(opened.model, "predict"):
             Console().print(fact_table([("next", command_line("predict", out, "new.csv", "-o", "predicted.csv"))]))
 
 

@@ -406,6 +406,10 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
             )
         return X
 
+    def _with_unused(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Rows to predict, with columns that are not needed and may lack; most models need all."""
+        return frame
+
     # -- adding and forgetting -------------------------------------------------------------------------------------
 
     def __add__(self: M, other: M) -> M:

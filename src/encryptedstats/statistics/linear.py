@@ -314,13 +314,18 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
         """Clear rows; columns that explain nothing need not be among theirs."""
         if isinstance(X, Table):
             return super()._rows_to_predict(X)
-        schema, frame = self._known_private(), named_columns(self._checked_frame(X, reset=False))
+        frame = named_columns(self._checked_frame(X, reset=False))
+        return rows_to_predict(self._known_private(), self._with_unused(frame), stacklevel=4)
+
+    def _with_unused(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """With the columns that explain nothing, if they are not there."""
+        schema = self._known_private()
         used = self._design(schema.public()).variables
         for j, variable in enumerate(schema.variables):
             if j not in used and variable.name not in frame.columns:  # any value will do
                 number = (variable.low or 0) / 10.0 ** (variable.digits or 0)
                 frame = frame.assign(**{variable.name: variable.levels[0] if variable.levels else number})
-        return rows_to_predict(schema, frame, stacklevel=4)
+        return frame
 
     def _matrix(self, X: Any) -> NDArray[np.float64]:
         """The columns of clear rows in their units, without the intercept, shape (rows, columns)."""
