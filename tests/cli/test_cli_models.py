@@ -454,7 +454,9 @@ def test_regressions_predict_numbers(model: Any, tmp_path: Path) -> None:
     on_screen = done("predict", tmp_path / "lm.opened", tmp_path / "new.csv", "-o", "-").stdout
     assert on_screen == (tmp_path / "p.csv").read_text()
     facts = json.loads(
-        done("predict", tmp_path / "lm.opened", tmp_path / "new.csv", "-o", tmp_path / "p.csv", "--force", "--json").stdout
+        done(
+            "predict", tmp_path / "lm.opened", tmp_path / "new.csv", "-o", tmp_path / "p.csv", "--force", "--json"
+        ).stdout
     )
     assert facts["predicted"]["mean"] == pytest.approx(found["predicted"].mean())
     assert facts["right"] is None

@@ -49,6 +49,7 @@ from encryptedstats.tables.variables import KEEP_NUMBERS
 
 #: The weights that a table brings, as a name for them.
 ROWS: Final = "rows"
+MOST_PRODUCTS: Final = 1 << 20
 _MARKS: Final = "Signif. codes: 0 '***' 0.001 '**' 0.01 '*' 0.05 '.' 0.1 ' ' 1"
 _INTERVALS: Final = ("confidence", "prediction")
 L = TypeVar("L", bound="_LeastSquares")
@@ -206,6 +207,7 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
         if made.targets[0] == -1 and schema.n_classes:
             raise SchemaError("the target has classes, and a regression explains a number: ", KEEP_NUMBERS)
         made.number(made.targets[0])
+        _check_size(made)
         if weighing is not None:
             number_column(schema, weighing)
             low = schema.at(weighing).low or 0
@@ -348,9 +350,18 @@ def _varying(made: Design) -> list[DesignColumn]:
 
 def _pairs(made: Design) -> list[tuple[int, int]]:
     """Which columns can be together in a row: bins of one variable exclude each other."""
-    x = _varying(made)
-    pairs = combinations_with_replacement(range(len(x)), 2)
-    return [(a, b) for a, b in pairs if made.product(x[a], x[b]) != 0]
+    levels = [{factor.variable: factor.level for factor in one.factors} for one in _varying(made)]
+    pairs = combinations_with_replacement(range(len(levels)), 2)
+    return [(a, b) for a, b in pairs if all(levels[b].get(j, level) == level for j, level in levels[a].items())]
+
+
+def _check_size(made: Design) -> None:
+    """Refuse more products of columns than anybody waits for, before they are listed. Columns of one term exclude each other."""
+    n, owns = len(made.columns) + 1, [len(columns) for _, columns in made.terms]
+    if n * (n + 1) // 2 - sum(m * (m - 1) // 2 for m in owns) > MOST_PRODUCTS:
+        raise ParameterError(
+            f"the formula has {n - 1:,} columns, and more than {MOST_PRODUCTS:,} products of two of them: leave terms out"
+        )
 
 
 class LinearRegression(_LeastSquares):
