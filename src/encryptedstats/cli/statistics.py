@@ -151,7 +151,8 @@ def ask(
         list[str],
         typer.Argument(
             metavar="QUESTION [NAME=VALUE]...",
-            help="A NAME that is known (see --list), or FILE.py:NAME or MODULE:NAME; then its parameters, lists with commas (variables=v1,v2) or as JSON.",
+            help="A NAME that is known (see --list), or FILE.py:NAME or MODULE:NAME; then its parameters, lists with commas "
+            "(variables=v1,v2) or as JSON.",
             show_default=False,
         ),
     ],
