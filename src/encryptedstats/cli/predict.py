@@ -238,6 +238,7 @@ class _Predictions:
 
     def facts(self) -> dict[str, Any]:
         """Ready for JSON."""
+        predicted: dict[str, Any]
         if self.has_classes:
             predicted = {str(label): self.predicted[label] for label in self.model.classes_.tolist()}
         else:

@@ -7,6 +7,7 @@ cross-validation of a penalty follow from them, without another pass over the ro
 from __future__ import annotations
 
 import math
+import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +27,7 @@ from encryptedstats.errors import Cure, ParameterError, SchemaError
 from encryptedstats.models.base import TotalsModel, unused_name
 from encryptedstats.statistics._fixed import named_columns, repeated, schema_of_numbers
 from encryptedstats.statistics._least_squares import Moments, Solution, as_floats, solve
-from encryptedstats.statistics.factors import confidence_level
+from encryptedstats.statistics.factors import confidence_level, yes_or_no
 from encryptedstats.statistics.formulas import INTERCEPT, Design, DesignColumn, OfFormula, design, parse
 from encryptedstats.statistics.plots import plot_coefficients, plot_path
 from encryptedstats.tables import EncryptedTable, PublicSchema, Schema, Table
@@ -203,6 +204,7 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
 
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse a target or weights that are no numbers."""
+        yes_or_no(self.parameters()["fit_intercept"], "fit_intercept")
         made, weighing = self._design(schema), self._weighing(schema)
         if made.targets[0] == -1 and schema.n_classes:
             raise SchemaError("the target has classes, and a regression explains a number: ", KEEP_NUMBERS)
@@ -651,7 +653,7 @@ class Ridge(_LeastSquares):
         self._checked_alpha(self.alpha)
 
     def _checked_alpha(self, alpha: Any) -> Fraction:
-        if isinstance(alpha, bool) or not isinstance(alpha, Real) or not 0 <= float(alpha) < math.inf:
+        if isinstance(alpha, bool) or not isinstance(alpha, Real) or not 0 <= alpha <= sys.float_info.max:
             raise ParameterError(self.named_parameter("alpha"), ": a number of at least 0 is needed")
         return Fraction(float(alpha))
 

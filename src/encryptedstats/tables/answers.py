@@ -346,6 +346,10 @@ def read_answer(file: Container, keys: PublicKeys | None) -> EncryptedAnswer:
             f"the file has answers for {ciphertexts.n_rows} rows, and says that they are {head.n_rows}"
         )
     if not is_prediction:
+        if head.block_ids and head.n_rows > len(head.block_ids) * keys.parameters.slots:
+            raise FileFormatError(
+                f"the file says {head.n_rows:,} rows, and its {len(head.block_ids):,} blocks hold fewer"
+            )
         _check_parts(head.question, public, ciphertexts)
     if file.kind not in (PREDICTION_KIND, head.question.kind):
         raise FileFormatError(f"the file says that it holds {file.kind!r}, and {head.question.name} gives none")
