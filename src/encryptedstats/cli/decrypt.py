@@ -116,7 +116,7 @@ def decrypt(
         _show(opened)
     elif screen:
         typer.echo(opened.csv, nl=False)
-    elif opened.model is None:
+    elif opened.model is None and out.suffix != ".opened":
         Console().print(_wrote(opened, out))
     else:
         _show(opened)

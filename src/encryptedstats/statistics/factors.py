@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
-from numbers import Real
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -36,6 +35,8 @@ from encryptedstats.tables.schema import Schema
 from encryptedstats.tables.statistics import indicators, labels, scale, variable_name
 from encryptedstats.tables.variables import ORDERED_KINDS, PublicSchema
 
+#: What parameters that are numbers may be.
+NUMBERS: Final = (int, float, Fraction, np.integer, np.floating)
 _LARGEST: Final = 1e100  # of a parameter: its square still is a number
 Ints = NDArray[Any]  # Python's own integers, which never overflow
 
@@ -205,7 +206,7 @@ def confidence_level(level: float) -> float:
 
 def finite_number(value: Any, what: str) -> None:
     """Refuse what is no number that can be computed with."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not abs(value) <= _LARGEST:
+    if isinstance(value, bool) or not isinstance(value, NUMBERS) or not abs(value) <= _LARGEST:
         raise ParameterError(f"{what}={shown(value)}: a number is needed, of at most {_LARGEST:g} in size")
 
 

@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations_with_replacement
-from numbers import Real
 from typing import Any, ClassVar, Final, TypeVar
 
 import numpy as np
@@ -27,7 +26,7 @@ from encryptedstats.errors import Cure, ParameterError, SchemaError
 from encryptedstats.models.base import TotalsModel, unused_name
 from encryptedstats.statistics._fixed import named_columns, repeated, schema_of_numbers
 from encryptedstats.statistics._least_squares import Moments, Solution, as_floats, solve
-from encryptedstats.statistics.factors import confidence_level, yes_or_no
+from encryptedstats.statistics.factors import NUMBERS, confidence_level, yes_or_no
 from encryptedstats.statistics.formulas import INTERCEPT, Design, DesignColumn, OfFormula, design, parse
 from encryptedstats.statistics.plots import plot_coefficients, plot_path
 from encryptedstats.tables import EncryptedTable, PublicSchema, Schema, Table
@@ -47,6 +46,7 @@ from encryptedstats.tables.questions import (
 from encryptedstats.tables.results import Result, dropped_rows, frame_text, number_text, p_text, stars
 from encryptedstats.tables.statistics import scale, variable_name
 from encryptedstats.tables.variables import KEEP_NUMBERS
+from encryptedstats.words import plural
 
 #: The weights that a table brings, as a name for them.
 ROWS: Final = "rows"
@@ -477,7 +477,8 @@ class LinearRegression(_LeastSquares):
                 f"weighted by {self._weight_name()}; the log-likelihood would need the logarithms of the weights"
             )
         if df < 1:
-            notes.append(f"{n} rows and {k} coefficients: no degrees of freedom are left for standard errors")
+            both = f"{plural(n, 'row')} and {plural(k, 'coefficient')}"
+            notes.append(f"{both}: no degrees of freedom are left for standard errors")
         return RegressionResult(
             title=f"Linear regression of {self.target_} on {', '.join(self.columns_) or 'a constant'}",
             n_rows=n,
@@ -653,7 +654,7 @@ class Ridge(_LeastSquares):
         self._checked_alpha(self.alpha)
 
     def _checked_alpha(self, alpha: Any) -> Fraction:
-        if isinstance(alpha, bool) or not isinstance(alpha, Real) or not 0 <= alpha <= sys.float_info.max:
+        if isinstance(alpha, bool) or not isinstance(alpha, NUMBERS) or not 0 <= alpha <= sys.float_info.max:
             raise ParameterError(self.named_parameter("alpha"), ": a number of at least 0 is needed")
         return Fraction(float(alpha))
 
