@@ -12,7 +12,14 @@ import typer
 import encryptedstats as es
 from encryptedstats.cli._models import model_text
 from encryptedstats.tables.folds import Folds
-from encryptedstats.tables.questions import MODEL_KIND, known_by_now, known_questions, load_questions, question_class
+from encryptedstats.tables.questions import (
+    MODEL_KIND,
+    asked_of,
+    known_by_now,
+    known_questions,
+    load_questions,
+    question_class,
+)
 from encryptedstats.tables.statistics import Counts, CrossTable, Moments, Statistic
 
 #: How the types of parameters begin that take several values.
@@ -73,7 +80,7 @@ def make_question(words: Sequence[str], schema: es.Schema | None = None) -> es.Q
     if missing:
         raise typer.BadParameter(f"{found.name} needs {', '.join(f'{one}=...' for one in missing)}")
     asked = found(**given)
-    return asked if schema is None else asked.in_ids(schema)
+    return asked if schema is None else asked_of(asked, schema)
 
 
 def listed_questions() -> list[tuple[str, str, str]]:

@@ -36,7 +36,7 @@ from encryptedstats.tables.statistics import indicators, labels, scale, variable
 from encryptedstats.tables.variables import ORDERED_KINDS, PublicSchema
 
 #: What parameters that are numbers may be.
-NUMBERS: Final = (int, float, Fraction, np.integer, np.floating)
+NUMBERS: Final[tuple[type[Any], ...]] = (int, float, Fraction, np.integer, np.floating)
 _LARGEST: Final = 1e100  # of a parameter: its square still is a number
 Ints = NDArray[Any]  # Python's own integers, which never overflow
 
