@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from cli_helpers import FOREST, MODELS, Run, Ward, disk_full, done, names, patients, the_error
+from cli_helpers import FOREST, MODELS, Run, Ward, disk_full, done, invoke, names, patients, the_error
 
 import encryptedstats as es
 from encryptedstats.cli import _models
@@ -435,3 +435,36 @@ def test_info_of_a_model_from_anybody(run: Run, ward: Ward, tmp_path: Path) -> N
             container.Container(file.kind, "", "", {**file.fields, name: []}, file.sections), tmp_path / "m"
         )
         the_error(run("info", tmp_path / "m"))
+
+
+@pytest.mark.parametrize(
+    "model", [es.LinearRegression("pressure ~ age + sex"), es.Ridge(1.0, "pressure ~ age")], ids=["ols", "ridge"]
+)
+def test_regressions_predict_numbers(model: Any, tmp_path: Path) -> None:
+    frame = pd.DataFrame({"age": [30, 40, 50, 60], "sex": list("mfmf"), "pressure": [110, 125, 130, 150]})
+    schema = es.Schema.infer(frame, numbers="keep", digits=0)
+    fitted = model.fit(schema.table(frame))
+    fitted.save(tmp_path / "lm.opened")
+    new = frame.drop(columns="pressure")  # which is what nobody knows yet
+    new.to_csv(tmp_path / "new.csv", index=False)
+    done("predict", tmp_path / "lm.opened", tmp_path / "new.csv", "-o", tmp_path / "p.csv")
+    found = pd.read_csv(tmp_path / "p.csv", index_col="row")
+    assert list(found.columns) == ["predicted"]
+    np.testing.assert_allclose(found["predicted"], fitted.predict(new))
+    on_screen = done("predict", tmp_path / "lm.opened", tmp_path / "new.csv", "-o", "-").stdout
+    assert on_screen == (tmp_path / "p.csv").read_text()
+    facts = json.loads(
+        done(
+            "predict", tmp_path / "lm.opened", tmp_path / "new.csv", "-o", tmp_path / "p.csv", "--force", "--json"
+        ).stdout
+    )
+    assert facts["predicted"]["mean"] == pytest.approx(found["predicted"].mean())
+    assert facts["right"] is None
+
+
+def test_what_predicts_nothing_is_refused(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"a": [1, 2, 3, 5], "b": [2, 1, 4, 4]})
+    frame.to_csv(tmp_path / "new.csv", index=False)
+    es.PCA(1).fit(es.Schema.infer(frame, numbers="keep", digits=0).table(frame)).save(tmp_path / "pca.opened")
+    error = the_error(invoke("predict", tmp_path / "pca.opened", tmp_path / "new.csv", "-o", "-"))
+    assert "PCA predicts nothing: a classifier or a regression is needed" in error

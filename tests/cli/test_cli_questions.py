@@ -14,6 +14,7 @@ import pytest
 from cli_helpers import Run, done, the_error
 
 import encryptedstats as es
+from encryptedstats.cli._questions import make_question
 from encryptedstats.storage import container
 from encryptedstats.tables.questions import load_questions
 
@@ -178,3 +179,20 @@ def test_questions_that_are_no_questions(
     result = run("ask", doses.with_suffix(""), question, *words[1:], "-o", tmp_path / "x.enc")
     assert result.exit_code == 2
     assert said in " ".join(result.stderr.replace("│", " ").split())
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        ("Correlation variables=age,prio", es.Correlation(("age", "prio"))),
+        ("Correlation variables=age", es.Correlation(("age",))),
+        ('Correlation variables=["a,b"]', es.Correlation(("a,b",))),
+        ("Anova outcome=age by=fin,race", es.Anova("age", ["fin", "race"])),
+        ("Describe variables=age quantiles=0.1,0.9", es.Describe(["age"], quantiles=(0.1, 0.9))),
+        ("CoxScore time=week covariates=fin,age", es.CoxScore("week", covariates=["fin", "age"])),
+        ("TTest variable=age by=a,b", es.TTest("age", "a,b")),
+    ],
+)
+def test_lists_are_written_with_commas(words: str, wanted: es.Question) -> None:
+    found = make_question(words.split())
+    assert json.dumps(found.parameters()) == json.dumps(wanted.parameters())

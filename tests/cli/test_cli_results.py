@@ -55,7 +55,10 @@ def test_a_summary_csv_and_json(home: Path) -> None:
 
 
 def test_an_opened_result_is_kept_and_looked_at(home: Path) -> None:
-    done("decrypt", home / "t.enc", *opening(home), "-o", home / "t.opened")
+    kept = done("decrypt", home / "t.enc", *opening(home), "-o", home / "t.opened").stdout
+    assert done("decrypt", home / "t.enc", *opening(home)).stdout.strip() in kept  # as that of a model
+    assert f"Wrote {home / 't.opened'}" in kept
+    assert "encryptedstats predict" not in kept
     found = es.load(home / "t.opened")
     assert stat.S_IMODE((home / "t.opened").stat().st_mode) == 0o600
     shown = done("info", home / "t.opened").stdout

@@ -139,3 +139,12 @@ def test_what_cannot_be_asked_is_refused(wine: es.Table, question: es.Question, 
         wine.ask(question)
     with pytest.raises(es.EncryptedStatsError, match=complaint):
         es.plan(question, wine)
+
+
+def test_one_variable_is_one() -> None:
+    frame = pd.DataFrame({"x": [1, 2, 5], "y": [2, 1, 4]})
+    table = es.Schema.infer(frame, numbers="keep", digits=0).table(frame)
+    assert table.ask(es.Describe(["x"])).title == "Description of 1 variable"
+    assert table.ask(es.Describe(["x", "y"])).title == "Description of 2 variables"
+    one = es.LinearRegression("y ~ 1").fit(es.Schema.infer(frame, numbers="keep", digits=0).table(frame[:1]))
+    assert any(note.startswith("1 row and 1 coefficient: no degrees") for note in one.summary().notes)

@@ -11,6 +11,7 @@ import pytest
 
 import encryptedstats as es
 from encryptedstats.circuits.expressions import Expression, depth_of
+from encryptedstats.statistics import formulas
 from encryptedstats.statistics.formulas import DesignColumn, OfFormula, design, parse
 
 FRAME = pd.DataFrame(
@@ -74,6 +75,11 @@ def test_formulas_are_read(text: str, canonical: str) -> None:
         ("y ~ a ~ b", "there is one ~", 6),
         ("y ~ a^0", "a power is a whole number from 1 to 16", 6),
         ("y ~ a^b", "a power is a whole number", 6),
+        pytest.param("y ~ a^" + "9" * 5000, "a power is a whole number from 1 to 16", 6, id="a very large power"),
+        ("y ~ b + a^16:a^16", "a power above 16 comes of this", 8),
+        ("y ~ a^9*b*a^8", "a power above 16 comes of this", 4),
+        ("y ~ " + "*".join(f"v{j}" for j in range(60)), "this comes to more than 4,096 terms: leave some out", 4),
+        ("y ~ a*b" + " + c*d" * 1500, "this comes to more than 4,096 terms: leave some out", 10 + 6 * 1364),
         ("y ~ log(a)", r"'\(' means nothing in a formula", 7),
         ("y ~ `a", "this backtick is not closed", 4),
         ("y ~ ``", "a name is needed between backticks", 4),
@@ -215,3 +221,11 @@ def test_questions_with_a_formula(schema: es.Schema) -> None:
     assert asked.in_ids(schema).in_ids(schema.public()) == asked.in_ids(schema)
     assert SumOfColumns().in_ids(schema) == SumOfColumns()
     assert schema.table(FRAME).ask(SumOfColumns("y ~ age")) == {"age": 2620}
+
+
+def test_columns_are_counted_before_they_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    frame = pd.DataFrame({f"f{j}": list("abcdefgh") * 2 for j in range(6)} | {"y": np.arange(16.0)})
+    schema = es.Schema.infer(frame, target="y", numbers="keep")
+    monkeypatch.setattr(formulas, "product", None)
+    with pytest.raises(es.ParameterError, match="the formula has more than 4,096 columns: leave terms out"):
+        made("y ~ f0:f1:f2:f3:f4:f5", schema)

@@ -547,3 +547,16 @@ def test_a_worker_knows_no_names(keys: es.Owner, table: es.Table) -> None:
     with pytest.raises(es.SchemaError, match="whoever computes knows no names"):
         es.LinearRegression("y ~ bmi").in_ids(sealed.schema)
     assert es.LinearRegression("v4 ~ v2").in_ids(sealed.schema).formula == "v4 ~ v2"
+
+
+def test_products_are_counted_without_making_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    frame = pd.DataFrame({"a": list("uvwuvw"), "b": list("xyxyyx"), "n": range(6), "y": [1, 3, 2, 5, 4, 6]})
+    public = es.Schema.infer(frame, target="y", numbers="keep", digits=0).public()
+    asked = es.LinearRegression("target ~ v0*v1 + v2")
+    made = len(asked.totals(public)["products"])
+    monkeypatch.setattr("encryptedstats.statistics.formulas.Design.product", None)
+    assert asked.shapes(public)["products"] == (made,)
+    many = pd.DataFrame({f"x{j}": [0, 1, 2] for j in range(1500)} | {"y": [0, 1, 2]})
+    wide = es.Schema.infer(many, target="y", numbers="keep", digits=0).public()
+    with pytest.raises(es.ParameterError, match="has 1,501 columns, and more than 1,048,576 products of two of them"):
+        es.LinearRegression().check_schema(wide)

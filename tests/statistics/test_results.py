@@ -238,3 +238,49 @@ def test_an_opened_result_says_how_many_rows_the_schema_left_out(tmp_path: Path)
     both = more.ask(es.Covariance(["v0", "target"])) + stored.ask(es.Covariance(["v0", "target"]))
     assert "4 rows with missing values" in owner.open(both, schema).summary()
     assert stored.append(more).n_dropped == es.load(tmp_path / "table").n_dropped == 4
+
+
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [
+        (es.TTest("v0", mu="abc"), "mu='abc': a number is needed"),
+        (es.TTest("v0", mu=10**400), r"mu=\d+\.\.\.\d+: a number is needed, of at most 1e\+100 in size"),
+        (es.TTest("v0", mu=10**5000), "mu=.*: a number is needed"),
+        (es.TTest("v0", mu=float("nan")), "mu=nan: a number is needed"),
+        (es.TTest("v0", mu=True), "mu=True: a number is needed"),
+        (es.TTest("v0", equal_var="no"), "equal_var='no': true or false is needed"),
+        (es.Anova("v0", ["v1"], equal_var="no"), "equal_var='no': true or false is needed"),
+        (es.CochranArmitage("v1", "v2", scores="ab"), "scores='ab': a list of numbers is needed"),
+        (es.CochranArmitage("v1", "v2", scores=["a", "b"]), "scores='a': a number is needed"),
+        (es.CochranArmitage("v1", "v2", scores=[1, 10**400]), "scores=.*: a number is needed"),
+        (es.ChiSquare("v1", p={"a": 0.5}), "p={'a': 0.5}: a list of numbers is needed"),
+        (es.ChiSquare("v1", p=[0.5, "x"]), "p='x': a number is needed"),
+        (es.ChiSquare("v1", correction="no"), "correction='no': true or false is needed"),
+        (es.LinearRegression("v0 ~ v1", fit_intercept="no"), "fit_intercept='no': true or false is needed"),
+        (es.Ridge(10**400, "v0 ~ v1"), "a number of at least 0 is needed"),
+        (es.PCA(standardized="no"), "standardized='no': true or false is needed"),
+    ],
+    ids=lambda value: value.name if isinstance(value, es.Question) else "",
+)
+def test_parameters_are_refused_before_anything_is_computed(question: es.Question, said: str) -> None:
+    frame = pd.DataFrame({"x": [1, 2, 3, 5], "g": list("abab"), "h": list("uuvv")})
+    schema = es.Schema.infer(frame, numbers="keep", digits=0).public()
+    with pytest.raises(es.ParameterError, match=said):
+        question.check_schema(schema)
+
+
+def test_more_rows_than_blocks_hold_are_refused(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"x": [1, 2, None, 5], "g": list("abab")})
+    schema = es.Schema.infer(frame, numbers="keep", digits=0, missing="bin")
+    owner = small_owner()
+    answer = owner.encrypt(schema.table(frame)).ask(es.Describe(["v0"]), progress=False, workers=1)
+    file = answer.to_container()
+    assert es.EncryptedAnswer.load(_stored(file, tmp_path / "good"), owner.public_keys()).n_rows == 4
+    changed = replace(file, fields={**file.fields, "n_rows": 1 << 62})
+    with pytest.raises(es.FileFormatError, match="4,611,686,018,427,387,904 rows, and its 1 blocks hold fewer"):
+        es.EncryptedAnswer.load(_stored(changed, tmp_path / "bad"), owner.public_keys())
+
+
+def _stored(file: container.Container, path: Path) -> Path:
+    path.write_bytes(container.to_bytes(file))
+    return path

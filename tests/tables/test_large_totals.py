@@ -22,6 +22,7 @@ from encryptedstats.circuits.expressions import column
 from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.errors import FileFormatError, TooLargeError
 from encryptedstats.storage import container
+from encryptedstats.tables.answers import read_answer
 from encryptedstats.tables.columns import Column, digits_among, table_columns, without_digits
 from encryptedstats.tables.questions import class_columns, number_column
 from encryptedstats.tables.statistics import Moments
@@ -253,6 +254,29 @@ def test_parts_that_cannot_be_put_together_are_refused(
 
     with pytest.raises(FileFormatError, match="cannot be put together"):
         EncryptedNumbers.from_container(_spoilt(totals, change), owner.public_keys())
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{1: 9}, {5: 4096}, {4: 0, 5: 8, 6: 16, 7: 24, 8: 32, 9: 40, 10: 48, 11: 56}],
+    ids=["one more", "far", "cut elsewhere"],
+)
+def test_parts_are_those_of_the_question(owner: es.Owner, sealed: es.EncryptedTable, changed: dict[int, int]) -> None:
+    answer = sealed.ask(Moments((0, 1)), **QUIET)
+    file = answer.to_container()
+
+    def read(entries: list[list[int]]) -> Any:
+        sections = {**file.sections, "numbers": json.dumps(entries).encode()}
+        return read_answer(replace(file, sections=sections), owner.public_keys())
+
+    entries = json.loads(file.sections["numbers"])
+    assert owner.open(read(entries)).to_numpy().tolist() == owner.open(answer).to_numpy().tolist()
+    for part, shift in changed.items():
+        entries[part][-1] = shift
+    with pytest.raises(
+        FileFormatError, match="parts of totals that an answer to moments does not have: it was altered"
+    ):
+        read(entries)
 
 
 def test_a_part_outside_its_bounds_is_refused(owner: es.Owner, sealed: es.EncryptedTable) -> None:

@@ -387,3 +387,17 @@ def test_no_module_of_questions_imports_late() -> None:
         functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
         late = [node for function in functions for node in ast.walk(function) if isinstance(node, ast.ImportFrom)]
         assert not late, module.__name__
+
+
+def test_errors_tell_the_owner_which_names_ids_have() -> None:
+    frame = pd.DataFrame({"age": [30, 41, 52, 33], "race": list("abca"), "y": [1, 2, 3, 5]})
+    schema = es.Schema.infer(frame, numbers="keep", digits=0)
+    wrong = es.TTest("age", by="race")
+    said = r"'v1' has 3 groups and a t-test compares two.* \(v1 is 'race'\)$"
+    for ask in (schema.table(frame).ask, lambda question: es.plan(question, schema, n_rows=4)):
+        with pytest.raises(es.ParameterError, match=said):
+            ask(wrong)
+    with pytest.raises(es.SchemaError, match=r"'v1' has bins, and powers are of numbers \(v1 is 'race'\)$"):
+        es.LinearRegression("y ~ race^2").fit(schema.table(frame))
+    with pytest.raises(es.ParameterError, match=r"see Anova$"):  # whoever computes knows no names
+        es.plan(wrong.in_ids(schema), schema.public(), n_rows=4)

@@ -12,9 +12,18 @@ import typer
 import encryptedstats as es
 from encryptedstats.cli._models import model_text
 from encryptedstats.tables.folds import Folds
-from encryptedstats.tables.questions import MODEL_KIND, known_by_now, known_questions, load_questions, question_class
+from encryptedstats.tables.questions import (
+    MODEL_KIND,
+    asked_of,
+    known_by_now,
+    known_questions,
+    load_questions,
+    question_class,
+)
 from encryptedstats.tables.statistics import Counts, CrossTable, Moments, Statistic
 
+#: How the types of parameters begin that take several values.
+_LISTS: Final = ("list[", "tuple[", "Sequence[", "Names")
 STATISTICS: Final = {statistic.name: statistic for statistic in (Counts, CrossTable, Moments)}
 
 
@@ -66,12 +75,12 @@ def make_question(words: Sequence[str], schema: es.Schema | None = None) -> es.Q
             raise typer.BadParameter(
                 f"{word}: {found.name} takes {', '.join(f'{one}=...' for one in has) or 'nothing'}"
             )
-        given[parameter] = _value(text)
+        given[parameter] = _listed(text) if _is_list(has[parameter]) else _value(text)
     missing = [one for one, about in has.items() if about.default is inspect.Parameter.empty and one not in given]
     if missing:
         raise typer.BadParameter(f"{found.name} needs {', '.join(f'{one}=...' for one in missing)}")
     asked = found(**given)
-    return asked if schema is None else asked.in_ids(schema)
+    return asked if schema is None else asked_of(asked, schema)
 
 
 def listed_questions() -> list[tuple[str, str, str]]:
@@ -90,6 +99,23 @@ def _value(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
+
+
+def _is_list(parameter: inspect.Parameter) -> bool:
+    """Whether a parameter takes several values, by how it is declared."""
+    return isinstance(parameter.default, (list, tuple)) or str(parameter.annotation).startswith(_LISTS)
+
+
+def _listed(text: str) -> Any:
+    """Several values: as JSON, or with commas between them.
+
+    >>> _listed("age,sex"), _listed("0.5"), _listed('["a,b"]'), _listed("null")
+    (['age', 'sex'], [0.5], ['a,b'], None)
+    """
+    found = _value(text)
+    if found is None or isinstance(found, (list, dict)):
+        return found
+    return [_value(one.strip()) for one in text.split(",")]
 
 
 def shortened(lines: list[str], most: int = 6) -> list[str]:

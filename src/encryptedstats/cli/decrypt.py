@@ -116,13 +116,13 @@ def decrypt(
         _show(opened)
     elif screen:
         typer.echo(opened.csv, nl=False)
-    elif opened.model is None:
+    elif opened.model is None and out.suffix != ".opened":
         Console().print(_wrote(opened, out))
     else:
         _show(opened)
         kept = Text.assemble(_wrote(None, out), "  mode 0600: it is not encrypted, and yours to keep")
         Console().print(Text(), kept, sep="\n")
-        if schema is not None:
+        if schema is not None and hasattr(opened.model, "predict"):
             Console().print(fact_table([("next", command_line("predict", out, "new.csv", "-o", "predicted.csv"))]))
 
 

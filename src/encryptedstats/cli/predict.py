@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Final
 
+import numpy as np
 import pandas as pd
 import typer
+from numpy.typing import NDArray
 from rich.console import Console, RenderableType
 from rich.text import Text
 
@@ -37,6 +39,8 @@ from encryptedstats.tables.reading import read_frames
 from encryptedstats.tables.table import Moved, all_moved, warn_of_moved
 
 _ROWS_AT_ONCE: Final = 1 << 16
+#: What is said of predictions that are numbers.
+_OF_NUMBERS: Final[dict[str, Callable[[Any], Any]]] = {"least": np.min, "mean": np.mean, "largest": np.max}
 
 
 @with_csv_options
@@ -86,10 +90,11 @@ def predict(
     csv: CsvOptions = AS_FOUND,
     as_json: AsJson = False,
 ) -> None:
-    """Predict the class of rows: as CSV if model and rows are open, else encrypted.
+    """Predict the class of rows, or a number: as CSV if model and rows are open, else encrypted.
 
     An opened model and rows in the clear give one line for every row of the file, counted from 1, with probabilities;
-    those of a forest are shares of its votes, in order but not calibrated (see calibrate). Rows with gaps that the schema
+    those of a forest are shares of its votes, in order but not calibrated (see calibrate). A regression gives the number
+    that it expects. Rows with gaps that the schema
     leaves out keep an empty line. Where the file has the column of the target, it is not looked at but to say how many
     predictions are right. If the model or the rows are encrypted, so is the prediction: it takes public keys only, opens
     nothing, and only the owner can read it, with decrypt. Its keys are planned for that with plan --encrypted-prediction.
@@ -140,6 +145,8 @@ def _predict_opened(opened: Any, data: Path, out: Path, force: bool, as_json: bo
     screen = str(out) == SCREEN
     if screen and as_json:
         raise typer.BadParameter("-o - and --json would both write to the screen: give a file")
+    if not hasattr(opened, "predict"):
+        raise ValueError(f"{opened.name} predicts nothing: a classifier or a regression is needed")
     check_rows(data)
     work = _Predictions(opened, opened._known_private(), csv)
     if screen:
@@ -166,7 +173,9 @@ class _Predictions:
         self.model, self.schema, self.options = model, schema, options
         self.moved: tuple[Moved, ...] = ()
         self.count = RowCount()
+        self.has_classes = hasattr(model, "classes_")  # else it predicts numbers
         self.predicted: Counter[Any] = Counter()
+        self.numbers: list[NDArray[np.float64]] = []
         self.judged: int | None = 0  # rows with a class and a prediction
         self.right = 0
 
@@ -201,10 +210,13 @@ class _Predictions:
     def _predict(self, frame: pd.DataFrame, data: Path) -> pd.DataFrame:
         rows = frame.drop(columns=[name for name in (self.schema.target,) if name in frame.columns])
         try:
-            table = encode_table(self.schema, rows)
+            table = encode_table(self.schema, rows if self.has_classes else self.model._with_unused(rows))
         except es.SchemaError as error:
             raise es.SchemaError(f"{data}: {error}") from error
         self.moved = all_moved((*self.moved, *table.moved))
+        if not self.has_classes:
+            self.numbers.append(self.model.predict(table))
+            return pd.DataFrame({"predicted": self.numbers[-1]}, frame.index)
         classes = self.model.predict(table)
         self.predicted.update(classes.tolist())
         if self.schema.target in frame.columns and self.judged is not None:
@@ -226,12 +238,18 @@ class _Predictions:
 
     def facts(self) -> dict[str, Any]:
         """Ready for JSON."""
-        counts = {str(label): self.predicted[label] for label in self.model.classes_.tolist()}
+        predicted: dict[str, Any]
+        if self.has_classes:
+            predicted = {str(label): self.predicted[label] for label in self.model.classes_.tolist()}
+        else:
+            known, self.judged = np.concatenate(self.numbers), None
+            known = known[~np.isnan(known)]
+            predicted = {name: float(find(known)) for name, find in _OF_NUMBERS.items()} if len(known) else {}
         return {
             "rows": self.count.given,
             "rows_left_out": self.count.left_out,
             "without_a_bin": {part.column: part.n_rows for part in self.moved},
-            "predicted": counts,
+            "predicted": predicted,
             "right": None if self.judged is None else self.right,
             "judged": self.judged,
         }
@@ -239,7 +257,9 @@ class _Predictions:
 
 def _show_predictions(facts: dict[str, Any], out: Path) -> None:
     written = Text.assemble((printable(str(out)), "bold"), f"  {size_text(facts['bytes'])}")
-    rows: list[tuple[str, RenderableType]] = [("wrote", written), ("predicted", counts_text(facts["predicted"]))]
+    said = facts["predicted"]
+    numbers = said.keys() == _OF_NUMBERS.keys() and ", ".join(f"{name} {value:.6g}" for name, value in said.items())
+    rows: list[tuple[str, RenderableType]] = [("wrote", written), ("predicted", numbers or counts_text(said))]
     if facts["judged"]:
         share = f"{100 * facts['right'] / facts['judged']:.1f} %"
         rows.append(("right", f"{facts['right']:,} of {facts['judged']:,}, {share}, by the target in the file"))

@@ -151,7 +151,8 @@ def ask(
         list[str],
         typer.Argument(
             metavar="QUESTION [NAME=VALUE]...",
-            help="A NAME that is known (see --list), or FILE.py:NAME or MODULE:NAME; then its parameters.",
+            help="A NAME that is known (see --list), or FILE.py:NAME or MODULE:NAME; then its parameters, lists with commas "
+            "(variables=v1,v2) or as JSON.",
             show_default=False,
         ),
     ],
@@ -184,6 +185,7 @@ def ask(
 
     Examples:
       encryptedstats ask patients.enc TTest variable=v3 by=v1 -o t.enc
+      encryptedstats ask patients.enc Anova outcome=v3 by=v1,v2 -o anova.enc
 
       # where the owner asks
       encryptedstats ask patients.enc TTest variable=bmi by=sex --schema schema.json -o t.enc

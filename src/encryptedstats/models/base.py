@@ -67,6 +67,7 @@ from encryptedstats.tables.questions import (
     OPEN_MODEL_KIND,
     ImpossibleTotalsError,
     Totals,
+    asked_of,
     class_columns,
     plain,
 )
@@ -339,7 +340,7 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
             self.n_features_in_ = len(self.feature_names_in_)
 
     def _check_table(self, table: Table | EncryptedTable) -> None:
-        self.in_ids(known_schema(table)).check_schema(table.schema.public())
+        asked_of(self, known_schema(table))
 
     # -- what scikit-learn users bring -----------------------------------------------------------------------------
 
@@ -405,6 +406,10 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
                 "the rows are of another schema than the model: make them with schema.table(...) of its own"
             )
         return X
+
+    def _with_unused(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Rows to predict, with columns that are not needed and may lack; most models need all."""
+        return frame
 
     # -- adding and forgetting -------------------------------------------------------------------------------------
 

@@ -22,12 +22,14 @@ from encryptedstats.statistics.factors import (
     confidence_level,
     factor,
     factor_position,
+    finite_number,
     left_out,
     number_position,
     power_shapes,
     power_totals,
     read_powers,
     without_empty,
+    yes_or_no,
 )
 from encryptedstats.tables.questions import (
     Arrays,
@@ -150,6 +152,8 @@ class TTest(Question):
         """Refuse what is no number, and groups that there are not."""
         check_alternative(self.alternative)
         confidence_level(self.confidence)
+        finite_number(self.mu, "mu")
+        yes_or_no(self.equal_var, "equal_var")
         own = number_position(schema, self.variable)
         if self.by is not None and self.paired is not None:
             raise ParameterError("by= compares groups of rows and paired= two numbers of a row: give one of them")
@@ -374,6 +378,8 @@ class Anova(Question):
             raise ParameterError(f"by={self.by!r}: one factor, or two different ones")
         if self.typ not in (1, 2, 3):
             raise ParameterError(self.named_parameter("typ"), ": one of 1, 2 and 3")
+        yes_or_no(self.interaction, "interaction")
+        yes_or_no(self.equal_var, "equal_var")
         if not self.equal_var and len(positions) == 2:
             raise ParameterError("equal_var=False is Welch's test, which is for one factor")
 

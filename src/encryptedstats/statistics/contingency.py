@@ -24,7 +24,9 @@ from encryptedstats.statistics.factors import (
     chosen_group,
     confidence_level,
     factor,
+    finite_numbers,
     without_empty,
+    yes_or_no,
 )
 from encryptedstats.tables.questions import Totals
 from encryptedstats.tables.results import Result, frame_text, number_text, p_text
@@ -128,11 +130,13 @@ class ChiSquare(Counted):
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse shares that do not fit."""
         super().check_schema(schema)
+        yes_or_no(self.correction, "correction")
         if self.p is None:
             return
         if self.second is not None:
             raise ParameterError("p= is for one variable: two are compared with independence")
         n = len(factor(schema, self.first).labels)
+        finite_numbers(self.p, "p")
         if len(self.p) != n or min(self.p) < 0 or abs(sum(self.p) - 1) > 1e-9:
             raise ParameterError(f"p={self.p!r}: {n} shares that add up to 1 are needed, one for each group")
 
@@ -387,6 +391,7 @@ class MantelHaenszel(Counted):
         """Refuse more than two groups."""
         super().check_schema(schema)
         confidence_level(self.confidence)
+        yes_or_no(self.correction, "correction")
         for variable in (self.exposure, self.outcome):
             n = len(factor(schema, variable).labels)
             if n != 2:
@@ -552,8 +557,10 @@ class CochranArmitage(Counted):
         """Refuse scores that do not fit, and more than two outcomes without an event."""
         super().check_schema(schema)
         exposure = factor(schema, self.exposure)
-        if self.scores is not None and len(self.scores) != len(exposure.labels):
-            raise ParameterError(f"scores={self.scores!r}: {len(exposure.labels)} are needed, one for each group")
+        if self.scores is not None:
+            finite_numbers(self.scores, "scores")
+            if len(self.scores) != len(exposure.labels):
+                raise ParameterError(f"scores={self.scores!r}: {len(exposure.labels)} are needed, one for each group")
         two_groups(factor(schema, self.outcome), self.event)
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TrendResult:

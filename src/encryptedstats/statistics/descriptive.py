@@ -32,6 +32,7 @@ from encryptedstats.tables.results import Result, frame_text
 from encryptedstats.tables.schema import Schema
 from encryptedstats.tables.statistics import variable_name
 from encryptedstats.tables.variables import PublicSchema
+from encryptedstats.words import plural
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -370,7 +371,7 @@ class Describe(Question):
         quantiles = frame[[f"{q:.4g}" for q in self.quantiles]]
         notes = (_INTERPOLATED,) if quantiles.notna().any(axis=None) else ()
         return DescribeResult(
-            title=f"Description of {frame.shape[0]} variables" if by is None else f"Description by {by.name}",
+            title=f"Description of {plural(frame.shape[0], 'variable')}" if by is None else f"Description by {by.name}",
             n_rows=n_rows,
             notes=notes,
             table=frame,

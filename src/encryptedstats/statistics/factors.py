@@ -5,12 +5,13 @@ Rows whose value is missing are in no group. They are counted, so that a result 
 
 from __future__ import annotations
 
+import reprlib
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import pandas as pd
@@ -34,6 +35,9 @@ from encryptedstats.tables.schema import Schema
 from encryptedstats.tables.statistics import indicators, labels, scale, variable_name
 from encryptedstats.tables.variables import ORDERED_KINDS, PublicSchema
 
+#: What parameters that are numbers may be.
+NUMBERS: Final[tuple[type[Any], ...]] = (int, float, Fraction, np.integer, np.floating)
+_LARGEST: Final = 1e100  # of a parameter: its square still is a number
 Ints = NDArray[Any]  # Python's own integers, which never overflow
 
 
@@ -198,6 +202,34 @@ def confidence_level(level: float) -> float:
     if isinstance(level, bool) or not isinstance(level, (int, float)) or not 0 < level < 1:
         raise ParameterError(f"confidence={level!r}: a share between 0 and 1, such as 0.95")
     return float(level)
+
+
+def finite_number(value: Any, what: str) -> None:
+    """Refuse what is no number that can be computed with."""
+    if isinstance(value, bool) or not isinstance(value, NUMBERS) or not abs(value) <= _LARGEST:
+        raise ParameterError(f"{what}={shown(value)}: a number is needed, of at most {_LARGEST:g} in size")
+
+
+def finite_numbers(values: Any, what: str) -> None:
+    """Refuse what is no list of such numbers."""
+    if not isinstance(values, (list, tuple, np.ndarray)):
+        raise ParameterError(f"{what}={shown(values)}: a list of numbers is needed")
+    for value in values:
+        finite_number(value, what)
+
+
+def yes_or_no(value: Any, what: str) -> None:
+    """Refuse what is neither True nor False: 'no' would count as yes."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise ParameterError(f"{what}={shown(value)}: true or false is needed")
+
+
+def shown(value: Any) -> str:
+    """A value in an error, however long it is."""
+    try:
+        return reprlib.repr(value)
+    except ValueError:  # a number of more digits than Python writes
+        return "a number that is too long to show"
 
 
 # -- numbers by group --------------------------------------------------------------------------------------------------------

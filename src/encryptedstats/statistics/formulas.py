@@ -7,6 +7,7 @@ names that are no words are in backticks. Factors with bins are dummies: all lev
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, product
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 INTERCEPT: Final = "Intercept"
 MOST_POWER: Final = 16
 MOST_COLUMNS: Final = 4096
+_TOO_MANY: Final = f"the formula has more than {MOST_COLUMNS:,} columns: leave terms out"
 #: What becomes of rows in the bin for missing values of a factor: it is a level as any other, or they are left out.
 MISSING: Final = ("level", "complete")
 Term = tuple[tuple[str, int], ...]  # variables and their powers, in the order they were written
@@ -106,6 +108,7 @@ class _Parser:
         self.text = text
         self.tokens = self._tokens()
         self.next = 0
+        self.expanded = 0  # terms so far
 
     def _tokens(self) -> list[tuple[str, int]]:
         """The words, signs and numbers, and where each starts; a name in backticks keeps the first of them."""
@@ -209,23 +212,25 @@ class _Parser:
 
     def term(self) -> list[Term]:
         """Factors with : or * between them; what these expand to."""
-        parts: list[list[Term]] = [self.interaction()]
+        place, parts = self.place(), [self.interaction()]
         while self.peek() == "*":
             self.next += 1
             parts.append(self.interaction())
-        found: list[Term] = []
-        for size in range(1, len(parts) + 1):
-            for chosen in combinations(parts, size):
-                found += [_joined(terms) for terms in product(*chosen)]
+        self.expanded += (1 << len(parts)) - 1
+        if self.expanded > MOST_COLUMNS:
+            self.refuse(place, f"this comes to more than {MOST_COLUMNS:,} terms: leave some out")
+        found = [_joined(chosen) for size in range(1, len(parts) + 1) for chosen in combinations(parts, size)]
+        if any(power > MOST_POWER for term in found for _, power in term):
+            self.refuse(place, f"a power above {MOST_POWER} comes of this")
         return found
 
-    def interaction(self) -> list[Term]:
+    def interaction(self) -> Term:
         """Factors with : between them."""
         factors = [self.factor()]
         while self.peek() == ":":
             self.next += 1
             factors.append(self.factor())
-        return [_joined([(factor,) for factor in factors])]
+        return _joined([(factor,) for factor in factors])
 
     def factor(self) -> tuple[str, int]:
         """A variable, or a power of it."""
@@ -234,7 +239,8 @@ class _Parser:
             return name, 1
         self.next += 1
         place, word = self.place(), self.peek()
-        if not (word.isascii() and word.isdigit()) or not 1 <= int(word) <= MOST_POWER:
+        digits = word.lstrip("0")
+        if not (word.isascii() and word.isdigit() and len(digits) < 4 and 1 <= int(digits or 0) <= MOST_POWER):
             self.refuse(place, f"a power is a whole number from 1 to {MOST_POWER}")
         self.next += 1
         return name, int(word)
@@ -425,7 +431,7 @@ def design(
         start = len(columns)
         columns += _coded(term, schema, references, present - {frozenset()} if term == whole else present, missing)
         if len(columns) > MOST_COLUMNS:
-            raise ParameterError(f"the formula has more than {MOST_COLUMNS:,} columns: leave terms out")
+            raise ParameterError(_TOO_MANY)
         listed.append(
             (":".join(_factor_text(variable_name(schema, j), n) for j, n in term), tuple(range(start, len(columns))))
         )
@@ -471,6 +477,8 @@ def _coded(
         if frozenset(one for one in term if one[0] != j) in present:
             levels.remove(first)
         ways.append([Factor(j, level) for level in levels])
+    if math.prod(map(len, ways)) > MOST_COLUMNS:
+        raise ParameterError(_TOO_MANY)
     return [DesignColumn(tuple(reversed(factors))) for factors in product(*reversed(ways))]
 
 

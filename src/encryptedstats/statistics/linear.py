@@ -7,12 +7,12 @@ cross-validation of a penalty follow from them, without another pass over the ro
 from __future__ import annotations
 
 import math
+import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations_with_replacement
-from numbers import Real
 from typing import Any, ClassVar, Final, TypeVar
 
 import numpy as np
@@ -26,7 +26,7 @@ from encryptedstats.errors import Cure, ParameterError, SchemaError
 from encryptedstats.models.base import TotalsModel, unused_name
 from encryptedstats.statistics._fixed import named_columns, repeated, schema_of_numbers
 from encryptedstats.statistics._least_squares import Moments, Solution, as_floats, solve
-from encryptedstats.statistics.factors import confidence_level
+from encryptedstats.statistics.factors import NUMBERS, confidence_level, yes_or_no
 from encryptedstats.statistics.formulas import INTERCEPT, Design, DesignColumn, OfFormula, design, parse
 from encryptedstats.statistics.plots import plot_coefficients, plot_path
 from encryptedstats.tables import PublicSchema, Schema, Table
@@ -46,9 +46,11 @@ from encryptedstats.tables.questions import (
 from encryptedstats.tables.results import Result, dropped_rows, frame_text, number_text, p_text, stars
 from encryptedstats.tables.statistics import scale, variable_name
 from encryptedstats.tables.variables import KEEP_NUMBERS
+from encryptedstats.words import plural
 
 #: The weights that a table brings, as a name for them.
 ROWS: Final = "rows"
+MOST_PRODUCTS: Final = 1 << 20
 _MARKS: Final = "Signif. codes: 0 '***' 0.001 '**' 0.01 '*' 0.05 '.' 0.1 ' ' 1"
 _INTERVALS: Final = ("confidence", "prediction")
 L = TypeVar("L", bound="_LeastSquares")
@@ -207,10 +209,12 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
 
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse a target or weights that are no numbers."""
+        yes_or_no(self.parameters()["fit_intercept"], "fit_intercept")
         made, weighing = self._design(schema), self._weighing(schema)
         if made.targets[0] == -1 and schema.n_classes:
             raise SchemaError("the target has classes, and a regression explains a number: ", KEEP_NUMBERS)
         made.number(made.targets[0])
+        _check_size(made)
         if weighing is not None:
             number_column(schema, weighing)
             low = schema.at(weighing).low or 0
@@ -313,13 +317,18 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
         """Clear rows; columns that explain nothing need not be among theirs."""
         if isinstance(X, Table):
             return super()._rows_to_predict(X)
-        schema, frame = self._known_private(), named_columns(self._checked_frame(X, reset=False))
+        frame = named_columns(self._checked_frame(X, reset=False))
+        return rows_to_predict(self._known_private(), self._with_unused(frame), stacklevel=4)
+
+    def _with_unused(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """With the columns that explain nothing, if they are not there."""
+        schema = self._known_private()
         used = self._fitted_design().variables
         for j, variable in enumerate(schema.variables):
             if j not in used and variable.name not in frame.columns:  # any value will do
                 number = (variable.low or 0) / 10.0 ** (variable.digits or 0)
                 frame = frame.assign(**{variable.name: variable.levels[0] if variable.levels else number})
-        return rows_to_predict(schema, frame, stacklevel=4)
+        return frame
 
     def _matrix(self, X: Any) -> NDArray[np.float64]:
         """The columns of clear rows in their units, without the intercept, shape (rows, columns)."""
@@ -341,9 +350,18 @@ def _varying(made: Design) -> list[DesignColumn]:
 
 def _pairs(made: Design) -> list[tuple[int, int]]:
     """Which columns can be together in a row: bins of one variable exclude each other."""
-    x = _varying(made)
-    pairs = combinations_with_replacement(range(len(x)), 2)
-    return [(a, b) for a, b in pairs if made.product(x[a], x[b]) != 0]
+    levels = [{factor.variable: factor.level for factor in one.factors} for one in _varying(made)]
+    pairs = combinations_with_replacement(range(len(levels)), 2)
+    return [(a, b) for a, b in pairs if all(levels[b].get(j, level) == level for j, level in levels[a].items())]
+
+
+def _check_size(made: Design) -> None:
+    """Refuse more products of columns than anybody waits for, before they are listed. Columns of one term exclude each other."""
+    n, owns = len(made.columns) + 1, [len(columns) for _, columns in made.terms]
+    if n * (n + 1) // 2 - sum(m * (m - 1) // 2 for m in owns) > MOST_PRODUCTS:
+        raise ParameterError(
+            f"the formula has {n - 1:,} columns, and more than {MOST_PRODUCTS:,} products of two of them: leave terms out"
+        )
 
 
 class LinearRegression(_LeastSquares):
@@ -459,7 +477,8 @@ class LinearRegression(_LeastSquares):
                 f"weighted by {self._weight_name()}; the log-likelihood would need the logarithms of the weights"
             )
         if df < 1:
-            notes.append(f"{n} rows and {k} coefficients: no degrees of freedom are left for standard errors")
+            both = f"{plural(n, 'row')} and {plural(k, 'coefficient')}"
+            notes.append(f"{both}: no degrees of freedom are left for standard errors")
         return RegressionResult(
             title=f"Linear regression of {self.target_} on {', '.join(self.columns_) or 'a constant'}",
             n_rows=n,
@@ -652,7 +671,7 @@ class Ridge(_LeastSquares):
 
     @staticmethod
     def _checked_alpha(alpha: Any) -> Fraction:
-        if isinstance(alpha, bool) or not isinstance(alpha, Real) or not 0 <= float(alpha) < math.inf:
+        if isinstance(alpha, bool) or not isinstance(alpha, NUMBERS) or not 0 <= alpha <= sys.float_info.max:
             given = Cure("parameter", f"alpha={alpha!r}", {"parameter": "alpha", "value": alpha})
             raise ParameterError(given, ": a number of at least 0 is needed")
         return Fraction(float(alpha))

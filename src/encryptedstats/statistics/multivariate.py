@@ -29,7 +29,7 @@ from encryptedstats.models.prediction import feature_labels
 from encryptedstats.statistics._distributions import normal_quantile
 from encryptedstats.statistics._fixed import repeated, schema_of_numbers, with_numbers
 from encryptedstats.statistics._least_squares import Exact, as_floats, independent
-from encryptedstats.statistics.factors import confidence_level, left_out
+from encryptedstats.statistics.factors import confidence_level, left_out, yes_or_no
 from encryptedstats.statistics.plots import plot_loadings, plot_matrix, plot_variances
 from encryptedstats.tables import PublicSchema, Schema, Table
 from encryptedstats.tables.columns import Column
@@ -414,6 +414,7 @@ class PCA(TransformerMixin, TotalsModel):  # type: ignore[misc]  # scikit-learn 
 
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse what is no number, and more components than variables."""
+        yes_or_no(self.standardized, "standardized")
         moments = self._moments(schema)
         moments.check_schema(schema)
         n = self.n_components

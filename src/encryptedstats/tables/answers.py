@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from encryptedstats.circuits.digits import in_digits
 from encryptedstats.circuits.program import ROWS
 from encryptedstats.circuits.results import NUMBERS_KIND, EncryptedNumbers
 from encryptedstats.crypto.keys import PublicKeys
@@ -21,6 +22,7 @@ from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import load_file, save_file
 from encryptedstats.tables.block_rows import joined_rows, rows_left
+from encryptedstats.tables.columns import digits_among, table_columns
 from encryptedstats.tables.questions import (
     FOLDS_KIND,
     MODEL_KIND,
@@ -343,6 +345,12 @@ def read_answer(file: Container, keys: PublicKeys | None) -> EncryptedAnswer:
         raise FileFormatError(
             f"the file has answers for {ciphertexts.n_rows} rows, and says that they are {head.n_rows}"
         )
+    if not is_prediction:
+        if head.block_ids and head.n_rows > len(head.block_ids) * keys.parameters.slots:
+            raise FileFormatError(
+                f"the file says {head.n_rows:,} rows, and its {len(head.block_ids):,} blocks hold fewer"
+            )
+        _check_parts(head.question, public, ciphertexts)
     if file.kind not in (PREDICTION_KIND, head.question.kind):
         raise FileFormatError(f"the file says that it holds {file.kind!r}, and {head.question.name} gives none")
     return EncryptedAnswer(
@@ -355,6 +363,24 @@ def read_answer(file: Container, keys: PublicKeys | None) -> EncryptedAnswer:
         beside=_read_beside(file, head.question, public, keys),
         n_dropped=head.n_dropped,
     )
+
+
+def _check_parts(question: Question, schema: PublicSchema, totals: EncryptedNumbers) -> None:
+    """Refuse totals whose parts count for other powers of 2 than those of the question do under these keys.
+
+    Keys and schema say which numbers are in digits; what the file says of it is not believed.
+    """
+    bits = totals.keys.parameters.digit_bits
+    digits = digits_among(table_columns(schema, (), classes=schema.has_target, digit_bits=bits))
+    given = [facts.shift for facts in totals.facts]
+    try:
+        shifts = in_digits(question.circuit(schema), digits)[1] if digits else [0] * len(totals)
+    except IMPOSSIBLE as error:
+        raise FileFormatError(f"the file has a question that its schema does not allow: {error}") from error
+    if given != shifts:
+        raise FileFormatError(
+            f"the file has parts of totals that an answer to {question.name} does not have: it was altered, and is refused"
+        )
 
 
 def read_beside(file: Container, shapes: Mapping[str, tuple[int, ...]], read: Callable[[str], Any]) -> dict[str, Any]:
@@ -372,7 +398,10 @@ def _read_beside(
     file: Container, question: Question, schema: PublicSchema, keys: PublicKeys
 ) -> dict[str, EncryptedNumbers]:
     def read(name: str) -> EncryptedNumbers:
-        return EncryptedNumbers.from_container(container.from_bytes(file.section(name), kind=NUMBERS_KIND), keys)
+        found = EncryptedNumbers.from_container(container.from_bytes(file.section(name), kind=NUMBERS_KIND), keys)
+        if any(facts.shift for facts in found.facts):
+            raise FileFormatError(f"the file has parts of totals {name!r}, which are whole")
+        return found
 
     return read_beside(file, question.beside_shapes(schema), read)
 

@@ -80,7 +80,7 @@ from encryptedstats.tables.columns import (
 )
 from encryptedstats.tables.naming import class_or_variable
 from encryptedstats.tables.predicting import Answerer, predicted, refuse_rows_of_others
-from encryptedstats.tables.questions import Question, checked_question
+from encryptedstats.tables.questions import Question, asked_of, checked_question
 from encryptedstats.tables.statistics import Asked
 from encryptedstats.tables.variables import PublicSchema, PublicVariable
 
@@ -547,9 +547,7 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
 
         Variables go by id, ``v0`` and so on; by name only where the table was encrypted in this process, by its owner.
         """
-        asked = checked_question(question).in_ids(self.private_schema or self.schema)
-        asked.check_schema(self.schema)
-        asked = asked.settled()
+        asked = asked_of(checked_question(question), self.private_schema or self.schema).settled()
         return asked.closed(
             EncryptedAnswer(
                 asked,

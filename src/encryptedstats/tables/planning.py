@@ -18,7 +18,7 @@ from encryptedstats.tables.answering import stages_of
 from encryptedstats.tables.blocks import BlockShape, block_size
 from encryptedstats.tables.columns import MAX_NUMBER_BITS, Column, column_ranges, digits_among, table_columns
 from encryptedstats.tables.folds import CLASS_COUNTS, Folds
-from encryptedstats.tables.questions import MODEL_KIND, Question
+from encryptedstats.tables.questions import MODEL_KIND, Question, asked_of
 from encryptedstats.tables.schema import Schema
 from encryptedstats.tables.table import Table
 from encryptedstats.tables.variables import PublicSchema
@@ -229,7 +229,6 @@ def _part_stages(part: Any, rows: _PlannedRows, columns: Sequence[Column], n_pre
     """Of a question that answers for rows its answers too; of any other, and of totals, the totals."""
     if isinstance(part, Question):
         part = _in_ids(part, rows.known)
-        part.check_schema(rows.schema)
         try:
             return stages_of(part, rows.schema, columns, rows.n_rows, n_predict, rows.weight_bound)
         except NotImplementedError as error:
@@ -290,8 +289,11 @@ def _checked_workers(workers: int | None, price_per_core_hour: float | None) -> 
 
 
 def _in_ids(question: Question, schema: Schema | PublicSchema) -> Question:
-    """As whoever computes asks it; what is opened has been asked."""
-    return question if question.known_totals() is not None else question.in_ids(schema)
+    """As whoever computes asks it, if the schema allows it; what is opened has been asked."""
+    if question.known_totals() is None:
+        return asked_of(question, schema)
+    question.check_schema(schema.public())
+    return question
 
 
 def _deeper_folds(
@@ -316,7 +318,6 @@ def _outputs(circuit: Any, rows: _PlannedRows, columns: Sequence[Column]) -> lis
     for part in parts:
         if isinstance(part, Question):
             asked = _in_ids(part, rows.known)
-            asked.check_schema(public)
             found = asked.circuit(public, columns, weight_bound=rows.weight_bound)
             outputs += [*found, *_deeper_folds(asked, public, columns, found)]
         elif isinstance(part, Expression) and part.is_total:

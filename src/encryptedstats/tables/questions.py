@@ -446,6 +446,22 @@ def checked_question(value: Any) -> Question:
     return value
 
 
+def asked_of(question: Question, schema: Schema | PublicSchema) -> Question:
+    """A question in ids, if the schema allows it; where the schema is the owner's, errors say which names the ids have there."""
+    asked = question.in_ids(schema)
+    try:
+        asked.check_schema(schema.public())
+    except (SchemaError, ParameterError) as error:
+        if isinstance(schema, PublicSchema):
+            raise
+        known = [(one.id, own.name) for one, own in zip(schema.public().variables, schema.variables, strict=True)]
+        named = [f"{id_} is {name!r}" for id_, name in known if id_ != name and repr(id_) in str(error)]
+        if not named:
+            raise
+        raise type(error)(error, f" ({', '.join(named)})") from None
+    return asked
+
+
 def is_same(a: Question, b: Question) -> bool:
     """Whether both ask the same."""
     return type(a) is type(b) and a.parameters() == b.parameters()

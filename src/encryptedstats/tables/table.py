@@ -30,7 +30,7 @@ from encryptedstats.tables.columns import (
     table_columns,
 )
 from encryptedstats.tables.naming import class_or_variable
-from encryptedstats.tables.questions import Question, checked_question
+from encryptedstats.tables.questions import Question, asked_of, checked_question
 from encryptedstats.tables.statistics import Asked
 from encryptedstats.tables.variables import ORDERED_KINDS, PublicSchema, Variable
 
@@ -233,9 +233,7 @@ class Table(ColumnAlgebra[Integers], Asked):
 
     def ask(self, question: Question, **options: Any) -> Any:
         """The answer to a question. Options are those of encrypted tables, and change nothing here."""
-        asked = checked_question(question).in_ids(self.schema)
-        asked.check_schema(self.public_schema)
-        asked = asked.settled()
+        asked = asked_of(checked_question(question), self.schema).settled()
         return asked.opened(self.totals(asked), self.schema, self.n_rows, n_dropped=self.n_dropped)
 
     def totals(self, question: Question) -> list[int]:
