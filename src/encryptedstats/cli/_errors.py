@@ -24,7 +24,6 @@ WORDS: Final[dict[str, str]] = {
     "bin for gaps": "schema --missing-bin {name!r}",
     "leave rows out": "",
     "rows without weights": "encrypt the rows without --weights, each as often as it counts",
-    "use weights": "weights=rows uses them",
     "know a level": "correct it; or, before anything is encrypted, give it a level, schema --levels '{name}=A,B,...', or say "
     "where unknown ones go, schema --unknown other",
     "know a class": "correct it, or name all classes before anything is encrypted, schema --classes A,B,...",
