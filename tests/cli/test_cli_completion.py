@@ -64,7 +64,7 @@ def answered(*words: object) -> list[str]:
 
 def test_names_that_the_program_knows(home: Path) -> None:
     assert offered(home, "en") == ["encrypt"]
-    assert answered("fit", "t.enc", "--model", "") == [
+    assert offered(home, "fit", "t.enc", "--model", "") == [
         "means",
         "fisher",
         "forest",
