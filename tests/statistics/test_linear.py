@@ -85,6 +85,22 @@ def test_certified_digits_of_nist(name: str) -> None:
         assert digits_right(result.rsquared, certified.rsquared) > 14
 
 
+LONG = pytest.mark.slow
+OF_NIST = ["Norris", "NoInt1", "Longley", pytest.param("Pontius", marks=LONG), pytest.param("Wampler1", marks=LONG)]
+
+
+@pytest.mark.parametrize("name", OF_NIST)
+def test_certified_digits_come_out_of_encrypted_rows(name: str) -> None:
+    """With 128 bits of security: totals of up to 45 bits, powers, and numbers that are stored in digits."""
+    certified: Certified = longley() if name == "Longley" else next(one for one in SETS if one.name == name)
+    schema = es.Schema.infer(certified.frame, target="y", numbers="keep", digits=certified.digits)
+    rows, regression = schema.table(certified.frame), es.LinearRegression(certified.formula)
+    owner = es.Owner(es.plan(regression, rows))
+    result = owner.decrypt(regression.fit(owner.encrypt(rows)), schema=schema).summary()
+    assert digits_right(result.coefficients["Estimate"], certified.estimates) > 14
+    assert digits_right(result.coefficients["Std. Error"], certified.errors) > 14
+
+
 # -- statsmodels ---------------------------------------------------------------------------------------------------------------
 
 FORMULAS = {
