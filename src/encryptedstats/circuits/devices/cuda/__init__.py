@@ -23,20 +23,20 @@ from encryptedstats.circuits.devices.cuda.sums import Columns, CudaEvaluator, Su
 from encryptedstats.circuits.devices.native import (
     NativeDevice,
     base_below,
+    loads_of,
     program_obstacle,
     relinearised_at,
     rows_level,
 )
-from encryptedstats.circuits.devices.native.sums import Loads, row_obstacle, sums_in_batches, sums_under
+from encryptedstats.circuits.devices.native.sums import Loads, row_obstacle, sums_under
 from encryptedstats.circuits.program import EXPAND, HERE, RELINEARISE, SUM, Program, Step
 from encryptedstats.circuits.sources import Source
 from encryptedstats.crypto.keys import PublicKeys
 from encryptedstats.crypto.residues import Residues
-from encryptedstats.memory import LEAST, default_limit
+from encryptedstats.memory import default_limit
 from encryptedstats.parallel import cores
 from encryptedstats.progress import progress_bar
 
-_KEPT_BYTES: Final = 1 << 30  # of columns in memory that are switched once and kept
 _MAX_PRIME_BITS: Final = 60
 
 
@@ -204,38 +204,22 @@ class CudaDevice(NativeDevice):
     def _by_slices(
         self, program: Program, source: Source, given: Mapping[Step, Residues], run: Run
     ) -> Iterator[dict[Step, Residues]]:
-        given = {step: np.asarray(value) for step, value in given.items()}
-        keyed = None if program_obstacle(program) is not None else self._of(source.keys)
-        if keyed is None:
-            yield from super().totals(program, source, given, run)
-            return
-        outputs = list(dict.fromkeys(output.step for output in program.outputs))
-        limit = default_limit() if run.memory_limit is None else run.memory_limit
-        loads = Loads(source, rows_level(program.sums), given, min(_KEPT_BYTES, max(LEAST, limit // 2)))
-        evaluator = CudaEvaluator(loads, run.workers or cores(), limit, keyed.ring)
-        with progress_bar("computing", source.layout.n_rows, "rows", run.progress) as advance:
-            batches = sums_in_batches(
-                outputs,
-                loads,
-                threads=run.workers or cores(),
-                memory_limit=limit,
-                checkpoint=run.checkpoint,
-                advance=advance,
-                evaluator=evaluator,
-            )
-            for batch, sums in batches:
-                yield dict(zip(batch, self.bring_down(batch, sums, source.keys, run.workers), strict=True))
+        yield from super().totals(program, source, {step: np.asarray(value) for step, value in given.items()}, run)
+
+    def _evaluator(self, loads: Loads, run: Run, limit: int) -> CudaEvaluator | None:
+        """The card, where its arithmetic carries these keys."""
+        keyed = self._of(loads.source.keys)
+        return None if keyed is None else CudaEvaluator(loads, run.workers or cores(), limit, keyed.ring)
 
     def _loaded(self, program: Program, source: Source, given: Mapping[Step, Residues], run: Run) -> _Loaded | None:
         """A tape and its columns on the card; None where that has no room there, or is not done there at once."""
         if run.checkpoint is not None or program_obstacle(program) is not None:
             return None
         keyed = self._of(source.keys)
-        if keyed is None:
+        loads, limit = loads_of(program, source, given, run)
+        evaluator = self._evaluator(loads, run, limit)
+        if keyed is None or evaluator is None:
             return None
-        limit = default_limit() if run.memory_limit is None else run.memory_limit
-        loads = Loads(source, rows_level(program.sums), given, min(_KEPT_BYTES, max(LEAST, limit // 2)))
-        evaluator = CudaEvaluator(loads, run.workers or cores(), limit, keyed.ring)
         writer, made = self._tapes.get(program, (None, None))
         if writer is None or made is None:
             evaluator.prepare(program.sums)

@@ -91,8 +91,7 @@ class NativeDevice(SealDevice):
             yield from super().totals(program, source, given, run)
             return
         outputs = list(dict.fromkeys(output.step for output in program.outputs))
-        limit = default_limit() if run.memory_limit is None else run.memory_limit
-        loads = Loads(source, rows_level(program.sums), given, min(_KEPT_BYTES, max(LEAST, limit // 2)))
+        loads, limit = loads_of(program, source, given, run)
         with progress_bar("computing", source.layout.n_rows, "rows", run.progress) as advance:
             batches = sums_in_batches(
                 outputs,
@@ -101,10 +100,15 @@ class NativeDevice(SealDevice):
                 memory_limit=limit,
                 checkpoint=run.checkpoint,
                 advance=advance,
+                evaluator=self._evaluator(loads, run, limit),
             )
             for batch, sums in batches:
                 found = self.bring_down(batch, sums, source.keys, run.workers)
                 yield dict(zip(batch, found, strict=True))
+
+    def _evaluator(self, loads: Loads, run: Run, limit: int) -> Evaluator | None:
+        """Who adds up rows in place of the kernels; nobody, but on devices that are made of this one."""
+        return None
 
     def rows(
         self, batches: Iterable[tuple[Sequence[Step], Mapping[Step, Residues]]], source: Source, run: Run
@@ -180,6 +184,12 @@ class NativeDevice(SealDevice):
     ) -> Iterable[Residues]:
         """On residues, by threads."""
         return _kernels(keys).expand(node, count, level, threads=workers)
+
+
+def loads_of(program: Program, source: Source, given: Mapping[Step, Residues], run: Run) -> tuple[Loads, int]:
+    """What the tapes of a program read, and how many bytes its sums may take."""
+    limit = default_limit() if run.memory_limit is None else run.memory_limit
+    return Loads(source, rows_level(program.sums), given, min(_KEPT_BYTES, max(LEAST, limit // 2))), limit
 
 
 def program_obstacle(program: Program) -> str | None:
