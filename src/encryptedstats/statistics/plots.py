@@ -55,7 +55,8 @@ def plot_ratios(groups: pd.DataFrame, name: str, ax: Axes | None = None) -> Axes
     ax.axvline(1, color=GREY, linewidth=0.8, linestyle=":")
     ax.set_xscale("log")
     ax.xaxis.set_major_formatter("{x:g}")
-    ax.xaxis.set_minor_formatter("{x:g}")
+    wide = len(shown) > 0 and high.max() > 10 * low.min()  # a label at every minor tick would be one on the other
+    ax.xaxis.set_minor_formatter("" if wide else "{x:g}")
     ax.set_yticks(places, [str(label) for label in shown.index])
     ax.set(xlabel=name, ylabel=str(groups.index.name or ""), ylim=(len(shown) - 0.5, -0.5))
     without_frame(ax)
