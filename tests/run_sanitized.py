@@ -73,14 +73,14 @@ def _environment(options: argparse.Namespace) -> dict[str, str]:
 def _build(source: Path, package: Path) -> str:
     """The name of the extension."""
     target = package / f"_{source.stem}{SUFFIX}"
-    command = [GCC, "-shared", "-fPIC", *_flags(), *SANITIZED, f"-I{INCLUDE}", str(source), "-o", str(target), "-lm"]
+    command = [GCC, "-shared", "-fPIC", *flags(), *SANITIZED, f"-I{INCLUDE}", str(source), "-o", str(target), "-lm"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{shlex.join(command)}\n{done.stderr}")
     return f"{package.name}._{source.stem}"
 
 
-def _flags() -> list[str]:
+def flags() -> list[str]:
     """Those that the extensions are built with."""
     assigned = {
         node.targets[0].id: node.value

@@ -18,9 +18,10 @@ import numpy as np
 import pytest
 
 import encryptedstats as es
+from encryptedstats.crypto.keys import Encryptor
 from encryptedstats.crypto.residues import residues_of
 from encryptedstats.crypto.vectors import encrypt_slots
-from encryptedstats.parallel import cores, ordered_map
+from encryptedstats.parallel import Portable, cores, ordered_map, start_method
 
 needs_fork = pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="processes are forked")
 WORKERS = [1, 2, 4]
@@ -229,3 +230,73 @@ def test_a_helper_that_is_killed_is_named_with_cause_and_cure():
         es.HelperError, match=r"one of 2 helper processes was ended from outside.*memory.*workers=1 for none"
     ):
         list(ordered_map(dies, range(9), 2))
+
+
+def _adding(data: bytes):
+    return lambda n: (n + len(data), os.getpid())
+
+
+def test_processes_that_begin_afresh_make_the_function_from_bytes(monkeypatch):
+    monkeypatch.setenv("ENCRYPTEDSTATS_PROCESSES", "spawn")
+    portable = Portable(_adding(b"abc"), _adding, lambda: b"abc")
+    found = list(ordered_map(portable, range(5), 2))
+    assert [value for value, _ in found] == [3, 4, 5, 6, 7]
+    assert os.getpid() not in {pid for _, pid in found}
+    assert set(ordered_map(lambda _: os.getpid(), range(3), 2)) == {os.getpid()}  # what cannot be made again stays here
+
+
+def test_the_environment_says_how_processes_begin(monkeypatch):
+    monkeypatch.setenv("ENCRYPTEDSTATS_PROCESSES", "none")
+    assert set(ordered_map(Portable(_adding(b""), _adding, bytes), [1, 2], 2)) == {(1, os.getpid()), (2, os.getpid())}
+    monkeypatch.setenv("ENCRYPTEDSTATS_PROCESSES", "vfork")
+    with pytest.raises(ValueError, match="ENCRYPTEDSTATS_PROCESSES='vfork': it can be fork, spawn, none"):
+        list(ordered_map(abs, [1], 2))
+    monkeypatch.delenv("ENCRYPTEDSTATS_PROCESSES")
+    monkeypatch.setattr(sys, "platform", "darwin")  # where a forked process may not use the system's libraries
+    assert start_method() == "spawn"
+
+
+PROGRAM = """
+import warnings
+import pandas as pd
+import encryptedstats as es
+print("the program runs", flush=True)
+warnings.simplefilter("ignore")
+owner = es.Owner(es.Parameters.from_bits("bgv", 1024, 4000, (40,) * 4, allow_insecure=True))
+rows = pd.DataFrame({"x": [n % 7 for n in range(2500)], "y": [n % 2 for n in range(2500)]})
+rows.to_csv("rows.csv", index=False)
+schema = es.Schema.infer(rows, target="y", bins=3)
+table = owner.encrypt(schema.table(rows), workers=2)
+owner.encrypt_file("rows.csv", schema, out="stored", workers=2)
+for one in (table, es.load("stored")):
+    found = owner.open(one.counts(0, by="class"), schema)
+    print(sorted(found.to_numpy().ravel().tolist()))
+print(sorted(schema.table(rows).counts(0, by="class").to_numpy().ravel().tolist()))
+"""
+
+
+def test_encryption_in_processes_that_begin_afresh(tmp_path):
+    """The same rows come out, the secret key lies in no file, and a program without a main guard is not run again."""
+    (tmp_path / "program.py").write_text(PROGRAM)
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    environment = {**os.environ, "ENCRYPTEDSTATS_PROCESSES": "spawn", "TMPDIR": str(temporary)}
+    done = subprocess.run(
+        [sys.executable, "program.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+    )
+    began, first, second, clear = done.stdout.splitlines()
+    assert began == "the program runs"
+    assert first == second == clear
+    assert not any(temporary.rglob("*"))
+
+
+@pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
+@pytest.mark.parametrize("with_secret_key", [True, False])
+def test_what_encrypts_can_be_handed_to_another_process(with_secret_key, tiny):
+    encryptor = tiny._encryptor if with_secret_key else tiny.public_keys().encryptor
+    again = Encryptor.from_bytes(encryptor.to_bytes())
+    assert (again.with_secret_key, again.token_key) == (with_secret_key, encryptor.token_key)
+    assert again.keys.key_id == tiny.key_id
+    assert again.signer is None  # signing stays with the parent
+    ciphertext, _ = again.encrypt(again.keys.engine.encode_integer(7))
+    assert tiny._keys.engine.decode_integer(tiny._decryptor.decrypt(ciphertext)) == 7

@@ -1,7 +1,10 @@
 """Running a function over items in several processes, in order, with a bounded number under way.
 
-SEAL's Python binding holds the interpreter's lock, so threads would not help. Processes are forked: they inherit the function and
-all it refers to, keys included, so no key is ever written, sent or pickled. Where forking is not to be had, everything runs here.
+SEAL's Python binding holds the interpreter's lock, so threads would not help. On Linux processes are forked: they inherit the
+function and all it refers to, keys included. Elsewhere forking is unsafe or not to be had, and processes are begun afresh
+("spawned"): a function that can be made again from bytes (``Portable``) is made there, and the bytes, secrets among them, travel
+through a pipe of the operating system, never through a file. Any other function then runs in this process alone.
+``ENCRYPTEDSTATS_PROCESSES`` chooses: fork, spawn, or none.
 """
 
 from __future__ import annotations
@@ -9,13 +12,17 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import threading
+import types
 import warnings
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any, TypeVar
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, TypeVar
 
 from encryptedstats.checks import as_count
 from encryptedstats.errors import HelperError
@@ -23,7 +30,31 @@ from encryptedstats.errors import HelperError
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+PROCESSES_VARIABLE: Final = "ENCRYPTEDSTATS_PROCESSES"
+_START_METHODS: Final = ("fork", "spawn", "none")
+
 _inherited: Callable[[Any], Any] | None = None  # set in worker processes only, each of which serves one map
+
+
+@dataclass(frozen=True)
+class Portable(Generic[Item, Result]):
+    """A function that a new process can make again: ``make(pack())``, where ``make`` is found by its name."""
+
+    function: Callable[[Item], Result]
+    make: Callable[[bytes], Callable[[Item], Result]]
+    pack: Callable[[], bytes] = field(repr=False)
+
+    def __call__(self, item: Item) -> Result:
+        """Here, in this process."""
+        return self.function(item)
+
+
+def start_method() -> str:
+    """How processes begin here: "fork", "spawn" or "none". Forking is safe on Linux only."""
+    asked = os.environ.get(PROCESSES_VARIABLE) or ("fork" if sys.platform == "linux" else "spawn")
+    if asked not in _START_METHODS:
+        raise ValueError(f"{PROCESSES_VARIABLE}={asked!r}: it can be {', '.join(_START_METHODS)}")
+    return asked if asked in multiprocessing.get_all_start_methods() else "none"
 
 
 def cores() -> int:
@@ -44,12 +75,11 @@ def ordered_map(
     Close it (``contextlib.closing``) when it may not be run to its end: that is what ends the processes.
     """
     workers = cores() if workers is None else workers
-    if workers < 2 or "fork" not in multiprocessing.get_all_start_methods():
+    method = start_method() if workers > 1 else "none"
+    if method == "none" or (method == "spawn" and not isinstance(function, Portable)):
         yield from map(function, items)
         return
-    # The function travels as an argument of the initialiser, which forked processes inherit as it is, unpickled.
-    fork = multiprocessing.get_context("fork")
-    with ProcessPoolExecutor(workers, fork, initializer=_inherit, initargs=(function,)) as pool:
+    with _processes(method, function, workers) as pool:
         under_way: deque[Future[Result]] = deque()
         try:
             for item in items:
@@ -67,11 +97,35 @@ def ordered_map(
             pool.shutdown(cancel_futures=True)
 
 
+def _processes(method: str, function: Callable[[Any], Any], workers: int) -> ProcessPoolExecutor:
+    context = multiprocessing.get_context(method)
+    if method == "spawn" and isinstance(function, Portable):
+        return ProcessPoolExecutor(workers, context, initializer=_make, initargs=(function.make, function.pack()))
+    # The function travels as an argument of the initialiser, which forked processes inherit as it is, unpickled.
+    return ProcessPoolExecutor(workers, context, initializer=_inherit, initargs=(function,))
+
+
 def _submit(pool: ProcessPoolExecutor, item: Any) -> Future[Any]:
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _nameless_main():
         # Python 3.12 warns of forking beside other threads; the children only compute, and take no lock of the parent.
         warnings.simplefilter("ignore", DeprecationWarning)
         return pool.submit(_call, item)
+
+
+@contextmanager
+def _nameless_main() -> Iterator[None]:
+    """Processes that begin here do not run the user's program again, as spawned ones else do: ours need nothing of it."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
+
+
+def _make(make: Callable[[bytes], Callable[[Any], Any]], data: bytes) -> None:
+    """In a process that began afresh: make the function."""
+    _inherit(make(data))
 
 
 def _inherit(function: Callable[[Any], Any]) -> None:
@@ -92,5 +146,5 @@ def _end_with_parent() -> None:
 
 def _call(item: Any) -> Any:
     if _inherited is None:
-        raise RuntimeError("a worker process was not forked from the one that gave it work")
+        raise RuntimeError("a worker process was not told what to run")
     return _inherited(item)

@@ -1,13 +1,19 @@
-"""How much of the processor the kernels may use: all that it has, or what ``ENCRYPTEDSTATS_CPU`` allows. Imports nothing."""
+"""How much of the processor the kernels may use: all that it has, or what ``ENCRYPTEDSTATS_CPU`` allows."""
 
 from __future__ import annotations
 
 import os
+import platform
 from collections.abc import Sequence
 from typing import Final
 
 CPU_VARIABLE: Final = "ENCRYPTEDSTATS_CPU"
-CPU_LEVELS: Final = ("baseline", "avx2", "avx512", "ifma")
+#: What kernels know how to use on this kind of processor, the slowest first.
+CPU_LEVELS: Final = (
+    ("baseline", "neon")
+    if platform.machine().lower() in ("aarch64", "arm64")
+    else ("baseline", "avx2", "avx512", "ifma")
+)
 
 
 def cpu_level() -> str:

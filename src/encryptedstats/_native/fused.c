@@ -25,9 +25,14 @@
 
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
 #define X86 1
+#define ARM 0
 #include <immintrin.h>
+#elif defined(__aarch64__) && (defined(__GNUC__) || defined(__clang__))
+#define X86 0
+#define ARM 1
 #else
 #define X86 0
+#define ARM 0
 #endif
 
 #define INLINE static inline __attribute__((always_inline))
@@ -36,9 +41,21 @@ typedef unsigned __int128 u128;
 
 enum { LOAD, LINEAR, PRODUCT, ADD };                     /* what the tape can say */
 enum { PLUS = -1, MINUS = -2 };                          /* coefficients that are no constants */
+#if X86
 enum { BASELINE, AVX2, AVX512, IFMA, LEVELS };           /* in order of speed */
+#elif ARM
+enum { BASELINE, NEON, LEVELS };
+#else
+enum { BASELINE, LEVELS };
+#endif
 enum { MAX_SIZE = 16, MAX_BLOCK = 4096, MAX_TERMS_AT_ONCE = 8 };
+#if X86
 static const char *const LEVEL_NAMES[LEVELS] = {"baseline", "avx2", "avx512", "ifma"};
+#elif ARM
+static const char *const LEVEL_NAMES[LEVELS] = {"baseline", "neon"};
+#else
+static const char *const LEVEL_NAMES[LEVELS] = {"baseline"};
+#endif
 
 /* One prime, and the block that is worked on. Scratch vectors are `stride` words apart and computed up to `n`, a multiple of 8:
  * what lies behind the last coefficient of a short block is computed with the rest, and never written out. */
@@ -189,7 +206,7 @@ static void baseline_flush(const Field *f, uint64_t *to, long apart, int first, 
 
 static const Machine BASELINE_MACHINE = {baseline_load, baseline_linear, baseline_product, baseline_add, baseline_flush, 0};
 
-#if X86
+#if X86 || ARM
 
 /* -- doubles, several at a time: written so that compilers vectorise it ------------------------------------------------------- */
 
@@ -328,11 +345,13 @@ INLINE void doubles_add(const Field *f, Sum sum, const void *from, int size)
 /* Residues to memory past the cache: what is written for the first time need neither be read before nor kept after. */
 INLINE void write_past_cache(uint64_t *to, const uint64_t *from, long count)
 {
-    if ((uintptr_t)to % 64 || count % 8) {
-        memcpy(to, from, count * sizeof(uint64_t));
+#if X86
+    if ((uintptr_t)to % 64 == 0 && count % 8 == 0) {
+        for (long i = 0; i < count; i += 2) _mm_stream_si128((__m128i *)(to + i), _mm_load_si128((const __m128i *)(from + i)));
         return;
     }
-    for (long i = 0; i < count; i += 2) _mm_stream_si128((__m128i *)(to + i), _mm_load_si128((const __m128i *)(from + i)));
+#endif
+    memcpy(to, from, count * sizeof(uint64_t));
 }
 
 INLINE void doubles_flush(const Field *f, uint64_t *to, long apart, int first, const void *sum, int size, long count)
@@ -356,35 +375,42 @@ INLINE void doubles_flush(const Field *f, uint64_t *to, long apart, int first, c
 }
 
 /* The same functions for one kind of processor. */
-#define DOUBLES(NAME, FEATURES)                                                                                             \
-    __attribute__((target(FEATURES))) static int NAME##_load(const Field *f, void *to, const uint64_t *from, long count)     \
-    {                                                                                                                        \
-        return doubles_load(f, to, from, count);                                                                             \
-    }                                                                                                                        \
-    __attribute__((target(FEATURES))) static void NAME##_linear(                                                             \
-        const Field *f, void *to, int size, const Term *terms, int n_terms, const uint64_t *constant)                        \
-    {                                                                                                                        \
-        doubles_linear(f, to, size, terms, n_terms, constant);                                                               \
-    }                                                                                                                        \
-    __attribute__((target(FEATURES))) static void NAME##_product(                                                            \
-        const Field *f, void *to, void *rest, Sum sum, const void *a, int na, const void *b, int nb)                         \
-    {                                                                                                                        \
-        double spare[MAX_BLOCK] __attribute__((aligned(64)));                                                                \
-        doubles_product(f, to, rest, sum, a, na, b, nb, spare);                                                              \
-    }                                                                                                                        \
-    __attribute__((target(FEATURES))) static void NAME##_add(const Field *f, Sum sum, const void *from, int size)            \
-    {                                                                                                                        \
-        doubles_add(f, sum, from, size);                                                                                     \
-    }                                                                                                                        \
-    __attribute__((target(FEATURES))) static void NAME##_flush(                                                              \
-        const Field *f, uint64_t *to, long apart, int first, const void *sum, int size, long count)                          \
-    {                                                                                                                        \
-        doubles_flush(f, to, apart, first, sum, size, count);                                                                \
-    }                                                                                                                        \
+#define DOUBLES(NAME, TARGET)                                                                                               \
+    TARGET static int NAME##_load(const Field *f, void *to, const uint64_t *from, long count)                               \
+    {                                                                                                                       \
+        return doubles_load(f, to, from, count);                                                                            \
+    }                                                                                                                       \
+    TARGET static void NAME##_linear(                                                                                       \
+        const Field *f, void *to, int size, const Term *terms, int n_terms, const uint64_t *constant)                       \
+    {                                                                                                                       \
+        doubles_linear(f, to, size, terms, n_terms, constant);                                                              \
+    }                                                                                                                       \
+    TARGET static void NAME##_product(                                                                                      \
+        const Field *f, void *to, void *rest, Sum sum, const void *a, int na, const void *b, int nb)                        \
+    {                                                                                                                       \
+        double spare[MAX_BLOCK] __attribute__((aligned(64)));                                                               \
+        doubles_product(f, to, rest, sum, a, na, b, nb, spare);                                                             \
+    }                                                                                                                       \
+    TARGET static void NAME##_add(const Field *f, Sum sum, const void *from, int size)                                      \
+    {                                                                                                                       \
+        doubles_add(f, sum, from, size);                                                                                    \
+    }                                                                                                                       \
+    TARGET static void NAME##_flush(                                                                                        \
+        const Field *f, uint64_t *to, long apart, int first, const void *sum, int size, long count)                         \
+    {                                                                                                                       \
+        doubles_flush(f, to, apart, first, sum, size, count);                                                               \
+    }                                                                                                                       \
     static const Machine NAME##_machine = {NAME##_load, NAME##_linear, NAME##_product, NAME##_add, NAME##_flush, 0};
 
-DOUBLES(avx2, "avx2,fma")
-DOUBLES(avx512, "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,prefer-vector-width=512")
+#endif
+
+#if ARM
+DOUBLES(neon, /* which every such processor has */)
+#endif
+
+#if X86
+DOUBLES(avx2, __attribute__((target("avx2,fma"))))
+DOUBLES(avx512, __attribute__((target("avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,prefer-vector-width=512"))))
 
 /* -- integers of 52 bits: AVX-512 IFMA --------------------------------------------------------------------------------------- */
 
@@ -788,7 +814,7 @@ static int best_level(void)
     if (!wide) return AVX2;
     return __builtin_cpu_supports("avx512ifma") ? IFMA : AVX512;
 #else
-    return BASELINE;
+    return LEVELS - 1; /* what it is compiled for */
 #endif
 }
 
@@ -801,6 +827,8 @@ static const Machine *machine_of(int level)
     case AVX2: return &avx2_machine;
     default: break;
     }
+#elif ARM
+    if (level == NEON) return &neon_machine;
 #endif
     (void)level;
     return &BASELINE_MACHINE;

@@ -6,7 +6,7 @@
  *
  * Three ways to compute modulo a prime p, behind one table of operations (struct Ops):
  *   - integers of 64 bits, for p < 2^60, on any machine;
- *   - doubles with fused multiply-add, for p < 2^50, 4 or 8 at a time: this file includes itself once for each width;
+ *   - doubles with fused multiply-add, for p < 2^50, 4 or 8 at a time: this file includes itself once for each kind of vector;
  *   - integers of 52 bits, for p < 2^50, 8 at a time, where the processor multiplies them (AVX512-IFMA).
  * Polynomials on their way ("work") are 64-bit words in the form of the chosen way, congruent but not always reduced;
  * "canonical" ones are reduced to [0, p), as SEAL's representatives must be wherever another modulus comes in.
@@ -30,6 +30,9 @@
 #if (defined(__x86_64__) || defined(_M_X64)) && defined(__GNUC__)
 #define HAVE_X86 1
 #include <immintrin.h>
+#elif defined(__aarch64__) && defined(__GNUC__)
+#define HAVE_NEON 1
+#include <arm_neon.h>
 #endif
 
 #define INLINE static inline __attribute__((always_inline))
@@ -291,11 +294,11 @@ static const Ops INTEGERS = {
     int_settle,  int_fold,      int_accumulate, int_butterfly,  int_split,     int_permute,
 };
 
-/* -- doubles: the second half of this file, once for each width ----------------------------------------------------------- */
+/* -- doubles: the second half of this file, once for each kind of vector --------------------------------------------------- */
 
 INLINE double balanced(uint64_t x, uint64_t p) { return x > p / 2 ? -(double)(p - x) : (double)x; }
 
-#ifdef HAVE_X86
+#if defined(HAVE_X86) || defined(HAVE_NEON)
 
 /* For one or two primes everything can be kept in registers. */
 #define FOLD_CASE(function, some, way) case 3 * some + way: function(plain, plain_factor, primes, factors, some, d, x, way); break
@@ -306,10 +309,84 @@ INLINE double balanced(uint64_t x, uint64_t p) { return x > p / 2 ? -(double)(p 
         default: function(plain, plain_factor, primes, factors, count, d, x, how);                                      \
     }
 
+#endif
+
+#ifdef HAVE_NEON
+
+/* Vectors hold two: pairs of them are taken for one of four. */
+#define SOON(a) __builtin_prefetch(a, 0, 2)
+#define BOTH(lower, upper) ((float64x2x2_t){{lower, upper}})
+#define OF_BOTH(f, a, b) BOTH(f((a).val[0], (b).val[0]), f((a).val[1], (b).val[1]))
+#define LIKE_BITS(f, a, b) vreinterpretq_f64_u64(f(vreinterpretq_u64_f64(a), b))
+
+#define LANES 4
+#define TARGET
+#define NAME(f) f##_neon
+#define WAY "neon"
+#define vec float64x2x2_t
+INLINE vec neon_load(const double *a) { return BOTH(vld1q_f64(a), vld1q_f64(a + 2)); }
+INLINE void neon_store(double *a, vec x) { vst1q_f64(a, x.val[0]), vst1q_f64(a + 2, x.val[1]); }
+INLINE vec neon_add(vec a, vec b) { return OF_BOTH(vaddq_f64, a, b); }
+INLINE vec neon_sub(vec a, vec b) { return OF_BOTH(vsubq_f64, a, b); }
+INLINE vec neon_mul(vec a, vec b) { return OF_BOTH(vmulq_f64, a, b); }
+/* a b - c, as minus (c - a b): rounding does not mind signs */
+INLINE vec neon_fmsub(vec a, vec b, vec c)
+{
+    return BOTH(vnegq_f64(vfmsq_f64(c.val[0], a.val[0], b.val[0])), vnegq_f64(vfmsq_f64(c.val[1], a.val[1], b.val[1])));
+}
+INLINE vec neon_fnmadd(vec a, vec b, vec c) { return BOTH(vfmsq_f64(c.val[0], a.val[0], b.val[0]), vfmsq_f64(c.val[1], a.val[1], b.val[1])); }
+INLINE float64x2_t neon_if(uint64x2_t mask, float64x2_t x) { return LIKE_BITS(vandq_u64, x, mask); }
+INLINE vec neon_add_if_negative(vec r, vec p)
+{
+    return BOTH(vaddq_f64(r.val[0], neon_if(vcltzq_f64(r.val[0]), p.val[0])), vaddq_f64(r.val[1], neon_if(vcltzq_f64(r.val[1]), p.val[1])));
+}
+INLINE vec neon_sub_if_at_least(vec r, vec p)
+{
+    return BOTH(vsubq_f64(r.val[0], neon_if(vcgeq_f64(r.val[0], p.val[0]), p.val[0])),
+                vsubq_f64(r.val[1], neon_if(vcgeq_f64(r.val[1], p.val[1]), p.val[1])));
+}
+#define MAGIC_BITS vdupq_n_u64(0x4330000000000000u) /* of 2^52 */
+INLINE vec neon_from_bits(const void *a)
+{
+    uint64x2_t low = vld1q_u64(a), high = vld1q_u64((const uint64_t *)a + 2);
+    return BOTH(vreinterpretq_f64_u64(vorrq_u64(low, MAGIC_BITS)), vreinterpretq_f64_u64(vorrq_u64(high, MAGIC_BITS)));
+}
+INLINE void neon_to_bits(uint64_t *a, vec x)
+{
+    vst1q_u64(a, veorq_u64(vreinterpretq_u64_f64(x.val[0]), MAGIC_BITS)), vst1q_u64(a + 2, veorq_u64(vreinterpretq_u64_f64(x.val[1]), MAGIC_BITS));
+}
+#define LOAD(a) neon_load((const double *)(a))
+#define STORE(a, x) neon_store((double *)(a), x)
+#define ALL(x) BOTH(vdupq_n_f64(x), vdupq_n_f64(x))
+#define ADD neon_add
+#define SUB neon_sub
+#define MUL neon_mul
+#define FMSUB neon_fmsub
+#define FNMADD neon_fnmadd
+INLINE vec neon_round(vec x) { return BOTH(vrndnq_f64(x.val[0]), vrndnq_f64(x.val[1])); }
+INLINE vec neon_floor(vec x) { return BOTH(vrndmq_f64(x.val[0]), vrndmq_f64(x.val[1])); }
+#define ROUND neon_round
+#define FLOOR neon_floor
+#define ADD_IF_NEGATIVE neon_add_if_negative
+#define SUB_IF_AT_LEAST neon_sub_if_at_least
+#define FROM_BITS neon_from_bits
+#define TO_BITS neon_to_bits
+#define HALVES_U(a, b) BOTH((a).val[0], (b).val[0])
+#define HALVES_V(a, b) BOTH((a).val[1], (b).val[1])
+#define EVENS(a, b) OF_BOTH(vzip1q_f64, a, b)
+#define ODDS(a, b) OF_BOTH(vzip2q_f64, a, b)
+#define REPEAT_2(w) BOTH(vdupq_n_f64((w)[0]), vdupq_n_f64((w)[1]))
+#include "residues.c"
+
+#endif
+
+#ifdef HAVE_X86
+
 #define SOON(a) _mm_prefetch((const char *)(a), _MM_HINT_T1)
 
 #define LANES 4
 #define TARGET __attribute__((target("avx2,fma")))
+#define WAY "avx2"
 #define NAME(f) f##_avx2
 #define vec __m256d
 #define LOAD(a) _mm256_loadu_pd((const double *)(a))
@@ -326,10 +403,16 @@ INLINE double balanced(uint64_t x, uint64_t p) { return x > p / 2 ? -(double)(p 
 #define SUB_IF_AT_LEAST(r, p) _mm256_sub_pd(r, _mm256_and_pd(p, _mm256_cmp_pd(r, p, _CMP_GE_OQ)))
 #define FROM_BITS(a) _mm256_castsi256_pd(_mm256_or_si256(_mm256_loadu_si256((const __m256i *)(a)), _mm256_castpd_si256(ALL(0x1p52))))
 #define TO_BITS(a, x) _mm256_storeu_si256((__m256i *)(a), _mm256_xor_si256(_mm256_castpd_si256(x), _mm256_castpd_si256(ALL(0x1p52))))
+#define HALVES_U(a, b) _mm256_permute2f128_pd(a, b, 0x20)
+#define HALVES_V(a, b) _mm256_permute2f128_pd(a, b, 0x31)
+#define EVENS(a, b) _mm256_unpacklo_pd(a, b)
+#define ODDS(a, b) _mm256_unpackhi_pd(a, b)
+#define REPEAT_2(w) _mm256_permute4x64_pd(_mm256_castpd128_pd256(_mm_loadu_pd(w)), 0x50)
 #include "residues.c"
 
 #define LANES 8
 #define TARGET __attribute__((target("avx512f,avx512dq,fma")))
+#define WAY "avx512"
 #define NAME(f) f##_avx512
 #define vec __m512d
 #define LOAD(a) _mm512_loadu_pd(a)
@@ -346,6 +429,19 @@ INLINE double balanced(uint64_t x, uint64_t p) { return x > p / 2 ? -(double)(p 
 #define SUB_IF_AT_LEAST(r, p) _mm512_mask_sub_pd(r, _mm512_cmp_pd_mask(r, p, _CMP_GE_OQ), r, p)
 #define FROM_BITS(a) _mm512_castsi512_pd(_mm512_or_si512(_mm512_loadu_si512(a), _mm512_castpd_si512(ALL(0x1p52))))
 #define TO_BITS(a, x) _mm512_storeu_si512(a, _mm512_xor_si512(_mm512_castpd_si512(x), _mm512_castpd_si512(ALL(0x1p52))))
+#define SHUFFLE(a, b, ...) _mm512_permutex2var_pd(a, _mm512_setr_epi64(__VA_ARGS__), b)
+#define HALVES_U(a, b) _mm512_shuffle_f64x2(a, b, 0x44)
+#define HALVES_V(a, b) _mm512_shuffle_f64x2(a, b, 0xee)
+#define QUARTERS_U(a, b) SHUFFLE(a, b, 0, 1, 8, 9, 4, 5, 12, 13)
+#define QUARTERS_V(a, b) SHUFFLE(a, b, 2, 3, 10, 11, 6, 7, 14, 15)
+#define EVENS(a, b) _mm512_unpacklo_pd(a, b) /* of a pair that went through QUARTERS */
+#define ODDS(a, b) _mm512_unpackhi_pd(a, b)
+#define WOVEN_A(u, v) SHUFFLE(u, v, 0, 8, 1, 9, 2, 10, 3, 11)
+#define WOVEN_B(u, v) SHUFFLE(u, v, 4, 12, 5, 13, 6, 14, 7, 15)
+#define UNWOVEN_U(a, b) SHUFFLE(a, b, 0, 2, 4, 6, 8, 10, 12, 14)
+#define UNWOVEN_V(a, b) SHUFFLE(a, b, 1, 3, 5, 7, 9, 11, 13, 15)
+#define REPEAT_2(w) _mm512_permutexvar_pd(_mm512_setr_epi64(0, 0, 1, 1, 2, 2, 3, 3), _mm512_castpd256_pd512(_mm256_loadu_pd(w)))
+#define REPEAT_4(w) _mm512_permutexvar_pd(_mm512_setr_epi64(0, 0, 0, 0, 1, 1, 1, 1), _mm512_castpd128_pd512(_mm_loadu_pd(w)))
 #include "residues.c"
 
 /* -- integers of 52 bits, eight at a time: AVX512-IFMA ------------------------------------------------------------------- */
@@ -902,6 +998,8 @@ static const Ops *ops_for(const char *cpu, int largest_bits) {
         if (avx512 && strcmp(cpu, "avx2")) return &doubles_avx512;
         if (avx2) return &doubles_avx2;
     }
+#elif defined(HAVE_NEON)
+    if (largest_bits <= 50 && strcmp(cpu, "baseline")) return &doubles_neon;
 #else
     (void)cpu, (void)largest_bits;
 #endif
@@ -1777,26 +1875,8 @@ TARGET static void NAME(permute)(const Prime *P, word *dst, const word *src, con
 /* Shuffles for the stages inside a vector. A pair of vectors holds two blocks; each stage wants first halves in u, second halves
    in v, and the order is chosen so that twiddles come in their natural order, each repeated. */
 #if LANES == 8
-#define SHUFFLE(a, b, ...) _mm512_permutex2var_pd(a, _mm512_setr_epi64(__VA_ARGS__), b)
-#define HALVES_U(a, b) _mm512_shuffle_f64x2(a, b, 0x44)
-#define HALVES_V(a, b) _mm512_shuffle_f64x2(a, b, 0xee)
-#define QUARTERS_U(a, b) SHUFFLE(a, b, 0, 1, 8, 9, 4, 5, 12, 13)
-#define QUARTERS_V(a, b) SHUFFLE(a, b, 2, 3, 10, 11, 6, 7, 14, 15)
-#define EVENS(a, b) _mm512_unpacklo_pd(a, b) /* of a pair that went through QUARTERS */
-#define ODDS(a, b) _mm512_unpackhi_pd(a, b)
-#define WOVEN_A(u, v) SHUFFLE(u, v, 0, 8, 1, 9, 2, 10, 3, 11)
-#define WOVEN_B(u, v) SHUFFLE(u, v, 4, 12, 5, 13, 6, 14, 7, 15)
-#define UNWOVEN_U(a, b) SHUFFLE(a, b, 0, 2, 4, 6, 8, 10, 12, 14)
-#define UNWOVEN_V(a, b) SHUFFLE(a, b, 1, 3, 5, 7, 9, 11, 13, 15)
-#define REPEAT_2(w) _mm512_permutexvar_pd(_mm512_setr_epi64(0, 0, 1, 1, 2, 2, 3, 3), _mm512_castpd256_pd512(_mm256_loadu_pd(w)))
-#define REPEAT_4(w) _mm512_permutexvar_pd(_mm512_setr_epi64(0, 0, 0, 0, 1, 1, 1, 1), _mm512_castpd128_pd512(_mm_loadu_pd(w)))
 #define TAIL 3
 #else
-#define HALVES_U(a, b) _mm256_permute2f128_pd(a, b, 0x20)
-#define HALVES_V(a, b) _mm256_permute2f128_pd(a, b, 0x31)
-#define EVENS(a, b) _mm256_unpacklo_pd(a, b)
-#define ODDS(a, b) _mm256_unpackhi_pd(a, b)
-#define REPEAT_2(w) _mm256_permute4x64_pd(_mm256_castpd128_pd256(_mm_loadu_pd(w)), 0x50)
 #define TAIL 2
 #endif
 
@@ -1992,11 +2072,7 @@ TARGET static void NAME(inverse)(const Prime *P, word *dst, const void *src, int
         NAME(inverse_with)(P, &dst->d, src, raw, 0);
 }
 
-#if LANES == 8
-static const Ops doubles_avx512 = {"avx512", DOUBLES, NULL,
-#else
-static const Ops doubles_avx2 = {"avx2", DOUBLES, NULL,
-#endif
+static const Ops NAME(doubles) = {WAY, DOUBLES, NULL,
     NAME(load),   NAME(scale),     NAME(store), NAME(inverse),    NAME(begin),     NAME(finish),
     NAME(settle), NAME(fold), NAME(accumulate), NAME(butterfly), NAME(split),  NAME(permute),
 };
@@ -2004,6 +2080,7 @@ static const Ops doubles_avx2 = {"avx2", DOUBLES, NULL,
 #undef LANES
 #undef TARGET
 #undef NAME
+#undef WAY
 #undef vec
 #undef LOAD
 #undef STORE

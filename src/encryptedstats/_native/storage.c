@@ -1,7 +1,7 @@
 /* Between stored bytes and residues: hashing, packing to bits, expanding seeds, and the one multiply-add that re-bases a ciphertext.
  *
  * Pieces of a block are hashed, and second polynomials expanded from their seeds, by SHAKE-256 (FIPS 202), as many at a time as a
- * vector has words: 8 with AVX-512, 4 with AVX2, 1 on any processor. What is computed does not depend on it, and is what
+ * vector has words: 8 with AVX-512, 4 with AVX2, 2 with NEON, 1 on any processor. What is computed does not depend on it, and is what
  * storage/bitpack.py, crypto/seeded.py and hashlib compute without this file. Nothing here draws random numbers. Python's lock is
  * released while anything large is done; every length is checked before.
  *
@@ -21,9 +21,15 @@ _Static_assert(sizeof(long) == 8 && sizeof(Py_ssize_t) == 8, "lengths are 64 bit
 
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
 #define X86 1
+#define ARM 0
 #include <immintrin.h>
+#elif defined(__aarch64__) && (defined(__GNUC__) || defined(__clang__))
+#define X86 0
+#define ARM 1
+#include <arm_neon.h>
 #else
 #define X86 0
+#define ARM 0
 #endif
 
 #define INLINE static inline __attribute__((always_inline))
@@ -34,9 +40,17 @@ typedef uint64_t __attribute__((aligned(1), may_alias)) Loose; /* a word at any 
 enum { STATE = 25, RATE = 17 };                        /* words of Keccak's state, and of them those that SHAKE-256 reads and writes */
 enum { MAX_RUN = 1024, MAX_BITS = 63, DIGEST = 16, SEED = 32, DOMAIN = 16 };
 enum { MAX_WORDS = MAX_RUN / 64 * MAX_BITS, SPARE = 8 }; /* of a run; and those that are squeezed with it, for numbers that are rejected */
-enum { BASELINE, AVX2, AVX512, LEVELS };
 enum { DAMAGED, NO_RESIDUES };                         /* what can be wrong with a piece */
+#if X86
+enum { BASELINE, AVX2, AVX512, LEVELS };
 static const char *const LEVEL_NAMES[LEVELS] = {"baseline", "avx2", "avx512"};
+#elif ARM
+enum { BASELINE, NEON, LEVELS };
+static const char *const LEVEL_NAMES[LEVELS] = {"baseline", "neon"};
+#else
+enum { BASELINE, LEVELS };
+static const char *const LEVEL_NAMES[LEVELS] = {"baseline"};
+#endif
 static const uint64_t SUFFIX = 0x1f, LAST = (uint64_t)1 << 63; /* of SHAKE's padding: what follows the message, and the end of the block */
 static const char EXPANDED[DOMAIN + 1] = "encryptedstats a"; /* what is hashed before a seed */
 
@@ -129,6 +143,20 @@ INLINE int pack(const uint64_t *restrict numbers, int bits, long width, Loose *r
 #define GATHERED(from, i) (uint64_t)WORD(from, 0, i)
 #include "storage.c"
 
+#if ARM
+#define LANES 2
+#define TARGET
+#define NAME(f) f##_neon
+#define vec uint64x2_t
+#define ALL(x) vdupq_n_u64(x)
+#define XOR(a, b) veorq_u64(a, b)
+#define XOR3(a, b, c) XOR(XOR(a, b), c)
+#define CHI(a, b, c) XOR(a, vbicq_u64(c, b))
+#define ROTATE(a, n) vorrq_u64(vshlq_u64(a, vdupq_n_s64(n)), vshlq_u64(a, vdupq_n_s64((n) - 64)))
+#define GATHERED(from, i) vcombine_u64(vcreate_u64((uint64_t)WORD(from, 0, i)), vcreate_u64((uint64_t)WORD(from, 1, i)))
+#include "storage.c"
+#endif
+
 #if X86
 #define LANES 4
 #define TARGET __attribute__((target("avx2")))
@@ -192,6 +220,8 @@ static const Machine MACHINES[LEVELS] = {
 #if X86
     {read_avx2, hash_avx2, pack_avx2},
     {read_avx512, hash_avx512, pack_avx512},
+#elif ARM
+    {read_neon, hash_neon, pack_neon},
 #endif
 };
 
@@ -203,7 +233,7 @@ static int best_level(void)
     int wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
     return wide ? AVX512 : AVX2;
 #else
-    return BASELINE;
+    return LEVELS - 1; /* what it is compiled for */
 #endif
 }
 
