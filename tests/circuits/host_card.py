@@ -41,7 +41,7 @@ def library() -> ctypes.CDLL:
 class HostCard:
     """What :class:`Card` is, in the memory of this process."""
 
-    name, capability, shared_bytes = "this processor", (0, 0), 1 << 20
+    name, capability, shared_bytes, failure = "this processor", (0, 0), 1 << 20, None
 
     def __init__(self, doubles: bool = True) -> None:
         self.doubles, self.process, self._held = doubles, os.getpid(), dict[int, np.ndarray]()
@@ -73,6 +73,9 @@ class HostCard:
     def write(self, array: Array, words: np.ndarray) -> None:
         ctypes.memmove(array.pointer, words.ctypes.data, words.nbytes)
 
+    def copy(self, array: Array, other: Array) -> None:
+        self._start(lambda: ctypes.memmove(array.pointer, other.pointer, 8 * other.words))
+
     def download(self, array: Array) -> np.ndarray:
         found = np.empty(array.shape, dtype=np.uint64)
         ctypes.memmove(found.ctypes.data, array.pointer, found.nbytes)
@@ -87,7 +90,7 @@ class HostCard:
     def launch(self, name: str, grid: Sequence[int], threads: int, args: Sequence[Any], shared: int = 0) -> None:
         self._start(lambda: self._launched(name, grid, threads, args))
 
-    _start, recorded, recording = Card._start, Card.recorded, None
+    _start, recorded, joined, recording = Card._start, Card.recorded, Card.joined, None
 
     def again(self, recording: Recording) -> None:
         for call in recording.calls:

@@ -198,7 +198,8 @@ def test_ranges_of_tables():
     keys = ["v0.bin0", "v0.bin1", "v0.bin2", "v0.code", "v0.centred", "v1.number", "class0", "class1", "class0.fold1"]
     columns = [Column.parse(key) for key in keys]
     plain, weighted = column_ranges(schema, columns), column_ranges(schema, columns, weight_bound=8)
-    assert plain["v0.bin1"] == weighted["v0.bin1"] == ColumnRange(0, 1, "v0")
+    assert plain["v0.bin1"] == weighted["v0.bin1"] == ColumnRange(0, 1, "v0", (1,))
+    assert column_ranges(schema, [Column.parse("v0.upto1")])["v0.upto1"] == ColumnRange(0, 1, "v0", (0, 1))
     assert plain["class0"] == ColumnRange(0, 1, "class")
     assert weighted["class0"] == ColumnRange(0, 8)
     assert plain["class0.fold1"].group is None

@@ -11,9 +11,10 @@ from circuit_samples import FORMS, SCHEMES, MemorySource, circuits, forced, lab_
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import encryptedstats as es
 from effort import examples
 from encryptedstats.circuits import calibration, column, linear
-from encryptedstats.circuits.calibration import calibrate, measured_times
+from encryptedstats.circuits.calibration import calibrate, measured_times, scaled_times
 from encryptedstats.circuits.cost import Cost, Times, read_cost
 from encryptedstats.circuits.devices.seal import BATCH, batches_of
 from encryptedstats.circuits.evaluate import evaluate, prepare
@@ -203,7 +204,9 @@ def test_times_scale_with_size_and_primes(bgv):
 def test_times_are_measured_once_and_kept(bgv, tmp_path, monkeypatch):
     monkeypatch.setenv("ENCRYPTEDSTATS_CACHE", str(tmp_path))
     runs = []
-    monkeypatch.setattr(calibration, "calibrate", lambda parameters: runs.append(parameters) or calibrate(parameters))
+    monkeypatch.setattr(
+        calibration, "calibrate", lambda parameters: runs.append(parameters) or calibrate(bgv.parameters)
+    )
     first = measured_times(bgv.parameters)
     assert measured_times(bgv.parameters) == first
     assert len(runs) == 1
@@ -212,6 +215,31 @@ def test_times_are_measured_once_and_kept(bgv, tmp_path, monkeypatch):
     other = lab_of("bfv").parameters
     measured_times(other)
     assert len(json.loads(file.read_text())) == 2
+    measured_times(es.Parameters.from_bits("bgv", 16384, 4000, (54,) * 5))  # scaled from what is known
+    assert len(runs) == 2
+
+
+def test_times_of_other_parameters_are_scaled(bgv):
+    measured, larger = (
+        es.Parameters.from_bits("bgv", n, 4000, bits) for n, bits in ((8192, (50,) * 4), (16384, (50,) * 7))
+    )
+    times = Times(load=1, add=1, scale=1, multiply=1, switch=1, key_switch=1, encrypt=1, unpack=1, mask=1)
+    assert scaled_times(times, measured, measured) == times
+    found = scaled_times(times, measured, larger)
+    assert (found.add, found.multiply, found.load) == (4, 4, 4)
+    assert found.switch == pytest.approx(4 * 14 / 13)
+    assert found.key_switch == pytest.approx(4 * 14 / 13 * 7 / 4)
+    assert found.rows_ratio == 1
+
+
+def test_what_a_busy_machine_measured_is_measured_again_when_it_is_quiet(bgv, tmp_path, monkeypatch):
+    monkeypatch.setenv("ENCRYPTEDSTATS_CACHE", str(tmp_path))
+    runs = []
+    monkeypatch.setattr(calibration, "calibrate", lambda parameters: runs.append(1) or Times(*[len(runs)] * 8))
+    for busy, measured in ((4.0, 1), (3.0, 1), (0.1, 2), (0.1, 2), (4.0, 2)):
+        monkeypatch.setattr(calibration, "_busy", lambda busy=busy: busy)
+        measured_times(bgv.parameters)
+        assert len(runs) == measured
 
 
 def test_what_seal_computes_is_measured_with_a_handful_of_totals(monkeypatch):
@@ -237,12 +265,12 @@ def test_a_damaged_cache_of_times_is_measured_again(bgv, tmp_path, monkeypatch, 
         (key,) = json.loads(file.read_text())
         content = json.dumps({key: [1] if "damaged" in content else {"add": 1}})
     file.write_text(content)
-    assert measured_times(bgv.parameters) == Times(1, 2, 3, 4, 5, 6, 7, 8)
-    assert list(json.loads(file.read_text()).values()) == [vars(Times(1, 2, 3, 4, 5, 6, 7, 8))]
+    measured_times(bgv.parameters)
+    assert [kept["times"] for kept in json.loads(file.read_text()).values()] == [vars(Times(1, 2, 3, 4, 5, 6, 7, 8))]
 
 
 def test_a_cache_that_cannot_be_written_does_no_harm(bgv, tmp_path, monkeypatch):
     (tmp_path / "encryptedstats").write_text("a file where a folder should be")
     monkeypatch.setenv("ENCRYPTEDSTATS_CACHE", str(tmp_path))
     monkeypatch.setattr(calibration, "calibrate", lambda parameters: Times(1, 2, 3, 4, 5, 6, 7, 8))
-    assert measured_times(bgv.parameters).encrypt == 7
+    assert measured_times(es.Parameters.from_bits("bgv", 8192, 4000, (42, 43, 43, 43, 43))).encrypt == 7

@@ -4,26 +4,35 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import test_devices as suite
-from circuit_samples import Lab, MemorySource, lab_of
+from circuit_samples import Lab, MemorySource, forced, lab_of
 from host_card import COMPILER, HostCard
 
 import encryptedstats as es
 from encryptedstats.circuits.devices import Run, register, registered, unregister
 from encryptedstats.circuits.devices.cuda import CudaDevice, build
-from encryptedstats.circuits.devices.cuda.card import BUILT
+from encryptedstats.circuits.devices.cuda.card import BUILT, Card, CardFullError, obstacle_of
 from encryptedstats.circuits.devices.cuda.ring import RingOnCard
-from encryptedstats.circuits.devices.cuda.sums import CudaEvaluator
+from encryptedstats.circuits.devices.cuda.sums import CudaEvaluator, Tables
+from encryptedstats.circuits.devices.native import NativeExecution
 from encryptedstats.circuits.devices.native.sums import Evaluator
+from encryptedstats.circuits.devices.seal import Execution
 from encryptedstats.circuits.evaluate import evaluate, prepare
+from encryptedstats.circuits.expressions import Marks
+from encryptedstats.circuits.lowering import FLAT, LEVELLED
 from encryptedstats.circuits.slices import CheckpointSums
-from encryptedstats.errors import DeviceError
+from encryptedstats.crypto.kernels import Kernels
+from encryptedstats.errors import DeviceError, FileFormatError
 
+n, w = suite.n, suite.w
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler here")
 
 
@@ -48,6 +57,18 @@ def lab(request: pytest.FixtureRequest) -> Lab:
     return lab_of("bgv", bits=(49,) * 8, factors=request.param)
 
 
+@pytest.fixture(scope="module")
+def plain() -> Lab:
+    return lab_of("bgv", bits=(49,) * 8)
+
+
+@pytest.fixture
+def doubles() -> Iterator[str]:
+    register(HostCuda("doubles"))
+    yield HostCuda.name
+    unregister(HostCuda.name)
+
+
 @pytest.mark.parametrize("form", ["packed", "slots"])
 @pytest.mark.parametrize("what", suite.PROGRAMS)
 def test_totals(lab: Lab, name: str, what: str, form: str) -> None:
@@ -68,6 +89,52 @@ def test_rows_beside_given_totals(name: str) -> None:
 
 def test_totals_of_given_totals(name: str) -> None:
     suite.test_totals_of_given_totals(name)
+
+
+@pytest.mark.parametrize("strategy", [FLAT, LEVELLED], ids=["flat", "levelled"])
+def test_what_is_done_about_growing_ciphertexts(lab: Lab, name: str, strategy: Any) -> None:
+    suite.test_what_is_done_about_growing_ciphertexts(lab, name, strategy)
+
+
+def test_marked_slots(name: str) -> None:
+    suite.test_marked_slots(name)
+
+
+def test_weighted_slots(name: str) -> None:
+    suite.test_weighted_slots(name)
+
+
+@pytest.mark.parametrize("form", ["packed", "slots"])
+def test_drawing_never_leaves_the_card(name: str, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Marks, moves, and products that are relinearised on the way: SEAL and the native kernels do nothing of it."""
+    source = Lab(es.Owner(lab_of("bgv", bits=(49,) * 8).parameters), (0, 1, 4, 16, 64, 256)).source((9, 7))
+    moved = (n * w).masked(Marks(1, [2, 3])).moved(1, 5, True)
+    outputs = [1 - (3 * moved - w - 2).masked(Marks(0, [slot])).total() for slot in range(3)]
+    outputs += [(moved * w * w).masked(Marks(0, [0])).total()]
+    with forced(LEVELLED):
+        expected = evaluate(outputs, source, device="seal", form=form, **suite.QUIET)
+        for seals in (NativeExecution, Execution):
+            monkeypatch.setattr(seals, "residues_of", None)
+        monkeypatch.setattr(Execution, "_scaled", None)
+        for native in ("switch", "relinearise", "rotate", "lower", "pack"):
+            monkeypatch.setattr(Kernels, native, None)
+        suite.same_residues(evaluate(outputs, source, device=name, form=form, progress=False), expected)
+
+
+def test_a_column_that_no_encryption_made_is_refused_before_it_is_marked(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = lab_of("bgv", bits=(49,) * 8).source((9,))
+    read = type(source).residues
+    monkeypatch.setattr(type(source), "residues", lambda self, *at: read(self, *at) | np.uint64(1 << 50))
+    with pytest.raises(FileFormatError, match=r"column n holds what no encryption made"):
+        evaluate([n.masked(Marks(0, [1])).total()], source, device=name, **suite.QUIET)
+
+
+def test_a_rotation_without_a_key_is_refused(name: str) -> None:
+    source = Lab(es.Owner(lab_of("bgv", bits=(49,) * 8).parameters), (1,)).source((9,))
+    with pytest.raises(es.KeyMismatchError, match="no key for rotation 4"):
+        evaluate([n.moved(0, 4, False).total()], source, device=name, **suite.QUIET)
 
 
 def test_a_sum_that_is_always_0_is_refused(lab: Lab, name: str) -> None:
@@ -108,6 +175,27 @@ def test_a_table_that_has_no_room_on_the_card_is_computed_by_way_of_memory(
     monkeypatch.setattr(CudaEvaluator, "sums_on_card", None)
     suite.check(outputs, source, name)
     suite.check(outputs, source, name, memory_limit=1 << 16)
+
+
+@pytest.mark.usefixtures("named")
+def test_a_table_whose_columns_have_no_room_on_the_card_comes_there_some_chunks_at_a_time(
+    plain: Lab, doubles: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, outputs, groups = plain.source((2,) * 30, seed=3), suite.PROGRAMS["products"], list[range]()
+    polynomial, run = 8 * len(plain.parameters.data_moduli) * plain.parameters.ring_degree, CudaEvaluator._run
+
+    def seen(self: CudaEvaluator, made: Any, some: Any, *more: Any, **options: Any) -> None:
+        groups.append(some.chunks)
+        run(self, made, some, *more, **options)
+
+    monkeypatch.setattr(CudaEvaluator, "_run", seen)
+    monkeypatch.setattr(Evaluator, "passes", None)
+    monkeypatch.setattr(HostCard, "memory", lambda self: (0, 600 * polynomial))
+    suite.check(outputs, source, doubles)
+    assert [len(group) for group in groups] == [4] * 7 + [2]
+    device = registered()[doubles]
+    assert isinstance(device, CudaDevice)
+    assert device._ready is None
 
 
 def test_vectors_that_have_no_room_in_a_block_lie_in_the_memory_of_the_card(
@@ -151,6 +239,129 @@ def test_a_checkpoint_goes_on_on_another_device(
     assert len(kept) == 1
     assert computed
     assert len(computed) == len(lab.parameters.data_moduli) - 1
+
+
+# -- a card that fails ------------------------------------------------------------------------------------------------------
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, what: str, error: Exception, at: Callable[[int, Any], bool]) -> list[int]:
+    """A card that fails where ``at`` says, by the number of the call and the size that is asked for; and how often it has."""
+    calls, failures, done = [0], [0], getattr(HostCard, what)
+
+    def fails(self: HostCard, *args: Any, **options: Any) -> Any:
+        calls[0] += 1
+        if at(calls[0], args):
+            failures[0] += 1
+            raise type(error)(str(error))
+        return done(self, *args, **options)
+
+    monkeypatch.setattr(HostCard, what, fails)
+    return failures
+
+
+FULL, GONE = CardFullError("the graphics card has not enough memory left"), DeviceError("the graphics card failed")
+
+
+@pytest.mark.parametrize("what", ["products", "rows elsewhere", "totals multiplied"])
+@pytest.mark.parametrize("form", ["packed", "slots"])
+def test_what_is_kept_on_a_full_card_makes_room(
+    plain: Lab, doubles: str, what: str, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, outputs = plain.source((9, 5), seed=3), suite.PROGRAMS[what]
+    failures = failing(monkeypatch, "empty", FULL, lambda call, shape: call == 40)
+    suite.check(outputs, source, doubles, form=form)
+    assert failures == [1]
+
+
+@pytest.mark.parametrize("what", ["products", "rows elsewhere"])
+def test_what_has_no_room_at_once_is_computed_some_at_a_time_or_elsewhere(
+    plain: Lab, doubles: str, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, outputs = plain.source((9, 5), seed=3), suite.PROGRAMS[what]
+    ring = plain.parameters.ring_degree  # what goes through whole is refused, and keys with it where steps are taken
+    failures = failing(
+        monkeypatch, "empty", FULL, lambda call, shape: shape[-1] == ring and (shape[0] > 2 or what == "rows elsewhere")
+    )
+    suite.check(outputs, source, doubles, memory_limit=1 << 16, form="slots")
+    assert failures[0] >= 2
+
+
+@pytest.mark.parametrize("call", [1, 5, 30])
+def test_a_card_that_fails_says_so_and_another_device_goes_on(
+    plain: Lab, doubles: str, call: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, outputs = plain.source((9, 5), seed=3), suite.PROGRAMS["products"]
+    failing(monkeypatch, "launch", GONE, lambda number, args: number >= call)
+    with pytest.raises(DeviceError, match="the graphics card failed"):
+        evaluate(outputs, source, device=doubles, **suite.QUIET)
+    suite.check(outputs, source, "native")
+
+
+@pytest.mark.usefixtures("named")
+def test_a_checkpoint_of_a_card_that_fails_goes_on_on_another_device(
+    plain: Lab, doubles: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, outputs = plain.source((9, 5), seed=3), suite.PROGRAMS["products"]
+    options: dict[str, Any] = {"checkpoint": tmp_path, "progress": False, "workers": 1}
+    failing(monkeypatch, "launch", GONE, lambda number, args: number > 5)  # two for a slice
+    with pytest.raises(DeviceError, match="the graphics card failed"):
+        evaluate(outputs, source, device=doubles, **options)
+    computed: list[Any] = []
+    passes = Evaluator.passes
+    monkeypatch.setattr(
+        Evaluator,
+        "passes",
+        lambda self, tape, slices, *more: computed.extend(slices) or passes(self, tape, slices, *more),
+    )
+    found = evaluate(outputs, source, device="native", **options)
+    suite.same_residues(found, evaluate(outputs, source, device="seal", **suite.QUIET))
+    assert 0 < len(computed) < len(plain.parameters.data_moduli)
+
+
+def test_what_the_driver_says_becomes_an_error_and_a_card_that_failed_is_not_taken_again() -> None:
+    card = Card.__new__(Card)
+    results = SimpleNamespace(CUDA_SUCCESS=0, CUDA_ERROR_OUT_OF_MEMORY=2)
+    said = lambda error: (0, b"an illegal memory access was encountered")  # noqa: E731
+    card.driver, card.process, card.failure = (
+        SimpleNamespace(CUresult=results, cuGetErrorString=said),
+        os.getpid(),
+        None,
+    )
+    assert card._done((0, 7)) == 7
+    with pytest.raises(
+        CardFullError, match=r"not enough memory left for this: end what else runs on it.*device='native'"
+    ):
+        card._done((2,))
+    assert obstacle_of(card) is None
+    with pytest.raises(
+        DeviceError, match=r"failed \(an illegal memory access .*\); nothing was written. device='native' goes on"
+    ):
+        card._done((700,))
+    assert "has failed (an illegal memory access was encountered), and is of use again to a new process" in str(
+        obstacle_of(card)
+    )
+
+
+def test_a_forked_process_is_told_why_it_has_no_card(plain: Lab, doubles: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    with pytest.raises(DeviceError, match=r"forked from one that computes on the card.*'spawn'"):
+        evaluate([n.total()], plain.source((5,)), device=doubles, **suite.QUIET)
+
+
+@pytest.mark.usefixtures("named")
+def test_columns_stay_on_the_card_until_another_table_needs_the_room(
+    plain: Lab, doubles: str, monkeypatch: Any
+) -> None:
+    sources, outputs, read = [plain.source((9,), seed=seed) for seed in (3, 4)], suite.PROGRAMS["products"], []
+    pieces = MemorySource.pieces
+    monkeypatch.setattr(MemorySource, "pieces", lambda self, *args: read.append(self) or pieces(self, *args))
+    for source in (*sources, *sources):
+        evaluate(outputs, source, device=doubles, **suite.QUIET)
+    assert read == sources
+    monkeypatch.setattr(Tables, "of", lambda self, name, most, of=Tables.of: of(self, name, 0))
+    for source in (*sources, *sources):
+        evaluate(outputs, source, device=doubles, **suite.QUIET)
+    assert read == [*sources, sources[1], *sources]
 
 
 @pytest.mark.parametrize("arithmetic", ["doubles", "integers"])

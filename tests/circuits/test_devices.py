@@ -35,7 +35,7 @@ from encryptedstats.circuits.devices import (
 from encryptedstats.circuits.devices.cuda import card as cards
 from encryptedstats.circuits.evaluate import evaluate, prepare
 from encryptedstats.circuits.expansion import expand_totals
-from encryptedstats.circuits.expressions import Marks
+from encryptedstats.circuits.expressions import Marks, Weights
 from encryptedstats.circuits.expressions import given as given_total
 from encryptedstats.circuits.lowering import FLAT, LEVELLED
 from encryptedstats.circuits.results import EncryptedNumbers
@@ -138,6 +138,19 @@ def test_marked_slots(name: str) -> None:
     source = lab.source((9, 7))
     moved = (n * w).masked(Marks(1, [2, 3])).moved(1, 5, True)
     check([moved.masked(Marks(0, [0, 1])).total(), n.masked(Marks(0, [4])).total() + 3 * w.total()], source, name)
+
+
+def test_weighted_slots(name: str) -> None:
+    """Numbers modulo t for rows and for padding: no device takes them for marks."""
+    source = lab_of("bgv", bits=(49,) * 8).source((9, 7))
+    modulus = source.parameters.plain_modulus
+    whole = Interval(-(modulus // 2), modulus // 2)
+    row = (n * w - n).masked(Weights(0, 0, source.parameters.slots, b"a")) + w.masked(Weights(1, 3, 7, b"b"))
+    expected = evaluate([row.total()], source, device="seal", bounds=[whole], **QUIET)
+    same_residues(evaluate([row.total()], source, device=name, bounds=[whole], **QUIET), expected)
+    marks = (n * w - n).masked(Marks(0, range(9))) + w.masked(Marks(1, range(3, 7)))
+    plain = evaluate([marks.total()], source, device="seal", bounds=[whole], **QUIET)
+    assert (plain.parts[0].residues != expected.parts[0].residues).any()
 
 
 def test_the_kernels_switch_keys_where_rows_are_moved(monkeypatch: pytest.MonkeyPatch) -> None:

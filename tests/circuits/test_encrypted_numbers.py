@@ -355,8 +355,13 @@ def _fields(**fields: Any) -> Callable[[Container], Container]:
 
 
 def _first(*values: Any) -> Callable[[Any], Any]:
-    """The first entry of a list, with some of its parts replaced (None keeps one)."""
-    return lambda rows: [[new if new is not None else old for old, new in zip(rows[0], values, strict=True)], *rows[1:]]
+    """The first entry of a list, with the first of its parts replaced (None keeps one)."""
+
+    def changed(rows: Any) -> Any:
+        new = [old if value is None else value for old, value in zip(rows[0], values, strict=False)]
+        return [[*new, *rows[0][len(new) :]], *rows[1:]]
+
+    return changed
 
 
 FORGERIES: dict[str, Callable[[Container], Container]] = {
@@ -380,7 +385,7 @@ FORGERIES: dict[str, Callable[[Container], Container]] = {
     "number that is no list": _json("numbers", lambda rows: [7, *rows[1:]]),
     "low above high": _json("numbers", _first(9, 8, None, None, None)),
     "bounds beyond t": _json("numbers", _first(-(10**30), 10**30, None, None, None)),
-    "bounds of thousands of digits": _section("numbers", lambda data: b"[[0," + b"9" * 5000 + b",0,1,0]" + data[9:]),
+    "bounds of thousands of digits": _section("numbers", lambda data: b"[[0," + b"9" * 5000 + b",0,1,0,0,0]" + data[9:]),
     "bounds that are true": _json("numbers", _first(True, None, None, None, None)),
     "bounds that are no integers": _json("numbers", _first(0.0, None, None, None, None)),
     "factor that is true": _json("numbers", _first(None, None, None, True, None)),
@@ -390,6 +395,9 @@ FORGERIES: dict[str, Callable[[Container], Container]] = {
     "factor and offset of another number": _json("numbers", _first(None, None, 5, 1024, None)),
     "part of nothing": _json("numbers", _first(None, None, None, None, 8)),
     "shift that is true": _json("numbers", _first(None, None, None, None, True)),
+    "two in one under keys that have none": _json("numbers", _first(None, None, None, None, 0, 8, 3)),
+    "a rest of nothing": _json("numbers", _first(None, None, None, None, 0, 0, 3)),
+    "a base that is true": _json("numbers", _first(None, None, None, None, 0, True)),
     "narrower bounds": _json("numbers", _first(0, 0, None, None, None)),
     "no noise": _json("noise", lambda rows: []),
     "more noise than ciphertexts": _json("noise", lambda rows: rows + rows[:1]),

@@ -19,7 +19,8 @@ from encryptedstats.circuits.cost import read_cost
 from encryptedstats.circuits.expressions import Marks, linear, padding_value
 from encryptedstats.circuits.lowering import FLAT, LEVELLED, Strategy, move_steps, rotations_needed
 from encryptedstats.circuits.program import MASK
-from encryptedstats.circuits.proof import compressed, read_noise
+from encryptedstats.circuits.proof import read_noise
+from encryptedstats.circuits.shapes import Shapes
 
 few = settings(max_examples=examples(8), deadline=None, suppress_health_check=list(HealthCheck))
 STEPS = (0, 1, 4, 16, 64, 256)
@@ -227,4 +228,4 @@ def test_what_stands_for_others_has_marks_in_as_many_chunks(mover: Lab) -> None:
     assert alone[1] < alone[0]
     for outputs in ([near, far], [far, near]):
         assert read_noise(outputs, mover.parameters, layout, form="slots").budget == alone[1]
-        assert read_noise(compressed(outputs), mover.parameters, layout, form="slots").budget == alone[1]
+        assert read_noise(Shapes(outputs).circuits(), mover.parameters, layout, form="slots").budget == alone[1]

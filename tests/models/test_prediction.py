@@ -177,8 +177,8 @@ def test_totals_are_expanded_in_batches(monkeypatch: pytest.MonkeyPatch) -> None
     for device in ("auto", "seal"):
         votes = closed.predict_votes(sealed, device=device, **QUIET)
         same_votes(owner.decrypt(votes), fitted(forest, rows).predict_votes(new))
-    assert len(batches) >= 2
-    assert min(batches) > 1
+    assert batches
+    assert min(batches) > 1  # several at a time, by both devices: what is prepared for one is there for the other
 
 
 def test_models_that_were_added_up_predict() -> None:

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from encryptedstats.errors import SchemaError
 from encryptedstats.tables import Column, Layout, Schema
-from encryptedstats.tables.columns import ColumnAlgebra, column_bound, table_columns
+from encryptedstats.tables.columns import ColumnAlgebra, asked_columns, column_bound, stored_groups, table_columns
 
 COLUMNS = st.one_of(
-    st.builds(lambda j, k: Column("onehot", j, k), st.integers(0, 999), st.integers(0, 999)),
+    st.builds(Column, st.sampled_from(["onehot", "cumulative"]), st.integers(0, 999), st.integers(0, 999)),
     st.builds(Column, st.sampled_from(["ordinal", "centred", "number"]), st.integers(0, 999)),
     st.builds(lambda c, f: Column("class", -1, c, f), st.integers(0, 99), st.one_of(st.none(), st.integers(0, 99))),
 )
@@ -80,14 +80,17 @@ def test_layout_refuses_nonsense():
 
 
 class Linear:
-    """Columns that can only be added to each other and multiplied by an integer, as ciphertexts can."""
+    """Columns that can only be added to each other and to an integer, and multiplied by one, as ciphertexts can."""
 
     def __init__(self, values):
         self.held = values
 
     def __add__(self, other):
-        assert isinstance(other, Linear)
-        return Linear(self.held + other.held)
+        assert isinstance(other, Linear | int)
+        return Linear(self.held + (other if isinstance(other, int) else other.held))
+
+    def __sub__(self, other):
+        return Linear(self.held - other.held)
 
     def __mul__(self, factor):
         assert isinstance(factor, int)
@@ -95,8 +98,8 @@ class Linear:
         return Linear(self.held * factor)
 
 
-class OneHotOnly(ColumnAlgebra[Linear]):
-    """A table that stores one-hot columns only and knows the public schema only, as an encrypted one does."""
+class BinsOnly(ColumnAlgebra[Linear]):
+    """A table that stores all but one of the bins only and knows the public schema only, as an encrypted one does."""
 
     def __init__(self, table):
         self.schema = table.schema.public()
@@ -123,7 +126,7 @@ def table(schema):
 
 
 def test_sums_and_codes_follow_from_one_hot_columns_by_adding_and_scaling(table):
-    sealed = OneHotOnly(table)
+    sealed = BinsOnly(table)
     for name, opaque in zip("abcd", sealed.schema.variables, strict=True):
         for bins in ([0], range(opaque.n_bins)):
             derived = sealed.range_sum(opaque.id, bins).held
@@ -139,7 +142,7 @@ def test_sums_and_codes_follow_from_one_hot_columns_by_adding_and_scaling(table)
 def test_a_constant_has_no_derived_centred_code(table):
     assert table.codes("d", centred=True).tolist() == [0] * 30
     with pytest.raises(SchemaError, match="one bin: its centred code is 0"):
-        OneHotOnly(table).codes("v3", centred=True)
+        BinsOnly(table).codes("v3", centred=True)
 
 
 def test_ranges_are_checked(table):
@@ -168,8 +171,49 @@ def test_columns_are_enumerated_in_order(schema):
     keys = [str(column) for column in table_columns(schema.public(), ("ordinal", "centred"), classes=True, n_folds=2)]
     assert keys == [
         *("v0.code", "v0.centred", "v1.code", "v1.centred", "v3.code", "v3.centred"),
-        *("class0", "class1", "class0.fold0", "class1.fold0", "class0.fold1", "class1.fold1"),
+        *("class0", "class0.fold0", "class1.fold0", "class0.fold1", "class1.fold1"),
     ]
+    asked = [str(column) for column in asked_columns(schema.public(), table_columns(schema.public(), classes=True))]
+    assert asked == [f"v{j}.bin{k}" for j, bins in enumerate((5, 4, 3, 1)) for k in range(bins)] + ["class0", "class1"]
+
+
+def test_one_column_less_than_bins_levels_and_classes_is_stored(schema):
+    groups = stored_groups(schema.public(), classes=True)
+    assert [(group.variable, group.coding, [str(column) for column in group.columns]) for group in groups] == [
+        (0, "cumulative", ["v0.upto0", "v0.upto1", "v0.upto2", "v0.upto3"]),
+        (1, "cumulative", ["v1.upto0", "v1.upto1", "v1.upto2"]),
+        (2, "all but one", ["v2.bin0", "v2.bin1"]),
+        (3, "every one", ["v3.bin0"]),
+        (-1, "all but one", ["class0"]),
+    ]
+    weighed = stored_groups(schema.public(), classes=True, weighed=True)[-1]
+    assert (weighed.coding, len(weighed.columns), weighed.states) == ("weighed", 2, None)
+
+
+def test_states_are_what_the_columns_of_rows_hold(table):
+    for group in stored_groups(table.public_schema, classes=True):
+        held = {tuple(row) for row in np.stack([table.values(column) for column in group.columns], axis=1).tolist()}
+        assert group.states is not None
+        assert held <= set(group.states)
+        assert (
+            len(group.states)
+            == len(set(group.states))
+            == (len(group.columns) + 1 if group.coding != "every one" else 1)
+        )
+
+
+def test_a_cut_is_refused_where_there_is_none(schema):
+    public = schema.public()
+    assert column_bound(public, Column("cumulative", 0, 3)) == 1
+    with pytest.raises(SchemaError, match=r"no column v0.upto4: variable 'v0' has 4 cuts between its bins"):
+        column_bound(public, Column("cumulative", 0, 4))
+    with pytest.raises(
+        SchemaError, match=r"no column v2.upto0: variable 'v2' is categorical, and its bins have no order"
+    ):
+        column_bound(public, Column("cumulative", 2, 0))
+
+
+def test_refused_encodings(schema):
     for encodings in ("onehot", ["bits"]):
         with pytest.raises(SchemaError, match="a sequence of 'onehot', 'ordinal' and 'centred'"):
             table_columns(schema.public(), encodings)

@@ -26,7 +26,9 @@ REFUSED = (
     r"recover the secret key\. .*es\.load\(url, by_others=True\), or table\.accept_others\(\)"
 )
 BINS = 31
+STEP = 32  # counts of every bin are then between 0 and the number of rows
 FRAME = pd.DataFrame({"x": np.arange(4 * BINS) % BINS, "y": ["a", "b"] * (2 * BINS)})
+FULL = pd.DataFrame({"x": np.arange(1024) % BINS, "y": ["a", "b"] * 512})  # as many rows as slots: no padding
 SCHEMA = es.Schema.infer(FRAME, target="y", kinds={"x": "ordinal"}, bins=BINS)
 
 
@@ -67,20 +69,19 @@ class Contributor:
         return (moved + primes - residues_of(engine, zero)[0]) % primes
 
     def forged(self, j: int) -> Residues:
-        """(c0, k X^-j): its total over the slots is 1 + s_j, since N k is 1 modulo t; times X^-BINS, it is 1 + s_(j + BINS)."""
+        """(c0, k X^-j): its total over the slots is STEP (j + 1) + s_j, since N k is 1 modulo t."""
         k = pow(self.ring, -1, self.t)
-        c0 = self.polynomial({0: k, BINS: k})
+        c0 = self.polynomial({0: STEP * (j + 1) * k % self.t})
         return np.stack([c0, self.polynomial(self.monomial(-j, k))])
 
     def honest(self, terms: dict[int, int]) -> Residues:
         return residues_of(self.keys.engine, self.keys.encryptor.seal_encrypt(self.plain(terms)))
 
     def table(self) -> es.EncryptedTable:
-        """A table of one block whose bins are forged; its classes are 1 and X^-BINS in place of indicators."""
-        real = self.keys.encrypt(SCHEMA.table(FRAME))
-        classes = [self.honest({0: 1}), self.honest(self.monomial(-BINS))]
-        columns = [self.forged(j) for j in range(BINS)]
-        residues = np.stack([*columns, *classes])
+        """A table of one block whose cuts are forged; its first class is 1 in every slot."""
+        real = self.keys.encrypt(SCHEMA.table(FULL))
+        columns = [self.forged(j) for j in range(BINS - 1)]
+        residues = np.stack([*columns, self.honest({0: 1})])
         assert residues.shape == real.blocks.block(0).shape
         return EncryptedTable(real.facts, MemoryBlocks(real.blocks.ids, real.blocks.rows, (residues,)), self.keys)
 
@@ -105,8 +106,9 @@ def test_a_contributor_who_sees_a_published_cross_table_learns_the_secret_key(ow
     # Who asks for it computes, opens and publishes as always, and no check finds anything.
     result = es.load(tmp_path / "site.enc", by_others=True).counts("v0", by="class")
     published = owner.decrypt(result, schema=SCHEMA).to_numpy()
-    recovered = (published - 1).T.ravel().tolist()
-    assert recovered == secret_coefficients(owner, 2 * BINS)
+    steps = STEP * np.arange(1, BINS)
+    recovered = (published[:, 0].cumsum()[:-1] - steps).tolist()
+    assert recovered == secret_coefficients(owner, BINS - 1)
     assert set(recovered) == {-1, 0, 1}
 
 
@@ -132,7 +134,7 @@ def _claim_the_secret_key(url: Path) -> None:
 
 @pytest.mark.parametrize("what", ["rows", "columns", "blocks of others"])
 def test_a_signature_is_for_one_block_as_it_is(owner: es.Owner, tmp_path: Path, what: str) -> None:
-    owner.encrypt(SCHEMA.table(FRAME)).save(tmp_path / "t")
+    owner.encrypt(SCHEMA.table(FRAME, weight_bound=2)).save(tmp_path / "t")
     content = objects(tmp_path / "t")
     entries = container.from_bytes(content[MANIFEST]).section("blocks")
     if what == "blocks of others":  # with the signature of the owner's
@@ -143,7 +145,7 @@ def test_a_signature_is_for_one_block_as_it_is(owner: es.Owner, tmp_path: Path, 
     elif what == "rows":
         put(tmp_path / "t", _with_entry(content, rows=5))
     else:
-        changed = rewritten_manifest(content[MANIFEST], lambda f: replace(f, fields={**f.fields, "weight_bound": 2}))
+        changed = rewritten_manifest(content[MANIFEST], lambda f: replace(f, fields={**f.fields, "weight_bound": 3}))
         put(tmp_path / "t", {**content, MANIFEST: changed})
     with pytest.raises(es.FileFormatError, match="is not signed by the owner"):
         es.load(tmp_path / "t").counts("v0", by="class")

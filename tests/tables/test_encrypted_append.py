@@ -111,7 +111,7 @@ def test_what_does_not_fit_is_refused(keeper, stranger_keeper, schema, tmp_path)
         ),
         (keeper.encrypt(table, encodings=ALL), SchemaError, "with the same columns stored"),
         (keeper.encrypt(schema.table(mixed_frame(5), folds=2)), SchemaError, "with the same columns stored"),
-        (keeper.encrypt(schema.table(mixed_frame(5), weights=[3] * 5)), SchemaError, "the same bound of weights"),
+        (keeper.encrypt(schema.table(mixed_frame(5), weights=[3] * 5)), SchemaError, "with the same columns stored"),
         (table, TypeError, "only an EncryptedTable can be appended, not Table: encrypt the rows first"),
         (mixed_frame(5), TypeError, "only an EncryptedTable can be appended, not DataFrame"),
     ]

@@ -23,7 +23,7 @@ from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.errors import FileFormatError, TooLargeError
 from encryptedstats.storage import container
 from encryptedstats.tables.answers import read_answer
-from encryptedstats.tables.columns import Column, digits_among, table_columns, without_digits
+from encryptedstats.tables.columns import Column, asked_columns, digits_among, table_columns
 from encryptedstats.tables.questions import class_columns, number_column
 from encryptedstats.tables.statistics import Moments
 
@@ -119,7 +119,7 @@ def test_columns_of_digits_have_keys() -> None:
     schema = schema_of(random_frame(20, 30, 0)).public()
     stored = table_columns(schema, (), digit_bits=8)
     assert [str(c) for c in stored] == [f"v{j}.digit{k}.bits8" for j in range(2) for k in range(3)]
-    assert without_digits(stored) == table_columns(schema, ())
+    assert asked_columns(schema, stored) == table_columns(schema, ())
     assert digits_among(stored)["v1.number"] == [(8 * k, f"v1.digit{k}.bits8") for k in range(3)]
     with pytest.raises(es.SchemaError, match="fewer digits"):
         schema_of(random_frame(20, 30, 0)).table(random_frame(20, 30, 0)).values(Column("digit", 0, 3, bits=8))
@@ -250,7 +250,7 @@ def test_parts_that_cannot_be_put_together_are_refused(
 
     def change(entries: list[list[int]]) -> None:
         for entry, shift in zip(entries, shifts, strict=False):
-            entry[-1] = shift
+            entry[4] = shift
 
     with pytest.raises(FileFormatError, match="cannot be put together"):
         EncryptedNumbers.from_container(_spoilt(totals, change), owner.public_keys())
@@ -272,7 +272,7 @@ def test_parts_are_those_of_the_question(owner: es.Owner, sealed: es.EncryptedTa
     entries = json.loads(file.sections["numbers"])
     assert owner.open(read(entries)).to_numpy().tolist() == owner.open(answer).to_numpy().tolist()
     for part, shift in changed.items():
-        entries[part][-1] = shift
+        entries[part][4] = shift
     with pytest.raises(
         FileFormatError, match="parts of totals that an answer to moments does not have: it was altered"
     ):

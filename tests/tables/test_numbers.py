@@ -231,7 +231,7 @@ def test_large_numbers_with_gaps_in_digits() -> None:
     bits = plan.parameters.digit_bits
     assert bits is not None
     table = schema.table(frame)
-    columns = [str(column) for column in table.columns(digit_bits=bits)]
+    columns = [str(column) for column in table.stored_columns(digit_bits=bits)]
     assert f"target.digit0.bits{bits}" in columns
     assert all(str(Column.parse(name)) == name for name in columns)
     owner = es.Owner(plan)

@@ -51,7 +51,7 @@ def test_bytes_are_exact(frame: pd.DataFrame, schema: es.Schema, tmp_path: Path)
     sealed.save(tmp_path / "table")
     blocks = list((tmp_path / "table" / "blocks").iterdir())
     assert sum(block.stat().st_size for block in blocks) == plan.bytes_up
-    assert len(sealed.columns()) == plan.n_columns
+    assert len(sealed.facts.columns) == plan.n_columns
     model.fit(sealed)
     assert len(model.totals_) == plan.n_totals
     assert len(model.totals_.to_container().section("residues")) == plan.bytes_down
@@ -160,7 +160,7 @@ def test_a_table_brings_all_that_is_known_of_its_rows(frame: pd.DataFrame, schem
     found = es.plan(model, table)
     assert same_plan(found, es.plan(model, schema, len(frame), weight_bound=4, folds=2))
     assert found.largest == 4 * len(frame)
-    assert found.n_columns == plain.n_columns + 2 * 2
+    assert found.n_columns == plain.n_columns + 1 + 2 * 2  # with weights, no class follows from the other
     owner = es.Owner(found)
     assert owner.decrypt(model.fit(owner.encrypt(table))).class_counts_.sum() == weights.sum()
 

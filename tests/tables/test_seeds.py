@@ -77,7 +77,7 @@ def test_no_seed_twice_in_resumed_appended_forked_and_repeated_encryption(
     keeper, schema, tmp_path, monkeypatch, workers
 ):
     journal, frame = Journal(monkeypatch), mixed_frame(3 * SLOTS + 5)
-    table, columns = schema.table(frame), len(schema.table(frame).columns())
+    table, columns = schema.table(frame), len(schema.table(frame).stored_columns())
     for at, written in ((2, False), (1, True), (1, True)):  # a full disk; then answers that are lost
         journal.fails(at, written=written)
         with pytest.raises(OSError):
@@ -141,7 +141,7 @@ def test_rows_by_others_are_whole_and_can_stand_beside_the_owners(tmp_path, sche
     given = owner.public_keys().encrypt(theirs).accept_others()
     joined = es.load(tmp_path).append(given)
     assert [entry.seeded for entry in joined.blocks.entries] == [True, False]
-    assert [len(joined.blocks.seeds(i)) for i in range(2)] == [32 * len(joined.columns()), 0]
+    assert [len(joined.blocks.seeds(i)) for i in range(2)] == [32 * len(joined.facts.columns), 0]
     again = es.load(tmp_path, by_others=True)
     for column in again.columns():
         expected = [*mine.values(column), *theirs.values(column)]
@@ -176,8 +176,8 @@ def test_tables_of_another_version_are_refused_clearly(keeper, schema, tmp_path)
     path = tmp_path / "table.manifest"
     file = container.from_bytes(path.read_bytes())
     for version, message in (
-        (None, "a table of version 1, and this library reads 2, .* encrypt the rows again, the same keys will do"),
-        (TABLE_VERSION + 1, "a table of version 3; this library reads 2: upgrade it"),
+        (None, "a table of version 1, and this library reads 3, .* encrypt the rows again, the same keys will do"),
+        (TABLE_VERSION + 1, "a table of version 4; this library reads 3: upgrade it"),
         ("2", "a table of version '2'"),
         (0, "a table of version 0"),
     ):

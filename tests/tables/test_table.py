@@ -292,13 +292,17 @@ def test_missing_rows_dropped(gaps):
 
 @pytest.mark.parametrize(
     ("weights", "bound"),
-    [([1, 0, 2], 2), ([3, 3, 3], 4), ([0, 0, 0], 1), ([8.0, 1.0, 2.0], 8), ([True, False, True], 1)],
+    [([1, 0, 2], 2), ([3, 3, 3], 4), ([1, 1, 1], 1), ([0, 0, 0], 2), ([8.0, 1.0, 2.0], 8), ([True, False, True], 2)],
 )
 def test_weights_multiply_the_classes(schema, frame, weights, bound):
     table = schema.table(frame.iloc[:3], weights=weights)
     np.testing.assert_array_equal(sum(table.classes()), weights)
     assert table.bound(Column("class", -1, 0)) == table.weight_bound == bound
     assert schema.table(frame.iloc[:3], weights=weights, weight_bound=100).weight_bound == 100
+    if (
+        bound <= 2 and max(weights) < 2
+    ):  # whether there are weights is public, and no class follows from the others then
+        assert schema.table(frame.iloc[:3], weights=weights, weight_bound=1).weight_bound == 2
 
 
 @pytest.mark.parametrize("folds", [2, 5, 50])

@@ -1,7 +1,8 @@
 """The bounds reader: between which numbers every node lies, whatever the table. The plaintext modulus comes from here.
 
-Intervals, with two facts that indicators allow and plain intervals would miss: of the bins of a variable at most one is 1 in a
-row, so a combination of them (in one sum, or sums of sums as prefix sums are) is one of its coefficients or 0; and ``x - x*s`` is
+Intervals, with two facts that indicators allow and plain intervals would miss: a row is in one bin of a variable at most, so a
+combination of indicators of its bins (of one bin or of several, in one sum, or sums of sums as prefix sums are) has one value for
+each bin, or 0; and ``x - x*s`` is
 ``x*(1 - s)``, so the right child of a tree's node is an indicator like the left one.
 """
 
@@ -59,11 +60,15 @@ class Interval:
 
 @dataclass(frozen=True)
 class ColumnRange:
-    """What is publicly known of a column: its values, and which set of exclusive 0/1 indicators it belongs to."""
+    """What is publicly known of a column: its values, and of a 0/1 indicator in which of the exclusive bins of a group it is 1.
+
+    Without ``bins`` it has one of its own.
+    """
 
     low: int
     high: int
     group: str | None = None
+    bins: tuple[int, ...] = ()
 
 
 def read_bounds(
@@ -128,10 +133,10 @@ def _product(node: Expression, args: list[Interval]) -> Interval:
 
 @dataclass
 class _Bins:
-    """``constant + sum(coefficient * column)`` over columns of one exclusive group: one coefficient, or none, counts in a row."""
+    """``constant + sum(coefficient * indicator of a bin)`` over bins of one group: one coefficient, or none, counts in a row."""
 
     group: str
-    coefficients: dict[str, int] = field(default_factory=dict)
+    coefficients: dict[str | int, int] = field(default_factory=dict)
     constant: int = 0
 
     def interval(self) -> Interval:
@@ -149,7 +154,7 @@ def _bins_of(node: Expression, ranges: Mapping[Any, ColumnRange], bins: Mapping[
     if node.op == COLUMN:
         known = ranges[node.data]
         indicator = known.group is not None and (known.low, known.high) == (0, 1)
-        return _Bins(str(known.group), {node.data: 1}) if indicator else None
+        return _Bins(str(known.group), dict.fromkeys(known.bins or (node.data,), 1)) if indicator else None
     groups = {bins[arg].group if arg in bins else None for arg in node.args}
     if node.op != LINEAR or len(groups) > 1 or None in groups:
         return None

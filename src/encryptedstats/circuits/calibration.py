@@ -1,9 +1,13 @@
-"""Times of the primitive operations on this machine, measured in about a second for each set of parameters, and kept."""
+"""Times of the primitive operations on this machine, measured once in a second or two, kept, and scaled to all parameters.
+
+What was measured while the machine was busy is measured again when it is not.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import platform
 import time
@@ -13,6 +17,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import permutations
 from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 
@@ -29,18 +34,21 @@ from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of
 from encryptedstats.crypto.vectors import encrypt_slots
 from encryptedstats.errors import NoiseError
+from encryptedstats.parallel import cores
 from encryptedstats.storage.bitpack import pack, unpack
 from encryptedstats.storage.files import write_atomic
 
 _FEW_COLUMNS, _SAMPLE_COLUMNS = 3, 5  # of the table that devices are measured with
 _TRIES = 3
+_BUSY = 0.5  # processes that want a core, for every core: from then on others are in the way
+FAST_PRIME_BITS: Final = 49  # below 2^50 a modular product can be computed in doubles, several at a time
 
 
 def measured_times(parameters: Parameters) -> Times:
-    """The times on this machine: from the cache, or measured now."""
-    cache = _cache_file()
-    # The fourth version of what is measured; other kernels, or other arithmetic, are other times.
-    key = f"{parameters.fingerprint} {platform.node()} {platform.machine()} {arithmetic()} {'+'.join(registered())} 4"
+    """The times on this machine: from the cache, or measured now, and scaled from the parameters that are measured."""
+    cache, reference, busy = _cache_file(), _reference(parameters), _busy()
+    # The fifth version of what is measured; other kernels, or other arithmetic, are other times.
+    key = f"{reference.fingerprint} {platform.node()} {platform.machine()} {arithmetic()} {'+'.join(registered())} 5"
     try:
         known = json.loads(cache.read_text())
     except (OSError, ValueError):
@@ -48,11 +56,43 @@ def measured_times(parameters: Parameters) -> Times:
     if not isinstance(known, dict):
         known = {}
     try:
-        return Times(**known[key])
-    except (KeyError, TypeError):  # not measured yet, or by a version that measured something else
-        times = calibrate(parameters)
-    _keep(cache, {**known, key: vars(times)})
-    return times
+        times, busy_then = Times(**known[key]["times"]), float(known[key]["busy"])
+        again = busy_then > _BUSY and busy < busy_then / 2
+    except (KeyError, TypeError, ValueError):  # not measured yet, or by a version that measured something else
+        again = True
+    if again:
+        times = calibrate(reference)
+        _keep(cache, {**known, key: {"times": vars(times), "busy": busy}})
+    return scaled_times(times, reference, parameters)
+
+
+def _reference(parameters: Parameters) -> Parameters:
+    """What is measured in place of some parameters: of the same scheme, with primes that the kernels compute with as they do."""
+    small = max(parameters.coefficient_moduli).bit_length() <= FAST_PRIME_BITS
+    return Parameters.from_bits(parameters.scheme, 8192, 4000, (42, 43, 43, 43, 43) if small else (53, 53, 53, 54))
+
+
+def _busy() -> float:
+    """How much there is to do on this machine for every core, as far as it says so."""
+    return os.getloadavg()[0] / cores() if hasattr(os, "getloadavg") else 0.0
+
+
+def scaled_times(times: Times, measured: Parameters, parameters: Parameters) -> Times:
+    """Times under other parameters: most work is for every word, transforms have a factor of log N, and keys one of all primes."""
+    primes, had = len(parameters.data_moduli), len(measured.data_moduli)
+    words = parameters.ring_degree * primes / (measured.ring_degree * had)
+    transforms = words * math.log2(parameters.ring_degree) / math.log2(measured.ring_degree)
+    key_switch = transforms * (primes + 1) / (had + 1)
+    product = words if parameters.scheme == "bgv" else transforms * primes / had  # which BFV lifts to twice the primes
+    grown = {
+        "switch": transforms,
+        "encrypt": transforms,
+        "mask": transforms,
+        "key_switch": key_switch,
+        "multiply": product,
+    }
+    plain = dict.fromkeys(("load", "add", "scale", "unpack"), words)
+    return replace(times, **{name: getattr(times, name) * by for name, by in (grown | plain).items()})
 
 
 def _cache_file() -> Path:
@@ -60,7 +100,7 @@ def _cache_file() -> Path:
     return Path(base) / "encryptedstats" / "times.json"
 
 
-def _keep(cache: Path, known: dict[str, dict[str, float]]) -> None:
+def _keep(cache: Path, known: dict[str, Any]) -> None:
     try:
         cache.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(cache, [json.dumps(known).encode()])

@@ -31,6 +31,7 @@ from encryptedstats.circuits.expressions import (
     TOTAL,
     Expression,
     Marks,
+    Weights,
     column_names,
     fold,
     in_order,
@@ -267,6 +268,8 @@ class _Places:
 
     def of_marks(self, marks: Marks) -> NDArray[np.int64]:
         check_marks(marks, self.layout)
+        if isinstance(marks, Weights):
+            raise TypeError("weights are numbers modulo t, and nothing has a modulus in the clear")
         first = marks.chunk * self.layout.slots if self.slots else self.layout.rows_of(marks.chunk)[0]
         return first + marks.slots
 
@@ -440,7 +443,9 @@ def from_slots(slots: Values, layout: Layout) -> Values:
 
 
 def check_marks(marks: Marks, layout: Layout) -> None:
-    """Refuse marks on padding: nobody would take off what it holds."""
+    """Refuse marks on padding: nobody would take off what it holds. Weights are there to find out whether it holds nothing."""
+    if isinstance(marks, Weights) and marks.chunk < layout.n_chunks and marks.slots[-1] < layout.slots:
+        return
     if marks.chunk >= layout.n_chunks or marks.slots[-1] >= layout.counts[marks.chunk]:
         raise ValueError(f"marks on {marks!r} are not all on rows: the table has {layout.counts} rows in its chunks")
 

@@ -7,15 +7,17 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
 
 from encryptedstats.circuits.batching import HELD
-from encryptedstats.circuits.bounds import Interval, read_bounds
+from encryptedstats.circuits.bounds import ColumnRange, Interval, read_bounds
 from encryptedstats.circuits.devices import AUTO, Device, Run, checked_name, device_for
 from encryptedstats.circuits.expansion import check_packed, expand_totals, expansion_scales, noise_of_packs
 from encryptedstats.circuits.expressions import REPLICATE, Expression, circuit_digest, in_order
+from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.program import (
     EXPAND,
     PACK,
@@ -66,7 +68,6 @@ def evaluate(
     checkpoint: str | os.PathLike[str] | None = None,
     bounds: Sequence[Interval] | None = None,
     told: Sequence[Interval] | None = None,
-    ones: Expression | None = None,
     report: NoiseReport | None = None,
     flood: bool | None = None,
 ) -> EncryptedNumbers:
@@ -101,8 +102,6 @@ def evaluate(
         Between which every output is known to lie, where who wrote the circuit knows more than intervals tell.
     told : intervals, optional
         What the result says of its numbers, where that is to be less than is known here.
-    ones : expression, optional
-        Of rows: what is 1 in all of them and 0 in padding, as of :func:`encryptedstats.circuits.rewriting.cleared`.
     report : NoiseReport, optional
         A proof for at least these rows and outputs, made elsewhere: results of shards of a table add up when all of them are
         computed and packed in the way that one proof holds for.
@@ -119,7 +118,6 @@ def evaluate(
         given=given,
         bounds=bounds,
         told=told,
-        ones=ones,
         report=report,
         flood=flood,
         memory_limit=memory_limit,
@@ -136,7 +134,8 @@ def evaluate(
 
 def _totals(ready: Prepared, job: _Job, checkpoint: str | os.PathLike[str] | None) -> EncryptedNumbers:
     program, source = ready.program, job.source
-    flooded = None if source.with_secret_key else False
+    # What belongs to a joint key is flooded by its members, when they open it.
+    flooded = None if source.with_secret_key or source.keys.joint else False
     totals = EncryptedNumbers(
         source.keys, program.form, ready.facts, job.totals(), program.width, None, flooded, ready.circuit
     )
@@ -155,9 +154,37 @@ class Prepared:
     """A circuit that may be evaluated: its program, and what is known of its numbers."""
 
     program: Program
-    facts: list[NumberFacts]
+    facts: tuple[NumberFacts, ...]
     circuit: str | None
     flood: bool
+
+
+@dataclass(frozen=True)
+class _Given:
+    """What is publicly known of given packs: their noise, what their totals are multiplied by, and what these lack."""
+
+    name: str
+    noise: Noise
+    factors: tuple[int, ...]
+    offsets: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Circumstances:
+    """All that a circuit is prepared by: what everybody knows of a table, never its rows, nor whose they are."""
+
+    parameters: Parameters
+    layout: Layout
+    ranges: tuple[tuple[str, ColumnRange], ...]
+    with_secret_key: bool
+    form: str
+    given: tuple[_Given, ...]
+    bounds: tuple[Interval, ...] | None
+    told: tuple[Interval, ...] | None
+    report: NoiseReport | None
+    flood: bool
+    joint: bool
+    held: int
 
 
 def prepare(
@@ -168,46 +195,72 @@ def prepare(
     given: Packs | None = None,
     bounds: Sequence[Interval] | None = None,
     told: Sequence[Interval] | None = None,
-    ones: Expression | None = None,
     report: NoiseReport | None = None,
     flood: bool | None = None,
     memory_limit: int | None = None,
 ) -> Prepared:
-    """All checks of :func:`evaluate`; no row is read for them."""
-    given, keys, outputs = given or {}, source.keys, list(outputs)
+    """All checks of :func:`evaluate`; no row is read for them. What was prepared last is kept for who asks again."""
+    given, keys, outputs = given or {}, source.keys, tuple(outputs)
     for packs in given.values():
         keys.check_same(packs.keys)
         check_packed(packs)
     flood = not source.with_secret_key and form != ROWS if flood is None else flood
     _check_form(outputs, source, form, flood)
-    facts = number_facts(outputs, source, bounds)
-    exact = cleared(outputs, ones) if form == ROWS else [o for o in outputs if isinstance(o, Expression)]
-    scaled, factors = _followed(exact, source.parameters, given)
-    noises = {name: noise_of_packs(packs) for name, packs in given.items()}
-    if report is None:
-        report = _proof(scaled, source, form, noises, flood)
-    program = program_of(
-        scaled,
+    circumstances = _Circumstances(
         source.parameters,
         source.layout,
+        tuple(source.ranges().items()),
+        source.with_secret_key,
         form,
+        tuple(_known_of(name, packs) for name, packs in given.items()),
+        None if bounds is None else tuple(bounds),
+        None if told is None else tuple(told),
         report,
-        with_secret_key=source.with_secret_key,
-        given=noises,
-        held=HELD if memory_limit is None else min(HELD, memory_limit // 4),
+        flood,
+        keys.joint,
+        HELD if memory_limit is None else min(HELD, memory_limit // 4),
     )
-    if told is not None:
-        facts = [replace(f, low=bound.low, high=bound.high) for f, bound in zip(facts, told, strict=True)]
-    t, ring = source.parameters.plain_modulus, source.parameters.ring_degree
-    found = [
+    return _prepared(outputs, circumstances)
+
+
+# Equal expressions are the same object, so a circuit that is written again is found by its outputs. A forest of a hundred trees
+# takes a tenth of a second to prepare, on a small table as long as its sums.
+@lru_cache(maxsize=8)
+def _prepared(outputs: tuple[Expression | int, ...], about: _Circumstances) -> Prepared:
+    parameters, form = about.parameters, about.form
+    facts = number_facts(outputs, parameters, about.layout, dict(about.ranges), about.bounds)
+    exact = cleared(outputs) if form == ROWS else [o for o in outputs if isinstance(o, Expression)]
+    scaled, factors = _followed(exact, parameters, about.given)
+    noises = {packs.name: packs.noise for packs in about.given}
+    program = program_of(
+        scaled,
+        parameters,
+        about.layout,
+        form,
+        _proof(scaled, about, noises) if about.report is None else about.report,
+        with_secret_key=about.with_secret_key,
+        given=noises,
+        held=about.held,
+    )
+    if about.told is not None:
+        facts = [replace(f, low=bound.low, high=bound.high) for f, bound in zip(facts, about.told, strict=True)]
+    t, ring = parameters.plain_modulus, parameters.ring_degree
+    found = tuple(
         replace(
             f,
             offset=centred(output.offset * output.step.factor, t),
             factor=factor * (ring if output.each else 1) * output.step.factor % t,
         )
         for f, output, factor in zip(facts, program.outputs, factors, strict=True)
-    ]
-    return Prepared(program, found, None if form == ROWS else circuit_digest(exact), flood)
+    )
+    return Prepared(program, found, None if form == ROWS else circuit_digest(exact), about.flood and not about.joint)
+
+
+def _known_of(name: str, packs: EncryptedNumbers) -> _Given:
+    t = packs.keys.parameters.plain_modulus
+    # A stored sum plus its offset is the number times its factor: so much does the number itself lack.
+    offsets = tuple(f.offset * pow(f.factor, -1, t) % t for f in packs.facts)
+    return _Given(name, noise_of_packs(packs), tuple(expansion_scales(packs)), offsets)
 
 
 def _check_form(outputs: Sequence[Expression | int], source: Source, form: str, flood: bool) -> None:
@@ -237,53 +290,56 @@ def _check_form(outputs: Sequence[Expression | int], source: Source, form: str, 
 
 
 def _followed(
-    outputs: Sequence[Expression], parameters: Parameters, given: Packs
+    outputs: Sequence[Expression], parameters: Parameters, given: Sequence[_Given]
 ) -> tuple[list[Expression], list[int]]:
     """The circuits with the factors of given totals made up for, and the factors that they have themselves."""
     if not given:
         return list(outputs), [1] * len(outputs)
-    t = parameters.plain_modulus
-    factors = {name: expansion_scales(packs) for name, packs in given.items()}
-    # A stored sum plus its offset is the number times its factor: so much does the number itself lack.
-    offsets = {name: [f.offset * pow(f.factor, -1, t) % t for f in packs.facts] for name, packs in given.items()}
-    pairs = followed(outputs, factors, t, offsets)
+    factors = {packs.name: packs.factors for packs in given}
+    offsets = {packs.name: packs.offsets for packs in given}
+    pairs = followed(outputs, factors, parameters.plain_modulus, offsets)
     return [circuit for circuit, _ in pairs], [factor for _, factor in pairs]
 
 
-def _proof(
-    outputs: Sequence[Expression], source: Source, form: str, given: Mapping[str, Noise], flood: bool
-) -> NoiseReport:
-    parameters, layout, own = source.parameters, source.layout, source.with_secret_key
-    if form == ROWS:
-        return _row_proof(outputs, source, given)
+def _proof(outputs: Sequence[Expression], about: _Circumstances, given: Mapping[str, Noise]) -> NoiseReport:
+    parameters, layout, own = about.parameters, about.layout, about.with_secret_key
+    if about.form == ROWS:
+        return _row_proof(outputs, about, given)
     level = max((noise.level for noise in given.values()), default=0)
     report = read_noise(
-        outputs, parameters, layout, with_secret_key=own, form=form, given=given, level=level, flooded=flood
+        outputs, parameters, layout, with_secret_key=own, form=about.form, given=given, level=level, flooded=about.flood
     )
     return report if given else lowest_start(outputs, parameters, layout, report, with_secret_key=own)
 
 
-def _row_proof(outputs: Sequence[Expression], source: Source, given: Mapping[str, Noise]) -> NoiseReport:
-    parameters = source.parameters
+def _row_proof(outputs: Sequence[Expression], about: _Circumstances, given: Mapping[str, Noise]) -> NoiseReport:
+    parameters = about.parameters
     try:
-        return prove_rows(outputs, parameters, source.layout, given, with_secret_key=source.with_secret_key)
+        return prove_rows(outputs, parameters, about.layout, given, with_secret_key=about.with_secret_key)
     except NoiseError as error:
         if given and parameters.kept_primes is None:
-            raise NoiseError(
-                f"totals that were packed with {parameters!r} are to be opened, not to be computed on with: make keys for a "
-                "model that predicts unopened, ",
-                Cure("keys that predict", "es.Owner(es.plan(..., encrypted_prediction=True))"),
-                ", and encrypt with those",
-            ) from error
-        raise NoiseError(f"{error}. ", *_why_unproven(outputs, source, given)) from error
+            raise only_to_open(parameters) from error
+        raise NoiseError(f"{error}. ", *_why_unproven(outputs, about, given)) from error
 
 
-def _why_unproven(outputs: Sequence[Expression], source: Source, given: Mapping[str, Noise]) -> tuple[str | Cure, ...]:
+def only_to_open(parameters: Parameters) -> NoiseError:
+    """The refusal to compute on with packs that keep no room for it."""
+    return NoiseError(
+        f"totals that were packed with {parameters!r} are to be opened, not to be computed on with: make keys for a "
+        "model that predicts unopened, ",
+        Cure("keys that predict", "es.Owner(es.plan(..., encrypted_prediction=True))"),
+        ", and encrypt with those",
+    )
+
+
+def _why_unproven(
+    outputs: Sequence[Expression], about: _Circumstances, given: Mapping[str, Noise]
+) -> tuple[str | Cure, ...]:
     """Why keys do not carry a prediction; often they were planned for rows that the secret key encrypts, and others did."""
     others = Cure("plan for others", "es.plan(..., encrypted_prediction=True, by_others=True)")
-    if not source.with_secret_key:
+    if not about.with_secret_key:
         with suppress(NoiseError):
-            prove_rows(outputs, source.parameters, source.layout, given, with_secret_key=True)
+            prove_rows(outputs, about.parameters, about.layout, given, with_secret_key=True)
             return (
                 "The cause: these rows were encrypted with public keys, which makes more noise, and the keys were planned for rows "
                 "that the secret key encrypts. Keys for both: ",
@@ -298,15 +354,18 @@ def _why_unproven(outputs: Sequence[Expression], source: Source, given: Mapping[
 
 
 def number_facts(
-    outputs: Sequence[Expression | int], source: Source, bounds: Sequence[Interval] | None = None
+    outputs: Sequence[Expression | int],
+    parameters: Parameters,
+    layout: Layout,
+    ranges: Mapping[str, ColumnRange],
+    bounds: Sequence[Interval] | None = None,
 ) -> list[NumberFacts]:
     """The proven bound of every output, refused where it does not fit below t/2."""
-    layout = source.layout
     if bounds is None:
         expressions = [output for output in outputs if isinstance(output, Expression)]
-        found = read_bounds(expressions, source.ranges(), layout.n_rows, layout.n_chunks * layout.slots)
+        found = read_bounds(expressions, ranges, layout.n_rows, layout.n_chunks * layout.slots)
         bounds = [found[o] if isinstance(o, Expression) else Interval.of(o) for o in outputs]
-    check_bounds(outputs, [bound.largest for bound in bounds], source.parameters)
+    check_bounds(outputs, [bound.largest for bound in bounds], parameters)
     return [NumberFacts(bound.low, bound.high) for bound in bounds]
 
 

@@ -36,10 +36,10 @@ def check_packed(totals: EncryptedNumbers) -> None:
     """Refuse what cannot be expanded."""
     if totals.form != PACKED:
         raise ValueError(f"totals in form {totals.form!r} are no packs, and only packs can be expanded: form='packed'")
-    if any(facts.shift for facts in totals.facts):
+    if not totals.are_whole:
         raise ValueError(
-            "these totals are in parts, since the parameters are not exact up to numbers of this size: they are to be opened, and "
-            "cannot be computed on with. Keys that are planned for predicting unopened keep them whole"
+            "these totals are in parts, or two travel as one: they are to be opened, and cannot be computed on with. Keys that are "
+            "planned for predicting unopened keep them whole"
         )
     if any(part.noise.level for part in totals.parts):
         raise ValueError("packs that were switched down cannot be expanded: take them as they were computed")

@@ -13,12 +13,15 @@ import json
 import operator
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, ClassVar, NoReturn, Protocol, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 COLUMN, LINEAR, PRODUCT, TOTAL, REPLICATE, RESAMPLE = "column", "linear", "product", "total", "replicate", "resample"
 MASK, GIVEN, HERE = "mask", "given", "here"
+ONES = (1, "one")  #: the number and the purpose of what is 1 in every row
 #: What readers know a column by (its name), or a given total (the name of its packs, and its number).
 Key = str | tuple[str, int]
 _SHOWN_TERMS = 5  # of a sum, when it is printed
@@ -148,16 +151,61 @@ class Marks:
             raise ValueError("marks need a chunk and some of its slots, all of them from 0 on")
         self.chunk = chunk
         self.slots = marked
-        self._digest = (chunk, hashlib.sha256(marked.tobytes()).digest())
+        self._digest: tuple[Any, ...] = (chunk, hashlib.sha256(marked.tobytes()).digest())
+
+    def content(self) -> list[Any]:
+        """What tells them from others, as JSON."""
+        return [self.chunk, *map(int, self.slots)]
+
+    def in_slots(self, count: int, modulus: int) -> NDArray[np.uint64]:
+        """What every one of so many slots is multiplied by, modulo t."""
+        factors = np.zeros(count, dtype=np.uint64)
+        factors[self.slots] = 1
+        return factors
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Marks) and self._digest == other._digest
+        return type(other) is type(self) and self._digest == other._digest
 
     def __hash__(self) -> int:
         return hash(self._digest)
 
     def __repr__(self) -> str:
         return f"{len(self.slots)} slots of chunk {self.chunk}"
+
+
+class Weights(Marks):
+    """A number modulo t for every slot of a run, drawn from a seed that everybody knows. Padding may be in it.
+
+    What is weighted is exact modulo t and no number of any size: a total of it says whether all of it is 0, and nothing else.
+    """
+
+    __slots__ = ("seed",)
+
+    def __init__(self, chunk: int, start: int, stop: int, seed: bytes) -> None:
+        if chunk < 0 or not 0 <= start < stop:
+            raise ValueError("weights need a chunk and a run of its slots, from 0 on")
+        self.chunk = chunk
+        self.slots = _run(start, stop)
+        self.seed = seed
+        self._digest = (chunk, start, stop, seed)
+
+    def content(self) -> list[Any]:
+        """What tells them from others, as JSON."""
+        return [self.chunk, int(self.slots[0]), len(self.slots), self.seed.hex()]
+
+    def in_slots(self, count: int, modulus: int) -> NDArray[np.uint64]:
+        """Uniform but for 2^-64 t: SHAKE-256 of the seed and the chunk, 8 bytes a slot, modulo t."""
+        source = hashlib.shake_256(b"encryptedstats weights\0" + self.chunk.to_bytes(8, "big") + self.seed)
+        factors = np.zeros(count, dtype=np.uint64)
+        drawn = np.frombuffer(source.digest(8 * len(self.slots)), dtype="<u8") % np.uint64(modulus)
+        factors[self.slots] = drawn
+        return factors
+
+
+@lru_cache(maxsize=64)
+def _run(start: int, stop: int) -> NDArray[np.int64]:
+    """The same array for the weights of all columns."""
+    return np.arange(start, stop)
 
 
 def column(name: str) -> Expression:
@@ -188,6 +236,15 @@ def here(value: int, purpose: str) -> Expression:
     here:answer0 + v0.bin1
     """
     return Expression(HERE, (), (_integer(value), purpose), False)
+
+
+def ones() -> Expression:
+    """What is 1 in every row, and 0 in padding, for all to see: the same ciphertext whoever computes it.
+
+    >>> ones() * column("first")
+    here:one * first
+    """
+    return here(*ONES)
 
 
 def linear(terms: Iterable[tuple[int, Expression]], constant: int = 0) -> Expression:
@@ -373,7 +430,7 @@ def circuit_digest(outputs: Sequence[Expression]) -> str:
         if node.op == LINEAR:
             coefficients, constant = node.data
             return _hash([node.op, sorted(zip(args, coefficients, strict=True)), constant])
-        data = [node.data.chunk, *map(int, node.data.slots)] if node.op == MASK else node.data
+        data = node.data.content() if node.op == MASK else node.data
         return _hash([node.op, sorted(args) if node.op == PRODUCT else args, data])
 
     digests = fold(outputs, rule)

@@ -14,6 +14,7 @@ from encryptedstats.circuits.expressions import (
     GIVEN,
     HERE,
     MASK,
+    ONES,
     PRODUCT,
     REPLICATE,
     RESAMPLE,
@@ -225,7 +226,8 @@ class Lowering:
         if node.op == COLUMN:
             return self.switch(self._step(COLUMN, (), node.data, self.rules.column), self.way.level)
         if node.op == HERE:
-            return self.switch(self._step(HERE, (), node.data, self.rules.here), self.way.level)
+            noise = self.rules.ones if node.data == ONES else self.rules.here
+            return self.switch(self._step(HERE, (), node.data, noise), self.way.level)
         if node.op == GIVEN:
             name, number = node.data
             packs = self._step(GIVEN, (), name, self.given[name])

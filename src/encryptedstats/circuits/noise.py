@@ -21,6 +21,8 @@ class NoiseRules:
         self.model: NoiseModel = parameters.noise
         self.column = self.model.fresh(with_secret_key=with_secret_key)
         self.here = self.model.fresh(with_secret_key=False)
+        # The public key is an encryption of 0 as fresh as by the secret key; SEAL's of BFV has another form.
+        self.ones = self.model.fresh(with_secret_key=True) if parameters.scheme == "bgv" else self.here
         self._parameters = parameters
         self._sums: dict[tuple[tuple[int, ...], tuple[Noise, ...], bool], Noise] = {}
         self._products: dict[tuple[Noise, Noise], Noise] = {}

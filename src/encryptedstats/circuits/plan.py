@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from encryptedstats.circuits.bounds import ColumnRange, Interval, read_bounds
-from encryptedstats.circuits.calibration import measured_times
+from encryptedstats.circuits.calibration import FAST_PRIME_BITS, measured_times
 from encryptedstats.circuits.cost import Cost, Kind, Times, number_of, read_cost, work_seconds
 from encryptedstats.circuits.devices import prices
 from encryptedstats.circuits.devices.seal import BATCH
@@ -29,8 +29,9 @@ from encryptedstats.circuits.expressions import (
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.lowering import rotations_needed
 from encryptedstats.circuits.program import PACKED, ROWS, Program
-from encryptedstats.circuits.proof import NoiseReport, compressed, program_of, prove_rows, read_noise, room_for
+from encryptedstats.circuits.proof import NoiseReport, program_of, prove_rows, read_noise, room_for
 from encryptedstats.circuits.rewriting import followed
+from encryptedstats.circuits.shapes import Shapes
 from encryptedstats.crypto.flooding import FLOODING_BITS
 from encryptedstats.crypto.noise import FAILURE_BITS, Noise, Scheme
 from encryptedstats.crypto.packing import (
@@ -54,8 +55,6 @@ from encryptedstats.words import size_text, time_text
 
 #: How a model is planned that predicts only when it is open.
 OPENED_FIRST: Final = Cure("open before predicting", "with encrypted_prediction=False")
-# Below 2^50 a modular product can be computed in doubles, several at a time; tried first.
-FAST_PRIME_BITS: Final = 49
 
 
 def is_fast(parameters: Parameters) -> bool:
@@ -265,11 +264,7 @@ class Plan:
             ("depth", f"{self.depth} products in a row"),
             ("largest value", f"±{self.largest:,} ({self._in_digits()}exact up to ±{p.max_value:,})"),
             ("failure bound", self.failure_bound),
-            *(
-                [("flooding", f"{FLOODING_BITS} bits over the noise: results hide the rows of others")]
-                if self.flooded
-                else ()
-            ),
+            *([("flooding", f"{FLOODING_BITS} bits over the noise: {self._hidden()}")] if self.flooded else ()),
             ("upload", f"{self.n_columns * layout.n_chunks:,} ciphertexts, {size_text(self.bytes_up)}"),
             ("download", f"{self._downloaded()}, {size_text(self.bytes_down)}"),
             ("work", f"{self.products:,} products, {self.key_switches:,} key switches"),
@@ -283,8 +278,14 @@ class Plan:
             *(self.prediction.rows() if self.prediction is not None else ()),
         ]
 
+    def _hidden(self) -> str:
+        members = self.parameters.members
+        return "results hide the rows of others" if members == 1 else f"shares hide the secrets of {members} members"
+
     def _in_digits(self) -> str:
-        bits = self.parameters.digit_bits
+        bits, base = self.parameters.digit_bits, self.parameters.pair_base
+        if base is not None:
+            return f"two totals travel as one, T1 + {base:,} T2, "
         return "" if bits is None else f"numbers in digits of {bits} bits, totals in parts that are "
 
     def _downloaded(self) -> str:
@@ -358,10 +359,14 @@ def plan_stages(
     scheme: Scheme | None = None,
     with_secret_key: bool = True,
     times: Times | None = None,
+    members: int = 1,
     workers: int | None = None,
     price_per_core_hour: float | None = None,
+    room: int = 1,
 ) -> Plan:
     """Plan some computations with the same keys; for ``workers``, with room to add up the results of all shards.
+
+    With ``room``, results that large many times over are exact: what is added and taken away later has bounds that add up.
 
     Raises
     ------
@@ -370,9 +375,9 @@ def plan_stages(
     """
     if security not in LEVELS:
         raise ParameterError(f"security={security!r}: it can be {', '.join(map(str, LEVELS))} bits")
-    search = _Search(list(stages), dict(ranges), security, scheme or "bgv", with_secret_key, workers)
+    search = _Search(list(stages), dict(ranges), security, scheme or "bgv", with_secret_key, workers, members, room)
     found = search.found()
-    if found is None and scheme is None:
+    if found is None and scheme is None and members == 1:
         # BGV wants primes that are 1 modulo t; for a very large t there are none, and BFV has to do.
         search = replace(search, scheme="bfv")
         found = search.found()
@@ -408,10 +413,12 @@ class _Search:
     scheme: Scheme
     with_secret_key: bool
     workers: int | None = None
+    members: int = 1
+    room: int = 1
 
     def largest(self, slots: int) -> int:
-        """The largest absolute value of a result."""
-        return max(1, *(stage.largest(self.ranges, slots) for stage in self.stages))
+        """The largest absolute value of a result, with the room that is left for it."""
+        return self.room * max(1, *(stage.largest(self.ranges, slots) for stage in self.stages))
 
     def found(self) -> _Found | None:
         """The smallest ring and modulus that carry everything."""
@@ -430,7 +437,9 @@ class _Search:
 
         def proven(primes: tuple[int, ...]) -> _Found | None:
             try:
-                for parameters in self._with_kept_primes(Parameters(self.scheme, ring, t, primes)):
+                for parameters in self._with_kept_primes(
+                    Parameters(self.scheme, ring, t, primes, members=self.members)
+                ):
                     found = self._proven(parameters, shapes)
                     if found is not None:
                         return found
@@ -472,7 +481,7 @@ class _Search:
             if not self._hopeful(parameters, shapes):
                 return None
             reports, given = list[NoiseReport](), dict[str, Noise]()
-            for stage, circuits, count in zip(self.stages, *shapes.of(parameters), strict=True):
+            for stage, circuits, count in zip(self.stages, shapes.of(parameters), shapes.counts, strict=True):
                 report = self._report(parameters, stage, circuits, count, given)
                 room = self._room(stage, parameters.slots)
                 if stage.form == PACKED and report.budget < 1.0 + room:
@@ -521,7 +530,7 @@ class _Search:
         least = packed_noise(model, replace(model.rounded(2), size=2))
         given = {stage.gives: _kept(parameters, least) for stage in self.stages if stage.gives}
         try:
-            for stage, circuits in zip(self.stages, shapes.of(parameters)[0], strict=True):
+            for stage, circuits in zip(self.stages, shapes.of(parameters), strict=True):
                 if stage.form == ROWS:
                     self._report(parameters, stage, circuits, len(circuits), given)
         except NoiseError:
@@ -564,17 +573,17 @@ class _Shapes:
     """The circuits of all stages for one ring, with one node for all of a shape."""
 
     def __init__(self, stages: Sequence[Stage], ring: int) -> None:
-        self._stages, self._ring = stages, ring
-        self._known: dict[int, tuple[list[list[Expression]], list[int]]] = {}
+        self._stages = [Shapes(stage.circuits(ring)) for stage in stages]
+        self._known: dict[int, list[list[Expression]]] = {}
         #: By the primes that are kept, and that of key switching.
         self.hopes: dict[tuple[tuple[int, ...], int], bool] = {}
+        self.counts = [shapes.n_outputs for shapes in self._stages]
 
-    def of(self, parameters: Parameters) -> tuple[list[list[Expression]], list[int]]:
-        """What is to be proven of every stage, and how many outputs it has: by the factor that given totals have."""
-        factor = given_factor(parameters)
+    def of(self, parameters: Parameters) -> list[list[Expression]]:
+        """What is to be proven of every stage: by the factor that given totals have."""
+        factor, t = given_factor(parameters), parameters.plain_modulus
         if factor not in self._known:
-            whole = [scaled_circuits(stage, parameters) for stage in self._stages]
-            self._known[factor] = [compressed(circuits) for circuits in whole], [len(circuits) for circuits in whole]
+            self._known[factor] = [shapes.circuits(dict.fromkeys(shapes.given, factor), t) for shapes in self._stages]
         return self._known[factor]
 
 

@@ -253,7 +253,7 @@ def program_digest(steps: Sequence[Step]) -> str:
     """A hash of what some steps compute."""
     digests: dict[Step, str] = {}
     for step in in_order(steps):
-        data = [step.data.chunk, *map(int, step.data.slots)] if isinstance(step.data, Marks) else step.data
+        data = step.data.content() if isinstance(step.data, Marks) else step.data
         content = [step.op, [digests[arg] for arg in step.args], data, step.level]
         digests[step] = hashlib.sha256(json.dumps(content, separators=(",", ":")).encode()).hexdigest()
     return hashlib.sha256("".join(digests[step] for step in steps).encode()).hexdigest()

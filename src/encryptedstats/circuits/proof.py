@@ -13,16 +13,12 @@ from encryptedstats.circuits.expressions import (
     HERE,
     LINEAR,
     MASK,
+    ONES,
     PRODUCT,
     Expression,
-    Marks,
-    column,
     depth_of,
     fold,
-    given,
-    here,
     in_order,
-    linear,
 )
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.lowering import FLAT, LEVELLED, Lowering, Strategy, Way, lower
@@ -239,7 +235,9 @@ def representatives(outputs: Sequence[Expression]) -> list[Expression]:
             data = node.data[0]
         elif node.op == MASK:  # sums are over the chunks that have marks
             data = (*args, node.data.chunk)
-        elif node.op not in (COLUMN, HERE):
+        elif node.op == HERE:
+            data = node.data == ONES
+        elif node.op != COLUMN:
             data = (*args, node.data)
         return shapes.setdefault((node.op, data, node.is_total), len(shapes))
 
@@ -248,31 +246,6 @@ def representatives(outputs: Sequence[Expression]) -> list[Expression]:
     for output in outputs:
         kept.setdefault(found[output], output)
     return list(kept.values())
-
-
-def compressed(outputs: Sequence[Expression]) -> list[Expression]:
-    """Circuits of the same noise with one node for all of one shape, for who asks again and again while parameters are sought.
-
-    Terms of a sum are not allowed to cancel, so signs are left out.
-    """
-
-    def rule(node: Expression, args: list[Expression]) -> Expression:
-        if node.op == COLUMN:
-            return column("fresh")
-        if node.op == GIVEN:
-            return given(node.data[0], 0)
-        if node.op == HERE:
-            return here(1, "any")
-        if node.op == PRODUCT:
-            return args[0] * args[1]
-        if node.op == LINEAR:
-            coefficients, constant = node.data
-            return linear([(abs(c), arg) for c, arg in zip(coefficients, args, strict=True)], constant)
-        data = Marks(node.data.chunk, [0]) if node.op == MASK else node.data
-        return Expression(node.op, tuple(args), data, node.is_total)
-
-    values = fold(outputs, rule)
-    return list(dict.fromkeys(values[output] for output in outputs))
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from encryptedstats.circuits.digits import joined
+from encryptedstats.circuits.digits import WHOLE, Stored, joined
 from encryptedstats.circuits.program import PACKED, REPLICATED, ROWS, SLOTS
 from encryptedstats.circuits.slices import drop_checkpoint
 from encryptedstats.crypto.digests import DIGEST_FIELD, joined_digest, read_digest
@@ -24,6 +24,7 @@ from encryptedstats.crypto.keys import Decryptor, PublicKeys, check_belongs
 from encryptedstats.crypto.noise import Noise, NoiseModel
 from encryptedstats.crypto.packing import (
     centred,
+    encrypted_totals,
     encrypted_zero_noise,
     packing_model,
     packing_parameters,
@@ -31,10 +32,14 @@ from encryptedstats.crypto.packing import (
     unpack,
 )
 from encryptedstats.crypto.parameters import Parameters
-from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of
+from encryptedstats.crypto.residues import (
+    Residues,
+    ciphertext_of,
+    residues_from_bytes,
+    residues_of,
+    residues_to_bytes,
+)
 from encryptedstats.errors import Cure, FileFormatError, NoiseError
-from encryptedstats.storage.bitpack import pack as pack_bits
-from encryptedstats.storage.bitpack import unpack as unpack_bits
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import load_file, save_file
 
@@ -55,16 +60,15 @@ NO_ROOM_FOR_FLOODING: Final = (
 class NumberFacts:
     """What is publicly known of one number: between which it lies, and how it is to be read.
 
-    What decrypts, the sum over the slots of a total, plus ``offset`` is the number times ``factor``, modulo t. Totals of large
-    numbers are stored in parts (:mod:`encryptedstats.circuits.digits`): the number counts for 2^``shift`` of one that began with
-    the last before it whose shift is 0.
+    What decrypts, the sum over the slots of a total, plus ``offset`` is the number times ``factor``, modulo t. ``stored`` says what
+    the number is of those that were asked for: see :mod:`encryptedstats.circuits.digits`.
     """
 
     low: int
     high: int
     offset: int = 0
     factor: int = 1
-    shift: int = 0
+    stored: Stored = WHOLE
 
 
 @dataclass(frozen=True)
@@ -120,12 +124,17 @@ class EncryptedNumbers:
         self.checkpoints: tuple[str | os.PathLike[str], ...] = ()  # all that is stored of them, until they are saved
 
     def __len__(self) -> int:
-        return sum(not facts.shift for facts in self.facts)
+        return sum(2 if facts.stored.base else not facts.stored.shift for facts in self.facts)
 
-    def in_parts(self, shifts: Sequence[int]) -> EncryptedNumbers:
-        """The same numbers as parts of others: each counts for 2 to the power of its shift."""
-        self.facts = tuple(replace(facts, shift=shift) for facts, shift in zip(self.facts, shifts, strict=True))
+    def in_parts(self, stored: Sequence[Stored]) -> EncryptedNumbers:
+        """The same numbers as parts of others, or as two in one."""
+        self.facts = tuple(replace(facts, stored=one) for facts, one in zip(self.facts, stored, strict=True))
         return self
+
+    @property
+    def are_whole(self) -> bool:
+        """Whether each is one of those that were asked for, no part of one and no two in one."""
+        return all(facts.stored == WHOLE for facts in self.facts)
 
     @property
     def n_rows(self) -> int:
@@ -170,15 +179,21 @@ class EncryptedNumbers:
         self.keys.check_same(other.keys)
         if ROWS in (self.form, other.form):
             raise ValueError("numbers of rows are not added up: results that add up are totals")
-        same = (self.form, self.width, [(f.factor, f.shift) for f in self.facts])
-        if same != (other.form, other.width, [(f.factor, f.shift) for f in other.facts]):
+        if self._way_of_storing() != other._way_of_storing():
             raise ValueError("results of different circuits or forms cannot be added")
         digest = joined_digest(self.schema_digest, other.schema_digest)
         facts = [_added(a, b, sign) for a, b in zip(self.facts, other.facts, strict=True)]
         largest = max(max(abs(f.low), abs(f.high)) for f in facts)
         if largest > self.keys.parameters.max_value:
             raise OverflowError(
-                f"the sum could reach ±{largest:,}, and the parameters are exact up to ±{self.keys.parameters.max_value:,}"
+                f"the sum could reach ±{largest:,}, and the parameters are exact up to ±{self.keys.parameters.max_value:,}: "
+                "open before adding, or plan for all rows together"
+            )
+        crowded = next((f.stored for f in facts if f.stored.base and 2 * f.stored.rest >= f.stored.base), None)
+        if crowded is not None:
+            raise OverflowError(
+                f"the sum could reach ±{crowded.rest:,}, and with these keys two totals travel as one where both are below "
+                f"±{crowded.base // 2:,}: open before adding, or plan for all rows together"
             )
         model = self._model()
         parts = []
@@ -195,6 +210,9 @@ class EncryptedNumbers:
         combined = EncryptedNumbers(self.keys, self.form, facts, parts, self.width, digest, flooded, self.circuit)
         combined.checkpoints = self.checkpoints + other.checkpoints
         return combined
+
+    def _way_of_storing(self) -> tuple[Any, ...]:
+        return self.form, self.width, [(f.factor, f.stored.shift, f.stored.base) for f in self.facts]
 
     def _combine_ciphertexts(self, a: Part, b: Part, level: int, sign: int) -> Residues:
         engine = self._engine
@@ -221,6 +239,28 @@ class EncryptedNumbers:
             raise NoiseError(
                 "these numbers are not proven to decrypt: the proof they were computed with was for others"
             )
+
+    def equals(self, other: EncryptedNumbers) -> bool:
+        """Whether both are the same, residue for residue, and are said to be of the same size."""
+        same = (self.form, self.width, self.facts, self.counts, len(self.parts))
+        return same == (other.form, other.width, other.facts, other.counts, len(other.parts)) and all(
+            np.array_equal(a.residues, b.residues) for a, b in zip(self.parts, other.parts, strict=True)
+        )
+
+    def packs(self) -> list[tuple[Residues, Noise]]:
+        """The ciphertexts of packed totals, as the members of a joint key open them: nothing else holds its totals alone, and no
+        rows."""
+        if self.form != PACKED or any(part.noise.level for part in self.parts):
+            raise ValueError(
+                f"members of a joint key open packed totals and nothing else, and this is in the form {self.form!r}: numbers of "
+                "single rows are never opened"
+            )
+        return [(part.residues, part.noise) for part in self.parts]
+
+    def with_packs(self, keys: PublicKeys, packs: Sequence[tuple[Residues, Noise]]) -> EncryptedNumbers:
+        """The same totals under other keys."""
+        parts = [Part(residues, noise) for residues, noise in packs]
+        return EncryptedNumbers(keys, self.form, self.facts, parts, self.width, None, True, self.circuit)
 
     def with_flooding(self) -> EncryptedNumbers:
         """The same totals, hidden from who opens them in all but their values: see :mod:`encryptedstats.crypto.flooding`."""
@@ -256,10 +296,12 @@ class EncryptedNumbers:
         """As a checked envelope of bytes; ``fields`` are for those who store more with it."""
         parameters = self.keys.parameters
         sections = {
-            "numbers": json.dumps([[f.low, f.high, f.offset, f.factor, f.shift] for f in self.facts]).encode(),
+            "numbers": json.dumps([_listed_facts(f) for f in self.facts]).encode(),
             "chunks": json.dumps(list(self.counts)).encode(),
             "noise": json.dumps([[p.noise.flat, p.noise.peak, p.noise.level] for p in self.parts]).encode(),
-            "residues": b"".join(residues_to_bytes(part.residues, self._engine) for part in self.parts),
+            "residues": b"".join(
+                residues_to_bytes(part.residues, self._engine.parameters.data_moduli) for part in self.parts
+            ),
         }
         own = {"parameters": parameters.to_dict(), "form": self.form, "width": self.width}
         own |= {"flooded": self.flooded, "circuit": self.circuit}
@@ -282,7 +324,7 @@ class EncryptedNumbers:
         if bool(counts) != (form == ROWS):
             raise FileFormatError("the results have rows where there are totals, or none where there should be")
         facts = [_read_facts(entry, parameters) for entry in file.listed("numbers")]
-        _check_shifts([one.shift for one in facts], form)
+        _check_stored([one.stored for one in facts], form)
         empty = cls(keys, form, facts, (), width, counts=counts)
         noises = [noise_from_json(entry, empty._model()) for entry in file.listed("noise")]
         if not 0 < len(facts) <= (MAX_OUTPUTS if form == ROWS else MAX_NUMBERS) or len(noises) != empty._n_parts():
@@ -322,6 +364,21 @@ class EncryptedNumbers:
         raise TypeError("encrypted numbers are not pickled: use save() and load()")
 
 
+def encrypted_numbers(keys: PublicKeys, values: Sequence[int], facts: Sequence[NumberFacts]) -> EncryptedNumbers:
+    """Plain totals, encrypted anew with the public key, as a worker packs them; their facts say between which they lie.
+
+    Such ciphertexts are fresh: they hold nothing of any rows but the totals, and are as good as flooded.
+    """
+    parameters = keys.parameters
+    width = min(parameters.ring_degree, 1 << (max(1, len(values)) - 1).bit_length())
+    level = len(parameters.data_moduli) - packing_primes(parameters)
+    parts = [
+        Part(*encrypted_totals(parameters, keys.encrypted_zero(level), values[start : start + width]))
+        for start in range(0, len(values), width)
+    ]
+    return EncryptedNumbers(keys, PACKED, facts, parts, width, flooded=True)
+
+
 def numbers_of_all(parts: Sequence[EncryptedNumbers]) -> EncryptedNumbers:
     """The same numbers of other rows, one behind the other, for who knows that they mean the same."""
     first = parts[0]
@@ -352,7 +409,7 @@ def decrypt_numbers(numbers: EncryptedNumbers, decryptor: Decryptor, *, schema: 
                 "the result was altered, or does not belong to this computation. It is refused"
             )
         values.append(number)
-    return joined(values, [facts.shift for facts in numbers.facts])
+    return joined(values, [facts.stored for facts in numbers.facts])
 
 
 def _decrypted_rows(numbers: EncryptedNumbers, decryptor: Decryptor) -> NDArray[Any]:
@@ -399,31 +456,8 @@ def _slot_sums(totals: EncryptedNumbers, decryptor: Decryptor) -> list[int]:
 
 def _added(a: NumberFacts, b: NumberFacts, sign: int) -> NumberFacts:
     low, high = (a.low + b.low, a.high + b.high) if sign > 0 else (a.low - b.high, a.high - b.low)
-    return replace(a, low=low, high=high, offset=a.offset + sign * b.offset)
-
-
-def residues_to_bytes(residues: Residues, engine: Engine) -> bytes:
-    """The residues of a ciphertext, packed to the bits of their primes."""
-    bits = [q.bit_length() for q in engine.parameters.data_moduli]
-    return b"".join(
-        pack_bits(np.ascontiguousarray(residues[:, i], dtype=np.uint64), bits[i]).astype("<u8", copy=False).tobytes()
-        for i in range(residues.shape[1])
-    )
-
-
-def residues_from_bytes(data: bytes, engine: Engine, level: int) -> Residues:
-    """The inverse, for a ciphertext of two polynomials at a level."""
-    if len(data) != engine.parameters.packed_bytes(level):
-        raise FileFormatError("the residues of the results are cut short or too many")
-    kept = engine.parameters.data_moduli[: len(engine.parameters.data_moduli) - level]
-    residues = np.empty((2, len(kept), engine.parameters.ring_degree), dtype=np.uint64)
-    start = 0
-    for prime, q in enumerate(kept):
-        length = 2 * engine.parameters.ring_degree * q.bit_length() // 8
-        words = np.frombuffer(data, dtype="<u8", offset=start, count=length // 8).reshape(2, -1)
-        residues[:, prime] = unpack_bits(words, q.bit_length())
-        start += length
-    return residues
+    stored = replace(a.stored, rest=a.stored.rest + b.stored.rest)
+    return replace(a, low=low, high=high, offset=a.offset + sign * b.offset, stored=stored)
 
 
 def _read_parts(data: bytes, noises: Sequence[Noise], engine: Engine) -> list[Part]:
@@ -431,7 +465,8 @@ def _read_parts(data: bytes, noises: Sequence[Noise], engine: Engine) -> list[Pa
     start, parts = 0, []
     for noise in noises:
         length = engine.parameters.packed_bytes(noise.level)
-        residues = residues_from_bytes(data[start : start + length], engine, noise.level)
+        kept = engine.parameters.data_moduli[: len(engine.parameters.data_moduli) - noise.level]
+        residues = residues_from_bytes(data[start : start + length], kept, engine.parameters.ring_degree)
         ciphertext_of(engine, residues)  # refuses what is no ciphertext, now and not when it is decrypted
         parts.append(Part(residues, noise))
         start += length
@@ -440,19 +475,32 @@ def _read_parts(data: bytes, noises: Sequence[Noise], engine: Engine) -> list[Pa
     return parts
 
 
-def _check_shifts(shifts: Sequence[int], form: str) -> None:
-    """Parts follow each other from the smallest on, and are totals."""
+def _check_stored(stored: Sequence[Stored], form: str) -> None:
+    """Parts follow each other from the smallest on, and are totals; of two in one, the first is proven to stay apart."""
+    shifts = [one.shift for one in stored]
     good = all(not shift or before < shift <= _MAX_SHIFT for before, shift in pairwise(shifts))
-    if not good or any(shifts[:1]) or (form == ROWS and any(shifts)):
+    if not good or any(shifts[:1]) or (form == ROWS and any(one != WHOLE for one in stored)):
         raise FileFormatError("the file has parts of numbers that cannot be put together")
+    if any(one.rest < 0 or one.shift for one in stored if one.base) or any(
+        2 * one.rest >= one.base for one in stored if one.base or one.rest
+    ):
+        raise FileFormatError("the file has two numbers in one that cannot be taken apart")
+
+
+def _listed_facts(facts: NumberFacts) -> list[int]:
+    stored = facts.stored
+    return [facts.low, facts.high, facts.offset, facts.factor, stored.shift, stored.base, stored.rest]
 
 
 def _read_facts(entry: Any, parameters: Parameters) -> NumberFacts:
-    if not isinstance(entry, list) or [type(part) for part in entry] != [int] * 5:
+    if not isinstance(entry, list) or [type(part) for part in entry] != [int] * 7:
         raise FileFormatError("the list of numbers is malformed")
-    facts, most = NumberFacts(*entry), parameters.max_value
+    low, high, offset, factor, *stored = entry
+    facts, most = NumberFacts(low, high, offset, factor, Stored(*stored)), parameters.max_value
     if not -most <= facts.low <= facts.high <= most or not 0 < facts.factor < parameters.plain_modulus:
         raise FileFormatError(f"the file claims a number between {facts.low} and {facts.high}: that cannot be")
+    if facts.stored.base not in (0, parameters.pair_base):
+        raise FileFormatError("the file has two numbers in one, and its parameters have none, or others")
     return facts
 
 

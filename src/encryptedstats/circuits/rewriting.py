@@ -25,27 +25,25 @@ from encryptedstats.circuits.expressions import (
     fold,
     here,
     linear,
+    ones,
 )
 from encryptedstats.crypto.packing import centred
 
 # -- padding --------------------------------------------------------------------------------------------------------------
 
 
-def cleared(outputs: Sequence[Expression | int], ones: Expression | None = None) -> list[Expression]:
+def cleared(outputs: Sequence[Expression | int]) -> list[Expression]:
     """Every output as it is in the rows, and 0 in padding slots.
 
-    Columns are 0 in padding, so most terms of a sum are; given totals and plain numbers are not, and are multiplied by ``ones``,
-    which is 1 in every row: all bins of a variable, say, so that the same rows give the same ciphertexts; by default it is
-    encrypted where it is needed. An output without given totals has a fresh encryption of its plain number, 0 included, which hides
-    the coefficients of the others.
+    Columns are 0 in padding, so most terms of a sum are; given totals and plain numbers are not, and are multiplied by what is 1 in
+    every row, ``ones()``: the same rows give the same ciphertexts. An output without given totals has a fresh encryption of its
+    plain number, 0 included, which hides the coefficients of the others.
 
     >>> from encryptedstats.circuits.expressions import column, given
     >>> cleared([given("model", 0) + given("model", 1) * column("v0.bin1"), column("v0.bin1") - 7, 5])
     [model[1] * v0.bin1 + model[0] * here:one, v0.bin1 + here:answer1, here:answer2]
     """
-    clearing = _Clearing(
-        [output for output in outputs if isinstance(output, Expression)], here(1, "one") if ones is None else ones
-    )
+    clearing = _Clearing([output for output in outputs if isinstance(output, Expression)])
     found = []
     for number, output in enumerate(outputs):
         terms, constant = ([], output) if isinstance(output, int) else clearing.parted(output)
@@ -61,8 +59,8 @@ def cleared(outputs: Sequence[Expression | int], ones: Expression | None = None)
 class _Clearing:
     """What some circuits are in padding slots, and how they are written so that it is 0."""
 
-    def __init__(self, outputs: Sequence[Expression], ones: Expression) -> None:
-        self.ones = ones
+    def __init__(self, outputs: Sequence[Expression]) -> None:
+        self.ones = ones()
 
         def vanishes(node: Expression, args: list[bool]) -> bool:
             if node.op in (COLUMN, HERE, MASK):
@@ -131,18 +129,20 @@ def followed(
         if node.op != LINEAR:
             raise TypeError(f"{node!r} cannot be computed from given totals")
         coefficients, constant = node.data
-        factors_here = list(dict.fromkeys(factor for _, factor in args))
-        ways = [_with_factor(common, coefficients, args, t) for common in factors_here]
-        terms, common = min(ways, key=lambda way: max(abs(c) for c, _ in way[0]))
+        made_up, common = with_one_factor(coefficients, [factor for _, factor in args], t)
+        terms = [(c, term) for c, (term, _) in zip(made_up, args, strict=True)]
         return linear(terms, constant if common == 1 else centred(constant * common, t)), common
 
     values = fold(outputs, rule)
     return [values[output] for output in outputs]
 
 
-def _with_factor(
-    common: int, coefficients: Sequence[int], args: Sequence[tuple[Expression, int]], t: int
-) -> tuple[list[tuple[int, Expression]], int]:
-    """The terms of a sum, with coefficients that bring all of them to one factor: large ones cost noise."""
-    pairs = zip(coefficients, args, strict=True)
-    return [(c if f == common else centred(c * common * pow(f, -1, t), t), term) for c, (term, f) in pairs], common
+def with_one_factor(coefficients: Sequence[int], factors: Sequence[int], t: int) -> tuple[list[int], int]:
+    """The smallest coefficients that bring all terms of a sum to one of their factors, and that factor: large ones cost noise."""
+
+    def brought_to(common: int) -> list[int]:
+        pairs = zip(coefficients, factors, strict=True)
+        return [c if f == common else centred(c * common * pow(f, -1, t), t) for c, f in pairs]
+
+    ways = [(brought_to(common), common) for common in dict.fromkeys(factors)]
+    return min(ways, key=lambda way: max(map(abs, way[0])))

@@ -11,7 +11,7 @@ from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from encryptedstats.crypto.keys import Decryptor, Encryptor
+    from encryptedstats.crypto.keys import Decryptor, Encryptor, Owner
 
 
 @singledispatch
@@ -42,9 +42,37 @@ def decrypt_value(value: object, decryptor: Decryptor, **options: Any) -> Any:
 
 
 @singledispatch
+def openable(value: object) -> Any:
+    """What the members of a joint key open of a value: an answer in totals. Register a type with ``@openable.register``."""
+    if hasattr(value, "packs"):
+        return value
+    raise TypeError(f"{_describe(value)} is nothing that members open together: they open encrypted answers in totals")
+
+
+@singledispatch
+def move_value(source: object, decryptor: Decryptor, encryptor: Encryptor, out: Any, schema: Any = None) -> None:
+    """Encrypt what one key can open anew for another. Paths register where files can be loaded."""
+    raise TypeError(
+        f"{_describe(source)} cannot be moved to another key: give the path or URL of a stored table or result"
+    )
+
+
+@singledispatch
 def open_value(source: object, decryptor: Decryptor, schema: Any = None) -> Any:
     """Decrypt what ``source`` is, by the names of a schema if one is given. Paths register where files can be loaded."""
     return decrypt_value(source, decryptor, **({} if schema is None else {"schema": schema}))
+
+
+@singledispatch
+def publish_value(source: object, owner: Owner, **options: Any) -> Any:
+    """What rules let others see of ``source``. Registered by the layer that knows such rules."""
+    raise TypeError(f"{_describe(source)} cannot be published")
+
+
+@singledispatch
+def release_value(source: object, owner: Owner, **options: Any) -> Any:
+    """What ``source`` is with noise on it. Registered by the layer that knows how much."""
+    raise TypeError(f"{_describe(source)} cannot be released")
 
 
 def _describe(value: object) -> str:

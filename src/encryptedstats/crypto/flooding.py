@@ -34,9 +34,10 @@ def flooding_width(model: NoiseModel, noise: Noise) -> int:
 
 
 def flooded_noise(model: NoiseModel, noise: Noise, zero: Noise) -> Noise:
-    """What a flooded ciphertext has: a bound on its coefficients."""
+    """What a flooded ciphertext has: a bound on its coefficients. Of a joint key's, every member floods it, each as if alone."""
     wide = model.unit(noise.level) * 2.0 ** flooding_width(model, noise)
-    return Noise(model.coefficient_bound(noise) + model.coefficient_bound(zero) + wide, level=noise.level)
+    added = model.members * (model.coefficient_bound(zero) + wide)
+    return Noise(model.coefficient_bound(noise) + added, level=noise.level)
 
 
 def flood(engine: Engine, residues: Residues, zero: Residues, width: int) -> Residues:
@@ -92,4 +93,4 @@ def _transformed(parameters: Parameters, polynomial: Residues) -> Residues:
 def _same_primes_for_bfv(parameters: Parameters) -> Parameters:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InsecureParametersWarning)  # the parameters themselves have warned
-        return replace(parameters, scheme="bfv")
+        return replace(parameters, scheme="bfv", members=1)

@@ -4,13 +4,13 @@ times faster.
 The work is done by a compiled extension, ``_native/residues.c``; here keys are read out of SEAL's bytes and the work is shared
 among threads. Only public data is touched. Every result equals SEAL's, residue for residue, so that a caller may take either:
 :func:`make_kernels` says whether there are kernels at all (BGV, and the extension was built). ``ENCRYPTEDSTATS_CPU`` (baseline,
-avx2, avx512 or ifma) keeps them from using all that the processor can.
+avx2, avx512 or ifma; on ARM baseline or neon) keeps them from using all that the processor can.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cached_property, lru_cache, partial
@@ -55,7 +55,7 @@ class Kernels:
         BGV.
     relinearisation, packing : SEAL's keys
         Read when they are needed for the first time, then kept in the order that the kernels want. ``packing`` may be None.
-    cpu : "baseline", "avx2", "avx512" or "ifma"
+    cpu : "baseline", "avx2", "avx512" or "ifma"; on ARM "baseline" or "neon"
     rotation : SEAL's keys, optional
         For rotations of slots.
     """
@@ -77,7 +77,7 @@ class Kernels:
 
     @property
     def way(self) -> str:
-        """How it is computed here: "integers", or if all primes are below 2^50 with doubles by "avx2" or "avx512", or by "ifma"."""
+        """How it computes: "integers", or if all primes are below 2^50 with doubles by "avx2", "avx512" or "neon", or by "ifma"."""
         return _residues.way(self._ring)
 
     # -- keys ------------------------------------------------------------------------------------------------------------
@@ -387,7 +387,26 @@ def galois_element(ring_degree: int, step: int) -> int:
 
 
 def switching_keys(data: bytes, ring_degree: int) -> Iterator[tuple[int, Residues]]:
-    """The key-switching keys in SEAL's bytes with their indices, each of shape (digits, 2, primes, N).
+    """The key-switching keys in SEAL's bytes with their indices, each of shape (digits, 2, primes, N)."""
+    for index, places in _digit_places(data):
+        words = [np.frombuffer(data, dtype="<u8", offset=start, count=(stop - start) // 8) for start, stop in places]
+        yield index, np.ascontiguousarray(np.stack(words), dtype=np.uint64).reshape(len(words), 2, -1, ring_degree)
+
+
+def with_switching_keys(data: bytes, keys: Mapping[int, Residues]) -> bytes:
+    """The same bytes with these keys, of the same shapes and indices, in the place of theirs."""
+    made = bytearray(data)
+    for index, places in _digit_places(data):
+        for (start, stop), digit in zip(places, keys[index], strict=True):
+            words = np.ascontiguousarray(digit, dtype="<u8").tobytes()
+            if len(words) != stop - start:
+                raise ValueError(f"a digit of {len(words)} bytes does not go where one of {stop - start} is")
+            made[start:stop] = words
+    return bytes(made)
+
+
+def _digit_places(data: bytes) -> Iterator[tuple[int, list[tuple[int, int]]]]:
+    """Where the residues of the key-switching keys lie in SEAL's bytes, with their indices, digit by digit.
 
     SEAL writes a header, the identifier of the parameters, how many keys there could be, and for each of them how many digits it
     has (0 for one that was not made), each digit as a ciphertext with a header of its own.
@@ -395,15 +414,12 @@ def switching_keys(data: bytes, ring_degree: int) -> Iterator[tuple[int, Residue
     (count,), at = struct.unpack_from("<Q", data, _KEY_PREFIX_BYTES), _KEY_PREFIX_BYTES + 8
     for index in range(count):
         (digits,), at = struct.unpack_from("<Q", data, at), at + 8
-        parts = []
+        places = []
         for _ in range(digits):
             (length,) = struct.unpack_from("<Q", data, at + 8)
-            words = np.frombuffer(
-                data, dtype="<u8", offset=at + _DIGIT_HEADER_BYTES, count=(length - _DIGIT_HEADER_BYTES) // 8
-            )
-            parts.append(words.reshape(2, -1, ring_degree))
+            places.append((at + _DIGIT_HEADER_BYTES, at + length))
             at += length
-        if parts:
-            yield index, np.ascontiguousarray(np.stack(parts), dtype=np.uint64)
+        if places:
+            yield index, places
     if at != len(data):
         raise ValueError("keys whose bytes are in another form than this library knows")

@@ -12,8 +12,8 @@ import operator
 import os
 import stat
 import warnings
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, NoReturn, Protocol
 
@@ -21,12 +21,20 @@ import seal
 
 from encryptedstats.crypto import packing
 from encryptedstats.crypto.digests import keyed_digest
-from encryptedstats.crypto.dispatch import decrypt_value, encrypt_file_value, encrypt_value, open_value
+from encryptedstats.crypto.dispatch import (
+    decrypt_value,
+    encrypt_file_value,
+    encrypt_value,
+    move_value,
+    open_value,
+    publish_value,
+    release_value,
+)
 from encryptedstats.crypto.engine import Engine, check_seal_bytes, engine_for
 from encryptedstats.crypto.kernels import Kernels, galois_element, make_kernels
 from encryptedstats.crypto.noise import Noise
 from encryptedstats.crypto.parameters import Parameters
-from encryptedstats.crypto.residues import Residues, residues_of
+from encryptedstats.crypto.residues import Residues, ciphertext_of, public_residues, residues_of
 from encryptedstats.crypto.seeded import SeededEncryption
 from encryptedstats.crypto.signatures import SIGNING_KEY_BYTES, Signer, verifies
 from encryptedstats.errors import (
@@ -47,6 +55,8 @@ PUBLIC_KIND: Final = "public keys"
 OWNER_KIND: Final = "secret key"
 KEY_ID_DIGITS: Final = 32  # 128 bits: nobody makes other keys with the id of some that exist
 _HEX_DIGITS: Final = frozenset("0123456789abcdef")
+#: What stands for a signature of keys that have no owner: see :meth:`PublicKeys.of_members`.
+_OF_NOBODY: Final = ""
 
 
 class HasParameters(Protocol):
@@ -67,6 +77,32 @@ class Encryptor:
     token_key: bytes = field(repr=False)  # for keyed hashes of plain data: only who encrypts can make or compare them
     signer: Signer | None = field(default=None, repr=False)  # the owner's; None under the public key
     seeded: SeededEncryption | None = field(default=None, repr=False)  # the owner's; None under the public key
+    secret_key: Any = field(default=None, repr=False)  # SEAL's; None under the public key
+
+    def to_bytes(self) -> bytes:
+        """For a process of one's own that is to encrypt with it: holds the secret key, and is never written to a file."""
+        sections = {**self.keys._own_sections(), "token_key": self.token_key}
+        if self.secret_key is not None:
+            sections["secret_key"] = self.secret_key.to_string()
+        parameters = self.keys.parameters
+        fields = {"parameters": parameters.to_dict()}
+        return container.to_bytes(Container("encryptor", parameters.fingerprint, self.keys.key_id, fields, sections))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Encryptor:
+        """The inverse, without the signing key."""
+        file = container.from_bytes(data, kind="encryptor")
+        keys = PublicKeys._from_sections(file, [], {})
+        if "secret_key" not in file.sections:
+            return replace(keys.encryptor, token_key=file.section("token_key"))
+        secret = _load_seal(keys.engine.context.from_secret_str, file.section("secret_key"))
+        return cls.of_owner(keys, secret, file.section("token_key"), None)
+
+    @classmethod
+    def of_owner(cls, keys: PublicKeys, secret_key: Any, token_key: bytes, signer: Signer | None) -> Encryptor:
+        """Encryption with the secret key."""
+        encrypt = seal.Encryptor(keys.engine.context, secret_key).encrypt_symmetric
+        return cls(keys, encrypt, True, token_key, signer, SeededEncryption(keys.engine, secret_key), secret_key)
 
     def encrypt(self, plain: Any, *, constant: bool = False) -> tuple[Any, Noise]:
         """A new ciphertext of a SEAL plaintext, with its noise."""
@@ -117,6 +153,19 @@ class Signed:
     signature: str
 
 
+@dataclass(frozen=True)
+class Retirement:
+    """What an owner has said of keys that nothing is to be encrypted for any more, signed by the secret key itself."""
+
+    why: str
+    successor: str  # the id of the keys to take instead; empty where there are none
+    signature: str
+
+    def statement(self, key_id: str) -> bytes:
+        """What is signed."""
+        return json.dumps(["encryptedstats retired keys", key_id, self.why, self.successor]).encode()
+
+
 class PublicKeys:
     """Keys that encrypt and compute, and cannot decrypt: all that an untrusted computer ever gets.
 
@@ -143,6 +192,26 @@ class PublicKeys:
         self._packing = None if packing is None else packing.keys
         self._rotation = None if rotation is None else rotation.keys
         self.rotations = steps
+        self.retired: Retirement | None = None  # what its owner said when it was given up
+
+    @classmethod
+    def of_members(
+        cls, engine: Engine, public_key: Any, relinearisation: Any, packing: Any, rotation: Any, steps: tuple[int, ...]
+    ) -> PublicKeys:
+        """The keys that members have made together. They have no owner, and nobody can sign for one.
+
+        Where the key that checks the owner's signatures would be, there is a hash of the packing and rotation keys: so the key id
+        is one of all of them.
+        """
+        made = {"packing": packing} | ({} if rotation is None else {"rotation": rotation})
+        digest = _digest_of_members({name: keys.to_string() for name, keys in made.items()}, steps)
+        signed = {name: Signed(keys, _OF_NOBODY) for name, keys in made.items()}
+        return cls(engine, public_key, relinearisation, digest, signed["packing"], signed.get("rotation"), steps)
+
+    @property
+    def joint(self) -> bool:
+        """Whether they are the keys of several members, none of whom can decrypt alone: see :class:`es.JointKey`."""
+        return any(part.signature == _OF_NOBODY for part in self._signed.values())
 
     @property
     def parameters(self) -> Parameters:
@@ -165,12 +234,23 @@ class PublicKeys:
         own = (self._engine, self._public_key, self._relinearisation, self._signing_key)
         keys = PublicKeys(*own, packing, rotation, steps)
         keys.__dict__["key_id"] = self.key_id  # some megabytes need not be hashed again
+        keys.retired = self.retired
         return keys
+
+    @cached_property
+    def public_zero(self) -> Any:
+        """An encryption of 0 that is the same for everybody, BGV: the public key itself. It hides nothing that is added to it."""
+        return ciphertext_of(self._engine, public_residues(self.parameters, self._public_key.to_string()))
 
     @property
     def fingerprint(self) -> str:
         """The key id in groups of four, to be compared by telephone before anything is encrypted with these keys."""
         return fingerprint_of(self.key_id)
+
+    @property
+    def signing_key(self) -> bytes:
+        """The key that checks what the owner has signed."""
+        return self._signing_key
 
     def signed_by_owner(self, statement: bytes, signature: str) -> bool:
         """Whether the owner of these keys has signed this."""
@@ -181,6 +261,7 @@ class PublicKeys:
 
         See :meth:`Owner.encrypt`, which makes ciphertexts with less noise.
         """
+        self._check_in_use()
         return encrypt_value(value, self.encryptor, **options)
 
     def encrypt_file(
@@ -190,7 +271,17 @@ class PublicKeys:
 
         What was interrupted starts again: only the owner's secret lets a second run recognise the blocks of a first.
         """
+        self._check_in_use()
         return encrypt_file_value(schema, self.encryptor, path, out, **options)
+
+    def _check_in_use(self) -> None:
+        if self.retired is not None:
+            instead = (
+                f": encrypt for key {self.retired.successor}, whose file its owner has"
+                if self.retired.successor
+                else ""
+            )
+            raise KeyMismatchError(f"the owner has retired key {self.key_id} ({self.retired.why}){instead}")
 
     @cached_property
     def encryptor(self) -> Encryptor:
@@ -228,6 +319,11 @@ class PublicKeys:
         return self._needed_packing()
 
     @property
+    def seal_rotation(self) -> Any:
+        """SEAL's keys of the rotations, likewise."""
+        return self._rotation
+
+    @property
     def packs(self) -> bool:
         """Whether totals can be packed with these keys, many into one ciphertext."""
         return self._packing is not None
@@ -253,8 +349,8 @@ class PublicKeys:
             raise KeyMismatchError(packing.NO_PACKING_KEYS)
         return self._packing
 
-    def rotate(self, ciphertext: Any, step: int) -> Any:
-        """Slots rotated to the left within both half rows; step 0 swaps the half rows."""
+    def check_rotates(self, step: int) -> None:
+        """Refuse a rotation that there is no key for."""
         if step not in self.rotations:
             raise KeyMismatchError(
                 f"these public keys have no key for rotation {step}: ",
@@ -263,6 +359,10 @@ class PublicKeys:
                     "owner.public_keys(rotations=[...]), or encrypt with es.Owner(plan), which makes those that were planned",
                 ),
             )
+
+    def rotate(self, ciphertext: Any, step: int) -> Any:
+        """Slots rotated to the left within both half rows; step 0 swaps the half rows."""
+        self.check_rotates(step)
         if step == 0:
             return self._engine.evaluator.rotate_columns(ciphertext, self._rotation)
         return self._engine.evaluator.rotate_rows(ciphertext, step, self._rotation)
@@ -285,6 +385,8 @@ class PublicKeys:
             "rotations": list(self.rotations),
             "signatures": {name: part.signature for name, part in self._signed.items()},
         }
+        if self.retired is not None:
+            fields["retired"] = asdict(self.retired)
         return Container(PUBLIC_KIND, self.parameters.fingerprint, self.key_id, fields, sections)
 
     def _own_sections(self) -> dict[str, bytes]:
@@ -324,7 +426,9 @@ class PublicKeys:
     @classmethod
     def from_container(cls, file: Container) -> PublicKeys:
         """The inverse of :meth:`to_container`."""
-        return cls._from_sections(file, file.expect("rotations", list), file.expect("signatures", dict))
+        keys = cls._from_sections(file, file.expect("rotations", list), file.expect("signatures", dict))
+        keys.retired = _read_retirement(file, keys)
+        return keys
 
     @classmethod
     def _from_sections(cls, file: Container, steps: list[Any], signatures: dict[str, Any]) -> PublicKeys:
@@ -416,9 +520,7 @@ class Owner:
 
     @cached_property
     def _encryptor(self) -> Encryptor:
-        engine, secret = self._bare_keys.engine, self._generator.secret_key()
-        encrypt, seeded = seal.Encryptor(engine.context, secret).encrypt_symmetric, SeededEncryption(engine, secret)
-        return Encryptor(self._keys, encrypt, True, self._decryptor.token_key, self._signer, seeded)
+        return Encryptor.of_owner(self._keys, self._generator.secret_key(), self._decryptor.token_key, self._signer)
 
     def _keys_with(self, steps: tuple[int, ...], *, packs: bool = True) -> PublicKeys:
         rotation = None
@@ -517,6 +619,102 @@ class Owner:
         What :meth:`decrypt` gives.
         """
         return open_value(source, self._decryptor, schema)
+
+    def publish(self, source: Any, schema: Any = None, *, rules: Any = None, ledger: Any = None) -> Any:
+        """Open a result as far as disclosure rules let others see it: small counts and what would give them away are left out.
+
+        Parameters
+        ----------
+        source : path or fsspec URL
+            Of an encrypted result, model or prediction; or what was loaded from it.
+        schema : Schema, or path of its file, optional
+            As for :meth:`open`.
+        rules : str or Rules, optional
+            The profile: ``"datashield"``, ``"five"``, ``"ten"``, ``"pcornet"``, or your own ``es.Rules(...)``; by default that of
+            the ledger.
+        ledger : Ledger, or path or URL of its folder, optional
+            Where it is written down, and where differences to what was published before are looked for.
+
+        Returns
+        -------
+        Published
+            What may be shown, what was left out, and why.
+        """
+        return publish_value(source, self, schema=schema, rules=rules, ledger=ledger)
+
+    def release(
+        self,
+        source: Any,
+        schema: Any = None,
+        *,
+        epsilon: float,
+        delta: float = 1e-6,
+        ledger: Any = None,
+        **options: Any,
+    ) -> Any:
+        """Open a result with noise on its totals, so that it is differentially private: nobody sees the exact ones.
+
+        Parameters
+        ----------
+        source : path or fsspec URL
+            Of an encrypted result or model; or what was loaded from it.
+        schema : Schema, or path of its file, optional
+            As for :meth:`open`.
+        epsilon, delta : float
+            What it costs. ``delta=0`` takes Laplace noise; otherwise whichever of Laplace and Gaussian is less.
+        ledger : Ledger, or path or URL of its folder, optional
+            Whose budget it is spent from, before anything is shown.
+        **options
+            ``relation``: ``"replace"`` (one row for another, the number of rows is public) or ``"add"`` (one row more or less).
+            ``max_rows``: how many rows a person has at most, 1 by default. ``max_weight``: the largest weight of a row, where rows
+            have weights. ``mechanism``: ``"laplace"`` or ``"gaussian"``.
+
+        Returns
+        -------
+        Release
+            What the question reads from the noisy totals, and what can be said of its privacy.
+        """
+        return release_value(source, self, schema=schema, epsilon=epsilon, delta=delta, ledger=ledger, **options)
+
+    def sign(self, statement: bytes) -> str:
+        """A signature (Ed25519) that the public keys check: :meth:`PublicKeys.signed_by_owner`."""
+        return self._signer.sign(statement)
+
+    @property
+    def decryptor(self) -> Decryptor:
+        """What decrypts: for the code that opens types of its own."""
+        return self._decryptor
+
+    # -- changing keys ---------------------------------------------------------------------------------------------
+
+    def move(self, source: Any, successor: Owner, out: str | os.PathLike[str], schema: Any = None) -> None:
+        """Encrypt a stored table, model or result anew, for another key of yours: opened here, and nowhere else.
+
+        Parameters
+        ----------
+        source : path or fsspec URL
+        successor : Owner
+            Of the new key. A table keeps its blocks, so the ring must be as large as before.
+        out : path or fsspec URL
+            Where what is encrypted anew goes.
+        schema : Schema, optional
+            Of a table's rows: the new key marks it as its own, as the old one did.
+        """
+        move_value(source, self._decryptor, successor._encryptor, out, schema)
+
+    def retire(self, why: str, successor: PublicKeys | None = None) -> PublicKeys:
+        """The public keys with your signed word that nothing is to be encrypted for them any more, and for which instead.
+
+        Save them over those that you have given away, or beside: whoever loads them can compute on what there is, and encrypts
+        nothing. What is encrypted already, the secret key opens as before.
+        """
+        said = Retirement(why, "" if successor is None else successor.key_id, "")
+        keys = self.public_keys()
+        retired = keys.extended(
+            packing=keys._signed.get("packing"), rotation=keys._signed.get("rotation"), steps=keys.rotations
+        )
+        retired.retired = replace(said, signature=self._signer.sign(said.statement(self.key_id)))
+        return retired
 
     # -- files -----------------------------------------------------------------------------------------------------
 
@@ -617,6 +815,24 @@ def fingerprint_of(key_id: str) -> str:
     return " ".join(key_id[start : start + 4] for start in range(0, len(key_id), 4))
 
 
+def _read_retirement(file: Container, keys: PublicKeys) -> Retirement | None:
+    """What the owner said when the keys were given up; refused where somebody else did."""
+    said = file.fields.get("retired")
+    if said is None:
+        return None
+    try:
+        found = Retirement(**said)
+        good = all(isinstance(part, str) for part in (found.why, found.successor, found.signature))
+        good = good and keys.signed_by_owner(found.statement(keys.key_id), found.signature)
+    except TypeError:
+        good = False
+    if not good:
+        raise FileFormatError(
+            f"the file says that key {keys.key_id} is retired, and its owner has not signed that: altered"
+        )
+    return found
+
+
 def _signed(signer: Signer, name: str, keys: Any, steps: Sequence[int] = ()) -> Signed:
     return Signed(keys, signer.sign(_section_statement(name, steps, keys.to_string())))
 
@@ -626,7 +842,20 @@ def _section_statement(name: str, steps: Sequence[int], content: bytes) -> bytes
     return json.dumps(["encryptedstats keys", name, list(steps), hashlib.sha256(content).hexdigest()]).encode()
 
 
+def _digest_of_members(sections: Mapping[str, bytes], steps: Sequence[int]) -> bytes:
+    statements = (
+        _section_statement(name, steps if name == "rotation" else (), sections[name]) for name in sorted(sections)
+    )
+    return hashlib.sha256(b"encryptedstats: keys of members" + b"".join(statements)).digest()
+
+
 def _check_signatures(keys: PublicKeys, file: Container, signatures: dict[str, Any], steps: list[int]) -> None:
+    if signatures and all(signature == _OF_NOBODY for signature in signatures.values()):
+        if _digest_of_members({name: file.section(name) for name in signatures}, steps) != keys._signing_key:
+            raise FileFormatError(
+                f"the packing and rotation keys of the file are not those that the members of key {keys.key_id} have made"
+            )
+        return
     for name, signature in signatures.items():
         statement = _section_statement(name, steps if name == "rotation" else (), file.section(name))
         if not isinstance(signature, str) or not keys.signed_by_owner(statement, signature):

@@ -92,6 +92,8 @@ class NoiseModel:
         The data primes, in SEAL's order: switching drops the last one first. Approximate values suffice.
     special_modulus : float
         The key-switching prime.
+    members : int
+        How many secrets and errors the keys are sums of (:mod:`encryptedstats.crypto.threshold`); 1 for an owner's.
     """
 
     def __init__(
@@ -101,14 +103,16 @@ class NoiseModel:
         plain_modulus: float,
         data_moduli: Sequence[float],
         special_modulus: float,
+        members: int = 1,
     ) -> None:
         self.scheme = scheme
+        self.members = members
         self.ring_degree = ring_degree
         self.plain_modulus = float(plain_modulus)
         self.data_moduli = tuple(float(q) for q in data_moduli)
         self.special_modulus = float(special_modulus)
         # What operations add whatever they are applied to: asked for again and again, so remembered.
-        self._key_switches: dict[int, Noise] = {}
+        self._key_switches: dict[tuple[int, str], Noise] = {}
         self._divisions: dict[tuple[int, int], Noise] = {}
         self._product_levels: dict[tuple[Noise, Noise], int] = {}
 
@@ -125,11 +129,24 @@ class NoiseModel:
 
     @cached_property
     def _secret(self) -> float:
-        return self._random(math.sqrt(SECRET_VARIANCE))
+        return self._random(math.sqrt(self.members * SECRET_VARIANCE))
 
     @cached_property
     def _error(self) -> float:
         return self._random(ERROR_DEVIATION)
+
+    @cached_property
+    def _key_error(self) -> float:
+        """Of a public or Galois key: the sum of the members' errors."""
+        return self._random(math.sqrt(self.members) * ERROR_DEVIATION)
+
+    @cached_property
+    def _relinearisation_error(self) -> float:
+        """Of a relinearisation key. That of several members is made of s e0 + u e1 + e2, e2 being three errors a member, with a
+        second secret u: docs/threshold.md."""
+        if self.members == 1:
+            return self._error
+        return (2 * self._secret + math.sqrt(3)) * self._key_error
 
     def _centred(self, width: float) -> Noise:
         """A polynomial with coefficients uniform on an interval of this width around 0."""
@@ -196,8 +213,9 @@ class NoiseModel:
     def fresh(self, *, with_secret_key: bool, constant: bool = False) -> Noise:
         """A new ciphertext, by the secret key (one error) or by the public key (divided down from the key modulus)."""
         if with_secret_key:
-            error = Noise(self._error * self.unit(0))
+            error = Noise(self._key_error * self.unit(0))  # a public key is such a ciphertext too
         else:
+            # e0 + e1 s with the secret of all, and the public key's error of all with one secret of who encrypts: as large.
             raw = self._error * (1 + 2 * self._secret) / self.special_modulus
             error = Noise(raw * self.unit(0)) + self._divided(level=0)
         return error + self._encoding(constant=constant, level=0)
@@ -239,17 +257,21 @@ class NoiseModel:
         return cross + Noise(self.unit(a.level) * conversion)
 
     def key_switch(self, a: Noise) -> Noise:
-        """Rotating, or relinearising away one component: digits times key errors, divided by the special prime."""
-        if a.level not in self._key_switches:
-            digits = self._floored(sum(self.data_moduli[: self.levels - a.level]))
-            switched = digits.times(self._error * self.unit(a.level) / self.special_modulus)
-            self._key_switches[a.level] = switched + self._divided(a.level)
-        return a + self._key_switches[a.level]
+        """Rotating: digits times key errors, divided by the special prime."""
+        return a + self._switched_by("galois", a.level)
+
+    def _switched_by(self, key: Literal["galois", "relinearisation"], level: int) -> Noise:
+        if (level, key) not in self._key_switches:
+            digits = self._floored(sum(self.data_moduli[: self.levels - level]))
+            error = self._key_error if key == "galois" else self._relinearisation_error
+            switched = digits.times(error * self.unit(level) / self.special_modulus)
+            self._key_switches[level, key] = switched + self._divided(level)
+        return self._key_switches[level, key]
 
     def relinearise(self, a: Noise) -> Noise:
         """From any size down to 2. Each step's error meets one power of the secret less than the component it removed."""
         for k in range(a.size - 1, 1, -1):
-            extra = self.key_switch(Noise(0.0, level=a.level)).times(self._secret ** (k - 2))
+            extra = self._switched_by("relinearisation", a.level).times(self._secret ** (k - 2))
             a = (a + extra).sized(k)
         return a
 

@@ -31,7 +31,7 @@ from encryptedstats.crypto.engine import Engine, engine_for
 from encryptedstats.crypto.flooding import flooded_noise
 from encryptedstats.crypto.noise import Noise, NoiseModel
 from encryptedstats.crypto.parameters import Parameters
-from encryptedstats.crypto.residues import ciphertext_of, residues_of, secret_residues, times_constant
+from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of, secret_residues, times_constant
 from encryptedstats.errors import InsecureParametersWarning
 
 NO_PACKING_KEYS = "these public keys were made without packing keys: owner.public_keys(packing=True)"
@@ -60,7 +60,8 @@ def packing_primes(parameters: Parameters) -> int:
 def packing_model(parameters: Parameters, primes: int) -> NoiseModel:
     """The noise rules under the first primes alone."""
     data, special = parameters.data_moduli[:primes], parameters.coefficient_moduli[-1]
-    return NoiseModel(parameters.scheme, parameters.ring_degree, parameters.plain_modulus, data, special)
+    scheme, ring, t = parameters.scheme, parameters.ring_degree, parameters.plain_modulus
+    return NoiseModel(scheme, ring, t, data, special, parameters.members)
 
 
 @lru_cache(maxsize=64)
@@ -82,6 +83,7 @@ def first_primes(parameters: Parameters, primes: int) -> Parameters:
             moduli,
             parameters.terms,
             allow_insecure=parameters.allow_insecure,
+            members=parameters.members,
         )
 
 
@@ -252,6 +254,21 @@ def unpack(parameters: Parameters, plain: Any, count: int) -> list[int]:
             "the result holds something beside its totals: it was altered, or not computed as asked. It is refused"
         )
     return [centred(int(value) * ring, t) for value in coefficients[places]]
+
+
+def encrypted_totals(parameters: Parameters, zero: Residues, totals: Sequence[int]) -> tuple[Residues, Noise]:
+    """A new pack of plain totals, as :func:`unpack` gives them back, and its noise; ``zero`` is encrypted at the level of packs."""
+    engine, ring, t = engine_for(packing_parameters(parameters)), parameters.ring_degree, parameters.plain_modulus
+    inverse, places = pow(ring, -1, t), packing_places(len(totals), ring)
+    found = {place: total * inverse % t for place, total in zip(places, totals, strict=True)}
+    terms = [f"{value:X}x^{place}" for place, value in sorted(found.items(), reverse=True) if value]
+    noise = packing_model(parameters, packing_primes(parameters)).add_plain(
+        encrypted_zero_noise(parameters), constant=False
+    )
+    if not terms:
+        return zero, noise
+    plain = seal.Plaintext(" + ".join(terms).replace("x^0", ""))
+    return residues_of(engine, engine.evaluator.add_plain(ciphertext_of(engine, zero), plain)), noise
 
 
 def centred(value: int, modulus: int) -> int:

@@ -28,9 +28,12 @@ from encryptedstats.errors import Cure, InsecureParametersWarning, ParameterErro
 
 MAX_PRIME_BITS: Final = 60  # SEAL's limit
 MAX_PRIMES: Final = 64
+MAX_MEMBERS: Final = 64
 DEFAULT_TERMS: Final = 64
 MAX_TERMS: Final = 1 << 64
 SCHEMES: Final[tuple[Scheme, ...]] = ("bgv", "bfv")
+
+_PLANNED: Final = ("kept_primes", "digit_bits", "pair_base", "members")  # what only plans say
 
 
 @dataclass(frozen=True, repr=False)
@@ -60,6 +63,11 @@ class Parameters:
         for computing on with packed totals, as predicting with a model that is never opened does.
     digit_bits : int, optional
         Tables store numbers that are larger than so many bits in digits of that size: totals can then be larger than t.
+    pair_base : int, optional
+        B: packed totals that are below B / 2 travel in pairs, as one number T1 + B T2 that the owner takes apart. Half the work on
+        a small table; for totals that are opened, so not beside ``kept_primes`` or ``digit_bits``.
+    members : int
+        For how many members' joint key the noise is proven (``es.JointKey``); 1 for the key of one owner.
 
     Examples
     --------
@@ -77,6 +85,8 @@ class Parameters:
     allow_insecure: bool = field(default=False, kw_only=True)
     kept_primes: int | None = field(default=None, kw_only=True)
     digit_bits: int | None = field(default=None, kw_only=True)
+    pair_base: int | None = field(default=None, kw_only=True)
+    members: int = field(default=1, kw_only=True)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "coefficient_moduli", tuple(self.coefficient_moduli))
@@ -186,6 +196,21 @@ class Parameters:
             raise ParameterError(
                 f"digit_bits={bits!r}: digits have 2 to {MAX_PRIME_BITS - 1} bits, or None for no digits"
             )
+        base = self.pair_base
+        if base is not None and (type(base) is not int or not 3 <= base < self.plain_modulus):
+            raise ParameterError(f"pair_base={base!r}: from 3 to below t, {self.plain_modulus}, or None for no pairs")
+        if base is not None and (kept is not None or bits is not None):
+            raise ParameterError(
+                "pair_base= is for totals that are opened, and whole: without kept_primes= and digit_bits="
+            )
+        if type(self.members) is not int or not 1 <= self.members <= MAX_MEMBERS:
+            raise ParameterError(
+                f"members={self.members!r}: a joint key has 2 to {MAX_MEMBERS} members, an owner's has 1"
+            )
+        if self.members > 1 and self.scheme != "bgv":
+            raise ParameterError(
+                f"members={self.members} with scheme={self.scheme!r}: joint keys are made for 'bgv' only"
+            )
 
     def _check_moduli(self) -> None:
         primes, t, order = self.coefficient_moduli, self.plain_modulus, 2 * self.ring_degree
@@ -254,7 +279,12 @@ class Parameters:
     def noise(self) -> NoiseModel:
         """The noise rules of these parameters."""
         return NoiseModel(
-            self.scheme, self.ring_degree, self.plain_modulus, self.data_moduli, self.coefficient_moduli[-1]
+            self.scheme,
+            self.ring_degree,
+            self.plain_modulus,
+            self.data_moduli,
+            self.coefficient_moduli[-1],
+            self.members,
         )
 
     @cached_property
@@ -283,6 +313,7 @@ class Parameters:
         text = (
             f"Parameters({self.scheme}, N={self.ring_degree}, t={self.plain_modulus}, q={bits} bits, depth={self.depth}"
         )
+        text += f", members={self.members}" if self.members > 1 else ""
         return text + (", INSECURE: allow_insecure=True)" if not self.security else f", security={self.security})")
 
     def __str__(self) -> str:
@@ -315,14 +346,15 @@ class Parameters:
             "terms": self.terms,
             "allow_insecure": self.allow_insecure,
         }
-        planned = {"kept_primes": self.kept_primes, "digit_bits": self.digit_bits}
+        planned = {name: getattr(self, name) for name in _PLANNED}
+        planned["members"] = self.members if self.members > 1 else None
         return values | {name: number for name, number in planned.items() if number is not None}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Parameters:
         """The inverse of :meth:`to_dict`; checks everything, since values may come from a file of unknown origin."""
         expected = {"scheme", "ring_degree", "plain_modulus", "coefficient_moduli", "terms", "allow_insecure"}
-        if not isinstance(values, Mapping) or set(values) - {"kept_primes", "digit_bits"} != expected:
+        if not isinstance(values, Mapping) or set(values) - set(_PLANNED) != expected:
             raise ParameterError(f"parameters must have exactly the fields {', '.join(sorted(expected))}")
         if (
             not isinstance(values["coefficient_moduli"], (list, tuple))

@@ -15,18 +15,24 @@ from numpy.typing import NDArray
 from encryptedstats.crypto.engine import HEADER_BYTES, Engine, check_seal_bytes
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.errors import FileFormatError
+from encryptedstats.storage.bitpack import pack as pack_bits
+from encryptedstats.storage.bitpack import unpack as unpack_bits
 
 Residues = NDArray[np.uint64]
 __all__ = [
     "HEADER_BYTES",
     "Residues",
     "ciphertext_of",
+    "public_residues",
+    "residues_from_bytes",
     "residues_of",
+    "residues_to_bytes",
     "secret_residues",
     "times_constant",
     "times_each",
 ]
 _SECRET_HEADER_BYTES = 88  # of an uncompressed secret key, before its residues
+_PUBLIC_HEADER_BYTES = HEADER_BYTES  # of an uncompressed public key: it is written as the ciphertext that it is
 
 
 def residues_of(engine: Engine, ciphertext: Any) -> Residues:
@@ -50,6 +56,29 @@ def ciphertext_of(engine: Engine, residues: Residues) -> Any:
     return engine.ciphertext_from_bytes(data, size=size, level=level)
 
 
+def residues_to_bytes(residues: Residues, moduli: Sequence[int]) -> bytes:
+    """Polynomials of shape (polynomials, primes, N), packed to the bits of their primes."""
+    return b"".join(
+        pack_bits(np.ascontiguousarray(residues[:, i], dtype=np.uint64), modulus.bit_length())
+        .astype("<u8", copy=False)
+        .tobytes()
+        for i, modulus in zip(range(residues.shape[1]), moduli, strict=False)
+    )
+
+
+def residues_from_bytes(data: bytes, moduli: Sequence[int], ring_degree: int, polynomials: int = 2) -> Residues:
+    """The inverse, for so many polynomials; whether residues are below their primes is for who uses them to check."""
+    lengths = [polynomials * ring_degree * modulus.bit_length() // 8 for modulus in moduli]
+    if len(data) != sum(lengths):
+        raise FileFormatError("the residues of the file are cut short or too many")
+    residues, start = np.empty((polynomials, len(moduli), ring_degree), dtype=np.uint64), 0
+    for prime, (modulus, length) in enumerate(zip(moduli, lengths, strict=True)):
+        words = np.frombuffer(data, dtype="<u8", offset=start, count=length // 8).reshape(polynomials, -1)
+        residues[:, prime] = unpack_bits(words, modulus.bit_length())
+        start += length
+    return residues
+
+
 def secret_residues(parameters: Parameters, data: bytes) -> Residues:
     """The residues of a secret key in SEAL's bytes, transformed, one row for each prime with the key-switching prime last.
 
@@ -64,6 +93,19 @@ def secret_residues(parameters: Parameters, data: bytes) -> Residues:
     if (residues >= np.array(primes, dtype=np.uint64)[:, None]).any():
         raise FileFormatError("a secret key holds residues that are not below their primes: SEAL writes none such")
     return residues.astype(np.uint64)
+
+
+def public_residues(parameters: Parameters, data: bytes) -> Residues:
+    """A public key in SEAL's bytes, as the encryption of 0 that it is: shape (2, primes, N), without the key-switching prime.
+
+    b + a s = -t e holds modulo all primes, hence modulo those of the data: what is left is as fresh as by the secret key.
+    """
+    check_seal_bytes(data)
+    primes, ring = len(parameters.coefficient_moduli), parameters.ring_degree
+    if len(data) != _PUBLIC_HEADER_BYTES + 16 * ring * primes:
+        raise FileFormatError(f"a public key of {len(data)} bytes is none of {parameters!r}")
+    residues = np.frombuffer(data, dtype="<u8", offset=_PUBLIC_HEADER_BYTES).reshape(2, primes, ring)
+    return residues[:, : len(parameters.data_moduli)].astype(np.uint64)
 
 
 def times_constant(residues: Residues, factors: Sequence[int], moduli: Sequence[int]) -> Residues:

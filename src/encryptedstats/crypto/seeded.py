@@ -5,7 +5,8 @@ SEAL makes a ciphertext (c0, a) with a polynomial ``a`` that no seed is known of
     (c0 + (a - a') s, a')
 
 is a ciphertext of the same message with the same error: c0 + (a - a') s + a' s = c0 + a s. It is *re-based* on a'. This is the only
-place of this library that computes with the secret key. What must never happen, and why it cannot:
+place of this library that computes with a secret key: in :class:`SecretFactor`, which members of a joint key use as well. What must
+never happen, and why it cannot:
 
 - **Two versions of one SEAL ciphertext** differ by (a - a') s, hence give the key away to whoever sees both. So SEAL is called in
   here and its ciphertext is re-based at once; it is neither given in nor given out, nor kept, and nothing here has a memory.
@@ -42,14 +43,46 @@ def expand_seeds(seeds: bytes, moduli: tuple[int, ...], out: Residues) -> None:
         pieces.expand(seeds, modulus, out, prime)
 
 
+class SecretFactor:
+    """A secret polynomial, transformed, prime by prime, and the one thing that is ever computed with it. Never stored or sent."""
+
+    def __init__(self, moduli: tuple[int, ...], residues: Residues) -> None:
+        self._moduli = moduli
+        # A copy: it would be a view of bytes that may hold the residues of more primes.
+        self._residues = np.array(residues[: len(moduli)], dtype=np.uint64)
+
+    def rebased(self, pair: Residues, fresh: Residues) -> Residues:
+        """c0 + (a - a') s, for a pair (c0, a) of shape (2, primes, N) and a' of shape (primes, N)."""
+        out = np.empty_like(fresh)
+        if pieces.rebase is not None:
+            pieces.rebase(np.array(self._moduli, dtype=np.uint64), pair, fresh, self._residues, out)
+            return out
+        for prime, modulus in enumerate(self._moduli):
+            p, secret = np.uint64(modulus), self._residues[prime]
+            difference = (pair[1, prime] + (p - fresh[prime])) % p
+            product = times_each(difference, secret, self._quotients[prime], modulus)
+            out[prime] = (pair[0, prime] + product) % p
+        return out
+
+    @cached_property
+    def _quotients(self) -> list[Residues]:
+        """What products with the secret need without the extension: floor(s 2^64 / p)."""
+        return [
+            np.array([(int(s) << 64) // p for s in secret], dtype=np.uint64)
+            for secret, p in zip(self._residues, self._moduli, strict=True)
+        ]
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a secret polynomial is not pickled")
+
+
 class SeededEncryption:
     """Encryption with the secret key into a seed and one polynomial. Holds the secret key: an owner's, never stored or sent."""
 
     def __init__(self, engine: Engine, secret_key: Any) -> None:
         self._engine = engine
         self._seal_encrypt = seal.Encryptor(engine.context, secret_key).encrypt_symmetric
-        # A copy: it would be a view of bytes that hold the residues of the key-switching prime as well.
-        self._secret = secret_residues(engine.parameters, secret_key.to_string())[: len(self._moduli)].copy()
+        self._secret = SecretFactor(self._moduli, secret_residues(engine.parameters, secret_key.to_string()))
         self._try(seal.Decryptor(engine.context, secret_key))
 
     def encrypt(self, plain: Any) -> tuple[bytes, Residues]:
@@ -78,11 +111,11 @@ class SeededEncryption:
 
     def _rebased(self, original: Residues, fresh: Residues) -> Residues:
         if self._engine.parameters.scheme == "bgv":  # ciphertexts of BGV are transformed, as the secret is
-            return self._multiplied(original, fresh)
+            return self._secret.rebased(original, fresh)
         moduli = np.array(self._moduli, dtype=np.uint64)[:, None]
         moved = np.stack([original[0], (original[1] + (moduli - fresh)) % moduli])
         header, transformed = self._transformed(moved)
-        moved = np.stack([self._multiplied(transformed, np.zeros_like(fresh)), transformed[1]])
+        moved = np.stack([self._secret.rebased(transformed, np.zeros_like(fresh)), transformed[1]])
         ciphertext = seal.Ciphertext()
         ciphertext.load_bytes(self._engine.context, header + moved.astype("<u8").tobytes())
         both = residues_of(self._engine, self._engine.evaluator.transform_from_ntt(ciphertext))
@@ -93,26 +126,6 @@ class SeededEncryption:
         ciphertext = ciphertext_of(self._engine, residues)
         data = self._engine.ciphertext_to_bytes(self._engine.evaluator.transform_to_ntt(ciphertext))
         return data[:HEADER_BYTES], np.frombuffer(data, dtype="<u8", offset=HEADER_BYTES).reshape(residues.shape)
-
-    def _multiplied(self, ciphertext: Residues, fresh: Residues) -> Residues:
-        out = np.empty_like(fresh)
-        if pieces.rebase is not None:
-            pieces.rebase(np.array(self._moduli, dtype=np.uint64), ciphertext, fresh, self._secret, out)
-            return out
-        for prime, modulus in enumerate(self._moduli):
-            p, secret = np.uint64(modulus), self._secret[prime]
-            difference = (ciphertext[1, prime] + (p - fresh[prime])) % p
-            product = times_each(difference, secret, self._quotients[prime], modulus)
-            out[prime] = (ciphertext[0, prime] + product) % p
-        return out
-
-    @cached_property
-    def _quotients(self) -> list[Residues]:
-        """What products with the secret need without the extension: floor(s 2^64 / p)."""
-        return [
-            np.array([(int(s) << 64) // p for s in secret], dtype=np.uint64)
-            for secret, p in zip(self._secret, self._moduli, strict=True)
-        ]
 
     @property
     def _moduli(self) -> tuple[int, ...]:

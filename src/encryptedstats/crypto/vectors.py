@@ -36,6 +36,10 @@ class EncryptedVector(Sealed):
     def _like(self, ciphertexts: Sequence[Any], noise: Noise, bound: int, depth: int) -> EncryptedVector:
         return EncryptedVector(self.keys, ciphertexts, noise, bound, depth, self.rows)
 
+    def within(self, bound: int) -> EncryptedVector:
+        """The same numbers, of which more is known than sums of bounds tell."""
+        return self._like(self._ciphertexts, self._noise, bound, self.depth)
+
     def _check_fits(self, other: Sealed) -> None:
         super()._check_fits(other)
         if not isinstance(other, EncryptedVector) or other.rows != self.rows:

@@ -39,7 +39,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d
 
 from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.crypto.digests import joined_digest
-from encryptedstats.crypto.dispatch import decrypt_value
+from encryptedstats.crypto.dispatch import decrypt_value, openable
 from encryptedstats.crypto.keys import Decryptor, PublicKeys
 from encryptedstats.errors import Cure, FileFormatError, KeyMismatchError, ParameterError, SchemaError, SchemaWarning
 from encryptedstats.models._sklearn import record_features
@@ -183,7 +183,7 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         )
         return model._with_beside(answer.beside)
 
-    def _answer(self) -> EncryptedAnswer:
+    def as_answer(self) -> EncryptedAnswer:
         """The encrypted model as an answer to its question."""
         return EncryptedAnswer(
             self.as_asked(),
@@ -495,14 +495,14 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         """Write the fitted model to a path or fsspec URL. Encrypted, it holds no key and no names; open, all it knows."""
         check_is_fitted(self, "totals_")
         if self.is_encrypted:
-            self._answer().save(url, overwrite=overwrite)
+            self.as_answer().save(url, overwrite=overwrite)
         else:
             save_file(self.to_container(), url, overwrite=overwrite, private=True)
 
     def to_container(self, *, names: bool = True) -> Container:
         """As a checked envelope of bytes; of an open model with what it knows of ``names`` and cut points, or without."""
         if self.is_encrypted:
-            return self._answer().to_container()
+            return self.as_answer().to_container()
         schema = self.schema_ if names else self.schema_.public()
         fields, sections = stored_head(self.as_asked(), schema, self.n_rows_, self.block_ids_, self.n_dropped_)
         fields["private"] = isinstance(schema, Schema)
@@ -724,6 +724,16 @@ def read_model(file: Container, keys: PublicKeys | None = None) -> Any:
     for name in sorted(set(BESIDE_OPENED) & set(file.sections)):
         opened = BESIDE_OPENED[name](opened, file.section(name))
     return opened
+
+
+@openable.register(TotalsModel)
+def _openable_model(model: Any) -> EncryptedAnswer:
+    """Its totals, as the members of a joint key open them."""
+    check_is_fitted(model, "totals_")
+    if not model.is_encrypted:
+        raise TypeError("this model is open already: there is nothing to open or to verify")
+    answer: EncryptedAnswer = model.as_answer()
+    return answer
 
 
 @decrypt_value.register(TotalsModel)

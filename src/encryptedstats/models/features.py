@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from encryptedstats.circuits.expressions import Expression, column, linear
 from encryptedstats.tables import PublicSchema, Table
 from encryptedstats.tables.binning import code_values
-from encryptedstats.tables.columns import Column, table_columns
+from encryptedstats.tables.columns import Column, asked_columns, table_columns
 from encryptedstats.tables.questions import bin_columns, number_column
 from encryptedstats.tables.variables import PublicVariable
 
@@ -36,7 +36,7 @@ def features(schema: PublicSchema, columns: Sequence[Column] | None, *, centred:
     """All predictors of a schema, in the order of its variables."""
     if not count_features(schema):
         raise ValueError("no variable of this schema varies: there is nothing to fit")
-    stored = set(table_columns(schema, ("onehot",), classes=True) if columns is None else columns)
+    stored = set(asked_columns(schema, table_columns(schema)) if columns is None else columns)
     found: list[Feature] = []
     for j, variable in enumerate(schema.variables):
         bins = bin_columns(schema, j)

@@ -174,27 +174,26 @@ class Histogram(Question):
     variable: str
     by: str | None = None
 
-    @property
     def _asked(self) -> tuple[str, ...]:
         return (self.variable,) if self.by is None else (self.variable, self.by)
 
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse what has no bins."""
-        positions = [factor_position(schema, name) for name in self._asked]
+        positions = [factor_position(schema, name) for name in self._asked()]
         if len(set(positions)) < len(positions):
             raise SchemaError(f"a histogram of {self.variable!r} by itself: by= names another variable")
 
     def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
         """The rows of every bin."""
-        return {"cells": cell_totals(schema, self._asked, fold)}
+        return {"cells": cell_totals(schema, self._asked(), fold)}
 
     def shapes(self, schema: PublicSchema) -> Shapes:
         """One for every bin, or pair of bins."""
-        return {"cells": cell_shape(schema, self._asked)}
+        return {"cells": cell_shape(schema, self._asked())}
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> HistogramResult:
         """The counts."""
-        cells = read_cells(totals["cells"], schema, self._asked, n_rows)
+        cells = read_cells(totals["cells"], schema, self._asked(), n_rows)
         frame = cells.frame if self.by is not None else cells.frame.set_axis(["rows"], axis=1)
         by = f" by {cells.factors[1].name}" if self.by is not None else ""
         edges = _edges(schema, cells.factors[0].position)

@@ -258,6 +258,10 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
             found["weight"] = (1,)
         return {**found, "sums": (len(_varying(made)),), "products": (len(_pairs(made)),)}
 
+    def column_pairs(self, schema: PublicSchema) -> list[tuple[int, int]]:
+        """Which two columns each of the products is of, y the last."""
+        return _pairs(self._design(schema))
+
     def _learn_moments(self, totals: Totals, schema: PublicSchema) -> Moments:
         """The sums, and what the columns are called."""
         made = self._design(schema)

@@ -35,7 +35,7 @@ _HERE: Final = () if _storage is None else _storage.levels()
 
 
 def level() -> str | None:
-    """What of the processor is used: "avx512", "avx2" or "baseline"; None where the extension was not built."""
+    """What of the processor is used: "avx512", "avx2", "neon" or "baseline"; None where the extension was not built."""
     return None if _storage is None else best_level(_HERE)
 
 

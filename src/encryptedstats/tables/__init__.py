@@ -17,6 +17,7 @@ from encryptedstats.tables.planning import plan
 from encryptedstats.tables.questions import Question
 from encryptedstats.tables.schema import PublicSchema, Schema, Variable
 from encryptedstats.tables.table import Table
+from encryptedstats.tables.verifying import verify
 
 __all__ = [
     "Column",
@@ -34,4 +35,5 @@ __all__ = [
     "encrypt_table",
     "opening_schema",
     "plan",
+    "verify",
 ]

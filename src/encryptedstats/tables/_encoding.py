@@ -201,15 +201,17 @@ def as_weights(weights: ArrayLike, n_rows: int) -> Integers:
 
 
 def _weight_bound(weights: Integers | None, bound: int | None) -> int:
+    """Of rows without weights 1, and weights that are all 1 are none; else at least 2: everybody knows that there are weights."""
     largest = 1 if weights is None else max(1, int(weights.max()))
     if bound is None:
-        return 1 << (largest - 1).bit_length()
+        least = 1 if weights is None or (weights == 1).all() else 2
+        return max(least, 1 << (largest - 1).bit_length())
     given = as_integer(bound)
     if given is None or given < largest:
         raise SchemaError(
             f"the bound of the weights is {bound}, but the largest weight is {largest}: give an integer, at least so large"
         )
-    return given
+    return given if weights is None else max(2, given)
 
 
 def _without_missing(schema: Schema, rows: Rows) -> Rows:

@@ -12,12 +12,12 @@ from typing import Any
 from numpy.typing import NDArray
 
 from encryptedstats.circuits.bounds import ColumnRange, Interval, read_bounds
-from encryptedstats.circuits.expressions import Expression, Key, given, sum_of, totals_of
+from encryptedstats.circuits.expressions import Expression, Key, given, totals_of
 from encryptedstats.circuits.plan import Stage
 from encryptedstats.circuits.program import ROWS
 from encryptedstats.circuits.rewriting import cleared
-from encryptedstats.tables.columns import Column, column_ranges
-from encryptedstats.tables.questions import Answer, Known, Number, Question, bin_columns, flat, in_shapes
+from encryptedstats.tables.columns import Column, asked_columns, column_ranges, over_stored_columns
+from encryptedstats.tables.questions import Answer, Known, Number, Question, flat, in_shapes
 from encryptedstats.tables.variables import PublicSchema
 
 MODEL, DRAWN = "model", "drawn"  # what circuits call the totals of a model, and its drawn fractions
@@ -26,12 +26,16 @@ MODEL, DRAWN = "model", "drawn"  # what circuits call the totals of a model, and
 def stages_of(
     question: Question,
     schema: PublicSchema,
-    columns: Sequence[Column],
+    stored: Sequence[Column],
     n_rows: int,
     n_predict: int | None = None,
     weight_bound: int = 1,
 ) -> list[Stage]:
-    """What answering for rows without opening computes, for a plan: of opened totals the answers alone, else the totals as well."""
+    """What answering for rows without opening computes, for a plan: of opened totals the answers alone, else the totals as well.
+
+    ``stored`` are the columns of a table. Totals are over those that are asked for, answers over those that are stored.
+    """
+    columns = asked_columns(schema, stored)
     new = [column for column in columns if column.encoding != "class"]
     drawn, drawn_bound = question.drawn_circuit(schema)
     totals: list[Expression] = []
@@ -47,7 +51,7 @@ def stages_of(
         known = known_given(question, schema, bounds)
     asked = flat_answers(question, schema, new, known, question.outputs[0])
     limits = answer_bounds(asked, {**column_ranges(schema, new, 1), **given_ranges(bounds, asked)}, n_rows)
-    answers = cleared([answer.value for answer in asked], ones_of(schema, new))
+    answers = cleared(over_stored_columns([answer.value for answer in asked], schema, stored))
     fits = [Stage(totals, n_rows, gives=MODEL)] if totals else []
     if totals and drawn is not None:
         fits.append(Stage(drawn, n_rows, drawn_bound, gives=DRAWN))
@@ -102,15 +106,3 @@ def answer_bounds(answers: Sequence[Answer], ranges: Mapping[Any, ColumnRange], 
     open_ones = [a.value for a in answers if a.bound is None and isinstance(a.value, Expression)]
     found = read_bounds(open_ones, ranges, n_rows)
     return [a.bound or (found[a.value] if isinstance(a.value, Expression) else Interval.of(a.value)) for a in answers]
-
-
-def ones_of(schema: PublicSchema, columns: Sequence[Column]) -> Expression | None:
-    """What is 1 in every row and 0 in padding: all bins of a variable, of which a row has one; None where there are no bins."""
-    stored = set(columns)
-    found = [
-        j
-        for j, variable in enumerate(schema.variables)
-        if variable.n_bins and stored.issuperset(Column("onehot", j, k) for k in range(variable.n_bins))
-    ]
-    fewest = min(found, key=lambda j: schema.variables[j].n_bins, default=None)
-    return None if fewest is None else sum_of(bin_columns(schema, fewest))

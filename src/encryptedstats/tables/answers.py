@@ -17,7 +17,9 @@ from encryptedstats.circuits.digits import in_digits
 from encryptedstats.circuits.program import ROWS
 from encryptedstats.circuits.results import NUMBERS_KIND, EncryptedNumbers
 from encryptedstats.crypto.keys import PublicKeys
-from encryptedstats.errors import FileFormatError, SchemaError
+from encryptedstats.crypto.noise import Noise
+from encryptedstats.crypto.residues import Residues
+from encryptedstats.errors import FileFormatError, SchemaError, VerificationError
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import load_file, save_file
@@ -30,6 +32,8 @@ from encryptedstats.tables.questions import (
     RESULT_KIND,
     OpenedTotals,
     Question,
+    asked_of,
+    checked_question,
     in_shapes,
     is_same,
     question_class,
@@ -185,6 +189,60 @@ class EncryptedAnswer:
             shapes = self.question.answer_shapes(schema.public(), self.output)
             return self.question.judge(in_shapes(opened, shapes), schema, self.output)
         return self.question.opened(opened, schema, self.n_rows, self.block_ids, self.n_dropped)
+
+    # -- computed anew, and opened by the members of a joint key -----------------------------------------------------
+
+    def verified(self, question: Question, table: EncryptedTable | None, **options: Any) -> EncryptedAnswer:
+        """The same answer, computed from the table, residue for residue; without a table, this one as it is. Options: as of
+        :meth:`EncryptedTable.evaluate`.
+
+        Raises
+        ------
+        VerificationError
+            Where it does not answer the question, is of other rows, or something else comes out.
+        """
+        schema = self.schema if table is None else table.private_schema or table.schema
+        asked = asked_of(checked_question(question), schema)
+        if not is_same(asked, self.question):
+            raise VerificationError(
+                f"this answers {self.question.describe()}, and the question is {asked.describe()}, or one with other parameters"
+            )
+        if table is None:
+            return self
+        self.keys.check_same(table.keys)
+        if (self.n_rows, self.block_ids) != (table.n_rows, table.blocks.ids):
+            raise VerificationError(
+                f"this is of {self.n_rows:,} rows in {len(self.block_ids)} blocks, and the table has {table.n_rows:,} in "
+                f"{len(table.blocks.ids)}: not the same ones, or in another order"
+            )
+        if self.ciphertexts.flooded:
+            raise VerificationError(
+                "noise that is drawn anew each time was added to this result, because others encrypted its rows: nobody computes "
+                "the same one again"
+            )
+        own = table.answer_to(self.question, form=self.ciphertexts.form, **options)
+        if not own.ciphertexts.equals(self.ciphertexts):
+            raise VerificationError(
+                "this is not what its question gives over these rows: it was altered, or computed in another way (in shards, by "
+                "another version)"
+            )
+        return own
+
+    def statement(self) -> bytes:
+        """What it answers, and of which rows."""
+        facts = [self.question.name, self.question.parameters(), self.n_rows, list(self.block_ids), self.keys.key_id]
+        return json.dumps(facts, sort_keys=True).encode()
+
+    def packs(self) -> list[tuple[Residues, Noise]]:
+        """Its ciphertexts, if they are packed totals."""
+        return self.ciphertexts.packs()
+
+    def with_packs(self, keys: PublicKeys, packs: Sequence[tuple[Residues, Noise]]) -> EncryptedAnswer:
+        """The same answer under other keys."""
+        totals = self.ciphertexts.with_packs(keys, packs)
+        return EncryptedAnswer(
+            self.question, totals, self.schema, self.n_rows, self.block_ids, n_dropped=self.n_dropped
+        )
 
     # -- files -----------------------------------------------------------------------------------------------------
 
@@ -372,12 +430,13 @@ def _check_parts(question: Question, schema: PublicSchema, totals: EncryptedNumb
     """
     bits = totals.keys.parameters.digit_bits
     digits = digits_among(table_columns(schema, (), classes=schema.has_target, digit_bits=bits))
-    given = [facts.shift for facts in totals.facts]
+    given = [facts.stored.shift for facts in totals.facts]
     try:
-        shifts = in_digits(question.circuit(schema), digits)[1] if digits else [0] * len(totals)
+        shifts = in_digits(question.circuit(schema), digits)[1] if digits else [0] * len(given)
     except IMPOSSIBLE as error:
         raise FileFormatError(f"the file has a question that its schema does not allow: {error}") from error
-    if given != shifts:
+    bases = [facts.stored.base for facts in totals.facts]
+    if given != shifts or (any(bases) and not all(bases[: len(totals) // 2])):
         raise FileFormatError(
             f"the file has parts of totals that an answer to {question.name} does not have: it was altered, and is refused"
         )
@@ -399,7 +458,7 @@ def _read_beside(
 ) -> dict[str, EncryptedNumbers]:
     def read(name: str) -> EncryptedNumbers:
         found = EncryptedNumbers.from_container(container.from_bytes(file.section(name), kind=NUMBERS_KIND), keys)
-        if any(facts.shift for facts in found.facts):
+        if not found.are_whole:
             raise FileFormatError(f"the file has parts of totals {name!r}, which are whole")
         return found
 

@@ -11,18 +11,20 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 
 from encryptedstats.circuits.bounds import ColumnRange
 from encryptedstats.circuits.cost import Times
-from encryptedstats.circuits.digits import in_digits
+from encryptedstats.circuits.digits import Stored, in_pairs, proven_pairs
 from encryptedstats.circuits.evaluate import evaluate
 from encryptedstats.circuits.expressions import Expression, column_names
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.plan import plan_circuit
+from encryptedstats.circuits.program import PACKED
 from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.circuits.sources import Source
 from encryptedstats.crypto import Parameters, PublicKeys
@@ -71,12 +73,14 @@ from encryptedstats.tables.columns import (
     ALWAYS_STORED,
     Column,
     ColumnAlgebra,
+    ColumnGroup,
+    asked_columns,
     check_column,
     column_bound,
     column_ranges,
-    digits_among,
-    table_columns,
-    without_digits,
+    in_stored,
+    stored_groups,
+    stored_terms,
 )
 from encryptedstats.tables.naming import class_or_variable
 from encryptedstats.tables.predicting import Answerer, predicted, refuse_rows_of_others
@@ -89,7 +93,7 @@ if TYPE_CHECKING:
 
 TABLE_KIND: Final = "encrypted table"
 MANIFEST: Final = "table.manifest"
-TABLE_VERSION: Final = 2
+TABLE_VERSION: Final = 3
 MAX_BINS: Final = 1 << 20
 ROWS_BY_OTHERS: Final = (
     "rows of this table were encrypted with the public keys, by others than its owner: whoever forges such rows and sees a result "
@@ -128,6 +132,29 @@ class TableFacts:
     def shape(self) -> BlockShape:
         """Where things lie in a block that is stored whole: each says by itself whether it is."""
         return BlockShape(self.parameters, len(self.columns))
+
+    @property
+    def groups(self) -> list[ColumnGroup]:
+        """The columns, variable by variable, and how they are coded."""
+        return _groups(
+            self.schema, self.columns, self.n_folds, self.parameters.digit_bits, weighed=self.weight_bound > 1
+        )
+
+    def circuit(self, question: Question, layout: Layout) -> tuple[list[Expression], list[Stored]]:
+        """All that is computed for a question over so many rows, and what each is of what is asked for."""
+        asked = asked_columns(self.schema, self.columns)
+        return self.totals(question.circuit(self.schema, asked, weight_bound=self.weight_bound), layout)
+
+    def totals(
+        self, outputs: Sequence[Expression], layout: Layout, form: str = PACKED
+    ) -> tuple[list[Expression], list[Stored]]:
+        """The totals that are computed for some that are asked for, over the stored columns, and what each is of them.
+
+        Packs hold two in one where the keys were planned for it, and it is proven for so many rows.
+        """
+        known = replace(self, key_id="", schema_digest=None, n_dropped=0)  # nothing else tells
+        found, stored = _computed(tuple(outputs), known, layout, form)
+        return list(found), list(stored)
 
     def statement(self, block: BlockFacts) -> bytes:
         """What the owner signs of one of its blocks."""
@@ -406,11 +433,11 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
         return any(column.encoding == "class" for column in self.facts.columns)
 
     def columns(self) -> list[Column]:
-        """The stored columns; numbers are whole, also where they are stored in digits."""
-        return without_digits(self.facts.columns)
+        """The columns that can be asked for: all bins, all classes and whole numbers, however they are stored."""
+        return asked_columns(self.schema, self.facts.columns)
 
     def holds(self, column: Column) -> bool:
-        """Whether the column is stored."""
+        """Whether the column itself is stored."""
         return column in self._positions
 
     def bound(self, column: Column) -> int:
@@ -420,11 +447,18 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
     # -- columns -------------------------------------------------------------------------------------------------
 
     def values(self, column: Column) -> EncryptedVector:
-        """One stored column."""
+        """One column; from others, where it is not stored but follows from them."""
         self._check_stored(column)
+        if not self.holds(column):
+            return self._combined({column: 1})
         chunks = [self._ciphertext(i, self._positions[column]) for i in range(len(self.blocks.rows))]
         noise = self.parameters.noise.fresh(with_secret_key=self.facts.with_secret_key)
         return EncryptedVector(self.keys, chunks, noise, self.bound(column), 0, self.blocks.rows)
+
+    def _combined(self, weights: Mapping[Column, int]) -> EncryptedVector:
+        """Within the largest of its terms: a row is in one bin."""
+        bound = max(abs(weight) * self.bound(column) for column, weight in weights.items())
+        return super()._combined(weights).within(bound)
 
     def _whole_numbers(self, position: int) -> EncryptedVector:
         """From their digits, where they are stored so; refused where they are too large for the parameters."""
@@ -446,7 +480,7 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
 
     def _check_stored(self, column: Column) -> None:
         check_column(self.schema, column)
-        if column not in self._positions:
+        if not self.holds(column) and stored_terms(self.schema, self.holds, column) is None:
             raise SchemaError(
                 f"column {column} was not stored when this table was encrypted: it has {self._described_columns()}"
             )
@@ -514,12 +548,12 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
         Options are those of :func:`encryptedstats.circuits.evaluate.evaluate`: ``form``, ``workers``, ``progress``, ``device``
         ("auto", "native" or "seal"), ``memory_limit`` and ``checkpoint``.
         """
-        outputs, shifts = in_digits(outputs, digits_among(self.facts.columns))
+        outputs, stored = self.facts.totals(outputs, self.layout, options.get("form", PACKED))
         names = column_names(outputs)
         for name in names:
             self._check_stored(Column.parse(name))
         try:
-            totals = evaluate(outputs, self._reading(names), **options).in_parts(shifts)
+            totals = evaluate(outputs, self._reading(names), **options).in_parts(stored)
         except (NoiseError, TooLargeError) as error:
             raise type(error)(error, ". ", self._cure(outputs)) from None
         totals.schema_digest = self.facts.schema_digest
@@ -548,16 +582,12 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
         Variables go by id, ``v0`` and so on; by name only where the table was encrypted in this process, by its owner.
         """
         asked = asked_of(checked_question(question), self.private_schema or self.schema).settled()
-        return asked.closed(
-            EncryptedAnswer(
-                asked,
-                self.totals(asked, **options),
-                self.private_schema or self.schema,
-                self.n_rows,
-                self.blocks.ids,
-                n_dropped=self.n_dropped,
-            )
-        )
+        return asked.closed(self.answer_to(asked, **options))
+
+    def answer_to(self, asked: Question, **options: Any) -> EncryptedAnswer:
+        """The same as an answer, whatever its question makes of it; the question as whoever computes asks it."""
+        totals, schema = self.totals(asked, **options), self.private_schema or self.schema
+        return EncryptedAnswer(asked, totals, schema, self.n_rows, self.blocks.ids, n_dropped=self.n_dropped)
 
     def predicted_by(self, answer: EncryptedAnswer, output: str, **options: Any) -> EncryptedAnswer:
         """What an encrypted answer in totals says of every row: see :meth:`EncryptedAnswer.predict_votes`."""
@@ -615,7 +645,7 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
         with writing(store, wait=APPEND_SECONDS) as writer:
             store.sweep()
             manifest = _manifest_bytes(store)
-            facts, entries = _read_manifest(store, manifest)
+            facts, entries = read_manifest(store, manifest)
             if entries[: len(blocks.entries)] != blocks.entries:
                 raise FileFormatError(
                     f"the table at {store.url} is no longer the one that was opened, it was replaced: es.load() it again"
@@ -670,7 +700,7 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
         :meth:`accept_others`.
         """
         store = open_store(url)
-        facts, entries = looked_at_again(store, lambda: _read_manifest(store, _manifest_bytes(store)))
+        facts, entries = looked_at_again(store, lambda: read_manifest(store, _manifest_bytes(store)))
         blocks = StoredBlocks(store, entries, facts.shape, facts.key_id)
         if keys is not None:
             return cls(facts, blocks, _checked_keys(keys, facts), accepted=by_others)
@@ -692,6 +722,22 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("an EncryptedTable is not pickled: save() it and es.load() it where it is needed")
+
+
+@lru_cache(maxsize=8)  # as circuits are that were prepared
+def _computed(
+    outputs: tuple[Expression, ...], facts: TableFacts, layout: Layout, form: str
+) -> tuple[tuple[Expression, ...], tuple[Stored, ...]]:
+    single, shifts = in_stored(outputs, facts.schema, facts.columns)
+    base = facts.parameters.pair_base
+    if base is not None and form == PACKED and len(single) == len(outputs):
+        paired = tuple(in_stored(in_pairs(outputs, base), facts.schema, facts.columns)[0])
+        ranges = column_ranges(facts.schema, facts.columns, facts.weight_bound)
+        own = facts.with_secret_key
+        stored = proven_pairs(single, paired, facts.parameters, ranges, layout, with_secret_key=own)
+        if stored is not None:
+            return paired, tuple(stored)
+    return tuple(single), tuple(map(Stored, shifts))
 
 
 class TableInfo:
@@ -808,7 +854,7 @@ def facts_from_container(file: Container) -> TableFacts:
         raise
     except (ValueError, RecursionError) as error:
         raise FileFormatError(f"a malformed schema or list of columns: {error}") from error
-    _check_columns(schema, columns, n_folds, parameters.digit_bits)
+    _check_columns(schema, columns, n_folds, parameters.digit_bits, weighed=weight_bound > 1)
     if any(column_bound(schema, column, weight_bound) > parameters.max_value for column in columns):
         raise FileFormatError(
             f"a column with values beyond ±{parameters.max_value:,}, which its parameters cannot hold"
@@ -825,23 +871,40 @@ def _check_version(file: Container) -> None:
         raise FileFormatError(f"a table of version {version!r}; this library reads {TABLE_VERSION}: upgrade it")
     if version < TABLE_VERSION:
         raise FileFormatError(
-            f"a table of version {version}, and this library reads {TABLE_VERSION}, whose blocks lie differently and take half "
-            "of the bytes: encrypt the rows again, the same keys will do"
+            f"a table of version {version}, and this library reads {TABLE_VERSION}, whose columns are others and take "
+            "half of the bytes or less: encrypt the rows again, the same keys will do"
         )
 
 
-def _check_columns(schema: PublicSchema, columns: Sequence[Column], n_folds: int, digit_bits: int | None) -> None:
+def _check_columns(
+    schema: PublicSchema, columns: Sequence[Column], n_folds: int, digit_bits: int | None, *, weighed: bool
+) -> None:
     """Refuse a list of columns that encryption would not have made."""
-    encodings = {column.encoding for column in columns}
-    chosen, classes = sorted(encodings.difference(ALWAYS_STORED)), any(column.variable == -1 for column in columns)
+    encodings, has_target = {column.encoding for column in columns}, any(column.variable == -1 for column in columns)
     n_bins = [variable.n_bins for variable in schema.variables]
     # Counted before it is written out: a file can claim more bins or folds than there is memory.
-    least = (sum(n_bins) if "onehot" in encodings else 0) + classes * schema.n_classes * (1 + n_folds)
-    if max(n_bins) > MAX_BINS or max(least, n_folds) > len(columns) or (n_folds and not classes):
+    bins = sum(n_bins) - len(n_bins) if encodings & {"onehot", "cumulative"} else 0
+    least = bins + has_target * (schema.n_classes * (1 + n_folds) - 1)
+    if max(n_bins) > MAX_BINS or max(least, n_folds) > len(columns) or (n_folds and not has_target):
         raise FileFormatError("more bins, classes or folds than columns for them")
-    made = table_columns(schema, chosen, classes=classes, n_folds=n_folds, digit_bits=digit_bits)
-    if not columns or list(columns) != made:
+    groups = _groups(schema, columns, n_folds, digit_bits, weighed=weighed)
+    if not columns or list(columns) != [column for group in groups for column in group.columns]:
         raise FileFormatError("a list of columns that does not fit the schema and the folds")
+
+
+def _groups(
+    schema: PublicSchema, columns: Sequence[Column], n_folds: int, digit_bits: int | None, *, weighed: bool
+) -> list[ColumnGroup]:
+    """How columns such as these are coded."""
+    encodings = {column.encoding for column in columns}.difference(ALWAYS_STORED)
+    return stored_groups(
+        schema,
+        sorted({"onehot" if encoding == "cumulative" else encoding for encoding in encodings}),
+        classes=any(column.variable == -1 for column in columns),
+        n_folds=n_folds,
+        digit_bits=digit_bits,
+        weighed=weighed,
+    )
 
 
 def write_manifest(store: Store, facts: TableFacts, entries: Sequence[BlockEntry], *, overwrite: bool) -> None:
@@ -864,7 +927,8 @@ def table_is_there(store: Store) -> ExistsError:
     return ExistsError(f"there is a table at {store.url} already; it was not touched (", REPLACE, " replaces it)")
 
 
-def _read_manifest(store: Store, data: bytes) -> tuple[TableFacts, tuple[BlockEntry, ...]]:
+def read_manifest(store: Store, data: bytes) -> tuple[TableFacts, tuple[BlockEntry, ...]]:
+    """What a manifest says of the table in a store, checked."""
     where = store.where(MANIFEST)
     file = container.from_bytes(data, kind=TABLE_KIND, name=where)
     with _named(where):

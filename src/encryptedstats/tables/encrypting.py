@@ -27,7 +27,7 @@ from encryptedstats.crypto.residues import residues_of
 from encryptedstats.crypto.seeded import expand_seeds
 from encryptedstats.crypto.vectors import in_slots
 from encryptedstats.errors import REPLACE, Cure, FileFormatError, SchemaError, SchemaWarning, TooLargeError
-from encryptedstats.parallel import checked_workers, ordered_map
+from encryptedstats.parallel import Portable, checked_workers, ordered_map
 from encryptedstats.progress import progress_bar
 from encryptedstats.storage import container
 from encryptedstats.storage.leases import Writer, writing
@@ -292,7 +292,7 @@ def _full_chunks(tables: Iterable[Table], slots: int) -> Iterator[Table]:
 
 def _facts(table: Table, encryptor: Encryptor, encodings: Sequence[str]) -> TableFacts:
     keys, schema = encryptor.keys, table.public_schema
-    columns = tuple(table.columns(encodings, keys.parameters.digit_bits))
+    columns = tuple(table.stored_columns(encodings, keys.parameters.digit_bits))
     if not columns:
         raise SchemaError(f"encodings={encodings!r} leave no column to encrypt")
     for column in columns:
@@ -338,6 +338,80 @@ def _described(column: Column, schema: Schema) -> str:
 
 
 @dataclass(frozen=True)
+class _BlockMaker:
+    """What makes blocks out of chunks of rows: all that another process must have for it."""
+
+    facts: TableFacts
+    encryptor: Encryptor
+    whole: bool
+
+    @property
+    def shape(self) -> BlockShape:
+        """Where things lie in the blocks that are made: only the owner can put seeds for polynomials."""
+        return replace(self.facts.shape, seeded=not self.whole and self.encryptor.seeded is not None)
+
+    def encrypted(self, chunk: Table) -> tuple[bytes, Residues]:
+        """All columns of a chunk, encrypted: their seeds, and their polynomials, shape (columns, 1 or 2, primes, N)."""
+        parameters, encryptor, shape = self.facts.parameters, self.encryptor, self.shape
+        sizes = (len(self.facts.columns), shape.components, len(parameters.data_moduli), parameters.ring_degree)
+        seeds, residues = [], np.empty(sizes, dtype=np.uint64)
+        for position, column in enumerate(self.facts.columns):
+            plain = in_slots(chunk.values(column), encryptor)
+            if shape.seeded and encryptor.seeded is not None:
+                seed, residues[position, 0] = encryptor.seeded.encrypt(plain)
+                seeds.append(seed)
+            else:
+                residues[position] = residues_of(encryptor.keys.engine, encryptor.encrypt(plain)[0])
+        return b"".join(seeds), residues
+
+    def encrypted_with_id(self, item: tuple[Table, str]) -> tuple[tuple[str, int], tuple[bytes, Residues]]:
+        chunk, block_id = item
+        return (block_id, len(chunk)), self.encrypted(chunk)
+
+    def stored(self, item: tuple[str, Table] | BlockEntry) -> tuple[str, int, bytes] | BlockEntry:
+        """A new object with its name and rows, or the entry of one that is stored already."""
+        if isinstance(item, BlockEntry):
+            return item
+        name, chunk = item
+        seeds, residues = self.encrypted(chunk)
+        data = block_bytes(
+            residues,
+            self.shape,
+            seeds=seeds,
+            block_id=block_id_of(name) or "",
+            rows=len(chunk),
+            key_id=self.facts.key_id,
+            seal=self.seal,
+        )
+        return name, len(chunk), data
+
+    def seal(self, block: BlockFacts) -> str:
+        """By which the owner knows a block of an interrupted run again, and signs no other: of all that is signed."""
+        return hmac.new(self.encryptor.token_key, b"block" + self.facts.statement(block), hashlib.sha256).hexdigest()
+
+    def to_bytes(self) -> bytes:
+        """For a process of one's own: holds the secret key where the encryptor does."""
+        sections = {"encryptor": self.encryptor.to_bytes()}
+        return container.to_bytes(facts_to_container(self.facts, "block maker", {"whole": self.whole}, sections))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> _BlockMaker:
+        """The inverse."""
+        file = container.from_bytes(data, kind="block maker")
+        encryptor = Encryptor.from_bytes(file.section("encryptor"))
+        return cls(facts_from_container(file), encryptor, file.expect("whole", bool))
+
+
+# What a process that begins afresh makes from the bytes of a maker.
+def _encrypting_with_id(data: bytes) -> Callable[[tuple[Table, str]], tuple[tuple[str, int], tuple[bytes, Residues]]]:
+    return _BlockMaker.from_bytes(data).encrypted_with_id
+
+
+def _storing(data: bytes) -> Callable[[tuple[str, Table] | BlockEntry], tuple[str, int, bytes] | BlockEntry]:
+    return _BlockMaker.from_bytes(data).stored
+
+
+@dataclass(frozen=True)
 class _Job:
     """One run of encryption: what is to be stored, by whom, and how it is shown."""
 
@@ -351,16 +425,17 @@ class _Job:
     count: RowCount
 
     @property
-    def shape(self) -> BlockShape:
-        """Where things lie in the blocks that are made: only the owner can put seeds for polynomials."""
-        return replace(self.facts.shape, seeded=not self.whole and self.encryptor.seeded is not None)
+    def maker(self) -> _BlockMaker:
+        """What this run makes blocks with."""
+        return _BlockMaker(self.facts, self.encryptor, self.whole)
 
     def to_memory(self, chunks: Iterable[Table]) -> EncryptedTable:
         table_id = secrets.token_bytes(16)
         ids, rows, residues, seeding = [], [], [], []
         with progress_bar("encrypting", self.total, "rows", self.progress) as advance:
             items = ((chunk, self._block_id(table_id, i, chunk)) for i, chunk in enumerate(chunks))
-            with closing(ordered_map(self._encrypted_with_id, items, self.workers)) as made:
+            function = Portable(self.maker.encrypted_with_id, _encrypting_with_id, self.maker.to_bytes)
+            with closing(ordered_map(function, items, self.workers)) as made:
                 for (block_id, n), (seeds, polynomials) in made:
                     ids.append(block_id)
                     rows.append(n)
@@ -396,10 +471,11 @@ class _Job:
     ) -> list[BlockEntry]:
         """All blocks, each stored as soon as it is made."""
         entries: list[BlockEntry] = []
-        warned, shape = False, self.shape
+        warned, shape = False, self.maker.shape
         with progress_bar("encrypting", self.total, "rows", self.progress) as advance:
             items = self._unless_stored(chunks, table_id, store)
-            with closing(ordered_map(self._object, items, self.workers)) as made:
+            function = Portable(self.maker.stored, _storing, self.maker.to_bytes)
+            with closing(ordered_map(function, items, self.workers)) as made:
                 for item in made:
                     if isinstance(item, BlockEntry):
                         entry = item
@@ -415,20 +491,6 @@ class _Job:
 
     # -- a block ---------------------------------------------------------------------------------------------------
 
-    def _encrypted(self, chunk: Table) -> tuple[bytes, Residues]:
-        """All columns of a chunk, encrypted: their seeds, and their polynomials, shape (columns, 1 or 2, primes, N)."""
-        parameters, encryptor, shape = self.facts.parameters, self.encryptor, self.shape
-        sizes = (len(self.facts.columns), shape.components, len(parameters.data_moduli), parameters.ring_degree)
-        seeds, residues = [], np.empty(sizes, dtype=np.uint64)
-        for position, column in enumerate(self.facts.columns):
-            plain = in_slots(chunk.values(column), encryptor)
-            if shape.seeded and encryptor.seeded is not None:
-                seed, residues[position, 0] = encryptor.seeded.encrypt(plain)
-                seeds.append(seed)
-            else:
-                residues[position] = residues_of(encryptor.keys.engine, encryptor.encrypt(plain)[0])
-        return b"".join(seeds), residues
-
     def _both(self, seeds: bytes, polynomials: Residues) -> Residues:
         """Both polynomials of all columns, shape (columns, 2, primes, N)."""
         if not seeds:
@@ -437,31 +499,6 @@ class _Job:
         residues[:, 0] = polynomials[:, 0]
         expand_seeds(seeds, self.facts.parameters.data_moduli, residues)
         return residues
-
-    def _encrypted_with_id(self, item: tuple[Table, str]) -> tuple[tuple[str, int], tuple[bytes, Residues]]:
-        chunk, block_id = item
-        return (block_id, len(chunk)), self._encrypted(chunk)
-
-    def _object(self, item: tuple[str, Table] | BlockEntry) -> tuple[str, int, bytes] | BlockEntry:
-        """A new object with its name and rows, or the entry of one that is stored already."""
-        if isinstance(item, BlockEntry):
-            return item
-        name, chunk = item
-        seeds, residues = self._encrypted(chunk)
-        data = block_bytes(
-            residues,
-            self.shape,
-            seeds=seeds,
-            block_id=block_id_of(name) or "",
-            rows=len(chunk),
-            key_id=self.facts.key_id,
-            seal=self._seal,
-        )
-        return name, len(chunk), data
-
-    def _seal(self, block: BlockFacts) -> str:
-        """By which the owner knows a block of an interrupted run again, and signs no other: of all that is signed."""
-        return hmac.new(self.encryptor.token_key, b"block" + self.facts.statement(block), hashlib.sha256).hexdigest()
 
     def _signed(self, entry: BlockEntry) -> BlockEntry:
         """The entry with the owner's signature; as it is under the public key."""
@@ -491,7 +528,7 @@ class _Job:
         have = set(store.names())
         for index, chunk in enumerate(chunks):
             name = block_name(index, self._block_id(table_id, index, chunk))
-            known = len(chunk), self.facts.shape, self.facts.key_id, self._seal
+            known = len(chunk), self.facts.shape, self.facts.key_id, self.maker.seal
             stored = stored_entry(store, name, *known) if name in have else None
             yield stored or (name, chunk)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from encryptedstats.checks import as_count
-from encryptedstats.circuits.digits import digit_bounds, in_digits
+from encryptedstats.circuits.digits import digit_bounds, in_pairs
 from encryptedstats.circuits.expressions import Expression, column_names, depth_of
 from encryptedstats.circuits.plan import OPENED_FIRST, Plan, Stage, is_fast, plan_stages
 from encryptedstats.circuits.program import ROWS
@@ -16,7 +16,15 @@ from encryptedstats.errors import ParameterError, SchemaError
 from encryptedstats.parallel import checked_workers
 from encryptedstats.tables.answering import stages_of
 from encryptedstats.tables.blocks import BlockShape, block_size
-from encryptedstats.tables.columns import MAX_NUMBER_BITS, Column, column_ranges, digits_among, table_columns
+from encryptedstats.tables.columns import (
+    MAX_NUMBER_BITS,
+    Column,
+    asked_columns,
+    column_ranges,
+    digits_among,
+    in_stored,
+    table_columns,
+)
 from encryptedstats.tables.folds import CLASS_COUNTS, Folds
 from encryptedstats.tables.questions import MODEL_KIND, Question, asked_of
 from encryptedstats.tables.schema import Schema
@@ -24,6 +32,10 @@ from encryptedstats.tables.table import Table
 from encryptedstats.tables.variables import PublicSchema
 
 _MOST_DIGITS: Final = 16
+# Two totals as one are worth a larger t, hence a few more bytes, where there are many and it takes much less work.
+_ROOM: Final = 2  # pairs have room for so many times the planned rows: results are added up later, and rows forgotten
+_MANY_TOTALS: Final = 64
+_LESS_WORK, _MORE_BYTES = 0.8, 1.5
 
 
 def plan(
@@ -39,6 +51,7 @@ def plan(
     weight_bound: int | None = None,
     folds: int | None = None,
     by_others: bool = False,
+    members: int = 1,
     workers: int | None = None,
     price_per_core_hour: float | None = None,
 ) -> Plan:
@@ -47,7 +60,8 @@ def plan(
     Parameters
     ----------
     circuit : model, total, or list of them
-        A model of this library, or an expression that ends in ``.total()``; with several, keys carry each of them.
+        A model of this library, or an expression that ends in ``.total()``; with several, keys carry each of them. A stage that
+        is planned already is taken as it is.
     schema : Schema, PublicSchema or Table
         Of the rows; or the clear table itself, which is going to be encrypted: it brings its schema, number of rows, weights
         and folds.
@@ -67,6 +81,9 @@ def plan(
     by_others : bool
         Rows come from others, who encrypt with the public keys. That makes more noise, and results get some more of it, so that who
         opens them learns nothing else of the rows: see SECURITY.md.
+    members : int
+        For a joint key of so many members (``es.JointKey``), who encrypt with its public keys: room for the noise of their keys,
+        and for what hides their secrets in every opening. ``by_others`` goes without saying.
     workers : int, optional
         Plan for a cluster of so many workers of one core each: keys leave room to add up the results of all shards, and
         ``plan.cluster`` says how many shards, and what they take.
@@ -96,25 +113,35 @@ def plan(
     3
     """
     rows = _planned_rows(schema, n_rows, weight_bound, folds)
-    workers = _checked_workers(workers, price_per_core_hour)
+    workers, members = _checked_workers(workers, price_per_core_hour), as_count(members, "members", "members")
     wanted = _Wanted(
         rows,
         tuple(encodings),
         {
             "security": security,
             "scheme": scheme,
-            "with_secret_key": not by_others,
+            "with_secret_key": not by_others and members == 1,
+            "members": members,
             "workers": workers,
             "price_per_core_hour": price_per_core_hour,
         },
     )
-    columns = wanted.columns()
+    columns = asked_columns(rows.schema, wanted.columns())
+    if members > 1 and (encrypted_prediction or scheme == "bfv"):
+        raise ParameterError(
+            f"members={members}: a joint key is of BGV, and its members open totals and nothing that is of single rows: plan it ",
+            OPENED_FIRST,
+        )
     if encrypted_prediction:
-        stages = _prediction_stages(circuit, rows, columns, n_predict)
+        stages = _prediction_stages(circuit, rows, wanted.columns(), n_predict)
     else:
         if n_predict is not None:
             raise ValueError("n_predict= is for encrypted_prediction=True: an opened model predicts any number of rows")
-        stages = [Stage(_outputs(circuit, rows, columns), rows.n_rows)]
+        parts = list(circuit) if isinstance(circuit, (list, tuple)) else [circuit]
+        own = [part for part in parts if not isinstance(part, Stage)]
+        stages = [part for part in parts if isinstance(part, Stage)]
+        if own or not stages:
+            stages.insert(0, Stage(_outputs(own, rows, columns), rows.n_rows))
     _check_stored(stages, columns, encodings)
     return wanted.plan(stages, with_digits=not encrypted_prediction)
 
@@ -129,8 +156,15 @@ class _Wanted:
 
     def columns(self, digit_bits: int | None = None) -> list[Column]:
         """Those that will be stored."""
-        schema, folds = self.rows.schema, self.rows.folds
-        return table_columns(schema, self.encodings, classes=schema.has_target, n_folds=folds, digit_bits=digit_bits)
+        rows = self.rows
+        return table_columns(
+            rows.schema,
+            self.encodings,
+            classes=rows.schema.has_target,
+            n_folds=rows.folds,
+            digit_bits=digit_bits,
+            weighed=rows.weight_bound > 1,
+        )
 
     def plan(self, stages: Sequence[Stage], *, with_digits: bool) -> Plan:
         """Numbers are whole while the kernels carry their totals; else in as few digits as they carry, if that is cheaper."""
@@ -146,25 +180,53 @@ class _Wanted:
                 return made
         if whole is None:
             raise refusal
-        return whole
+        return (self._in_pairs(stages, whole) if with_digits else None) or whole
 
-    def made(self, stages: Sequence[Stage], digit_bits: int | None = None) -> Plan:
-        """The plan for numbers in such digits, or whole."""
+    def made(
+        self, stages: Sequence[Stage], digit_bits: int | None = None, pair_base: int | None = None, room: int = 1
+    ) -> Plan:
+        """The plan for numbers in such digits, or whole; or with two totals as one."""
         rows, columns = self.rows, self.columns(digit_bits)
         digits = digits_among(columns)
-        parts = [replace(s, outputs=in_digits(_fixed(s), digits)[0]) if digits else s for s in stages]
+        parts = list(stages)
+        if pair_base is not None:
+            paired = [replace(stage, outputs=in_pairs(_fixed(stage), pair_base)) for stage in stages]
+            # What depends on where rows lie, or has bounds of its own, is computed as it is.
+            parts = [
+                s if callable(s.outputs) or s.bounds is not None else p for s, p in zip(stages, paired, strict=True)
+            ]
+        parts = [_over_stored(stage, rows.schema, columns) for stage in parts]
+        # What is asked for twice is computed once, but where a later stage knows it by its number.
+        as_it_is = [s.gives or s.form == ROWS or callable(s.outputs) for s in parts]
+        parts = [
+            s if kept else replace(s, outputs=list(dict.fromkeys(_fixed(s))))
+            for s, kept in zip(parts, as_it_is, strict=True)
+        ]
         ranges = column_ranges(rows.schema, columns, rows.weight_bound)
-        made = plan_stages(parts, ranges, n_columns=len(columns), **self.options)
-        if digits:
-            every = column_ranges(rows.schema, self.columns(), rows.weight_bound)
+        made = plan_stages(parts, ranges, n_columns=len(columns), room=room, **self.options)
+        if digits or pair_base is not None:
+            every = column_ranges(rows.schema, asked_columns(rows.schema, columns), rows.weight_bound)
             made = replace(
                 made,
-                parameters=replace(made.parameters, digit_bits=digit_bits),
+                parameters=replace(made.parameters, digit_bits=digit_bits, pair_base=pair_base),
                 largest=max(stage.largest(every, made.layout.slots) for stage in stages),
-                n_totals=sum(len(_fixed(stage)) for stage in stages),
+                n_totals=sum(len(dict.fromkeys(_fixed(stage))) for stage in stages),
             )
         seeded = bool(self.options["with_secret_key"])
         return replace(made, bytes_up=_stored_bytes(made, len(columns), seeded=seeded))
+
+    def _in_pairs(self, stages: Sequence[Stage], whole: Plan) -> Plan | None:
+        """The plan with two totals as one, where that is much cheaper: for many totals of a small table."""
+        base = 1 << (2 * _ROOM * whole.largest).bit_length()
+        fits = base * _ROOM * whole.largest < 1 << (MAX_NUMBER_BITS - 1) and is_fast(whole.parameters)
+        if not fits or whole.n_totals < _MANY_TOTALS or self.options["workers"] is not None:
+            return None
+        try:
+            made = self.made(stages, pair_base=base, room=_ROOM)
+        except ParameterError:
+            return None
+        better = _work(made) < _LESS_WORK * _work(whole) and made.bytes_up < _MORE_BYTES * whole.bytes_up
+        return made if better and is_fast(made.parameters) else None
 
     def _in_digits(self, stages: Sequence[Stage]) -> Plan | None:
         """The plan with the fewest digits that the kernels carry; None where there is none."""
@@ -187,14 +249,29 @@ class _Wanted:
         return None
 
 
+def _work(made: Plan) -> int:
+    """What tells which of two plans is cheaper, on any machine and however busy it is."""
+    return (made.products + made.key_switches) * len(made.parameters.coefficient_moduli)
+
+
 def _fixed(stage: Stage) -> list[Expression]:
     """The outputs of a stage that does not depend on where rows lie: all but those of predictions are such."""
     return [] if callable(stage.outputs) else list(stage.outputs)
 
 
+def _over_stored(stage: Stage, schema: PublicSchema, columns: Sequence[Column]) -> Stage:
+    """The stage as it is computed: from the columns that are stored."""
+    outputs = stage.outputs
+    if callable(outputs):
+        return replace(stage, outputs=lambda layout: in_stored(outputs(layout), schema, columns)[0])
+    if stage.form == ROWS:
+        return stage  # written over stored columns already, and cleared in padding
+    return replace(stage, outputs=in_stored(outputs, schema, columns)[0])
+
+
 def _check_stored(stages: Sequence[Stage], columns: Sequence[Column], encodings: Sequence[str]) -> None:
     """Refuse what is computed from columns that would not be there."""
-    every, fixed = set(columns), [stage.outputs for stage in stages if not callable(stage.outputs)]
+    every, fixed = set(columns), [_fixed(stage) for stage in stages if stage.form != ROWS]
     needed = [Column.parse(name) for outputs in fixed for name in column_names(outputs)]
     missing = [column for column in needed if column not in every]
     if missing:
@@ -210,14 +287,14 @@ def _stored_bytes(made: Plan, n_columns: int, *, seeded: bool) -> int:
 
 
 def _prediction_stages(
-    circuit: Any, rows: _PlannedRows, columns: Sequence[Column], n_predict: int | None
+    circuit: Any, rows: _PlannedRows, stored: Sequence[Column], n_predict: int | None
 ) -> list[Stage]:
     """The stages of all models that predict unopened, and the totals that are asked for beside them."""
     n_predict = None if n_predict is None else as_count(n_predict, "n_predict", "rows")
     stages: list[Stage] = []
     parts = list(circuit) if isinstance(circuit, (list, tuple)) else [circuit]
     for number, part in enumerate(parts):
-        found = _part_stages(part, rows, columns, n_predict)
+        found = _part_stages(part, rows, stored, n_predict)
         # Totals of several models have names of their own.
         stages += [stage.renamed(str(number)) for stage in found] if len(parts) > 1 else found
     if not any(stage.form == ROWS for stage in stages):
@@ -225,16 +302,16 @@ def _prediction_stages(
     return stages
 
 
-def _part_stages(part: Any, rows: _PlannedRows, columns: Sequence[Column], n_predict: int | None) -> list[Stage]:
+def _part_stages(part: Any, rows: _PlannedRows, stored: Sequence[Column], n_predict: int | None) -> list[Stage]:
     """Of a question that answers for rows its answers too; of any other, and of totals, the totals."""
     if isinstance(part, Question):
         part = _in_ids(part, rows.known)
         try:
-            return stages_of(part, rows.schema, columns, rows.n_rows, n_predict, rows.weight_bound)
+            return stages_of(part, rows.schema, stored, rows.n_rows, n_predict, rows.weight_bound)
         except NotImplementedError as error:
             if part.kind == MODEL_KIND:
                 raise ParameterError(error, ". Plan it ", OPENED_FIRST) from None
-    return [Stage(_outputs(part, rows, columns), rows.n_rows)]
+    return [Stage(_outputs(part, rows, asked_columns(rows.schema, stored)), rows.n_rows)]
 
 
 @dataclass(frozen=True)
@@ -326,4 +403,4 @@ def _outputs(circuit: Any, rows: _PlannedRows, columns: Sequence[Column]) -> lis
             raise TypeError("plan needs a model, expressions that end in .total(), or a list of such")
     if not outputs:
         raise TypeError("plan needs a model, expressions that end in .total(), or a list of such")
-    return list(dict.fromkeys(outputs))
+    return outputs

@@ -6,11 +6,11 @@ Whoever computes opens nothing. What is refused, is refused before a row is read
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from encryptedstats.circuits.bounds import ColumnRange, Interval
-from encryptedstats.circuits.evaluate import evaluate, prepare
+from encryptedstats.circuits.evaluate import evaluate, only_to_open, prepare
 from encryptedstats.circuits.expressions import Expression, column_names
 from encryptedstats.circuits.program import ROWS
 from encryptedstats.circuits.results import EncryptedNumbers
@@ -23,10 +23,9 @@ from encryptedstats.tables.answering import (
     given_ranges,
     known_given,
     known_plain,
-    ones_of,
 )
 from encryptedstats.tables.answers import EncryptedAnswer
-from encryptedstats.tables.columns import Column, digits_among
+from encryptedstats.tables.columns import Column, digits_among, over_stored_columns
 from encryptedstats.tables.questions import Answer, Number, Question
 from encryptedstats.tables.schema import Schema
 from encryptedstats.tables.variables import PublicSchema
@@ -95,7 +94,10 @@ def prediction_of(by: Answerer, rows: EncryptedTable, output: str) -> Prediction
     """The circuit of a prediction for the rows of a table, if these are rows of the schema and have the columns it needs."""
     _check_rows(by, rows)
     packs = dict(by.numbers) if by.is_encrypted else {}
-    if any(facts.shift for totals in packs.values() for facts in totals.facts):
+    facts = [facts for totals in packs.values() for facts in totals.facts]
+    if any(one.stored.base for one in facts):
+        raise only_to_open(rows.parameters)
+    if any(one.stored.shift for one in facts):
         raise SchemaError(f"the totals of this {by.question.name} are ", *_IN_DIGITS)
     bounds = {name: total_bounds(totals) for name, totals in packs.items()}
     question, schema = by.question, rows.schema
@@ -105,29 +107,27 @@ def prediction_of(by: Answerer, rows: EncryptedTable, output: str) -> Prediction
     whole = [name for name in used if name in digits_among(rows.facts.columns)]
     if whole:
         raise SchemaError(f"the rows to predict have column {whole[0]} ", *_IN_DIGITS)
-    ranges: dict[Any, ColumnRange] = {**rows.ranges(), **(given_ranges(bounds, answers) if packs else {})}
-    asked = Prediction(answers, answer_bounds(answers, ranges, rows.n_rows), packs)
-    for name in column_names(asked.expressions):
+    for name in used:
         rows._check_stored(Column.parse(name))
-    return asked
+    stored = over_stored_columns([answer.value for answer in answers], schema, rows.facts.columns)
+    answers = [replace(answer, value=value) for answer, value in zip(answers, stored, strict=True)]
+    ranges: dict[Any, ColumnRange] = {**rows.ranges(), **(given_ranges(bounds, answers) if packs else {})}
+    return Prediction(answers, answer_bounds(answers, ranges, rows.n_rows), packs)
 
 
 def check_prediction(by: Answerer, rows: EncryptedTable, output: str) -> Prediction:
     """Refuse what could not be predicted, without reading a row: of another key or schema, or without a proof that it decrypts."""
     refuse_rows_of_others(rows)
     asked = prediction_of(by, rows, output)
-    ones = ones_of(rows.schema, rows.columns())
-    prepare(asked.values, rows, form=ROWS, given=asked.packs, bounds=asked.bounds, ones=ones)
+    prepare(asked.values, rows, form=ROWS, given=asked.packs, bounds=asked.bounds)
     return asked
 
 
 def predicted(by: Answerer, rows: EncryptedTable, output: str, **options: Any) -> EncryptedAnswer:
     """The encrypted answers for the rows of a table."""
     asked = prediction_of(by, rows, output)
-    ones, told = ones_of(rows.schema, rows.columns()), asked.told(rows.parameters.max_value)
-    found = evaluate(
-        asked.values, rows, form=ROWS, given=asked.packs, bounds=asked.bounds, ones=ones, told=told, **options
-    )
+    told = asked.told(rows.parameters.max_value)
+    found = evaluate(asked.values, rows, form=ROWS, given=asked.packs, bounds=asked.bounds, told=told, **options)
     schema = rows.private_schema or (by.schema if isinstance(by.schema, Schema) else rows.schema)
     # Rows that were encrypted with the public key have no digest: that of the totals is that of their own rows.
     found.schema_digest = joined_digest(by.schema_digest, rows.facts.schema_digest)

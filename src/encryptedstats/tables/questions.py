@@ -361,12 +361,8 @@ def plain(value: Any) -> Any:
 # -- finding questions by name ---------------------------------------------------------------------------------------------
 
 _known: dict[str, type[Question]] = {}
-_late: list[str] = []  # modules with questions that are imported when one is asked for that is not known yet
-
-
-def found_in(module: str) -> None:
-    """Name a module that defines questions, for it to be imported only when one of them is needed."""
-    _late.append(module)
+# Modules with questions that are imported when one is asked for that is not known yet: names, for they lie above this one.
+_LATE: Final = ("encryptedstats.models", "encryptedstats.statistics")
 
 
 def load_questions(source: str | os.PathLike[str]) -> Any:
@@ -434,7 +430,7 @@ def _named_here() -> Iterator[Callable[[], Any]]:
     """What imports the questions that who runs this has named, and those of this library."""
     for source in filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)):
         yield partial(load_questions, source)
-    for module in _late:
+    for module in _LATE:
         yield partial(import_module, module)
 
 

@@ -24,6 +24,7 @@ from encryptedstats.tables.binning import centred_codes, ordinal_codes
 from encryptedstats.tables.columns import (
     Column,
     ColumnAlgebra,
+    asked_columns,
     check_column,
     column_bound,
     column_ranges,
@@ -159,10 +160,19 @@ class Table(ColumnAlgebra[Integers], Asked):
         """Whether the target of every row is known, be it a class or a number."""
         return self.has_classes or self.target_values is not None
 
-    def columns(self, encodings: Sequence[str] = ("onehot",), digit_bits: int | None = None) -> list[Column]:
-        """The columns for these encodings: bins, codes, numbers (large ones in digits, if asked), classes, and classes by fold."""
+    def columns(self, encodings: Sequence[str] = ("onehot",)) -> list[Column]:
+        """The columns that can be asked for with these encodings: bins, codes, numbers, classes, and classes by fold."""
+        return asked_columns(self.public_schema, self.stored_columns(encodings))
+
+    def stored_columns(self, encodings: Sequence[str] = ("onehot",), digit_bits: int | None = None) -> list[Column]:
+        """The columns that are encrypted with these encodings: of bins and classes all but one, see `stored_groups`."""
         return table_columns(
-            self.public_schema, encodings, classes=self.has_target, n_folds=self.n_folds, digit_bits=digit_bits
+            self.public_schema,
+            encodings,
+            classes=self.has_target,
+            n_folds=self.n_folds,
+            digit_bits=digit_bits,
+            weighed=self.weight_bound > 1,
         )
 
     def holds(self, column: Column) -> bool:
@@ -203,6 +213,8 @@ class Table(ColumnAlgebra[Integers], Asked):
             return digit_of(np.where(data == GAP, 0, data), column.index, count, column.bits)
         if column.encoding == "onehot":
             return np.asarray(data == column.index)
+        if column.encoding == "cumulative":
+            return np.asarray(data <= column.index)
         if column.encoding == "ordinal":
             return ordinal_codes(data)
         return centred_codes(data, self.public_schema.variables[column.variable].n_bins)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from encryptedstats.circuits.devices.base import Device, Run, Speed
-from encryptedstats.circuits.expressions import in_order
+from encryptedstats.circuits.expressions import ONES, in_order
 from encryptedstats.circuits.program import (
     ADD_UP,
     COLUMN,
@@ -31,7 +31,7 @@ from encryptedstats.crypto.engine import engine_for
 from encryptedstats.crypto.keys import PublicKeys
 from encryptedstats.crypto.packing import packing_levels, packing_parameters, to_packing_context
 from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of
-from encryptedstats.crypto.vectors import encrypt_slots
+from encryptedstats.crypto.vectors import encrypt_slots, in_slots
 from encryptedstats.parallel import cores, ordered_map
 from encryptedstats.progress import progress_bar
 
@@ -89,11 +89,19 @@ class Execution:
                 seen.add(place)
                 yield place
 
+    def value_of(self, residues: Residues) -> Any:
+        """What instructions compute on, of what is known."""
+        return ciphertext_of(self.engine, residues)
+
+    def residues_of(self, value: Any) -> Residues:
+        """The way back."""
+        return residues_of(self.engine, value)
+
     def take(self, place: Place, args: Mapping[Step, Any]) -> Any:
         """One instruction."""
         step, chunk = place
         if place in self.known:
-            return ciphertext_of(self.engine, self.known[place])
+            return self.value_of(self.known[place])
         try:
             return self._instruction(step, chunk, args)
         except RuntimeError as error:
@@ -125,9 +133,8 @@ class Execution:
         if step.op == ROTATE:
             return self.keys.rotate(value, step.data)
         if step.op == MASK:
-            slots = np.zeros(self.keys.parameters.slots, dtype=np.int64)
-            slots[step.data.slots] = 1
-            return self._evaluator.multiply_plain(value, self.engine.encoder.encode(slots))
+            factors = step.data.in_slots(self.keys.parameters.slots, self.keys.parameters.plain_modulus)
+            return self._evaluator.multiply_plain(value, self.engine.encoder.encode(factors))
         if step.op == MOVE:
             return value
         raise ValueError(f"{step!r} is no instruction of this device")
@@ -178,17 +185,21 @@ class SealDevice(Device):
         """Sums are not kept."""
         return f"the device {self.name!r} adds up in memory"
 
+    def started(self, keys: PublicKeys, known: Mapping[Place, Residues], source: Source | None = None) -> Execution:
+        """What takes steps one by one."""
+        return self.execution(keys, known, source)
+
     # -- totals ----------------------------------------------------------------------------------------------------
 
     def sums(self, sums: Sequence[Step], source: Source, known: Mapping[Place, Residues]) -> dict[Step, Residues]:
         """Sums over all chunks of rows, of which all that comes from totals is known."""
-        execution, found = self.execution(source.keys, known, source), dict[Step, Any]()
+        execution, found = self.started(source.keys, known, source), dict[Step, Any]()
         for chunk in range(source.layout.n_chunks):
             here = [total for total in sums if total.args[0].is_at(chunk)]
             places = [(total.args[0], None if total.args[0].is_total else chunk) for total in here]
             for total, value in zip(here, execution.values(places), strict=True):
                 found[total] = value if total not in found else execution._combined([(1, found[total]), (1, value)], 0)
-        return {total: residues_of(source.keys.engine, value) for total, value in found.items()}
+        return {total: execution.residues_of(value) for total, value in found.items()}
 
     def totals(
         self, program: Program, source: Source, given: Mapping[Step, Residues], run: Run
@@ -261,7 +272,7 @@ class SealDevice(Device):
 
     def _moved(self, marked: Sequence[Place], source: Source) -> list[Place]:
         """The last of every row of rotations, and what comes from another chunk unrotated."""
-        execution = self.execution(source.keys, {}, source)
+        execution = self.started(source.keys, {}, source)
         places = list(execution._in_order(marked))
         turned = {one for place in places if place[0].op == ROTATE for one in execution._needed(place)}
         return [place for place in places if place[0].op in (ROTATE, MOVE) and place not in turned]
@@ -278,8 +289,9 @@ class SealDevice(Device):
         _learn_headers(source.keys, [step for step, _ in places])
 
         def one(number: int) -> Residues:
-            (value,) = self.execution(source.keys, known, source).values([places[number]])
-            return residues_of(source.keys.engine, value)
+            execution = self.started(source.keys, known, source)
+            (value,) = execution.values([places[number]])
+            return execution.residues_of(value)
 
         found = {}
         for place, residues in zip(places, ordered_map(one, range(len(places)), workers), strict=True):
@@ -296,8 +308,8 @@ class SealDevice(Device):
         for steps, given in batches:
             for chunk in range(source.layout.n_chunks):
                 known: dict[Place, Residues] = {(step, chunk): value for step, value in given.items()}
-                values = self.execution(source.keys, known, source).values([(step, chunk) for step in steps])
-                yield [residues_of(source.keys.engine, value) for value in values]
+                execution = self.started(source.keys, known, source)
+                yield [execution.residues_of(value) for value in execution.values([(step, chunk) for step in steps])]
 
     # -- single ciphertexts ----------------------------------------------------------------------------------------
 
@@ -308,8 +320,8 @@ class SealDevice(Device):
         places: dict[Place, Residues] = {(step, None): value for step, value in known.items()}
 
         def some(part: Sequence[Step]) -> list[Residues]:
-            values = self.execution(keys, places).values([(step, None) for step in part])
-            return [residues_of(keys.engine, value) for value in values]
+            execution = self.started(keys, places)
+            return [execution.residues_of(value) for value in execution.values([(step, None) for step in part])]
 
         workers = workers or cores()
         size = max(1, -(-len(steps) // (4 * workers)))
@@ -377,9 +389,13 @@ def _learn_headers(keys: PublicKeys, steps: Iterable[Step]) -> None:
 
 
 def encrypted_here(step: Step, source: Source, chunk: int) -> Residues:
-    """A number in all rows of a chunk, freshly encrypted with the public key."""
+    """A number in all rows of a chunk, freshly encrypted with the public key; what is 1 for all to see is not hidden."""
+    keys = source.keys
     rows = np.full(source.layout.counts[chunk], step.data[0], dtype=np.int64)
-    return residues_of(source.keys.engine, encrypt_slots(rows, source.keys.encryptor)[0])
+    if step.data == ONES and keys.parameters.scheme == "bgv":
+        plain = in_slots(rows, keys.encryptor)
+        return residues_of(keys.engine, keys.engine.evaluator.add_plain(keys.public_zero, plain))
+    return residues_of(keys.engine, encrypt_slots(rows, keys.encryptor)[0])
 
 
 def relinearise_any(keys: PublicKeys, ciphertext: Any) -> Any:

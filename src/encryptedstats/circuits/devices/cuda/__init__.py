@@ -6,20 +6,23 @@ not do is left to the native device, which this one is otherwise. Arrays stay on
 
 from __future__ import annotations
 
+import math
+import os
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from threading import RLock
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from encryptedstats.circuits.devices.base import Run, Speed
 from encryptedstats.circuits.devices.cuda import card as cards
-from encryptedstats.circuits.devices.cuda.card import Array, Card, Recording
-from encryptedstats.circuits.devices.cuda.ring import Key, RingOnCard, packing_keys, relinearisation_key
-from encryptedstats.circuits.devices.cuda.sums import Columns, CudaEvaluator, Sums, TapeOnCard
+from encryptedstats.circuits.devices.cuda.card import Array, Card, CardFullError, Recording
+from encryptedstats.circuits.devices.cuda.steps import CudaExecution, Keyed, check_hides
+from encryptedstats.circuits.devices.cuda.sums import Columns, CudaEvaluator, Sums, Tables, TapeOnCard
 from encryptedstats.circuits.devices.native import (
     NativeDevice,
     base_below,
@@ -29,7 +32,9 @@ from encryptedstats.circuits.devices.native import (
     rows_level,
 )
 from encryptedstats.circuits.devices.native.sums import Loads, row_obstacle, sums_under
-from encryptedstats.circuits.program import EXPAND, HERE, RELINEARISE, SUM, Program, Step
+from encryptedstats.circuits.devices.native.tape import TapeWriter
+from encryptedstats.circuits.devices.seal import Execution, Place, batches_of
+from encryptedstats.circuits.program import EXPAND, RELINEARISE, ROWS, SUM, Program, Step
 from encryptedstats.circuits.sources import Source
 from encryptedstats.crypto.keys import PublicKeys
 from encryptedstats.crypto.residues import Residues
@@ -38,30 +43,10 @@ from encryptedstats.parallel import cores
 from encryptedstats.progress import progress_bar
 
 _MAX_PRIME_BITS: Final = 60
-
-
-class _Keyed:
-    """What is on the card for one set of public keys."""
-
-    def __init__(self, keys: PublicKeys, card: Card, arithmetic: str | None) -> None:
-        self.ring = RingOnCard(keys.parameters, card, arithmetic)
-        self._keys = keys
-        self._relinearisation: Key | None = None
-        self._packing: list[list[Key]] | None = None
-
-    @property
-    def relinearisation(self) -> Key:
-        """For s^2."""
-        if self._relinearisation is None:
-            self._relinearisation = relinearisation_key(self.ring, self._keys.seal_relinearisation)
-        return self._relinearisation
-
-    @property
-    def packing(self) -> list[list[Key]]:
-        """Of all automorphisms of packing, level by level."""
-        if self._packing is None:
-            self._packing = packing_keys(self.ring, self._keys.seal_packing)
-        return self._packing
+Found = TypeVar("Found")
+_KEPT_TAPES: Final = 8
+_GROUPS: Final = 4  # of chunks that have room on the card: one is computed on, and others are brought
+_STEP_SECONDS: Final = 1e-4  # ten kernels
 
 
 @dataclass(frozen=True)
@@ -70,7 +55,7 @@ class _Loaded:
 
     evaluator: CudaEvaluator
     made: TapeOnCard
-    columns: Columns
+    columns: Iterable[Columns]  # a list, where all are there
     stays: bool  # whether the columns are those of the table, whatever is given beside it
 
 
@@ -110,11 +95,11 @@ class CudaDevice(NativeDevice):
 
     def __init__(self, card: Card | None = None, arithmetic: str | None = None) -> None:
         self._card, self._arithmetic = card, arithmetic
-        self._keyed: WeakKeyDictionary[PublicKeys, _Keyed] = WeakKeyDictionary()
+        self._keyed: WeakKeyDictionary[PublicKeys, Keyed] = WeakKeyDictionary()
         self._tapes: WeakKeyDictionary[Program, tuple[Any, TapeOnCard]] = WeakKeyDictionary()
         self._ready: _Ready | None = None
         self._lock = RLock()
-        self._columns: tuple[str | None, dict[Any, Array]] = (None, {})  # of the table that was computed on last
+        self._tables = Tables()
 
     def obstacle(self, program: Program) -> str | None:
         """Whether there is a card, and BGV with primes that it computes with."""
@@ -124,29 +109,45 @@ class CudaDevice(NativeDevice):
         bits = max(program.parameters.coefficient_moduli).bit_length()
         if bits > _MAX_PRIME_BITS:
             return f"it computes modulo primes below 2^{_MAX_PRIME_BITS}, and one of these has {bits} bits"
-        return None if self._card is not None else cards.obstacle()
+        return cards.obstacle() if self._card is None else cards.obstacle_of(self._card)
+
+    def seconds(self, program: Program) -> float:
+        """By its speed; where no tape adds up the rows, every step is a few kernels to start."""
+        rows, totals = program.words
+        started = 0 if program.form == ROWS or program_obstacle(program) is None else len(program.steps)
+        found = self.speed.start + self.speed.rows * rows + self.speed.totals * totals
+        return found + _STEP_SECONDS * started * max(1, program.layout.n_chunks)
 
     def card(self) -> Card | None:
         """The card, for the calling thread; None in a process that was forked from the one that opened it."""
         found = self._card or cards.card()
-        if found is None:
+        if found is None or found.process != os.getpid():
             return None
         found.enter()
         return found
 
-    def _of(self, keys: PublicKeys) -> _Keyed | None:
+    def _of(self, keys: PublicKeys) -> Keyed | None:
         card = self.card()
         if card is None:
             return None
         if keys not in self._keyed:
-            self._keyed[keys] = _Keyed(keys, card, self._arithmetic)
+            self._keyed[keys] = Keyed(keys, card, self._arithmetic)
         return self._keyed[keys]
 
     def forget(self) -> None:
         """Give the card's memory back: columns, keys and tapes that were kept for the next time."""
-        self._columns, self._ready = (None, {}), None
+        self._tables, self._ready = Tables(), None
         self._tapes.clear()
         self._keyed.clear()
+
+    def _attempted(self, compute: Callable[[], Found | None]) -> Found | None:
+        """What is computed on the card, or, without all that is kept there, once again; None where there is no room even so."""
+        for _ in range(2):
+            try:
+                return compute()
+            except CardFullError:
+                self.forget()
+        return None
 
     # -- totals ----------------------------------------------------------------------------------------------------
 
@@ -154,42 +155,89 @@ class CudaDevice(NativeDevice):
         self, program: Program, source: Source, given: Mapping[Step, Residues], run: Run
     ) -> Iterator[dict[Step, Residues]]:
         """All at once where the card holds them; otherwise slice by slice, by way of memory."""
-        on_card = self._sums(program, source, given, run)
-        if on_card is None:
+        found = self._attempted(lambda: self._totals_at_once(program, source, given, run))
+        if found is None:
             yield from self._by_slices(program, source, given, run)
-            return
-        sums, firsts = on_card
-        outputs = list(dict.fromkeys(output.step for output in program.outputs))
-        direct = [step for step in outputs if base_below(step, firsts) in firsts]
-        for step, found in self._lowered(direct, sums, firsts, source.keys).items():
-            yield {step: np.asarray(found)}
-        others = [step for step in outputs if base_below(step, firsts) not in firsts]
-        if others:
-            known = {total: _fetched(sums, firsts[total], total.size) for total in sums_under(others)}
-            yield dict(zip(others, self.bring_down(others, known, source.keys, run.workers), strict=True))
+        else:
+            yield found
+
+    def _totals_at_once(
+        self, program: Program, source: Source, given: Mapping[Step, Residues], run: Run
+    ) -> dict[Step, Residues] | None:
+        if self._takes_steps(program, source, run):
+            return _fetched(self._step_by_step(program, source, given))
+        loaded = self._loaded(program, source, given, run)
+        if loaded is None:
+            return None
+        sums = loaded.evaluator.sums_on_card(loaded.made, loaded.columns)
+        loaded.evaluator.check(loaded.made, sums)
+        firsts, outputs = loaded.made.firsts, list(dict.fromkeys(output.step for output in program.outputs))
+        found = self._lowered(
+            [step for step in outputs if base_below(step, firsts) in firsts], sums.values, firsts, source.keys
+        )
+        others, keyed = [step for step in outputs if step not in found], self._of(source.keys)
+        if others and keyed is not None:
+            known = {total: _part_of(sums.values, firsts[total], total.size) for total in sums_under(others)}
+            found |= self._brought(others, known, source.keys, keyed)
+        return _fetched(found)
+
+    def _takes_steps(self, program: Program, source: Source, run: Run) -> bool:
+        """Whether the card takes steps one by one, because no tape does."""
+        return self._of(source.keys) is not None and run.checkpoint is None and program_obstacle(program) is not None
+
+    def _step_by_step(self, program: Program, source: Source, given: Mapping[Step, Residues]) -> dict[Step, Any]:
+        """What no tape adds up: outputs on the card."""
+        known: dict[Place, Residues] = {(step, None): value for step, value in given.items()}
+        known |= {(step, chunk): value for step, value in given.items() for chunk in range(source.layout.n_chunks)}
+        found: dict[Step, Any] = {}
+        for batch in batches_of(program):
+            found |= zip(batch, self._batch(program, batch, source, known), strict=True)
+        return found
+
+    def started(self, keys: PublicKeys, known: Mapping[Place, Residues], source: Source | None = None) -> Execution:
+        """On the card, if this process has one."""
+        keyed = self._of(keys)
+        if keyed is None:
+            return super().started(keys, known, source)
+        return CudaExecution(keys, known, source, keyed, {} if source is None else self._held(source))
+
+    def sums(self, sums: Sequence[Step], source: Source, known: Mapping[Place, Residues]) -> dict[Step, Residues]:
+        """Sums that hide nothing are refused, as SEAL refuses them."""
+        found: dict[Step, Any] = super().sums(sums, source, known)
+        for value in found.values():
+            if isinstance(value, Array):
+                check_hides(value)
+        return found
 
     def packs(
         self, program: Program, source: Source, given: Mapping[Step, Residues], run: Run
     ) -> Iterable[Residues] | None:
         """Nothing leaves the card before it is packed; a program that is run again on the same table is one graph by then."""
         with self._lock:
-            known = self._ready
-            if known is None or not known.is_of(program, source, given, run):
-                self._ready = None
-                if any(base_below(arg, {}).op != SUM for pack in program.packs for arg in pack.args):
-                    return None
-                loaded = self._loaded(program, source, given, run)
-                return None if loaded is None else self._packed(program, source, loaded)
+            return self._attempted(lambda: self._packs(program, source, given, run))
+
+    def _packs(
+        self, program: Program, source: Source, given: Mapping[Step, Residues], run: Run
+    ) -> list[Residues] | None:
+        known = self._ready
+        if known is not None and known.is_of(program, source, given, run):
             loaded = known.loaded
             loaded.evaluator.card.again(known.recording)
             loaded.evaluator.check(loaded.made, known.sums)
             return [np.asarray(pack) for pack in known.packs]
+        if self._takes_steps(program, source, run):
+            return self._packed_step_by_step(program, source, given)
+        if any(base_below(arg, {}).op != SUM for pack in program.packs for arg in pack.args):
+            return None
+        loaded_now = self._loaded(program, source, given, run)
+        return None if loaded_now is None else self._packed(program, source, loaded_now)
 
     def _packed(self, program: Program, source: Source, loaded: _Loaded) -> list[Residues]:
         keyed, (evaluator, made) = self._of(source.keys), (loaded.evaluator, loaded.made)
         assert keyed is not None
         packing = keyed.packing, keyed.relinearisation  # there before anything is recorded
-        with evaluator.card.recorded() as recording:
+        # What is brought to the card meanwhile is not what is done again: the next time all of it is there, and is recorded.
+        with evaluator.card.recorded() if loaded.stays else nullcontext() as recording:
             sums = evaluator.sums_on_card(made, loaded.columns)
             packs = [
                 keyed.ring.pack(self._lowered_together(pack.args, sums.values, made.firsts, source.keys), packing[0])[0]
@@ -197,14 +245,23 @@ class CudaDevice(NativeDevice):
             ]
         evaluator.check(made, sums)
         found = [np.asarray(pack) for pack in packs]
-        if recording.whole and loaded.stays and source.content_id is not None:
+        if recording is not None and recording.whole and source.content_id is not None:
             self._ready = _Ready(program, source.content_id, source.keys, loaded, sums, packs, recording)
         return found
+
+    def _packed_step_by_step(self, program: Program, source: Source, given: Mapping[Step, Residues]) -> list[Residues]:
+        keyed, found = self._of(source.keys), self._step_by_step(program, source, given)
+        assert keyed is not None
+        return [self._merged([found[arg] for arg in pack.args], 0, None, keyed) for pack in program.packs]
 
     def _by_slices(
         self, program: Program, source: Source, given: Mapping[Step, Residues], run: Run
     ) -> Iterator[dict[Step, Residues]]:
-        yield from super().totals(program, source, {step: np.asarray(value) for step, value in given.items()}, run)
+        fetched = {step: np.asarray(value) for step, value in given.items()}
+        if self._takes_steps(program, source, run):  # and has no room for them
+            yield from NativeDevice().totals(program, source, fetched, run)
+        else:
+            yield from super().totals(program, source, fetched, run)
 
     def _evaluator(self, loads: Loads, run: Run, limit: int) -> CudaEvaluator | None:
         """The card, where its arithmetic carries these keys."""
@@ -226,43 +283,35 @@ class CudaDevice(NativeDevice):
             writer, made = evaluator.writer, TapeOnCard(evaluator.tape(program.sums), keyed.ring)
             self._tapes[program] = (writer, made)
         evaluator.writer = writer
-        if not self._fits(evaluator, made, source):
-            return None
-        held, read = self._held(source), []
-        with progress_bar("computing", source.layout.n_rows, "rows", run.progress) as advance:
-            for chunk in range(source.layout.n_chunks):
-                read.append(evaluator.columns_on_card(made.tape, chunk, held))
-                advance(source.layout.counts[chunk])
-        stays = not any(load.op == EXPAND for load in made.tape.columns)
-        return _Loaded(evaluator, made, Columns(evaluator.card, read), stays)
-
-    def _sums(
-        self, program: Program, source: Source, given: Mapping[Step, Residues], run: Run
-    ) -> tuple[Array, dict[Step, int]] | None:
-        """All sums over rows on the card, with the first polynomial of each; None where that is not done there at once."""
-        loaded = self._loaded(program, source, given, run)
-        if loaded is None:
-            return None
-        sums = loaded.evaluator.sums_on_card(loaded.made, loaded.columns)
-        loaded.evaluator.check(loaded.made, sums)
-        return sums.values, loaded.made.firsts
-
-    def _fits(self, evaluator: CudaEvaluator, made: TapeOnCard, source: Source) -> bool:
-        """Whether columns, sums and what is computed on the way have room on the card."""
-        polynomial = 8 * evaluator.n_primes * evaluator.ring
-        columns = 2 * len(made.tape.columns) * source.layout.n_chunks * polynomial
-        prologue = min(8 << 30, evaluator.prologue_bytes(evaluator.writer) * source.layout.n_chunks)
+        sums, whole, few = evaluator.bytes_on_card(made)
         _, total = evaluator.card.memory()
-        return columns + prologue + 2 * sum(made.tape.sizes) * polynomial + (4 << 30) * (total > 8 << 30) <= total * 0.9
+        room = int(total * 0.9) - sums
+        if room < _GROUPS * few:
+            return None
+        if room < whole:  # some chunks after the others, none of which stays
+            columns = evaluator.groups_on_card(made.tape, None, room // _GROUPS)
+            return _Loaded(evaluator, made, self._shown(columns, source, run), stays=False)
+        held = self._held(source)
+        stays = not any(load.op == EXPAND for load in made.tape.columns) and evaluator.all_there(made.tape, held)
+        columns = evaluator.groups_on_card(made.tape, held, room)
+        return _Loaded(evaluator, made, list(columns) if stays else self._shown(columns, source, run), stays)
+
+    def _shown(self, columns: Iterable[Columns], source: Source, run: Run) -> Iterator[Columns]:
+        """Columns with a bar that says how far they are."""
+        with progress_bar("computing", source.layout.n_rows, "rows", run.progress) as advance:
+            for some in columns:
+                yield some
+                advance(sum(source.layout.counts[chunk] for chunk in some.chunks))
 
     def _held(self, source: Source) -> dict[Any, Array]:
-        """Columns of this table that are on the card; those of another one make room."""
-        name = source.content_id
-        if name is None:
+        """Columns of this table that are on the card; those of others make room."""
+        name, card = source.content_id, self.card()
+        if name is None or card is None:
             return {}
-        if self._columns[0] != name:
-            self._columns, self._ready = (name, {}), None
-        return self._columns[1]
+        found = self._tables.of(name, card.memory()[1] // 4)
+        if self._ready is not None and self._ready.content not in self._tables:
+            self._ready = None
+        return found
 
     # -- single ciphertexts ------------------------------------------------------------------------------------------
 
@@ -287,41 +336,64 @@ class CudaDevice(NativeDevice):
 
     def _lowered(
         self, steps: Sequence[Step], sums: Array, firsts: Mapping[Step, int], keys: PublicKeys
-    ) -> dict[Step, Any]:
+    ) -> dict[Step, Array]:
         alike: dict[tuple[int, int], list[Step]] = defaultdict(list)
-        found: dict[Step, Any] = {}
+        found: dict[Step, Array] = {}
         for step in steps:
             if step in firsts:
-                found[step] = _fetched(sums, firsts[step], step.size)
+                found[step] = _part_of(sums, firsts[step], step.size)
             else:
                 alike[step.size, step.level].append(step)
         for some in alike.values():
-            residues = np.asarray(self._lowered_together(some, sums, firsts, keys))
-            found |= dict(zip(some, residues, strict=True))
+            together = self._lowered_together(some, sums, firsts, keys)
+            found |= {step: together[number] for number, step in enumerate(some)}
         return found
 
     def bring_down(
         self, steps: Sequence[Step], known: Mapping[Step, Residues], keys: PublicKeys, workers: int | None = None
     ) -> list[Residues]:
-        """What is switched and relinearised last, on the card; what is computed before that, by the native device."""
+        """All of it on the card, where there is room."""
+
+        def on_card() -> dict[Step, Residues] | None:
+            keyed = self._of(keys)
+            return None if keyed is None else _fetched(self._brought(steps, known, keys, keyed))
+
+        found = self._attempted(on_card)
+        if found is None:
+            fetched = {step: np.asarray(value) for step, value in known.items()}
+            return NativeDevice().bring_down(steps, fetched, keys, workers)
+        return [found[step] for step in steps]
+
+    def _from_known(self, steps: Sequence[Step], known: Mapping[Place, Residues], keys: PublicKeys) -> list[Any]:
         keyed = self._of(keys)
         if keyed is None:
-            return super().bring_down(steps, known, keys, workers)
+            return super()._from_known(steps, known, keys)
+        totals = {place[0]: value for place, value in known.items() if place[1] is None}
+        found = self._brought(steps, totals, keys, keyed)
+        return [found[step] for step in steps]
+
+    def _brought(
+        self, steps: Sequence[Step], known: Mapping[Step, Any], keys: PublicKeys, keyed: Keyed
+    ) -> dict[Step, Array]:
+        """What is switched and relinearised last, many at a time; what is computed before that, step by step."""
+        card = keyed.ring.card
         base = {step: base_below(step, known) for step in steps}
         bases = list(dict.fromkeys(base.values()))
-        missing = [base for base in bases if base not in known]
-        known = {**known, **dict(zip(missing, super().bring_down(missing, known, keys, workers), strict=True))}
-        found: dict[Step, Any] = {step: np.array(known[step]) for step in steps if step in bases}
+        missing = [step for step in bases if step not in known]
+        if missing:
+            places: dict[Place, Any] = {(step, None): value for step, value in known.items()}
+            values = self.started(keys, places).values([(step, None) for step in missing])
+            known = {**known, **dict(zip(missing, values, strict=True))}
+        found = {step: card.joined([known[step]]) for step in base if step in bases}
         by_level: dict[int, list[Step]] = defaultdict(list)
-        for step in dict.fromkeys(steps):
+        for step in base:
             if step not in found:
                 by_level[base[step].level].append(step)
         for some in by_level.values():
             under = list(dict.fromkeys(base[step] for step in some))
             firsts = dict(zip(under, np.cumsum([0, *(base.size for base in under[:-1])]).tolist(), strict=True))
-            sums = keyed.ring.card.upload(np.concatenate([np.asarray(known[base]) for base in under]))
-            found |= self._lowered(some, sums, firsts, keys)
-        return [found[step] for step in steps]
+            found |= self._lowered(some, card.joined([known[base] for base in under]), firsts, keys)
+        return found
 
     # -- packs -------------------------------------------------------------------------------------------------------
 
@@ -336,7 +408,10 @@ class CudaDevice(NativeDevice):
         keyed = self._of(keys)
         if keyed is None:
             return super().merge(parts, level, to, keys, workers)
-        there = keyed.ring.card.upload(np.stack([np.asarray(one) for one in parts]))
+        return self._merged(parts, level, to, keyed)
+
+    def _merged(self, parts: Sequence[Any], level: int, to: int | None, keyed: Keyed) -> Residues:
+        there = keyed.ring.card.joined(parts).shaped(len(parts), *parts[0].shape)
         return np.asarray(keyed.ring.pack(there, keyed.packing, level, to)[0])
 
     def split(self, node: Residues, level: int, keys: PublicKeys, *, odd: bool) -> Sequence[Residues]:
@@ -367,31 +442,60 @@ class CudaDevice(NativeDevice):
         """A sum over one chunk is what its rows are."""
         limit = default_limit() if run.memory_limit is None else run.memory_limit
         loads: Loads | None = None
-        held: dict[Any, Array] = {}
         for steps, given in batches:
             keyed = self._of(source.keys)
-            here = any(step.op == HERE for step in _all_under(steps))
-            if keyed is None or here or row_obstacle(steps, source.parameters) is not None:
+            if keyed is None or row_obstacle(steps, source.parameters) is not None:
                 fetched = {step: np.asarray(value) for step, value in given.items()}
                 yield from super().rows([(steps, fetched)], source, run)
                 continue
-            of_step = {step: Step(SUM, (step,), None, step.noise, is_total=True) for step in steps}
-            sums = list(of_step.values())
-            loads = loads or Loads(source, rows_level(sums), given, limit // 2)
+            of_step, writer, made = self._tape_of_rows(steps, source, given, run, keyed)
+            loads = loads or Loads(source, rows_level(list(of_step.values())), given, limit // 2)
             loads.given = given
             evaluator = CudaEvaluator(loads, run.workers or cores(), limit, keyed.ring)
-            evaluator.prepare(sums)
-            made = TapeOnCard(evaluator.tape(sums), keyed.ring)
+            evaluator.writer = writer
             for chunk in range(source.layout.n_chunks):
-                columns = Columns(evaluator.card, [evaluator.columns_on_card(made.tape, chunk, held)])
-                found = evaluator.sums_on_card(made, columns)
+                loads.make(made.tape.columns, chunk)
+                evaluator.chunks = range(chunk, chunk + 1)
+                found = evaluator.sums_on_card(made, evaluator.groups_on_card(made.tape, self._held(source), 0))
                 evaluator.check(made, found)
-                yield [_fetched(found.values, made.firsts[of_step[step]], step.size) for step in steps]
+                values: list[Any] = [_part_of(found.values, made.firsts[of_step[step]], step.size) for step in steps]
+                yield values  # which stay there until they are brought down
+
+    def _tape_of_rows(
+        self, steps: Sequence[Step], source: Source, given: Mapping[Step, Residues], run: Run, keyed: Keyed
+    ) -> tuple[dict[Step, Step], TapeWriter, TapeOnCard]:
+        """Steps as sums over one chunk, and their tape; those of a program that is run again are there already."""
+        name = tuple(steps), source.layout.n_chunks > 1
+        if name not in keyed.tapes:
+            of_step = {step: Step(SUM, (step,), None, step.noise, is_total=True) for step in steps}
+            sums = list(of_step.values())
+            evaluator = CudaEvaluator(Loads(source, rows_level(sums), given, 0), 1, 0, keyed.ring)
+            evaluator.prepare(sums)
+            while len(keyed.tapes) >= _KEPT_TAPES:
+                del keyed.tapes[next(iter(keyed.tapes))]
+            keyed.tapes[name] = of_step, evaluator.writer, TapeOnCard(evaluator.tape(sums), keyed.ring)
+        found: tuple[dict[Step, Step], TapeWriter, TapeOnCard] = keyed.tapes[name]
+        return found
 
 
-def _fetched(sums: Array, first: int, size: int) -> Residues:
-    each = int(np.prod(sums.shape[1:]))
-    return np.asarray(Array(sums.card, sums.pointer + 8 * each * first, (size, *sums.shape[1:]), sums))
+def _part_of(sums: Array, first: int, size: int) -> Array:
+    each = math.prod(sums.shape[1:])
+    return Array(sums.card, sums.pointer + 8 * each * first, (size, *sums.shape[1:]), sums)
+
+
+def _fetched(found: Mapping[Step, Array]) -> dict[Step, Residues]:
+    """Arrays in memory: those that are parts of one, all of it at once."""
+    whole: dict[int, Residues] = {}
+    fetched: dict[Step, Residues] = {}
+    for step, value in found.items():
+        owner = value.owner
+        if owner is None or owner.shape[1:] != value.shape:
+            fetched[step] = np.asarray(value)
+            continue
+        if owner.pointer not in whole:
+            whole[owner.pointer] = np.asarray(owner)
+        fetched[step] = whole[owner.pointer][(value.pointer - owner.pointer) // (8 * value.words)]
+    return fetched
 
 
 def _relinearises(step: Step, base: Step) -> bool:
@@ -400,17 +504,6 @@ def _relinearises(step: Step, base: Step) -> bool:
             return True
         step = step.args[0]
     return False
-
-
-def _all_under(steps: Sequence[Step]) -> set[Step]:
-    found: set[Step] = set()
-    stack = list(steps)
-    while stack:
-        step = stack.pop()
-        if step not in found:
-            found.add(step)
-            stack.extend(step.args)
-    return found
 
 
 __all__ = ["CudaDevice"]

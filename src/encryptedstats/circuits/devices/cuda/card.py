@@ -6,6 +6,7 @@ Only NVIDIA's driver is spoken to, through ``cuda-bindings``. What is loaded are
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import sys
 import threading
@@ -29,13 +30,17 @@ _FULL_RATE: Final = 4  # of single to double precision: more is a card with few 
 _ELSEWHERE: Final = Cure("other device", "device='native' goes on without it", {"device": "native"})
 
 
+class CardFullError(DeviceError):
+    """There is no room left on a card: what is kept there can make some, or less is computed at a time."""
+
+
 class Array:
     """Words in the card's memory; :func:`numpy.asarray` fetches them."""
 
     dtype = np.dtype(np.uint64)
 
-    def __init__(self, card: Card, pointer: int, shape: tuple[int, ...], owner: Any = None) -> None:
-        self.card, self.pointer, self.shape, self._owner = card, pointer, shape, owner
+    def __init__(self, card: Card, pointer: int, shape: tuple[int, ...], owner: Array | None = None) -> None:
+        self.card, self.pointer, self.shape, self.owner = card, pointer, shape, owner
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -43,11 +48,15 @@ class Array:
     @property
     def words(self) -> int:
         """How many."""
-        return int(np.prod(self.shape))
+        return math.prod(self.shape)
 
     def __getitem__(self, index: int) -> Array:
-        apart = int(np.prod(self.shape[1:]))
+        apart = math.prod(self.shape[1:])
         return Array(self.card, self.pointer + 8 * apart * index, self.shape[1:], self)
+
+    def shaped(self, *shape: int) -> Array:
+        """The same words, counted otherwise."""
+        return Array(self.card, self.pointer, shape, self)
 
     def first(self, count: int) -> Array:
         """The first of them."""
@@ -58,7 +67,7 @@ class Array:
 
     def __del__(self, _ends: Callable[[], bool] = sys.is_finalizing) -> None:
         if (
-            self._owner is None and not _ends()
+            self.owner is None and not _ends()
         ):  # when the interpreter ends, the process does, and the card takes its memory back
             self.card.free(self.pointer)
 
@@ -101,6 +110,7 @@ class Card:
         from cuda.bindings import driver
 
         self.driver, self.process = driver, os.getpid()
+        self.failure: str | None = None  # what it has failed with, for good
         self.device = self._done(driver.cuDeviceGet(0))
         self.context = self._done(driver.cuDevicePrimaryCtxRetain(self.device))
         self.enter()
@@ -113,12 +123,17 @@ class Card:
         ratio = self._fact(attribute.CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO)
         self.doubles = ratio <= _FULL_RATE
         self.shared_bytes = self._fact(attribute.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
-        self.stream = self._done(driver.cuStreamCreate(driver.CUstream_flags.CU_STREAM_NON_BLOCKING.value))
+        # Kernels follow one another on one stream, and what is brought for the next ones comes on another meanwhile.
+        self.stream, self.copies = (
+            self._done(driver.cuStreamCreate(driver.CUstream_flags.CU_STREAM_NON_BLOCKING.value)) for _ in range(2)
+        )
         self._keep_memory()
         self.module = self._done(driver.cuModuleLoadData(image_for(self.capability)))
         self._functions: dict[str, Any] = {}
         self.recording: Recording | None = None
         self._pinned = (0, 0)  # where it is, and bytes
+        self._pinned_ranges: list[tuple[int, int]] = []  # all of it
+        self._copied = self._done(driver.cuEventCreate(0))
         self._staging = _Staging(self)
 
     def enter(self) -> None:
@@ -143,12 +158,14 @@ class Card:
 
     def _failed(self, error: Any) -> DeviceError:
         if error == self.driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
-            return DeviceError(
+            return CardFullError(
                 "the graphics card has not enough memory left for this: end what else runs on it. ", _ELSEWHERE
             )
         said = self.driver.cuGetErrorString(error)[1]
-        text = said.decode() if isinstance(said, bytes) else str(error)
-        return DeviceError(f"the graphics card failed ({text}); nothing was written. ", _ELSEWHERE)
+        self.failure = (
+            said.decode() if isinstance(said, bytes) else str(error)
+        )  # and so will whatever is asked of it next
+        return DeviceError(f"the graphics card failed ({self.failure}); nothing was written. ", _ELSEWHERE)
 
     # -- memory ----------------------------------------------------------------------------------------------------
 
@@ -163,9 +180,12 @@ class Card:
 
     def empty(self, *shape: int) -> Array:
         """Room for so many words."""
-        size = max(8, 8 * int(np.prod(shape)))
-        array = Array(self, int(self._done(self.driver.cuMemAllocAsync(size, self.stream))), shape)
+        array = self._empty(shape, self.stream)
         return array if self.recording is None else self.recording.keep(array)
+
+    def _empty(self, shape: tuple[int, ...], stream: Any) -> Array:
+        size = max(8, 8 * math.prod(shape))
+        return Array(self, int(self._done(self.driver.cuMemAllocAsync(size, stream))), shape)
 
     def free(self, pointer: int) -> None:
         """Give memory back; after a fork it is not ours."""
@@ -181,21 +201,54 @@ class Card:
         return array
 
     def upload_together(self, parts: Sequence[NDArray[np.uint64]]) -> list[Array]:
-        """Copies of arrays of one shape: threads bring them to pinned memory, which the card reads while the next are brought."""
+        """Copies of arrays of one shape, beside the kernels that run; what is started afterwards finds them there.
+
+        The card reads pinned memory itself. To that, threads bring what is elsewhere, while the card reads what was brought before.
+        """
         if len(parts) < 2:
             return [self.upload(part) for part in parts]
-        size, whole = parts[0].nbytes, self.empty(len(parts), *parts[0].shape)
-        with self._staging:
-            at = self._staging.next(len(parts) * size)
-            list(
-                self._staging.threads.map(
-                    lambda pair: ctypes.memmove(at + pair[0] * size, pair[1].ctypes.data, size),
-                    enumerate(map(np.ascontiguousarray, parts)),
-                )
-            )
-            self._done(self.driver.cuMemcpyHtoDAsync(whole.pointer, at, len(parts) * size, self.stream))
-            self._staging.sent()
+        size, whole = parts[0].nbytes, self._empty((len(parts), *parts[0].shape), self.copies)
+        parts = [np.ascontiguousarray(part) for part in parts]
+        if all(map(self._is_pinned, parts)):
+            for number, part in enumerate(parts):
+                self._bring(whole.pointer + number * size, part.ctypes.data, size)
+        else:
+            with self._staging:
+                at = self._staging.next(len(parts) * size)
+                moves = ((at + number * size, part.ctypes.data, size) for number, part in enumerate(parts))
+                list(self._staging.threads.map(lambda move: ctypes.memmove(*move), moves))
+                self._bring(whole.pointer, at, len(parts) * size)
+                self._staging.sent()
+        self._done(self.driver.cuEventRecord(self._copied, self.copies))
+        self._done(self.driver.cuStreamWaitEvent(self.stream, self._copied, 0))
         return [whole[number] for number in range(len(parts))]
+
+    def _bring(self, pointer: int, at: int, nbytes: int) -> None:
+        self._done(self.driver.cuMemcpyHtoDAsync(pointer, at, nbytes, self.copies))
+
+    def _is_pinned(self, part: NDArray[Any]) -> bool:
+        first = int(part.ctypes.data)
+        return any(begin <= first and first + part.nbytes <= end for begin, end in self._pinned_ranges)
+
+    def joined(self, parts: Sequence[Array | Residues]) -> Array:
+        """One array of several, along their first axis, wherever they are."""
+        whole = self.empty(sum(map(len, parts)), *parts[0].shape[1:])
+        at, each = whole.pointer, 8 * math.prod(parts[0].shape[1:])
+        for part in parts:
+            here = Array(self, at, part.shape, whole)
+            if isinstance(part, Array):
+                self.copy(here, part)
+            else:
+                self.write(here, np.ascontiguousarray(part))
+            at += each * len(part)
+        return whole
+
+    def copy(self, array: Array, other: Array) -> None:
+        """Over what is there, within the card."""
+        nbytes = 8 * other.words
+        self._start(
+            lambda: self._done(self.driver.cuMemcpyDtoDAsync(array.pointer, other.pointer, nbytes, self.stream))
+        )
 
     def write(self, array: Array, words: NDArray[Any]) -> None:
         """Over what is there. Memory of Python's is copied by the driver before this returns."""
@@ -216,6 +269,7 @@ class Card:
     def pinned(self, nbytes: int) -> NDArray[np.uint8]:
         """Memory of this process that the card reads without help; it stays until the process ends."""
         at = int(self._done(self.driver.cuMemHostAlloc(nbytes, 0)))
+        self._pinned_ranges.append((at, at + nbytes))
         return np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(at))
 
     def _pinned_memory(self, nbytes: int) -> int:
@@ -308,7 +362,7 @@ class _Staging:
 
     def sent(self) -> None:
         """The card has been told to read it."""
-        self._card._done(self._card.driver.cuEventRecord(self._events[self._turn], self._card.stream))
+        self._card._done(self._card.driver.cuEventRecord(self._events[self._turn], self._card.copies))
 
 
 def image_for(capability: tuple[int, int]) -> bytes:
@@ -322,14 +376,26 @@ def image_for(capability: tuple[int, int]) -> bytes:
 
 
 def obstacle() -> str | None:
-    """Why there is no card to compute with here; None if there is one. Asked once: a driver does not come and go."""
-    return _found()[1]
+    """Why there is no card to compute with here; None if there is one. Looked for once: a driver does not come and go."""
+    found, why_not = _found()
+    return why_not if found is None else obstacle_of(found)
+
+
+def obstacle_of(card: Card) -> str | None:
+    """Why a card that was found is of no use to this process, or not any more."""
+    if card.process != os.getpid():
+        return (
+            "this process was forked from one that computes on the card, which no fork can go on with: start processes by "
+            "multiprocessing's 'spawn', or before the card is used"
+        )
+    if card.failure is not None:
+        return f"the card has failed ({card.failure}), and is of use again to a new process"
+    return None
 
 
 def card() -> Card | None:
-    """The card, where there is one, and this is the process that opened it."""
-    found = _found()[0]
-    return found if found is not None and found.process == os.getpid() else None
+    """The card, where there is one that this process can use."""
+    return _found()[0] if obstacle() is None else None
 
 
 @cache

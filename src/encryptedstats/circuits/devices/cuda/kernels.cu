@@ -177,24 +177,30 @@ HERE void inverse_outer(u64 *x, const u64 *pending, const u64 *factors, int prim
     }
 }
 
-/* Which prime and which source number y of a launch is: prime first + y; or, `lifted`, digits of which there are so many, each under
-   every target, the last of which is the special prime. */
-struct Which { int first, step, lifted, targets; };
-HERE int prime_of(const Ring &R, const Which &w, int y) {
-    if (!w.lifted) return w.first + y * w.step;
-    int target = y / w.lifted;
-    return target == w.targets - 1 ? R.special : target;
+/* Which prime, source and place number y of a launch has: prime first + y step, or from the first again after every `wrap`. Or, `lifted`,
+   digits, of which there are so many, each under every target, the last of which is the special prime; but (`others`) not under its own. */
+struct Which { int first, step, wrap, lifted, others; };
+struct Turn { int prime, source, place; };
+HERE Turn turn_of(const Ring &R, const Which &w, int y) {
+    Turn t = {w.first + (w.wrap ? y % w.wrap : y) * w.step, y, y};
+    if (!w.lifted) return t;
+    int d = w.lifted - w.others, target = y < w.lifted * d ? y / d : w.lifted, digit = y - target * d;
+    if (w.others && target < w.lifted && digit >= target) digit++;
+    t.prime = target == w.lifted ? R.special : target;
+    t.source = digit;
+    t.place = target * w.lifted + digit;
+    return t;
 }
-HERE int source_of(const Which &w, int y) { return w.lifted ? y % w.lifted : y; }
 
 /* out = NTT(src), or base factor - NTT(src). */
 template <class A> HERE void forward(const Ring &R, const Polys &src, const Polys &out, const Polys &base, const u64 *factors, const Which &w) {
-    int y = (int)blockIdx.y, parts = 1 << (R.logn - R.logm), part = (int)blockIdx.x % parts, item = (int)blockIdx.x / parts;
-    int size = 1 << R.logm, number = prime_of(R, w, y);
+    int parts = 1 << (R.logn - R.logm), part = (int)blockIdx.x % parts, item = (int)blockIdx.x / parts;
+    const Turn turn = turn_of(R, w, (int)blockIdx.y);
+    int size = 1 << R.logm, number = turn.prime, y = turn.place;
     i64 skip = (i64)part << R.logm;
     const Prime P = R.primes[number];
     const u64 *table = R.forward + ((i64)number << R.logn) * Table<A>::WORDS;
-    const u64 *from = parts > 1 ? poly(out, item, y) : poly(src, item, source_of(w, y));
+    const u64 *from = parts > 1 ? poly(out, item, y) : poly(src, item, turn.source);
     forward_all<A>(from + skip, memory, table, R.logm, parts + part, P);
     u64 *to = poly(out, item, y) + skip;
     const u64 *other = base.at ? poly(base, item, y) + skip : 0;
@@ -205,10 +211,11 @@ template <class A> HERE void forward(const Ring &R, const Polys &src, const Poly
 }
 
 template <class A> HERE void forward_first(const Ring &R, const Polys &src, const Polys &out, const Which &w) {
-    int y = (int)blockIdx.y, item = (int)blockIdx.z, number = prime_of(R, w, y), n = 1 << R.logn;
+    const Turn turn = turn_of(R, w, (int)blockIdx.y);
+    int item = (int)blockIdx.z, number = turn.prime, n = 1 << R.logn;
     const Prime P = R.primes[number];
-    const u64 *table = R.forward + ((i64)number << R.logn) * Table<A>::WORDS, *from = poly(src, item, source_of(w, y));
-    u64 *to = poly(out, item, y);
+    const u64 *table = R.forward + ((i64)number << R.logn) * Table<A>::WORDS, *from = poly(src, item, turn.source);
+    u64 *to = poly(out, item, turn.place);
     if (R.logn - R.logm == 1) forward_outer<A, 1>(from, to, table, n, P);
     else if (R.logn - R.logm == 2) forward_outer<A, 2>(from, to, table, n, P);
     else forward_outer<A, 3>(from, to, table, n, P);
@@ -217,7 +224,7 @@ template <class A> HERE void forward_first(const Ring &R, const Polys &src, cons
 /* out = INTT(src), or factor INTT(src) - pending: coefficients in [0, p). */
 template <class A> HERE void inverse(const Ring &R, const Polys &src, const Polys &out, const Polys &pending, const u64 *factors, const Which &w) {
     int y = (int)blockIdx.y, parts = 1 << (R.logn - R.logm), part = (int)blockIdx.x % parts, item = (int)blockIdx.x / parts;
-    int size = 1 << R.logm, number = prime_of(R, w, y);
+    int size = 1 << R.logm, number = turn_of(R, w, y).prime;
     i64 skip = (i64)part << R.logm;
     const Prime P = R.primes[number];
     const u64 *table = R.inverse + ((i64)number << R.logn) * Table<A>::WORDS, *from = poly(src, item, y) + skip;
@@ -236,7 +243,7 @@ template <class A> HERE void inverse(const Ring &R, const Polys &src, const Poly
 }
 
 template <class A> HERE void inverse_last(const Ring &R, const Polys &out, const Polys &pending, const u64 *factors, const Which &w) {
-    int y = (int)blockIdx.y, item = (int)blockIdx.z, number = prime_of(R, w, y), n = 1 << R.logn;
+    int y = (int)blockIdx.y, item = (int)blockIdx.z, number = turn_of(R, w, y).prime, n = 1 << R.logn;
     const Prime P = R.primes[number];
     const u64 *table = R.inverse + ((i64)number << R.logn) * Table<A>::WORDS, *other = pending.at ? poly(pending, item, y) : 0;
     u64 *x = poly(out, item, y);
@@ -259,11 +266,27 @@ TRANSFORMS(Doubles, doubles)
 
 /* Dividing by the primes from - 1, ..., to, one after the other, of which x has the coefficients: SEAL subtracts x + q_r [-x / q_r]_t and
    divides. What is to be subtracted is pending, before (or 0) and after. Component y of an item. */
-KERNEL drop(Ring R, Polys x, Polys pending, Polys out, const u64 *factors, int from, int to, int has) {
-    i64 item = blockIdx.z;
-    int c = (int)blockIdx.y;
-    const u64 *values = poly(x, item, c), *before = has ? poly(pending, item, c) : 0;
-    u64 *after = poly(out, item, c);
+template <int MOST> HERE void dropped(const Ring &R, const u64 *values, const u64 *before, u64 *after, const u64 *factors, int from, int to) {
+    COEFFICIENTS(i) {
+        u64 d[MOST]; /* in registers */
+        UNROLL for (int k = 0; k < MOST; k++) d[k] = k < from && before ? before[((i64)k << R.logn) + i] : 0;
+        UNROLL for (int r = MOST - 1; r >= 0; r--) {
+            if (r >= from || r < to) continue;
+            u64 p = R.primes[r].p, v = values[((i64)(r - to) << R.logn) + i];
+            v = minus(by_factor(v, factors, r, p), d[r], p);
+            u64 k = times(v, R.minus_inverse_t[2 * r], R.minus_inverse_t[2 * r + 1], R.t);
+            const u64 *f = R.inverses + 2 * (i64)r * R.n_primes;
+            UNROLL for (int j = 0; j < r; j++) {
+                u64 q = R.primes[j].p;
+                d[j] = plus(times(d[j] + v, f[2 * j], f[2 * j + 1], q), k, q);
+            }
+        }
+        UNROLL for (int k = 0; k < MOST; k++)
+            if (k < to) after[((i64)k << R.logn) + i] = d[k];
+    }
+}
+
+HERE void dropped_many(const Ring &R, const u64 *values, const u64 *before, u64 *after, const u64 *factors, int from, int to) {
     COEFFICIENTS(i) {
         u64 d[MAX_PRIMES];
         for (int k = 0; k < from; k++) d[k] = before ? before[((i64)k << R.logn) + i] : 0;
@@ -279,6 +302,16 @@ KERNEL drop(Ring R, Polys x, Polys pending, Polys out, const u64 *factors, int f
         }
         for (int k = 0; k < to; k++) after[((i64)k << R.logn) + i] = d[k];
     }
+}
+
+KERNEL drop(Ring R, Polys x, Polys pending, Polys out, const u64 *factors, int from, int to, int has) {
+    i64 item = blockIdx.z;
+    int c = (int)blockIdx.y;
+    const u64 *values = poly(x, item, c), *before = has ? poly(pending, item, c) : 0;
+    u64 *after = poly(out, item, c);
+    if (from <= 4) dropped<4>(R, values, before, after, factors, from, to);
+    else if (from <= 8) dropped<8>(R, values, before, after, factors, from, to);
+    else dropped_many(R, values, before, after, factors, from, to);
 }
 
 /* The same for the special prime of a key switch, whose coefficients are x: pending (+)= x / p + k. Component y of two. */
@@ -299,9 +332,9 @@ KERNEL drop_special(Ring R, Polys x, Polys pending, int primes, int add0, int ad
 }
 
 /* What a key makes of lifted digits: under target y of an item, out = base factor + sum of digit key, for both parts; under the special
-   prime the sum alone. Keys are read once for several items. */
+   prime the sum alone. Keys are read once for several items. A digit under its own prime may be there before it was one (own). */
 enum { ITEMS = 4 };
-KERNEL accumulate(Ring R, Polys lifted, const u64 *key, int digits, int key_digits, Polys base, const u64 *factors, Polys out, Polys special, int items) {
+KERNEL accumulate(Ring R, Polys lifted, Polys own, const u64 *key, int digits, int key_digits, Polys base, const u64 *factors, Polys out, Polys special, int items) {
     int target = (int)blockIdx.y, last = target == digits, number = last ? R.special : target;
     i64 first = (i64)blockIdx.z * ITEMS;
     const Prime P = R.primes[number];
@@ -313,7 +346,7 @@ KERNEL accumulate(Ring R, Polys lifted, const u64 *key, int digits, int key_digi
             u64 k0 = keys[((i64)(2 * j) << R.logn) + i], k1 = keys[((i64)(2 * j + 1) << R.logn) + i];
             UNROLL for (int k = 0; k < ITEMS; k++)
                 if (first + k < items) {
-                    u64 y = poly(lifted, first + k, target * digits + j)[i];
+                    u64 y = (own.at && j == target ? poly(own, first + k, j) : poly(lifted, first + k, target * digits + j))[i];
                     sum[k][0] = plus(sum[k][0], product(y, k0, P), P.p);
                     sum[k][1] = plus(sum[k][1], product(y, k1, P), P.p);
                 }
@@ -388,6 +421,53 @@ KERNEL scaled(Ring R, Polys src, Polys out, const u64 *factors, int primes, unsi
     COEFFICIENTS(i) {
         if (wrong && a[i] >= p) atomicMin(wrong, (unsigned)item);
         o[i] = by_factor(a[i], factors, prime, p);
+    }
+}
+
+/* -- single ciphertexts, (size, primes, N) each, one after the other ---------------------------------------------------------------- */
+
+/* A sum of `count` ciphertexts: words are their places, their sizes, a factor with its quotient for each under each prime, and at last a
+   constant, which is added to the first polynomial. y is prime and component. */
+KERNEL combined(Ring R, const u64 *words, u64 *out, int count, int primes) {
+    int prime = (int)blockIdx.y % primes, c = (int)blockIdx.y / primes;
+    u64 p = R.primes[prime].p;
+    const u64 *sizes = words + count, *factors = sizes + count;
+    i64 skip = (i64)((int)blockIdx.y) << R.logn;
+    COEFFICIENTS(i) {
+        u64 sum = c ? 0 : factors[2 * (count * primes + prime)];
+        for (int j = 0; j < count; j++)
+            if (c < (int)sizes[j]) sum = plus(sum, by_factor(((const u64 *)words[j])[skip + i], factors, j * primes + prime, p), p);
+        out[skip + i] = sum;
+    }
+}
+
+/* The product of ciphertexts of na and nb polynomials, in NTT form; y is a prime. */
+KERNEL multiplied(Ring R, const u64 *a, int na, const u64 *b, int nb, u64 *out, int primes) {
+    int prime = (int)blockIdx.y;
+    const Prime P = R.primes[prime];
+    i64 apart = (i64)primes << R.logn, skip = (i64)prime << R.logn;
+    COEFFICIENTS(i) {
+        for (int k = 0; k < na + nb - 1; k++) {
+            u64 sum = 0;
+            for (int j = k - nb + 1 > 0 ? k - nb + 1 : 0; j <= (k < na - 1 ? k : na - 1); j++)
+                sum = plus(sum, product(a[j * apart + skip + i], b[(k - j) * apart + skip + i], P), P.p);
+            out[k * apart + skip + i] = sum;
+        }
+    }
+}
+
+/* 1 at some places. */
+KERNEL marked(u64 *out, const int *places, int count) {
+    for (int x = (int)(blockIdx.x * blockDim.x + threadIdx.x); x < count; x += (int)(gridDim.x * blockDim.x)) out[places[x]] = 1;
+}
+
+/* A polynomial modulo t, between -t/2 and t/2, under every prime; y is one of them. */
+KERNEL lifted(Ring R, const u64 *plain, u64 *out) {
+    const Prime P = R.primes[blockIdx.y];
+    u64 *to = out + ((i64)blockIdx.y << R.logn);
+    COEFFICIENTS(i) {
+        u64 x = plain[i];
+        to[i] = 2 * x > R.t ? minus(0, any_below(R.t - x, P), P.p) : any_below(x, P);
     }
 }
 

@@ -7,13 +7,16 @@ is begun, since a card is fast only with thousands of polynomials at a time.
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 
 from encryptedstats.circuits.devices.cuda.card import Array, Card
+from encryptedstats.circuits.expressions import Marks, Weights
 from encryptedstats.crypto.kernels import minimal_root, switching_keys
 from encryptedstats.crypto.packing import packing_elements
 from encryptedstats.crypto.parameters import Parameters
@@ -60,8 +63,9 @@ class _Which(ctypes.Structure):
     _fields_ = (
         ("first", ctypes.c_int),
         ("step", ctypes.c_int),
+        ("wrap", ctypes.c_int),
         ("lifted", ctypes.c_int),
-        ("targets", ctypes.c_int),
+        ("others", ctypes.c_int),
     )
 
 
@@ -119,7 +123,7 @@ class RingOnCard:
                 (pow(root, -1, p), inverse, unbutterflies),
             ):
                 powers = _bit_reversed(_powers(w, self.n, p))
-                pairs = np.stack([powers, quotients(powers, p)], axis=1).reshape(-1)
+                pairs = _pairs(powers, p)
                 plain.append(pairs)
                 tables.append(pairs if self.arithmetic == "integers" else balanced(powers, p).view(_U64))
         inverses = [
@@ -143,6 +147,25 @@ class RingOnCard:
     def primes(self) -> Array:
         """The primes, as kernels read them."""
         return self._tables[0]
+
+    @cached_property
+    def _plain_ring(self) -> _Ring:
+        """The ring modulo t, for what is encoded: one prime, and the way back."""
+        powers = _bit_reversed(_powers(pow(minimal_root(self.t, 2 * self.n), -1, self.t), self.n, self.t))
+        words = np.array(prime_words(self.t, self.n), dtype=_U64), _pairs(powers, self.t)
+        prime, inverse = (self.card.upload(some) for some in words)
+        self._tables += [prime, inverse]
+        return _Ring(prime.pointer, 0, inverse.pointer, 0, 0, self.t, self.logn, self.logm, 1, 0)
+
+    @cached_property
+    def _places_of_slots(self) -> np.ndarray:
+        """Where SEAL's encoder puts each slot: powers of 3, and their negatives, of a root."""
+        order, exponents, power = 2 * self.n, np.empty(self.n, dtype=np.int64), 1
+        for i in range(self.n // 2):
+            exponents[i], exponents[self.n // 2 + i] = power, order - power
+            power = power * 3 % order
+        found: np.ndarray = _reversed_numbers(self.n)[(exponents - 1) >> 1].astype(np.int32)
+        return found
 
     def factors(self, numbers: Sequence[int]) -> Array:
         """Numbers to multiply by, one for each of the first primes."""
@@ -185,10 +208,15 @@ class RingOnCard:
         first: int = 0,
         base: Polys = NOTHING,
         factors: Array | None = None,
+        wrap: int = 0,
         lifted: int = 0,
+        others: bool = False,
     ) -> None:
-        """NTT of ``count`` polynomials of every item; or base factor - NTT; ``lifted``: so many digits under all targets."""
-        which = _Which(first, 1, lifted, count // lifted if lifted else 0)
+        """NTT of ``count`` polynomials of every item; or base factor - NTT.
+
+        ``wrap``: after so many, the first prime again; ``lifted``: so many digits under all targets, or those of ``others``.
+        """
+        which = _Which(first, 1, wrap, lifted, int(others))
         if self.logm < self.logn:
             self._outer(f"forward_first_{self.arithmetic}", items, count, (self._ring, src, out, which))
         by = _pointer(0 if factors is None else factors.pointer)
@@ -205,12 +233,14 @@ class RingOnCard:
         step: int = 1,
         pending: Polys = NOTHING,
         factors: Array | None = None,
+        plain: bool = False,
     ) -> None:
-        """INTT of ``count`` polynomials of every item, or factor INTT - pending."""
-        which, by = _Which(first, step, 0, 0), _pointer(0 if factors is None else factors.pointer)
-        self._inner(f"inverse_{self.arithmetic}", items, count, (self._ring, src, out, pending, by, which))
+        """INTT of ``count`` polynomials of every item, or factor INTT - pending; ``plain``: modulo t."""
+        which, by = _Which(first, step, 0, 0, 0), _pointer(0 if factors is None else factors.pointer)
+        ring, arithmetic = (self._plain_ring, "integers") if plain else (self._ring, self.arithmetic)
+        self._inner(f"inverse_{arithmetic}", items, count, (ring, src, out, pending, by, which))
         if self.logm < self.logn:
-            self._outer(f"inverse_last_{self.arithmetic}", items, count, (self._ring, out, pending, by, which))
+            self._outer(f"inverse_last_{arithmetic}", items, count, (ring, out, pending, by, which))
 
     def _inner(self, name: str, items: int, count: int, args: Sequence[Any]) -> None:
         grid = (items << (self.logn - self.logm), count, 1)
@@ -269,7 +299,7 @@ class RingOnCard:
         where = self.card.upload(np.array(places, dtype=np.int32))
         finally_at = self.card.upload(np.array(ends, dtype=np.int32))
         values, kept = Polys(sums.pointer, start * n, start * n, where.pointer), size  # places count polynomials
-        out_polys = Polys(out.pointer, int(np.prod(out.shape[1:])), to * n, finally_at.pointer)
+        out_polys = Polys(out.pointer, math.prod(out.shape[1:]), to * n, finally_at.pointer)
         pending, has = self.card.empty(items, size, at, n), start > at
         factors = self.factors(self._falling(start, at)) if has else None
         if has:
@@ -343,6 +373,7 @@ class RingOnCard:
             self._switch(
                 digits, key, items, at, base, bases[0][1],
                 _part(_polys(values), c - 2), _part(_polys(pending), c - 2), (waits[c - 2], waits[c - 1]),
+                own=top if not waits[c] and (touched[c] or factors is None) else NOTHING,
             )  # fmt: skip
             touched[c - 2] = touched[c - 1] = waits[c - 2] = waits[c - 1] = True
         return values
@@ -362,22 +393,97 @@ class RingOnCard:
         out: Polys,
         pending: Polys,
         add: tuple[bool, bool],
+        own: Polys = NOTHING,
     ) -> None:
-        """Two neighbouring polynomials plus what the key makes of digits, but for what is pending then."""
+        """Two neighbouring polynomials plus what the key makes of digits, but for what is pending then.
+
+        ``own`` is what the digits were before they were transformed back, where they are nothing else: each under its own prime.
+        """
         n, card = self.n, self.card
         lifted, special = card.empty(items, (at + 1) * at, n), card.empty(items, 2, n)
-        self.forward(_with_each(_polys(digits), n), _with_each(_polys(lifted), n), items, (at + 1) * at, lifted=at)
+        known = bool(own.at)
+        self.forward(
+            _with_each(_polys(digits), n), _with_each(_polys(lifted), n), items, (at + 1 - known) * at, lifted=at,
+            others=known,
+        )  # fmt: skip
         by = _pointer(0 if factors is None else factors.pointer)
         groups = -(-items // 4)
         self._each(
             "accumulate", at + 1, groups,
-            (_polys(lifted), _pointer(key.words.pointer), _int(at), _int(key.digits), base, by, out, _polys(special), _int(items)),
+            (_polys(lifted), own, _pointer(key.words.pointer), _int(at), _int(key.digits), base, by, out, _polys(special),
+             _int(items)),
         )  # fmt: skip
         coefficients = card.empty(items, 2, n)
         self.inverse(_polys(special), _polys(coefficients), items, 2, first=len(self.moduli) - 1, step=0)
         self._each(
             "drop_special", 2, items, (_polys(coefficients), pending, _int(at), _int(int(add[0])), _int(int(add[1])))
         )
+
+    # -- single ciphertexts, (size, primes, N) -----------------------------------------------------------------------------
+
+    def brought(self, value: Array, to: int, key: Key | None = None) -> Array:
+        """Switched down to so many primes; with the key, relinearised, which is done where it is."""
+        size, primes, _ = value.shape
+        kept = size if key is None else 2
+        if (size, primes) == (kept, to):
+            return value
+        out = self.card.empty(1, kept, to, self.n)
+        self._lower(value, [0], size, (primes, to, to), key, out, [0])
+        return out[0]
+
+    def rotate(self, value: Array, key: Key) -> Array:
+        """Slots in other places."""
+        node = value.shaped(1, *value.shape)
+        return self._automorphism(key, node, 1, pairs=False, moved=None, base=False, level=0)[0]
+
+    def multiply(self, a: Array, b: Array) -> Array:
+        """The product, of one polynomial less than both have; also with a single polynomial."""
+        primes = a.shape[1]
+        out = self.card.empty(len(a) + len(b) - 1, primes, self.n)
+        words = (_pointer(a.pointer), _int(len(a)), _pointer(b.pointer), _int(len(b)), _pointer(out.pointer))
+        self._each("multiplied", primes, 1, (*words, _int(primes)))
+        return out
+
+    def combine(self, terms: Sequence[tuple[int, Array]], constant: int) -> Array:
+        """A sum, of terms with their coefficients, and a constant in all slots: numbers modulo t, as SEAL takes them."""
+        primes, size = terms[0][1].shape[1], max(len(value) for _, value in terms)
+        numbers = [*(c for c, _ in terms), constant]
+        by = [word for c in numbers for p in self.moduli[:primes] for word in _factor(self._centred(c) % p, p)]
+        words = [*(value.pointer for _, value in terms), *(len(value) for _, value in terms), *by]
+        given, out = self.card.upload(np.array(words, dtype=_U64)), self.card.empty(size, primes, self.n)
+        pointers = _pointer(given.pointer), _pointer(out.pointer)
+        self._each("combined", size * primes, 1, (*pointers, _int(len(terms)), _int(primes)))
+        return out
+
+    def _centred(self, number: int) -> int:
+        """As SEAL lifts a plaintext: of what a number is modulo t, after its sign was taken off."""
+        size = abs(number) % self.t
+        size = size - self.t if 2 * size > self.t else size
+        return size if number >= 0 else -size
+
+    def encode(self, marks: Marks, primes: int) -> Array:
+        """The polynomial that is 1 in marked slots, or what they are weighted by, and 0 in the others, (1, primes, N)."""
+        card, n = self.card, self.n
+        coefficients = card.empty(1, 1, n)
+        values = self._weighted(marks) if isinstance(marks, Weights) else self._marked(marks.slots)
+        self.inverse(_polys(values), _polys(coefficients), 1, 1, plain=True)
+        lifted, out = card.empty(1, primes, n), card.empty(1, primes, n)
+        self._each("lifted", primes, 1, (_pointer(coefficients.pointer), _pointer(lifted.pointer)))
+        self.forward(_polys(lifted), _polys(out), 1, primes)
+        return out
+
+    def _marked(self, slots: np.ndarray) -> Array:
+        card, count = self.card, len(slots)
+        where, values = card.upload(self._places_of_slots[slots]), card.empty(1, 1, self.n)
+        card.clear(values)
+        args = _pointer(values.pointer), _pointer(where.pointer), _int(count)
+        card.launch("marked", (-(-count // _THREADS), 1, 1), _THREADS, args)
+        return values
+
+    def _weighted(self, weights: Weights) -> Array:
+        values = np.zeros((1, 1, self.n), dtype=np.uint64)
+        values[0, 0, self._places_of_slots] = weights.in_slots(self.n, self.parameters.plain_modulus)
+        return self.card.upload(values)
 
     # -- packs -------------------------------------------------------------------------------------------------------------
 
@@ -398,12 +504,12 @@ class RingOnCard:
         digits = card.empty(items, primes, n)
         self.inverse(_with_each(_polys(top), n), _with_each(_polys(digits), n), items, primes)
         pending, out = card.empty(items, 2, primes, n), card.empty(items, 2, primes, n)
-        self._switch(digits, key, items, primes, _polys(value), None, _polys(value), _polys(pending), (False, False))
-        for c in range(2):
-            self.forward(
-                _with_each(_part(_polys(pending), c), n), _with_each(_part(_polys(out), c), n), items, primes,
-                base=_with_each(_part(_polys(value), c), n),
-            )  # fmt: skip
+        self._switch(
+            digits, key, items, primes, _polys(value), None, _polys(value), _polys(pending), (False, False),
+            own=_with_each(_polys(top), n),
+        )  # fmt: skip
+        pending_polys, out_polys, values = (_with_each(_polys(array), n) for array in (pending, out, value))
+        self.forward(pending_polys, out_polys, items, 2 * primes, base=values, wrap=primes)
         return out
 
     def pack(self, nodes: Array, keys: Sequence[Sequence[Key]], level: int = 0, to: int | None = None) -> Array:
@@ -465,6 +571,12 @@ def relinearisation_key(ring: RingOnCard, seal_keys: Any) -> Key:
     return ring.key(keys[0])
 
 
+def rotation_keys(ring: RingOnCard, seal_keys: Any) -> dict[int, Key]:
+    """The keys of rotations, by their automorphisms."""
+    found = switching_keys(seal_keys.to_string(), ring.n)
+    return {2 * i + 1: ring.key(residues, 2 * i + 1) for i, residues in found}
+
+
 def packing_keys(ring: RingOnCard, seal_keys: Any) -> list[list[Key]]:
     """For every level of packing the keys of its automorphisms."""
     keys = dict(switching_keys(seal_keys.to_string(), ring.n))
@@ -478,7 +590,7 @@ def packing_keys(ring: RingOnCard, seal_keys: Any) -> list[list[Key]]:
 
 def _polys(array: Array) -> Polys:
     """An array (items, polynomials, ...): the second axis is what is counted."""
-    each = int(np.prod(array.shape[2:]))
+    each = math.prod(array.shape[2:])
     return Polys(array.pointer, array.shape[1] * each, each, 0)
 
 
@@ -516,6 +628,10 @@ def _factor(w: int, p: int) -> tuple[int, int]:
 def quotients(factors: Residues, p: int) -> Residues:
     """floor(2^64 w / p) of many."""
     return np.array([(int(w) << 64) // p for w in factors], dtype=_U64)
+
+
+def _pairs(factors: Residues, p: int) -> Residues:
+    return np.stack([factors, quotients(factors, p)], axis=1).reshape(-1)
 
 
 def balanced(residues: Residues, p: int) -> np.ndarray:

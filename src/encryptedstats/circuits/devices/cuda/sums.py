@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -28,8 +30,10 @@ _MAX_CODE: Final = 4096  # numbers of a segment that a block keeps at hand
 _LANES: Final = 4  # coefficients, or chunks, that a thread works on at a time
 _RESERVED: Final = 1 << 10  # bytes of a block's memory that the driver takes
 _LOCAL: Final = 30  # sums over chunks that a block keeps: a tree that has more is cut
+_WORK_BYTES: Final = 4 << 30  # of what is on its way to be brought down
 _PROLOGUE_BYTES: Final = 8 << 30  # of what the segments of a tape share, for all chunks that are computed on at a time
 _MAX_CHUNKS: Final = 1 << 12
+_STREAMS, _LEAST_STREAMED = 8, 4  # groups that a table is brought in, and chunks that are worth one
 
 
 class _Rows(ctypes.Structure):
@@ -47,10 +51,32 @@ class _Rows(ctypes.Structure):
 class Columns:
     """What a tape loads of some chunks, on the card."""
 
-    def __init__(self, card: Card, columns: Sequence[Sequence[Array]]) -> None:
-        self.chunks, self._held = len(columns), columns
+    def __init__(self, card: Card, chunks: range, columns: Sequence[Sequence[Array]]) -> None:
+        self.chunks, self._held = chunks, columns
         found = [column.pointer for some in columns for column in some]
         self.pointers = card.upload(np.array(found or [0], dtype=np.uint64))
+
+
+class Tables:
+    """Columns that stay on a card, by table, name, level and chunk; those that were not asked for longest make room."""
+
+    def __init__(self) -> None:
+        self._tables: dict[str, dict[Any, Array]] = {}
+
+    def of(self, content: str, most: int) -> dict[Any, Array]:
+        """The columns of one table, to which more can be added, beside others of at most so many bytes."""
+        found = self._tables.pop(content, {})
+        while self._tables and sum(self._bytes(table) for table in self._tables.values()) > most:
+            del self._tables[next(iter(self._tables))]
+        self._tables[content] = found
+        return found
+
+    def __contains__(self, content: str) -> bool:
+        return content in self._tables
+
+    @staticmethod
+    def _bytes(table: dict[Any, Array]) -> int:
+        return sum(8 * column.words for column in table.values())
 
 
 @dataclass(frozen=True)
@@ -92,18 +118,16 @@ class CudaEvaluator(Evaluator):
         """Of one chunk."""
         return 8 * writer.n_shared * self.n_primes * self.ring
 
-    def sums_on_card(self, made: TapeOnCard, columns: Columns) -> Sums:
-        """The sums of a tape, of columns that are on the card: started, and to be checked."""
-        tape, shape = made.tape, (sum(made.tape.sizes), self.n_primes, self.ring)
-        each = self.prologue_bytes(self.writer)
-        most = max(1, min(_MAX_CHUNKS, _PROLOGUE_BYTES // max(1, each)))
-        groups = [range(at, min(at + most, columns.chunks)) for at in range(0, columns.chunks, most)]
-        sums = Sums(self.card.empty(*shape), self.card.empty(len(groups)), groups, self.card.empty(len(tape.totals)))
+    def sums_on_card(self, made: TapeOnCard, columns: Iterable[Columns]) -> Sums:
+        """The sums of a tape, of columns that come to the card group by group: started, and to be checked."""
+        tape, shape, groups = made.tape, (sum(made.tape.sizes), self.n_primes, self.ring), list[range]()
+        wrong = self.card.empty(max(1, self.layout.n_chunks))
+        sums = Sums(self.card.empty(*shape), wrong, groups, self.card.empty(len(tape.totals)))
         self.card.clear(sums.wrong, 0xFF)
-        for number, chunks in enumerate(groups):
-            self._run(
-                made, columns, chunks, sums.values, sums.wrong[number], 0, self.ring, self.n_primes, add=number > 0
-            )
+        for some in columns:
+            number = len(groups)
+            groups.append(some.chunks)
+            self._run(made, some, sums.values, wrong[number], 0, self.ring, self.n_primes, add=number > 0)
         count, apart = len(tape.totals), ctypes.c_int64(self.n_primes * self.ring)
         pointers = [ctypes.c_uint64(array.pointer) for array in (sums.values, made.totals, sums.hidden)]
         self.card.launch("hidden", (-(-count // 128), 1, 1), 128, (*pointers, apart, ctypes.c_int(count)))
@@ -111,7 +135,7 @@ class CudaEvaluator(Evaluator):
 
     def check(self, made: TapeOnCard, sums: Sums) -> None:
         """Refuse columns that are none, and sums that are 0 whatever the table."""
-        for chunks, found in zip(sums.groups, self.card.download(sums.wrong).tolist(), strict=True):
+        for chunks, found in zip(sums.groups, self.card.download(sums.wrong).tolist(), strict=False):
             self._refuse(made.tape, chunks, found, range(self.n_primes))
         for number in np.flatnonzero(self.card.download(sums.hidden) == 0).tolist():
             size, _, component = made.tape.places[number].tolist()
@@ -129,7 +153,6 @@ class CudaEvaluator(Evaluator):
         self,
         made: TapeOnCard,
         columns: Columns,
-        chunks: range,
         out: Array,
         wrong: Array,
         first_prime: int,
@@ -138,7 +161,7 @@ class CudaEvaluator(Evaluator):
         *,
         add: bool,
     ) -> None:
-        card, tape = self.card, made.tape
+        card, tape, chunks = self.card, made.tape, columns.chunks
         shared_vectors, temporary, local = tape.vectors
         shared = card.empty(len(chunks), shared_vectors, primes, width)
         n_constants, n_columns = len(tape.constants), len(tape.columns)
@@ -151,7 +174,7 @@ class CudaEvaluator(Evaluator):
         scratch = None if fits else card.empty(math.prod(grid), each, threads)
         rows = _Rows(
             self.on_card.primes.pointer, words.pointer, made.segments.pointer, made.totals.pointer,
-            made.constants.pointer + 8 * n_constants * first_prime, columns.pointers.pointer + 8 * n_columns * chunks.start,
+            made.constants.pointer + 8 * n_constants * first_prime, columns.pointers.pointer,
             shared.pointer, out.pointer, wrong.pointer, 0 if scratch is None else scratch.pointer, width, each, primes,
             n_columns, n_constants, shared_vectors, temporary, len(chunks), first_prime, int(add), made.code,
         )  # fmt: skip
@@ -179,8 +202,9 @@ class CudaEvaluator(Evaluator):
         by_chunk = [there[i * n_columns : (i + 1) * n_columns] for i in range(len(chunks))]
         out, wrong = self.card.empty(*sums.shape), self.card.empty(1)
         self.card.clear(wrong, 0xFF)
-        group = Columns(self.card, by_chunk), range(len(chunks))
-        self._run(made, *group, out, wrong, primes.start, one.width, len(primes), add=False)
+        self._run(
+            made, Columns(self.card, chunks, by_chunk), out, wrong, primes.start, one.width, len(primes), add=False
+        )
         self._refuse(tape, chunks, int(self.card.download(wrong)[0]), primes)
         found = self.card.download(out)
         if chunks.start == self.chunks.start:
@@ -193,16 +217,74 @@ class CudaEvaluator(Evaluator):
 
     # -- columns ---------------------------------------------------------------------------------------------------------
 
-    def columns_on_card(self, tape: Tape, chunk: int, held: dict[Any, Array]) -> list[Array]:
-        """What a tape loads of a chunk; columns stay in ``held``, and given totals may be on the card already."""
-        missing = [
+    def all_there(self, tape: Tape, held: dict[Any, Array]) -> bool:
+        """Whether nothing has to be brought."""
+        return not any(self._missing(tape, chunk, held) for chunk in self.chunks)
+
+    def bytes_on_card(self, made: TapeOnCard) -> tuple[int, int, int]:
+        """What sums take, with what is made of them; all columns and what is shared of them; and those of the fewest chunks."""
+        polynomial, n_chunks = 8 * self.n_primes * self.ring, len(self.chunks)
+        columns, shared = 2 * len(made.tape.columns) * polynomial, self.prologue_bytes(self.writer)
+        whole = columns * n_chunks + min(_PROLOGUE_BYTES, shared * n_chunks)
+        few = min(n_chunks, _LEAST_STREAMED) * (columns + shared)
+        return 2 * sum(made.tape.sizes) * polynomial + min(self.card.memory()[1] // 16, _WORK_BYTES), whole, few
+
+    def groups_on_card(self, tape: Tape, held: dict[Any, Array] | None, room: int) -> Iterator[Columns]:
+        """What a tape loads, some chunks after others: the next are read and brought while the card computes on these.
+
+        All at once, as far as there is room for what is shared, where all is on the card. Without ``held`` nothing stays there.
+        """
+        chunks = self.chunks
+        missing = {chunk: self._missing(tape, chunk, held or {}) for chunk in chunks}
+        each = self.prologue_bytes(self.writer)
+        if held is None:
+            most = room // (each + 16 * len(tape.columns) * self.n_primes * self.ring)
+        else:
+            most = min(_MAX_CHUNKS, _PROLOGUE_BYTES // max(1, each))
+        if any(missing.values()):
+            most = min(most, max(_LEAST_STREAMED, -(-len(chunks) // _STREAMS)))
+        with closing(self._read_ahead(missing)) as read:
+            for group in _pieces(chunks, max(1, most)):
+                into = {} if held is None else held
+                found = [self._columns_on_card(tape, chunk, into, missing[chunk], next(read)) for chunk in group]
+                yield Columns(self.card, group, found)
+
+    def _read_ahead(self, missing: dict[int, list[Step]]) -> Generator[tuple[Residues, ...], None, None]:
+        """The columns of one chunk after the other; of what is stored, threads read some chunks ahead."""
+        bytes_of_chunk = max(1, len(self.writer.columns) * 16 * self.n_primes * self.ring)
+        ahead = 0 if self.in_memory else min(2 * self.threads, self.memory_limit // 2 // bytes_of_chunk)
+        with ThreadPoolExecutor(max(1, min(self.threads, ahead))) as pool:
+            under_way: deque[Future[tuple[Residues, ...]]] = deque()
+            for chunk, steps in missing.items():
+                if ahead < 2 or not steps:
+                    yield from [one.result() for one in under_way]
+                    under_way.clear()
+                    yield self.checked(steps, chunk, self.everything) if steps else ()
+                    continue
+                under_way.append(pool.submit(self.checked, steps, chunk, self.everything))
+                if len(under_way) > ahead:
+                    yield under_way.popleft().result()
+            while under_way:
+                yield under_way.popleft().result()
+
+    def _missing(self, tape: Tape, chunk: int, held: dict[Any, Array]) -> list[Step]:
+        return [
             step
             for step in tape.columns
             if (base_of(step).op == COLUMN and _name(step, self.loads, chunk) not in held)
             or (base_of(step).op != COLUMN and not _is_there(step, self.loads))
         ]
-        there = self.card.upload_together(self.checked(missing, chunk, self.everything)) if missing else []
-        read = dict(zip(missing, there, strict=True))
+
+    def _columns_on_card(
+        self,
+        tape: Tape,
+        chunk: int,
+        held: dict[Any, Array],
+        missing: Sequence[Step],
+        residues: Sequence[Residues],
+    ) -> list[Array]:
+        """What a tape loads of a chunk; columns stay in ``held``, and given totals may be on the card already."""
+        read = dict(zip(missing, self.card.upload_together(residues), strict=True))
         found = []
         for step in tape.columns:
             if base_of(step).op == COLUMN:
@@ -218,6 +300,10 @@ class CudaEvaluator(Evaluator):
                     raise FileFormatError(f"a given total of shape {given.shape}")
                 found.append(given)
         return found
+
+
+def _pieces(chunks: range, size: int) -> list[range]:
+    return [range(at, min(at + size, chunks.stop)) for at in range(chunks.start, chunks.stop, size)]
 
 
 def _with_totals(tape: Tape, of: int) -> np.ndarray:

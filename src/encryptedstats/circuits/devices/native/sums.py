@@ -20,7 +20,14 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from encryptedstats.circuits.devices.native.tape import MOST_SEGMENT_VECTORS, Tape, TapeWriter, is_load, rows_in_order
+from encryptedstats.circuits.devices.native.tape import (
+    MOST_SEGMENT_VECTORS,
+    Tape,
+    TapeWriter,
+    is_load,
+    kept_writer,
+    rows_in_order,
+)
 from encryptedstats.circuits.devices.seal import encrypted_here
 from encryptedstats.circuits.expressions import in_order
 from encryptedstats.circuits.program import (
@@ -73,7 +80,7 @@ _PIECES: Final = 4  # of work for a thread: between them it waits for the interp
 
 
 def arithmetic() -> str | None:
-    """The fastest kind of arithmetic here: "ifma", "avx512", "avx2" or "baseline"; None where the extension was not built.
+    """The fastest kind of arithmetic here: "ifma", "avx512", "avx2", "neon" or "baseline"; None where the extension was not built.
 
     The environment variable ``ENCRYPTEDSTATS_CPU`` caps it.
     """
@@ -207,7 +214,7 @@ def sums_in_batches(
     """
     evaluator = evaluator or Evaluator(loads, threads, memory_limit)
     totals = sums_under(outputs)
-    evaluator.prepare(totals, hold=checkpoint is None)
+    evaluator.prepare(totals, hold=checkpoint is None, again=True)
     if evaluator.holds:
         yield from _from_memory(evaluator, outputs, totals, advance)
     else:
@@ -316,10 +323,17 @@ class Evaluator:
 
     # -- what is computed at a time ----------------------------------------------------------------------------------
 
-    def prepare(self, totals: Sequence[Step], *, hold: bool = False) -> None:
-        """Look at all that will be computed; ``hold``: keep the columns of all chunks, once they are read, if there is memory."""
-        self.writer = TapeWriter(
-            totals, self.parameters.plain_modulus, montgomery=self.level == "ifma", most_vectors=self.most_vectors
+    def prepare(self, totals: Sequence[Step], *, hold: bool = False, again: bool = False) -> None:
+        """Look at all that will be computed.
+
+        ``hold``: keep the columns of all chunks, once they are read, if there is memory. ``again``: keep the tapes, of a program
+        that may be computed again.
+        """
+        self.writer = (kept_writer if again else TapeWriter)(
+            tuple(totals),
+            self.parameters.plain_modulus,
+            montgomery=self.level == "ifma",
+            most_vectors=self.most_vectors,
         )
         table = self.layout.n_chunks * self._chunk_bytes(self.everything)
         self.holds = hold and (self.in_memory or table <= self.memory_limit // 2)

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from threading import Lock
 from typing import Final
 
 import numpy as np
@@ -149,9 +151,18 @@ class TapeWriter:
         self.columns: dict[Step, int] = {}
         self.shared: dict[Value, int] = {}
         self.prologue, self.n_shared = self._prologue(rows)
+        self._tapes: dict[tuple[Step, ...], Tape] = {}
+        self._writing = Lock()  # constants get their numbers from one at a time
 
     def tape(self, totals: Sequence[Step]) -> Tape:
-        """The tape of some of the totals."""
+        """The tape of some of the totals; written once."""
+        with self._writing:
+            key = tuple(totals)
+            if key not in self._tapes:
+                self._tapes[key] = self._written(key)
+            return self._tapes[key]
+
+    def _written(self, totals: Sequence[Step]) -> Tape:
         segments = self._segments(totals)
         ordered = [total for segment in segments for total in segment]
         numbers = {total.args[0]: number for number, total in enumerate(ordered)}
@@ -397,6 +408,14 @@ class TapeWriter:
                 local, component = local + size, component + size
             most = max(most, local)
         return np.array(places, dtype=np.int32), most
+
+
+@lru_cache(maxsize=4)
+def kept_writer(
+    totals: tuple[Step, ...], plain_modulus: int, *, montgomery: bool, most_vectors: int = MOST_SEGMENT_VECTORS
+) -> TapeWriter:
+    """The writer for some totals, kept for who computes the same program again."""
+    return TapeWriter(totals, plain_modulus, montgomery=montgomery, most_vectors=most_vectors)
 
 
 def _is_sum_of_loads(node: Step) -> bool:
