@@ -13,7 +13,7 @@ from pathlib import Path
 from linked_package import check_imported, link_package, run_python
 from mutation.mutants import NOISE_MUTANTS, Mutant
 
-TESTS = "tests/crypto/test_noise_calibration.py"
+TESTS = ("tests/crypto/test_noise_calibration.py", "tests/crypto/test_joint_noise.py")
 PASSED, FAILED = 0, 1  # pytest's exit status; any other means that it did not run as it should
 
 
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     survivors = [mutant.name for mutant, killer in zip(chosen, killers, strict=True) if killer is None]
     print(f"{len(chosen) - len(survivors)} of {len(chosen)} mutants were killed")
     if survivors:
-        print(f"survived, so {TESTS} does not see them: {'; '.join(survivors)}")
+        print(f"survived, so {' and '.join(TESTS)} do not see them: {'; '.join(survivors)}")
     return len(survivors)
 
 
@@ -67,7 +67,7 @@ def _tried(mutant: Mutant) -> str | None:
 
 def _calibration(folder: Path) -> subprocess.CompletedProcess[str]:
     arguments = ["-q", "-x", "-rf", "-m", "not slow", "-p", "no:cacheprovider"]
-    return run_python(folder, "-m", "pytest", TESTS, *arguments, COLUMNS="200")
+    return run_python(folder, "-m", "pytest", *TESTS, *arguments, COLUMNS="200")
 
 
 if __name__ == "__main__":

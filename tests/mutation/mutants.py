@@ -10,7 +10,7 @@ from pathlib import Path
 
 from linked_package import PACKAGE
 
-MODEL, PACKING = "crypto/noise.py", "crypto/packing.py"
+MODEL, PACKING, FLOODING = "crypto/noise.py", "crypto/packing.py", "crypto/flooding.py"
 _PACKED = "noise = Noise(model.coefficient_bound(start))\n"
 
 
@@ -86,16 +86,35 @@ NOISE_MUTANTS = [
     Mutant("BFV product that ignores the first size", "self._powers_of_secret(a.size))", "self._powers_of_secret(2))"),
     Mutant("BFV product that ignores the second size", "self._powers_of_secret(b.size))", "self._powers_of_secret(2))"),
     # key switching
-    Mutant("key switch without division term", "switched + self._divided(a.level)", "switched"),
-    Mutant("key switch without digits x error", "switched + self._divided(a.level)", "self._divided(a.level)"),
+    Mutant("key switch without division term", "switched + self._divided(level)", "switched"),
+    Mutant("key switch without digits x error", "switched + self._divided(level)", "self._divided(level)"),
     Mutant("key switch with one digit", "self._floored(sum(self.data_moduli[", "self._floored(max(self.data_moduli["),
     Mutant(
         "key switch that forgets what there was",
-        "return a + self._key_switches[a.level]",
-        "return self._key_switches[a.level]",
+        'return a + self._switched_by("galois", a.level)',
+        'return self._switched_by("galois", a.level)',
     ),
     Mutant("relinearising without s^(k-2)", ".times(self._secret ** (k - 2))", ""),
     Mutant("relinearising one component only", "for k in range(a.size - 1, 1, -1):", "for k in range(2, 1, -1):"),
+    # joint keys
+    Mutant("a joint secret as short as one", "math.sqrt(self.members * SECRET_VARIANCE)", "math.sqrt(SECRET_VARIANCE)"),
+    Mutant("joint keys with the error of one", "math.sqrt(self.members) * ERROR_DEVIATION", "ERROR_DEVIATION"),
+    Mutant(
+        "a joint relinearisation key without its second secret",
+        "(2 * self._secret + math.sqrt(3))",
+        "(self._secret + math.sqrt(3))",
+    ),
+    Mutant(
+        "a joint relinearisation key like a Galois key",
+        "return (2 * self._secret + math.sqrt(3)) * self._key_error",
+        "return self._key_error",
+    ),
+    Mutant(
+        "a joint public key with the error of one",
+        "Noise(self._key_error * self.unit(0))",
+        "Noise(self._error * self.unit(0))",
+    ),
+    Mutant("one member's flooding for all", "added = model.members * (", "added = (", FLOODING),
     # modulus switching
     Mutant("switching that ignores the size", "self._divided(a.level + 1, a.size)", "self._divided(a.level + 1)"),
     Mutant(

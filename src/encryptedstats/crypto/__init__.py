@@ -9,5 +9,6 @@ from encryptedstats.crypto.arrays import EncryptedArray
 from encryptedstats.crypto.integers import EncryptedInteger
 from encryptedstats.crypto.keys import Owner, PublicKeys
 from encryptedstats.crypto.parameters import Parameters
+from encryptedstats.crypto.threshold import JointKey, Member
 
-__all__ = ["EncryptedArray", "EncryptedInteger", "Owner", "Parameters", "PublicKeys"]
+__all__ = ["EncryptedArray", "EncryptedInteger", "JointKey", "Member", "Owner", "Parameters", "PublicKeys"]

@@ -1,0 +1,86 @@
+"""Bytes for one reader, and secrets that two share: X25519, HKDF-SHA256 and AES-256-GCM, by the ``cryptography`` package.
+
+Everything is bound to a context (which study, which round, for whom): what was made for one place says nothing in another.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from encryptedstats.errors import FileFormatError, KeyMismatchError
+
+SEED_BYTES: Final = 32
+PUBLIC_BYTES: Final = 32
+_NONCE_BYTES: Final = 12
+_TAG_BYTES: Final = 16
+
+
+def derived(secret: bytes, purpose: bytes, length: int = SEED_BYTES) -> bytes:
+    """A key for one purpose, made from a secret; those for other purposes say nothing about it."""
+    made: bytes = HKDF(SHA256(), length, salt=None, info=b"encryptedstats " + purpose).derive(secret)
+    return made
+
+
+def locked(key: bytes, data: bytes, bind_to: bytes) -> bytes:
+    """Bytes for who has the key; ``bind_to`` must be given again to read them."""
+    nonce = os.urandom(_NONCE_BYTES)
+    return nonce + AESGCM(key).encrypt(nonce, data, bind_to)
+
+
+def unlocked(key: bytes, sealed: bytes, bind_to: bytes) -> bytes:
+    """The inverse of :func:`locked`."""
+    if len(sealed) < _NONCE_BYTES + _TAG_BYTES:
+        raise FileFormatError("sealed bytes that are cut short")
+    try:
+        opened: bytes = AESGCM(key).decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], bind_to)
+    except InvalidTag:
+        raise KeyMismatchError("sealed bytes that were altered, or are for another reader or another place") from None
+    return opened
+
+
+class Reader:
+    """Who can read what is sealed for them, by a secret seed of 32 bytes."""
+
+    def __init__(self, seed: bytes) -> None:
+        self._key = X25519PrivateKey.from_private_bytes(seed)
+
+    @property
+    def public_bytes(self) -> bytes:
+        """What others seal for; anybody may have it."""
+        return self._key.public_key().public_bytes_raw()
+
+    def open(self, sealed: bytes, bind_to: bytes) -> bytes:
+        """Read what :func:`sealed_for` made for this reader and this place."""
+        return unlocked(
+            self._key_with(sealed[:PUBLIC_BYTES], sealed[:PUBLIC_BYTES], self.public_bytes),
+            sealed[PUBLIC_BYTES:],
+            bind_to,
+        )
+
+    def shared_with(self, public: bytes, purpose: bytes) -> bytes:
+        """A secret of 32 bytes that this reader and the other have in common, for one purpose."""
+        low, high = sorted((self.public_bytes, public))
+        return derived(self._exchange(public), b"pair\0" + low + high + purpose)
+
+    def _key_with(self, public: bytes, sender: bytes, receiver: bytes) -> bytes:
+        return derived(self._exchange(public), b"envelope\0" + sender + receiver)
+
+    def _exchange(self, public: bytes) -> bytes:
+        try:
+            return self._key.exchange(X25519PublicKey.from_public_bytes(public))
+        except ValueError as error:
+            raise FileFormatError(f"a public key that cannot be: {error}") from None
+
+
+def sealed_for(public: bytes, data: bytes, bind_to: bytes) -> bytes:
+    """Bytes that only the holder of a public key reads: under a key of their own, agreed on with a key that is thrown away."""
+    ephemeral = Reader(os.urandom(SEED_BYTES))
+    key = ephemeral._key_with(public, ephemeral.public_bytes, public)
+    return ephemeral.public_bytes + locked(key, data, bind_to)

@@ -1,0 +1,155 @@
+"""What is stored moves to another key: opened by its owner, and encrypted anew. Beside ``loading``, and reads what that reads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from encryptedstats.circuits.digits import WHOLE
+from encryptedstats.circuits.program import PACKED
+from encryptedstats.circuits.results import EncryptedNumbers, encrypted_numbers
+from encryptedstats.crypto.dispatch import decrypt_value, move_value
+from encryptedstats.crypto.keys import Decryptor, Encryptor
+from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of
+from encryptedstats.crypto.vectors import in_slots
+from encryptedstats.errors import Cure, KeyMismatchError, SchemaError
+from encryptedstats.storage.objects import load_file, open_store, save_file
+from encryptedstats.tables import EncryptedAnswer, EncryptedTable, Schema
+from encryptedstats.tables.answers import read_answer
+from encryptedstats.tables.columns import column_bound
+from encryptedstats.tables.encrypted import MANIFEST, Blocks, Sign, TableFacts
+
+
+@move_value.register(str)
+@move_value.register(os.PathLike)
+def _move_stored(
+    url: str | os.PathLike[str],
+    decryptor: Decryptor,
+    encryptor: Encryptor,
+    out: str | os.PathLike[str],
+    schema: Schema | None = None,
+) -> None:
+    if open_store(url).exists(MANIFEST):
+        table = EncryptedTable.load(url, decryptor.keys, by_others=True)
+        moved_table(table, decryptor, encryptor, schema).save(out)
+    else:
+        answer = read_answer(load_file(url), decryptor.keys)
+        save_file(moved_answer(answer, decryptor, encryptor).to_container(), out)
+
+
+def moved_answer(answer: EncryptedAnswer, decryptor: Decryptor, encryptor: Encryptor) -> EncryptedAnswer:
+    """The same totals under another key; what was drawn beside them is left behind, and can be drawn again."""
+    numbers = answer.ciphertexts
+    if numbers.form != PACKED:
+        raise KeyMismatchError(
+            "numbers of single rows are not moved to another key: open them, or predict again under it"
+        )
+    if any(facts.stored.shift for facts in numbers.facts) and (
+        numbers.keys.parameters.digit_bits != encryptor.keys.parameters.digit_bits
+    ):
+        raise KeyMismatchError(
+            "these totals are stored in digits, and the new keys have others: make keys by the same plan"
+        )
+    # As they are stored: each part of a total that is in digits by itself.
+    apart = [replace(facts, stored=WHOLE) for facts in numbers.facts]
+    values = decrypt_value(EncryptedNumbers(numbers.keys, numbers.form, apart, numbers.parts, numbers.width), decryptor)
+    facts = [replace(one, offset=0, factor=1) for one in numbers.facts]
+    moved = encrypted_numbers(encryptor.keys, values, facts)
+    moved.flooded = numbers.flooded
+    return EncryptedAnswer(
+        answer.question, moved, answer.schema, answer.n_rows, answer.block_ids, n_dropped=answer.n_dropped
+    )
+
+
+def moved_table(
+    table: EncryptedTable, decryptor: Decryptor, encryptor: Encryptor, schema: Schema | None
+) -> EncryptedTable:
+    """The same rows under another key, block by block; to be saved, for each block is encrypted when it is read."""
+    old, new = table.parameters, encryptor.keys.parameters
+    if (old.slots, old.digit_bits) != (new.slots, new.digit_bits):
+        raise KeyMismatchError(
+            f"the blocks of this table have {old.slots} rows, and under the new keys they would have {new.slots}, or numbers in "
+            "other digits: make keys by the same plan, or encrypt the rows themselves"
+        )
+    largest = max(column_bound(table.schema, column, table.facts.weight_bound) for column in table.facts.columns)
+    if largest > new.max_value:
+        raise KeyMismatchError(
+            f"this table has values up to {largest:,}, and the new keys are exact up to ±{new.max_value:,}"
+        )
+    known = table.facts.schema_digest
+    if known is not None and (schema is None or decryptor.schema_digest(schema.digest_json()) != known):
+        raise SchemaError(
+            "the table is marked with the schema that it was encrypted with, and the new key has to mark it again: ",
+            Cure("schema of the rows", "give that schema, schema="),
+        )
+    facts = replace(
+        table.facts,
+        parameters=new,
+        key_id=encryptor.keys.key_id,
+        with_secret_key=True,
+        schema_digest=None if schema is None else encryptor.schema_digest(schema.digest_json()),
+    )
+    blocks = _MovedBlocks(table.blocks, table, facts, decryptor, encryptor)
+    return EncryptedTable(facts, blocks, encryptor.keys, schema)
+
+
+@dataclass(frozen=True)
+class _MovedBlocks:
+    """Blocks that are opened and encrypted anew as they are read, under the ids that they had."""
+
+    old: Blocks
+    table: EncryptedTable
+    facts: TableFacts
+    decryptor: Decryptor
+    encryptor: Encryptor
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """As they were: what is in two tables that were moved is still noticed."""
+        return self.old.ids
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """How many rows each block has."""
+        return self.old.rows
+
+    def block(self, index: int) -> Residues:
+        """All columns of a block."""
+        return np.stack([self.column(index, column) for column in range(len(self.facts.columns))])
+
+    def column(self, index: int, column: int) -> Residues:
+        """One column of a block; slots without a row are 0 again, whatever they held."""
+        engine, t = self.decryptor.keys.engine, self.decryptor.keys.parameters.plain_modulus
+        plain = self.decryptor.decrypt(ciphertext_of(engine, self.old.column(index, column)))
+        slots = engine.encoder.decode(plain).astype(np.int64)[: self.rows[index]]
+        values = np.where(slots > t // 2, slots - t, slots)
+        return residues_of(self.encryptor.keys.engine, self.encryptor.encrypt(in_slots(values, self.encryptor))[0])
+
+    def columns(self, index: int, columns: Sequence[int]) -> Sequence[Residues]:
+        """Some columns of a block."""
+        return [self.column(index, column) for column in columns]
+
+    def pieces(self, index: int, columns: Sequence[int], prime: int, start: int, stop: int) -> Residues:
+        """Some coefficients of some columns."""
+        return np.stack([self.column(index, column)[:, prime, start:stop] for column in columns])
+
+    def seeds(self, index: int) -> bytes:
+        """They are stored whole."""
+        return b""
+
+    def content(self) -> list[str]:
+        """The ids."""
+        return list(self.ids)
+
+    def stored_bytes(self) -> int:
+        """Those of the old ones."""
+        return self.old.stored_bytes()
+
+    def signer(self, index: int) -> Sign | None:
+        """The owner's of the new key, who has opened and encrypted every row: others have nothing in it any more."""
+        signer: Any = self.encryptor.signer
+        return None if signer is None else signer.sign

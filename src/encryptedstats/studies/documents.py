@@ -1,0 +1,289 @@
+"""The document of a study: what its members agree on, once and for all. Its hash is the study's id, which every message names.
+
+Everybody may read it but for one sealed part: names, levels and cut points, which a worker must not know.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+from encryptedstats.checks import as_count
+from encryptedstats.crypto import Parameters
+from encryptedstats.crypto.envelopes import SEED_BYTES, locked, unlocked
+from encryptedstats.errors import FileFormatError, KeyMismatchError, ParameterError, SchemaError
+from encryptedstats.studies.parties import RECEIVER, SITE, WORKER, Identity, Invitation
+from encryptedstats.tables import PublicSchema, Question, Schema
+from encryptedstats.tables.questions import asked_of, checked_question, question_class
+
+#: How a question is answered: from encrypted rows, from totals that sites compute at home and encrypt, or from masked ones.
+ROWS, TOTALS, MASKED = "rows", "totals", "masked"
+WAYS: Final = (ROWS, TOTALS, MASKED)
+#: Who can open results: one party that holds the key; k members who put its pieces together; all members, none of whom ever has it.
+ONE_HOLDER, ESCROW, JOINT = "one holder", "escrow", "joint"
+ID_DIGITS: Final = 32
+MAX_DOCUMENT_BYTES: Final = 64 << 20
+_FORMAT: Final = "encryptedstats study 1"
+_NAME_LENGTH: Final = 64
+
+
+@dataclass(frozen=True)
+class AskedQuestion:
+    """A question of the document, in ids, and how it is answered."""
+
+    question: Question
+    way: str = ROWS
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {"question": self.question.name, "params": self.question.parameters(), "way": self.way}
+
+
+@dataclass(frozen=True)
+class KeyRule:
+    """Who can open: the kind of key, and of how many members it takes."""
+
+    kind: str
+    openers: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {"kind": self.kind, "openers": self.openers}
+
+
+@dataclass(frozen=True)
+class Document:
+    """What the members agree on.
+
+    Attributes
+    ----------
+    name : str
+    sites : tuple of str
+        Who brings rows or totals.
+    worker : str
+        Who computes on what is encrypted.
+    receiver : str
+        Who opens results.
+    schema : PublicSchema
+        What a worker may know of the columns.
+    questions : mapping
+        All that may ever be opened, by name.
+    n_rows : int
+        The most rows that all sites have together: parameters carry totals over so many.
+    parameters : Parameters
+    key : KeyRule
+    invitations : mapping
+        By name: the public half of each invitation.
+    sealed : mapping
+        By name: the key to ``private``, for who has the invitation.
+    private : bytes
+        The schema with its names, sealed for the members.
+    nonce : str
+        By which two studies that agree on the same are still two.
+    """
+
+    name: str
+    sites: tuple[str, ...]
+    worker: str
+    receiver: str
+    schema: PublicSchema
+    questions: Mapping[str, AskedQuestion]
+    n_rows: int
+    parameters: Parameters
+    key: KeyRule
+    invitations: Mapping[str, str]
+    sealed: Mapping[str, bytes]
+    private: bytes
+    nonce: str
+
+    @property
+    def parties(self) -> tuple[str, ...]:
+        """All names, each once."""
+        return tuple(dict.fromkeys((*self.sites, self.worker, self.receiver)))
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Those who may read the names of columns: all but a worker who is nothing else."""
+        return tuple(dict.fromkeys((*self.sites, self.receiver)))
+
+    def roles(self, name: str) -> tuple[str, ...]:
+        """What a party is."""
+        has = ((SITE, name in self.sites), (WORKER, name == self.worker), (RECEIVER, name == self.receiver))
+        return tuple(role for role, held in has if held)
+
+    def asked(self, *ways: str) -> dict[str, AskedQuestion]:
+        """The questions that are answered in one of these ways."""
+        return {name: one for name, one in self.questions.items() if one.way in ways}
+
+    @property
+    def needs_key(self) -> bool:
+        """Whether anything is encrypted for a key: masked totals are not."""
+        return bool(self.asked(ROWS, TOTALS))
+
+    # -- stored form -----------------------------------------------------------------------------------------------
+
+    def to_bytes(self) -> bytes:
+        """As JSON, in the one way that its hash is taken of."""
+        values = {
+            "format": _FORMAT,
+            "name": self.name,
+            "sites": list(self.sites),
+            "worker": self.worker,
+            "receiver": self.receiver,
+            "schema": self.schema.to_json(),
+            "questions": {name: one.to_dict() for name, one in self.questions.items()},
+            "n_rows": self.n_rows,
+            "parameters": self.parameters.to_dict(),
+            "key": self.key.to_dict(),
+            "invitations": dict(self.invitations),
+            "sealed": {name: data.hex() for name, data in self.sealed.items()},
+            "private": base64.b64encode(self.private).decode(),
+            "nonce": self.nonce,
+        }
+        return json.dumps(values, sort_keys=True, indent=1, allow_nan=False).encode() + b"\n"
+
+    @classmethod
+    def from_bytes(cls, data: bytes, where: str) -> Document:
+        """The inverse, with every check."""
+        try:
+            values = json.loads(data)
+            if values["format"] != _FORMAT:
+                raise ValueError(f"format {values['format']!r}")
+            questions = {
+                name: AskedQuestion(question_class(one["question"]).from_parameters(one["params"]), one["way"])
+                for name, one in values["questions"].items()
+            }
+            found = cls(
+                values["name"],
+                tuple(values["sites"]),
+                values["worker"],
+                values["receiver"],
+                PublicSchema.from_json(values["schema"]),
+                questions,
+                values["n_rows"],
+                Parameters.from_dict(values["parameters"]),
+                KeyRule(values["key"]["kind"], values["key"]["openers"]),
+                values["invitations"],
+                {name: bytes.fromhex(sealed) for name, sealed in values["sealed"].items()},
+                base64.b64decode(values["private"], validate=True),
+                values["nonce"],
+            )
+            found.check()
+            if found.to_bytes() != data:
+                raise ValueError("it is not written as this library writes it")
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise FileFormatError(f"{where} is no document of a study, or was altered: {error}") from error
+        return found
+
+    @cached_property
+    def id(self) -> str:
+        """The hash of all of it."""
+        return hashlib.sha256(self.to_bytes()).hexdigest()[:ID_DIGITS]
+
+    def check(self) -> None:
+        """Refuse what cannot be a study."""
+        names = (*self.sites, self.worker, self.receiver, *self.questions)
+        if not all(isinstance(one, str) and 0 < len(one) <= _NAME_LENGTH and one.isidentifier() for one in names):
+            raise ValueError(
+                f"names of parties and questions are words of letters, digits and _, up to {_NAME_LENGTH} of them"
+            )
+        if len(set(self.sites)) != len(self.sites) or len(self.sites) < 2:
+            raise ValueError("a study has two sites or more, each with a name of its own")
+        if self.worker == self.receiver:
+            raise ValueError(
+                "the worker has all ciphertexts and the receiver opens: one who is both could open every row. Name two"
+            )
+        if not self.questions or not all(one.way in WAYS for one in self.questions.values()):
+            raise ValueError(f"a study asks questions, each in one of the ways {', '.join(WAYS)}")
+        as_count(self.n_rows, "n_rows", "rows")
+        if self.key.kind == ESCROW and not 2 <= self.key.openers <= len(self.sites):
+            raise ValueError(
+                f"openers={self.key.openers}: of {len(self.sites)} sites, 2 to {len(self.sites)} together can open. "
+                "Where one is to open alone, let it hold the key"
+            )
+        if self.key.kind == JOINT and self.parameters.members != len(self.sites):
+            raise ValueError(
+                f"parameters for {self.parameters.members} members, and a joint key of {len(self.sites)} sites: leave them out, or "
+                f"plan for members={len(self.sites)}"
+            )
+        for one in self.questions.values():
+            one.question.check_schema(self.schema)
+            if one.question.settled() is not one.question:
+                raise ValueError("a question that leaves something to chance: everybody must ask the same")
+
+    def private_schema(self, reading: bytes) -> Schema:
+        """The schema with its names, for who has the key to it."""
+        return Schema.from_json(unlocked(reading, self.private, self._bound_to()).decode())
+
+    def reading_key(self, name: str, invitation: Invitation) -> bytes:
+        """The key to the schema, for who was invited; nothing for a worker."""
+        if name not in self.sealed:
+            return b""
+        return unlocked(invitation.reading, self.sealed[name], self._bound_to())
+
+    def _bound_to(self) -> bytes:
+        return f"{_FORMAT} {self.nonce}".encode()
+
+    def invited(self, invitation: Invitation) -> str:
+        """The name that an invitation is for."""
+        found = [name for name, public in self.invitations.items() if public == invitation.public]
+        if not found:
+            raise KeyMismatchError(
+                f"this invitation is for another study than {self.name!r}: ask whoever has made the study for yours"
+            )
+        return found[0]
+
+    def own_schema(self, identity: Identity | None) -> Schema:
+        """The schema as a member knows it."""
+        if identity is None or not identity.reading:
+            raise SchemaError("the names and cut points of this study are for its members: a worker does not know them")
+        return self.private_schema(identity.reading)
+
+
+def written_document(
+    name: str,
+    schema: Schema,
+    questions: Mapping[str, tuple[Question, str]],
+    n_rows: int,
+    parameters: Parameters,
+    sites: Sequence[str],
+    worker: str,
+    receiver: str,
+    key: KeyRule,
+) -> tuple[Document, dict[str, str]]:
+    """A new document, and the invitations: codes by name, which are stored nowhere."""
+    nonce, reading = os.urandom(16).hex(), os.urandom(SEED_BYTES)
+    bound = f"{_FORMAT} {nonce}".encode()
+    asked = {
+        one: AskedQuestion(asked_of(checked_question(question), schema).settled(), way)
+        for one, (question, way) in questions.items()
+    }
+    names = tuple(dict.fromkeys((*sites, worker, receiver)))
+    invitations = {one: Invitation.new() for one in names}
+    members = [one for one in names if one in (*sites, receiver)]
+    document = Document(
+        name,
+        tuple(sites),
+        worker,
+        receiver,
+        schema.public(),
+        asked,
+        n_rows,
+        parameters,
+        key,
+        {one: invitation.public for one, invitation in invitations.items()},
+        {one: locked(invitations[one].reading, reading, bound) for one in members},
+        locked(reading, schema.to_json().encode(), bound),
+        nonce,
+    )
+    try:
+        document.check()
+    except ValueError as error:
+        raise error if isinstance(error, (SchemaError, ParameterError)) else ParameterError(str(error)) from None
+    return document, {one: invitation.code for one, invitation in invitations.items()}

@@ -1,0 +1,258 @@
+"""Who can open: the kinds of keys that a study can have. A kind is one class here or in a module of its own.
+
+One holder makes the key and keeps it. Under escrow it is made by the receiver, sealed, and thrown away: of the sealing key every
+site gets a share (Shamir, by PyCryptodome), and any k sites together let the receiver open. The key is whole at two moments: where
+it is made, and where something is opened. A joint key (``joint``) is never whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from encryptedstats.crypto import Owner, Parameters, PublicKeys
+from encryptedstats.crypto.envelopes import sealed_for
+from encryptedstats.errors import FileFormatError, KeyMismatchError, PassphraseError, StudyError
+from encryptedstats.storage import container
+from encryptedstats.studies.documents import ESCROW, ONE_HOLDER
+from encryptedstats.studies.transcript import Call, State
+from encryptedstats.tables import Schema, plan
+
+if TYPE_CHECKING:
+    from encryptedstats.studies.study import Study
+
+#: Opens an encrypted value: with ``schema=`` by its names.
+Opener = Callable[..., Any]
+_HALF: Final = 16  # bytes that Shamir's sharing by PyCryptodome takes at a time
+SEALED: Final = "sealed key"
+SHARE: Final = "share of "
+COMMITMENT: Final = "hash of the share of "
+
+
+class KeyKind(ABC):
+    """Who makes the study's key, who has which part of it, and how results are opened."""
+
+    kind: ClassVar[str]
+    #: Whether sites have to give shares before anything is opened: then the receiver calls for them first.
+    shared: ClassVar[bool] = False
+    #: Whether a site keeps the shares that it gave at home, so that it gives the same bytes again without any other place.
+    kept_at_home: ClassVar[bool] = False
+
+    def parameters(self, circuits: Sequence[Any], schema: Schema, n_rows: int, sites: int) -> Parameters:
+        """Parameters that carry all of these circuits over the rows of so many sites, and how they are opened."""
+        return plan(list(circuits), schema, n_rows, by_others=True).parameters
+
+    def makers(self, state: State) -> tuple[str, ...]:
+        """Who has to do something next, before there is a key."""
+        return (state.document.receiver,)
+
+    @abstractmethod
+    def keygen(self, study: Study, path: str | os.PathLike[str] | None, passphrase: str | None) -> None:
+        """Do what this party has to do for the key now."""
+
+    def check_keys(self, study: Study, state: State, keys: PublicKeys) -> None:  # noqa: B027  most kinds believe the receiver
+        """Refuse to encrypt for keys that are not the study's."""
+
+    def share(self, study: Study, state: State, call: Call) -> bytes:
+        """What this site gives for an opening: an object for all to see, made once for a call, and stored before it is sent."""
+        raise StudyError(f"the key of this study has {self.kind}: there are no shares to give")
+
+    @abstractmethod
+    def opener(
+        self, study: Study, state: State, call: Call | None, path: str | os.PathLike[str] | None, passphrase: str | None
+    ) -> Opener | None:
+        """What opens; None where shares are missing."""
+
+
+_KINDS: dict[str, KeyKind] = {}
+
+
+def register(kind: KeyKind) -> KeyKind:
+    """Make a kind of key known."""
+    _KINDS[kind.kind] = kind
+    return kind
+
+
+def known_kinds() -> tuple[str, ...]:
+    """The kinds of keys that there are."""
+    return tuple(_KINDS)
+
+
+def kind_of(name: str) -> KeyKind:
+    """The kind of a name."""
+    if name not in _KINDS:
+        raise StudyError(f"key={name!r}: the key of a study can be {', '.join(map(repr, _KINDS))}")
+    return _KINDS[name]
+
+
+def publish_keys(study: Study, keys: PublicKeys, parts: dict[str, str]) -> None:
+    """Say which public keys are the study's, and where what belongs to them lies."""
+    digest = study.transcript.store_object(container.to_bytes(keys.to_container()))
+    study.post("keys", {"object": digest, "key_id": keys.key_id, "parts": parts})
+
+
+def own_key(study: Study, path: str | os.PathLike[str] | None, passphrase: str | None) -> Owner:
+    """The receiver's key from its file, which is made where there is none: before anybody hears of the key."""
+    if path is None:
+        raise StudyError("the receiver holds a key of this study alone: say which file it is kept in")
+    if not Path(path).exists():
+        owner = Owner(study.document.parameters)
+        owner.save(path, passphrase)
+        return owner
+    owner = Owner.load(path, passphrase)
+    if owner.parameters != study.document.parameters:
+        raise KeyMismatchError(f"{os.fspath(path)} has a key of other parameters than the study has agreed on")
+    return owner
+
+
+def loaded_key(path: str | os.PathLike[str], passphrase: str | None, key_id: str) -> Owner:
+    """The receiver's key from its file, if it is the one that is wanted."""
+    owner = Owner.load(path, passphrase)
+    if owner.key_id != key_id:
+        raise KeyMismatchError(f"{os.fspath(path)} has key {owner.key_id}, and that of the study is {key_id}")
+    return owner
+
+
+class OneHolder(KeyKind):
+    """The receiver has the key, alone, in a file."""
+
+    kind = ONE_HOLDER
+
+    def keygen(self, study: Study, path: str | os.PathLike[str] | None, passphrase: str | None) -> None:
+        """Make the key; the file first, so that no study has a key that is nowhere. A file of a run that was killed is taken."""
+        keys, known = own_key(study, path, passphrase).public_keys(), study.state().key_id
+        if not known:
+            publish_keys(study, keys, {})
+        elif known != keys.key_id:
+            raise StudyError(
+                f"the study has the key {known} already, and {os.fspath(path or '')} has another one: it is not used"
+            )
+
+    def opener(
+        self, study: Study, state: State, call: Call | None, path: str | os.PathLike[str] | None, passphrase: str | None
+    ) -> Opener | None:
+        """The holder's key."""
+        if path is None:
+            raise StudyError("the receiver holds the key of this study alone: say which file it is in")
+        return loaded_key(path, passphrase, state.key_id).decrypt
+
+
+class Escrow(KeyKind):
+    """Nobody has the key: it is sealed, and k of n sites have what unseals it."""
+
+    kind = ESCROW
+    shared = True
+
+    def keygen(self, study: Study, path: str | os.PathLike[str] | None, passphrase: str | None) -> None:
+        """Make the key, seal it, split what unseals it, and forget both."""
+        if path is not None:
+            raise StudyError("the key of this study is under escrow: it is kept in no file")
+        document, state = study.document, study.state()
+        if state.keys:
+            return
+        owner, secret = Owner(document.parameters), os.urandom(2 * _HALF)
+        stored = study.transcript.store_object
+        parts = {SEALED: stored(_sealed(owner, secret))}
+        for site, share in zip(document.sites, _split(document.key.openers, len(document.sites), secret), strict=True):
+            sealed = sealed_for(state.parties[site].sealing, share, _bound_to(study, "deal", site))
+            parts[SHARE + site] = stored(sealed)
+            parts[COMMITMENT + site] = _commitment(study, share)
+        publish_keys(study, owner.public_keys(), parts)
+
+    def share(self, study: Study, state: State, call: Call) -> bytes:
+        """This site's share, sealed for the receiver and for this call alone."""
+        share = self._own_share(study, state)
+        receiver = state.parties[study.document.receiver]
+        return sealed_for(receiver.sealing, share, _bound_to(study, call.hash, study.me.name))
+
+    def _own_share(self, study: Study, state: State) -> bytes:
+        parts, name = state.more["key parts"], study.me.name
+        if SHARE + name not in parts:
+            raise StudyError(f"{name} has no share of the key")
+        share = study.me.reader.open(study.transcript.read_object(parts[SHARE + name]), _bound_to(study, "deal", name))
+        if _commitment(study, share) != parts[COMMITMENT + name]:
+            raise FileFormatError(
+                "the share that was dealt is not the one that was committed to: the dealer has cheated"
+            )
+        return share
+
+    def opener(
+        self, study: Study, state: State, call: Call | None, path: str | os.PathLike[str] | None, passphrase: str | None
+    ) -> Opener | None:
+        """The key, put together from shares, whole from here until what is called for is opened."""
+        if call is None:
+            raise StudyError("nothing is called for")
+        shares, parts = {}, state.more["key parts"]
+        for site, digest in state.shares.get(call.hash, {}).items():
+            sealed = study.transcript.read_object(digest)
+            try:
+                share = study.me.reader.open(sealed, _bound_to(study, call.hash, site))
+                good = _commitment(study, share) == parts[COMMITMENT + site]
+            except (KeyMismatchError, FileFormatError):
+                good = False
+            if good:
+                shares[site] = share
+            else:
+                study.refusals.append(f"the share of {site} for this opening is not the one that was dealt: refused")
+        if len(shares) < study.document.key.openers:
+            return None
+        secret = _joined(list(shares.values())[: study.document.key.openers])
+        return _unsealed(study.transcript.read_object(parts[SEALED]), secret).decrypt
+
+
+def _bound_to(study: Study, place: str, site: str) -> bytes:
+    return f"encryptedstats escrow {study.document.id} {place} {site}".encode()
+
+
+def _commitment(study: Study, share: bytes) -> str:
+    """A share is uniform, so its hash says nothing of it; by it everybody knows a wrong one."""
+    return hashlib.sha256(_bound_to(study, "share", "") + share).hexdigest()
+
+
+def _split(k: int, n: int, secret: bytes) -> list[bytes]:
+    """n shares, of which k give the secret back and fewer say nothing: its two halves, each by Shamir over GF(2^128)."""
+    halves = [_shamir().split(k, n, secret[start : start + _HALF]) for start in (0, _HALF)]
+    return [bytes([one[0]]) + one[1] + two[1] for one, two in zip(*halves, strict=True)]
+
+
+def _joined(shares: list[bytes]) -> bytes:
+    halves = [[(one[0], one[start : start + _HALF]) for one in shares] for start in (1, 1 + _HALF)]
+    return b"".join(_shamir().combine(half) for half in halves)
+
+
+def _shamir() -> Any:
+    try:
+        from Crypto.Protocol.SecretSharing import Shamir
+    except ImportError as error:
+        raise StudyError(
+            "a key under escrow is split by PyCryptodome: pip install 'encryptedstats[studies]'"
+        ) from error
+    return Shamir
+
+
+def _sealed(owner: Owner, secret: bytes) -> bytes:
+    """The key file, locked: it is on disk for a moment, and only locked."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "sealed.key"
+        owner.save(path, passphrase=secret.hex())
+        return path.read_bytes()
+
+
+def _unsealed(data: bytes, secret: bytes) -> Owner:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "sealed.key"
+        path.touch(mode=0o600)
+        path.write_bytes(data)
+        try:
+            return Owner.load(path, passphrase=secret.hex())
+        except PassphraseError:
+            raise FileFormatError("the shares do not open the sealed key: the dealer has cheated") from None
+
+
+register(OneHolder())
+register(Escrow())

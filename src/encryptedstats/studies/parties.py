@@ -1,0 +1,192 @@
+"""Who takes part in a study: names and public keys for all to see, and the one secret that each keeps at home.
+
+A party has one secret seed for one study. Its signing key, the key that others seal for, its coin and its masks are all derived
+from it: a process that is killed and started again sends the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, NoReturn
+
+from encryptedstats.crypto.envelopes import PUBLIC_BYTES, SEED_BYTES, Reader, derived
+from encryptedstats.crypto.signatures import SIGNING_KEY_BYTES, Signer, verifies
+from encryptedstats.errors import ExistsError, FileFormatError, PassphraseError
+from encryptedstats.storage import passphrase as locks
+from encryptedstats.storage.objects import read_object, write_object
+
+#: What somebody can be in a study; one party can be several of them.
+SITE, WORKER, RECEIVER = "site", "worker", "receiver"
+_FORMAT: Final = "encryptedstats study identity 1"
+_MAX_BYTES: Final = 1 << 16
+
+
+@dataclass(frozen=True)
+class Party:
+    """What all others know of a party: the keys that check its signatures and seal for it, and what it has bound itself to.
+
+    ``coin`` is the hash of a random number that the party shows later, when all rows are there.
+    """
+
+    name: str
+    signing: bytes
+    sealing: bytes
+    coin: str
+
+    def to_dict(self) -> dict[str, str]:
+        """As JSON."""
+        return {"name": self.name, "signing": self.signing.hex(), "sealing": self.sealing.hex(), "coin": self.coin}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Party:
+        """The inverse; what is malformed raises ValueError."""
+        name, coin = values["name"], values["coin"]
+        signing, sealing = bytes.fromhex(values["signing"]), bytes.fromhex(values["sealing"])
+        good = (
+            isinstance(name, str) and isinstance(coin, str) and len(bytes.fromhex(coin)) == hashlib.sha256().digest_size
+        )
+        if not good or (len(signing), len(sealing)) != (SIGNING_KEY_BYTES, PUBLIC_BYTES):
+            raise ValueError("malformed keys of a party")
+        return cls(name, signing, sealing, coin)
+
+
+class Identity:
+    """A party's own secret in one study. Kept at home, in a file of mode 0600.
+
+    ``reading`` opens what only the members of the study may read (names, levels, cut points); a worker has none.
+    """
+
+    def __init__(self, study: str, name: str, seed: bytes, reading: bytes = b"") -> None:
+        self.study = study
+        self.name = name
+        self.reading = reading
+        self._seed = seed
+
+    @classmethod
+    def new(cls, study: str, name: str, reading: bytes = b"") -> Identity:
+        """With a seed that nobody else has."""
+        return cls(study, name, os.urandom(SEED_BYTES), reading)
+
+    @cached_property
+    def signer(self) -> Signer:
+        """Who signs its messages."""
+        return Signer(self.secret(b"signing"))
+
+    @cached_property
+    def reader(self) -> Reader:
+        """Who reads what is sealed for it."""
+        return Reader(self.secret(b"sealing"))
+
+    @property
+    def coin(self) -> bytes:
+        """The random number that it shows when all rows are there."""
+        return self.secret(b"coin")
+
+    @property
+    def party(self) -> Party:
+        """What all others know of it."""
+        return Party(
+            self.name, self.signer.public_bytes, self.reader.public_bytes, hashlib.sha256(self.coin).hexdigest()
+        )
+
+    def secret(self, purpose: bytes) -> bytes:
+        """A secret of 32 bytes for one purpose, the same each time."""
+        return derived(self._seed, b"party\0" + self.study.encode() + b"\0" + purpose)
+
+    # -- files -----------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str], passphrase: str | None = None) -> None:
+        """Write it to a file that only its user can read, locked if a passphrase is given. A file that is there stays."""
+        secret = json.dumps({"seed": self._seed.hex(), "reading": self.reading.hex()}).encode()
+        lock: dict[str, Any] = {}
+        if passphrase is not None:
+            lock, secret = locks.lock(secret, passphrase, bind_to=self._bound_to())
+        head = {"format": _FORMAT, "study": self.study, "name": self.name, "lock": lock, "secret": secret.hex()}
+        try:
+            write_object(path, json.dumps(head).encode() + b"\n", private=True, overwrite=False)
+        except FileExistsError:
+            raise ExistsError(
+                f"{os.fspath(path)} exists already, and it was not touched: whoever loses an identity has left the study. "
+                "Give another name"
+            ) from None
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], passphrase: str | None = None) -> Identity:
+        """Read it again."""
+        try:
+            head = json.loads(read_object(path, limit=_MAX_BYTES))
+            if head["format"] != _FORMAT:
+                raise ValueError
+            study, name, lock, secret = (head[key] for key in ("study", "name", "lock", "secret"))
+            own = cls(str(study), str(name), b"")
+            data = own._opened(bytes.fromhex(secret), lock, passphrase)
+            values = json.loads(data)
+            seed, reading = bytes.fromhex(values["seed"]), bytes.fromhex(values["reading"])
+        except PassphraseError:
+            raise
+        except (ValueError, TypeError, KeyError, RecursionError):
+            raise FileFormatError(
+                f"{os.fspath(path)} is no identity of a study: it is made when somebody joins one"
+            ) from None
+        return cls(own.study, own.name, seed, reading)
+
+    def _bound_to(self) -> bytes:
+        return json.dumps([_FORMAT, self.study, self.name]).encode()
+
+    def _opened(self, secret: bytes, lock: Mapping[str, Any], passphrase: str | None) -> bytes:
+        if lock and passphrase is None:
+            raise PassphraseError("this identity is locked: give its passphrase")
+        return locks.unlock(lock, secret, passphrase or "", bind_to=self._bound_to()) if lock else secret
+
+    def __repr__(self) -> str:
+        return f"Identity({self.name!r} in study {self.study})"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an identity is not pickled, it is a secret: save() it to a file that stays with you")
+
+
+# -- invitations -----------------------------------------------------------------------------------------------------------
+
+
+class Invitation:
+    """What lets somebody join in a name: a secret that the maker of a study sends to one party, and to nobody else.
+
+    Whoever has it can join in that name, once; all others check the proof with what the study's document says of it.
+    """
+
+    def __init__(self, code: str) -> None:
+        self.code = code
+        self._signer = Signer(derived(code.encode(), b"invitation"))
+
+    @classmethod
+    def new(cls) -> Invitation:
+        """With a code that nobody can guess."""
+        return cls(os.urandom(SEED_BYTES).hex())
+
+    @property
+    def public(self) -> str:
+        """By which proofs are checked."""
+        return self._signer.public_bytes.hex()
+
+    @property
+    def reading(self) -> bytes:
+        """The key under which a study keeps for this party what members may read."""
+        return derived(self.code.encode(), b"invitation reading")
+
+    def proof(self, study: str, party: Party) -> str:
+        """That who joins with these keys was invited."""
+        return self._signer.sign(_joining(study, party))
+
+
+def was_invited(public: str, study: str, party: Party, proof: str) -> bool:
+    """Whether these keys come with the proof of an invitation."""
+    return verifies(bytes.fromhex(public), _joining(study, party), proof)
+
+
+def _joining(study: str, party: Party) -> bytes:
+    return json.dumps(["encryptedstats join", study, party.to_dict()], sort_keys=True).encode()

@@ -1,0 +1,119 @@
+"""The rows of all sites as one table: whoever computes on it cannot tell, and need not, where one site ends."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from encryptedstats.crypto import PublicKeys
+from encryptedstats.errors import FileFormatError, SchemaError
+from encryptedstats.storage.objects import Store, open_store
+from encryptedstats.studies.documents import Document
+from encryptedstats.studies.transcript import SiteRows
+from encryptedstats.tables import EncryptedTable
+from encryptedstats.tables.blocks import Residues
+from encryptedstats.tables.columns import table_columns
+from encryptedstats.tables.encrypted import MANIFEST, MAX_MANIFEST_BYTES, Blocks, Sign, StoredBlocks, read_manifest
+
+
+@dataclass(frozen=True)
+class PooledBlocks:
+    """The blocks of several tables, one behind the other."""
+
+    parts: tuple[Blocks, ...]
+
+    def _at(self, index: int) -> tuple[Blocks, int]:
+        for part in self.parts:
+            if index < len(part.rows):
+                return part, index
+            index -= len(part.rows)
+        raise IndexError(index)
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The id of each block."""
+        return tuple(one for part in self.parts for one in part.ids)
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """How many rows each block has."""
+        return tuple(one for part in self.parts for one in part.rows)
+
+    def block(self, index: int) -> Residues:
+        """All columns of a block."""
+        part, place = self._at(index)
+        return part.block(place)
+
+    def seeds(self, index: int) -> bytes:
+        """What stands for the second polynomials of a block."""
+        part, place = self._at(index)
+        return part.seeds(place)
+
+    def column(self, index: int, column: int) -> Residues:
+        """One column of a block."""
+        part, place = self._at(index)
+        return part.column(place, column)
+
+    def columns(self, index: int, columns: Sequence[int]) -> Sequence[Residues]:
+        """Some columns of a block."""
+        part, place = self._at(index)
+        return part.columns(place, columns)
+
+    def pieces(self, index: int, columns: Sequence[int], prime: int, start: int, stop: int) -> Residues:
+        """Some coefficients of some columns."""
+        part, place = self._at(index)
+        return part.pieces(place, columns, prime, start, stop)
+
+    def content(self) -> list[str]:
+        """What tells these blocks from all others."""
+        return [one for part in self.parts for one in part.content()]
+
+    def stored_bytes(self) -> int:
+        """Bytes that the blocks take where they are."""
+        return sum(part.stored_bytes() for part in self.parts)
+
+    def signer(self, index: int) -> Sign | None:
+        """What gives the owner's signature; rows of sites have none."""
+        part, place = self._at(index)
+        return part.signer(place)
+
+
+def manifest_hash(url: str) -> str:
+    """The hash that fixes a stored table: of its manifest, which has those of all blocks."""
+    return hashlib.sha256(open_store(url).read(MANIFEST, limit=MAX_MANIFEST_BYTES)).hexdigest()
+
+
+def site_table(store: Store, site: str, rows: SiteRows, document: Document, keys: PublicKeys) -> EncryptedTable:
+    """The rows of a site, if they are those that its message fixed, and of the form that the study has agreed on."""
+    place = open_store(store.where(rows.folder))
+    data = place.read(MANIFEST, limit=MAX_MANIFEST_BYTES)
+    if hashlib.sha256(data).hexdigest() != rows.manifest:
+        raise FileFormatError(
+            f"the rows of {site} at {place.url} are not those of its message: they were altered or exchanged. Do not go on"
+        )
+    facts, entries = read_manifest(place, data)
+    columns = tuple(
+        table_columns(document.schema, classes=document.schema.has_target, digit_bits=document.parameters.digit_bits)
+    )
+    agreed = (document.schema, columns, 1, 0, document.parameters, keys.key_id)
+    found = (facts.schema, facts.columns, facts.weight_bound, facts.n_folds, facts.parameters, facts.key_id)
+    if found != agreed or sum(entry.rows for entry in entries) != rows.n_rows:
+        raise SchemaError(
+            f"the table of {site} has other columns, weights, folds, keys or rows than the study has agreed on: exclude {site}, or "
+            "let it encrypt again in a new study"
+        )
+    blocks = StoredBlocks(place, entries, facts.shape, facts.key_id)
+    # Whoever encrypted claims nothing here: rows of sites are rows by others.
+    return EncryptedTable(replace(facts, with_secret_key=False, schema_digest=None), blocks, keys, accepted=True)
+
+
+def pooled(tables: Sequence[EncryptedTable]) -> EncryptedTable:
+    """All rows as one table."""
+    first = tables[0]
+    ids = [one for table in tables for one in table.blocks.ids]
+    if len(set(ids)) != len(ids):
+        raise SchemaError("a block is there twice: its rows would count twice")
+    facts = replace(first.facts, n_dropped=sum(table.n_dropped for table in tables))
+    blocks = PooledBlocks(tuple(table.blocks for table in tables))
+    return EncryptedTable(facts, blocks, first.public_keys(), accepted=True)

@@ -1,0 +1,141 @@
+"""Where a study stands: who has done what, what was refused, and who has to do what next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from encryptedstats.studies.documents import MASKED, ROWS, TOTALS
+from encryptedstats.studies.holding import kind_of
+from encryptedstats.studies.transcript import State
+
+
+@dataclass(frozen=True)
+class Status:
+    """Where a study stands; prints as a list, ``to_dict`` for programs."""
+
+    state: State
+    refusals: list[str] = field(default_factory=list)
+
+    @property
+    def next(self) -> list[tuple[str, str]]:
+        """Who has to do what: pairs of a name and ``"join"``, ``"keygen"``, ``"add"``, ``"share"``, ``"fit"`` or ``"open"``."""
+        return next_steps(self.state)
+
+    @property
+    def ended(self) -> str:
+        """Why nobody has anything to do, where that is so."""
+        if set(self.state.opened) == set(self.state.document.questions):
+            return "all is opened"
+        return "no site has rows that are valid"
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        state, document = self.state, self.state.document
+        return {
+            "study": document.id,
+            "name": document.name,
+            "key": document.key.to_dict(),
+            "key_id": state.key_id,
+            "retired": dict(state.retired),
+            "joined": sorted(state.parties),
+            "rows": {site: rows.n_rows for site, rows in state.rows.items()},
+            "planned_rows": document.n_rows,
+            "excluded": dict(state.excluded),
+            "valid": dict(state.valid),
+            "answered": sorted(state.answers),
+            "opened": sorted(state.opened),
+            "refused": [*map(str, state.refused), *self.refusals],
+            "next": [list(step) for step in self.next],
+        }
+
+    def __str__(self) -> str:
+        state, document, facts = self.state, self.state.document, self.to_dict()
+        key = f"{document.key.kind}" + (f", {document.key.openers} sites to open" if document.key.openers else "")
+        lines = [
+            f"study {document.name!r}, id {document.id}",
+            f"  sites      {', '.join(document.sites)}; worker {document.worker}, receiver {document.receiver}",
+            f"  questions  {', '.join(f'{name} ({one.way})' for name, one in document.questions.items())}",
+            f"  key        {key}; {'key ' + state.key_id if state.key_id else 'not made yet'}",
+            f"  joined     {', '.join(facts['joined']) or 'nobody yet'}",
+        ]
+        rows = [f"{site} {count:,}" for site, count in facts["rows"].items()]
+        lines += [f"  rows       {', '.join(rows)}; up to {document.n_rows:,} together"] if rows else []
+        lines += [f"  excluded   {site}: {why}" for site, why in state.excluded.items()]
+        lines += [
+            f"  valid      {site}: {'yes' if good else 'NO, its rows are left out'}"
+            for site, good in state.valid.items()
+        ]
+        lines += [f"  opened     {', '.join(facts['opened'])}"] if state.opened else []
+        lines += [f"  retired    key {key_id}: {why}" for key_id, why in state.retired.items()]
+        lines += [f"  refused    {why}" for why in facts["refused"]]
+        lines += [f"  next       {who}: {what}" for who, what in self.next] or [f"  next       nothing: {self.ended}"]
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def next_steps(state: State) -> list[tuple[str, str]]:
+    """Who has to do what."""
+    document = state.document
+    missing = [name for name in document.parties if name not in state.parties]
+    if missing:
+        return [(name, "join") for name in missing]
+    if document.needs_key and not state.keys:
+        return [(name, "keygen") for name in kind_of(document.key.kind).makers(state)]
+    steps = [(site, "add") for site in _owing(state)]
+    if document.asked(ROWS) and state.fixed:
+        steps += _row_steps(state)
+    steps += _total_steps(state)
+    return list(dict.fromkeys(steps))
+
+
+def _owing(state: State) -> list[str]:
+    """The sites whose rows or totals are not there."""
+    document = state.document
+    owing = [site for site in state.sites if site not in state.rows] if document.asked(ROWS) else []
+    for question in document.asked(TOTALS, MASKED):
+        now = state.round(question)
+        owing += [site for site in now.members if site not in now.objects]
+    return list(dict.fromkeys(owing))
+
+
+def _row_steps(state: State) -> list[tuple[str, str]]:
+    document = state.document
+    silent = [name for name in state.tossers if name not in state.coins]
+    if silent:
+        return [
+            (name, "open" if name == document.receiver and name not in document.sites else "share") for name in silent
+        ]
+    if not state.checks:
+        return [(document.worker, "fit")]
+    if not state.judged:
+        return _opening_steps(state)
+    unanswered = [question for question in document.asked(ROWS) if question not in state.answers]
+    if unanswered:
+        return [(document.worker, "fit")] if state.good_sites else []
+    return _opening_steps(state) if any(question not in state.opened for question in document.asked(ROWS)) else []
+
+
+def _total_steps(state: State) -> list[tuple[str, str]]:
+    document, steps = state.document, []
+    for question, asked in document.asked(TOTALS, MASKED).items():
+        if not state.round(question).complete or question in state.opened:
+            continue
+        if asked.way == TOTALS and question not in state.answers:
+            steps.append((document.worker, "fit"))
+        else:
+            steps += _opening_steps(state) if asked.way == TOTALS else [(document.receiver, "open")]
+    return steps
+
+
+def _opening_steps(state: State) -> list[tuple[str, str]]:
+    """Who opens, or has to give a share first."""
+    document, call = state.document, state.call
+    if not kind_of(document.key.kind).shared or call is None:
+        return [(document.receiver, "open")]
+    given = state.shares.get(call.hash, {})
+    needed = document.key.openers or len(document.sites)
+    if len(given) >= needed:
+        return [(document.receiver, "open")]
+    return [(site, "share") for site in document.sites if site not in given]

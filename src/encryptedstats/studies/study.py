@@ -1,0 +1,574 @@
+"""A study: several owners of rows who agree on a document, pool what they encrypt, and open nothing but what it asks.
+
+Everything happens in one folder or bucket: the document, the signed messages, and what they bring. So no party has to be there when
+another is, and whoever is killed goes on where it was. Each call does what is due for the party that makes it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from functools import cached_property, partial
+from typing import Any, Final
+
+from encryptedstats.circuits.results import EncryptedNumbers
+from encryptedstats.crypto import Parameters, PublicKeys
+from encryptedstats.crypto.keys import fingerprint_of
+from encryptedstats.errors import ExistsError, FileFormatError, KeyMismatchError, StudyError
+from encryptedstats.storage import container
+from encryptedstats.storage.objects import local_or_url, object_exists, open_store, read_object, write_object
+from encryptedstats.studies import totals as home
+from encryptedstats.studies import validity
+from encryptedstats.studies.documents import (
+    MASKED,
+    MAX_DOCUMENT_BYTES,
+    ONE_HOLDER,
+    ROWS,
+    TOTALS,
+    Document,
+    KeyRule,
+    written_document,
+)
+from encryptedstats.studies.holding import Opener, kind_of
+from encryptedstats.studies.parties import RECEIVER, SITE, WORKER, Identity, Invitation
+from encryptedstats.studies.pooling import manifest_hash, pooled, site_table
+from encryptedstats.studies.status import Status
+from encryptedstats.studies.transcript import CHECK, Message, State, Transcript
+from encryptedstats.tables import EncryptedAnswer, EncryptedTable, Question, Schema, Table
+from encryptedstats.tables.answers import read_answer
+from encryptedstats.tables.encrypting import file_tables
+from encryptedstats.tables.questions import is_same
+
+DOCUMENT: Final = "study.json"
+_SEEN: Final = ".seen"
+_MAX_SEEN_BYTES: Final = 1 << 10
+
+
+class Study:
+    """A study as one of its parties sees it, or anybody who may read its folder.
+
+    Parameters
+    ----------
+    url : path or fsspec URL
+        The folder or bucket that all parties share.
+    identity : path of a file, or Identity, optional
+        Who you are in it: what :meth:`join` has made. Without, you look.
+    passphrase : str, optional
+        Of the identity's file.
+    fingerprint : str, optional
+        What others have read to you by telephone, from :attr:`fingerprint`: a study of other members or documents is refused.
+
+    Attributes
+    ----------
+    document : Document
+        What the members have agreed on.
+    invitations : dict
+        Codes by name, where the study was just made: each is sent to one party, and stored nowhere.
+    refusals : list of str
+        What was refused while this object worked.
+
+    Examples
+    --------
+    ``docs/studies.md`` tells a whole study. The receiver::
+
+        study = es.Study.create("study", schema=schema, questions={"forest": forest}, n_rows=10_000,
+                                sites=["north", "south", "west"], worker="centre", receiver="registry")
+
+    every party, with the code that it was sent, and then as whoever it is::
+
+        es.Study.join("study", code, "north.id")
+        study = es.Study("study", "north.id")
+    """
+
+    def __init__(
+        self,
+        url: str | os.PathLike[str],
+        identity: str | os.PathLike[str] | Identity | None = None,
+        *,
+        passphrase: str | None = None,
+        fingerprint: str | None = None,
+    ) -> None:
+        self.url = local_or_url(url)
+        self.store = open_store(self.url)
+        try:
+            data = self.store.read(DOCUMENT, limit=MAX_DOCUMENT_BYTES)
+        except FileNotFoundError:
+            raise FileNotFoundError(f"{self.store.where(DOCUMENT)} is not there: no study lies at {self.url}") from None
+        self.document = Document.from_bytes(data, self.store.where(DOCUMENT))
+        self.transcript = Transcript(self.store, self.document)
+        self.invitations: dict[str, str] = {}
+        self.refusals: list[str] = []
+        self._home: str | None = None
+        self._seen: str | None = None
+        self._me: Identity | None = None
+        if identity is not None:
+            self._become(identity, passphrase)
+        if fingerprint is not None:
+            self._check_fingerprint(fingerprint)
+
+    # -- who is who ------------------------------------------------------------------------------------------------
+
+    def _become(self, identity: str | os.PathLike[str] | Identity, passphrase: str | None) -> None:
+        me = identity if isinstance(identity, Identity) else Identity.load(identity, passphrase)
+        if me.study != self.document.id:
+            raise KeyMismatchError(f"this identity is for study {me.study}, and {self.url} is study {self.document.id}")
+        self._me = me
+        if not isinstance(identity, Identity):
+            self._home = os.fspath(identity)
+            self._seen = self._home + _SEEN
+            if object_exists(self._seen):
+                self.transcript.check_contains(read_object(self._seen, limit=_MAX_SEEN_BYTES).decode().strip())
+            self._remember()
+
+    def beside_identity(self, suffix: str) -> str:
+        """A place at home, beside the file of the identity, for what belongs to it."""
+        if self._home is None:
+            raise StudyError(
+                "this takes the file of your identity, beside which a part of the key is kept: give its path"
+            )
+        return self._home + suffix
+
+    def _remember(self) -> None:
+        """Keep the end of what was said at home: who cuts it off later is noticed."""
+        if self._seen is not None:
+            write_object(self._seen, self.transcript.head().encode() + b"\n", private=True)
+
+    @property
+    def me(self) -> Identity:
+        """Who you are here."""
+        if self._me is None:
+            raise StudyError(
+                "this takes a party of the study: give your identity, the file that was made when you joined"
+            )
+        return self._me
+
+    def _as(self, role: str, what: str) -> Identity:
+        if role not in self.document.roles(self.me.name):
+            holders = {SITE: self.document.sites, WORKER: (self.document.worker,), RECEIVER: (self.document.receiver,)}
+            raise StudyError(f"{self.me.name} does not {what}: that is for {', '.join(holders[role])}")
+        return self.me
+
+    @property
+    def fingerprint(self) -> str:
+        """What members read to each other by telephone, once all have joined: it stands for the document and all their keys."""
+        state = self.state()
+        if not state.joined:
+            missing = [name for name in self.document.parties if name not in state.parties]
+            raise StudyError(f"{', '.join(missing)} have not joined yet: there is a fingerprint when all have")
+        parts = [
+            self.document.id,
+            *(repr(sorted(state.parties[name].to_dict().items())) for name in self.document.parties),
+        ]
+        return fingerprint_of(hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32])
+
+    def _check_fingerprint(self, expected: str) -> None:
+        if "".join(expected.replace("-", " ").split()).lower() != self.fingerprint.replace(" ", ""):
+            raise KeyMismatchError(
+                f"the study at {self.url} has the fingerprint {self.fingerprint}, and {expected!r} is expected: it has other "
+                "members, keys or agreements than those that were read to you. Do not go on with it"
+            )
+
+    # -- making and joining ----------------------------------------------------------------------------------------
+
+    @classmethod
+    def create(
+        cls,
+        url: str | os.PathLike[str],
+        *,
+        schema: Schema,
+        questions: Mapping[str, Question | tuple[Question, str]],
+        n_rows: int,
+        sites: Sequence[str],
+        worker: str,
+        receiver: str,
+        key: str = ONE_HOLDER,
+        openers: int = 0,
+        name: str = "study",
+        parameters: Parameters | None = None,
+    ) -> Study:
+        """Write the document of a new study. :attr:`invitations` of what is returned has a code for each party.
+
+        Parameters
+        ----------
+        url : path or fsspec URL
+        schema : Schema
+            Variables, levels and cut points, agreed on beforehand.
+        questions : mapping
+            All that may ever be asked, by name: a question or model; or with the way it is answered, ``"rows"`` (from encrypted
+            rows, by default), ``"totals"`` (sites encrypt totals) or ``"masked"`` (sites mask totals, and only the sum is seen).
+        n_rows : int
+            The most rows that all sites have together.
+        sites, worker, receiver : names
+            Who brings rows, who computes, who opens. The worker must not be the receiver.
+        key : "one holder", "escrow" or "joint"
+            Whether the receiver holds the secret key, ``openers`` of the sites have to help it, or (experimental) nobody ever holds
+            it, and all sites have to help: see docs/threshold.md.
+        openers : int
+            With ``key="escrow"``: how many sites it takes.
+        name : str
+        parameters : Parameters, optional
+            By default those that carry all questions and the validity of all rows.
+        """
+        asked = {one: found if isinstance(found, tuple) else (found, ROWS) for one, found in questions.items()}
+        holding = kind_of(key)
+        if parameters is None:
+            circuits = planned_circuits(schema, asked, n_rows)
+            parameters = (
+                holding.parameters(circuits, schema, n_rows, len(sites))
+                if circuits
+                else Parameters.choose(max_value=n_rows, depth=0)
+            )
+        document, invitations = written_document(
+            name, schema, asked, n_rows, parameters, sites, worker, receiver, KeyRule(key, openers)
+        )
+        store = open_store(local_or_url(url))
+        if not store.create(DOCUMENT, document.to_bytes()):
+            raise ExistsError(f"there is a study at {os.fspath(url)} already; it was not touched: give another place")
+        study = cls(url)
+        study.invitations = invitations
+        return study
+
+    @classmethod
+    def join(
+        cls,
+        url: str | os.PathLike[str],
+        invitation: str,
+        identity: str | os.PathLike[str],
+        *,
+        passphrase: str | None = None,
+    ) -> Study:
+        """Take part, with the code that you were sent: makes your keys, keeps them in a file, and signs the document.
+
+        Read the document first: ``print(es.Study(url).document)``. Run again, after it was interrupted, with the same file.
+        """
+        study, invited = cls(url), Invitation(invitation)
+        name = study.document.invited(invited)
+        if object_exists(identity):
+            me = Identity.load(identity, passphrase)
+        else:
+            me = Identity.new(study.document.id, name, study.document.reading_key(name, invited))
+            me.save(identity, passphrase)
+        study._become(identity, passphrase)
+        if me.name != name:
+            raise KeyMismatchError(
+                f"{os.fspath(identity)} is the identity of {me.name}, and the invitation is for {name}"
+            )
+        known = study.state().parties.get(name)
+        if known != me.party:
+            study.post("join", {"party": me.party.to_dict(), "proof": invited.proof(study.document.id, me.party)})
+        return study
+
+    # -- what everybody sees ---------------------------------------------------------------------------------------
+
+    def state(self) -> State:
+        """What follows from all messages so far."""
+        return self.transcript.state()
+
+    def status(self) -> Status:
+        """Who has done what, what was refused, and who has to do what next; prints as a list."""
+        return Status(self.state(), list(self.refusals))
+
+    def messages(self) -> list[Message]:
+        """All messages, in order: the record of the study, openings among them."""
+        return self.transcript.messages()
+
+    def post(self, kind: str, content: Mapping[str, Any]) -> Message:
+        """Say something in your name, signed; refused where the rules of the study do not allow it."""
+        said = self.transcript.post(self.me, kind, content)
+        self._remember()
+        return said
+
+    @cached_property
+    def schema(self) -> Schema:
+        """The agreed schema with all names; for members."""
+        return self.document.own_schema(self._me)
+
+    def public_keys(self) -> PublicKeys:
+        """The keys that rows and totals are encrypted for."""
+        return self._keys_of(self.state())
+
+    def _keys_of(self, state: State) -> PublicKeys:
+        if not state.keys:
+            raise StudyError(f"the study has no key yet: {self.document.receiver} has to make it")
+        keys = PublicKeys.from_container(container.from_bytes(self.transcript.read_object(state.keys)))
+        if keys.key_id != state.key_id or keys.parameters != self.document.parameters:
+            raise FileFormatError(
+                "the public keys of the study are not those that were announced, or of other parameters"
+            )
+        return keys
+
+    # -- the key ---------------------------------------------------------------------------------------------------
+
+    def keygen(self, path: str | os.PathLike[str] | None = None, passphrase: str | None = None) -> None:
+        """Make the study's key; ``path`` is where one holder keeps it."""
+        kind_of(self.document.key.kind).keygen(self, path, passphrase)
+
+    def retire_key(self, why: str) -> None:
+        """Say in writing that nothing is to be encrypted for the study's key any more: who adds after this is refused."""
+        self._as(RECEIVER, "retire the key")
+        self.post("retire", {"key_id": self.state().key_id, "why": why})
+
+    # -- a site ----------------------------------------------------------------------------------------------------
+
+    def add(self, data: Any, y: Any = None, **options: Any) -> None:
+        """Bring your rows: encrypted for the study's key; and the totals of questions that are answered at home.
+
+        Parameters
+        ----------
+        data : DataFrame, 2-D array, Table, or path of a CSV or Parquet file
+            Checked against the agreed schema: a level, class or number that it does not know is an error.
+        y : array, optional
+            Classes, where ``data`` has none.
+        **options
+            Of the encryption, such as ``workers``.
+        """
+        self._as(SITE, "bring rows")
+        state = self.state()
+        if not isinstance(data, (str, os.PathLike)):
+            table: Table | None = self._checked_table(data, y)
+        elif self.document.asked(
+            TOTALS, MASKED
+        ):  # these take the rows as a whole; encrypted rows are read a piece at a time
+            table = Table.concat(list(file_tables(self.schema, data, self.document.parameters.slots)))
+        else:
+            table = None
+        if self.document.asked(ROWS) and self.me.name not in state.rows:
+            self._add_rows(data if table is None else table, state, options)
+        if table is not None:
+            for question in self.document.asked(TOTALS, MASKED):
+                self._add_totals(question, table)
+
+    def _checked_table(self, data: Any, y: Any) -> Table:
+        table = data if isinstance(data, Table) else self.schema.table(data, y, slots=self.document.parameters.slots)
+        if not table.schema.same_bins(self.schema):
+            raise StudyError(
+                "the table was made with another schema than the study's: give the rows, or make it with study.schema"
+            )
+        if table.weight_bound != 1 or table.n_folds or not table.public_schema == self.document.schema:
+            raise StudyError("rows of a study have no weights and no folds: their validity could not be checked")
+        return table
+
+    def _add_rows(self, data: Any, state: State, options: Mapping[str, Any]) -> None:
+        keys = self._keys_of(state)
+        if state.key_id in state.retired:
+            raise StudyError(f"the key {state.key_id} of the study is retired: {state.retired[state.key_id]}")
+        kind_of(self.document.key.kind).check_keys(self, state, keys)
+        # An attempt that is killed leaves a folder that no message names.
+        folder = f"rows/{self.me.name}/{secrets.token_hex(8)}"
+        place = f"{self.url.rstrip('/')}/{folder}"
+        if isinstance(data, Table):
+            made = keys.encrypt(data, out=place, **options)
+        else:
+            made = keys.encrypt_file(data, self.schema, place, **options)
+        self.post("rows", {"folder": folder, "manifest": manifest_hash(place), "n_rows": made.n_rows})
+
+    def _add_totals(self, question: str, table: Table) -> None:
+        state, asked = self.state(), self.document.questions[question]
+        now, name = state.round(question), self.me.name
+        if name in now.objects or name not in now.members:
+            return
+
+        def made() -> bytes:
+            if asked.way == MASKED:
+                return home.masked_totals(self, state, question, home.site_values(asked.question, table))
+            keys = self._keys_of(state)
+            kind_of(self.document.key.kind).check_keys(self, state, keys)
+            return container.to_bytes(home.encrypted_answer(asked.question, table, keys).to_container())
+
+        # What was stored once under this binding is what is sent, whatever the rows are now.
+        digest = self.transcript.store_once(f"totals/{question}/{now.number}/{name}", made)
+        self.post("totals", {"question": question, "round": now.number, "object": digest})
+
+    def share(self) -> list[str]:
+        """Give what the study waits for from you: your number of the coin, your share of an opening. Says what was given."""
+        given = self._toss()
+        state = self.state()
+        call = state.call
+        kind = kind_of(self.document.key.kind)
+        due = call is not None and kind.shared and SITE in self.document.roles(self.me.name)
+        if call is not None and due and self.me.name not in state.shares.get(call.hash, {}):
+            name = f"shares/{call.hash}/{self.me.name}"
+            make = partial(kind.share, self, state, call)
+            store = self.transcript.store_object
+            digest = store(make()) if kind.kept_at_home else self.transcript.store_once(name, make)
+            self.post("share", {"call": call.hash, "object": digest})
+            given.append(f"a share for opening {', '.join(call.items)}")
+        return given
+
+    def _toss(self) -> list[str]:
+        state, name = self.state(), self.me.name
+        if not state.fixed or name not in state.tossers or name in state.coins:
+            return []
+        self.post("coin", {"number": self.me.coin.hex()})
+        return ["its number of the coin"]
+
+    # -- the worker ------------------------------------------------------------------------------------------------
+
+    def fit(self, **options: Any) -> list[str]:
+        """Compute what can be computed now: validity totals of all sites, then the answers. Says what was computed.
+
+        Options are those of :meth:`EncryptedTable.evaluate`, such as ``workers`` and ``device``.
+        """
+        self._as(WORKER, "compute")
+        state, done = self.state(), []
+        if state.coin is not None and not state.checks:
+            self._check_sites(state, options)
+            done.append("validity totals of " + ", ".join(state.sites))
+        for question in self._answerable(self.state()):
+            answer = self._answer(question, self.state(), options)
+            digest = self.transcript.store_object(container.to_bytes(answer.to_container()))
+            self.post("answer", {"question": question, "object": digest})
+            done.append(question)
+        return done
+
+    def _answerable(self, state: State) -> list[str]:
+        ready = list(self.document.asked(ROWS)) if state.judged and state.good_sites else []
+        ready += [question for question in self.document.asked(TOTALS) if state.round(question).complete]
+        return [question for question in ready if question not in state.answers]
+
+    def _check_sites(self, state: State, options: Mapping[str, Any]) -> None:
+        keys, coin, found = self._keys_of(state), state.coin or b"", {}
+        for site in state.sites:
+            total = validity.ask(self._site(site, state, keys), coin, **options)
+            found[site] = self.transcript.store_object(container.to_bytes(total.to_container()))
+        self.post("checks", {"objects": found})
+
+    def _site(self, site: str, state: State, keys: PublicKeys) -> EncryptedTable:
+        return site_table(self.store, site, state.rows[site], self.document, keys)
+
+    def table(self) -> EncryptedTable:
+        """The encrypted rows of all sites that were found to be valid, as one table."""
+        state = self.state()
+        if not state.judged or not state.good_sites:
+            raise StudyError("no rows were found to be valid yet")
+        keys = self._keys_of(state)
+        return pooled([self._site(site, state, keys) for site in state.good_sites])
+
+    def _answer(self, question: str, state: State, options: Mapping[str, Any]) -> EncryptedAnswer:
+        asked = self.document.questions[question]
+        if asked.way == TOTALS:
+            return home.added_up(self, question, state.round(question), self._keys_of(state))
+        table = self.table()
+        totals = table.totals(asked.question, **options)
+        return EncryptedAnswer(
+            asked.question, totals, table.schema, table.n_rows, table.blocks.ids, n_dropped=table.n_dropped
+        )
+
+    # -- the receiver ----------------------------------------------------------------------------------------------
+
+    def exclude(self, site: str, why: str) -> None:
+        """Go on without a site that brings no rows or does not show its number. Before anything is opened."""
+        self._as(RECEIVER, "exclude sites")
+        self.post("exclude", {"name": site, "why": why})
+
+    def restart(self, question: str, members: Sequence[str], why: str) -> None:
+        """Ask for totals again from fewer members, since some do not come; those who sent some send them under other masks."""
+        self._as(RECEIVER, "restart rounds")
+        self.post("restart", {"question": question, "members": list(members), "why": why})
+
+    def open(
+        self, key: str | os.PathLike[str] | None = None, passphrase: str | None = None, *, again: bool = False
+    ) -> dict[str, Any]:
+        """Open what may be opened now: first whether rows are valid, then the answers. An opening is recorded before it is shown.
+
+        Parameters
+        ----------
+        key : path, optional
+            Of the secret key, where one holder has it.
+        passphrase : str, optional
+            Of its file.
+        again : bool
+            Where sites have to help: call for answers once more that were opened already, since what was shown is lost.
+
+        Returns
+        -------
+        dict
+            What each question makes of its totals, by name; empty where something else comes first: :meth:`status` says what.
+        """
+        self._as(RECEIVER, "open results")
+        self._toss()
+        found = self._open_masked(self.state())
+        state = self.state()
+        items = self._openable(state, again)
+        if not items:
+            return found
+        kind, call = kind_of(self.document.key.kind), None
+        if kind.shared:
+            call = state.call
+            if call is None:
+                self.post("call", {"items": items})
+                return found
+            items = {name: digest for name, digest in call.items.items() if name in state.pending}
+        opener = kind.opener(self, state, call, key, passphrase)
+        if opener is None:
+            return found
+        if any(name.startswith(CHECK) for name in items):
+            self._judge(state, items, opener)
+            return found | (self.open(key, passphrase) if not kind.shared else {})
+        return found | {name: self._open_answer(name, digest, state, opener) for name, digest in items.items()}
+
+    def _openable(self, state: State, again: bool) -> dict[str, str]:
+        """What is to be opened next: validity totals before anything else; then all answers that are there."""
+        if state.checks and not state.valid:
+            return {CHECK + site: digest for site, digest in state.checks.items()}
+        if kind_of(self.document.key.kind).shared and state.call is None:
+            return {name: digest for name, digest in state.answers.items() if again or name not in state.opened}
+        return dict(state.answers)
+
+    def _judge(self, state: State, items: Mapping[str, str], opener: Opener) -> None:
+        """Open the validity totals, and say pass or fail of each, once; nobody is shown more."""
+        keys, valid = self._keys_of(state), {}
+        for name, digest in items.items():
+            file = container.from_bytes(self.transcript.read_object(digest))
+            valid[name.removeprefix(CHECK)] = validity.passes(EncryptedNumbers.from_container(file, keys), opener)
+        self.post("verdict", {"valid": valid})
+
+    def _open_answer(self, question: str, digest: str, state: State, opener: Opener) -> Any:
+        keys, asked = self._keys_of(state), self.document.questions[question]
+        answer = read_answer(container.from_bytes(self.transcript.read_object(digest)), keys)
+        self._check_answer(question, answer, state)
+        if question not in state.opened or question in state.pending:
+            self.post("opened", {"question": question, "object": digest})
+        return opener(answer.handed_out() if asked.way == ROWS else answer, schema=self.schema)
+
+    def _check_answer(self, question: str, answer: EncryptedAnswer, state: State) -> None:
+        """Refuse an answer to another question, or from other rows, than the study has agreed on."""
+        asked = self.document.questions[question]
+        good = is_same(answer.question, asked.question) and answer.schema.public() == self.document.schema
+        if asked.way == ROWS:
+            keys = self._keys_of(state)
+            blocks = [one for site in state.good_sites for one in self._site(site, state, keys).blocks.ids]
+            good = good and list(answer.block_ids) == blocks
+            good = good and answer.n_rows == sum(state.rows[site].n_rows for site in state.good_sites)
+            good = good and (bool(answer.ciphertexts.flooded) or keys.joint)  # whose members flood when they share
+        if not good:
+            raise FileFormatError(
+                f"what {self.document.worker} gave for {question!r} answers another question, or is from other rows: "
+                "it is not opened"
+            )
+
+    def _open_masked(self, state: State) -> dict[str, Any]:
+        found = {}
+        for question, asked in self.document.asked(MASKED).items():
+            now = state.round(question)
+            if now.complete:
+                read = home.unmasked(self, question, now, asked.question, self.schema)
+                if question not in state.opened:
+                    self.post("opened", {"question": question, "object": now.digest})
+                found[question] = read
+        return found
+
+    def __repr__(self) -> str:
+        who = "somebody" if self._me is None else self._me.name
+        return f"Study({self.document.name!r} at {self.url}, {len(self.document.sites)} sites, seen by {who})"
+
+
+def planned_circuits(schema: Schema, asked: Mapping[str, tuple[Question, str]], n_rows: int) -> list[Any]:
+    """All that the parameters of a study must carry: the questions, and the validity of the rows of any site."""
+    rows = [question for question, way in asked.values() if way == ROWS]
+    sums = [question for question, way in asked.values() if way == TOTALS]
+    public = schema.public()
+    circuits: list[Any] = [*rows, *(home.planned(one.in_ids(schema).settled(), public, n_rows) for one in sums)]
+    return [*circuits, validity.planned(public, n_rows)] if rows else circuits

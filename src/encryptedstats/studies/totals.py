@@ -1,0 +1,138 @@
+"""Totals that a site computes in the clear at home: encrypted for the study's key, or masked so that nothing but the sum is seen.
+
+Masks are pairwise: what one site adds another takes off, so they vanish in the sum of all and in no other. Each is drawn from what
+the two sites alone have in common (X25519, HKDF), for this study, question, round and exact list of members. A round that somebody
+drops out of is started again, and its masks are others. With two sites each learns the totals of the other, from the sum.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from encryptedstats.circuits.bounds import read_bounds
+from encryptedstats.circuits.digits import Stored, in_digits
+from encryptedstats.circuits.expressions import column_names
+from encryptedstats.circuits.plan import Stage
+from encryptedstats.circuits.results import NumberFacts, encrypted_numbers
+from encryptedstats.crypto import PublicKeys
+from encryptedstats.crypto.envelopes import sealed_for
+from encryptedstats.errors import FileFormatError, StudyError, TooLargeError
+from encryptedstats.storage import container
+from encryptedstats.studies.transcript import Round, State
+from encryptedstats.tables import EncryptedAnswer, PublicSchema, Question, Schema, Table
+from encryptedstats.tables.answers import read_answer
+from encryptedstats.tables.columns import Column, asked_columns, column_ranges, digits_among, table_columns
+
+if TYPE_CHECKING:
+    from encryptedstats.studies.study import Study
+
+#: Masked numbers are modulo 2 to this power: no total comes near.
+MASK_BITS: Final = 256
+_BYTES: Final = MASK_BITS // 8
+_MODULUS: Final = 1 << MASK_BITS
+_BESIDE: Final = 2  # the number of rows, and of those that were left out
+
+
+# -- encrypted -------------------------------------------------------------------------------------------------------------
+
+
+def planned(question: Question, schema: PublicSchema, n_rows: int) -> Stage:
+    """What parameters must carry of a question whose totals are computed at home: their size, and adding them up."""
+    circuit = question.circuit(schema)
+    columns = asked_columns(schema, table_columns(schema, classes=schema.has_target))
+    bounds = read_bounds(circuit, column_ranges(schema, columns), n_rows)
+    first = next(node for node in bounds if node.op == "column")
+    return Stage([first.total()], n_rows, bounds=[max((bounds[one] for one in circuit), key=lambda one: one.largest)])
+
+
+def encrypted_answer(question: Question, table: Table, keys: PublicKeys) -> EncryptedAnswer:
+    """The answer from a clear table, encrypted as a worker's would be; answers of several sites add up."""
+    schema, parameters = table.schema.public(), keys.parameters
+    columns = asked_columns(schema, table_columns(schema, classes=schema.has_target))
+    digits = digits_among(table_columns(schema, (), classes=schema.has_target, digit_bits=parameters.digit_bits))
+    outputs, shifts = in_digits(question.circuit(schema), digits)
+    parts = [Column.parse(name) for name in column_names(outputs)]
+    bounds = read_bounds(outputs, column_ranges(schema, {*columns, *parts}), table.n_rows)
+    values = table.evaluate(outputs)
+    if any(bounds[one].largest > parameters.max_value for one in outputs):
+        raise TooLargeError("totals beyond what the parameters of the study are exact up to")
+    facts = [
+        NumberFacts(bounds[one].low, bounds[one].high, stored=Stored(shift))
+        for one, shift in zip(outputs, shifts, strict=True)
+    ]
+    numbers = encrypted_numbers(keys, values, facts)
+    return EncryptedAnswer(question, numbers, schema, table.n_rows, n_dropped=table.n_dropped)
+
+
+def added_up(study: Study, question: str, now: Round, keys: PublicKeys) -> EncryptedAnswer:
+    """The encrypted totals of all members, added up by a worker who sees none of them."""
+    answers = [
+        read_answer(container.from_bytes(study.transcript.read_object(now.objects[site])), keys) for site in now.members
+    ]
+    total = answers[0]
+    for one in answers[1:]:
+        total = total + one
+    if total.n_rows > study.document.n_rows:
+        raise StudyError(f"the totals of {question!r} are of {total.n_rows} rows, and the study was planned for fewer")
+    return total
+
+
+# -- masked ----------------------------------------------------------------------------------------------------------------
+
+
+def masked_totals(study: Study, state: State, question: str, values: Sequence[int]) -> bytes:
+    """The totals of this site under its masks, for the receiver, who sees nothing of them but in the sum."""
+    now = state.round(question)
+    hidden = [value % _MODULUS for value in values]
+    for other in now.members:
+        if other != study.me.name:
+            mask = _mask(study, state, question, now, other, len(values))
+            sign = 1 if study.me.name < other else -1
+            hidden = [(a + sign * b) % _MODULUS for a, b in zip(hidden, mask, strict=True)]
+    data = b"".join(value.to_bytes(_BYTES, "big") for value in hidden)
+    receiver = state.parties[study.document.receiver]
+    return sealed_for(receiver.sealing, data, _binding(study, question, now, study.me.name))
+
+
+def _mask(study: Study, state: State, question: str, now: Round, other: str, count: int) -> list[int]:
+    secret = study.me.reader.shared_with(state.parties[other].sealing, _binding(study, question, now, "masks"))
+    drawn = hashlib.shake_256(secret).digest(_BYTES * count)
+    return [int.from_bytes(drawn[start : start + _BYTES], "big") for start in range(0, len(drawn), _BYTES)]
+
+
+def _binding(study: Study, question: str, now: Round, what: str) -> bytes:
+    """What masks and envelopes are for: this study, question, round and list of members, and nothing else."""
+    return json.dumps(
+        ["encryptedstats totals", study.document.id, question, now.number, list(now.members), what]
+    ).encode()
+
+
+def site_values(question: Question, table: Table) -> list[int]:
+    """All that is masked of a site: its totals, its rows, and how many were left out."""
+    return [*map(int, table.totals(question)), table.n_rows, table.n_dropped]
+
+
+def unmasked(study: Study, question: str, now: Round, asked: Question, schema: Schema) -> Any:
+    """What the question makes of the sum of all members."""
+    count = asked.n_totals(schema.public()) + _BESIDE
+    total = [0] * count
+    for site in now.members:
+        sealed = study.transcript.read_object(now.objects[site])
+        data = study.me.reader.open(sealed, _binding(study, question, now, site))
+        if len(data) != count * _BYTES:
+            raise FileFormatError(
+                f"the totals of {site} are not as many as {question!r} has: {site} has to be left out"
+            )
+        for place in range(count):
+            total[place] += int.from_bytes(data[place * _BYTES : (place + 1) * _BYTES], "big")
+    values = [one % _MODULUS for one in total]
+    values = [one - _MODULUS if one > _MODULUS // 2 else one for one in values]
+    *totals, n_rows, n_dropped = values
+    if not 0 < n_rows <= study.document.n_rows or n_dropped < 0:
+        raise FileFormatError(
+            f"the sum is of {n_rows} rows, which cannot be: a member has sent other masks or other totals than it should"
+        )
+    return asked.opened(totals, schema, n_rows, n_dropped=n_dropped)

@@ -1,0 +1,544 @@
+"""What was said in a study, in order: signed messages in a chain, and what follows from them.
+
+Every message is signed, and names its study and the hash of all that was said before it. What it brings (keys, shares, totals) is
+an object named by its hash. Whoever reads goes through all messages and takes those that follow the rules; the others are refused,
+and it is said who sent them and why. A kind of message is one function here, or in a module that registers it: :func:`message`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from encryptedstats.crypto.signatures import verifies
+from encryptedstats.errors import EncryptedStatsError, FileFormatError, StudyError
+from encryptedstats.storage.chains import Chain, Entry
+from encryptedstats.storage.objects import Store
+from encryptedstats.studies.documents import JOINT, MASKED, ROWS, TOTALS, Document
+from encryptedstats.studies.parties import RECEIVER, SITE, WORKER, Identity, Party, was_invited
+
+MESSAGES: Final = "messages"
+OBJECTS: Final = "objects"
+#: The messages by which all sites make a joint key, each when those before it are all there.
+KEY_ROUNDS: Final = ("commitment", "contribution", "relinearisation")
+ONCE: Final = "once"
+DIGITS: Final = 64
+MAX_OBJECT_BYTES: Final = 1 << 30
+
+
+class Refused(Exception):
+    """Why a message does not count."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """A message: who says it, of which kind, and what. ``hash`` stands for it and all before it."""
+
+    number: int
+    by: str
+    kind: str
+    content: Mapping[str, Any]
+    hash: str
+
+    def text(self, name: str) -> str:
+        """A field that is text."""
+        value = self.content.get(name)
+        if not isinstance(value, str):
+            raise Refused(f"it does not say {name!r}")
+        return value
+
+    def count(self, name: str) -> int:
+        """A field that is a number from 0 on."""
+        value = self.content.get(name)
+        if type(value) is not int or value < 0:
+            raise Refused(f"it does not say {name!r}")
+        return value
+
+    def digest(self, name: str) -> str:
+        """A field that is the hash of an object."""
+        return checked_digest(self.content.get(name), name)
+
+    def digests(self, name: str) -> dict[str, str]:
+        """A field that has hashes of objects by name."""
+        value = self.content.get(name)
+        if not isinstance(value, dict):
+            raise Refused(f"it does not say {name!r}")
+        return {one: checked_digest(found, name) for one, found in value.items()}
+
+
+def checked_digest(value: Any, name: str) -> str:
+    """A hash of 64 hexadecimal digits."""
+    if not isinstance(value, str) or len(value) != DIGITS or not set(value) <= set("0123456789abcdef"):
+        raise Refused(f"{name!r} is no hash of an object")
+    return value
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A message that does not count."""
+
+    number: int
+    by: str
+    kind: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"message {self.number}, {self.kind!r} by {self.by}: refused, {self.why}"
+
+
+@dataclass(frozen=True)
+class SiteRows:
+    """The encrypted rows of a site: where they lie, and the hash of the manifest that fixes every block."""
+
+    folder: str
+    manifest: str
+    n_rows: int
+
+
+@dataclass
+class Round:
+    """Totals that sites compute at home, for one question: whose are wanted, and the objects that are there."""
+
+    number: int
+    members: tuple[str, ...]
+    objects: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all are there."""
+        return set(self.objects) == set(self.members)
+
+    @property
+    def digest(self) -> str:
+        """What stands for all of them together."""
+        content = [self.number, *(f"{site} {self.objects[site]}" for site in self.members)]
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Call:
+    """What the receiver asks the members to open with it: the encrypted things, by name, and their hashes."""
+
+    hash: str
+    items: Mapping[str, str]
+
+
+@dataclass
+class State:
+    """All that follows from the messages so far."""
+
+    document: Document
+    parties: dict[str, Party] = field(default_factory=dict)
+    key_id: str = ""
+    keys: str = ""  # the object with the public keys
+    rows: dict[str, SiteRows] = field(default_factory=dict)
+    excluded: dict[str, str] = field(default_factory=dict)
+    coins: dict[str, str] = field(default_factory=dict)
+    checks: dict[str, str] = field(default_factory=dict)  # objects with validity totals, by site
+    valid: dict[str, bool] = field(default_factory=dict)
+    answers: dict[str, str] = field(default_factory=dict)
+    calls: list[Call] = field(default_factory=list)
+    pending: set[str] = field(default_factory=set)  # what of the last call is not opened yet
+    shares: dict[str, dict[str, str]] = field(default_factory=dict)  # objects by call and site
+    opened: dict[str, str] = field(default_factory=dict)  # answers by question
+    rounds: dict[str, Round] = field(default_factory=dict)  # of totals, by question
+    retired: dict[str, str] = field(default_factory=dict)  # why, by key id
+    key_rounds: dict[str, dict[str, str]] = field(default_factory=dict)  # of a joint key: objects by round and site
+    refused: list[Refusal] = field(default_factory=list)
+    more: dict[str, Any] = field(default_factory=dict)  # what other kinds of messages leave: of joint keys, of totals
+
+    def __post_init__(self) -> None:
+        self.rounds = {question: Round(0, self.document.sites) for question in self.document.asked(TOTALS, MASKED)}
+        self.key_rounds = {name: {} for name in KEY_ROUNDS}
+
+    def key_round_complete(self, name: str) -> bool:
+        """Whether all sites have sent their message of a round of a joint key."""
+        return set(self.key_rounds[name]) == set(self.document.sites)
+
+    @property
+    def key_rounds_complete(self) -> bool:
+        """Whether all messages are there that make a joint key."""
+        return all(map(self.key_round_complete, KEY_ROUNDS))
+
+    @property
+    def joined(self) -> bool:
+        """Whether everybody is here."""
+        return set(self.parties) == set(self.document.parties)
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Those that are not excluded."""
+        return tuple(site for site in self.document.sites if site not in self.excluded)
+
+    @property
+    def fixed(self) -> bool:
+        """Whether all rows are there: none come after this."""
+        return self.joined and bool(self.rows) and all(site in self.rows for site in self.sites)
+
+    @property
+    def tossers(self) -> tuple[str, ...]:
+        """Whose numbers make the coin: all sites with rows, and who opens."""
+        return tuple(dict.fromkeys((*self.sites, self.document.receiver)))
+
+    @property
+    def coin(self) -> bytes | None:
+        """What weights of validity totals are drawn from; None before everybody has shown their number.
+
+        Everybody bound themselves to a number before there were any rows. So nobody who made rows knew the coin, unless all
+        others told; and nobody could change a number when the others were shown.
+        """
+        if not self.fixed or not all(name in self.coins for name in self.tossers):
+            return None
+        parts = [self.document.id, *(f"{s} {self.rows[s].manifest}" for s in self.sites)]
+        parts += [f"{name} {self.coins[name]}" for name in self.tossers]
+        return hashlib.sha256("\n".join(["encryptedstats coin", *parts]).encode()).digest()
+
+    @property
+    def judged(self) -> bool:
+        """Whether the rows of all sites were found to be good or not."""
+        return bool(self.valid) and all(site in self.valid for site in self.sites)
+
+    @property
+    def good_sites(self) -> tuple[str, ...]:
+        """Whose rows count."""
+        return tuple(site for site in self.sites if self.valid.get(site))
+
+    @property
+    def call(self) -> Call | None:
+        """What is to be opened now; None where nothing is."""
+        return self.calls[-1] if self.pending else None
+
+    def round(self, question: str) -> Round:
+        """The round of totals that a question is in."""
+        return self.rounds[question]
+
+    def need(self, good: bool, why: str) -> None:
+        """Refuse a message that may not be said now."""
+        if not good:
+            raise Refused(why)
+
+
+CHECK: Final = "validity of "
+Take = Callable[[State, Message], None]
+_KINDS: dict[str, tuple[str, Take]] = {}
+
+
+def message(kind: str, role: str) -> Callable[[Take], Take]:
+    """Register what a kind of message does, and who may send it (a role; empty for everybody who has joined)."""
+
+    def register(take: Take) -> Take:
+        _KINDS[kind] = (role, take)
+        return take
+
+    return register
+
+
+class Transcript:
+    """The messages of a study in a store."""
+
+    def __init__(self, store: Store, document: Document) -> None:
+        self.store = store
+        self.document = document
+        self._chain = Chain(store, MESSAGES, f"encryptedstats study {document.id}", _signed)
+
+    def head(self) -> str:
+        """The hash of the last message."""
+        return self._chain.head()
+
+    def check_contains(self, head: str) -> None:
+        """Refuse messages of which some were taken away since somebody saw this hash at their end."""
+        self._chain.check_contains(head)
+
+    def state(self) -> State:
+        """What follows from all messages."""
+        return self._folded(self._chain.entries())
+
+    def messages(self) -> list[Message]:
+        """All of them, those that do not count among them."""
+        state = State(self.document)
+        found = []
+        for entry in self._chain.entries():
+            found.append(self._message(state, entry))
+            self._take(state, found[-1], entry)
+        return found
+
+    def post(
+        self, identity: Identity, kind: str, content: Mapping[str, Any] | Callable[[State], Mapping[str, Any]]
+    ) -> Message:
+        """Say something, if it follows the rules where it will stand; else StudyError says why not."""
+
+        def written(entries: Sequence[Entry]) -> dict[str, Any]:
+            state = self._folded(entries)
+            said = {"kind": kind, **(content(state) if callable(content) else content)}
+            number = len(entries)
+            self._accept(state, Message(number, identity.name, kind, said, ""), identity.signer.public_bytes)
+            return said
+
+        entry = self._chain.append(written, identity.signer.public_bytes.hex(), identity.signer.sign)
+        return Message(entry.number, identity.name, kind, entry.content, entry.hash)
+
+    def _accept(self, state: State, said: Message, key: bytes) -> None:
+        try:
+            _apply(state, said, key)
+        except Refused as why:
+            raise StudyError(f"{said.kind!r} by {said.by} would be refused: {why}") from None
+
+    def _folded(self, entries: Sequence[Entry]) -> State:
+        state = State(self.document)
+        for entry in entries:
+            self._take(state, self._message(state, entry), entry)
+        return state
+
+    def _message(self, state: State, entry: Entry) -> Message:
+        kind = entry.content.get("kind")
+        by = next((name for name, party in state.parties.items() if party.signing.hex() == entry.by), "")
+        if kind == "join" and not by:
+            party = entry.content.get("party")
+            by = str(party.get("name", "")) if isinstance(party, dict) else ""
+        return Message(entry.number, by or "a stranger", str(kind), entry.content, entry.hash)
+
+    def _take(self, state: State, said: Message, entry: Entry) -> None:
+        try:
+            _apply(state, said, bytes.fromhex(entry.by))
+        except Refused as why:
+            state.refused.append(Refusal(said.number, said.by, said.kind, str(why)))
+
+    # -- objects ---------------------------------------------------------------------------------------------------
+
+    def store_object(self, data: bytes) -> str:
+        """Keep bytes under their hash, which messages name."""
+        digest = hashlib.sha256(data).hexdigest()
+        self.store.create(f"{OBJECTS}/{digest}", data)
+        return digest
+
+    def store_once(self, name: str, make: Callable[[], bytes]) -> str:
+        """Keep what is made for one purpose, which is made once: whoever runs again finds it, and sends the same bytes."""
+        place = f"{ONCE}/{name}"
+        if not self.store.exists(place):
+            self.store.create(place, make())
+        return self.store_object(self.store.read(place, limit=MAX_OBJECT_BYTES))
+
+    def read_object(self, digest: str) -> bytes:
+        """The bytes of a hash; refused where they are others."""
+        name = f"{OBJECTS}/{digest}"
+        data = self.store.read(name, limit=MAX_OBJECT_BYTES)
+        if hashlib.sha256(data).hexdigest() != digest:
+            raise FileFormatError(
+                f"{self.store.where(name)} was altered: it is not what its message says. Do not go on with it"
+            )
+        return data
+
+
+def _signed(by: str, statement: bytes, signature: str) -> bool:
+    try:
+        return verifies(bytes.fromhex(by), statement, signature)
+    except ValueError:
+        return False
+
+
+def _apply(state: State, said: Message, key: bytes) -> None:
+    """Take a message; what it may not say is refused, and leaves the state as it was."""
+    if said.kind not in _KINDS:
+        raise Refused("nobody knows such messages")
+    role, take = _KINDS[said.kind]
+    if said.kind != "join":
+        party = state.parties.get(said.by)
+        if party is None or party.signing != key:
+            raise Refused("it is signed by nobody who has joined")
+        if role and role not in state.document.roles(said.by):
+            raise Refused(f"{said.by} is no {role} of this study")
+    try:
+        take(state, said)
+    except EncryptedStatsError as error:
+        raise Refused(str(error)) from None
+
+
+# -- the messages ----------------------------------------------------------------------------------------------------------
+
+
+@message("join", "")
+def _join(state: State, said: Message) -> None:
+    try:
+        party = Party.from_dict(said.content["party"])
+    except (ValueError, TypeError, KeyError):
+        raise Refused("its keys are malformed") from None
+    document = state.document
+    state.need(party.name in document.invitations, f"{party.name} was not invited")
+    invited = was_invited(document.invitations[party.name], document.id, party, said.text("proof"))
+    state.need(invited, f"it has no proof of the invitation for {party.name}")
+    state.need(party.name not in state.parties, f"{party.name} has joined already, with the keys of the first message")
+    taken = {key for other in state.parties.values() for key in (other.signing, other.sealing)}
+    state.need(not taken & {party.signing, party.sealing}, "its keys are those of another party")
+    state.parties[party.name] = party
+
+
+@message("key round", SITE)
+def _key_round(state: State, said: Message) -> None:
+    name = said.text("round")
+    state.need(state.document.key.kind == JOINT, "the key of this study is not made in rounds")
+    state.need(state.joined, "not everybody has joined")
+    state.need(name in KEY_ROUNDS, f"{name!r} is no round")
+    before = KEY_ROUNDS[: KEY_ROUNDS.index(name)]
+    state.need(all(map(state.key_round_complete, before)), f"not all messages of the rounds before {name!r} are there")
+    state.need(said.by not in state.key_rounds[name], f"{said.by} has sent its {name} already: the first one counts")
+    state.key_rounds[name][said.by] = said.digest("object")
+
+
+@message("keys", RECEIVER)
+def _keys(state: State, said: Message) -> None:
+    state.need(state.joined, "not everybody has joined")
+    jointly = state.document.key.kind == JOINT
+    state.need(not jointly or state.key_rounds_complete, "the sites have not made their parts of the joint key yet")
+    state.need(not state.keys, "the study has a key already")
+    state.keys, state.key_id = said.digest("object"), said.text("key_id")
+    state.more["key parts"] = said.digests("parts")
+
+
+@message("rows", SITE)
+def _rows(state: State, said: Message) -> None:
+    state.need(bool(state.keys), "the study has no key yet")
+    state.need(state.key_id not in state.retired, "the key of the study is retired")
+    state.need(bool(state.document.asked(ROWS)), "no question of this study is answered from rows")
+    state.need(said.by not in state.rows, f"the rows of {said.by} are there already, and stay as they are")
+    state.need(said.by not in state.excluded, f"{said.by} is excluded")
+    state.need(not state.coins, "coins are shown already: no rows come after that")
+    rows = SiteRows(said.text("folder"), said.digest("manifest"), said.count("n_rows"))
+    state.need(
+        rows.folder.startswith(f"rows/{said.by}/") and ".." not in rows.folder, "rows lie in the site's own folder"
+    )
+    left = state.document.n_rows - sum(one.n_rows for one in state.rows.values())
+    state.need(
+        0 < rows.n_rows <= left,
+        f"it brings {rows.n_rows} rows, and of the {state.document.n_rows} that the study was planned for {left} are left",
+    )
+    state.rows[said.by] = rows
+
+
+@message("exclude", RECEIVER)
+def _exclude(state: State, said: Message) -> None:
+    name = said.text("name")
+    state.need(name in state.document.sites and name not in state.excluded, f"{name} is no site that can be excluded")
+    state.need(not state.checks, "validity totals are there already: who is not valid is excluded by them")
+    state.excluded[name] = said.text("why")
+
+
+@message("coin", "")
+def _coin(state: State, said: Message) -> None:
+    state.need(state.fixed, "not all rows are there")
+    state.need(said.by in state.tossers, f"{said.by} tosses no coin")
+    state.need(said.by not in state.coins, f"{said.by} has shown its coin already")
+    number = said.digest("number")
+    shown = hashlib.sha256(bytes.fromhex(number)).hexdigest()
+    state.need(shown == state.parties[said.by].coin, "it is not the number that it bound itself to when it joined")
+    state.coins[said.by] = number
+
+
+@message("checks", WORKER)
+def _checks(state: State, said: Message) -> None:
+    state.need(state.coin is not None, "the coin is not known yet")
+    state.need(not state.checks, "validity totals are there already")
+    found = said.digests("objects")
+    state.need(set(found) == set(state.sites), "it is not one total for every site")
+    state.checks = found
+
+
+@message("verdict", RECEIVER)
+def _verdict(state: State, said: Message) -> None:
+    found = said.content.get("valid")
+    state.need(bool(state.checks), "there are no validity totals yet")
+    state.need(not state.valid, "it was said already, and is said once")
+    good = (
+        isinstance(found, dict) and set(found) == set(state.checks) and all(type(one) is bool for one in found.values())
+    )
+    state.need(good, "it is not pass or fail for every site")
+    state.valid = dict(found or {})
+    state.pending -= {CHECK + site for site in state.valid}
+
+
+@message("answer", WORKER)
+def _answer(state: State, said: Message) -> None:
+    name = said.text("question")
+    state.need(
+        name in state.document.asked(ROWS, TOTALS), f"{name!r} is no question of the document that a worker answers"
+    )
+    if name in state.document.asked(ROWS):
+        state.need(state.judged and bool(state.good_sites), "no rows were found to be valid yet")
+    else:
+        state.need(state.round(name).complete, "not all totals are there")
+    state.need(name not in state.answers, f"{name!r} is answered already")
+    state.answers[name] = said.digest("object")
+
+
+@message("call", RECEIVER)
+def _call(state: State, said: Message) -> None:
+    items = said.digests("items")
+    known = {CHECK + site: found for site, found in state.checks.items()} | state.answers
+    state.need(bool(items), "it asks for nothing")
+    for name, found in items.items():
+        state.need(known.get(name) == found, f"{name!r} is nothing that may be opened here, or of another hash")
+        state.need(not (name.startswith(CHECK) and state.valid), f"{name!r} is opened already, and is opened once")
+    state.need(state.call is None, "what was called for before is not opened yet")
+    state.calls.append(Call(said.hash, items))
+    state.pending = set(items)
+
+
+@message("share", SITE)
+def _share(state: State, said: Message) -> None:
+    call = state.call
+    state.need(
+        call is not None and said.text("call") == call.hash, "it is for nothing that is to be opened now: replayed"
+    )
+    given = state.shares.get(said.text("call"), {})
+    state.need(said.by not in given, f"{said.by} has given its share already: the first one counts")
+    state.shares[said.text("call")] = {**given, said.by: said.digest("object")}
+
+
+@message("opened", RECEIVER)
+def _opened(state: State, said: Message) -> None:
+    name = said.text("question")
+    state.need(name in state.document.questions, f"{name!r} is no question of the document")
+    masked = name in state.document.asked(MASKED)
+    state.need(not masked or state.round(name).complete, "not all totals are there")
+    answer = state.round(name).digest if masked else state.answers.get(name)
+    state.need(answer == said.digest("object"), f"it is not the answer to {name!r}")
+    state.need(name not in state.opened or name in state.pending, f"{name!r} is opened already")
+    state.opened[name] = said.digest("object")
+    state.pending.discard(name)
+
+
+@message("totals", SITE)
+def _totals(state: State, said: Message) -> None:
+    name = said.text("question")
+    state.need(name in state.document.asked(TOTALS, MASKED), f"{name!r} is no question that sites answer with totals")
+    state.need(state.joined, "not everybody has joined")
+    now = state.round(name)
+    state.need(said.count("round") == now.number, f"it is of another round than {now.number}: replayed")
+    state.need(said.by in now.members, f"{said.by} is not in round {now.number}")
+    state.need(said.by not in now.objects, f"the totals of {said.by} are there already: the first ones count")
+    if name in state.document.asked(TOTALS):
+        state.need(bool(state.keys) and state.key_id not in state.retired, "the study has no key, or it is retired")
+    now.objects[said.by] = said.digest("object")
+
+
+@message("restart", RECEIVER)
+def _restart(state: State, said: Message) -> None:
+    name, members = said.text("question"), said.content.get("members")
+    state.need(name in state.document.asked(TOTALS, MASKED), f"{name!r} is no question that sites answer with totals")
+    now = state.round(name)
+    # The sum of all, less that of some, would be the totals of the others.
+    state.need(
+        not now.complete, "its totals are all there: two sums of different members would tell those of single ones"
+    )
+    good = isinstance(members, list) and set(members) < set(now.members) and len(members) == len(set(members)) >= 2
+    state.need(good, "it does not name two or more of the members, and fewer than there were")
+    said.text("why")
+    state.rounds[name] = Round(now.number + 1, tuple(site for site in now.members if site in set(members or [])))
+
+
+@message("retire", RECEIVER)
+def _retire(state: State, said: Message) -> None:
+    state.need(bool(state.key_id) and state.key_id not in state.retired, "there is no key to retire")
+    state.retired[said.text("key_id")] = said.text("why")

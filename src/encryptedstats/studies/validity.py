@@ -1,0 +1,140 @@
+"""Whether a site's encrypted columns are what they should be: totals that are 0 for good rows, and for bad ones almost never.
+
+A rule is a polynomial in the columns that is 0 in every slot of a good table. All rules are weighted, slot by slot, by public
+random numbers modulo t and added up. For good rows the total is 0 whatever the weights are. If one rule is not 0 in one slot, the
+total is a nonzero linear function of that slot's weight, and 0 for one weight in t. For prime t a bad table passes with probability
+1/t, provided that the weights are drawn after the ciphertexts are fixed, by a coin that their maker does not know (``transcript``).
+So many totals, each with weights of its own, are taken that one in 2^40 passes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final
+
+from encryptedstats.circuits.bounds import Interval
+from encryptedstats.circuits.evaluate import evaluate
+from encryptedstats.circuits.expressions import Expression, Weights, column, sum_of
+from encryptedstats.circuits.layout import Layout
+from encryptedstats.circuits.plan import Stage
+from encryptedstats.circuits.results import EncryptedNumbers
+from encryptedstats.tables import EncryptedTable
+from encryptedstats.tables.columns import (
+    ALL_BUT_ONE,
+    AT_MOST_ONE,
+    CUMULATIVE,
+    EVERY,
+    WEIGHED,
+    ColumnGroup,
+    stored_groups,
+)
+from encryptedstats.tables.variables import PublicSchema
+
+#: What is drawn to plan with: noise does not depend on which numbers the weights are.
+_ANY_COIN: Final = b"planned"
+#: Bad rows pass with a probability of at most 2 to the power of minus this.
+MISSED_BITS: Final = 40
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What is 0 in every slot where it holds: ``constant + expression``; on rows alone, in padding alone, or in all slots."""
+
+    expression: Expression
+    constant: int = 0
+    rows: bool = True
+    padding: bool = True
+
+
+def group_rules(group: ColumnGroup) -> list[Rule]:
+    """What must be 0 in the columns of one variable, or of the target, by how it is coded.
+
+    In padding everything is 0: a row there would be counted, and nobody would know of it. Numbers cannot be checked: that one lies
+    between its bounds is no equation of small degree.
+    """
+    stored = {one: column(str(one)) for one in group.columns}
+    every = list(stored.values())
+    empty = [Rule(x, rows=False) for x in every]
+    if group.coding == CUMULATIVE:  # at most bin j is at most bin j + 1
+        return [*_zero_or_one(every), *(Rule(x - x * y) for x, y in pairwise(every)), *empty]
+    if group.coding in (ALL_BUT_ONE, AT_MOST_ONE):
+        exclusive = _zero_or_one([sum_of(every)]) if len(every) > 1 else []
+        return [*_zero_or_one(every), *exclusive, *empty]
+    if group.coding in (EVERY, WEIGHED):  # rows of a study have no weights: they are all 1
+        return [*(Rule(x, -1, padding=False) for x in every), *empty]
+    return [*_zero_or_one([x for one, x in stored.items() if one.encoding == "present"]), *empty]
+
+
+def _zero_or_one(columns: Sequence[Expression]) -> list[Rule]:
+    return [Rule(x * x - x) for x in columns]
+
+
+def study_groups(schema: PublicSchema, digit_bits: int | None = None) -> list[ColumnGroup]:
+    """The columns of a table in a study, and how they are coded."""
+    return stored_groups(schema, classes=schema.has_target, digit_bits=digit_bits)
+
+
+def unchecked(groups: Sequence[ColumnGroup]) -> list[str]:
+    """The columns whose values no rule binds: numbers, which are believed to lie within their bounds."""
+    return [str(one) for group in groups for one in group.columns if one.encoding in ("number", "digit")]
+
+
+# -- the total -------------------------------------------------------------------------------------------------------------
+
+
+def validity_total(groups: Sequence[ColumnGroup], layout: Layout, coin: bytes, modulus: int) -> Expression:
+    """All rules, weighted by a coin and added up over all slots: a total, modulo t."""
+    terms: list[Expression] = []
+    constant = 0
+    for number, rule in enumerate(rule for group in groups for rule in group_rules(group)):
+        seed = hashlib.sha256(b"encryptedstats rule\0" + number.to_bytes(8, "big") + coin).digest()
+        for weights in _weights(rule, layout, seed):
+            terms.append(rule.expression.masked(weights))
+            if rule.constant:
+                constant += rule.constant * sum(map(int, weights.in_slots(layout.slots, modulus)))
+    return sum_of(terms).total() + constant % modulus
+
+
+def _weights(rule: Rule, layout: Layout, seed: bytes) -> Iterator[Weights]:
+    for chunk, count in enumerate(layout.counts):
+        start, stop = 0 if rule.rows else count, layout.slots if rule.padding else count
+        if start < stop:
+            yield Weights(chunk, start, stop, seed)
+
+
+def planned(schema: PublicSchema, n_rows: int) -> Stage:
+    """The validity total of a site, for a plan: one that has all rows of the study."""
+    groups = study_groups(schema)
+    # Its size says nothing: it is 0, or the site is excluded. Noise is the same for any modulus.
+    return Stage(lambda layout: [validity_total(groups, layout, _ANY_COIN, 1)], n_rows, bounds=Interval(-1, 1))
+
+
+def repeats(modulus: int) -> int:
+    """How many totals it takes."""
+    return math.ceil(MISSED_BITS / math.log2(modulus))
+
+
+def ask(table: EncryptedTable, coin: bytes, **options: Any) -> EncryptedNumbers:
+    """The encrypted validity totals of a site's table, hidden in all but their values."""
+    modulus, largest = table.parameters.plain_modulus, table.parameters.max_value
+    groups = study_groups(table.schema, table.parameters.digit_bits)
+    totals = [
+        validity_total(groups, table.layout, hashlib.sha256(coin + bytes([number])).digest(), modulus)
+        for number in range(repeats(modulus))
+    ]
+    # Each by itself: two in one would be weighted by one number less.
+    return evaluate(totals, table, bounds=[Interval(-largest, largest)] * len(totals), flood=True, **options)
+
+
+def passes(totals: EncryptedNumbers, opener: Callable[[EncryptedNumbers], Sequence[int]]) -> bool:
+    """Whether opened totals are those of good rows; nothing else of them is shown to anybody."""
+    if len(totals) != repeats(totals.keys.parameters.plain_modulus):
+        return False
+    try:
+        return not any(opener(totals))
+    except ValueError:  # so far from 0 that it is no total at all
+        return False

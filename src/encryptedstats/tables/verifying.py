@@ -1,0 +1,50 @@
+"""``es.verify``: a worker's result computed anew, by whoever has the rows. Residues do not depend on who computes them."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from encryptedstats.crypto.dispatch import openable
+from encryptedstats.errors import VerificationError
+from encryptedstats.tables.answers import EncryptedAnswer
+from encryptedstats.tables.encrypted import EncryptedTable
+from encryptedstats.tables.questions import Question
+
+
+def verify(
+    answer: Any, table: EncryptedTable | str | os.PathLike[str], question: Question | None = None, **options: Any
+) -> EncryptedAnswer:
+    """Compute an encrypted result anew from the encrypted rows, and compare every residue. No secret key is needed.
+
+    A worker who followed the question gives the very same ciphertexts, whatever the device: so who has the table can know that a
+    result is what was asked for. It takes as long as the computation did. Results that the worker flooded with noise, which
+    is drawn anew each time, cannot be verified, nor what a cluster computed in shards.
+
+    Parameters
+    ----------
+    answer : EncryptedAnswer or encrypted model
+        Or the path or URL of one, which is then read with the table's public keys.
+    table : EncryptedTable
+        Or its path or URL. Rows that others encrypted are accepted: nothing is opened here.
+    question : Question, optional
+        What was agreed to be asked; by default what the answer says of itself.
+    **options
+        As of ``EncryptedTable.evaluate``: ``device``, ``workers``, ``progress``, ``memory_limit``.
+
+    Returns
+    -------
+    EncryptedAnswer
+        Computed here; what is proven of its noise is therefore known, and not said by the worker.
+
+    Raises
+    ------
+    VerificationError
+        Where the answer is anything else.
+    """
+    if not isinstance(table, EncryptedTable):
+        table = EncryptedTable.load(table, by_others=True)
+    given = EncryptedAnswer.load(answer, table.keys) if isinstance(answer, (str, os.PathLike)) else openable(answer)
+    if not isinstance(given, EncryptedAnswer):
+        raise VerificationError(f"an object of type {type(answer).__name__} is no encrypted answer")
+    return given.verified(given.question if question is None else question, table, **options)

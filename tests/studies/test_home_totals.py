@@ -1,0 +1,181 @@
+"""Totals that sites compute at home: encrypted or masked, they are what all rows together give, and nobody sees those of one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from study_samples import FRAMES, SCHEMA, SITES, TOGETHER, World, frame, world
+
+import encryptedstats as es
+from encryptedstats.studies import totals
+from encryptedstats.studies.parties import Identity
+from encryptedstats.tables.statistics import Counts
+
+pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
+BAYES = es.MultinomialNB()
+
+
+def without_rows(folder: Path, way: str, **options: Any) -> World:
+    made = world(folder, questions={"bayes": (BAYES, way), "ages": (Counts((0, -1)), way)}, **options).join_all()
+    if way == "totals":
+        made.as_("registry").keygen(made.key)
+    return made
+
+
+@pytest.mark.parametrize("way", ["totals", "masked"])
+def test_totals_from_home_are_those_of_all_rows(tmp_path: Path, way: str) -> None:
+    made = without_rows(tmp_path / "w", way)
+    found = made.run()
+    assert list(found["bayes"].totals_) == list(es.MultinomialNB().fit(SCHEMA.table(TOGETHER)).totals_)
+    assert found["ages"].equals(SCHEMA.table(TOGETHER).counts("age", by="class"))
+    assert found["bayes"].n_rows_ == len(TOGETHER)
+    assert made.steps() == []
+    again = made.as_("registry").open(made.key)
+    assert list(again["bayes"].totals_) == list(found["bayes"].totals_)
+
+
+def test_masked_totals_need_no_key(tmp_path: Path) -> None:
+    made = without_rows(tmp_path / "w", "masked", parameters=None)
+    assert made.steps() == [(site, "add") for site in SITES]
+
+
+def test_what_a_site_sends_is_uniform_and_vanishes_in_the_sum_alone(tmp_path: Path) -> None:
+    made = without_rows(tmp_path / "w", "masked")
+    for site in SITES:
+        made.as_(site).add(FRAMES[site])
+    registry = made.as_("registry")
+    state = registry.state()
+    now = state.round("bayes")
+    seen = {}
+    for site in SITES:
+        sealed = registry.transcript.read_object(now.objects[site])
+        data = registry.me.reader.open(sealed, totals._binding(registry, "bayes", now, site))
+        seen[site] = [int.from_bytes(data[i : i + 32], "big") for i in range(0, len(data), 32)]
+    values = {
+        site: totals.site_values(state.document.questions["bayes"].question, SCHEMA.table(FRAMES[site]))
+        for site in SITES
+    }
+    for site in SITES:
+        assert all(one > 1 << 200 for one in seen[site])  # but for one in 2^56 each
+        others = [
+            sum(pair) % (1 << 256) for pair in zip(*(seen[other] for other in SITES if other != site), strict=True)
+        ]
+        assert all(one > 1 << 200 for one in others)
+    together = [sum(column) % (1 << 256) for column in zip(*seen.values(), strict=True)]
+    assert together == [sum(column) for column in zip(*values.values(), strict=True)]
+
+
+def test_masks_are_for_one_study_question_round_and_list_of_members(tmp_path: Path) -> None:
+    made = without_rows(tmp_path / "w", "masked")
+    north, state = made.as_("north"), made.as_("north").state()
+    from encryptedstats.studies.transcript import Round
+
+    def mask(question: str = "bayes", number: int = 0, members: tuple[str, ...] = SITES) -> list[int]:
+        return totals._mask(north, state, question, Round(number, members), "south", 3)
+
+    assert mask() == mask()
+    assert mask() == totals._mask(made.as_("south"), state, "bayes", Round(0, SITES), "north", 3)
+    others = [mask("ages"), mask(number=1), mask(members=SITES[:2])]
+    assert all(one != mask() for one in others)
+    assert len({tuple(one) for one in others}) == 3
+
+
+def test_other_bytes_under_one_binding_are_never_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A site is killed between storing its totals and saying so; its rows are others when it comes back."""
+    made = without_rows(tmp_path / "w", "masked")
+    north = made.as_("north")
+    with monkeypatch.context() as patch:
+        patch.setattr(es.Study, "post", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            north.add(FRAMES["north"])
+    made.as_("north").add(frame(77))
+    for site in SITES[1:]:
+        made.as_(site).add(FRAMES[site])
+    found, together = made.as_("registry").open(), SCHEMA.table(TOGETHER)
+    assert found["ages"].equals(together.counts("age", by="class"))  # what was stored first is what was sent
+    assert list(found["bayes"].totals_) != list(
+        es.MultinomialNB().fit(together).totals_
+    )  # nothing was stored of it before
+    state = north.state()
+    with pytest.raises(es.StudyError, match="the totals of north are there already: the first ones count"):
+        north.post("totals", {"question": "bayes", "round": 0, "object": state.round("bayes").objects["south"]})
+
+
+def test_a_dropout_restarts_the_round_under_other_masks(tmp_path: Path) -> None:
+    made = without_rows(tmp_path / "w", "masked")
+    for site in SITES[:2]:
+        made.as_(site).add(FRAMES[site])
+    registry = made.as_("registry")
+    assert registry.open() == {}
+    old = registry.state().round("bayes").objects["north"]
+    for question in ("bayes", "ages"):
+        registry.restart(question, SITES[:2], "west does not answer")
+    with pytest.raises(es.StudyError, match="it is of another round than 1: replayed"):
+        made.as_("north").post("totals", {"question": "bayes", "round": 0, "object": old})
+    assert made.steps() == [(site, "add") for site in SITES[:2]]
+    for site in SITES[:2]:
+        made.as_(site).add(FRAMES[site])
+    made.as_("west").add(FRAMES["west"])  # not in this round: says nothing
+    found = made.as_("registry").open()
+    assert found["bayes"].n_rows_ == 60
+
+
+def test_two_sums_that_would_tell_the_totals_of_one_are_refused(tmp_path: Path) -> None:
+    made = without_rows(tmp_path / "w", "masked")
+    for site in SITES:
+        made.as_(site).add(FRAMES[site])
+    with pytest.raises(es.StudyError, match="two sums of different members would tell those of single ones"):
+        made.as_("registry").restart("bayes", SITES[:2], "let us see")
+
+
+def test_a_wrong_mask_is_noticed_by_the_number_of_rows(tmp_path: Path) -> None:
+    made = without_rows(tmp_path / "w", "masked")
+    for site in SITES[:2]:
+        made.as_(site).add(FRAMES[site])
+    west = made.as_("west")
+    stranger = Identity.new(west.document.id, "west")
+    west._me, real = stranger, west._me  # other secrets, hence other masks
+    state = west.state()
+    bad = totals.masked_totals(
+        west, state, "bayes", totals.site_values(BAYES.in_ids(SCHEMA), SCHEMA.table(FRAMES["west"]))
+    )
+    west._me = real
+    west.post("totals", {"question": "bayes", "round": 0, "object": west.transcript.store_object(bad)})
+    with pytest.raises(es.FileFormatError, match="a member has sent other masks or other totals than it should"):
+        made.as_("registry").open()
+
+
+def test_encrypted_totals_are_fresh_and_add_up(tmp_path: Path) -> None:
+    """Packs as a worker's, with the noise of a fresh encryption: nothing of the rows is in it."""
+    made = without_rows(tmp_path / "w", "totals")
+    keys = made.as_("north").public_keys()
+    asked = made.created.document.questions["bayes"].question
+    one, two = (totals.encrypted_answer(asked, SCHEMA.table(FRAMES[site]), keys) for site in SITES[:2])
+    owner = es.Owner.load(made.key or "")
+    both = es.MultinomialNB().fit(SCHEMA.table(TOGETHER[:60]))
+    assert list(owner.decrypt(one + two, schema=SCHEMA).totals_) == list(both.totals_)
+    assert (one.ciphertexts.parts[0].residues != two.ciphertexts.parts[0].residues).any()
+
+
+def test_a_file_of_rows_at_home(tmp_path: Path) -> None:
+    made = without_rows(tmp_path / "w", "masked")
+    for site in SITES:
+        FRAMES[site].to_csv(tmp_path / f"{site}.csv", index=False)
+        made.as_(site).add(tmp_path / f"{site}.csv")
+    assert list(made.run()["bayes"].totals_) == list(es.MultinomialNB().fit(SCHEMA.table(TOGETHER)).totals_)
+
+
+def test_cut_points_are_agreed_on_by_masked_counts_over_a_grid(tmp_path: Path) -> None:
+    """Nobody sees the ages of one site: a fine grid that everybody knows, and the sum of the counts in it."""
+    fine = SCHEMA.with_bins("age", edges=range(20, 80))
+    made = world(tmp_path / "w", schema=fine, questions={"ages": (Counts((0,)), "masked")}).join_all()
+    for site in SITES:
+        made.as_(site).add(FRAMES[site])
+    counts = made.as_("registry").open()["ages"]["count"]
+    agreed = fine.with_quantiles("age", counts, bins=4)
+    edges, ages = agreed["age"].edges, TOGETHER["age"]
+    assert len(edges) == 3
+    for share, edge in zip((0.25, 0.5, 0.75), edges, strict=True):
+        assert (ages <= edge).mean() >= share > (ages <= edge - 1).mean()

@@ -1,0 +1,110 @@
+"""Three hospitals, a worker and a receiver, each a process that is killed at every write, and goes on from its files."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sklearn.base import clone
+from study_samples import FOREST, SCHEMA, SITES, TOGETHER, World, killed_at, world
+
+import encryptedstats as es
+
+pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
+
+
+def until_done(action: Callable[[], Any], writes: Callable[[int], bool], after: bool) -> int:
+    """Kill it at every write that is wanted, in what the kills before have left; then let it finish. How often it was killed."""
+    kills, write = 0, 1
+    while True:
+        if not writes(write):
+            write += 1
+            if write > 200:
+                killed_at(0, after, action)
+                return kills
+            continue
+        if not killed_at(write, after, action):
+            return kills
+        kills += 1
+        write += 1
+
+
+def story(made: World, key: str, writes: Callable[[int], bool], after: bool) -> tuple[int, dict[str, Any]]:
+    """All of it, with everybody killed again and again; the last opening is done here, to see what comes out."""
+    kills, codes = 0, made.created.invitations
+    for _ in range(60):
+        todo = made.steps()
+        if not todo:
+            break
+        who, what = todo[0]
+        if what == "join":
+            kills += until_done(lambda: es.Study.join(made.url, codes[who], made.identity(who)), writes, after)  # noqa: B023
+        else:
+            kills += until_done(lambda: made.take(who, what), writes, after)  # noqa: B023
+    assert made.steps() == []
+    if key == "escrow":  # it is opened once more, since what was shown died with its process
+        made.as_("registry").open(again=True)
+        for site in SITES[:2]:
+            made.as_(site).share()
+    return kills, made.as_("registry").open(made.key)
+
+
+def check(made: World, found: dict[str, Any]) -> None:
+    clear = clone(FOREST).fit(SCHEMA.table(TOGETHER))
+    assert (found["forest"].leaf_counts_ == clear.leaf_counts_).all()
+    status = es.Study(made.url).status().to_dict()
+    assert status["rows"] == dict.fromkeys(SITES, 30)
+    assert status["valid"] == dict.fromkeys(SITES, True)
+    assert status["refused"] == []
+
+
+def test_killed_once_at_each_step(tmp_path: Path) -> None:
+    """Small: totals from home, and each is killed at its second write."""
+    made = world(tmp_path / "w", questions={"bayes": (es.MultinomialNB(), "masked")})
+    kills, found = story(made, "none", lambda write: write == 2, after=False)
+    assert kills >= len(made.created.document.parties) + len(SITES)
+    assert list(found["bayes"].totals_) == list(es.MultinomialNB().fit(SCHEMA.table(TOGETHER)).totals_)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("key", ["one holder", "escrow"])
+def test_killed_at_every_write(tmp_path: Path, key: str, after: bool) -> None:
+    made = world(tmp_path / "w", key=key, openers=2 if key == "escrow" else 0)
+    kills, found = story(made, key, lambda write: True, after)
+    assert kills > 40
+    check(made, found)
+
+
+@pytest.mark.slow
+def test_masked_totals_of_killed_sites(tmp_path: Path) -> None:
+    made = world(tmp_path / "w", questions={"bayes": (es.MultinomialNB(), "masked")}).join_all()
+    for site in SITES:
+        until_done(lambda: made.take(site, "add"), lambda write: True, after=True)  # noqa: B023
+    found = made.as_("registry").open()
+    assert list(found["bayes"].totals_) == list(es.MultinomialNB().fit(SCHEMA.table(TOGETHER)).totals_)
+
+
+@pytest.mark.slow
+def test_all_at_once(tmp_path: Path) -> None:
+    """Three sites add and show their numbers at the same moment: every message finds its place."""
+    made = world(tmp_path / "w").join_all()
+    made.as_("registry").keygen(made.key)
+    for what in ("add", "share"):
+        children = []
+        for site in SITES:
+            child = os.fork()
+            if child == 0:
+                try:
+                    made.take(site, what)
+                    os._exit(0)
+                except BaseException:
+                    traceback.print_exc()
+                    os._exit(1)
+            children.append(child)
+        assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]
+    check(made, made.run())
