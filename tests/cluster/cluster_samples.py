@@ -72,12 +72,20 @@ class Hospital:
         return list(opened.totals_) == list(model.fit(self.plain(blocks)).totals_)
 
 
-def store_table(owner: es.Owner, place: Path | str, blocks: range = range(BLOCKS)) -> None:
+def store_table(owner: es.Owner, place: Path | str, blocks: range = range(BLOCKS), weight_bound: int = 1) -> None:
     """A table that has been appended to: a block of its own for every few rows."""
-    sealed = owner.encrypt(rows(blocks[0]), workers=1)
-    for block in blocks[1:]:
-        sealed = sealed.append(owner.encrypt(rows(block), workers=1))
+    first, *others = [replace(rows(block), weight_bound=weight_bound) for block in blocks]
+    sealed = owner.encrypt(first, workers=1)
+    for more in others:
+        sealed = sealed.append(owner.encrypt(more, workers=1))
     sealed.save(place)
+
+
+def new_hospital(folder: Path) -> Hospital:
+    """An owner, and an encrypted table in this folder."""
+    owner, place = small_owner(), folder / "train"
+    store_table(owner, place)
+    return Hospital(owner, place)
 
 
 def start(*arguments: object, **options: Any) -> subprocess.Popen[str]:

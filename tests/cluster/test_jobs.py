@@ -111,12 +111,10 @@ def test_more_results_than_can_be_added_up_are_refused_before_any_work(
 def test_a_sum_that_would_overflow_is_refused_before_any_work(tmp_path: Path) -> None:
     """Every shard fits on its own; all of them together do not."""
     owner = samples.small_owner(max_value=64)
-    samples.store_table(owner, tmp_path / "train", range(4))
     limit = owner.parameters.max_value
-    weighted = replace(es.load(tmp_path / "train").facts, weight_bound=limit // ROWS)
-    assert weighted.weight_bound * ROWS <= limit < weighted.weight_bound * 4 * ROWS
-    sealed = es.load(tmp_path / "train")
-    es.EncryptedTable(weighted, sealed.blocks, sealed.keys).save(tmp_path / "weighted")
+    bound = limit // ROWS
+    assert bound * ROWS <= limit < bound * 4 * ROWS
+    samples.store_table(owner, tmp_path / "weighted", range(4), weight_bound=bound)
     with pytest.raises(OverflowError, match="could reach"):
         cluster.submit(FOREST, tmp_path / "weighted", tmp_path / "m", rows_per_shard=ROWS)
 

@@ -9,17 +9,22 @@ from __future__ import annotations
 from encryptedstats.cluster.fitting import fit, submit
 from encryptedstats.cluster.jobs import Job
 from encryptedstats.cluster.predicting import PredictionJob, predict, submit_prediction
-from encryptedstats.cluster.queues import JobStatus, WorkReport, status, work
+from encryptedstats.cluster.queues import JobStatus, WorkReport, cancel, status, work
+from encryptedstats.cluster.whole import WholeJob, submit_combination, submit_drawing
 
 __all__ = [
     "Job",
     "JobStatus",
     "PredictionJob",
+    "WholeJob",
     "WorkReport",
+    "cancel",
     "fit",
     "predict",
     "status",
     "submit",
+    "submit_combination",
+    "submit_drawing",
     "submit_prediction",
     "work",
 ]

@@ -12,7 +12,7 @@ from encryptedstats.circuits.devices import AUTO
 from encryptedstats.cluster.items import Done, model_is_there
 from encryptedstats.cluster.jobs import JOBS, Job, StoredJob, absolute, make_job
 from encryptedstats.cluster.outputs import claim, digest_at
-from encryptedstats.cluster.queues import DAMAGED, refuse_unfinished
+from encryptedstats.cluster.queues import CANCELLED, DAMAGED, forget_failures, refuse_unfinished
 from encryptedstats.cluster.scheduling import PATIENCE, run_on_dask
 from encryptedstats.errors import REPLACE, ExistsError, FileFormatError
 from encryptedstats.kinds import read_file
@@ -67,9 +67,12 @@ def put_into_queue(
     if before is not None and not overwrite:
         raise ExistsError(f"there is something at {job.out} already; it was not touched (", REPLACE, " replaces it)")
     claim(job, store, before, overwrite)
+    if not finished and store.exists(JOBS + job.id):
+        forget_failures(job, store)
     for name, needed in {**beside, JOBS + job.id: data}.items():
         _keep(store, name, needed)
-    store.delete(DAMAGED + job.id)
+    for mark in (DAMAGED, CANCELLED):
+        store.delete(mark + job.id)
     return replace(job, finished=finished)
 
 

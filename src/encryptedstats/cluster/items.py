@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from encryptedstats.circuits.devices import AUTO
 from encryptedstats.cluster.jobs import RECORD_KIND, Item, Result, StoredJob
@@ -23,7 +23,7 @@ from encryptedstats.errors import FileFormatError
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.files import naming
-from encryptedstats.storage.objects import Store, looked_at_again, open_store, read_object
+from encryptedstats.storage.objects import Store, looked_at_again, open_store, sha256_of
 
 RESULT_KIND: Final = "cluster result"
 _MADE: Final = ".made"  # behind the name of a record: the end result itself, where making it again gives other bytes
@@ -64,11 +64,27 @@ def is_done(job: StoredJob, item: Item, store: Store) -> bool:
     return store.exists(item.name) and model_is_there(job, store)
 
 
-def model_is_there(job: StoredJob, store: Store) -> bool:
+class Recorded(Protocol):
+    """What is known of a job whose end result is looked for."""
+
+    @property
+    def id(self) -> str:
+        """Its SHA-256."""
+
+    @property
+    def out(self) -> str:
+        """Where the end result goes."""
+
+    @property
+    def record(self) -> str:
+        """The name of what says what the end result is."""
+
+
+def model_is_there(job: Recorded, store: Store) -> bool:
     """Whether the end result of the record is what lies at ``out``."""
     try:
         wanted: str = read_record(job, store).expect("sha256", str)
-        return hashlib.sha256(read_object(job.out)).hexdigest() == wanted
+        return sha256_of(job.out) == wanted
     except (FileNotFoundError, FileFormatError):
         return False
 
@@ -173,7 +189,7 @@ def record_bytes(job: StoredJob, item: Item, made: bytes) -> bytes:
     return container.to_bytes(Container(RECORD_KIND, facts.parameters.fingerprint, facts.key_id, fields, sections))
 
 
-def read_record(job: StoredJob, store: Store) -> Container:
+def read_record(job: Recorded, store: Store) -> Container:
     """The record of a finished job."""
     where = store.where(job.record)
     file = looked_at_again(

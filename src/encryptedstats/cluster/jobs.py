@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from encryptedstats.checks import as_count
 from encryptedstats.circuits.devices import AUTO
-from encryptedstats.circuits.digits import in_digits
 from encryptedstats.circuits.evaluate import number_facts
 from encryptedstats.circuits.expressions import Expression, circuit_digest, column_names
 from encryptedstats.circuits.layout import Layout
@@ -38,7 +37,7 @@ from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import Store, is_url, load_file, local_or_url, looked_at_again, open_store
 from encryptedstats.tables import EncryptedAnswer, EncryptedTable, Question
 from encryptedstats.tables.blocks import BlockEntry
-from encryptedstats.tables.columns import Column, digits_among, without_digits
+from encryptedstats.tables.columns import Column, digits_among
 from encryptedstats.tables.encrypted import (
     MANIFEST,
     MAX_MANIFEST_BYTES,
@@ -150,6 +149,11 @@ class StoredJob(ABC):
         return f"{RECORDS}{self.id}"
 
     @property
+    def layout(self) -> Layout:
+        """Where all rows lie."""
+        return _layout(self.facts, self.entries)
+
+    @property
     def passes(self) -> int:
         """How many shards every row is in."""
         return 1
@@ -257,6 +261,11 @@ class Job(StoredJob):
     circuit_digest: str
 
     @property
+    def layout(self) -> Layout:
+        """Where all rows lie."""
+        return _layout(self.facts, self.entries)
+
+    @property
     def passes(self) -> int:
         """Every range of totals goes over all rows."""
         return len(self.ranges)
@@ -264,7 +273,7 @@ class Job(StoredJob):
     @cached_property
     def outputs(self) -> list[Expression]:
         """The circuit, the very one that the job was made for."""
-        outputs, _ = _circuit(self.question, self.facts)
+        outputs, _ = self.facts.circuit(self.question, self.layout)
         if circuit_digest(outputs) != self.circuit_digest:
             raise other_version(self, self.question)
         return outputs
@@ -320,17 +329,16 @@ class Job(StoredJob):
     def finish(self, item: Item, results: Sequence[EncryptedNumbers]) -> Container:
         """The encrypted answer."""
         ids, totals = tuple(entry.id for entry in self.entries), _joined(results, self.circuit_digest)
-        totals = totals.in_parts(_circuit(self.question, self.facts)[1])
+        totals = totals.in_parts(self.facts.circuit(self.question, self.layout)[1])
         totals = totals.with_flooding() if totals.flooded is False else totals
         n_dropped = self.facts.n_dropped
         answer = EncryptedAnswer(self.question, totals, self.facts.schema, self.n_rows, ids, n_dropped=n_dropped)
         return answer.to_container()
 
 
-def _circuit(question: Question, facts: TableFacts) -> tuple[list[Expression], list[int]]:
-    """All that is computed for a question, of numbers in digits the parts; and what power of 2 each counts for."""
-    circuit = question.circuit(facts.schema, without_digits(facts.columns), weight_bound=facts.weight_bound)
-    return in_digits(circuit, digits_among(facts.columns))
+def _layout(facts: TableFacts, entries: Sequence[BlockEntry]) -> Layout:
+    rows = tuple(entry.rows for entry in entries)
+    return Layout(sum(rows), facts.parameters.slots, rows)
 
 
 def _joined(parts: Sequence[EncryptedNumbers], circuit: str) -> EncryptedNumbers:
@@ -389,8 +397,8 @@ def _from_container(file: Container, queue: str, job_id: str) -> Job:
         question.check_schema(facts.schema)
     except (TypeError, ArithmeticError) as error:
         raise FileFormatError(f"the job has a question that cannot be: {error}") from error
-    whole = not digits_among(facts.columns)
-    outputs = question.n_totals(facts.schema) if whole else len(_circuit(question, facts)[0])
+    whole = not digits_among(facts.columns) and facts.parameters.pair_base is None
+    outputs = question.n_totals(facts.schema) if whole else len(facts.circuit(question, _layout(facts, entries))[0])
     width, relinearise = file.expect("width", int), file.expect("relinearise", bool)
     if not 1 <= width <= facts.parameters.ring_degree:
         raise FileFormatError("the job states an impossible width of packs")
@@ -505,7 +513,7 @@ def make_job(
     question = question.in_ids(facts.schema)
     question.check_schema(facts.schema)
     question = question.settled()
-    outputs, _ = _circuit(question, facts)
+    outputs, _ = facts.circuit(question, whole.layout)
     for name in column_names(outputs):
         whole._check_stored(Column.parse(name))
     shards = cut_rows([entry.rows for entry in entries], rows_per_shard)
@@ -560,7 +568,7 @@ def _add_up_proof(
 ) -> NoiseReport:
     """The proof for the largest shard, with room to add up all of them; and that the sum of all fits below t."""
     try:
-        number_facts(outputs, table)
+        number_facts(outputs, table.parameters, table.layout, table.ranges())
         report = _shard_report(outputs, table.facts, table.blocks.rows, shards)
     except (NoiseError, TooLargeError) as error:
         raise type(error)(error, ". ", table._cure(outputs)) from None
@@ -591,7 +599,7 @@ def _proof(
     relinearise: bool,
 ) -> NoiseReport:
     """The proof, made again: a job may come from anybody, and only a width that is proven gives a result that decrypts."""
-    outputs, _ = _circuit(question, facts)
+    outputs, _ = facts.circuit(question, _layout(facts, entries))
     report = _shard_report(outputs, facts, [entry.rows for entry in entries], shards)
     if width > report.width or relinearise != report.strategy.relinearise:
         raise FileFormatError(

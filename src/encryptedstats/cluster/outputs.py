@@ -16,7 +16,7 @@ from typing import Final
 from encryptedstats.cluster.jobs import JOBS, RECORDS, StoredJob
 from encryptedstats.errors import REPLACE, ClusterError, ExistsError, FileFormatError
 from encryptedstats.storage import container
-from encryptedstats.storage.objects import Store, read_object, write_object
+from encryptedstats.storage.objects import Store, read_object, sha256_of, write_object
 
 CLAIMS: Final = "outs/"
 _MAX_BYTES: Final = 1 << 16
@@ -66,7 +66,7 @@ def read_claim(store: Store, out: str) -> tuple[Claim | None, bytes]:
 def digest_at(out: str) -> str | None:
     """The SHA-256 of what lies at an address; None if nothing does."""
     try:
-        return hashlib.sha256(read_object(out)).hexdigest()
+        return sha256_of(out)
     except FileNotFoundError:
         return None
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from encryptedstats.circuits.devices import AUTO, checked_name
 from encryptedstats.cluster.items import Done, is_done, model_is_there, run_item
-from encryptedstats.cluster.jobs import JOBS, Item, StoredJob
+from encryptedstats.cluster.jobs import JOBS, RECORDS, Item, StoredJob
 from encryptedstats.cluster.outputs import SupersededError, is_current
 from encryptedstats.cluster.places import allowed_places, check_places
 from encryptedstats.errors import ClusterError, EncryptedStatsError, FileFormatError, StorageError
@@ -28,11 +28,12 @@ from encryptedstats.storage.objects import Store, open_store
 
 LEASES: Final = "leases/"
 DAMAGED: Final = "damaged/"
+CANCELLED: Final = "cancelled/"
 LEASE_SECONDS: Final = 300.0
 MAX_LEASE_SECONDS: Final = 7 * 24 * 3600.0  # who asks for more would keep an item for ever
 _MAX_LEASE_BYTES: Final = 1 << 16
 _log = logging.getLogger("encryptedstats.cluster")
-_POLL_SECONDS: Final = (0.05, 5.0)  # the pause between looks at a queue where others are at work grows so far
+_POLL_SECONDS: Final = (0.05, 2.0)  # the pause between looks at a queue where others are at work grows so far
 _HEX: Final = frozenset("0123456789abcdef")
 
 
@@ -189,7 +190,7 @@ class _Worker:
             pending += len(left)
             ready = list(_from_anywhere([item for item in left if names.issuperset(item.needs)]))
             unclaimed = [item for item in ready if lease_name(item.name) not in names]
-            did = [self._do(job, item) for item in unclaimed if self._claimed(item)]
+            did = [self._do(job, item) for item in unclaimed if self._claimed(job, item)]
             # What others have begun comes last, when its lease has run out.
             if any(did) or any(self._do(job, item) for item in ready if self._taken_over(job, item)):
                 return pending, True
@@ -199,12 +200,20 @@ class _Worker:
         """What can still be done of a job: nothing of one that may not be done here, or not by this version."""
         try:
             check_places(job, self.allowed)
+            if CANCELLED + job.id in names:
+                return []
+            self._forget_failures(job, names)
             return self._possible(unfinished(job, names, self.store))
         except StorageError:
             raise
         except (EncryptedStatsError, ValueError, ArithmeticError) as error:
             self.failed.setdefault(job.record, error)
             return []
+
+    def _forget_failures(self, job: StoredJob, names: set[str]) -> None:
+        """What failed here is tried again once the lease that says so is gone: somebody has submitted the job again."""
+        for name in [name for name in self.failed if name in job.items and lease_name(name) not in names]:
+            del self.failed[name]
 
     def _possible(self, items: list[Item]) -> list[Item]:
         """What is left without what failed here, and without all that needs it."""
@@ -252,9 +261,11 @@ class _Worker:
 
     # -- claiming ---------------------------------------------------------------------------------------------------
 
-    def _claimed(self, item: Item) -> bool:
-        """Whether the item is ours, and was nobody's before."""
+    def _claimed(self, job: StoredJob, item: Item) -> bool:
+        """Whether the item is ours, and was nobody's before; nothing is begun of a job that was cancelled meanwhile."""
         name = lease_name(item.name)
+        if self.store.exists(CANCELLED + job.id):
+            return False
         with naming(self.store.where(name)):
             return self.store.create(name, self._own_lease(item).to_bytes())
 
@@ -270,7 +281,7 @@ class _Worker:
 
     def _has_run_out(self, item: Item) -> bool:
         """Whether a lease has been the same for its time, as seen from here; one that is done without a result holds nobody up."""
-        lease = _read_lease(self.store, item)
+        lease = _read_lease(self.store, item.name)
         if lease is None or lease.state != "working":
             return True
         token, since = self._watched.setdefault(item.name, (lease.token, time.monotonic()))
@@ -287,10 +298,10 @@ def _from_anywhere(items: list[Item]) -> Iterator[Item]:
     yield from items[:start]
 
 
-def _read_lease(store: Store, item: Item) -> Lease | None:
+def _read_lease(store: Store, name: str) -> Lease | None:
     """Who is at an item; None if nobody is, or if what says so is no lease."""
     try:
-        return Lease.from_bytes(store.read(lease_name(item.name), limit=_MAX_LEASE_BYTES))
+        return Lease.from_bytes(store.read(lease_name(name), limit=_MAX_LEASE_BYTES))
     except (FileNotFoundError, FileFormatError):
         return None
 
@@ -325,6 +336,27 @@ def unfinished(job: StoredJob, names: set[str], store: Store) -> list[Item]:
     return [item for item in job.items.values() if item.name not in names or item.is_model]
 
 
+def forget_failures(job: StoredJob, store: Store) -> None:
+    """Take away the leases of a job that say that something failed, so that workers try it again."""
+    names = set(store.names())
+    for name in job.items:
+        lease = _read_lease(store, name) if lease_name(name) in names else None
+        if lease is not None and lease.state == "failed":
+            store.delete(lease_name(name))
+
+
+def cancel(queue: str | os.PathLike[str], job_id: str) -> bool:
+    """Let nobody begin anything more of a job: whether there is such a job. What is being computed is finished.
+
+    What is done is kept: submitting the same again goes on from there.
+    """
+    store = open_store(queue)
+    if job_id not in job_ids([JOBS + job_id]) or not store.exists(JOBS + job_id):
+        return False
+    store.create(CANCELLED + job_id, b"")
+    return True
+
+
 # -- looking at a queue ----------------------------------------------------------------------------------------------------
 
 
@@ -344,6 +376,8 @@ class JobStatus:
         What could not be done, and why.
     superseded : bool
         Whether a later job writes the model instead.
+    cancelled : bool
+        Whether nothing more of it is begun.
     """
 
     id: str
@@ -357,11 +391,18 @@ class JobStatus:
     workers: dict[str, dict[str, Any]]
     failures: tuple[str, ...]
     superseded: bool = False
+    cancelled: bool = False
+
+    @property
+    def state(self) -> str:
+        """In a word or two."""
+        if self.finished or self.superseded:
+            return "finished" if self.finished else "superseded"
+        return "cancelled" if self.cancelled else "under way"
 
     def __str__(self) -> str:
-        state = "superseded" if self.superseded else "finished" if self.finished else "under way"
         lines = [
-            f"job {self.id[:12]}, {state}: {self.shards_done:,} of {self.shards:,} shards, "
+            f"job {self.id[:12]}, {self.state}: {self.shards_done:,} of {self.shards:,} shards, "
             f"{self.rows_done:,} of {self.rows:,} rows"
         ]
         lines += [
@@ -387,41 +428,73 @@ def _set_aside(store: Store) -> list[JobStatus]:
     return [JobStatus(job_id, "", "", 0, 0, 0, 0, False, {}, (f"set aside: {why[job_id]}",)) for job_id in found]
 
 
-def _status(job: StoredJob, names: set[str], store: Store) -> JobStatus:
-    shards = [item for item in job.items.values() if item.is_shard]
-    done = [item for item in shards if item.name in names]
+@dataclass(frozen=True)
+class Sheet:
+    """What it takes to see how far a job is: what its items are called, without the job itself, which takes long to read.
+
+    ``items`` has the name of each, its rows, and whether it is a shard; the last one is the record.
+    """
+
+    id: str
+    table: str
+    out: str
+    rows: int
+    passes: int
+    items: tuple[tuple[str, int, bool], ...]
+
+    @property
+    def record(self) -> str:
+        """The name of the last object."""
+        return RECORDS + self.id
+
+    @classmethod
+    def of(cls, job: StoredJob) -> Sheet:
+        """That of a job."""
+        items = tuple((item.name, item.rows, item.is_shard) for item in job.items.values())
+        return cls(job.id, job.table, job.out, job.n_rows, job.passes, items)
+
+
+def status_of(sheet: Sheet, names: Collection[str], store: Store, *, is_current: bool = True) -> JobStatus:
+    """How far a job is, from the names of what lies in its queue."""
+    shards = [name for name, _, is_shard in sheet.items if is_shard]
+    done = {name for name in shards if name in names}
+    finished = sheet.record in names and model_is_there(sheet, store)
     workers: dict[str, dict[str, Any]] = {}
     failures = []
-    for item in job.items.values():
-        lease = _read_lease(store, item) if lease_name(item.name) in names else None
+    for name, _, is_shard in sheet.items:
+        there = finished if name == sheet.record else name in names  # a record without its end result is nothing done
+        lease = _read_lease(store, name) if lease_name(name) in names else None
         if lease is None:
             continue
         one = workers.setdefault(lease.worker, {"shards": 0, "rows": 0, "seconds": 0.0, "working": 0})
-        if lease.state == "failed" and item.name not in names:
+        if lease.state == "failed" and not there:
             failures.append(lease.message)
         elif lease.state == "done":
-            one["shards"] += item.is_shard
+            one["shards"] += is_shard
             one["rows"] += lease.rows
             one["seconds"] += lease.took
-        elif item.name not in names:
+        elif not there:
             one["working"] += 1
     for one in workers.values():
         one["rows_per_second"] = one["rows"] / one["seconds"] if one["seconds"] else 0.0
-    finished = is_done(job, job.items[job.record], store)
-    rows_done = sum(item.rows for item in done) // job.passes
     return JobStatus(
-        job.id,
-        job.table,
-        job.out,
+        sheet.id,
+        sheet.table,
+        sheet.out,
         len(shards),
         len(done),
-        job.n_rows,
-        rows_done,
+        sheet.rows,
+        sum(rows for name, rows, _ in sheet.items if name in done) // sheet.passes,
         finished,
         workers,
         tuple(failures),
-        superseded=not is_current(job, store, names),
+        superseded=not is_current,
+        cancelled=CANCELLED + sheet.id in names,
     )
+
+
+def _status(job: StoredJob, names: set[str], store: Store) -> JobStatus:
+    return status_of(Sheet.of(job), names, store, is_current=is_current(job, store, names))
 
 
 def finished_items(job: StoredJob, store: Store) -> set[str]:

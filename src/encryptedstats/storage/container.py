@@ -29,7 +29,7 @@ from encryptedstats.storage.files import MAX_FILE_BYTES, PUBLIC, check_size, ope
 MAGIC: Final = b"\x89EncStat"
 VERSION: Final = 2
 _PREFIX: Final = struct.Struct("<8sHI")
-_DIGEST_BYTES: Final = 32
+DIGEST_BYTES: Final = 32
 MAX_HEADER_BYTES: Final = 1 << 20
 MAX_SECTIONS: Final = 1 << 12
 _FIELDS: Final = {"kind": str, "fingerprint": str, "key_id": str, "fields": dict, "sections": list}
@@ -118,7 +118,7 @@ def read(path: str | os.PathLike[str], *, kind: str | None = None, limit: int = 
         if len(data) == _PREFIX.size and data[: len(MAGIC)] == MAGIC:
             # Compare lengths before reading on, so that a huge file is not read only to be refused.
             data += file.read(min(_PREFIX.unpack(data)[2], MAX_HEADER_BYTES))
-            header, start = _header(data + bytes(_DIGEST_BYTES), str(path))
+            header, start = _header(data + bytes(DIGEST_BYTES), str(path))
             _check_kind(header, kind, str(path))
             _check_length(start, header, os.fstat(file.fileno()).st_size, str(path))
             data += file.read()
@@ -127,7 +127,7 @@ def read(path: str | os.PathLike[str], *, kind: str | None = None, limit: int = 
 
 def _check_length(start: int, header: dict[str, Any], size: int, name: str) -> dict[str, int]:
     lengths = _section_lengths(header["sections"], name)
-    if start + sum(lengths.values()) + _DIGEST_BYTES != size:
+    if start + sum(lengths.values()) + DIGEST_BYTES != size:
         raise FileFormatError(f"{name} is truncated or has bytes too many: its length is not what its header says")
     return lengths
 
@@ -135,7 +135,7 @@ def _check_length(start: int, header: dict[str, Any], size: int, name: str) -> d
 def from_bytes(data: bytes, *, kind: str | None = None, name: str = "these bytes") -> Container:
     """Check and take apart a whole file; ``kind`` refuses every other kind."""
     header, start = _header(data, name)
-    content_end = len(data) - _DIGEST_BYTES
+    content_end = len(data) - DIGEST_BYTES
     lengths = _check_length(start, header, len(data), name)
     if hashlib.sha256(memoryview(data)[:content_end]).digest() != data[content_end:]:
         raise FileFormatError(f"{name} was altered or damaged: its SHA-256 does not fit")
@@ -153,6 +153,20 @@ def header_of(data: bytes, *, kind: str, name: str) -> tuple[Container, dict[str
     lengths = _check_length(start, header, len(data), name)
     _check_kind(header, kind, name)
     return Container(header["kind"], header["fingerprint"], header["key_id"], header["fields"]), lengths
+
+
+def peeked(head: bytes, size: int, name: str) -> tuple[Container, dict[str, int]] | None:
+    """What a file of ``size`` bytes says of itself, and the lengths of its sections, from its first bytes; None: too few."""
+    if len(head) < min(size, _PREFIX.size):
+        return None
+    if head[: len(MAGIC)] == MAGIC and len(head) >= _PREFIX.size:
+        needed = _PREFIX.size + min(_PREFIX.unpack_from(head)[2], MAX_HEADER_BYTES)
+        if len(head) < min(size, needed):
+            return None
+    header, start = _header(head + bytes(DIGEST_BYTES), name)
+    return Container(header["kind"], header["fingerprint"], header["key_id"], header["fields"]), _check_length(
+        start, header, size, name
+    )
 
 
 def _check_kind(header: dict[str, Any], kind: str | None, name: str) -> None:
@@ -174,7 +188,7 @@ def _header(data: bytes, name: str) -> tuple[dict[str, Any], int]:
             "open what is still needed with the version that wrote it, then make new keys and encrypt again"
         )
     start = _PREFIX.size + length
-    if length > MAX_HEADER_BYTES or start + _DIGEST_BYTES > len(data):
+    if length > MAX_HEADER_BYTES or start + DIGEST_BYTES > len(data):
         raise FileFormatError(f"{name} is truncated: its header is not all there")
     try:
         header = json.loads(data[_PREFIX.size : start], parse_constant=_refuse_constant)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import os
 import re
@@ -22,6 +21,11 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from encryptedstats.errors import FileFormatError
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]  # the one place that has to know
 
 PRIVATE = 0o600
 PUBLIC = 0o644
@@ -41,6 +45,14 @@ _NO_LINKS: Final = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, 
 _NO_LOCKS: Final = (errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOLCK, errno.EINVAL)
 
 
+def _flags(*names: str) -> int:
+    """Of ``os.open``, as far as this system has them; bytes are never taken for text, as they else are on Windows."""
+    flags = 0
+    for name in (*names, "O_BINARY"):
+        flags |= getattr(os, name, 0)
+    return flags
+
+
 @contextlib.contextmanager
 def naming(path: object) -> Iterator[None]:
     """Errors of the system with the name of the file: a disk that is full does not say whose write it refused."""
@@ -58,14 +70,14 @@ def naming(path: object) -> Iterator[None]:
 @contextlib.contextmanager
 def open_regular(path: str | os.PathLike[str], *, follow: bool = True) -> Iterator[BinaryIO]:
     """An ordinary file to read. A pipe or a device would hang or never end; ``follow=False`` refuses links too."""
-    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+    if not follow and not hasattr(os, "O_NOFOLLOW") and os.path.islink(path):
+        raise _is_link(path)
+    flags = ("O_RDONLY", "O_NONBLOCK", "O_CLOEXEC") if follow else ("O_RDONLY", "O_NONBLOCK", "O_CLOEXEC", "O_NOFOLLOW")
     try:
-        descriptor = os.open(path, flags)
+        descriptor = os.open(path, _flags(*flags))
     except OSError as error:
         if not follow and error.errno in (errno.ELOOP, errno.EMLINK):
-            raise FileFormatError(
-                f"{path} is a link: what is stored in a folder are ordinary files. Copy what it points to (cp -L)"
-            ) from error
+            raise _is_link(path) from error
         if error.errno == errno.ENXIO:
             raise FileFormatError(f"{path} is no ordinary file: it is not read") from error
         raise
@@ -76,6 +88,12 @@ def open_regular(path: str | os.PathLike[str], *, follow: bool = True) -> Iterat
         if not stat.S_ISREG(mode):
             raise FileFormatError(f"{path} is no ordinary file: it is not read")
         yield file
+
+
+def _is_link(path: str | os.PathLike[str]) -> FileFormatError:
+    return FileFormatError(
+        f"{path} is a link: what is stored in a folder are ordinary files. Copy what it points to (cp -L)"
+    )
 
 
 def read_regular(path: str | os.PathLike[str], *, limit: int = MAX_FILE_BYTES, follow: bool = True) -> bytes:
@@ -113,7 +131,7 @@ def write_atomic(
         sweep(target.parent)
     temporary = temporary_path(target)
     with naming(target):
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        descriptor = os.open(temporary, _flags("O_WRONLY", "O_CREAT", "O_EXCL"), mode)
         try:
             with os.fdopen(descriptor, "wb") as file:
                 for part in parts:
@@ -147,7 +165,7 @@ def place_new(temporary: Path, target: Path) -> None:
 def _sync_folder(folder: Path) -> None:
     """A name is safe from a power failure when its folder has reached the disk; not every file system can be asked to."""
     with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        descriptor = os.open(folder, _flags("O_RDONLY", "O_DIRECTORY"))
         try:
             os.fsync(descriptor)
         finally:
@@ -321,6 +339,8 @@ def _start_of(pid: int) -> int | None:
         return None if state in (b"Z", b"X") else int(rest[18])
     except (OSError, ValueError):
         pass
+    if os.name == "nt":  # where asking would interrupt it
+        return 0
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
@@ -342,7 +362,8 @@ def _forget_locks() -> None:
     _held.clear()
 
 
-os.register_at_fork(after_in_child=_forget_locks)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_locks)
 
 
 class NoLocks(Exception):
@@ -355,9 +376,11 @@ def take_lock(path: Path, content: bytes) -> int | None:
     ``content`` says who holds it, for messages. The file is removed by :func:`release_lock`; who waited for a file that is gone
     by then tries again.
     """
+    if fcntl is None:
+        raise NoLocks(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, PUBLIC)
+        descriptor = os.open(path, _flags("O_RDWR", "O_CREAT", "O_CLOEXEC", "O_NOFOLLOW"), PUBLIC)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             same = os.path.samestat(os.fstat(descriptor), os.lstat(path))

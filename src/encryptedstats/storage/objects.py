@@ -6,6 +6,8 @@ is known only where the storage says so: whatever else it answers is an error th
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import os
 import stat
 import time
@@ -32,6 +34,7 @@ from encryptedstats.storage.files import (
     read_regular,
     sweep,
     temporary_name,
+    temporary_path,
     write_atomic,
 )
 
@@ -47,6 +50,8 @@ _S3: Final = frozenset(("s3", "s3a"))
 _ONE_PUT: Final = (
     5 << 30
 )  # bytes up to which S3 takes an object in one request, which leaves nothing behind when it breaks off
+_PART_BYTES: Final = 1 << 20
+_FAR_PART_BYTES: Final = 32 << 20  # over a network, where every piece is a request
 _PAUSES: Final = (0.2, 1.0)  # seconds before what failed is asked again
 _HERE: Final = ("memory://", "local://")  # no network lies in between
 _LOOKS: Final = 3  # at an object that is not what it should be, where it came over a network
@@ -81,6 +86,18 @@ class Store(Protocol):
 
     def names(self) -> list[str]:
         """All objects, with their path below the address."""
+
+    def sizes(self, below: str = "") -> dict[str, int]:
+        """The bytes of all objects, or of those whose names begin with a folder's."""
+
+    def size(self, name: str) -> int:
+        """The bytes of an object. A missing object raises FileNotFoundError with its full name."""
+
+    def take(self, name: str, file: Path) -> None:
+        """Make or replace an object by a local file, which is moved there or copied; it is never read into memory whole."""
+
+    def copy(self, old: str, new: str) -> None:
+        """Make or replace an object by another one, within the storage; where it can be, without taking room twice."""
 
     def delete(self, name: str) -> None:
         """Remove an object; none is no error."""
@@ -219,6 +236,54 @@ class FolderStore:
         """All files below the folder, but for those of a write under way."""
         found = (p.relative_to(self._root).as_posix() for p in self._root.rglob("*") if not p.is_dir())
         return sorted(name for name in found if not _is_ours(name))
+
+    def sizes(self, below: str = "") -> dict[str, int]:
+        """The bytes of all files below the folder, or below one in it."""
+        found = {}
+        for path in (self._root / below).rglob("*"):
+            with suppress(FileNotFoundError):  # removed just now
+                facts = path.lstat()
+                name = path.relative_to(self._root).as_posix()
+                if stat.S_ISREG(facts.st_mode) and not _is_ours(name):
+                    found[name] = facts.st_size
+        return found
+
+    def size(self, name: str) -> int:
+        """The bytes of a file."""
+        try:
+            facts = os.lstat(self._root / name)
+        except _ABSENT as error:
+            raise FileNotFoundError(f"{self.where(name)} is not there") from error
+        if not stat.S_ISREG(facts.st_mode):
+            raise FileNotFoundError(f"{self.where(name)} is not there")
+        return facts.st_size
+
+    def take(self, name: str, file: Path) -> None:
+        """By renaming; by copying, under a temporary name first, where the file lies on another disk."""
+        target = self._root / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.replace(file, target)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            with open(file, "rb") as parts:
+                write_atomic(target, iter(lambda: parts.read(_PART_BYTES), b""))
+            file.unlink()
+
+    def copy(self, old: str, new: str) -> None:
+        """A second name of one file, where the file system knows such: objects are never changed."""
+        target, temporary = self._root / new, temporary_path(self._root / new)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(self._root / old, temporary, follow_symlinks=False)
+            os.replace(temporary, target)
+            temporary.unlink(missing_ok=True)  # a rename of one name of a file to another one of it does nothing
+        except _ABSENT as error:
+            raise FileNotFoundError(f"{self.where(old)} is not there") from error
+        except OSError:
+            with open_regular(self._root / old, follow=False) as file:
+                write_atomic(target, iter(lambda: file.read(_PART_BYTES), b""))
 
     def delete(self, name: str) -> None:
         """Remove the file."""
@@ -409,11 +474,44 @@ class FsspecStore:
             return {}
         return {str(path).removeprefix(root).removeprefix("/" + root): facts for path, facts in found.items()}
 
+    def sizes(self, below: str = "") -> dict[str, int]:
+        """The bytes of all objects below the URL, or of those whose names begin with a folder's."""
+        inside = f"{below.rstrip('/')}/" if below else ""
+        known = {name: int(facts.get("size") or 0) for name, facts in self._found().items() if not _is_ours(name)}
+        return {name: size for name, size in known.items() if name.startswith(inside)}
+
+    def size(self, name: str) -> int:
+        """The bytes of an object."""
+        return int(self._facts(name)["size"] or 0)
+
+    def take(self, name: str, file: Path) -> None:
+        """Send a file, as the storage likes to have it sent."""
+        path = self._path(name)
+        self._make_folder(path)
+        if self._protocol in _WHOLE:
+            self._asked(name, lambda: self._files.put_file(str(file), path))
+        else:
+            temporary = temporary_name(path)
+            self._asked(name, lambda: self._files.put_file(str(file), temporary))
+            self._asked(name, lambda: self._rename(temporary, path))
+        file.unlink()
+
+    def copy(self, old: str, new: str) -> None:
+        """By the storage itself: nothing travels."""
+        self._make_folder(self._path(new))
+        self._asked(old, lambda: self._files.cp_file(self._path(old), self._path(new)))
+
     def delete(self, name: str) -> None:
         """Remove the object."""
         if self.exists(name):
             with suppress(FileNotFoundError):
                 self._asked(name, lambda: self._files.rm_file(self._path(name)))
+
+    def signed(self, name: str, seconds: int, size: int) -> str:
+        """Of S3: an address that takes an object of so many bytes for a while, from whoever knows it."""
+        options = {"client_method": "put_object", "ContentLength": size}
+        url: str = self._asked(name, lambda: self._files.url(self._path(name), expires=seconds, **options))
+        return url
 
     def sweep(self) -> None:
         """Remove temporary objects of processes that are gone."""
@@ -477,6 +575,22 @@ def read_object(url: str | os.PathLike[str], *, limit: int = MAX_FILE_BYTES) -> 
         return read_regular(address, limit=limit)
     folder, name = folder_and_name(address)
     return open_store(folder).read(name, limit=limit)
+
+
+def sha256_of(url: str | os.PathLike[str]) -> str:
+    """The SHA-256 of a single object at a path or fsspec URL, which is read a piece at a time. A missing one is an error."""
+    address, digest = local_or_url(url), hashlib.sha256()
+    if not is_url(address):
+        with open_regular(address) as file:
+            for part in iter(lambda: file.read(_PART_BYTES), b""):
+                digest.update(part)
+        return digest.hexdigest()
+    folder, name = folder_and_name(address)
+    store = open_store(folder)
+    size = store.size(name)
+    for start in range(0, size, _FAR_PART_BYTES):
+        digest.update(store.read(name, start, min(_FAR_PART_BYTES, size - start)))
+    return digest.hexdigest()
 
 
 def save_file(file: Container, url: str | os.PathLike[str], *, overwrite: bool = False, private: bool = False) -> None:

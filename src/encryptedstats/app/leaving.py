@@ -1,0 +1,102 @@
+"""The steps, how far a project is, and what leaves this machine in each: said beside every step, with its own figures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from encryptedstats.app.projects import State
+from encryptedstats.words import plural, size_text
+
+STEPS: Final = {
+    "data": "Data",
+    "columns": "Columns",
+    "questions": "Questions",
+    "plan": "Plan",
+    "key": "Key",
+    "encrypt": "Encrypt",
+    "send": "Send",
+    "results": "Results",
+}
+HERE: Final = "here"
+
+
+def is_done(step: str, state: State) -> bool:
+    """Whether a step is behind the owner."""
+    return {
+        "data": state.data is not None,
+        "columns": state.columns_done,
+        "questions": state.columns_done and bool(state.asked),
+        "plan": state.plan is not None and "plan" in state.seen,
+        "key": state.key is not None,
+        "encrypt": state.sealed is not None,
+        "send": state.sent is not None and state.sent.done,
+        "results": bool(state.asked) and all(one.state == HERE for one in state.asked),
+    }[step]
+
+
+def next_step(state: State) -> str:
+    """The first step that is not done; the last one where all are."""
+    return next((step for step in STEPS if not is_done(step, state)), "results")
+
+
+def is_reachable(step: str, state: State) -> bool:
+    """Whether a step can be gone to: all before it are done, or it was reached before."""
+    names = list(STEPS)
+    return all(is_done(one, state) for one in names[: names.index(step)]) or is_done(step, state)
+
+
+@dataclass(frozen=True)
+class Leaving:
+    """What a step sends away, if anything, and what stays."""
+
+    goes: tuple[str, ...]
+    stays: tuple[str, ...]
+    note: str = ""
+
+
+def leaving(step: str, state: State) -> Leaving:
+    """The panel of a step."""
+    data, sealed, plan = state.data, state.sealed, state.plan
+    rows = f"your {plural(data.rows, 'row')}" if data is not None else "your rows"
+    if step == "send":
+        size = size_text(sealed.bytes) if sealed is not None else "the table"
+        asked = plural(len(state.asked), "question")
+        return Leaving(
+            (
+                f"the encrypted table, {size}",
+                "the public keys in it: with them one computes, and opens nothing",
+                f"the {asked}, with v0, v1, … for your columns",
+                "how many rows, columns, bins and classes there are, and the bounds of numbers",
+            ),
+            ("your secret key and its passphrase", f"{rows}, in the clear", "names of columns, levels and classes"),
+            "The worker sees nothing else, now or later.",
+        )
+    if step == "results":
+        return Leaving(
+            (),
+            (
+                "the opened result",
+                "whether a result could be opened at all",
+                "files that you predict for",
+                "what may be published, until you give it to somebody, and the ledger",
+            ),
+            "Opening asks nobody. A worker never learns what came out, nor whether anything did.",
+        )
+    if step == "plan" and plan is not None:
+        return Leaving(
+            (),
+            (rows, "all names", "the plan"),
+            f"Later, if you go on, {size_text(plan['bytes_up'])} of ciphertexts will leave with your public keys, and "
+            f"{size_text(plan['bytes_down'])} "
+            "will come back.",
+        )
+    stays = {
+        "data": (rows, "the name of the file"),
+        "columns": (rows, "names of columns, cut points, levels"),
+        "questions": (rows, "names of columns", "what you ask, until you send it"),
+        "plan": (rows, "all names", "the plan"),
+        "key": ("the secret key", "the passphrase, which is kept nowhere", rows),
+        "encrypt": ("the secret key", f"{rows}, in the clear", "the encrypted table, until you send it"),
+    }[step]
+    return Leaving((), stays)

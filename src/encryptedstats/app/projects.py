@@ -1,0 +1,277 @@
+"""Projects: what the owner has decided and done so far, kept in a folder of her own, so that it outlives the tab and the program.
+
+A project is a folder with mode 0700. Its state is a JSON file that is replaced whole. It has no passphrase, no secret key and no
+token in it: the key is a file of its own, locked by the passphrase, and so is the worker's token, readable to its user only.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, Final
+
+from encryptedstats.errors import FileFormatError
+from encryptedstats.storage.files import MAX_DOCUMENT_BYTES, PRIVATE, read_regular, write_atomic
+
+_STATE: Final = "project.json"
+_VERSION: Final = 1
+_LONGEST_ID: Final = 64
+
+
+@dataclass
+class Data:
+    """The file of rows, as it was when it was chosen."""
+
+    path: str
+    bytes: int
+    modified: int
+    sha256: str
+    rows: int
+    columns: list[str]
+    copied: bool
+
+
+@dataclass
+class Choices:
+    """What the owner wants the columns to be; everything else is found out from the rows."""
+
+    target: str = ""
+    id: str = ""
+    bins: int = 5
+    numbers: str = "bins"
+    missing: str = "error"
+    unknown: str = "error"
+    rare: str = ""
+    uses: dict[str, str] = field(default_factory=dict)
+    cuts: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Asked:
+    """A question, by the names that the owner knows, and how far it is."""
+
+    id: str
+    name: str
+    parameters: dict[str, Any]
+    job: str = ""
+    state: str = ""
+    failed: str = ""
+
+
+@dataclass
+class Key:
+    """What may be known of the key."""
+
+    key_id: str
+    fingerprint: str
+    made: str
+    copied: bool = False
+
+
+@dataclass
+class Sealed:
+    """The encrypted table."""
+
+    rows: int
+    left_out: int
+    bytes: int
+    files: int
+
+
+@dataclass
+class Sent:
+    """Where the table went: to a worker by its URL, or to a folder."""
+
+    to: str
+    place: str
+    table: str = ""
+    done: bool = False
+    stopped: bool = False
+
+
+@dataclass
+class State:
+    """All that is kept of a project."""
+
+    title: str
+    created: str
+    data: Data | None = None
+    choices: Choices = field(default_factory=Choices)
+    columns_done: bool = False
+    asked: list[Asked] = field(default_factory=list)
+    plan: dict[str, Any] | None = None
+    key: Key | None = None
+    sealed: Sealed | None = None
+    sent: Sent | None = None
+    seen: list[str] = field(default_factory=list)
+
+
+class Project:
+    """A folder, and the state in it. ``with project.changing() as state`` changes and keeps it."""
+
+    def __init__(self, folder: Path, state: State) -> None:
+        self.folder = folder
+        self.state = state
+        self._lock = threading.RLock()
+
+    @property
+    def id(self) -> str:
+        """How addresses name it."""
+        return self.folder.name
+
+    @contextmanager
+    def changing(self) -> Iterator[State]:
+        """The state, to change it: kept at the end, unless an error comes first."""
+        with self._lock:
+            before = _written(self.state)
+            try:
+                yield self.state
+                now = _written(self.state)
+                if now != before:
+                    write_atomic(self.folder / _STATE, [now], mode=PRIVATE)
+            except BaseException:
+                self.state = _read(before, str(self.folder))
+                raise
+
+    @property
+    def schema_file(self) -> Path:
+        """The schema, once it was decided."""
+        return self.folder / "schema.json"
+
+    @property
+    def key_file(self) -> Path:
+        """The secret key, locked."""
+        return self.folder / "secret.key"
+
+    @property
+    def public_file(self) -> Path:
+        """The public keys."""
+        return self.folder / "public.keys"
+
+    @property
+    def table_folder(self) -> Path:
+        """The encrypted table: all that ever leaves."""
+        return self.folder / "table.enc"
+
+    @property
+    def token_file(self) -> Path:
+        """What the worker knows the owner by."""
+        return self.folder / "worker.token"
+
+    def result_file(self, asked: Asked) -> Path:
+        """The encrypted result of a question."""
+        return self.folder / "results" / f"{asked.id}.enc"
+
+    @property
+    def ledger_folder(self) -> Path:
+        """What was opened, published and released, and what that cost: beside the key."""
+        return self.folder / "project.ledger"
+
+    @property
+    def released_folder(self) -> Path:
+        """What was released: it has been paid for, so it is kept."""
+        return self.folder / "released"
+
+    @property
+    def board_file(self) -> Path:
+        """The report for an ethics board."""
+        return self.folder / "report.html"
+
+    def question(self, id: str) -> Asked:
+        """One of its questions."""
+        for one in self.state.asked:
+            if one.id == id:
+                return one
+        raise LookupError(id)
+
+
+class Projects:
+    """All projects below a folder; the newest first."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        private_folder(home)
+        self._known: dict[str, Project] = {}
+        self._lock = threading.Lock()
+
+    def all(self) -> tuple[list[Project], list[str]]:
+        """Those that can be read, and what is wrong with the others, which are in nobody's way."""
+        found, wrong = [], []
+        for folder in self.home.iterdir():
+            if (folder / _STATE).is_file():
+                try:
+                    found.append(self.get(folder.name))
+                except (FileFormatError, OSError, LookupError) as error:
+                    wrong.append(str(error))
+        return sorted(found, key=lambda one: one.state.created, reverse=True), wrong
+
+    def get(self, id: str) -> Project:
+        """The project of a name that an address has; LookupError where there is none."""
+        with self._lock:
+            if id not in self._known:
+                if (
+                    not (id.isalnum() and id.isascii() and len(id) <= _LONGEST_ID)
+                    or not (self.home / id / _STATE).is_file()
+                ):
+                    raise LookupError(id)
+                content = read_regular(self.home / id / _STATE, limit=MAX_DOCUMENT_BYTES)
+                self._known[id] = Project(self.home / id, _read(content, str(self.home / id)))
+            return self._known[id]
+
+    def new(self, title: str) -> Project:
+        """An empty project."""
+        id = secrets.token_hex(6)
+        private_folder(self.home / id)
+        private_folder(self.home / id / "results")
+        now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        made = Project(self.home / id, State(title=title.strip() or "Untitled", created=now))
+        write_atomic(made.folder / _STATE, [_written(made.state)], mode=PRIVATE)
+        return self.get(id)
+
+    def copy(self, project: Project) -> Project:
+        """The same choices again, for another key: the questions of a table that is encrypted cannot change."""
+        made = self.new(project.state.title)
+        with made.changing() as state:
+            old = _read(_written(project.state), str(project.folder))
+            state.data, state.choices, state.columns_done = old.data, old.choices, old.columns_done
+            state.asked = [Asked(secrets.token_hex(4), one.name, one.parameters) for one in old.asked]
+            if old.columns_done:
+                write_atomic(made.schema_file, [project.schema_file.read_bytes()], mode=PRIVATE)
+        return made
+
+
+def private_folder(path: Path) -> None:
+    """A folder that only its user can look into."""
+    path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    path.chmod(0o700)
+
+
+_PARTS: Final[dict[str, Any]] = {"data": Data, "choices": Choices, "key": Key, "sealed": Sealed, "sent": Sent}
+
+
+def _written(state: State) -> bytes:
+    return json.dumps({"version": _VERSION, **asdict(state)}, indent=1).encode()
+
+
+def _read(content: bytes, where: str) -> State:
+    try:
+        found = json.loads(content)
+        if found.pop("version") != _VERSION:
+            raise ValueError("another version")
+        for name, kind in _PARTS.items():
+            if found[name] is not None:
+                found[name] = kind(**found[name])
+        found["asked"] = [Asked(**one) for one in found["asked"]]
+        if set(found) != {one.name for one in fields(State)}:
+            raise ValueError("other fields")
+        return State(**found)
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        raise FileFormatError(
+            f"{where}/{_STATE} is no project of this version ({error}): it was not touched"
+        ) from error

@@ -1,0 +1,53 @@
+"""Errors in the words of the page: what went wrong, and where to click, where the library would say what to write in Python."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from encryptedstats.errors import Cure, reworded
+
+#: What an error's cure is called here, by its action. What is not here keeps the library's words.
+WORDS: Final[dict[str, str]] = {
+    "replace": "start a copy of the project",
+    "say what becomes of gaps": "say what becomes of missing values, in the step Columns",
+    "drop gaps": "rows with missing values are left out",
+    "drop gaps anew": "let rows with missing values be left out, in the step Columns",
+    "leave rows out": "",
+    "leave out": "leave the column out",
+    "leave column out": "leave the column out",
+    "leave one out": "leave one of them out",
+    "name the id": ", as the row number",
+    "cut at the median": "",
+    "fewer levels": "leave the column out, give it another kind, or join rare levels",
+    "rare levels": "join levels with fewer rows than {value}",
+    "keep numbers": "let the column be a number, in the step Columns",
+    "keep all numbers": "let numbers be kept as numbers, in the step Columns",
+    "cut into bins": "let the column be continuous, in the step Columns",
+    "classes of the target": "choose a target with classes, in the step Columns",
+    "name the target": "choose a target in the step Columns",
+    "say the digits": "the library can keep more",
+    "show all classes": "the file has to show at least two",
+    "read text": "correct it, or leave it empty if it is missing; if {name!r} is a category, say so in the step Columns",
+    "know a level": "correct it, or let unknown levels count as other, in the step Columns",
+    "public schema": "cut points of your own, in the step Columns of a copy of the project",
+    "schema of the rows": "this project has another schema than the rows were encrypted with",
+}
+
+
+def in_page_words(error: BaseException) -> str:
+    """The message of an error, or a warning, for the page: one line."""
+    text = error.strerror if isinstance(error, OSError) and error.strerror else reworded(error, _here)
+    if isinstance(error, FileNotFoundError) and error.filename:
+        text = f"{error.filename} is not there any more: put it back, or choose another file"
+    elif isinstance(error, PermissionError) and error.filename:
+        text = f"{error.filename} may not be read or written by you"
+    elif isinstance(error, OSError) and error.filename:
+        text = f"{error.filename}: {text}"
+    return " ".join(text.split())
+
+
+def _here(cure: Cure) -> str:
+    try:
+        return WORDS[cure.action].format(**cure.values)
+    except LookupError:
+        return cure.words

@@ -1,0 +1,94 @@
+"""``app``: the owner's page, served to her own browser on her own machine."""
+
+from __future__ import annotations
+
+import os
+import webbrowser
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+import encryptedstats as es
+from encryptedstats.cli._console import printable
+from encryptedstats.cli._options import file_option
+from encryptedstats.storage.files import PRIVATE, release_lock, take_lock, write_atomic
+
+_NEEDED: Final = {"fastapi", "uvicorn", "jinja2", "httpx", "starlette", "multipart", "python_multipart"}
+
+
+def app(
+    folder: Annotated[
+        Path | None,
+        file_option(
+            "--folder",
+            metavar="FOLDER",
+            help="Where projects are kept; by default ~/.local/share/encryptedstats/projects.",
+        ),
+    ] = None,
+    files: Annotated[
+        Path | None,
+        file_option("--files", metavar="FOLDER", help="Where the list of files begins; by default your home folder."),
+    ] = None,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, metavar="N", help="Port on 127.0.0.1; any that is free by default.")
+    ] = 0,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open it in the browser.")] = True,
+) -> None:
+    """Do all of the owner's part on a page in your browser, without writing a command.
+
+    The page is served by this machine to this machine only. The address that is printed opens one browser, once. Choose a file,
+    ask, see the plan, make a key, encrypt, send, and open the results; projects are kept in a folder, and go on after a restart.
+    Ctrl-C ends it.
+
+    Examples:
+      encryptedstats app
+      encryptedstats app --folder /secure/projects --files /data --port 8765 --no-browser
+    """
+    try:
+        from encryptedstats.app.desk import Desk
+        from encryptedstats.app.server import guarded, listening, serve
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in _NEEDED:
+            raise
+        raise ImportError(f"the page needs {error.name}: pip install 'encryptedstats[app]'") from error
+    home = folder or _data_home() / "encryptedstats" / "projects"
+    desk = Desk(home.expanduser().absolute(), es.connect)
+    lock_file = desk.projects.home / ".lock"
+    lock = take_lock(lock_file, str(os.getpid()).encode())
+    if lock is None:
+        raise es.BusyError(
+            f"the projects of {home} are open in another program: end that one, or give another --folder"
+        )
+    try:
+        listener = listening(port)
+        page, url = guarded(desk, listener.getsockname()[1], (files or Path.home()).expanduser().absolute())
+        desk.resume()
+        console = Console()
+        console.print(Text.assemble(("Open ", "bold"), (url, "cyan")), soft_wrap=True)
+        console.print(
+            Text(f"It opens one browser, once. Projects are in {printable(str(home))}. Ctrl-C ends it.", style="dim")
+        )
+        if browser:
+            _open(url, desk.projects.home)
+        serve(page, listener)
+    finally:
+        release_lock(lock_file, lock)
+
+
+def _data_home() -> Path:
+    named = os.environ.get("XDG_DATA_HOME", "")
+    return Path(named) if named.startswith("/") else Path.home() / ".local" / "share"
+
+
+def _open(url: str, home: Path) -> None:
+    """Open the browser by a file that only its user can read: a command line with the token would be seen by everybody here."""
+    page = home / ".open.html"
+    write_atomic(
+        page,
+        [f'<!doctype html><meta http-equiv="refresh" content="0; url={url}"><a href="{url}">Open</a>'.encode()],
+        mode=PRIVATE,
+    )
+    webbrowser.open(page.as_uri())

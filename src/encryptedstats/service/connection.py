@@ -1,0 +1,213 @@
+"""One connection to a worker: its address, the token, the certificate that is expected, and patience with a network that fails.
+
+Every request of the client may be sent twice, since objects are named by their hashes and jobs by what they ask: whatever fails on
+the way is tried again, for a while.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import json
+import os
+import random
+import socket
+import ssl
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+from encryptedstats.errors import WorkerError
+from encryptedstats.storage.files import read_regular
+
+if TYPE_CHECKING:
+    import httpx
+
+TOKEN_VARIABLE: Final = "ENCRYPTEDSTATS_TOKEN"
+TOKEN_FILE_VARIABLE: Final = "ENCRYPTEDSTATS_TOKEN_FILE"
+PIN_VARIABLE: Final = "ENCRYPTEDSTATS_PIN"
+PATIENCE: Final = 60.0  # seconds for which a worker that does not answer is asked again
+_AGAIN: Final = (408, 429, 502, 503, 504)
+_PAUSES: Final = (0.2, 5.0)
+_MAX_TOKEN: Final = 4096
+
+
+def find_token(file: str | os.PathLike[str] | None = None) -> str:
+    """The token in a file that is for its user only, or in the environment."""
+    named = file or os.environ.get(TOKEN_FILE_VARIABLE)
+    if named is not None:
+        mode = os.stat(named).st_mode
+        if stat.S_IMODE(mode) & 0o077:
+            raise PermissionError(f"{named} holds a token and others may read it: chmod 600 {named}")
+        token = read_regular(named, limit=_MAX_TOKEN).decode(errors="replace").strip()
+    else:
+        token = os.environ.get(TOKEN_VARIABLE, "").strip()
+    if not token:
+        raise WorkerError(
+            f"there is no token: put it into a file of mode 0600 and name that in {TOKEN_FILE_VARIABLE}, or the token itself "
+            f"in {TOKEN_VARIABLE}"
+        )
+    return token
+
+
+class _Pinned(ssl.SSLContext):
+    """Takes one certificate and no other, whoever signed it; before a byte of a request is sent."""
+
+    pin: bytes = b""
+
+    def wrap_socket(self, *arguments: Any, **options: Any) -> ssl.SSLSocket:
+        """The library's, and a look at the certificate."""
+        made = super().wrap_socket(*arguments, **options)
+        found = hashlib.sha256(made.getpeercert(binary_form=True) or b"").digest()
+        if not hmac.compare_digest(found, self.pin):
+            made.close()
+            raise ssl.SSLCertVerificationError(
+                f"its certificate is sha256:{found.hex()}, which is not the one that is pinned"
+            )
+        return made
+
+
+def pinned_context(pin: str) -> ssl.SSLContext:
+    """What speaks TLS with the one certificate of ``sha256:`` and 64 hexadecimal digits."""
+    digits = pin.removeprefix("sha256:").replace(":", "").lower()
+    if not pin.startswith("sha256:") or len(digits) != 64 or set(digits) - set("0123456789abcdef"):
+        raise ValueError(f"pin={pin!r}: it is 'sha256:' and the 64 hexadecimal digits of a certificate's SHA-256")
+    context = _Pinned(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False  # the pin says more than any name could
+    context.verify_mode = ssl.CERT_NONE
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.pin = bytes.fromhex(digits)
+    return context
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class Connection:
+    """Requests to a worker, tried again while it makes sense."""
+
+    def __init__(self, url: str, token: str, pin: str | None, patience: float) -> None:
+        try:
+            import httpx
+        except ImportError as error:
+            raise ImportError("es.connect needs the extra service: pip install 'encryptedstats[service]'") from error
+        parts = urlsplit(url)
+        if (
+            parts.scheme not in ("http", "https")
+            or not parts.hostname
+            or parts.query
+            or parts.fragment
+            or parts.username
+        ):
+            raise ValueError(
+                f"{url!r} is no address of a worker: https://worker.example, without a name, a query or a fragment"
+            )
+        loopback = _is_loopback(parts.hostname)
+        if parts.scheme == "http" and not loopback:
+            raise ValueError(
+                f"{url!r}: the token would be sent in the clear. Give an https:// address, or a tunnel that ends on this machine"
+            )
+        if pin is not None and parts.scheme == "http":
+            raise ValueError(f"{url!r} has no certificate to pin: give an https:// address, or no pin")
+        self.url, self.patience = url.rstrip("/"), patience
+        self._httpx: Any = httpx
+        self._client: httpx.Client = httpx.Client(
+            base_url=self.url,
+            headers={"Authorization": f"Bearer {token}"},
+            verify=True if pin is None else pinned_context(pin),
+            timeout=httpx.Timeout(60.0, connect=10.0),
+            trust_env=not loopback,  # no proxy lies on the way to this machine itself
+            limits=httpx.Limits(max_connections=32),
+        )
+
+    @property
+    def broken(self) -> type[Exception]:
+        """What is raised where a body breaks off."""
+        kind: type[Exception] = self._httpx.TransportError
+        return kind
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._client.close()
+
+    def json(self, method: str, path: str, **options: Any) -> Any:
+        """What a request is answered with."""
+        response = self.send(method, path, **options)
+        return response.json() if response.content else None
+
+    def send(self, method: str, path: str, **options: Any) -> httpx.Response:
+        """The answer to a request that was taken, with its body: one that breaks off in the body is sent again as well."""
+        return self._taken(self._client, method, path, whole=True, **options)
+
+    @contextmanager
+    def answered(self, method: str, path: str, **options: Any) -> Iterator[httpx.Response]:
+        """An answer whose body is still to come. What fails before it is sent again; a refusal is raised."""
+        response = self._taken(self._client, method, path, whole=False, **options)
+        try:
+            yield response
+        finally:
+            response.close()
+
+    def put_elsewhere(self, url: str, data: bytes) -> None:
+        """Send bytes to an address that the worker has signed; without the token, which is not for others."""
+        with self._httpx.Client(timeout=60.0) as client:
+            self._taken(client, "PUT", url, whole=True, content=data)
+
+    def _taken(self, client: httpx.Client, method: str, path: str, *, whole: bool, **options: Any) -> httpx.Response:
+        """The answer to a request that is sent until it is taken, refused for good, or patience ends."""
+        end, pause = time.monotonic() + self.patience, _PAUSES[0]
+        while True:
+            wait = pause * random.uniform(0.7, 1.3)  # so that those whose worker was restarted do not all come at once
+            try:
+                response = client.send(client.build_request(method, path, **options), stream=not whole)
+            except self._httpx.TransportError as error:
+                if _is_final(error) or time.monotonic() + wait > end:
+                    raise self._unreachable(error) from error
+            else:
+                if response.status_code < 300:  # a redirection is none: the token is for this address
+                    return response
+                refusal, after = self._refusal(response)
+                if response.status_code not in _AGAIN or time.monotonic() + max(wait, after) > end:
+                    raise refusal
+                wait = max(wait, after)
+            time.sleep(wait)
+            pause = min(2 * pause, _PAUSES[1])
+
+    def _refusal(self, response: httpx.Response) -> tuple[WorkerError, float]:
+        try:
+            body: dict[str, Any] = dict(json.loads(response.read()))
+        except (ValueError, TypeError, self._httpx.TransportError):
+            body = {}
+        finally:
+            response.close()
+        what, why, cure = (str(body.get(name, "")) for name in ("what", "why", "cure"))
+        said = f"refuses {what}: {why}. {cure}" if what else f"answered {response.status_code}"
+        whose = "" if response.url.host == urlsplit(self.url).hostname else "the storage of "
+        after = response.headers.get("retry-after", "")
+        refusal = WorkerError(f"{whose}{self.url} {said}", status=response.status_code)
+        return refusal, float(after) if after.isdigit() else 0.0
+
+    def _unreachable(self, error: Exception) -> WorkerError:
+        said = " ".join(str(error).split())[:300] or type(error).__name__
+        return WorkerError(f"{self.url} cannot be reached ({said}): check the address, and that the worker runs")
+
+
+def _is_final(error: BaseException | None) -> bool:
+    """Whether it will fail again however often it is tried: a certificate that is not trusted, a name that nobody has."""
+    while error is not None:
+        if isinstance(error, ssl.SSLCertVerificationError) or "CERTIFICATE_VERIFY_FAILED" in str(error):
+            return True
+        if isinstance(error, socket.gaierror):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

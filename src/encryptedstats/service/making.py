@@ -1,0 +1,91 @@
+"""What a request becomes: a job in the queue, or what it would cost. Runs in a process of its own, which reads keys and proves.
+
+A proof takes a core for a while and public keys take memory: the server's own process has neither to spare. What goes in and comes
+out are plain values; a refusal comes out as one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from encryptedstats import cluster
+from encryptedstats.circuits.calibration import measured_times
+from encryptedstats.circuits.cost import read_cost
+from encryptedstats.circuits.layout import Layout
+from encryptedstats.circuits.program import PACKED
+from encryptedstats.circuits.proof import program_of, read_noise
+from encryptedstats.cluster.jobs import StoredJob, read_stored_table
+from encryptedstats.cluster.queues import Sheet
+from encryptedstats.crypto.packing import packing_parameters
+from encryptedstats.errors import EncryptedStatsError
+from encryptedstats.tables import Question
+from encryptedstats.tables.questions import question_class
+
+FIT, ASK, PREDICT, COMBINE, DRAW = KINDS = ("fit", "ask", "predict", "combine", "draw")
+
+
+def submitted(asked: Mapping[str, Any], plan: bool = True) -> dict[str, Any]:
+    """Put a job into the queue: its sheet and what it is expected to take; or why not."""
+    try:
+        job = _submit(asked)
+        planned = _planned(asked) if plan and asked["kind"] in (FIT, ASK) else None
+        return {"sheet": asdict(Sheet.of(job)), "plan": planned}
+    except (EncryptedStatsError, ValueError, TypeError, ArithmeticError, FileNotFoundError) as error:
+        return {"refused": str(error)}
+
+
+def planned(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """What a fit or a question would take here; or why it cannot be done."""
+    try:
+        return {"plan": _planned(asked)}
+    except (EncryptedStatsError, ValueError, TypeError, ArithmeticError, FileNotFoundError) as error:
+        return {"refused": str(error)}
+
+
+def _question(asked: Mapping[str, Any]) -> Question:
+    question = question_class(asked["question"]).from_parameters(asked["params"])
+    if question.settled() is not question:
+        raise ValueError(
+            f"the {question.name} leaves something to chance: give it a seed, so that asking twice asks the same"
+        )
+    return question
+
+
+def _submit(asked: Mapping[str, Any]) -> StoredJob:
+    table, out, queue = asked["table"], asked["out"], asked["queue"]
+    # What lies at `out` can only be of this very request, whose name it has.
+    places: dict[str, Any] = {"queue": queue, "overwrite": True}
+    cut: dict[str, Any] = {"rows_per_shard": asked.get("rows_per_shard")}
+    if asked["kind"] in (FIT, ASK):
+        options: dict[str, Any] = {
+            **cut,
+            "trees_per_task": asked.get("trees_per_task"),
+            "by_others": bool(asked.get("by_others")),
+        }
+        return cluster.submit(_question(asked), table, out, **places, **options)
+    if asked["kind"] == PREDICT:
+        return cluster.submit_prediction(asked["answers"][0], table, out, output=asked.get("output"), **places, **cut)
+    if asked["kind"] == DRAW:
+        return cluster.submit_drawing(asked["answers"][0], table, out, **places)
+    return cluster.submit_combination(asked["answers"], table, out, forget=asked.get("forget") or (), **places)
+
+
+def _planned(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """The work of a question on a table as it is stored, by this machine's measured times; seconds are of one core."""
+    _, facts, entries = read_stored_table(asked["table"])
+    question, rows = _question(asked), tuple(entry.rows for entry in entries)
+    question.check_schema(facts.schema)
+    parameters, layout = facts.parameters, Layout(sum(rows), facts.parameters.slots, rows)
+    outputs, _ = facts.circuit(question, layout)
+    report = read_noise(outputs, parameters, layout, with_secret_key=facts.with_secret_key)
+    program = program_of(outputs, parameters, layout, PACKED, report, with_secret_key=facts.with_secret_key)
+    cost = read_cost(program)
+    return {
+        "core_seconds": cost.seconds(measured_times(parameters), workers=1),
+        "rows": sum(rows),
+        "totals": len(outputs),
+        "products": cost.number("multiply"),
+        "bytes_down": -(-len(outputs) // report.width) * packing_parameters(parameters).packed_bytes(),
+    }

@@ -1,0 +1,69 @@
+"""Uploads that go straight to S3, by an address that the server has signed; the server looks at them when they have arrived.
+
+S3 takes whatever is put there, so that an upload has a random name at first. Only what has the right hash, and is of a kind that
+may come in, becomes an object.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any, Final
+
+from encryptedstats.service.door import Door, Incoming, Place
+from encryptedstats.service.refusals import Refusal, missing
+from encryptedstats.storage.objects import FsspecStore
+
+_SECONDS: Final = 3600
+_NAME_BYTES: Final = 16
+
+
+class Presigner:
+    """Signs addresses, and takes what has arrived at them."""
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether the storage knows such addresses."""
+        return isinstance(self._door.store, FsspecStore) and self._door.store.url.startswith(("s3://", "s3a://"))
+
+    def sign(self, place: Place, sha256: str, size: int, quota: int) -> dict[str, Any]:
+        """An address that takes so many bytes."""
+        store = self._door.store
+        if not self.is_possible or not isinstance(store, FsspecStore):
+            raise Refusal(
+                404, "the address", "the storage of this worker signs none", f"PUT /v1/objects/{sha256} instead"
+            )
+        self._door.reserve(place, sha256, size, quota)
+        self._door.usage.add(place.owner, -size)  # it is counted when it has arrived
+        upload = secrets.token_hex(_NAME_BYTES)
+        url = store.signed(place.of("incoming", upload), _SECONDS, size)
+        return {"upload": upload, "url": url, "seconds": _SECONDS}
+
+    def take(self, place: Place, sha256: str, upload: str, quota: int) -> int:
+        """Make an object of an upload, if its hash is the name: its bytes."""
+        if not self.is_possible or len(upload) != 2 * _NAME_BYTES or not set(upload) <= set("0123456789abcdef"):
+            raise missing("upload")
+        store, name = self._door.store, place.of("incoming", upload)
+        try:
+            size = store.size(name)
+        except FileNotFoundError:
+            raise missing("upload") from None
+        try:
+            self._door.reserve(place, sha256, size, quota)
+        except Refusal:
+            store.delete(name)
+            raise
+        incoming, kept = Incoming(self._door.spool, sha256, size), False
+        try:
+            for part in place.parts(name, 0, size):
+                incoming.feed(part)
+            self._door.keep(place, incoming)
+            kept = True
+        finally:
+            incoming.close()
+            store.delete(name)
+            if not kept:
+                self._door.usage.add(place.owner, -size)
+        return size

@@ -1,0 +1,651 @@
+"""The door itself: what can be asked over HTTP, and by whom. Thin: objects, tables, jobs and tokens are the other modules' affair.
+
+Every request of an owner brings her token and sees what is hers alone. Bodies are streamed to disk and results from it: memory does
+not grow with what owners send. Nothing that is written in an address or a body is ever used as a path.
+
+FastAPI reads annotations while functions are made, so that they are not put off here.
+"""
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from fastapi import Depends, FastAPI, Header, Query, Request
+from fastapi import Path as InPath
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response, StreamingResponse
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from encryptedstats.circuits.devices import registered
+from encryptedstats.errors import StorageError
+from encryptedstats.pages import SecurityHeaders
+from encryptedstats.parallel import cores
+from encryptedstats.service.audit import Log
+from encryptedstats.service.door import PART_BYTES, Door, Incoming, Place
+from encryptedstats.service.jobs import ENDED, Jobs, Record
+from encryptedstats.service.limits import Limits, Rate, too_many
+from encryptedstats.service.presigned import Presigner
+from encryptedstats.service.refusals import Refusal
+from encryptedstats.service.tokens import OWNER, Holder, Tokens
+from encryptedstats.storage.files import sweep
+from encryptedstats.storage.objects import Store, open_store
+
+_log = logging.getLogger("encryptedstats.service")
+_HEX: Final = "^[0-9a-f]{64}$"
+_EVENT_SECONDS: Final = 0.5  # between looks at a job whose events somebody watches
+_QUIET_SECONDS: Final = 15.0  # after which a silent stream says that it lives
+_DRAINED: Final = 4 << 20  # bytes of a refused body that are still taken, so that the refusal is read
+_HOLD: Final = 2.0
+
+
+@dataclass
+class Settings:
+    """What a server is started with.
+
+    Attributes
+    ----------
+    storage, queue : str
+        Paths or fsspec URLs: where all that is kept lies, and where jobs go.
+    audit : Path
+        The log, a local file.
+    version : str
+        Of the library.
+    limits : Limits
+    secure : bool
+        Whether people reach it by https, so that cookies and browsers may rely on it.
+    """
+
+    storage: str
+    queue: str
+    audit: Path
+    version: str
+    limits: Limits = field(default_factory=Limits)
+    secure: bool = False
+
+
+@dataclass
+class Service:
+    """A server's parts, shared by all requests."""
+
+    settings: Settings
+    store: Store
+    door: Door
+    jobs: Jobs
+    tokens: Tokens
+    log: Log
+    presigner: Presigner
+    rate: Rate
+    failures: Rate
+
+    @classmethod
+    def of(cls, settings: Settings) -> "Service":
+        """All parts, from what a server is started with."""
+        store, limits = open_store(settings.storage), settings.limits
+        door = Door(store, limits)
+        jobs = Jobs(door, settings.queue, limits)
+        rate = Rate(limits.requests_per_second, limits.burst)
+        failures = Rate(limits.failures_per_minute / 60, limits.failures_per_minute)
+        return cls(settings, store, door, jobs, Tokens(store), Log(settings.audit), Presigner(door), rate, failures)
+
+    def holder(self, token: str, address: str, role: str) -> Holder:
+        """Whose a token is; refused where it is nobody's, of another role, or asks too often."""
+        if self.failures.is_spent(address):
+            raise too_many("the token", 60 / self.settings.limits.failures_per_minute)
+        holder = self.tokens.holder(token) if token else None
+        if holder is None:
+            self.failures.take(address)
+            raise Refusal(
+                401,
+                "the token",
+                "it is missing, mistyped or revoked",
+                "send it as 'Authorization: Bearer TOKEN'; whoever runs the worker makes one with 'serve token add'",
+                {"WWW-Authenticate": "Bearer"},
+            )
+        if holder.role != role:
+            raise Refusal(
+                403, "the token", f"it is one of an {holder.role}, and one of an {role} is needed", "take the other one"
+            )
+        wait = self.rate.take(holder.owner)
+        if wait:
+            raise too_many("the request", wait)
+        return holder
+
+
+# -- what requests and answers look like ---------------------------------------------------------------------------------
+
+
+class Error(BaseModel):
+    """What every refusal looks like."""
+
+    what: str = Field(description="What was refused.", examples=["the object 3f2a90c1d4e5"])
+    why: str = Field(description="The reason.", examples=["its bytes have another SHA-256 than its name"])
+    cure: str = Field(description="What to do about it.", examples=["send it again; nothing of it was kept"])
+
+
+class Offers(BaseModel):
+    """What this worker is, and what it allows."""
+
+    version: str = Field(examples=["0.2.0"])
+    devices: list[str] = Field(description="What computes here.", examples=[["native", "seal"]])
+    cores: int
+    jobs: list[str] = Field(examples=[["fit", "ask", "predict", "combine", "draw"]])
+    object_bytes: int = Field(description="The largest object that is taken.")
+    quota_bytes: int = Field(description="All that this owner may store.")
+    used_bytes: int = Field(description="What she has stored.")
+    presigned: bool = Field(description="Whether objects can be uploaded straight to the storage.")
+
+
+class Names(BaseModel):
+    """Names of objects."""
+
+    sha256: list[Annotated[str, Field(pattern=_HEX)]] = Field(max_length=100_000)
+
+
+class TableRequest(BaseModel):
+    """The objects that a table is put together from."""
+
+    model_config = ConfigDict(extra="forbid")
+    keys: str = Field(pattern=_HEX, description="The object with the public keys to compute with.")
+
+
+class TableFacts(BaseModel):
+    """What this machine knows of a table."""
+
+    table: str = Field(description="Its name: that of its manifest.")
+    rows: int
+    blocks: int
+    columns: int
+    bytes: int
+    key_id: str
+
+
+class JobRequest(BaseModel):
+    """What is to be computed. Two requests that are the same are one job."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [{"kind": "ask", "table": "3f" * 32, "question": "counts", "params": {"variables": [0, -1]}}]
+        },
+    )
+    kind: str = Field(pattern="^(fit|ask|predict|combine|draw)$")
+    table: str = Field(
+        pattern=_HEX, description="The table; of combine, any table of the same keys, which brings these."
+    )
+    question: str | None = Field(None, max_length=200, description="fit, ask: the name of a model or a question.")
+    params: dict[str, Any] | None = Field(None, description="fit, ask: all its parameters; variables by id.")
+    answers: list[Annotated[str, Field(pattern="^(job:[0-9a-f]{32}|object:[0-9a-f]{64})$")]] | None = Field(
+        None,
+        max_length=4096,
+        description="predict, draw: one encrypted model; combine: several answers. job:ID or object:SHA256.",
+    )
+    forget: list[Annotated[str, Field(pattern="^(job:[0-9a-f]{32}|object:[0-9a-f]{64})$")]] | None = Field(
+        None, max_length=4096, description="combine: answers whose rows are taken out again."
+    )
+    output: str | None = Field(
+        None, max_length=100, description="predict: how to answer, for models that can in several ways."
+    )
+    rows_per_shard: int | None = Field(None, ge=1)
+    trees_per_task: int | None = Field(None, ge=1)
+    by_others: bool = Field(False, description="fit, ask: compute on rows that others encrypted with the public keys.")
+
+    def asked(self) -> dict[str, Any]:
+        """What was said of it, if it is whole."""
+        needs_question = self.kind in ("fit", "ask")
+        if needs_question != (self.question is not None and self.params is not None):
+            why = "needs a question and its params" if needs_question else "takes no question and no params"
+            raise Refusal(422, "the job", f"{self.kind} {why}", "see /docs")
+        if (self.kind in ("predict", "draw") and len(self.answers or ()) != 1) or (needs_question and self.answers):
+            raise Refusal(422, "the job", f"{self.kind} takes {'no' if needs_question else 'one'} answer", "see /docs")
+        if self.forget and self.kind != "combine":
+            raise Refusal(422, "the job", f"{self.kind} forgets nothing", "see /docs")
+        return self.model_dump(exclude_none=True, exclude_defaults=True) | {"kind": self.kind, "table": self.table}
+
+
+class JobStatus(BaseModel):
+    """How far a job is."""
+
+    id: str = Field(examples=["9c1d2e3f405162738495a6b7c8d9eafb"])
+    kind: str
+    state: str = Field(description="queued, running, done, failed or cancelled.", examples=["running"])
+    made: str
+    table: str | None
+    question: str | None
+    shards: int
+    shards_done: int
+    rows: int
+    rows_done: int
+    workers: int = Field(description="How many are at it now.")
+    core_seconds: float = Field(description="That it has taken so far.")
+    plan: dict[str, Any] | None = Field(description="What it was expected to take, by what this machine has measured.")
+    failures: list[str]
+    result_bytes: int | None
+
+
+class JobList(BaseModel):
+    """Jobs of an owner, the latest first."""
+
+    jobs: list[JobStatus]
+
+
+class Presigned(BaseModel):
+    """Where the storage itself takes an object."""
+
+    upload: str = Field(description="A name for this attempt, to say when it has arrived.")
+    url: str = Field(description="PUT the bytes there, without the token.")
+    seconds: int = Field(description="How long that is allowed.")
+
+
+# -- the application -------------------------------------------------------------------------------------------------------
+
+#: What this is, then the steps, for the page and for OpenAPI.
+DESCRIPTION: Final = (
+    "A worker computes on encrypted tables that it cannot read, and never has a secret key. Each request but `/healthz` brings a "
+    "token: `Authorization: Bearer TOKEN`. Every refusal has a body of `what`, `why` and `cure`.",
+    "Upload the files of an encrypted table: each is an object, named by the SHA-256 that its last 32 bytes are, which is the hash "
+    "of all bytes before. `POST /v1/objects/missing` says which are still to come, so that an upload goes on where it was.",
+    "`PUT /v1/tables/{sha256}` puts them together; the name is that of the manifest.",
+    "`POST /v1/jobs` asks a question of it. `GET /v1/jobs/{id}` or its events say how far it is.",
+    "`GET /v1/jobs/{id}/result` is the encrypted answer, which the owner of the key alone can open.",
+)
+_ERRORS: Final[dict[int | str, dict[str, Any]]] = {
+    status: {"model": Error, "description": text}
+    for status, text in {
+        401: "No good token.",
+        404: "Nothing of that name is hers.",
+        422: "What was sent cannot be.",
+        429: "Too many requests: see Retry-After.",
+    }.items()
+}
+Sha256 = Annotated[
+    str, InPath(pattern=_HEX, description="SHA-256 that ends the file: of all bytes before its last 32.")
+]
+JobId = Annotated[str, InPath(pattern="^[0-9a-f]{32}$")]
+
+
+def make_app(settings: Settings) -> FastAPI:
+    """The application of a server. It may be made any number of times over one storage."""
+    service = Service.of(settings)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        sweep(service.door.spool)  # what killed servers left
+        yield
+        service.jobs.close()
+
+    app = FastAPI(
+        title="encryptedstats worker",
+        version=settings.version,
+        description="\n\n".join([DESCRIPTION[0], *(f"{n}. {step}" for n, step in enumerate(DESCRIPTION[1:], 1))]),
+        lifespan=lifespan,
+        docs_url=None,  # FastAPI's own page loads scripts from elsewhere
+        redoc_url=None,
+        openapi_url="/openapi.json",
+    )
+    app.state.service = service
+    app.add_middleware(SecurityHeaders)
+    _add_handlers(app)
+    _add_objects(app, service)
+    _add_jobs(app, service)
+    from encryptedstats.service.web import add_pages
+
+    add_pages(app, service)
+    return app
+
+
+def _add_handlers(app: FastAPI) -> None:
+    """Every refusal in the same words, whoever finds it."""
+
+    @app.exception_handler(Refusal)
+    async def refused(request: Request, error: Refusal) -> JSONResponse:
+        return JSONResponse(error.body(), error.status, headers=error.headers)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
+        first = error.errors()[0]
+        where = " ".join(map(str, first["loc"][1:])) or str(first["loc"][0])
+        refusal = Refusal(422, f"the {first['loc'][0]}", f"{where}: {first['msg']}", "see /docs for what is allowed")
+        return JSONResponse(refusal.body(), refusal.status)
+
+    @app.exception_handler(HTTPException)
+    async def unknown(request: Request, error: HTTPException) -> JSONResponse:
+        refusal = Refusal(error.status_code, "the request", str(error.detail), "see /docs for what can be asked")
+        return JSONResponse(refusal.body(), refusal.status, headers=error.headers)
+
+    @app.exception_handler(StorageError)
+    async def storage(request: Request, error: StorageError) -> JSONResponse:
+        _log.error("%s", error)
+        refusal = Refusal(503, "the request", "the storage of this worker does not answer", "try again in a while")
+        return JSONResponse(refusal.body(), 503, headers={"Retry-After": "5"})
+
+    @app.exception_handler(Exception)
+    async def mistake(request: Request, error: Exception) -> JSONResponse:
+        _log.exception("a mistake of the server")
+        refusal = Refusal(
+            500, "the request", "a mistake of the server, or its disk is full", "tell whoever runs the worker"
+        )
+        return JSONResponse(refusal.body(), 500)
+
+
+def _owner_of(service: Service) -> Callable[..., Holder]:
+    bearer = HTTPBearer(auto_error=False, description="The token that 'encryptedstats serve token add' printed.")
+
+    def holder(request: Request, given: Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]) -> Holder:
+        return service.holder(given.credentials if given else "", address_of(request), OWNER)
+
+    return holder
+
+
+def address_of(request: Request) -> str:
+    """Who is at the other end, as far as the connection says."""
+    return request.client.host if request.client else "?"
+
+
+def _add_objects(app: FastAPI, service: Service) -> None:
+    door, log, store = service.door, service.log, service.store
+    Owner = Annotated[Holder, Depends(_owner_of(service))]
+
+    def quota(holder: Holder) -> int:
+        return service.settings.limits.quota_bytes if holder.quota_bytes is None else holder.quota_bytes
+
+    @app.get("/healthz", tags=["worker"], summary="Whether the server answers")
+    def healthz() -> dict[str, bool]:
+        """For proxies and monitors; needs no token and says nothing."""
+        return {"ok": True}
+
+    @app.get("/v1/offers", tags=["worker"], summary="What this worker offers", responses=_ERRORS)
+    def offers(holder: Owner) -> Offers:
+        """Version, devices and limits; and what the owner of the token has stored."""
+        limits = service.settings.limits
+        return Offers(
+            version=service.settings.version,
+            devices=list(registered()),
+            cores=cores(),
+            jobs=["fit", "ask", "predict", "combine", "draw"],
+            object_bytes=limits.object_bytes,
+            quota_bytes=quota(holder),
+            used_bytes=door.usage.of(holder.owner),
+            presigned=service.presigner.is_possible,
+        )
+
+    @app.post("/v1/objects/missing", tags=["objects"], summary="Which objects are still to come", responses=_ERRORS)
+    def missing_objects(names: Names, holder: Owner) -> Names:
+        """Of the names that are sent, those that are not stored: an upload goes on with these."""
+        return Names(sha256=door.missing(Place(store, holder.owner), names.sha256))
+
+    @app.head("/v1/objects/{sha256}", tags=["objects"], summary="Whether an object is stored", responses=_ERRORS)
+    def head_object(sha256: Sha256, holder: Owner) -> Response:
+        """Its length, without its bytes."""
+        size = door.size(Place(store, holder.owner), "objects", sha256)
+        return Response(headers={"Content-Length": str(size), "ETag": f'"{sha256}"'})
+
+    @app.get("/v1/objects/{sha256}", tags=["objects"], summary="Download an object", responses=_ERRORS)
+    def get_object(sha256: Sha256, holder: Owner, range: Annotated[str | None, Header()] = None) -> Response:
+        """Whole, or from a byte on: `Range: bytes=1000-`."""
+        return _sent(service, Place(store, holder.owner), "objects", sha256, range)
+
+    @app.put(
+        "/v1/objects/{sha256}",
+        tags=["objects"],
+        summary="Upload an object",
+        status_code=201,
+        responses={**_ERRORS, 411: {"model": Error}, 413: {"model": Error}, 408: {"model": Error}},
+        openapi_extra={"requestBody": {"content": {"application/octet-stream": {}}, "required": True}},
+    )
+    async def put_object(sha256: Sha256, request: Request, holder: Owner) -> Response:
+        """The bytes of an encrypted table's block, its manifest, public keys, or an encrypted answer.
+
+        What has another hash than its name is refused and leaves nothing; so is a secret key. To send an object that is there
+        already does no harm.
+        """
+        length = request.headers.get("content-length", "")
+        if not length.isdigit():
+            raise Refusal(411, "the upload", "it does not say its length", "send a Content-Length")
+        place, size = Place(store, holder.owner), int(length)
+        there = await run_in_threadpool(place.has, "objects", sha256)
+        await run_in_threadpool(door.reserve, place, sha256, size, quota(holder))
+        incoming, kept = Incoming(door.spool, sha256, size), False
+        try:
+            await _receive(request, incoming, service.settings.limits)
+            await run_in_threadpool(door.keep, place, incoming)
+            kept = True
+        except Refusal:
+            await _drain(request)
+            raise
+        except ClientDisconnect:
+            return Response(status_code=400)  # which nobody reads
+        finally:
+            incoming.close()  # nothing is awaited here: however this request ends, the file goes
+            if not kept or there:
+                door.usage.add(holder.owner, -size)
+        await run_in_threadpool(
+            lambda: log.add(holder.owner, "put object", name=holder.name, object=sha256, bytes=size)
+        )
+        return Response(status_code=201)
+
+    @app.delete(
+        "/v1/objects/{sha256}", tags=["objects"], summary="Delete an object", status_code=204, responses=_ERRORS
+    )
+    def delete_object(sha256: Sha256, holder: Owner) -> Response:
+        """Tables that were made from it stay."""
+        size = door.delete(Place(store, holder.owner), "objects", sha256)
+        log.add(holder.owner, "delete object", name=holder.name, object=sha256, bytes=size)
+        return Response(status_code=204)
+
+    @app.post(
+        "/v1/objects/{sha256}/presigned", tags=["objects"], summary="Upload straight to the storage", responses=_ERRORS
+    )
+    def presign(sha256: Sha256, bytes: Annotated[int, Query(ge=1)], holder: Owner) -> Presigned:
+        """Where storage is S3: an address that takes the bytes, without going through this server."""
+        return Presigned(**service.presigner.sign(Place(store, holder.owner), sha256, bytes, quota(holder)))
+
+    @app.post(
+        "/v1/objects/{sha256}/arrived",
+        tags=["objects"],
+        summary="Say that a presigned upload has arrived",
+        status_code=201,
+        responses=_ERRORS,
+    )
+    def arrived(sha256: Sha256, upload: str, holder: Owner) -> Response:
+        """Its hash is checked now: what has another one is removed."""
+        size = service.presigner.take(Place(store, holder.owner), sha256, upload, quota(holder))
+        log.add(holder.owner, "put object", name=holder.name, object=sha256, bytes=size, presigned=True)
+        return Response(status_code=201)
+
+    @app.put("/v1/tables/{sha256}", tags=["tables"], summary="Put a table together", status_code=201, responses=_ERRORS)
+    def put_table(sha256: Sha256, request: TableRequest, holder: Owner) -> TableFacts:
+        """From its manifest, whose name it has, the blocks that the manifest lists, and public keys: all of them objects."""
+        place = Place(store, holder.owner)
+        door.make_table(place, sha256, request.keys)
+        log.add(holder.owner, "put table", name=holder.name, table=sha256)
+        return _table_facts(service, place, sha256)
+
+    @app.get("/v1/tables/{sha256}", tags=["tables"], summary="What is known of a table", responses=_ERRORS)
+    def get_table(sha256: Sha256, holder: Owner) -> TableFacts:
+        """Sizes, and whose it is."""
+        return _table_facts(service, Place(store, holder.owner), sha256)
+
+    @app.delete("/v1/tables/{sha256}", tags=["tables"], summary="Delete a table", status_code=204, responses=_ERRORS)
+    def delete_table(sha256: Sha256, holder: Owner) -> Response:
+        """And the objects that it was made from. Jobs that are under way on it will fail."""
+        freed = door.delete_table(Place(store, holder.owner), sha256)
+        log.add(holder.owner, "delete table", name=holder.name, table=sha256, bytes=freed)
+        return Response(status_code=204)
+
+
+def _table_facts(service: Service, place: Place, sha256: str) -> TableFacts:
+    facts, entries = service.door.table(place, sha256)
+    return TableFacts(
+        table=sha256,
+        rows=sum(entry.rows for entry in entries),
+        blocks=len(entries),
+        columns=len(facts.columns),
+        bytes=sum(entry.bytes for entry in entries),
+        key_id=facts.key_id,
+    )
+
+
+def _add_jobs(app: FastAPI, service: Service) -> None:
+    jobs, log, store = service.jobs, service.log, service.store
+    Owner = Annotated[Holder, Depends(_owner_of(service))]
+
+    def found(job_id: str, holder: Holder) -> tuple[Place, Record]:
+        place = Place(store, holder.owner)
+        return place, jobs.record(place, job_id)
+
+    @app.post("/v1/jobs", tags=["jobs"], summary="Ask for a computation", status_code=201, responses=_ERRORS)
+    def post_job(request: JobRequest, holder: Owner) -> JobStatus:
+        """Put it into the queue of the worker. What is asked twice is done once; what was cancelled or failed goes on."""
+        place = Place(store, holder.owner)
+        record = jobs.submit(place, request.asked())
+        log.add(holder.owner, "submit", name=holder.name, job=record.id, kind=record.kind, table=request.table)
+        return JobStatus(**jobs.status(place, record))
+
+    @app.post("/v1/plans", tags=["jobs"], summary="What a computation would take", responses=_ERRORS)
+    def post_plan(request: JobRequest, holder: Owner) -> dict[str, Any]:
+        """Of fit and ask: seconds of one core by what this machine has measured, products, and bytes of the answer."""
+        if request.kind not in ("fit", "ask"):
+            raise Refusal(422, "the plan", f"nothing is planned for {request.kind}", "plan a fit or a question")
+        return jobs.plan(Place(store, holder.owner), request.asked())
+
+    @app.get("/v1/jobs", tags=["jobs"], summary="The jobs of the token's owner", responses=_ERRORS)
+    def get_jobs(holder: Owner) -> JobList:
+        """The latest first."""
+        place = Place(store, holder.owner)
+        return JobList(jobs=[JobStatus(**jobs.status(place, record)) for record in jobs.records(place)])
+
+    @app.get("/v1/jobs/{job_id}", tags=["jobs"], summary="How far a job is", responses=_ERRORS)
+    def get_job(job_id: JobId, holder: Owner) -> JobStatus:
+        """From what lies in the queue; nobody is asked."""
+        return JobStatus(**jobs.status(*found(job_id, holder)))
+
+    @app.get(
+        "/v1/jobs/{job_id}/events",
+        tags=["jobs"],
+        summary="Watch a job",
+        responses={
+            **_ERRORS,
+            200: {"content": {"text/event-stream": {}}, "description": "A status after every change."},
+        },
+    )
+    async def events(job_id: JobId, holder: Owner) -> StreamingResponse:
+        """Server-sent events: `data:` is a status, as of `GET /v1/jobs/{id}`. The stream ends when the job has ended."""
+        place, record = await run_in_threadpool(found, job_id, holder)
+        return StreamingResponse(_events(jobs, place, record), media_type="text/event-stream")
+
+    @app.post("/v1/jobs/{job_id}/cancel", tags=["jobs"], summary="Cancel a job", responses=_ERRORS)
+    def cancel_job(job_id: JobId, holder: Owner) -> JobStatus:
+        """Nothing more of it is begun; what is done is kept, and asking for the same goes on from there."""
+        place, record = found(job_id, holder)
+        jobs.cancel(record)
+        log.add(holder.owner, "cancel", name=holder.name, job=job_id)
+        return JobStatus(**jobs.status(place, record))
+
+    @app.get("/v1/jobs/{job_id}/result", tags=["jobs"], summary="The encrypted answer", responses=_ERRORS)
+    def result(job_id: JobId, holder: Owner, range: Annotated[str | None, Header()] = None) -> Response:
+        """A file that the owner of the key opens. Whole, or from a byte on: `Range: bytes=1000-`."""
+        place, record = found(job_id, holder)
+        state = jobs.status(place, record)["state"]
+        if state != "done":
+            raise Refusal(409, f"the result of job {job_id[:12]}", f"the job is {state}", "wait until it is done")
+        response = _sent(service, place, "results", job_id, range)
+        log.add(holder.owner, "get result", name=holder.name, job=job_id, bytes=int(response.headers["content-length"]))
+        return response
+
+    @app.delete("/v1/jobs/{job_id}", tags=["jobs"], summary="Delete a job", status_code=204, responses=_ERRORS)
+    def delete_job(job_id: JobId, holder: Owner) -> Response:
+        """One that has ended, and its result."""
+        jobs.delete(*found(job_id, holder))
+        log.add(holder.owner, "delete job", name=holder.name, job=job_id)
+        return Response(status_code=204)
+
+
+# -- bodies ----------------------------------------------------------------------------------------------------------------
+
+
+async def _receive(request: Request, incoming: Incoming, limits: Limits) -> None:
+    """A body into its file, in pieces of a megabyte; one that stands still or crawls is given up."""
+    started, buffered, chunks = time.monotonic(), bytearray(), request.stream().__aiter__()
+    while True:
+        try:
+            chunk = await asyncio.wait_for(chunks.__anext__(), limits.idle_seconds)
+        except StopAsyncIteration:
+            break
+        except (TimeoutError, asyncio.TimeoutError):
+            raise _too_slow(incoming, f"nothing came for {limits.idle_seconds:g} seconds") from None
+        buffered += chunk
+        if len(buffered) >= PART_BYTES:
+            await run_in_threadpool(incoming.feed, bytes(buffered))
+            buffered.clear()
+        late = time.monotonic() - started - limits.idle_seconds
+        if late > 0 and incoming.received + len(buffered) < late * limits.least_bytes_per_second:
+            raise _too_slow(incoming, f"less than {limits.least_bytes_per_second:,} bytes a second came")
+    if buffered:
+        await run_in_threadpool(incoming.feed, bytes(buffered))
+
+
+def _too_slow(incoming: Incoming, why: str) -> Refusal:
+    return Refusal(
+        408, f"the object {incoming.sha256[:12]}", why, "send it again, over a better line", {"Connection": "close"}
+    )
+
+
+async def _drain(request: Request) -> None:
+    """Take a little more of a body that is refused: who is cut off while sending may never read why."""
+    taken, end = 0, time.monotonic() + _HOLD
+    try:
+        body = request.stream()
+        while taken <= _DRAINED and (left := end - time.monotonic()) > 0:
+            taken += len(await asyncio.wait_for(anext(body), left))
+    except (ClientDisconnect, asyncio.TimeoutError, StopAsyncIteration, RuntimeError):
+        return  # gone, or slow, or read to its end
+
+
+def _sent(service: Service, place: Place, what: str, name: str, wanted: str | None) -> Response:
+    size = service.door.size(place, what, name)
+    start = _start_of(wanted, size)
+    headers = {"Content-Length": str(size - start), "Accept-Ranges": "bytes"}
+    if start:
+        headers["Content-Range"] = f"bytes {start}-{size - 1}/{size}"
+    parts = place.parts(place.of(what, name), start, size)
+    return StreamingResponse(parts, 206 if start else 200, headers=headers, media_type="application/octet-stream")
+
+
+def _start_of(wanted: str | None, size: int) -> int:
+    """From which byte on; the whole, where something else is asked for."""
+    unit, _, first = (wanted or "").partition("=")
+    if unit != "bytes" or not first.endswith("-") or not first[:-1].isdigit():
+        return 0
+    start = int(first[:-1])
+    if start >= size:
+        raise Refusal(416, "the range", f"there are {size:,} bytes", "ask from the first one on")
+    return start
+
+
+async def _events(jobs: Jobs, place: Place, record: Record) -> AsyncIterator[str]:
+    last, said = "", time.monotonic()
+    while True:
+        try:
+            status = await run_in_threadpool(jobs.status, place, record)
+        except (FileNotFoundError, StorageError):
+            return  # who watches looks again, and is told
+        text = json.dumps(JobStatus(**status).model_dump())
+        if text != last:
+            last, said = text, time.monotonic()
+            yield f"data: {text}\n\n"
+        elif time.monotonic() - said > _QUIET_SECONDS:
+            said = time.monotonic()
+            yield ": still here\n\n"
+        if status["state"] in ENDED:
+            return
+        await asyncio.sleep(_EVENT_SECONDS)

@@ -1,0 +1,238 @@
+"""The worker's page, for whoever runs it: jobs, storage, the audit log, and what this machine sees of a table. Nothing to change.
+
+It is read with an operator's token, which a form takes once; then a cookie that no script reads and no other site sends. Forms are
+taken from this page alone.
+
+FastAPI reads annotations while functions are made, so that they are not put off here.
+"""
+
+import json
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Annotated, Any, Final
+from urllib.parse import parse_qs, urlsplit
+
+from fastapi import Depends, FastAPI, Request
+from fastapi import Path as InPath
+from fastapi.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+from markupsafe import Markup, escape
+from starlette.concurrency import run_in_threadpool
+
+from encryptedstats import memory, pages
+from encryptedstats.circuits.devices import registered
+from encryptedstats.parallel import cores
+from encryptedstats.service.door import Place
+from encryptedstats.service.refusals import Refusal
+from encryptedstats.service.server import DESCRIPTION, Service, address_of
+from encryptedstats.service.sessions import COOKIE, SECONDS, Sessions
+from encryptedstats.service.tokens import OPERATOR, OWNER, Holder, holders
+from encryptedstats.storage.container import DIGEST_BYTES
+
+_MAX_FORM: Final = 1 << 14
+_SHOWN_JOBS: Final = 100
+_SHOWN_LINES: Final = 200
+_SHOWN_BLOCKS: Final = 8
+_CHIPS: Final = {"queued": "", "running": "busy", "done": "good", "failed": "bad", "cancelled": "warn"}
+
+
+class _LoginNeeded(Exception):
+    """Who asks for a page has not shown a token."""
+
+
+def add_pages(app: FastAPI, service: Service) -> None:
+    """The pages of a server."""
+    sessions = Sessions(service.store, service.tokens)
+    templates = pages.environment("encryptedstats.service", "worker")
+    templates.filters["marked"] = _marked
+    templates.globals |= {"version": service.settings.version, "chips": _CHIPS}
+    app.include_router(pages.static_files())
+
+    def shown(name: str, status: int = 200, **values: Any) -> HTMLResponse:
+        return HTMLResponse(templates.get_template(name).render(**values), status)
+
+    def operator(request: Request) -> Holder:
+        holder = sessions.holder(request.cookies.get(COOKIE, ""))
+        if holder is None:
+            raise _LoginNeeded
+        return holder
+
+    Operator = Annotated[Holder, Depends(operator)]
+
+    @app.exception_handler(_LoginNeeded)
+    async def login_needed(request: Request, error: _LoginNeeded) -> Response:
+        if request.headers.get("hx-request"):  # a part of a page that is open: the whole page is to go to the form
+            return Response(status_code=204, headers={"HX-Redirect": "/"})
+        return shown("login.html", error="")
+
+    @app.post("/login", include_in_schema=False)
+    async def login(request: Request) -> Response:
+        token = (await _form(request)).get("token", "").strip()
+        try:
+            holder = await run_in_threadpool(service.holder, token, address_of(request), OPERATOR)
+        except Refusal as refusal:
+            return shown("login.html", refusal.status, error=f"{refusal.what}: {refusal.why}.")
+        value = await run_in_threadpool(sessions.begin, holder)
+        await run_in_threadpool(lambda: service.log.add(holder.owner, "login", name=holder.name))
+        response = RedirectResponse("/", 303)
+        response.set_cookie(
+            COOKIE, value, max_age=SECONDS, httponly=True, samesite="strict", secure=service.settings.secure
+        )
+        return response
+
+    @app.post("/logout", include_in_schema=False)
+    async def logout(request: Request) -> Response:
+        await _form(request)
+        await run_in_threadpool(sessions.end, request.cookies.get(COOKIE, ""))
+        response = RedirectResponse("/", 303)
+        response.delete_cookie(COOKIE)
+        return response
+
+    @app.get("/", include_in_schema=False)
+    def overview(holder: Operator) -> Response:
+        return shown("overview.html", holder=holder, here="jobs", **_jobs_facts(service), **_machine_facts())
+
+    @app.get("/parts/jobs", include_in_schema=False)
+    def jobs_part(holder: Operator) -> Response:
+        return shown("jobs.html", **_jobs_facts(service))
+
+    @app.get("/storage", include_in_schema=False)
+    def storage(holder: Operator) -> Response:
+        return shown("storage.html", holder=holder, here="storage", owners=_stored_facts(service))
+
+    @app.get("/seen/{owner}/{table}", include_in_schema=False)
+    def seen(
+        owner: Annotated[str, InPath(pattern="^[0-9a-f]{32}$")],
+        table: Annotated[str, InPath(pattern="^[0-9a-f]{64}$")],
+        holder: Operator,
+    ) -> Response:
+        place = Place(service.store, owner)
+        facts, entries = service.door.table(place, table)
+        blocks = service.door.seen(place, table, _SHOWN_BLOCKS)
+        size = sum(entry.bytes for entry in entries)
+        rows = sum(entry.rows for entry in entries)
+        service.log.add(holder.owner, "look at table", name=holder.name, table=table)
+        known: dict[str, Any] = {
+            "table": table,
+            "owner": owner,
+            "blocks": blocks,
+            "n_blocks": len(entries),
+            "bytes": size,
+            "rows": rows,
+        }
+        return shown("seen.html", holder=holder, here="storage", facts=facts, last=DIGEST_BYTES, **known)
+
+    @app.get("/audit", include_in_schema=False)
+    def audit(holder: Operator) -> Response:
+        return shown("audit.html", holder=holder, here="audit", lines=service.log.last(_SHOWN_LINES), hidden=_HIDDEN)
+
+    @app.get("/audit.jsonl", include_in_schema=False)
+    def export(holder: Operator) -> Response:
+        headers = {"Content-Disposition": 'attachment; filename="audit.jsonl"'}
+        return StreamingResponse(_log_lines(service), media_type="application/x-ndjson", headers=headers)
+
+    @app.get("/docs", include_in_schema=False)
+    def docs(request: Request) -> Response:
+        found = sessions.holder(request.cookies.get(COOKIE, ""))
+        intro, *steps = DESCRIPTION
+        calls = [(tag, list(group)) for tag, group in groupby(_calls(app.openapi()), lambda call: call["tag"])]
+        return shown("docs.html", holder=found, here="docs", intro=intro, steps=steps, calls=calls)
+
+
+#: What of a line is said elsewhere, or for machines only.
+_HIDDEN: Final = ("when", "who", "what", "name", "before", "bytes")
+
+
+async def _form(request: Request) -> dict[str, str]:
+    """What a form of this very page sends; that of another page is refused."""
+    site = request.headers.get("sec-fetch-site")
+    origin = request.headers.get("origin")
+    # Pages here have no referrer, so that browsers send the origin "null": what they say of the site is believed first.
+    same = origin is None or urlsplit(origin).netloc == request.headers.get("host")
+    if site != "same-origin" and not (site is None and same):
+        raise Refusal(403, "the form", "it was sent from another page", "open the worker's page itself")
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > _MAX_FORM:
+            raise Refusal(413, "the form", "it is too long", "send a token and nothing else")
+    return {name: values[-1] for name, values in parse_qs(body.decode(errors="replace")).items()}
+
+
+def _owners(service: Service) -> dict[str, str]:
+    """What the operator calls each owner."""
+    return {holder.owner: holder.name for holder in holders(service.store) if holder.role == OWNER}
+
+
+def _jobs_facts(service: Service) -> dict[str, Any]:
+    found = []
+    used = 0
+    for owner, name in _owners(service).items():
+        place = Place(service.store, owner)
+        used += service.door.usage.of(owner)
+        found += [{**service.jobs.status(place, record), "owner": name} for record in service.jobs.records(place)]
+    found.sort(key=lambda job: job["made"], reverse=True)
+    count = {state: sum(job["state"] == state for job in found) for state in _CHIPS}
+    working = sum(job["workers"] for job in found)
+    return {"jobs": found[:_SHOWN_JOBS], "n_jobs": len(found), "count": count, "working": working, "used": used}
+
+
+def _machine_facts() -> dict[str, Any]:
+    return {"devices": list(registered()), "cores": cores(), "memory": memory.total_memory()}
+
+
+def _stored_facts(service: Service) -> list[dict[str, Any]]:
+    """What every owner has stored: by tables, and in all."""
+    names = _owners(service)
+    found: dict[str, dict[str, Any]] = {}
+    for path, size in service.store.sizes("owners").items():
+        _, owner, what, name, *_ = path.split("/")
+        one = found.setdefault(owner, {"owner": owner, "tables": {}, "objects": 0, "results": 0, "bytes": 0})
+        if what == "tables":
+            table = one["tables"].setdefault(name, {"bytes": 0, "files": 0})
+            table["bytes"] += size
+            table["files"] += 1
+        elif what in ("objects", "results"):
+            one[what] += 1
+            one["bytes"] += size
+    for owner in names.keys() - found.keys():
+        found[owner] = {"owner": owner, "tables": {}, "objects": 0, "results": 0, "bytes": 0}
+    listed = [{**one, "name": names.get(owner, "without a token")} for owner, one in found.items()]
+    return sorted(listed, key=lambda one: (-one["bytes"], one["name"]))
+
+
+def _log_lines(service: Service) -> Iterator[bytes]:
+    try:
+        with open(service.log.path, "rb") as file:
+            yield from iter(lambda: file.read(1 << 16), b"")
+    except FileNotFoundError:
+        return
+
+
+def _calls(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """What can be asked, from the OpenAPI document, for people to read."""
+    schemas = document.get("components", {}).get("schemas", {})
+    for path, methods in document["paths"].items():
+        for method, call in methods.items():
+            body = call.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+            wanted = schemas.get(str(body.get("$ref", "")).rpartition("/")[2], {})
+            yield {
+                "method": method.upper(),
+                "path": path,
+                "summary": call.get("summary", ""),
+                "description": call.get("description", ""),
+                "tag": (call.get("tags") or [""])[0],
+                "fields": {name: _field_text(one) for name, one in wanted.get("properties", {}).items()},
+                "example": json.dumps(wanted["examples"][0]) if wanted.get("examples") else "",
+            }
+
+
+def _marked(text: str) -> Markup:
+    """A text with what stands between backticks as code; all of it escaped."""
+    parts = text.split("`")
+    return Markup("").join(Markup("<code>{}</code>").format(p) if i % 2 else escape(p) for i, p in enumerate(parts))
+
+
+def _field_text(field: dict[str, Any]) -> str:
+    kinds = [field, *field.get("anyOf", [])]
+    kind = ", or ".join(str(one["type"]) for one in kinds if one.get("type") and one["type"] != "null")
+    return f"{kind}. {field['description']}" if field.get("description") else kind

@@ -1,0 +1,315 @@
+"""The steps of the owner's page, without a browser: what each does, what it refuses, and what is kept."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from desk_helpers import PASSPHRASE, Page, patients
+
+import encryptedstats as es
+from encryptedstats.app import asking, columns
+from encryptedstats.app.projects import Projects
+from encryptedstats.app.words import WORDS
+from encryptedstats.cli import _errors
+from encryptedstats.tables.questions import known_questions
+
+
+def everything_below(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+# -- data and columns --------------------------------------------------------------------------------------------------
+
+
+def test_files_are_listed_and_one_is_chosen(page: Page, rows: Path) -> None:
+    assert "patients.csv" in page.get("data")
+    page.choose(rows)
+    assert page.state.data.rows == 60
+    assert "P0000" in page.get("data")  # its first rows
+
+
+def test_a_dropped_file_is_copied_for_its_user_only(page: Page, rows: Path) -> None:
+    files = {"dropped": ("../../my rows.csv", rows.read_bytes(), "text/csv")}
+    answer = page.client.post(f"/p/{page.project}/data", files=files)
+    assert answer.url.path.endswith("/columns")
+    copy = Path(page.state.data.path)
+    assert copy == page.folder / "data" / "my_rows.csv"
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o600
+    assert copy.read_bytes() == rows.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "is not there any more"),
+        (b"", "empty: there is not even a line of column names"),
+        (b"\x00\x01\x02", "bytes that are no text"),
+    ],
+)
+def test_what_is_no_table_is_said_to_be_none(page: Page, tmp_path: Path, content: bytes | None, said: str) -> None:
+    file = tmp_path / "other.csv"
+    if content is not None:
+        file.write_bytes(content)
+    assert said in page.post("data", 422, path=str(file))
+    assert page.state.data is None
+
+
+def test_columns_are_what_the_owner_says(page: Page, rows: Path) -> None:
+    page.choose(rows)
+    page.decide(**{"cuts-1": "40, 60", "use-2": "out"})
+    schema = es.Schema.load(page.folder / "schema.json")
+    assert schema.names == ("age", "bmi")
+    assert schema["age"].edges == (40.0, 60.0)
+    assert (schema.target, schema.classes, schema.id, schema["bmi"].kind) == ("ill", ("no", "yes"), "patient", "number")
+
+
+def test_the_schema_is_that_of_the_command_line(page: Page, rows: Path) -> None:
+    page.choose(rows)
+    page.post("columns", **{"use-4": "target", "use-0": "out"}, go="on")
+    found = es.Schema.load(page.folder / "schema.json")
+    frame = pd.read_csv(rows).drop(columns="patient")
+    assert found.variables == es.Schema.infer(frame, target="ill").variables
+
+
+@pytest.mark.parametrize(
+    ("form", "said"),
+    [
+        ({"use-1": "target", "use-4": "target"}, "Two columns are the target"),
+        ({"use-4": "target", "cuts-1": "40, old"}, "not all numbers"),
+        ({"use-4": "target", "bins": "many"}, "is no whole number"),
+        ({"use-0": "out", "use-1": "out", "use-2": "out", "use-3": "out", "use-4": "target"}, "at least one variable"),
+    ],
+)
+def test_impossible_columns_are_refused_on_the_page(page: Page, rows: Path, form: dict[str, str], said: str) -> None:
+    page.choose(rows)
+    text = page.post("columns", 422, **form, go="on")
+    assert said in text
+    assert not page.state.columns_done
+
+
+def test_names_in_a_file_cannot_become_part_of_the_page(page: Page, tmp_path: Path) -> None:
+    file = tmp_path / "evil.csv"
+    file.write_text('"<script>alert(1)</script>",b\n"<img src=x>",1\n<b>,2\n')
+    page.choose(file)
+    for step in ("data", "columns"):
+        text = page.get(step)
+        assert "&lt;script&gt;" in text
+        assert "<script>alert" not in text
+        assert "<img src=x" not in text
+
+
+def test_a_file_that_changes_is_noticed(page: Page, tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+    patients().to_csv(file, index=False)
+    page.choose(file)
+    page.decide()
+    page.post("questions", question="Histogram", variable="age", by="ill")
+    page.get("plan")
+    page.post("key", passphrase=PASSPHRASE, again=PASSPHRASE)
+    file.write_text(file.read_text().replace("P0001", "P9999"))
+    assert "has changed since you chose it" in page.post("encrypt", 422)
+    file.unlink()
+    assert "is not there any more" in page.post("encrypt", 422)
+    patients().to_csv(file, index=False)  # the same again, at another time: that is no change
+    columns.check_unchanged(page.state.data)
+
+
+# -- questions -------------------------------------------------------------------------------------------------------------
+
+
+def test_every_known_question_has_a_form_but_those_of_positions(page: Page) -> None:
+    offered = {form.name for forms in asking.catalogue().values() for form in forms}
+    assert set(known_questions()) - offered == {"counts", "crosstab", "moments", "folds"}
+
+
+def test_every_form_can_be_shown(planned: Page) -> None:
+    for name in set(known_questions()) - {"counts", "crosstab", "moments", "folds"}:
+        assert "Ask this" in planned.get(f"questions?ask={name}")
+
+
+def test_what_a_form_says_is_the_question(planned: Page) -> None:
+    planned.post("questions", question="TTest", variable="bmi", by="smoker", confidence="0.9", alternative="less")
+    asked = planned.state.asked[-1]
+    found = planned.desk.questions(planned.desk.projects.get(planned.project))[-1]
+    assert isinstance(found, es.TTest)
+    assert (found.variable, found.by, found.confidence, found.alternative) == ("v2", "v1", 0.9, "less")
+    assert (
+        asking.described(asked.name, asked.parameters)
+        == "variable: bmi; by: smoker; alternative: less; confidence: 0.9"
+    )
+    assert asking.asking_words(found) == ["TTest", "variable=v2", "by=v1", "alternative=less", "confidence=0.9"]
+
+
+@pytest.mark.parametrize(
+    ("form", "said"),
+    [
+        ({"question": "TTest", "variable": "age", "by": "smoker"}, "let the column be a number, in the step Columns"),
+        ({"question": "TTest"}, "needs variable"),
+        ({"question": "Nonsense"}, "nobody here knows the question"),
+        ({"question": "CompletelyRandomForest", "depth": "70"}, "depth"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_on_the_page(planned: Page, form: dict[str, str], said: str) -> None:
+    text = planned.post("questions", 422, **form)
+    assert said.lower() in text.lower()
+    assert len(planned.state.asked) == 1
+
+
+def test_the_words_of_the_page_are_for_cures_that_there_are() -> None:
+    assert set(WORDS) <= set(_errors.WORDS)
+
+
+def test_the_plan_is_that_of_the_library(planned: Page) -> None:
+    project = planned.desk.projects.get(planned.project)
+    made = es.plan(planned.desk.questions(project), planned.desk.schema(project), 60)
+    assert planned.state.plan["bytes_up"] == made.bytes_up
+    text = planned.get("plan")
+    assert f"{made.security} bits" in text
+    assert "Who sees what" in text
+
+
+def test_another_question_makes_another_plan(planned: Page) -> None:
+    before = planned.state.plan["totals"]
+    planned.post("questions", question="Histogram", variable="smoker")
+    assert planned.state.plan is None
+    planned.get("plan")
+    assert planned.state.plan["totals"] > before
+
+
+# -- the key ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "said"),
+    [(PASSPHRASE, "other", "differ"), ("short", "short", "at least 10"), ("", "", "at least 10")],
+)
+def test_passphrases_have_to_be_the_same_and_long(planned: Page, one: str, two: str, said: str) -> None:
+    assert said in planned.post("key", 422, passphrase=one, again=two)
+    assert planned.state.key is None
+    assert not (planned.folder / "secret.key").exists()
+
+
+def test_the_key_is_locked_and_for_its_user_only(keyed: Page) -> None:
+    file = keyed.folder / "secret.key"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(keyed.folder.stat().st_mode) == 0o700
+    with pytest.raises(es.PassphraseError):
+        es.Owner.load(file)
+    assert es.Owner.load(file, PASSPHRASE).key_id == keyed.state.key.key_id
+
+
+def test_nothing_secret_is_in_the_state(keyed: Page) -> None:
+    for path in everything_below(keyed.folder):
+        assert PASSPHRASE.encode() not in path.read_bytes(), path
+    state = json.loads((keyed.folder / "project.json").read_text())
+    assert set(state["key"]) == {"key_id", "fingerprint", "made", "copied"}
+    assert stat.S_IMODE((keyed.folder / "project.json").stat().st_mode) == 0o600
+    assert PASSPHRASE not in repr(keyed.desk._unlocked)
+
+
+def test_what_a_key_was_made_for_does_not_change(keyed: Page, rows: Path) -> None:
+    for path, form in (
+        ("data", {"path": str(rows)}),
+        ("columns", {"use-4": "target"}),
+        ("questions", {"question": "MultinomialNB"}),
+        ("key", {"passphrase": PASSPHRASE, "again": PASSPHRASE}),
+    ):
+        assert "cannot change any more" in keyed.post(path, 422, **form)
+    before = keyed.project
+    answer = keyed.client.post(f"/p/{before}/copy")
+    keyed.project = answer.url.path.split("/")[2]
+    assert keyed.project != before
+    assert keyed.state.key is None
+    assert [one.name for one in keyed.state.asked] == ["Histogram"]
+    keyed.post("questions", question="Histogram", variable="smoker")
+
+
+def test_a_wrong_passphrase_loses_nothing(keyed: Page) -> None:
+    keyed.post("key/lock")
+    assert "unlock the key first" in keyed.post("encrypt", 422).lower()
+    before = {path: path.read_bytes() for path in everything_below(keyed.folder)}
+    assert "does not open this key file" in keyed.post("key/unlock", 422, passphrase="wrong", step="encrypt")
+    assert {path: path.read_bytes() for path in everything_below(keyed.folder)} == before
+    keyed.post("key/unlock", passphrase=PASSPHRASE, step="encrypt")
+    assert keyed.desk.is_unlocked(keyed.desk.projects.get(keyed.project))
+
+
+def test_a_key_that_nobody_uses_is_locked_again(keyed: Page) -> None:
+    project = keyed.desk.projects.get(keyed.project)
+    for minutes, unlocked in ((20, True), (25, True), (31, False)):
+        keyed.desk._unlocked[project.id].used -= 60 * minutes  # as if they had passed
+        assert keyed.desk.is_unlocked(project) == unlocked
+    assert "unlock the key first" in keyed.post("encrypt", 422).lower()
+
+
+def test_another_key_in_its_place_is_refused(keyed: Page) -> None:
+    keyed.post("key/lock")
+    project = keyed.desk.projects.get(keyed.project)
+    project.key_file.unlink()
+    es.Owner(keyed.desk.plan(project)).save(project.key_file, PASSPHRASE)
+    assert "put the file of that key back" in keyed.post("key/unlock", 422, passphrase=PASSPHRASE)
+
+
+def test_a_copy_of_the_key_is_locked_too(keyed: Page, tmp_path: Path) -> None:
+    answer = keyed.client.get(f"/p/{keyed.project}/key/file")
+    assert "attachment" in answer.headers["content-disposition"]
+    (tmp_path / "copy.key").write_bytes(answer.content)
+    (tmp_path / "copy.key").chmod(0o600)
+    assert es.Owner.load(tmp_path / "copy.key", PASSPHRASE).key_id == keyed.state.key.key_id
+
+
+# -- state -----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_restart_finds_everything_again(keyed: Page, rows: Path) -> None:
+    again = Page(keyed.desk.projects.home, rows.parent)
+    again.project = keyed.project
+    assert again.state == keyed.state
+    assert "Encrypt</span>" in again.get("/")
+    assert "Unlock the key" in again.get("encrypt")  # the passphrase was in memory alone
+
+
+def test_a_state_that_is_damaged_is_said_to_be_and_left_alone(tmp_path: Path) -> None:
+    made = Projects(tmp_path).new("x")
+    (made.folder / "project.json").write_text('{"version": 99}')
+    with pytest.raises(es.FileFormatError, match="no project of this version"):
+        Projects(tmp_path).get(made.id)
+    assert (made.folder / "project.json").read_text() == '{"version": 99}'
+    page = Page(tmp_path, tmp_path)  # the page opens all the same, and says so
+    assert "A project cannot be read." in page.get("/")
+
+
+def test_an_error_in_the_middle_changes_no_state(tmp_path: Path) -> None:
+    made = Projects(tmp_path).new("x")
+    before = (made.folder / "project.json").read_bytes()
+
+    def change() -> None:
+        with made.changing() as state:
+            state.title = "y"
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        change()
+    assert made.state.title == "x"
+    assert (made.folder / "project.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("path", ["/p/nothing/data", "/p/..%2f..%2fetc/data", "/p/" + "a" * 300 + "/key", "/nothing"])
+def test_what_is_not_there_is_not_found(page: Page, path: str) -> None:
+    assert page.client.get(path).status_code == 404
+
+
+def test_steps_wait_for_those_before_them(page: Page) -> None:
+    for step in ("columns", "questions", "plan", "key", "encrypt", "send", "results"):
+        assert page.client.get(f"/p/{page.project}/{step}").url.path.endswith("/data")
+
+
+@pytest.mark.parametrize("step", ["data", "columns", "questions", "plan", "key", "encrypt"])
+def test_every_step_says_what_leaves_this_machine(keyed: Page, step: str) -> None:
+    text = keyed.get(step)
+    assert "What leaves this machine" in text
+    assert "Nothing, in this step." in text

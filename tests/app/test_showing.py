@@ -1,0 +1,64 @@
+"""Opened results as the page shows them: statistics and models of every kind, from clear rows, which read the same."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from desk_helpers import patients
+
+import encryptedstats as es
+from encryptedstats.app.showing import scores_of, shown_result, table_of
+
+
+@cache
+def table(*, keep: bool) -> es.Table:
+    frame = patients(200).drop(columns="patient")
+    frame["months"] = np.arange(200) % 7
+    schema = es.Schema.infer(frame, target="ill", numbers="keep" if keep else "bins", kinds={"months": "ordinal"})
+    return schema.table(frame)
+
+
+@pytest.mark.parametrize(
+    ("question", "keep", "wanted"),
+    [
+        (es.TTest("bmi", "smoker"), True, "pvalue"),
+        (es.Describe(), True, "mean"),
+        (es.Correlation(("bmi", "age")), True, "bmi"),
+        (es.ChiSquare("smoker", "class"), False, "pvalue"),
+        (es.OddsRatio("smoker"), False, "odds"),
+        (es.KaplanMeier("months"), False, "survival"),
+        (es.ROC("age"), False, "auc"),
+        (es.MultinomialNB(), False, "rows of class no"),
+        (es.CompletelyRandomForest(n_trees=5), False, "importance"),
+        (es.LinearRegression("bmi ~ age + smoker"), True, "smoker"),
+        (es.GLM("class ~ smoker"), False, "smoker"),
+        (es.PCA(variables=["bmi", "age"]), True, "standard deviation"),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_every_kind_of_result_has_a_table_a_text_and_a_csv(question: Any, keep: bool, wanted: str) -> None:
+    rows = table(keep=keep)
+    value = question.fit(rows) if hasattr(question, "fit") else rows.ask(question)
+    shown = shown_result(value, "title")
+    said = str([shown.table.rows, shown.table.head, shown.facts]).lower()
+    assert wanted in said
+    assert shown.table.rows
+    assert shown.text
+    assert "\n" in shown.csv
+    assert all(len(cells) == len(shown.table.head) for _, cells in shown.table.rows)
+    if shown.svg is not None:
+        assert b"<svg" in shown.svg
+
+
+def test_probabilities_are_written_as_in_r() -> None:
+    found = table_of(pd.DataFrame({"value": [1e-20, 0.5, 1234567]}, index=["pvalue", "df", "n"]))
+    assert found.rows[0] == ("pvalue", ["< 2.2e-16"])
+
+
+def test_scores_have_their_intervals() -> None:
+    found = scores_of({"auc": {"value": 0.75, "low": 0.7, "high": 0.8}, "ppv": {"value": None}})
+    assert found.rows == [("AUC", ["0.7500", "0.7000 to 0.8000"]), ("PPV", ["NA", ""])]

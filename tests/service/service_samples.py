@@ -1,0 +1,164 @@
+"""Servers as processes: forked, since to start Python and import everything again takes far longer than what these tests do."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+import encryptedstats as es
+from encryptedstats.service import tokens
+from encryptedstats.service.limits import Limits
+from encryptedstats.storage.objects import open_store
+
+LIMITS = Limits(
+    object_bytes=8 << 20,
+    quota_bytes=64 << 20,
+    idle_seconds=1.0,
+    requests_per_second=1000.0,
+    burst=4000,
+    failures_per_minute=1e4,
+)
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port: int = taken.getsockname()[1]
+        return port
+
+
+class Server:
+    """A server of a storage in a process of its own, which can be killed and started again at the same port."""
+
+    def __init__(self, folder: Path, limits: Limits = LIMITS, *, certificate: Path | None = None) -> None:
+        self.folder, self.limits, self.port = folder, limits, free_port()
+        self.certificate = certificate
+        self.pid = 0
+
+    @property
+    def url(self) -> str:
+        return f"{'https' if self.certificate else 'http'}://127.0.0.1:{self.port}"
+
+    @property
+    def store(self) -> Any:
+        return open_store(self.folder / "storage")
+
+    def start(self) -> None:
+        from encryptedstats.service import jobs, making, running, server  # noqa: F401  imported before the fork
+
+        settings = server.Settings(
+            str(self.folder / "storage"),
+            str(self.folder / "storage/queue"),
+            self.folder / "audit.jsonl",
+            "test",
+            self.limits,
+        )
+        self.pid = os.fork()
+        if self.pid == 0:
+            code = 1
+            try:
+                # A process that imports everything again takes seconds: the test of the program itself has it.
+                jobs.Maker.__call__ = lambda self, function, *given: function(*given)  # type: ignore[method-assign]
+                files = {"certificate": self.certificate, "certificate_key": self.certificate}
+                running.serve(settings, "127.0.0.1", self.port, **(files if self.certificate else {}))
+                code = 0
+            finally:
+                os._exit(code)
+        self.wait()
+
+    def wait(self) -> None:
+        end = time.monotonic() + 30
+        while True:
+            try:
+                httpx.get(f"{self.url}/healthz", timeout=5, trust_env=False, verify=False)
+                return
+            except httpx.TransportError:
+                assert time.monotonic() < end, "the server does not start"
+                time.sleep(0.05)
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        if self.pid:
+            os.kill(self.pid, number)
+            os.waitpid(self.pid, 0)
+            self.pid = 0
+
+    def __enter__(self) -> Server:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def token(self, name: str, **options: Any) -> str:
+        return tokens.add(self.store, name, **options)[0]
+
+    def connect(self, name: str, **options: Any) -> es.Worker:
+        return es.connect(self.url, self.token(name), **options)
+
+    def raw(self, token: str) -> httpx.Client:
+        return httpx.Client(
+            base_url=self.url, headers={"Authorization": f"Bearer {token}"}, trust_env=False, timeout=30
+        )
+
+    def objects(self) -> list[str]:
+        """All files that lie in the storage, temporary ones too, but for tokens."""
+        root = self.folder / "storage"
+        found = (path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file())
+        return sorted(name for name in found if not name.startswith(("tokens/", "sessions/")))
+
+    @contextmanager
+    def worker(self) -> Iterator[None]:
+        """A worker of the queue, in a forked process."""
+        pid = os.fork()
+        if pid == 0:
+            try:
+                os.environ["ENCRYPTEDSTATS_ALLOW"] = str(self.folder)
+                while True:
+                    try:
+                        es.cluster.work(self.folder / "storage/queue", lease=0.3, wait=3600)
+                    except Exception:
+                        time.sleep(0.1)
+            finally:
+                os._exit(1)
+        try:
+            yield
+        finally:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+
+def slowly(address: tuple[str, int], parts: list[bytes], pause: float) -> bytes:
+    """What a server answers to bytes that come one part after the other."""
+    with socket.create_connection(address, timeout=20) as line:
+        stopped = threading.Event()
+
+        def send() -> None:
+            for part in parts:
+                try:
+                    line.sendall(part)
+                except OSError:
+                    return
+                if stopped.wait(pause):
+                    return
+
+        sender = threading.Thread(target=send, daemon=True)
+        sender.start()
+        answer = b""
+        try:
+            while data := line.recv(65536):
+                answer += data
+                if b"\r\n\r\n" in answer:
+                    break
+        except (ConnectionError, TimeoutError):
+            pass
+        stopped.set()
+        return answer

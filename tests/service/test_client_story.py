@@ -1,0 +1,258 @@
+"""The whole story over HTTP: upload, plan, ask, watch, fetch, predict, combine, cancel; each exact, each checked on arrival."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import cluster_samples as samples
+import pytest
+import service_samples as service
+from cluster_samples import BLOCKS, FOREST, ROWS, SCHEMA, Hospital
+
+import encryptedstats as es
+from encryptedstats.service import audit
+from encryptedstats.service.client import WorkerTable
+from encryptedstats.storage import container
+
+
+@pytest.fixture(scope="module")
+def table(north: es.Worker, hospital: Hospital) -> WorkerTable:
+    return north.upload(hospital.table)
+
+
+def test_what_a_worker_offers(north: es.Worker) -> None:
+    offers = north.offers()
+    assert offers["version"] == "test"
+    assert {"native", "seal"} <= set(offers["devices"])
+    assert offers["object_bytes"] == service.LIMITS.object_bytes
+    assert offers["presigned"] is False
+
+
+def test_a_fit_is_exact_and_follows_by_events(
+    north: es.Worker, table: WorkerTable, hospital: Hospital, tmp_path: Path
+) -> None:
+    job = north.fit(FOREST, table)
+    seen: list[int] = []
+    status = job.wait(progress=lambda one: seen.append(one.rows_done))
+    assert (status.state, status.rows_done, status.shards_done) == ("done", BLOCKS * ROWS, status.shards)
+    assert seen == sorted(seen)
+    assert seen[-1] == BLOCKS * ROWS
+    out = north.result(job, tmp_path / "forest.enc")
+    assert hospital.is_exact(FOREST, out)
+    assert status.plan is not None
+    assert status.plan["rows"] == BLOCKS * ROWS
+    with pytest.raises(es.EncryptedStatsError, match="exists already; it was not touched"):
+        north.result(job, out)
+    north.result(north.job(job.id), out, overwrite=True)  # found again by its name
+    assert hospital.is_exact(FOREST, out)
+    assert [path.name for path in tmp_path.iterdir()] == ["forest.enc"]
+
+
+def test_asking_twice_is_one_job(north: es.Worker, table: WorkerTable) -> None:
+    assert north.fit(FOREST, table).id == north.fit(FOREST, table).id
+
+
+def test_a_statistic_by_the_words_of_tables(
+    table: WorkerTable, hospital: Hospital, north: es.Worker, tmp_path: Path
+) -> None:
+    out = north.result(table.counts("v1", "class"), tmp_path / "counts.enc")
+    opened = hospital.owner.open(out, SCHEMA)
+    assert opened.equals(hospital.plain().counts("sex", "ill"))
+
+
+def test_a_plan_costs_nothing(north: es.Worker, table: WorkerTable) -> None:
+    before = len(north.jobs())
+    plan = north.plan(FOREST, table)
+    assert plan["rows"] == BLOCKS * ROWS
+    assert plan["core_seconds"] > 0
+    assert plan["products"] > 0
+    assert len(north.jobs()) == before
+
+
+def test_parts_are_combined_and_forgotten(north: es.Worker, hospital: Hospital, tmp_path: Path) -> None:
+    parts = []
+    for blocks in (range(2), range(2, BLOCKS)):
+        place = tmp_path / f"part{blocks[0]}"
+        samples.store_table(hospital.owner, place, blocks)
+        parts.append(north.fit(FOREST, north.upload(place)))
+    for part in parts:
+        part.wait()
+    both = north.combine(parts)
+    assert hospital.is_exact(FOREST, north.result(both, tmp_path / "all.enc"))
+    less = north.combine([both], forget=[parts[0]])
+    assert hospital.is_exact(FOREST, north.result(less, tmp_path / "less.enc"), range(2, BLOCKS))
+    # a file that the worker did not make is sent first
+    again = north.combine([tmp_path / "less.enc", parts[0]])
+    assert hospital.is_exact(FOREST, north.result(again, tmp_path / "again.enc"))
+
+
+def test_a_prediction_by_a_model_that_nobody_opened(server: service.Server, tmp_path: Path) -> None:
+    model = es.MultinomialNB()
+    owner = samples.small_owner(primes=9, kept=4)
+    place = tmp_path / "train"
+    samples.store_table(owner, place, range(2))
+    with server.connect("predictor") as worker:
+        table = worker.upload(place)
+        job = worker.fit(model, table)
+        job.wait()
+        votes = worker.result(worker.predict(job, table, output="factors"), tmp_path / "votes.enc")
+        assert votes.stat().st_mode & 0o077 == 0  # it speaks of single rows
+        opened = owner.open(votes, SCHEMA)
+        clear = es.Table.concat([samples.rows(block) for block in range(2)])
+        wanted = model.fit(clear).predict_votes(clear, output="factors")
+        assert opened.to_numpy().tolist() == wanted.to_numpy().tolist()
+
+
+def test_a_job_that_is_cancelled_goes_on_when_asked_again(tmp_path: Path, hospital: Hospital) -> None:
+    with service.Server(tmp_path) as lonely, lonely.connect("north") as worker:  # nobody works there
+        table = worker.upload(hospital.table)
+        job = worker.fit(FOREST, table)
+        assert job.status().state == "queued"
+        assert job.cancel().state == "cancelled"
+        with pytest.raises(es.WorkerError, match="is cancelled at"):
+            job.wait()
+        es.cluster.work(tmp_path / "storage/queue")  # finds nothing to do
+        assert job.status().shards_done == 0
+        assert worker.fit(FOREST, table).id == job.id
+        assert job.status().state == "queued"
+        es.cluster.work(tmp_path / "storage/queue")
+        assert hospital.is_exact(FOREST, worker.result(job, tmp_path / "forest.enc"))
+        job.delete()
+        with pytest.raises(es.WorkerError, match="no such job"):
+            job.status()
+        table.delete()
+        with pytest.raises(es.WorkerError, match="no such table"):
+            worker.fit(FOREST, table)
+        assert worker.offers()["used_bytes"] < 4 << 20  # the keys are left
+
+
+def test_an_upload_goes_on_where_it_was(tmp_path: Path, hospital: Hospital) -> None:
+    with service.Server(tmp_path) as lonely, lonely.connect("north") as worker:
+        told: list[tuple[int, int]] = []
+
+        def stop_early(there: int, total: int) -> None:
+            told.append((there, total))
+            if len(told) == 4:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            worker.upload(hospital.table, progress=stop_early)
+        told.clear()
+        worker.upload(hospital.table, progress=lambda there, total: told.append((there, total)))
+        assert told[0][0] > 0  # what was there was not sent again
+        assert told[-1][0] == told[-1][1]
+        told.clear()
+        worker.upload(es.load(hospital.table), progress=lambda there, total: told.append((there, total)))
+        assert len(told) == 1
+
+
+def test_a_table_in_memory_asks_by_its_own_names(north: es.Worker, hospital: Hospital, tmp_path: Path) -> None:
+    table = north.upload(hospital.owner.encrypt(samples.rows(0), workers=1))
+    out = north.result(table.counts("sex"), tmp_path / "counts.enc")
+    assert hospital.owner.open(out, SCHEMA).equals(samples.rows(0).counts("sex"))
+
+
+def test_what_cannot_be_done_is_said_at_once(north: es.Worker, table: WorkerTable) -> None:
+    with pytest.raises(es.SchemaError):
+        north.ask(es.TTest(variable="v0", by="v9"), table)
+    with pytest.raises(es.WorkerError, match="refuses the ask") as caught:
+        north._connection.json(
+            "POST", "/v1/jobs", json={"kind": "ask", "table": table.name, "question": "nobody", "params": {}}
+        )
+    assert caught.value.status == 422
+    assert "nobody here knows the question" in str(caught.value)
+    assert "/storage" not in str(caught.value)  # nor where things lie there
+
+
+def test_a_result_that_answers_something_else_is_refused(
+    north: es.Worker, server: service.Server, table: WorkerTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, other = table.counts("v0"), table.counts("v1")
+    job.wait()
+    other.wait()
+    (owner,) = (server.folder / "storage/owners").glob(f"*/results/{job.id}")
+    owner.write_bytes(owner.with_name(other.id).read_bytes())
+    with pytest.raises(es.FileFormatError, match="answers another question"):
+        north.result(job, tmp_path / "counts.enc")
+    download = es.Worker._download
+
+    def damaged(self: es.Worker, job: Any, file: Any, *given: Any) -> None:
+        download(self, job, file, *given)
+        file.seek(-100, 2)
+        file.write(bytes(16))
+
+    monkeypatch.setattr(es.Worker, "_download", damaged)
+    with pytest.raises(es.FileFormatError, match="altered or damaged"):
+        north.result(other, tmp_path / "counts.enc")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_audit_log_has_all_and_no_token(north: es.Worker, server: service.Server) -> None:
+    path = server.folder / "audit.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert audit.check(path) == len(lines)
+    assert {"put object", "put table", "submit", "get result"} <= {line["what"] for line in lines}
+    assert "est_" not in path.read_text()
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_connect_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "httpx", None)
+    with pytest.raises(ImportError, match=r"pip install 'encryptedstats\[service\]'"):
+        es.connect("https://worker.example", "est_x")
+
+
+@pytest.mark.parametrize(
+    ("url", "complaint"),
+    [
+        ("http://worker.example", "the token would be sent in the clear"),
+        ("ftp://worker.example", "is no address of a worker"),
+        ("https://me@worker.example", "is no address of a worker"),
+        ("worker.example", "is no address of a worker"),
+    ],
+)
+def test_addresses_that_are_refused(url: str, complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        es.connect(url, "est_x")
+
+
+def test_a_worker_that_is_not_there_is_said(tmp_path: Path) -> None:
+    with pytest.raises(es.WorkerError, match="cannot be reached") as caught:
+        es.connect(f"http://127.0.0.1:{service.free_port()}", "est_x", patience=0.3).offers()
+    assert caught.value.status == 0
+
+
+def test_a_token_comes_from_a_file_that_is_private(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: service.Server
+) -> None:
+    file = tmp_path / "token"
+    file.write_text(server.token("filed") + "\n")
+    file.chmod(0o644)
+    with pytest.raises(PermissionError, match="chmod 600"):
+        es.connect(server.url, token_file=file)
+    file.chmod(0o600)
+    assert es.connect(server.url, token_file=file).offers()["used_bytes"] == 0
+    monkeypatch.setenv("ENCRYPTEDSTATS_TOKEN_FILE", str(file))
+    assert es.connect(server.url).jobs() == []
+    monkeypatch.delenv("ENCRYPTEDSTATS_TOKEN_FILE")
+    monkeypatch.delenv("ENCRYPTEDSTATS_TOKEN", raising=False)
+    with pytest.raises(es.WorkerError, match="there is no token"):
+        es.connect(server.url)
+
+
+def test_a_secret_key_never_leaves(
+    north: es.Worker, server: service.Server, hospital: Hospital, tmp_path: Path
+) -> None:
+    table = north.upload(hospital.table)  # which may be there from another test, or not
+    before = server.objects()
+    key = tmp_path / "secret.key"
+    hospital.owner.save(key)
+    with pytest.raises(es.WorkerError, match=r"nothing was sent: .* it is a secret key"):
+        north.upload(hospital.table, keys=key)
+    with pytest.raises(es.FileFormatError, match="nothing that is open"):
+        north.combine([key, key], table)
+    assert container.read(key).kind == "secret key"
+    assert server.objects() == before

@@ -1,0 +1,223 @@
+"""``serve`` and its tokens, ``--worker URL`` on the commands that a worker runs, and certificates that are pinned."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import ipaddress
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import cluster_samples as samples
+import httpx
+import pytest
+import service_samples as service
+from cluster_samples import SCHEMA, Hospital
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from typer.testing import CliRunner
+
+import encryptedstats as es
+from encryptedstats.cli._app import app
+from encryptedstats.service import audit, jobs, making
+
+
+def run(*arguments: object, code: int = 0) -> str:
+    result = CliRunner().invoke(app, [str(one) for one in arguments])
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+@pytest.fixture
+def token(server: service.Server, monkeypatch: pytest.MonkeyPatch) -> str:
+    made = server.token("shell")
+    monkeypatch.setenv("ENCRYPTEDSTATS_TOKEN", made)
+    return made
+
+
+def test_commands_need_no_other_change(server: service.Server, token: str, hospital: Hospital, tmp_path: Path) -> None:
+    here, there = tmp_path / "here.enc", tmp_path / "there.enc"
+    for arguments in (
+        ("counts", hospital.table, "v0", "--by", "class"),
+        ("crosstab", hospital.table, "v0", "v1"),
+        ("ask", hospital.table, "ChiSquare", "first=v0", "second=v1"),
+        ("fit", hospital.table, "--model", "mnb"),
+    ):
+        run(*arguments, "-o", here, "--force")
+        said = json.loads(run(*arguments, "-o", there, "--force", "--worker", server.url, "--json"))
+        made_here, made_there = (str(hospital.owner.open(one, SCHEMA)) for one in (here, there))
+        assert said["rows"] == 120
+        assert said["file"] == str(there)
+        assert made_here == made_there
+
+
+@pytest.mark.slow
+def test_combine_and_predict_by_a_worker(server: service.Server, token: str, tmp_path: Path) -> None:
+    owner = samples.small_owner(primes=9, kept=4)
+    for name, blocks in (("north", range(1)), ("south", range(1, 2)), ("both", range(2))):
+        samples.store_table(owner, tmp_path / name, blocks)
+        run("fit", tmp_path / name, "-o", tmp_path / f"{name}.enc", "--model", "mnb", "--worker", server.url)
+    files = [tmp_path / f"{name}.enc" for name in ("north", "south")]
+    run("combine", tmp_path / "all.enc", *files, "--keys", tmp_path / "both", "--worker", server.url)
+    one, other = (owner.decrypt(es.load(tmp_path / f"{name}.enc", owner.public_keys())) for name in ("all", "both"))
+    assert list(one.totals_) == list(other.totals_)
+    run("predict", tmp_path / "all.enc", tmp_path / "both", "-o", tmp_path / "votes.enc", "--worker", server.url)
+    opened = owner.open(tmp_path / "votes.enc", SCHEMA)
+    clear = es.Table.concat([samples.rows(block) for block in range(2)])
+    assert opened.predict().tolist() == es.MultinomialNB().fit(clear).predict(clear).tolist()
+    owner.save(tmp_path / "secret.key")
+    assert "is wanted here" in run(
+        "predict", tmp_path / "secret.key", tmp_path / "both", "-o", tmp_path / "x", "--worker", server.url, code=1
+    )
+
+
+def test_options_that_a_worker_has_no_use_for(
+    server: service.Server, token: str, hospital: Hospital, tmp_path: Path
+) -> None:
+    fit = ("fit", hospital.table, "-o", tmp_path / "x.enc", "--model", "mnb", "--worker", server.url)
+    for more in (
+        ("--checkpoint", tmp_path / "c"),
+        ("--queue", tmp_path / "q"),
+        ("--folds",),
+        ("--workers", "2"),
+        ("--device", "seal"),
+    ):
+        assert "and --worker does it elsewhere" in " ".join(run(*fit, *more, code=2).replace("│", " ").split())
+    (tmp_path / "x.enc").write_text("mine")
+    assert "exists already and was not touched" in run(*fit, code=1)
+
+
+def test_a_refused_token_is_one_line(
+    server: service.Server, hospital: Hospital, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fit = ("fit", hospital.table, "-o", tmp_path / "x.enc", "--model", "mnb", "--worker", server.url)
+    monkeypatch.setenv("ENCRYPTEDSTATS_TOKEN", "est_wrong")
+    said = run(*fit, code=1)
+    assert "refuses the token: it is missing, mistyped or revoked" in said
+    assert "est_wrong" not in said
+    monkeypatch.delenv("ENCRYPTEDSTATS_TOKEN")
+    assert "there is no token" in run(*fit, code=1)
+
+
+def test_tokens_by_the_command_line(tmp_path: Path) -> None:
+    made = run("serve", "token", "add", "Hospital North", "--storage", tmp_path).split()[0]
+    assert made.startswith("est_")
+    said = json.loads(run("serve", "token", "add", "me", "--operator", "--quota", "2", "--storage", tmp_path, "--json"))
+    assert said["role"] == "operator"
+    listed = json.loads(run("serve", "token", "list", "--storage", tmp_path, "--json"))["tokens"]
+    assert [one["name"] for one in listed] == ["Hospital North", "me"]
+    assert listed[1]["quota_bytes"] == 2 << 30
+    assert made not in json.dumps(listed)
+    assert "Hospital North" in run("serve", "token", "list", "--storage", tmp_path)
+    assert "revoked 1 token" in run("serve", "token", "revoke", "me", "--storage", tmp_path)
+    assert "there is no token" in run("serve", "token", "revoke", "me", "--storage", tmp_path, code=1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("serve",), "a folder or a URL is needed"),
+        (("serve", "tokens", "--storage", "x"), "is nothing that serve does"),
+        (("serve", "--storage", "x", "--host", "0.0.0.0"), "would send tokens in the clear"),
+        (("serve", "--storage", "x", "--certificate", "c.pem"), "given together"),
+        (("serve", "audit", "--storage", "s3://bucket/x"), "say where the audit log lies"),
+    ],
+)
+def test_what_serve_refuses(arguments: tuple[str, ...], complaint: str) -> None:
+    assert complaint in " ".join(run(*arguments, code=2).replace("│", " ").split())
+
+
+def test_the_log_is_checked_and_exported(tmp_path: Path) -> None:
+    log = audit.Log(tmp_path / "audit.jsonl")
+    log.add("x", "put object", object="1")
+    log.add("x", "put object", object="2")
+    said = run("serve", "audit", "--storage", tmp_path)
+    assert said.count("put object") == 2
+    log.path.write_text("".join(log.path.read_text().splitlines(keepends=True)[1:]))
+    assert "does not follow the one before" in run("serve", "audit", "--storage", tmp_path, code=1)
+
+
+@pytest.mark.slow
+def test_the_program_itself_serves_with_workers_beside_it(tmp_path: Path, hospital: Hospital) -> None:
+    """One machine, one command: server, the process that makes jobs, and a worker, all of them real."""
+    place, port = tmp_path / "storage", service.free_port()
+    token = run("serve", "token", "add", "north", "--storage", place).split()[0]
+    command = [sys.executable, "-m", "encryptedstats.cli", "serve", "--storage", str(place), "--port", str(port)]
+    running = subprocess.Popen([*command, "--workers", "1"], stderr=subprocess.PIPE, text=True)
+    try:
+        with es.connect(f"http://127.0.0.1:{port}", token, patience=60) as worker:
+            job = worker.fit(samples.FOREST, worker.upload(hospital.table))
+            assert hospital.is_exact(samples.FOREST, worker.result(job, tmp_path / "forest.enc"))
+    finally:
+        running.terminate()
+        said = running.communicate(timeout=30)[1]
+    assert f"Serving at http://127.0.0.1:{port}" in said
+    assert token not in said
+
+
+def test_a_maker_that_dies_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken:
+        def submit(self, function: object, *given: object) -> None:
+            raise jobs.BrokenProcessPool
+
+        def shutdown(self, **_: object) -> None:
+            pass
+
+    class Good(Broken):
+        def submit(self, function: object, *given: object) -> Good:  # type: ignore[override]
+            return self
+
+        def result(self) -> dict[str, str]:
+            return {"refused": "as it should be"}
+
+    pools = [Broken(), Good()]
+    monkeypatch.setattr(jobs, "ProcessPoolExecutor", lambda *_, **__: pools.pop(0))
+    assert jobs.Maker()(making.planned, {}) == {"refused": "as it should be"}
+
+
+# -- certificates ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One that nobody vouches for, with its key, as a hospital would make it for a first try."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "worker")])
+    now = datetime.datetime.now(datetime.timezone.utc)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    plain = serialization.NoEncryption()
+    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
+    path = tmp_path_factory.mktemp("tls") / "worker.pem"
+    path.write_bytes(made.public_bytes(serialization.Encoding.PEM) + pem)
+    return path
+
+
+def test_a_pinned_certificate_and_no_other(certificate: Path, tmp_path: Path) -> None:
+    der = x509.load_pem_x509_certificate(certificate.read_bytes()).public_bytes(serialization.Encoding.DER)
+    pin = f"sha256:{hashlib.sha256(der).hexdigest()}"
+    with service.Server(tmp_path, certificate=certificate) as server:
+        token = server.token("north")
+        with es.connect(server.url, token, pin=pin) as worker:
+            assert worker.offers()["version"] == "test"
+        with pytest.raises(es.WorkerError, match="not the one that is pinned"):
+            es.connect(server.url, token, pin="sha256:" + "0" * 64, patience=5).offers()
+        with pytest.raises(es.WorkerError, match=r"cannot be reached.*(?i:certificate)"):
+            es.connect(server.url, token, patience=5).offers()
+        with pytest.raises(ValueError, match="64 hexadecimal digits"):
+            es.connect(server.url, token, pin="sha256:abc")
+        with httpx.Client(verify=False, trust_env=False) as client:
+            assert client.get(f"{server.url}/healthz").json() == {"ok": True}
