@@ -1,0 +1,230 @@
+"""What results give away together: differences of two that were published, of the same rows or of rows of which some are the same.
+
+Every count that was shown is a sum over kinds of rows (one bin of each variable, one class). From all that was shown of the same
+rows, readers can conclude what was hidden, by linear programs; and where one count is of all that another is of and of a few rows
+more, these few are a count that nobody decided to publish. The ledger has what was shown; here it is put together with what is to
+be shown next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from encryptedstats.circuits.expressions import COLUMN, LINEAR, PRODUCT, Expression, column_names, fold
+from encryptedstats.publishing.forms import CellForm
+from encryptedstats.publishing.rules import DIFFERENCING, Finding, are_counts, shown_rows
+from encryptedstats.publishing.sensitivity import possible_states
+from encryptedstats.publishing.suppression import extremes
+from encryptedstats.storage.chains import Entry
+from encryptedstats.tables.questions import Question, question_class
+from encryptedstats.tables.variables import PublicSchema
+from encryptedstats.words import plural
+
+#: Counts of a result up to which the ledger keeps them, to compare later ones with.
+MOST_KEPT: Final = 2_000
+_MOST_KINDS: Final = 20_000  # of rows, up to which counts are compared
+_MOST_ATOMS: Final = (
+    300  # groups of rows that no count tells apart, up to which each is bounded: two linear programs each
+)
+_MOST_HIDDEN: Final = 100
+_CLOSE: Final = 1e-6
+
+Groups = NDArray[np.bool_]  # of counts by kinds of rows
+Said = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The numbers that a result shows: what each row adds to them, and what they are; None where it is hidden."""
+
+    question: Question
+    rows: Sequence[Any]
+    numbers: Sequence[int | None]
+    n_rows: int
+    block_ids: tuple[str, ...]
+    of_cells: bool = False  # then all of them count rows, sums of cells among them
+
+    def counted(self, schema: PublicSchema) -> list[tuple[Expression, int | None]]:
+        """Those that count rows."""
+        good = [True] * len(self.rows) if self.of_cells else are_counts(list(self.rows), schema)
+        return [(row, n) for row, n, counts in zip(self.rows, self.numbers, good, strict=True) if counts]
+
+    def said(self) -> dict[str, Any]:
+        """For the ledger."""
+        return {"shown": list(self.numbers)} if len(self.numbers) <= MOST_KEPT else {}
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What was found, and the entries of the ledger that a result could not be compared with."""
+
+    findings: tuple[Finding, ...]
+    unknown: tuple[int, ...]
+
+
+def audited(new: Shown, before: Sequence[Entry], schema: PublicSchema, schema_hash: str, min_count: int) -> Audit:
+    """What a new result would give away together with those that the ledger has."""
+    findings: list[Finding] = []
+    same: list[Shown] = []
+    unknown: list[int] = []
+    for entry in before:
+        said = entry.content
+        if said.get("what") != "published":
+            continue
+        findings += _of_rows(new, said, entry.number, schema_hash, min_count)
+        if set(said["blocks"]) == set(new.block_ids) and said["rows"] == new.n_rows:
+            old = _shown(said, schema) if said["schema"] == schema_hash else None
+            if old is None:
+                unknown.append(entry.number)
+            else:
+                same.append(old)
+    if same:
+        found = _of_counts([new, *same], schema, min_count)
+        if found is None:
+            unknown += [entry.number for entry in before if entry.content.get("shown") is not None]
+        else:
+            findings += found
+    return Audit(tuple(findings), tuple(dict.fromkeys(unknown)))
+
+
+def _of_rows(new: Shown, said: Said, number: int, schema_hash: str, min_count: int) -> Iterator[Finding]:
+    """Rows that one of two results has and the other has not: a model, and the same without one shard."""
+    own, others = set(new.block_ids), set(said["blocks"])
+    if not own & others or own == others:
+        return
+    between = abs(new.n_rows - int(said["rows"]))
+    if not (own < others or others < own):
+        text = (
+            f"it has some of the rows of entry {number} of the ledger, and not all: what lies between is not known here"
+        )
+        yield Finding(DIFFERENCING, text)
+    elif between < min_count:
+        yield Finding(
+            DIFFERENCING,
+            f"it is of {new.n_rows:,} rows, and entry {number} of the ledger of {int(said['rows']):,}, all but {between} of them "
+            f"the same: the difference is a result of {between} rows",
+        )
+    elif (said["question"], said["params"], said["schema"]) == (
+        new.question.name,
+        new.question.parameters(),
+        schema_hash,
+    ):
+        pairs = zip(new.numbers, said.get("shown", ()), strict=False)
+        small = sum(0 < abs(a - b) < min_count for a, b in pairs if a is not None and b is not None)
+        if small:
+            counted = f"{plural(small, 'count')} of 1 to {min_count - 1} rows"
+            text = f"less entry {number} of the ledger, which is of some of its rows, it has {counted}"
+            yield Finding(DIFFERENCING, text)
+
+
+def _shown(said: Said, schema: PublicSchema) -> Shown | None:
+    """What an entry of the ledger has shown; None where it is not known here."""
+    try:
+        question = question_class(said["question"]).from_parameters(said["params"])
+        form, rows = shown_rows(question, schema)
+    except (ValueError, TypeError, LookupError):
+        return None
+    of_cells = isinstance(form, CellForm)
+    if isinstance(form, CellForm):
+        rows = cells_and_sums(form)
+    numbers = said.get("shown", ())
+    if len(rows) != len(numbers):
+        return None
+    return Shown(question, rows, numbers, int(said["rows"]), tuple(said["blocks"]), of_cells)
+
+
+def cells_and_sums(form: CellForm) -> list[Any]:
+    """What a row adds to every cell of a table and to every sum of them, in the order of the table with margins."""
+    found = np.array(form.rows, dtype=object).reshape(form.shapes["cells"])
+    for axis in range(found.ndim):
+        found = np.concatenate([found, found.sum(axis=axis, keepdims=True)], axis=axis)
+    return list(found.flat)
+
+
+# -- counts of the same rows -------------------------------------------------------------------------------------------------
+
+
+def _of_counts(results: Sequence[Shown], schema: PublicSchema, min_count: int) -> list[Finding] | None:
+    """What the counts of several results of the same rows tell together; None where there are too many kinds of rows."""
+    lists = [one.counted(schema) for one in results]
+    counts = [pair for listed in lists for pair in listed]
+    if not counts:
+        return []
+    groups = _atoms([row for row, _ in counts], schema)
+    if groups is None:
+        return None
+    everything = np.ones((1, groups.shape[1]), dtype=bool)
+    shown = [k for k, (_, number) in enumerate(counts) if number is not None]
+    hidden = [k for k, (_, number) in enumerate(counts) if number is None]
+    known = np.concatenate([groups[shown], everything])
+    values = np.array([*(counts[k][1] for k in shown), results[0].n_rows], dtype=float)
+    of_new = np.array([*(k < len(lists[0]) for k in shown), False])
+    return [*_nested(known, values, of_new, min_count), *_concluded(known, values, groups[hidden], min_count)]
+
+
+def _atoms(rows: Sequence[Expression], schema: PublicSchema) -> Groups | None:
+    """Which rows each count is of: as few groups of rows as it takes, none of which a count is in two minds about."""
+    states = possible_states(schema, column_names(rows), tried=False)
+    size = 1
+    for listed in states.values():
+        size *= len(listed)
+    if size > _MOST_KINDS or size * len(rows) > _MOST_KINDS * MOST_KEPT:
+        return None
+    kinds = list(product(*states.values()))
+    columns = {
+        name: np.array([kind[place][name] for kind in kinds], dtype=np.int64)
+        for place, listed in enumerate(states.values())
+        for name in listed[0]
+    }
+
+    def rule(node: Expression, args: list[Any]) -> Any:
+        if node.op == COLUMN:
+            return columns[node.data]
+        if node.op == PRODUCT:
+            return args[0] * args[1]
+        assert node.op == LINEAR  # what counts rows has nothing else
+        return sum((c * x for c, x in zip(node.data[0], args, strict=True)), np.full(len(kinds), node.data[1]))
+
+    values = fold(rows, rule)
+    return np.unique(np.array([values[row] > 0 for row in rows], dtype=bool), axis=1)
+
+
+def _nested(groups: Groups, values: NDArray[np.float64], of_new: NDArray[np.bool_], min_count: int) -> list[Finding]:
+    """Counts of the new result and of others, of which one is of all rows of the other, and of few more."""
+    small = 0
+    for one, own, new in zip(groups, values, of_new, strict=True):
+        inside = (groups <= one).all(axis=1) & (groups < one).any(axis=1) & (of_new != new)
+        small += int((inside & (own - values > 0) & (own - values < min_count)).sum())
+    if not small:
+        return []
+    return [
+        Finding(
+            DIFFERENCING,
+            f"{plural(small, 'difference')} of 1 to {min_count - 1} rows to what the ledger has, or to all rows: one count is of "
+            "the same rows as another, and of these",
+        )
+    ]
+
+
+def _concluded(groups: Groups, values: NDArray[np.float64], hidden: Groups, min_count: int) -> list[Finding]:
+    """Hidden counts, and groups of rows that nobody counted, that are known from all the others to be small."""
+    secret = np.unique(hidden, axis=0)[:_MOST_HIDDEN]
+    atoms = np.eye(groups.shape[1], dtype=bool) if groups.shape[1] <= _MOST_ATOMS else secret[:0]
+    known = 0
+    for goal in secret:  # it was hidden, and now it is nearly known, and may be small
+        least, most = extremes(goal.astype(float), groups.astype(float), values)
+        known += most - least < min_count - 1 - _CLOSE and most > _CLOSE and least < min_count - _CLOSE
+    for goal in atoms:
+        if not (secret == goal).all(axis=1).any():
+            least, most = extremes(goal.astype(float), groups.astype(float), values)
+            known += least > _CLOSE and most < min_count - _CLOSE
+    if not known:
+        return []
+    text = f"with what the ledger has, {plural(known, 'group')} of 1 to {min_count - 1} rows could be computed that nothing shows"
+    return [Finding(DIFFERENCING, text)]

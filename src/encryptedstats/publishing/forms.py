@@ -1,0 +1,339 @@
+"""In which form the totals of a question get their noise, and how noisy ones become totals again that some rows could have.
+
+Noise goes to numbers of which a row changes as few as can be: the leaves of a tree and not the way to them, bins and not the
+classes that they add up to, numbers around the middle of their bounds. All that is made of these afterwards is post-processing: it
+costs no privacy. What is read is whole, not below 0 where it counts, and adds up.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations_with_replacement
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from encryptedstats.circuits.expressions import Expression, combination
+from encryptedstats.errors import ParameterError
+from encryptedstats.publishing.sensitivity import Number, added_by_row, row_interval
+from encryptedstats.tables.questions import Question, in_shapes
+from encryptedstats.tables.variables import PublicSchema
+
+Numbers = NDArray[Any]
+Named = Mapping[str, NDArray[Any]]
+_LEAST_SCATTER: Final = 1e-9  # of a direction, as a share of the largest that could be
+_FAR: Final = 4.0  # deviations, beyond which hardly any noise is
+_UNSURE: Final = 2.0  # deviations, within which classes may as well be equally large
+_RELEASED: Final = (
+    "counts, cross tables and all that is made of cells (tests of tables, survival curves, logistic GLM), moments, covariances, "
+    "correlations, PCA, LinearRegression and Ridge without weights, CompletelyRandomForest, MultinomialNB and SemiparametricNB"
+)
+
+
+class Form(ABC):
+    """The numbers of a question that get noise.
+
+    Attributes
+    ----------
+    rows : list
+        What a row adds to each of them.
+    groups : list
+        Positions whose sensitivity is looked at by themselves.
+    """
+
+    rows: list[Number]
+    groups: list[list[int]]
+
+    def __init__(self, question: Question, schema: PublicSchema) -> None:
+        self.question = question
+        self.schema = schema
+        self.shapes = question.shapes(schema)
+        written = question.circuit(schema)
+        self.written = in_shapes([added_by_row(total) for total in written], self.shapes)
+
+    @abstractmethod
+    def numbers(self, totals: Named, n_rows: int) -> list[int]:
+        """What gets noise, from the opened totals."""
+
+    @abstractmethod
+    def totals(self, noisy: Numbers, n_rows: int | None, deviation: float = 0.0) -> tuple[dict[str, Numbers], int]:
+        """Totals by name that are possible, and the rows that they are of; ``n_rows`` is None where that is not public.
+
+        ``deviation`` is that of the noise on what one row moves by 1.
+        """
+
+
+class CellForm(Form):
+    """Cells of which every row is in one."""
+
+    def __init__(self, question: Question, schema: PublicSchema) -> None:
+        super().__init__(question, schema)
+        self.rows = list(self.written["cells"].flat)
+        self.groups = [list(range(len(self.rows)))]
+
+    def numbers(self, totals: Named, n_rows: int) -> list[int]:
+        """The cells."""
+        return [int(total) for total in totals["cells"].flat]
+
+    def totals(self, noisy: Numbers, n_rows: int | None, deviation: float = 0.0) -> tuple[dict[str, Numbers], int]:
+        """Counts that add up to the rows."""
+        cells = counts_of(noisy, n_rows)
+        return {"cells": cells.reshape(self.shapes["cells"])}, int(cells.sum())
+
+
+class LeafForm(Form):
+    """The leaves of every tree, of which each row is in one; class counts and left children follow."""
+
+    def __init__(self, question: Question, schema: PublicSchema) -> None:
+        super().__init__(question, schema)
+        leaves = [self._leaves(tree, self.written["class_counts"], _less) for tree in self.written["left"]]
+        self.leaf_shape = np.array(leaves, dtype=object).shape
+        self.rows = [x for tree in leaves for leaf in tree for x in leaf]
+        size = len(self.rows) // len(leaves)
+        self.groups = [list(range(t * size, (t + 1) * size)) for t in range(len(leaves))]
+
+    @staticmethod
+    def _leaves(left: Numbers, classes: Numbers, less: Callable[[Any, Any], Any]) -> list[list[Any]]:
+        nodes = [list(classes)]
+        for node, counts in enumerate(left):
+            nodes += [list(counts), [less(a, b) for a, b in zip(nodes[node], counts, strict=True)]]
+        return nodes[len(left) :]
+
+    def numbers(self, totals: Named, n_rows: int) -> list[int]:
+        """The counts of the leaves."""
+        trees = [self._leaves(tree, totals["class_counts"], lambda a, b: a - b) for tree in totals["left"]]
+        return [int(count) for tree in trees for leaf in tree for count in leaf]
+
+    def totals(self, noisy: Numbers, n_rows: int | None, deviation: float = 0.0) -> tuple[dict[str, Numbers], int]:
+        """Class counts from all trees, leaves that add up to them in every tree, and what goes left."""
+        n_trees, n_leaves = self.leaf_shape[:2]
+        leaves: NDArray[np.float64] = noisy.astype(float).reshape(self.leaf_shape)
+        unsure = deviation * math.sqrt(n_leaves / n_trees)
+        classes = class_counts_of(leaves.sum(axis=1).mean(axis=0), n_rows, unsure)
+        leaves = shrunk(leaves, classes.astype(float) / n_leaves, deviation)
+        fitted = np.stack(
+            [np.stack([counts_of(tree[:, c], int(n)) for c, n in enumerate(classes)], axis=1) for tree in leaves]
+        )
+        left = np.stack([_left_counts(tree) for tree in fitted])
+        return {"class_counts": classes, "left": left}, int(classes.sum())
+
+
+class BinForm(Form):
+    """The bins of every variable by class; class counts follow."""
+
+    def __init__(self, question: Question, schema: PublicSchema) -> None:
+        super().__init__(question, schema)
+        self.rows = list(self.written["bins"].flat)
+        self.sizes = [variable.n_bins for variable in schema.variables]
+        ends = np.cumsum(self.sizes) * schema.n_classes
+        self.groups = [
+            list(range(end - size * schema.n_classes, end)) for size, end in zip(self.sizes, ends, strict=True)
+        ]
+
+    def numbers(self, totals: Named, n_rows: int) -> list[int]:
+        """The counts of the bins."""
+        return [int(count) for count in totals["bins"].flat]
+
+    def totals(self, noisy: Numbers, n_rows: int | None, deviation: float = 0.0) -> tuple[dict[str, Numbers], int]:
+        """Class counts from all variables (those of few bins have less noise), and bins that add up to them."""
+        found = np.split(noisy.astype(float).reshape(-1, self.schema.n_classes), np.cumsum(self.sizes)[:-1])
+        sums = np.average([bins.sum(axis=0) for bins in found], axis=0, weights=[1 / size for size in self.sizes])
+        classes = class_counts_of(sums, n_rows, deviation / math.sqrt(sum(1 / size for size in self.sizes)))
+        found = [shrunk(bins, classes.astype(float) / len(bins), deviation) for bins in found]
+        fitted = [np.stack([counts_of(bins[:, c], int(n)) for c, n in enumerate(classes)], axis=1) for bins in found]
+        return {"class_counts": classes, "bins": np.concatenate(fitted)}, int(classes.sum())
+
+
+class LineForm(Form):
+    """Class counts, and sums and squares of every predictor by class."""
+
+    def __init__(self, question: Question, schema: PublicSchema) -> None:
+        super().__init__(question, schema)
+        names = ("class_counts", "sums", "squares")
+        self.rows, self._places = _once([x for name in names for x in self.written[name].flat])
+        self.groups = [list(range(len(self.rows)))]
+
+    def numbers(self, totals: Named, n_rows: int) -> list[int]:
+        """Each once: the square of what is 0 or 1 is itself."""
+        found = [int(x) for name in ("class_counts", "sums", "squares") for x in totals[name].flat]
+        return _of_first(found, self._places)
+
+    def totals(self, noisy: Numbers, n_rows: int | None, deviation: float = 0.0) -> tuple[dict[str, Numbers], int]:
+        """Class counts that add up, and squares that are large enough for their sums."""
+        found = in_shapes([round(float(noisy[place])) for place in self._places], self.shapes)
+        classes = counts_of(found["class_counts"], n_rows)
+        n = max(1, int(classes.sum()))
+        squares = np.maximum(found["squares"], 0)
+        for sums, own in zip(found["sums"], squares, strict=True):
+            lacking = -(-(int(sums.sum()) ** 2) // n) - int(own.sum())
+            own[int(np.argmax(own))] += max(0, lacking)
+        return {"class_counts": classes, "sums": found["sums"], "squares": squares}, int(classes.sum())
+
+
+class MomentForm(Form):
+    """Sums of columns, and of the products of two of them, around the middle of the bounds of numbers."""
+
+    def __init__(self, question: Question, schema: PublicSchema, pairs: Sequence[tuple[int, int]]) -> None:
+        super().__init__(question, schema)
+        self.pairs = pairs
+        self.counted = counted = next((name for name in self.shapes if name not in ("sums", "products")), None)
+        columns, products = list(self.written["sums"]), list(self.written["products"])
+        self.bounds = [row_interval(x, schema) for x in columns]
+        count = self.written[counted][0] if counted else 1
+        gaps = isinstance(count, Expression) and row_interval(count, schema).low != row_interval(count, schema).high
+        # Where rows may not count, what they count for is not known to all: then there is no middle to start from.
+        self.middle = [0 if gaps or one.high - one.low < 2 else (one.low + one.high) // 2 for one in self.bounds]
+        around = [x - c if c else x for x, c in zip(columns, self.middle, strict=True)]
+        moved = [
+            around[a] * around[b] if self.middle[a] or self.middle[b] else product
+            for (a, b), product in zip(pairs, products, strict=True)
+        ]
+        self.rows, self._places = _once([count, *around, *moved])
+        self.groups = [list(range(len(self.rows)))]
+
+    def numbers(self, totals: Named, n_rows: int) -> list[int]:
+        """How many rows, sums and products."""
+        n = int(totals[self.counted][0]) if self.counted else n_rows
+        c, sums = self.middle, [int(x) for x in totals["sums"]]
+        products = [
+            int(x) - c[b] * sums[a] - c[a] * sums[b] + n * c[a] * c[b]
+            for (a, b), x in zip(self.pairs, totals["products"], strict=True)
+        ]
+        return _of_first([n, *(s - n * m for s, m in zip(sums, c, strict=True)), *products], self._places)
+
+    def totals(self, noisy: Numbers, n_rows: int | None, deviation: float = 0.0) -> tuple[dict[str, Numbers], int]:
+        """Sums within their bounds, and products with enough on the diagonal that no combination has a negative variance."""
+        found = [float(noisy[place]) for place in self._places]
+        p = len(self.middle)
+        n = max(1, round(found[0])) if n_rows is None else min(n_rows, max(1, round(found[0])))
+        limits = [(n * (one.low - c), n * (one.high - c)) for one, c in zip(self.bounds, self.middle, strict=True)]
+        around = np.array([min(high, max(low, x)) for x, (low, high) in zip(found[1 : p + 1], limits, strict=True)])
+        products = np.zeros((p, p))
+        for (a, b), value in zip(self.pairs, found[p + 1 :], strict=True):
+            products[a, b] = products[b, a] = value
+        products += np.diag(_lacking(products - np.outer(around, around) / n, limits, n))
+        whole, c = [round(x) for x in around], self.middle
+        sums = [s + n * m for s, m in zip(whole, c, strict=True)]
+        back = [round(products[a, b]) + c[b] * whole[a] + c[a] * whole[b] + n * c[a] * c[b] for a, b in self.pairs]
+        named = {"sums": _objects(sums), "products": _objects(back)}
+        if self.counted:
+            named[self.counted] = _objects([n])
+        return named, n if n_rows is None else n_rows
+
+
+def _lacking(scatter: NDArray[np.float64], limits: Sequence[tuple[float, float]], n: int) -> NDArray[np.float64]:
+    """What the diagonal lacks, in the units of each column, and a little more for what is rounded."""
+    units = np.array([max(1.0, (high - low) / n) for low, high in limits])
+    least = float(np.linalg.eigvalsh(scatter / np.outer(units, units)).min())
+    more: NDArray[np.float64] = units**2 * max(0.0, _LEAST_SCATTER * n - least)
+    return np.ceil(more) + len(units) + 1 if more.any() else more
+
+
+# -- counts ----------------------------------------------------------------------------------------------------------------
+
+
+def counts_of(noisy: Numbers, total: int | None) -> Numbers:
+    """The nearest counts: none below 0, whole, and adding up to the total where it is known.
+
+    >>> counts_of(np.array([7.2, -1.0, 3.9]), 10)
+    array([7, 0, 3], dtype=object)
+    """
+    values = np.asarray(noisy, dtype=float)
+    if total is None:
+        total = max(0, round(float(values.sum())))
+    if total == 0:
+        return _objects([0] * len(values))
+    # Least squares on the simplex (Duchi et al., 2008): all lose the same, and what would be below 0 is 0.
+    falling = np.sort(values)[::-1]
+    excess = (np.cumsum(falling) - total) / np.arange(1, len(values) + 1)
+    near = np.maximum(values - excess[np.flatnonzero(falling > excess)[-1]], 0.0)
+    whole = np.floor(near)
+    missing = round(total - float(whole.sum()))
+    for place in np.argsort(whole - near, kind="stable")[: max(0, missing)]:
+        whole[place] += 1
+    return _objects([int(x) for x in whole])
+
+
+def class_counts_of(noisy: Numbers, total: int | None, deviation: float) -> Numbers:
+    """Counts of classes, nearer to each other by as much as they may be noise: a class that noise took away predicts nothing."""
+    near = counts_of(noisy, total).astype(float)
+    spread, equal = float(((near - near.mean()) ** 2).mean()), np.full(len(near), near.mean())
+    kept = max(0.0, 1 - (_UNSURE * deviation) ** 2 / spread) if spread else 1.0
+    return counts_of(equal + kept * (near - equal), round(float(near.sum())))
+
+
+def shrunk(noisy: NDArray[np.float64], middle: NDArray[np.float64], deviation: float) -> NDArray[np.float64]:
+    """Noisy counts nearer to what they would be if all groups were alike, by as much as they are noise (James and Stein, 1961).
+
+    All by the same factor, so that sums over many groups, as the votes of a forest are, keep their order. Without it most of what
+    is noise would be cut off at 0 in each group by itself, and what it was worth together would be lost. Never nearer than it takes
+    for few of them to be below 0.
+    """
+    spread = float(((noisy - middle) ** 2).sum())
+    if not deviation or not spread:
+        return noisy
+    signal = 1 - noisy.size * deviation**2 / spread
+    few = min(1.0, float(middle.min()) / (_FAR * deviation))
+    return middle + max(signal, few) * (noisy - middle)
+
+
+def _left_counts(leaves: Numbers) -> Numbers:
+    """What goes left at every node of a tree, root first, from the counts of its leaves."""
+    level, found = leaves, []
+    while len(level) > 1:
+        found.append(level[::2])
+        level = level[::2] + level[1::2]
+    return np.concatenate(found[::-1])
+
+
+def _less(a: Number, b: Number) -> Number:
+    return combination([(1, a), (-1, b)]) if isinstance(a, Expression) and isinstance(b, Expression) else a - b
+
+
+def _once(rows: Sequence[Number]) -> tuple[list[Number], list[int]]:
+    """Every expression once, and where each of the given ones is among them."""
+    first = {row: place for place, row in enumerate(dict.fromkeys(rows))}
+    return list(first), [first[row] for row in rows]
+
+
+def _of_first(values: Sequence[int], places: Sequence[int]) -> list[int]:
+    found = dict(zip(reversed(places), reversed(values), strict=True))
+    return [found[place] for place in range(len(found))]
+
+
+def _objects(values: Sequence[int]) -> Numbers:
+    found = np.empty(len(values), dtype=object)
+    found[:] = values
+    return found
+
+
+# -- by question -----------------------------------------------------------------------------------------------------------
+
+
+def form_of(question: Question, schema: PublicSchema) -> Form:
+    """How a question is released; refused where it is not known, before anything is spent."""
+    from encryptedstats.models import CompletelyRandomForest, MultinomialNB, SemiparametricNB
+    from encryptedstats.statistics import PCA, LinearRegression, Ridge
+    from encryptedstats.statistics.descriptive import Histogram
+    from encryptedstats.statistics.factors import Counted
+    from encryptedstats.statistics.generalized import GLM
+    from encryptedstats.statistics.multivariate import Correlation, Covariance
+    from encryptedstats.tables.statistics import Counts, CrossTable, Moments
+
+    shapes = question.shapes(schema)
+    if isinstance(question, (Counts, CrossTable, Counted, Histogram, GLM)) and set(shapes) == {"cells"}:
+        return CellForm(question, schema)
+    if isinstance(question, CompletelyRandomForest):
+        return LeafForm(question, schema)
+    if isinstance(question, MultinomialNB):
+        return BinForm(question, schema)
+    if isinstance(question, SemiparametricNB):
+        return LineForm(question, schema)
+    if isinstance(question, (Moments, Covariance, Correlation, PCA)):
+        return MomentForm(question, schema, list(combinations_with_replacement(range(math.prod(shapes["sums"])), 2)))
+    if isinstance(question, (LinearRegression, Ridge)) and question.weights is None:
+        return MomentForm(question, schema, question.column_pairs(schema))
+    raise ParameterError(f"{question.name} cannot be released with noise here: what can is {_RELEASED}")

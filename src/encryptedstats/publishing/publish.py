@@ -1,0 +1,243 @@
+"""Publishing by rules: a result is opened, checked, written down, and shown as far as the rules allow."""
+
+from __future__ import annotations
+
+import html
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from encryptedstats.crypto.dispatch import decrypt_value, publish_value
+from encryptedstats.crypto.keys import Owner
+from encryptedstats.errors import DisclosureError, DisclosureWarning, ParameterError
+from encryptedstats.publishing.audit import Audit, Shown, audited, cells_and_sums
+from encryptedstats.publishing.forms import CellForm
+from encryptedstats.publishing.ledger import PUBLISHED, Ledger
+from encryptedstats.publishing.opening import Source, source_of
+from encryptedstats.publishing.rules import MIN_COUNT, REFUSE, Finding, Rules, broken_rules, shown_numbers, shown_rows
+from encryptedstats.publishing.suppression import Suppressed, suppress, with_margins
+from encryptedstats.storage.chains import Entry
+from encryptedstats.tables.naming import CLASS
+from encryptedstats.tables.questions import in_shapes
+from encryptedstats.tables.results import frame_text
+from encryptedstats.tables.statistics import labels, variable_name
+from encryptedstats.tables.variables import PublicSchema
+from encryptedstats.words import plural
+
+ALL: Final = "all"
+_LEFT_OUT: Final = "nothing can be shown of it"
+
+
+@dataclass(frozen=True)
+class Published:
+    """What rules let others see of a result.
+
+    Attributes
+    ----------
+    result : Any
+        What the question reads; None where rules do not allow it.
+    table : DataFrame or None
+        Of a result that is made of cells: the counts with their sums. What is hidden is ``NA``.
+    findings : tuple of Finding
+        The rules that the result breaks, and why something was left out.
+    rules : Rules
+    title : str
+        What was asked.
+    n_rows : int
+    """
+
+    result: Any
+    table: pd.DataFrame | None
+    findings: tuple[Finding, ...]
+    rules: Rules
+    title: str
+    n_rows: int
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing was left out."""
+        return self.result is not None
+
+    def summary(self) -> str:
+        """As text: what may be shown, then what was left out and why."""
+        parts = [self.title, ""]
+        if self.result is not None:
+            shown = getattr(self.result, "summary", None)
+            parts.append(str(shown() if callable(shown) else self.result))
+        elif self.table is not None:
+            parts.append(frame_text(with_hidden(self.table)))
+        else:
+            parts.append(_LEFT_OUT)
+        return "\n".join([*parts, "", *self.remarks()])
+
+    def remarks(self) -> list[str]:
+        """The rules, and what they left out."""
+        return [
+            f"published by the rules {self.rules.describe()}",
+            *(f"left out, {finding}" for finding in self.findings),
+        ]
+
+    def __repr__(self) -> str:
+        return self.summary()
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(self.summary())}</pre>"
+
+
+def with_hidden(table: pd.DataFrame) -> pd.DataFrame:
+    """Counts as readers see them: the word ``hidden`` where one is."""
+    return table.astype(object).where(table.notna(), "hidden")
+
+
+@publish_value.register(object)
+def publish(
+    given: Any, owner: Owner, *, schema: Any = None, rules: str | Rules | None = None, ledger: Any = None
+) -> Published:
+    """What ``owner.publish`` does."""
+    book = None if ledger is None else Ledger.of(ledger, owner)
+    chosen = Rules.named(rules) if rules is not None else None if book is None else book.rules
+    if chosen is None:
+        raise ParameterError("rules= names the profile to publish by, such as 'pcornet': the ledger has none")
+    source = source_of(given, owner, schema)
+    if source.is_prediction:
+        return _prediction(source, owner, chosen, book)
+    totals = source.opened(owner)
+    made, shown = checked(source, totals, chosen)
+    if book is not None:
+        made = _written(made, shown, source, owner, book)
+    return made
+
+
+def checked(source: Source, totals: list[int], rules: Rules) -> tuple[Published, Shown]:
+    """What may be shown of opened totals, by themselves."""
+    public = source.schema.public()
+    asked = source.question.in_ids(source.schema)
+    named = in_shapes(totals, asked.shapes(public))
+    findings = broken_rules(asked, named, public, source.n_rows, rules)
+    form, rows = shown_rows(asked, public)
+    numbers: list[int | None] = [*shown_numbers(form, named, source.n_rows)]
+    title = asked.describe(source.schema)
+    table, result = None, None
+    if isinstance(form, CellForm):
+        cells = np.array(numbers, dtype=np.int64).reshape(form.shapes["cells"])
+        table, hidden, more = _hidden_table(cells, source, rules)
+        findings += more
+        rows = cells_and_sums(form)
+        numbers = [None if out else int(n) for n, out in zip(with_margins(cells).flat, hidden.flat, strict=True)]
+    if not findings:
+        result = asked.opened(totals, source.schema, source.n_rows, source.block_ids, source.n_dropped)
+    elif table is None:
+        numbers = [None] * len(numbers)
+    made = Published(result, table, tuple(findings), rules, title, source.n_rows)
+    return made, Shown(asked, rows, numbers, source.n_rows, source.block_ids, isinstance(form, CellForm))
+
+
+def _hidden_table(
+    cells: NDArray[np.int64], source: Source, rules: Rules
+) -> tuple[pd.DataFrame | None, NDArray[np.bool_], list[Finding]]:
+    """Cells with their sums, what is hidden of both, and why not all can be shown."""
+    try:
+        found = suppress(cells, rules.min_count)
+    except DisclosureError as error:
+        return None, np.ones(with_margins(cells).shape, dtype=bool), [Finding(MIN_COUNT, str(error))]
+    more = int((found.hidden & ~found.small).sum())
+    findings = []
+    if more:
+        findings.append(
+            Finding(MIN_COUNT, f"{plural(more, 'more count')} hidden, from which the small ones could be computed")
+        )
+    return _frame(found, _axes(source)), found.hidden, findings
+
+
+def _axes(source: Source) -> list[pd.Index[Any]]:
+    """The labels of the axes of a question that counts cells."""
+    asked = source.question.in_ids(source.schema)
+    own: Any = asked
+    if hasattr(own, "variables") and all(isinstance(j, int) for j in own.variables):
+        positions = list(own.variables)
+    else:
+        names = own._asked() if callable(getattr(own, "_asked", None)) else ()
+        positions = [_position(source.schema.public(), name) for name in names]
+    shape = asked.shapes(source.schema.public())["cells"]
+    if len(positions) != len(shape):
+        return [pd.Index([*range(size), ALL], dtype=object) for size in shape]
+    return [
+        pd.Index([*map(str, labels(source.schema, j)), ALL], dtype=object, name=variable_name(source.schema, j))
+        for j in positions
+    ]
+
+
+def _position(schema: PublicSchema, name: str) -> int:
+    return -1 if name == CLASS else schema.index(name)
+
+
+def _frame(found: Suppressed, axes: Sequence[pd.Index[Any]]) -> pd.DataFrame:
+    values = pd.array(np.where(found.hidden, 0, found.counts).ravel(), dtype="Int64")
+    values[found.hidden.ravel()] = pd.NA
+    if len(axes) == 1:
+        return pd.DataFrame({"count": values}, index=axes[0])
+    index = pd.MultiIndex.from_product(axes)
+    return pd.DataFrame({"count": values}, index=index)["count"].unstack(sort=False)
+
+
+def _prediction(source: Source, owner: Owner, rules: Rules, book: Ledger | None) -> Published:
+    """Predictions speak of single rows: what may be shown is how many of each class were predicted."""
+    assert source.sealed is not None  # predictions are answers for rows
+    votes = source.sealed.read(decrypt_value(source.sealed.ciphertexts, owner.decryptor), source.schema)
+    counted = votes.predict().value_counts().reindex(votes.classes_, fill_value=0)
+    findings = [Finding("rows", "predictions are of single rows: only how many there are of each class is shown")]
+    try:
+        found = suppress(counted.to_numpy(dtype=np.int64), rules.min_count)
+        table: pd.DataFrame | None = _frame(found, [pd.Index([*map(str, counted.index), ALL], name="predicted")])
+        if found.hidden.any():
+            findings.append(Finding(MIN_COUNT, f"{plural(int(found.hidden.sum()), 'count')} hidden"))
+    except DisclosureError as error:
+        table = None
+        findings.append(Finding(MIN_COUNT, str(error)))
+    title = f"Predictions by {source.question.describe(source.schema)}"
+    made = Published(None, table, tuple(findings), rules, title, source.n_rows)
+    if book is not None:
+        book.write(
+            owner, PUBLISHED, lambda before: {**source.said(), "rules": rules.to_dict(), "findings": _said(findings)}
+        )
+    return made
+
+
+def _written(made: Published, shown: Shown, source: Source, owner: Owner, book: Ledger) -> Published:
+    """The same after the ledger was asked and told; refused, or warned of, where it gives rows away with what is there."""
+    said, public = source.said(), source.schema.public()
+    audit = Audit((), ())
+
+    def content(before: Sequence[Entry]) -> dict[str, Any]:
+        nonlocal audit
+        audit = audited(shown, before, public, said["schema"], made.rules.min_count)
+        more = audit.findings
+        if more and made.rules.differencing == REFUSE:
+            raise DisclosureError(
+                f"{made.title} is not published: {'; '.join(finding.text for finding in more)}. Publish something else, or release "
+                "it with an epsilon"
+            )
+        found = [*made.findings, *more]
+        return {**said, "rules": made.rules.to_dict(), "findings": _said(found), **shown.said()}
+
+    book.write(owner, PUBLISHED, content)
+    for finding in audit.findings:
+        warnings.warn(f"{made.title}: {finding.text}", DisclosureWarning, stacklevel=5)
+    if audit.unknown:
+        listed = ", ".join(map(str, audit.unknown))
+        warnings.warn(
+            f"{made.title} could not be compared with the entries {listed} of the ledger, of the same rows: whether a difference "
+            "gives rows away is for you to see",
+            DisclosureWarning,
+            stacklevel=5,
+        )
+    return replace(made, findings=(*made.findings, *audit.findings))
+
+
+def _said(findings: Sequence[Finding]) -> list[str]:
+    return [str(finding) for finding in findings]

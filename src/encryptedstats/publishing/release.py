@@ -1,0 +1,255 @@
+"""Releasing with noise: totals are opened, noised and read, and only what is read from the noisy ones is ever shown.
+
+The cost is computed from the question, spent in the ledger, and stated with the result: epsilon, delta, rho, whose privacy it is
+(the unit) and which tables it cannot tell apart (the relation).
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+
+from encryptedstats.crypto.dispatch import release_value
+from encryptedstats.crypto.keys import Owner
+from encryptedstats.errors import Cure, DataError, ParameterError
+from encryptedstats.publishing.accounting import Spent
+from encryptedstats.publishing.forms import form_of
+from encryptedstats.publishing.ledger import Ledger
+from encryptedstats.publishing.mechanisms import AUTO, Mechanism, calibrated, noised, opendp
+from encryptedstats.publishing.opening import source_of
+from encryptedstats.publishing.sensitivity import REPLACE, describe_relation, sensitivity
+from encryptedstats.storage.objects import save_file
+from encryptedstats.tables.answers import opened_container
+from encryptedstats.tables.questions import OpenedTotals, Question
+from encryptedstats.tables.schema import Schema
+from encryptedstats.tables.variables import PublicSchema
+
+RELEASED_FIELD: Final = "released"  # of the files of released results
+#: How a schema is made that learns nothing from rows.
+PUBLIC_SCHEMA: Final = Cure(
+    "public schema",
+    "Schema.infer(..., bounds={name: (low, high)}, classes=[...]) and schema.with_bins(name, edges=[...]) or levels=[...]",
+)
+#: What epsilon does not speak of.
+NOT_COVERED: Final = (
+    f"bins, levels, classes and bounds that the schema learned from these rows: give them instead, {PUBLIC_SCHEMA}",
+    "which question is asked, where that was chosen by looking at these rows",
+)
+_INTERVALS: Final = (
+    "standard errors, intervals and p-values know nothing of the noise: they are too good, do not publish them"
+)
+
+
+@dataclass(frozen=True)
+class Privacy:
+    """What can be said of the privacy of a release.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+    rho : float
+        The same in zCDP, which adds up over releases.
+    unit, relation : str
+        Whose privacy, and which tables cannot be told apart, in words.
+    mechanism : str
+    scale : float
+        Of the noise on a total that one row moves by 1.
+    l1, l2 : float
+        How far one row can move all totals, each in units of how far it can move that one.
+    spent, budget : float or None
+        Of the ledger after this release, in epsilon at the budget's delta; None without a ledger.
+    not_covered : tuple of str
+    """
+
+    epsilon: float
+    delta: float
+    rho: float
+    unit: str
+    relation: str
+    mechanism: str
+    scale: float
+    l1: float
+    l2: float
+    spent: float | None = None
+    budget: float | None = None
+    not_covered: tuple[str, ...] = NOT_COVERED
+
+    def describe(self) -> list[str]:
+        """In words, a line for each statement."""
+        noise = f"{self.mechanism.capitalize()} noise of scale {self.scale:.4g}"
+        lines = [
+            f"released with epsilon {self.epsilon:g}, delta {self.delta:g} (rho {self.rho:.4g}): {noise} for a total that one row "
+            "moves by 1",
+            f"unit: {self.unit}; {self.relation}",
+        ]
+        if self.spent is None:
+            lines.append("spent from no ledger: whoever adds up releases has to remember this one")
+        else:
+            limit = "no budget" if self.budget is None else f"of {self.budget:g}"
+            lines.append(f"spent so far: epsilon {self.spent:.4g} {limit}")
+        return [*lines, *(f"epsilon does not cover {what}" for what in self.not_covered), _INTERVALS]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON knows it."""
+        found: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        return found
+
+
+@dataclass(frozen=True)
+class Release:
+    """A result with noise, and what can be said of its privacy.
+
+    Attributes
+    ----------
+    result : Any
+        What the question reads from the noisy totals: a fitted model, a table, a regression.
+    privacy : Privacy
+    source : OpenedTotals
+        The noisy totals.
+    """
+
+    result: Any
+    privacy: Privacy
+    source: OpenedTotals
+
+    def summary(self) -> str:
+        """As text."""
+        shown = getattr(self.result, "summary", None)
+        return "\n".join([str(shown() if callable(shown) else self.result), "", *self.privacy.describe()])
+
+    def __repr__(self) -> str:
+        return self.summary()
+
+    def _repr_html_(self) -> str:
+        own = getattr(self.result, "_repr_html_", None)
+        body = own() if callable(own) else f"<pre>{html.escape(str(self.result))}</pre>"
+        return f"<div>{body}<small>{'<br>'.join(map(html.escape, self.privacy.describe()))}</small></div>"
+
+    def save(self, url: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write it to a path or fsspec URL, with what can be said of its privacy; ``es.load(url)`` gives the result."""
+        made = getattr(self.result, "to_container", None)
+        file = made() if callable(made) else opened_container(self.source)
+        fields = {**file.fields, RELEASED_FIELD: self.privacy.to_dict()}
+        save_file(replace(file, fields=fields), url, overwrite=overwrite, private=True)
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A release before anything is opened: its noise, and what it costs."""
+
+    question: Question
+    schema: PublicSchema
+    mechanism: Mechanism
+    privacy: Privacy
+    noisy: Any  # from exact totals and the rows to noisy totals and rows
+
+    @property
+    def spent(self) -> Spent:
+        """What it costs."""
+        return self.mechanism.spent
+
+
+def planned(
+    question: Question,
+    schema: PublicSchema,
+    *,
+    epsilon: float,
+    delta: float = 1e-6,
+    relation: str = REPLACE,
+    max_rows: int = 1,
+    max_weight: int = 1,
+    mechanism: str = AUTO,
+) -> Planned:
+    """How a question would be released: from the question alone, so that whoever sees it learns nothing of the rows."""
+    if isinstance(max_weight, bool) or not isinstance(max_weight, (int, np.integer)) or max_weight < 1:
+        raise ParameterError(f"max_weight={max_weight!r}: the largest weight of a row, 1 or more")
+    form = form_of(question, schema)
+    moved = sensitivity(form.rows, schema, relation=relation, groups=form.groups, max_weight=max_weight)
+    chosen = calibrated(moved, epsilon, delta, max_rows, mechanism)
+    unit, _, words = describe_relation(relation, max_rows).partition("; ")
+    privacy = Privacy(
+        float(epsilon), 0.0 if chosen.spent.pure_epsilon is not None else float(delta), chosen.spent.rho, unit, words,
+        chosen.name, chosen.scale, moved.l1, moved.l2,
+    )  # fmt: skip
+
+    def noisy(totals: Sequence[int], n_rows: int) -> tuple[list[int], int]:
+        exact = form.numbers(question.named(list(totals), schema), n_rows)
+        public = n_rows if relation == REPLACE and max_weight == 1 else None
+        found = noised(np.array(exact, dtype=object), moved.ranges, chosen)
+        named, rows = form.totals(found, public, chosen.deviation * max_weight)
+        flat = [int(x) for name in form.shapes for x in np.asarray(named[name], dtype=object).flat]
+        return flat, n_rows if relation == REPLACE else rows
+
+    return Planned(question, schema, chosen, privacy, noisy)
+
+
+@release_value.register(object)
+def release(
+    given: Any,
+    owner: Owner,
+    *,
+    schema: Any = None,
+    epsilon: float,
+    delta: float = 1e-6,
+    ledger: Any = None,
+    **options: Any,
+) -> Release:
+    """What ``owner.release`` does."""
+    book = None if ledger is None else Ledger.of(ledger, owner)
+    source = source_of(given, owner, schema)
+    if source.is_prediction:
+        raise ParameterError("predictions are of single rows: release the model, and predict with what is released")
+    asked = source.question.in_ids(source.schema)
+    public = source.schema.public()
+    plan = planned(asked, public, epsilon=epsilon, delta=delta, **options)
+    if plan.privacy.delta * source.n_rows >= 1:
+        raise ParameterError(
+            f"delta={delta:g} with {source.n_rows:,} rows: it could give away a row as it is. Take far less than 1 divided by the "
+            "rows"
+        )
+    privacy = plan.privacy
+    opendp()  # where it is missing nothing is spent
+    if book is not None:  # spent before anything is shown, or even opened
+        stated = privacy.to_dict()
+        kept = ("epsilon", "delta", "unit", "relation", "mechanism", "scale", "l1", "l2", "not_covered")
+        book.spend(owner, plan.spent, {**source.said(), **{name: stated[name] for name in kept}})
+        budget = book.budget
+        privacy = replace(privacy, spent=book.epsilon_spent, budget=None if budget is None else budget.epsilon)
+    exact = source.opened(owner)
+    _check_weights(asked, exact, public, source.n_rows, options.get("max_weight", 1))
+    totals, n_rows = plan.noisy(exact, source.n_rows)
+    result = _read(asked, totals, source.schema, n_rows, source.block_ids)
+    noisy = OpenedTotals(asked, tuple(totals), source.schema, n_rows, source.block_ids)
+    return Release(result, privacy, noisy)
+
+
+def _read(
+    question: Question, totals: list[int], schema: Schema | PublicSchema, n_rows: int, block_ids: tuple[str, ...]
+) -> Any:
+    try:
+        return question.opened(totals, schema, n_rows, block_ids)
+    except (DataError, ZeroDivisionError) as error:
+        raise DataError(
+            f"with this noise there is no result: {error}. Its cost is spent all the same; ask for a larger epsilon, or for a "
+            "question of fewer totals"
+        ) from error
+
+
+def _check_weights(
+    question: Question, totals: Sequence[int], schema: PublicSchema, n_rows: int, max_weight: int
+) -> None:
+    """Refuse rows with weights that nobody has said the largest of: they would have less privacy than is stated."""
+    named = question.named(list(totals), schema)
+    counts = named.get("class_counts", named.get("cells"))
+    if max_weight == 1 and counts is not None and schema.n_classes and int(counts.sum()) != n_rows:
+        raise ParameterError(
+            "the rows of this table have weights: say how large one may be, ",
+            Cure("largest weight", "max_weight=..."),
+            ". Nothing was shown",
+        )

@@ -1,0 +1,260 @@
+"""Disclosure rules: what data officers ask of a result before it leaves the house, as named profiles.
+
+Rules look at totals: how many rows are behind each number, whether one row makes up most of a sum, and how many numbers are given
+away for how many rows. They are habits and no proof. What can be added up with other results, `audit` looks at; what is proven is
+`release`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from encryptedstats.circuits.bounds import read_bounds
+from encryptedstats.circuits.expressions import Expression, column_names
+from encryptedstats.errors import FileFormatError, ParameterError
+from encryptedstats.publishing.forms import CellForm, Form, MomentForm, form_of
+from encryptedstats.publishing.sensitivity import added_by_row
+from encryptedstats.tables.columns import Column, column_ranges
+from encryptedstats.tables.questions import Question
+from encryptedstats.tables.variables import PublicSchema
+from encryptedstats.words import plural
+
+Named = Mapping[str, NDArray[Any]]
+
+MIN_COUNT: Final = "min_count"
+DOMINANCE: Final = "dominance"
+CONCENTRATION: Final = "concentration"
+RATIO: Final = "rows_per_parameter"
+DIFFERENCING: Final = "differencing"
+REFUSE: Final = "refuse"
+WARN: Final = "warn"
+
+
+@dataclass(frozen=True)
+class Rules:
+    """A profile of disclosure rules.
+
+    Parameters
+    ----------
+    min_count : int
+        The least rows of any group that a number is shown of; empty groups may be shown. 0 for no such rule.
+    dominance : float, optional
+        The largest share of a sum (of numbers that are not negative) that one row may have.
+    concentration : float, optional
+        The largest share of a group that may be of one kind: where all rows are sick, whoever is in the group is sick.
+    rows_per_parameter : float
+        The least rows for each number that a model gives away. 0 for no such rule.
+    differencing : str
+        What becomes of a result that gives single rows away together with what the ledger has: ``"refuse"`` or ``"warn"``.
+    name : str
+        What the profile is called.
+    """
+
+    min_count: int = 5
+    dominance: float | None = None
+    concentration: float | None = None
+    rows_per_parameter: float = 0.0
+    differencing: str = REFUSE
+    name: str = "own"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.min_count, bool) or not isinstance(self.min_count, (int, np.integer)) or self.min_count < 0:
+            raise ParameterError(f"min_count={self.min_count!r}: a number of rows, such as 3, 5, 10 or 11; 0 for none")
+        for name in (DOMINANCE, CONCENTRATION):
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, (int, float)) and 0 < value <= 1):
+                raise ParameterError(f"{name}={value!r}: a share between 0 and 1, or None")
+        if not isinstance(self.rows_per_parameter, (int, float)) or self.rows_per_parameter < 0:
+            raise ParameterError(
+                f"rows_per_parameter={self.rows_per_parameter!r}: a number of rows; 0 for no such rule"
+            )
+        if self.differencing not in (REFUSE, WARN):
+            raise ParameterError(f"differencing={self.differencing!r}: 'refuse' or 'warn'")
+
+    @classmethod
+    def named(cls, given: str | Rules) -> Rules:
+        """A profile by name, or one's own."""
+        if isinstance(given, Rules):
+            return given
+        if given not in PROFILES:
+            raise ParameterError(
+                f"rules={given!r}: {', '.join(map(repr, PROFILES))}, or your own, es.Rules(min_count=...)"
+            )
+        return PROFILES[given]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON knows it."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, value: Any) -> Rules:
+        """The inverse, with every check."""
+        names = {field.name for field in fields(cls)}
+        if not isinstance(value, dict) or set(value) != names:
+            raise FileFormatError(f"rules have the fields {', '.join(sorted(names))}, and these have not")
+        return cls(**value)
+
+    def describe(self) -> str:
+        """In words."""
+        said = [f"counts of 1 to {self.min_count - 1} are not shown"] if self.min_count > 1 else []
+        if self.dominance is not None:
+            said.append(f"no row is more than {self.dominance:.0%} of a sum")
+        if self.concentration is not None:
+            said.append(f"no group is more than {self.concentration:.0%} of one kind")
+        if self.rows_per_parameter:
+            said.append(f"at least {self.rows_per_parameter:g} rows for each number of a model")
+        return f"{self.name}: {'; '.join(said) or 'no rules'}"
+
+
+#: By name. DataSHIELD's filters (3 rows in a table, a third of a parameter for each row) and PCORnet's (11 rows) are habits there.
+PROFILES: Final[dict[str, Rules]] = {
+    "datashield": Rules(3, None, None, 3.0, REFUSE, "datashield"),
+    "five": Rules(5, 0.85, None, 5.0, REFUSE, "five"),
+    "ten": Rules(10, 0.75, 0.99, 10.0, REFUSE, "ten"),
+    "pcornet": Rules(11, 0.75, 0.99, 10.0, REFUSE, "pcornet"),
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A rule that a result breaks, where, and what to do about it."""
+
+    rule: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.text}"
+
+
+def shown_rows(question: Question, schema: PublicSchema) -> tuple[Form | None, list[Any]]:
+    """What rows add to the numbers that a result gives away: to leaves, rather than to the ways to them."""
+    try:
+        form = form_of(question, schema)
+    except ParameterError:
+        return None, [added_by_row(total) for total in question.circuit(schema)]
+    return form, form.rows
+
+
+def shown_numbers(form: Form | None, totals: Named, n_rows: int) -> list[int]:
+    """These numbers, from the opened totals."""
+    if form is not None:
+        return form.numbers(totals, n_rows)
+    return [int(x) for array in totals.values() for x in array.flat]
+
+
+def broken_rules(question: Question, totals: Named, schema: PublicSchema, n_rows: int, rules: Rules) -> list[Finding]:
+    """Which rules the opened totals of a question break, cell by cell in tables, all in all in models."""
+    form, rows = shown_rows(question, schema)
+    numbers = shown_numbers(form, totals, n_rows)
+    found = list(_small_counts(rows, numbers, schema, n_rows, rules, margins=isinstance(form, CellForm)))
+    if form is not None and isinstance(form, CellForm):
+        found += _concentrated(np.array(numbers, dtype=np.int64).reshape(form.shapes["cells"]), rules)
+    if form is not None and isinstance(form, MomentForm):
+        found += _dominated(form, totals, n_rows, rules)
+    parameters = n_parameters(question, form, schema)
+    if parameters and rules.rows_per_parameter * parameters > n_rows:
+        found.append(
+            Finding(
+                RATIO,
+                f"{parameters:,} numbers from {n_rows:,} rows, and {rules.rows_per_parameter:g} rows are wanted for each: fit a "
+                "smaller model, or release it with an epsilon",
+            )
+        )
+    return found
+
+
+def n_parameters(question: Question, form: Form | None, schema: PublicSchema) -> int:
+    """How many numbers of a model are given away; 0 of what is no model."""
+    from encryptedstats.models import TotalsModel
+
+    if not isinstance(question, TotalsModel):
+        return 0
+    if isinstance(form, MomentForm):
+        return len(form.bounds)
+    return len(form.rows) if form is not None else question.n_totals(schema)
+
+
+def are_counts(rows: list[Any], schema: PublicSchema) -> list[bool]:
+    """Which totals count rows: those to which a row adds 0 or 1."""
+    written = [row for row in rows if isinstance(row, Expression)]
+    known = read_bounds(written, column_ranges(schema, map(Column.parse, column_names(written))), 1)
+    return [
+        isinstance(row, Expression) and known[row].low >= 0 and known[row].high <= 1 and not _is_number(row, schema)
+        for row in rows
+    ]
+
+
+def _is_number(row: Expression, schema: PublicSchema) -> bool:
+    """Whether a number that is kept as one is in it: 0 and 1 are values there, and their rows are no group by themselves."""
+    return any(Column.parse(name).encoding == "number" for name in column_names([row]))
+
+
+def _small_counts(
+    rows: list[Any], numbers: list[int], schema: PublicSchema, n_rows: int, rules: Rules, *, margins: bool
+) -> Iterator[Finding]:
+    k = rules.min_count
+    if 0 < n_rows < k:
+        yield Finding(MIN_COUNT, f"there are {n_rows} rows in all, fewer than {k}")
+    counts = [number for number, counts in zip(numbers, are_counts(rows, schema), strict=True) if counts]
+    small = sum(0 < number < k for number in counts)
+    # All rows but a few are as telling as these few; in a table with margins they are one of the cells anyway.
+    rest = 0 if margins else sum(0 < n_rows - number < k for number in counts)
+    if small or rest:
+        yield Finding(
+            MIN_COUNT,
+            f"{small + rest:,} of {len(counts):,} counts are of 1 to {k - 1} rows, or of all rows but so many: ask for fewer bins, "
+            "levels or leaves, or release it with an epsilon",
+        )
+
+
+def _concentrated(cells: NDArray[np.int64], rules: Rules) -> list[Finding]:
+    """Groups along any axis nearly all of whose rows are of one kind."""
+    if rules.concentration is None or cells.ndim < 2:
+        return []
+    found = 0
+    for axis in range(cells.ndim):
+        sums, most = cells.sum(axis=axis), cells.max(axis=axis)
+        found += int(((sums > 0) & (most > rules.concentration * sums)).sum())
+    if not found:
+        return []
+    text = f"more than {rules.concentration:.0%} of {plural(found, 'group')} are of one kind: who is in one is known to be of it"
+    return [Finding(CONCENTRATION, text)]
+
+
+def _dominated(form: MomentForm, totals: Named, n_rows: int, rules: Rules) -> list[Finding]:
+    """Columns whose sum, or whose spread, may come from few rows.
+
+    The largest of n numbers is at most the root of the sum of their squares, so that its share of the sum is known to be no more
+    than that root divided by the sum. And where squares around the mean add up to those of k rows at the ends of the bounds, or to
+    less, they may come from as few: a column of zeros with a single one is the worst of them.
+    """
+    n = int(totals[form.counted][0]) if form.counted else n_rows
+    squares = {a: int(x) for (a, b), x in zip(form.pairs, totals["products"], strict=True) if a == b}
+    shares = spreads = 0
+    for a, (bound, total) in enumerate(zip(form.bounds, totals["sums"], strict=True)):
+        total, width = int(total), bound.high - bound.low
+        if rules.dominance is not None and bound.low >= 0 and total > 0:
+            shares += math.sqrt(squares[a]) > rules.dominance * total
+        if rules.min_count and width and n > 0:
+            spread = squares[a] - total**2 / n
+            spreads += 0 < spread < rules.min_count * (1 - rules.min_count / n) * width**2
+    found = []
+    if shares:
+        found.append(
+            Finding(DOMINANCE, f"more than {rules.dominance:.0%} of {plural(shares, 'sum')} may come from one row")
+        )
+    if spreads:
+        found.append(
+            Finding(
+                MIN_COUNT,
+                f"the spread of {plural(spreads, 'column')} may come from fewer than {rules.min_count} rows, as of a column that "
+                "is 1 in a single row: leave them out, or give numbers tighter bounds, Schema.infer(..., bounds={...})",
+            )
+        )
+    return found

@@ -1,0 +1,345 @@
+"""What one row adds to the totals of a question, read from the totals themselves: how far one person can move them.
+
+A row adds f(x) to the vector of totals, where x is what the row is: one bin of each variable, one class, numbers within their
+public bounds. The sensitivity is the largest norm of f(x), or of f(x) - f(x') where a row may be exchanged for another. Three ways
+give it: totals of which every row is in one are seen from their sum; otherwise all rows that differ are tried, variable by
+variable, until nothing is left to choose; where these are too many, intervals bound it. The first two are exact, all are proven.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from encryptedstats.circuits.bounds import Interval, read_bounds
+from encryptedstats.circuits.expressions import (
+    COLUMN,
+    LINEAR,
+    PRODUCT,
+    TOTAL,
+    Expression,
+    column_names,
+    combination,
+    fold,
+    in_order,
+)
+from encryptedstats.tables.binning import code_values
+from encryptedstats.tables.columns import OF_ROWS, Column, column_ranges
+from encryptedstats.tables.variables import PublicSchema
+
+REPLACE: Final = "replace"
+ADD: Final = "add"
+#: Which tables are neighbours, in words.
+RELATIONS: Final = {
+    REPLACE: "one row is replaced by any other (the number of rows is public)",
+    ADD: "one row is added or left out (the number of rows is not public)",
+}
+#: More kinds of rows than these are not tried one by one.
+MOST_STATES: Final = 20_000
+_MOST_VALUES: Final = 64  # of a number, to be tried one by one
+_MOST_COMPARED: Final = 200_000_000  # numbers, for all pairs of rows
+
+Number = Expression | int
+State = Mapping[str, int | Interval]  # of the columns of one variable
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """How far one row can move some totals.
+
+    Attributes
+    ----------
+    ranges : array
+        Of each total: the largest change. 0 where no row changes it.
+    l1, l2 : float
+        Of all of them, each divided by its range: so one noise, times the range of each, fits all.
+    exact : bool
+        Whether all kinds of rows were tried, so that some tables do differ so much; else it is a proven bound.
+    """
+
+    ranges: NDArray[np.int64]
+    l1: float
+    l2: float
+    exact: bool
+
+
+def sensitivity(
+    totals: Sequence[Number],
+    schema: PublicSchema,
+    *,
+    relation: str = REPLACE,
+    groups: Iterable[Sequence[int]] | None = None,
+    max_weight: int = 1,
+) -> Sensitivity:
+    """The sensitivity of totals, each an expression (or what a row adds to one, as a plain number).
+
+    ``groups`` are positions to be looked at by themselves: the bound of all is the sum of theirs. By default there is one group.
+    A row of weight w adds w times as much, and its weight may be any from 0 to ``max_weight`` where that is not 1.
+    """
+    if relation not in RELATIONS:
+        raise ValueError(f"relation={relation!r}: {' or '.join(map(repr, RELATIONS))}")
+    rows = [added_by_row(total) for total in totals]
+    parts = [list(range(len(rows)))] if groups is None else [list(group) for group in groups]
+    ranges, l1, l2_squared, exact = np.zeros(len(rows), dtype=np.int64), 0.0, 0.0, True
+    for part in parts:
+        found = _of_group([rows[i] for i in part], schema, relation, weighted=max_weight > 1)
+        ranges[part] = found.ranges * max_weight
+        l1, l2_squared, exact = l1 + found.l1, l2_squared + found.l2**2, exact and found.exact
+    # Groups are as far as they can be at once only if some rows are: with one group that is known.
+    return Sensitivity(ranges, l1, math.sqrt(l2_squared), exact and len(parts) == 1)
+
+
+def added_by_row(total: Number) -> Number:
+    """What a row adds to a total."""
+
+    def rule(node: Expression, args: list[Number]) -> Number:
+        if not node.is_total:
+            return node
+        if node.op == TOTAL:
+            return node.args[0]
+        if node.op == LINEAR:
+            terms = zip(node.data[0], args, strict=True)
+            return combination([(c, x) for c, x in terms if isinstance(x, Expression)])
+        raise ValueError(f"{total!r} is no sum over rows: what one row adds to it depends on all the others")
+
+    return total if isinstance(total, int) else fold([total], rule)[total]
+
+
+# -- what a row can be -----------------------------------------------------------------------------------------------------
+
+
+def possible_states(schema: PublicSchema, names: Iterable[str], *, tried: bool) -> dict[str, list[State]]:
+    """What the columns of each variable can be in a row, for the columns that occur; ``tried``: with short numbers value by value.
+
+    The one place that knows the columns that questions are written with: however they are stored, an indicator of every bin and
+    class, codes, and numbers.
+    """
+    columns = [Column.parse(name) for name in dict.fromkeys(names)]
+    found: dict[str, list[State]] = {}
+    for key in dict.fromkeys("class" if c.encoding in OF_ROWS else f"v{c.variable}" for c in columns):
+        if key == "class":
+            found[key] = _class_states(schema, [c for c in columns if c.encoding in OF_ROWS])
+            continue
+        own = [c for c in columns if c.encoding not in OF_ROWS and f"v{c.variable}" == key]
+        known = schema.at(own[0].variable)
+        if known.kind == "number":
+            found[key] = _number_states(known.low or 0, known.high or 0, known.missing_bin, own, tried)
+        else:
+            found[key] = [{str(c): _of_bin(c, k, known.n_bins) for c in own} for k in range(known.n_bins)]
+    return found
+
+
+def _class_states(schema: PublicSchema, columns: Sequence[Column]) -> list[State]:
+    folds = {c.fold for c in columns} | {None}
+    classes = range(schema.n_classes) if schema.n_classes else range(1)
+    return [
+        {str(c): int(c.index == k and c.fold in (None, where)) for c in columns}
+        for k in classes
+        for where in sorted(folds, key=str)
+    ]
+
+
+def _number_states(low: int, high: int, missing: bool, columns: Sequence[Column], tried: bool) -> list[State]:
+    values: list[int | Interval] = [Interval(low, high)]
+    if tried and high - low < _MOST_VALUES:
+        values = list(range(low, high + 1))
+    states = [{str(c): value if c.encoding == "number" else 1 for c in columns} for value in values]
+    return [*states, {str(c): 0 for c in columns}] if missing else [*states]
+
+
+def _of_bin(column: Column, k: int, n_bins: int) -> int:
+    if column.encoding == "onehot":
+        return int(column.index == k)
+    return code_values(n_bins, centred=column.encoding == "centred")[k]
+
+
+# -- three ways ------------------------------------------------------------------------------------------------------------
+
+
+def _of_group(rows: Sequence[Number], schema: PublicSchema, relation: str, *, weighted: bool) -> Sensitivity:
+    found = _exclusive(rows, schema, relation)
+    if found is not None:
+        return found
+    for tried in (True, False):
+        low_high = _states(rows, schema, tried=tried)
+        if low_high is not None:
+            return _measured(*low_high, relation, weighted=weighted)
+    bounds = [row_interval(row, schema) for row in rows]
+    low, high = (np.array([[getattr(one, name) for one in bounds]], dtype=float) for name in ("low", "high"))
+    return _measured(low, high, relation, weighted=weighted)
+
+
+def _exclusive(rows: Sequence[Number], schema: PublicSchema, relation: str) -> Sensitivity | None:
+    """Of indicators that exclude each other, as the leaves of a tree: seen from a sum that is at most 1; None where it is not."""
+    written = [row for row in rows if isinstance(row, Expression)]
+    if len(written) < len(rows) or not written:
+        return None
+    whole = combination((factor, term) for term, factor in flat_terms(written).items())
+    if not isinstance(whole, Expression):
+        return None
+    known = column_ranges(schema, map(Column.parse, column_names(written)))
+    bounds = read_bounds([*written, whole], known, 1)
+    if bounds[whole].high > 1 or any(bounds[row].low < 0 for row in written):
+        return None
+    apart = 2.0 if relation == REPLACE and len(rows) > 1 else 1.0
+    return Sensitivity(np.ones(len(rows), dtype=np.int64), apart, math.sqrt(apart), exact=False)
+
+
+def flat_terms(rows: Iterable[Expression]) -> dict[Expression, int]:
+    """The sum of some expressions, with sums of sums written out: what cancels is gone."""
+    found: dict[Expression, int] = {}
+    weights: dict[Expression, int] = {}
+    listed = list(rows)
+    for row in listed:
+        weights[row] = weights.get(row, 0) + 1
+    for node in reversed(list(in_order(listed))):
+        factor = weights.pop(node, 0)
+        if factor and node.op == LINEAR and not node.data[1]:
+            for arg, coefficient in zip(node.args, node.data[0], strict=True):
+                weights[arg] = weights.get(arg, 0) + factor * coefficient
+        elif factor:
+            found[node] = found.get(node, 0) + factor
+    return found
+
+
+def _states(rows: Sequence[Number], schema: PublicSchema, *, tried: bool) -> tuple[Floats, Floats] | None:
+    """Between which numbers all rows lie, for every kind of row (without what is alike); None where there are too many."""
+    states = possible_states(schema, column_names(row for row in rows if isinstance(row, Expression)), tried=tried)
+    seen: set[tuple[tuple[Number, ...], frozenset[str]]] = set()
+    ends: list[tuple[Number, ...]] = []
+    pending = [(tuple(rows), frozenset(states))]
+    while pending:
+        left, open_ = pending.pop()
+        key = _next_variable(left, states, open_)
+        if key is None:
+            ends.append(left)
+            if len(ends) > MOST_STATES:
+                return None
+            continue
+        for state in states[key]:
+            fixed = {name: value for name, value in state.items() if isinstance(value, int)}
+            after = (substituted(left, fixed), open_ - {key})
+            if after not in seen:
+                seen.add(after)
+                pending.append(after)
+        if len(seen) > 4 * MOST_STATES:
+            return None
+    numbers = {name: value for listed in states.values() for one in listed for name, value in one.items()
+               if isinstance(value, Interval)}  # fmt: skip
+    bounds = [[_bounded(value, numbers) for value in end] for end in ends]
+    low, high = (
+        np.array([[getattr(x, name) for x in line] for line in bounds], dtype=float) for name in ("low", "high")
+    )
+    return low, high
+
+
+def _next_variable(rows: Iterable[Number], states: Mapping[str, list[State]], open_: frozenset[str]) -> str | None:
+    """The variable that most of what is left depends on: the first split of a tree comes before those below it."""
+    counts = dict.fromkeys(open_, 0)
+    keys = {name: key for key in open_ for name in states[key][0]}
+    for row in rows:
+        if isinstance(row, Expression):
+            for key in {keys[name] for name in column_names([row]) if name in keys}:
+                counts[key] += 1
+    best = max(counts, key=lambda key: (counts[key], key), default=None)
+    return best if best is not None and counts[best] else None
+
+
+def substituted(rows: Sequence[Number], values: Mapping[str, int]) -> tuple[Number, ...]:
+    """Expressions with numbers in place of some columns, as short as they become."""
+
+    def rule(node: Expression, args: list[Number]) -> Number:
+        if node.op == COLUMN:
+            return values.get(node.data, node)
+        if node.op == PRODUCT:
+            return 0 if 0 in (x for x in args if isinstance(x, int)) else args[0] * args[1]
+        if node.op == LINEAR:
+            coefficients, constant = node.data
+            plain = sum(c * x for c, x in zip(coefficients, args, strict=True) if isinstance(x, int))
+            terms = [(c, x) for c, x in zip(coefficients, args, strict=True) if isinstance(x, Expression)]
+            return combination(terms, constant + plain)
+        raise ValueError(f"what one row adds through {node.op!r} depends on other rows")
+
+    found = fold([row for row in rows if isinstance(row, Expression)], rule)
+    return tuple(found[row] if isinstance(row, Expression) else row for row in rows)
+
+
+def _bounded(value: Number, numbers: Mapping[str, Interval]) -> Interval:
+    def rule(node: Expression, args: list[Interval]) -> Interval:
+        if node.op == COLUMN:
+            return numbers[node.data]
+        if node.op == PRODUCT:
+            if node.args[0] is node.args[1]:
+                reaches = args[0].low <= 0 <= args[0].high
+                ends = (args[0].low ** 2, args[0].high ** 2)
+                return Interval(0 if reaches else min(ends), max(ends))
+            return args[0] * args[1]
+        coefficients, constant = node.data
+        return sum((x.times(c) for c, x in zip(coefficients, args, strict=True)), Interval.of(constant))
+
+    return Interval.of(value) if isinstance(value, int) else fold([value], rule)[value]
+
+
+def row_interval(row: Number, schema: PublicSchema) -> Interval:
+    """Between which numbers a row adds to a total: by trying what a row can be, or by intervals."""
+    found = _states([row], schema, tried=False)
+    if found is not None:
+        return Interval(int(found[0].min()), int(found[1].max()))
+    assert isinstance(row, Expression)  # a plain number has one state
+    return read_bounds([row], column_ranges(schema, map(Column.parse, column_names([row]))), 1)[row]
+
+
+def _measured(low: Floats, high: Floats, relation: str, *, weighted: bool) -> Sensitivity:
+    """From what every kind of row can add: all pairs of them, or what bounds these where they are too many."""
+    size = np.maximum(np.abs(low), np.abs(high))
+    point, (n, m) = bool((low == high).all()), low.shape
+    if relation == ADD:
+        ranges, exact = size.max(axis=0), point
+    else:
+        ranges, exact = high.max(axis=0) - low.min(axis=0), point
+        if weighted:  # a row of weight 0 adds nothing
+            ranges = np.maximum(ranges, size.max(axis=0))
+    used = ranges > 0
+    if not used.any():
+        return Sensitivity(ranges.astype(np.int64), 0.0, 0.0, exact=True)
+    scaled = size[:, used] / ranges[used]
+    alone = scaled.sum(axis=1).max(), (scaled**2).sum(axis=1).max()
+    if relation == ADD:
+        l1, l2_squared = alone
+    else:
+        low, high = low[:, used] / ranges[used], high[:, used] / ranges[used]
+        if n * n * m <= _MOST_COMPARED:
+            l1, l2_squared = _apart(low, high)
+        else:
+            # No further apart than the sum of both; squares add up where no total is below 0 in either.
+            both = 2 if (low >= 0).all() else 4
+            l1, l2_squared, exact = (
+                min(2 * alone[0], used.sum()),
+                min(both * alone[1], float(used.sum())),
+                False,
+            )
+        if weighted:
+            l1, l2_squared = max(l1, alone[0]), max(l2_squared, alone[1])
+    return Sensitivity(ranges.astype(np.int64), float(l1), math.sqrt(l2_squared), exact)
+
+
+def _apart(low: Floats, high: Floats) -> tuple[float, float]:
+    """The largest L1 and squared L2 distance of any two rows."""
+    l1 = l2_squared = 0.0
+    for one_low, one_high in zip(low, high, strict=True):
+        distance = np.maximum(high - one_low, one_high - low)
+        l1 = max(l1, float(distance.sum(axis=1).max()))
+        l2_squared = max(l2_squared, float((distance**2).sum(axis=1).max()))
+    return l1, l2_squared
+
+
+def describe_relation(relation: str, max_rows: int) -> str:
+    """The unit and the relation in words, as they are stated with every epsilon."""
+    unit = "a row" if max_rows == 1 else f"a person with at most {max_rows} rows"
+    return f"{unit}; {RELATIONS[relation]}"

@@ -1,0 +1,116 @@
+"""``release``, ``ledger``, ``report`` and ``decrypt --rules``: what leaves the house, by the program itself."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from cli_helpers import Hospital, Run, done, the_error
+
+import encryptedstats as es
+
+
+@pytest.fixture
+def ledger(hospital: Hospital, tmp_path: Path) -> Path:
+    folder = tmp_path / "study.ledger"
+    begun = done("ledger", folder, "--begin", "--key", hospital.key, "--epsilon", 3, "--rules", "five")
+    assert "epsilon 0 of 3 at delta 1e-06" in begun.stdout
+    return folder
+
+
+@pytest.fixture
+def forest(hospital: Hospital) -> Path:
+    return hospital.ask("published-forest", "fit", "--model", "forest", "--trees", 4, "--depth", 1)
+
+
+def owned(hospital: Hospital) -> tuple[object, ...]:
+    return ("--key", hospital.key, "--schema", hospital.schema)
+
+
+def test_a_forest_is_released_shown_and_predicts(
+    hospital: Hospital, forest: Path, ledger: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "forest.released"
+    shown = done("release", forest, *owned(hospital), "--epsilon", 1, "--ledger", ledger, "-o", out).stdout
+    assert "released with epsilon 1" in shown
+    assert "spent so far: epsilon 1 of 3" in shown
+    assert "schema --range COLUMN=LOW:HIGH" in shown
+    assert "Schema.infer" not in shown
+    told = done("info", out).stdout
+    assert "counts with noise (released with epsilon 1" in told
+    done("predict", out, hospital.csv, "-o", tmp_path / "predicted.csv")
+    book = json.loads(done("ledger", ledger, "--keys", hospital.public, "--json").stdout)
+    assert [entry["what"] for entry in book["entries"]] == ["begin", "released"]
+    assert book["epsilon_spent"] == pytest.approx(1.0)
+
+
+def test_beyond_the_budget_is_one_line(run: Run, hospital: Hospital, forest: Path, ledger: Path) -> None:
+    error = the_error(run("release", forest, *owned(hospital), "--epsilon", 5, "--delta", 0, "--ledger", ledger))
+    assert "is epsilon 3 at delta 1e-06; 0 is spent, and with this release it would be 5" in error
+    done("ledger", ledger, "--key", hospital.key, "--epsilon", 6)
+    again = done("release", forest, *owned(hospital), "--epsilon", 5, "--delta", 0, "--ledger", ledger, "--json")
+    assert json.loads(again.stdout)["spent"] == pytest.approx(5.0)
+
+
+def test_counts_are_published_by_rules(hospital: Hospital, ledger: Path, tmp_path: Path) -> None:
+    counts = hospital.ask("published-grades", "crosstab", "v1", "v2")
+    shown = done("decrypt", counts, *owned(hospital), "--rules", "pcornet", "--ledger", ledger).stdout
+    assert "hidden" in shown
+    assert "published by the rules pcornet" in shown
+    facts = json.loads(done("decrypt", counts, *owned(hospital), "--rules", "pcornet", "--json").stdout)
+    assert facts["whole"] is False
+    assert any("min_count" in line for line in facts["left_out"])
+    done("decrypt", counts, *owned(hospital), "--rules", "pcornet", "-o", tmp_path / "counts.csv")
+    assert "hidden" in (tmp_path / "counts.csv").read_text()
+    done("decrypt", counts, *owned(hospital), "--ledger", ledger, "-o", tmp_path / "exact.csv")
+    told = done("ledger", ledger, "--key", hospital.key).stdout
+    assert "published" in told
+    assert "opened" in told
+
+
+def test_a_released_table_is_written_as_csv(hospital: Hospital, tmp_path: Path) -> None:
+    counts = hospital.ask("released-grades", "counts", "v1", "--by", "class")
+    done("release", counts, *owned(hospital), "--epsilon", 2, "--delta", 0, "-o", tmp_path / "counts.csv")
+    assert (tmp_path / "counts.csv").read_text().startswith("grade,no,yes\n")
+
+
+def test_a_report_is_written_from_the_files(hospital: Hospital, forest: Path, ledger: Path, tmp_path: Path) -> None:
+    out = tmp_path / "report.html"
+    done("release", forest, *owned(hospital), "--epsilon", 1, "--ledger", ledger)
+    told = done("report", hospital.table, forest, "--keys", hospital.public, "--ledger", ledger, "-o", out).stdout
+    assert "readable to you only" in told
+    page = out.read_text()
+    assert f"{es.PublicKeys.load(hospital.public).parameters.security} bits" in page
+    assert "CompletelyRandomForest" in page
+    assert "Epsilon 1 of 3 is spent" in page
+    assert es.Ledger(ledger, es.PublicKeys.load(hospital.public)).head() in page
+    for name in ("grade", "kilos", "visits"):  # no names leave the house
+        assert name not in page
+    assert "<script" not in page
+    assert "http" not in page
+
+
+@pytest.mark.parametrize(
+    ("command", "complaint"),
+    [
+        (("ledger", "{folder}/none", "--keys", "{public}"), "has no ledger of key"),
+        (("ledger", "{folder}/none"), "whose ledger is it: give --keys public.keys, or --key secret.key"),
+        (("ledger", "{ledger}", "--begin", "--key", "{key}"), "has a ledger already, and was not touched"),
+        (("report", "{table}", "-o", "{folder}/x.html"), "whose ledger is it: give --keys"),
+        (("decrypt", "{forest}", "--key", "{key}", "--rules", "lax"), "rules='lax'"),
+        (("release", "{forest}", "--key", "{key}", "--epsilon", "0"), "epsilon=0.0: a number above 0"),
+    ],
+)
+def test_mistakes_are_one_line(
+    run: Run,
+    hospital: Hospital,
+    forest: Path,
+    ledger: Path,
+    tmp_path: Path,
+    command: tuple[str, ...],
+    complaint: str,
+) -> None:
+    places = {"folder": tmp_path, "public": hospital.public, "key": hospital.key, "table": hospital.table}
+    said = [word.format(forest=forest, ledger=ledger, **places) for word in command]
+    assert complaint in the_error(run(*said))

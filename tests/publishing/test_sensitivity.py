@@ -1,0 +1,204 @@
+"""Sensitivity against brute force: tables of one row each, for every row that there can be, and all pairs of them."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import encryptedstats as es
+from effort import examples
+from encryptedstats.publishing import sensitivity as module
+from encryptedstats.publishing.forms import form_of
+from encryptedstats.publishing.sensitivity import ADD, REPLACE, sensitivity
+from encryptedstats.tables.questions import asked_of
+from encryptedstats.tables.statistics import Counts, CrossTable, Moments
+
+
+def every_row(schema: es.Schema) -> pd.DataFrame:
+    """All rows that a table of this schema can have."""
+    values: dict[str, list[Any]] = {}
+    for variable in schema.variables:
+        if variable.kind == "number":
+            values[variable.name] = [*range(variable.low or 0, (variable.high or 0) + 1)]
+        else:
+            values[variable.name] = list(variable.levels)
+        if variable.missing_bin:
+            values[variable.name].append(np.nan if variable.kind == "number" else None)
+    if schema.n_classes:
+        values[str(schema.target)] = list(schema.classes)
+    elif schema.target_number is not None:
+        values[str(schema.target)] = [*range(schema.target_number.low or 0, (schema.target_number.high or 0) + 1)]
+    return pd.DataFrame(itertools.product(*values.values()), columns=list(values))
+
+
+def vectors(question: es.Question, schema: es.Schema) -> np.ndarray:
+    """What each row adds to the numbers that get noise: read from a clear table of that row alone."""
+    rows, form = every_row(schema), form_of(question, schema.public())
+    found = []
+    for place in range(len(rows)):
+        table = schema.table(rows.iloc[[place]].reset_index(drop=True))
+        named = question.named([int(x) for x in table.totals(question)], schema.public())
+        found.append(form.numbers(named, 1))
+    return np.array(found, dtype=float)
+
+
+def brute(added: np.ndarray, relation: str, ranges: np.ndarray) -> tuple[np.ndarray, float, float]:
+    apart = added[:, None, :] - added[None, :, :] if relation == REPLACE else added[:, None, :]
+    apart = np.abs(apart).reshape(-1, added.shape[1])
+    scaled = apart[:, ranges > 0] / ranges[ranges > 0]
+    return apart.max(axis=0), float(scaled.sum(axis=1).max()), float((scaled**2).sum(axis=1).max() ** 0.5)
+
+
+def compared(question: es.Question, schema: es.Schema, relation: str, *, tight: bool = True) -> None:
+    asked = asked_of(question, schema).settled()
+    form = form_of(asked, schema.public())
+    found = sensitivity(form.rows, schema.public(), relation=relation, groups=form.groups)
+    ranges, l1, l2 = brute(vectors(asked, schema), relation, found.ranges)
+    assert (ranges <= found.ranges).all()
+    assert l1 <= found.l1 * (1 + 1e-12)
+    assert l2 <= found.l2 * (1 + 1e-12)
+    if tight:
+        assert l1 == pytest.approx(found.l1)
+        assert l2 == pytest.approx(found.l2)
+    if found.exact:
+        assert (ranges == found.ranges).all()
+
+
+@st.composite
+def schemas(draw: st.DrawFn) -> es.Schema:
+    """Two or three small variables with levels, some with a bin for missing values, and two or three classes."""
+    frame, gaps = {}, []
+    for j in range(draw(st.integers(2, 3))):
+        levels = draw(st.integers(2, 3))
+        ordered = draw(st.booleans())
+        frame[f"x{j}"] = pd.Categorical([f"l{k % levels}" for k in range(6)], ordered=ordered)
+        if draw(st.booleans()):
+            gaps.append(f"x{j}")
+    classes = draw(st.integers(2, 3))
+    made = es.Schema.infer(pd.DataFrame({**frame, "y": [f"c{k % classes}" for k in range(6)]}), target="y")
+    for name in gaps:
+        made = made.with_missing_bin(name)
+    return made
+
+
+def numbers(target: tuple[int, int] | None = None, groups: bool = False, **bounds: tuple[int, int]) -> es.Schema:
+    """Numbers within bounds, and a variable with two groups if wanted."""
+    schema = es.Schema.infer(
+        pd.DataFrame(
+            {name: range(4) for name in bounds} | ({"g": list("aabb")} if groups else {}) | {"y": [0, 1, 0, 1]}
+        ),
+        target=None if target is None else "y",
+    )
+    for name, (low, high) in {**bounds, **({} if target is None else {"y": target})}.items():
+        schema = schema.with_kind(name, "number", digits=0, low=low, high=high)
+    return schema
+
+
+relations = st.sampled_from([REPLACE, ADD])
+
+
+@settings(max_examples=examples(6))
+@given(schemas(), relations, st.data())
+def test_tables_and_naive_bayes_move_as_far_as_brute_force_says(
+    schema: es.Schema, relation: str, data: st.DataObject
+) -> None:
+    question = data.draw(
+        st.sampled_from(
+            [Counts((0,)), Counts((0, -1)), CrossTable((0, 1)), es.MultinomialNB(), es.ChiSquare("x0", "x1")]
+        )
+    )
+    compared(question, schema, relation)
+
+
+@settings(max_examples=examples(6))
+@given(schemas(), relations, st.integers(1, 4), st.integers(1, 3), st.integers(0, 1000))
+def test_forests_move_as_far_as_brute_force_says(
+    schema: es.Schema, relation: str, n_trees: int, depth: int, seed: int
+) -> None:
+    forest = es.CompletelyRandomForest(n_trees=n_trees, depth=depth, random_state=seed)
+    compared(forest, schema, relation)
+    form = form_of(forest, schema.public())
+    found = sensitivity(form.rows, schema.public(), relation=relation, groups=form.groups)
+    apart = 2 if relation == REPLACE else 1
+    assert found.l1 == apart * n_trees
+    assert found.l2 == pytest.approx((apart * n_trees) ** 0.5)
+
+
+def test_leaves_are_seen_to_exclude_each_other_without_trying_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred trees of depth 6 on twenty variables: more rows than anybody tries."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({f"x{j}": rng.permutation(np.arange(40) % 5) for j in range(20)} | {"y": np.arange(40) % 2})
+    schema = es.Schema.infer(frame, target="y").public()
+    monkeypatch.setattr(module, "_states", lambda *args, **options: pytest.fail("rows were tried"))
+    form = form_of(es.CompletelyRandomForest(n_trees=10, depth=5), schema)
+    assert sensitivity(form.rows, schema, groups=form.groups).l1 == 20
+
+
+@settings(max_examples=examples(5))
+@given(st.integers(-3, 3), st.integers(1, 5), st.integers(-2, 2), st.integers(1, 3), st.booleans(), relations)
+def test_sums_and_products_of_numbers_move_as_far_as_brute_force_says(
+    low: int, width: int, other: int, other_width: int, gaps: bool, relation: str
+) -> None:
+    schema = numbers(a=(low, low + width), b=(other, other + other_width))
+    if gaps:
+        schema = schema.with_missing_bin("a")
+    compared(Moments((0, 1)), schema, relation)
+
+
+def test_regression_and_lines_are_bounded_for_every_row() -> None:
+    schema = numbers(x=(0, 3), target=(0, 4), groups=True)
+    for relation in (REPLACE, ADD):
+        compared(es.LinearRegression("y ~ x + g"), schema, relation)
+    levels = pd.DataFrame({"x": pd.Categorical([0, 1, 2], ordered=True), "g": list("aab"), "y": [0, 1, 1]})
+    for relation in (REPLACE, ADD):
+        compared(es.SemiparametricNB(), es.Schema.infer(levels, target="y"), relation)
+
+
+@pytest.mark.parametrize("relation", [REPLACE, ADD])
+def test_intervals_bound_what_is_too_much_to_try(relation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = numbers(x=(-2, 3), target=(0, 4), groups=True)
+    monkeypatch.setattr(module, "_MOST_VALUES", 1)
+    compared(es.LinearRegression("y ~ x + g"), schema, relation, tight=False)
+    monkeypatch.setattr(module, "_states", lambda *args, **options: None)
+    compared(es.LinearRegression("y ~ x + g"), schema, relation, tight=False)
+    compared(
+        CrossTable((0, -1)),
+        es.Schema.infer(pd.DataFrame({"x": list("ab"), "y": [0, 1]}), target="y"),
+        relation,
+        tight=False,
+    )
+
+
+def test_many_pairs_are_bounded_by_what_single_rows_add(monkeypatch: pytest.MonkeyPatch) -> None:
+    frame = pd.DataFrame({"x": list("abc"), "z": list("aab"), "y": [0, 1, 1]})
+    schema = es.Schema.infer(frame, target="y")
+    monkeypatch.setattr(module, "_MOST_COMPARED", 1)
+    compared(CrossTable((0, 1)), schema, REPLACE)
+
+
+def test_weights_move_totals_by_as_much_more() -> None:
+    schema = es.Schema.infer(pd.DataFrame({"x": list("ab"), "y": [0, 1]}), target="y").public()
+    form = form_of(es.MultinomialNB(), schema)
+    one, three = (sensitivity(form.rows, schema, max_weight=w) for w in (1, 3))
+    assert (three.ranges == 3 * one.ranges).all()
+    assert three.l1 == one.l1
+
+
+def test_what_no_row_moves_has_no_range() -> None:
+    """The number of rows, where it is public."""
+    schema = numbers(x=(0, 3), target=(0, 4)).public()
+    form = form_of(es.LinearRegression("target ~ v0"), schema)
+    assert sensitivity(form.rows, schema).ranges[0] == 0
+    assert sensitivity(form.rows, schema, relation=ADD).ranges[0] == 1
+
+
+def test_an_unknown_relation_is_refused() -> None:
+    schema = es.Schema.infer(pd.DataFrame({"x": list("ab"), "y": [0, 1]}), target="y").public()
+    with pytest.raises(ValueError, match="relation='remove': 'replace' or 'add'"):
+        sensitivity([1], schema, relation="remove")
