@@ -1,0 +1,3 @@
+library(testthat)
+library(encryptedstats)
+test_check("encryptedstats")

@@ -1,0 +1,37 @@
+keys <- keygen(parsHelp(max = 100000, L = 1))
+
+test_that("what is computed on encrypted numbers is what is computed on numbers", {
+  x <- enc(keys$pk, c(3, 4, -5)); y <- enc(keys$sk, c(1, 2, 3))
+  expect_equal(dec(keys$sk, x + y), c(4, 6, -2))
+  expect_equal(dec(keys$sk, x - 1), c(2, 3, -6))
+  expect_equal(dec(keys$sk, 2 * x), c(6, 8, -10))
+  expect_equal(dec(keys$sk, -x), c(-3, -4, 5))
+  expect_equal(dec(keys$sk, sum(x * y)), -4)
+  expect_equal(dec(keys$sk, x[2]), 4)
+  expect_equal(length(x), 3L)
+  a <- enc(keys, matrix(1:4, 2, byrow = TRUE))
+  expect_equal(dim(a), c(2L, 2L))
+  expect_equal(dec(keys, t(a)), matrix(1:4, 2))
+  expect_equal(dec(keys, a %*% matrix(c(1, 0, 0, 1), 2)), matrix(1:4, 2, byrow = TRUE))
+})
+
+test_that("what cannot be encrypted is refused, and says why", {
+  expect_error(enc(keys, 1.5), "only whole numbers")
+  expect_error(enc(keys, "a"), "only whole numbers can be encrypted, not character")
+  expect_error(enc(keys, c(1, NA)), "missing value")
+  expect_error(enc(keys, 3) / 2, "is not possible on encrypted numbers")
+  expect_error(parsHelp(lambda = 256), "128 bits")
+  expect_error(parsHelp(scheme = "RSA"), "FandV")
+})
+
+test_that("keys and numbers are stored", {
+  folder <- tempfile(); dir.create(folder)
+  key <- file.path(folder, "secret.key"); file <- file.path(folder, "x.enc")
+  saveKey(keys, key, passphrase = "correct horse battery")
+  if (.Platform$OS.type == "unix") expect_equal(format(file.mode(key)), "600")
+  saveFHE(enc(keys, c(7, 8)), file)
+  again <- loadKey(key, passphrase = "correct horse battery")
+  expect_equal(dec(again, loadFHE(file, again)), c(7, 8))
+  expect_error(loadKey(key, passphrase = "wrong"), "passphrase")
+  expect_error(saveFHE(keys$sk, file), "saveKey")
+})
