@@ -7,9 +7,9 @@ JOBS   ?= 2
 # The paper's data sets are not part of the project; where a folder of them lies beside the checkout, use it.
 export ENCRYPTEDSTATS_DATA ?= $(wildcard $(CURDIR)/../shared/data)
 # Tests start hundreds of programs: each would compile the whole package again where bytecode must not be kept.
-test test-full test-faults: export PYTHONDONTWRITEBYTECODE =
+test test-full test-faults test-browser: export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo reproduce casestudy test test-full test-faults test-mutants test-sanitize lint types bench docs clean setup
+.PHONY: demo reproduce casestudy test test-full test-faults test-browser test-mutants test-sanitize test-arm test-r lint types bench docs clean setup wheel matrix pins materials
 
 demo: $(STAMP)
 	$(BIN)/python examples/forest.py
@@ -22,9 +22,9 @@ casestudy: $(STAMP)
 	$(BIN)/python -m reproduction casestudy $(ARGS)
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow"
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow and not browser"
 
-test-full: $(STAMP) test-mutants test-sanitize
+test-full: $(STAMP) test-mutants test-sanitize test-arm test-r test-browser
 	HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -n $(JOBS)
 
 # Every mistake of a list in the noise rules must be noticed by their calibration.
@@ -35,9 +35,33 @@ test-mutants: $(STAMP)
 test-sanitize: $(STAMP)
 	$(BIN)/python tests/run_sanitized.py --jobs $(JOBS)
 
+# The C extensions compiled for ARM: what their tests call must give the same residues on an emulated processor.
+test-arm: $(STAMP)
+	command -v qemu-aarch64 aarch64-linux-gnu-gcc > /dev/null || apt-get install --yes --no-install-recommends \
+	  gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
+	$(BIN)/python tests/run_arm.py
+
+# The R package: its tests and its vignette, with Debian's R and the Python of this environment.
+test-r: $(STAMP)
+	command -v R > /dev/null || apt-get install --yes --no-install-recommends r-base-core r-cran-reticulate r-cran-testthat r-cran-knitr \
+	  r-cran-rmarkdown
+	mkdir -p build/r && R CMD INSTALL --library=build/r r > /dev/null
+	cd r/tests && R_LIBS=$(CURDIR)/build/r RETICULATE_PYTHON=$(CURDIR)/$(BIN)/python Rscript -e \
+	  'library(testthat); library(encryptedstats); test_dir("testthat", package = "encryptedstats", reporter = "check")'
+	cd build/r && R_LIBS=$(CURDIR)/build/r RETICULATE_PYTHON=$(CURDIR)/$(BIN)/python Rscript -e \
+	  'options(knitr.duplicate.label = "allow"); knitr::opts_chunk$$set(error = FALSE); knitr::knit("$(CURDIR)/r/vignettes/encryptedstats.Rmd", quiet = TRUE)'
+
 # Kills at random moments, two writers, broken storage: some minutes. ENCRYPTEDSTATS_FAULT_SEED=n makes other moments.
 test-faults: $(STAMP)
 	$(BIN)/python -m pytest tests/faults
+
+# Both pages in a real browser, Debian's Chromium, which is installed if it is missing and can be.
+# ENCRYPTEDSTATS_SCREENSHOTS=docs/img draws the pictures of docs/app.md again.
+test-browser: $(STAMP)
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || \
+	  { command -v apt-get >/dev/null && apt-get update -qq && apt-get install --yes --quiet --no-install-recommends chromium; } || \
+	  echo "chromium is missing, and could not be installed: these tests are skipped"
+	$(BIN)/python -m pytest -m browser tests/browser
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -52,6 +76,30 @@ docs: $(STAMP)
 	$(BIN)/python -m pip install --quiet --editable '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "site/index.html"
+
+# The source package and the wheel for this machine, checked, and tried in fresh environments without a compiler; `make matrix` also
+# with the lowest versions of what it depends on. BUILDERS has the tools, pinned by hash; `make pins` writes the hashes again.
+BUILDERS := build/builders
+wheel matrix: $(BUILDERS)/.installed
+	PATH="$(CURDIR)/$(BUILDERS)/bin:$$PATH" $(BUILDERS)/bin/python packaging/try_wheel.py $(if $(filter matrix,$@),--matrix) $(ARGS)
+
+$(BUILDERS)/.installed: packaging/builders.txt
+	$(PYTHON) -m venv $(BUILDERS)
+	$(BUILDERS)/bin/python -m pip install --quiet --require-hashes --requirement packaging/builders.txt
+	touch $@
+
+pins: $(BUILDERS)/.installed
+	cd packaging && ../$(BUILDERS)/bin/uv pip compile --quiet --upgrade --generate-hashes --universal --python-version 3.11 --no-header \
+	  builders.in --output-file builders.txt
+
+# What the package brings along: a software bill of materials (CycloneDX), and the licences of all of it, none of which may be unknown.
+materials: $(BUILDERS)/.installed
+	$(PYTHON) -m venv build/materials
+	build/materials/bin/python -m pip install --quiet '.[all]'
+	mkdir -p dist
+	$(BUILDERS)/bin/cyclonedx-py environment build/materials --output-file dist/materials.cdx.json
+	$(BUILDERS)/bin/pip-licenses --python build/materials/bin/python --format markdown --order license --output-file dist/licences.md \
+	  --fail-on "UNKNOWN;GNU Affero General Public License v3;GNU General Public License v3 (GPLv3)"
 
 setup: $(STAMP)
 

@@ -17,7 +17,7 @@ def draw_all(folder: Path) -> list[Path]:
         return []
     matplotlib.use("Agg")
     drawn = []
-    for name, draw in (("goals", _goals), ("rows", _rows), ("growth", _growth), ("gpu", _gpu)):
+    for name, draw in (("goals", _goals), ("rows", _rows), ("growth", _growth), ("gpu", _gpu), ("privacy", _privacy)):
         figure = draw(folder)
         if figure is not None:
             path = folder / f"{name}.png"
@@ -95,6 +95,42 @@ def _growth(folder: Path) -> Any:
     return figure
 
 
+def _privacy(folder: Path) -> Any:
+    """AUC against epsilon, a panel for each data set: released forests, the exact one, and diffprivlib's."""
+    results = _results(folder, "privacy")
+    if results is None:
+        return None
+    from matplotlib.figure import Figure
+
+    sets = results["sets"]
+    columns = min(4, len(sets))
+    figure = Figure(figsize=(2.6 * columns, 2.1 * -(-len(sets) // columns)), layout="constrained")
+    panels = figure.subplots(-(-len(sets) // columns), columns, squeeze=False, sharex=True, sharey=True).flat
+    for axes, found in zip(panels, sets, strict=False):
+        for name, colour, label in (
+            ("released", "tab:blue", "released here"),
+            ("diffprivlib", "tab:orange", "diffprivlib"),
+        ):
+            if found[name]:
+                x = [float(epsilon) for epsilon in found[name]]
+                lines = list(found[name].values())
+                axes.plot(x, [sum(line) / len(line) for line in lines], "o-", color=colour, ms=3, label=label)
+                axes.fill_between(
+                    x, [min(line) for line in lines], [max(line) for line in lines], color=colour, alpha=0.2
+                )
+        axes.axhline(found["exact"], color="black", lw=0.8, ls="--", label="exact")
+        axes.set_title(f"{found['name']}, {found['rows']:,} rows", fontsize="small")
+        axes.set_xscale("log")
+        axes.set_ylim(0.4, 1.01)
+    for axes in figure.axes[len(sets) :]:
+        axes.set_visible(False)
+    figure.supxlabel("epsilon", fontsize="small")
+    figure.supylabel("AUC", fontsize="small")
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=3, fontsize="small")
+    return figure
+
+
 def _gpu(folder: Path) -> Any:
     """Milliseconds from a table to packed totals: on a card, which has the table, and on the cores of the same machine."""
     results = _results(folder, "gpu")
@@ -104,7 +140,7 @@ def _gpu(folder: Path) -> Any:
     card, cores = results["card"]["name"], results["card"]["cores"]
     figure, axes = _figure(1.0 + 0.7 * len(names))
     bars = {card: ([results[name]["packed"]["median_ms"] for name in names], 0.2, "tab:blue")}
-    bars[f"{cores} cores, native"] = ([results[name]["native_ms"] for name in names], -0.2, "tab:grey")
+    bars[f"{cores} cores, native, first run"] = ([results[name]["native_ms"] for name in names], -0.2, "tab:grey")
     for label, (values, shift, colour) in bars.items():
         drawn = axes.barh([place + shift for place in range(len(names))], values, 0.38, color=colour, label=label)
         axes.bar_label(drawn, [f"{value:,.0f} ms" for value in values], padding=3, fontsize="small")

@@ -81,7 +81,7 @@ class Copied(Repeated):
 
     def __init__(self, table: es.EncryptedTable, chunks: int) -> None:
         super().__init__(table, chunks)
-        names = [str(column) for column in table.columns()]
+        names = [str(column) for column in table.facts.columns]
         self._copies = [{name: table.residues(name, 0).copy() for name in names} for _ in range(chunks)]
 
     def residues(self, name: str, chunk: int) -> Any:
@@ -143,9 +143,9 @@ def _capped(level: str) -> Iterator[None]:
 
 def _full_chunk(sealed: es.EncryptedTable, forest: es.CompletelyRandomForest, settings: Settings) -> dict[str, Any]:
     """One core against one core, for every kind of arithmetic; and all cores."""
-    program = sums_program(forest.circuit(sealed.schema, sealed.columns()), sealed)
+    program = sums_program(sealed.facts.circuit(forest, sealed.layout)[0], sealed)
     few = es.CompletelyRandomForest(min(SEAL_TREES, forest.n_trees), DEPTH, random_state=1)
-    few_sums = sums_program(few.circuit(sealed.schema, sealed.columns()), sealed).sums
+    few_sums = sums_program(sealed.facts.circuit(few, sealed.layout)[0], sealed).sums
 
     def by_seal() -> object:
         return SealDevice().sums(few_sums, sealed, {})
@@ -165,7 +165,7 @@ def _full_chunk(sealed: es.EncryptedTable, forest: es.CompletelyRandomForest, se
     ratios = {name: _median_ratio(found["seal"], found[name], "seconds") for name in levels}
     return {
         "trees": forest.n_trees,
-        "columns": len(sealed.columns()),
+        "columns": len(sealed.facts.columns),
         "arithmetic": arithmetic(),
         "seal_per_tree": seal.to_dict(),
         "native_per_tree": {level: timing.to_dict() for level, timing in levels.items()},
@@ -208,7 +208,7 @@ def _timing(seconds: list[float]) -> Timing:
 
 def _scaling(sealed: es.EncryptedTable, forest: es.CompletelyRandomForest, settings: Settings) -> list[dict[str, Any]]:
     """Seconds for 1 to 122 full chunks: the best of several runs for few chunks, one run for many."""
-    outputs = forest.circuit(sealed.schema, sealed.columns())
+    outputs = sealed.facts.circuit(forest, sealed.layout)[0]
     rows = []
     for chunks in QUICK_CHUNKS if settings.quick else CHUNKS:
         source, n_rows = Repeated(sealed, chunks), chunks * sealed.layout.slots
@@ -222,7 +222,7 @@ def _scaling(sealed: es.EncryptedTable, forest: es.CompletelyRandomForest, setti
 
 def _bin_counts(sealed: es.EncryptedTable, settings: Settings) -> dict[str, Any]:
     """What naive Bayes and forests of depth 1 need: every bin times every class. Bound by memory, so compared with copying."""
-    names = [str(c) for c in sealed.columns()]
+    names = [str(c) for c in sealed.facts.columns]
     classes = [name for name in names if name.startswith("class")]
     outputs = [(column(x) * column(y)).total() for x in names if x not in classes for y in classes]
     chunks = 2 if settings.quick else 16
@@ -268,7 +268,7 @@ def _case_study(owner: es.Owner, forest: es.CompletelyRandomForest, settings: Se
     plain = RandomForestClassifier(forest.n_trees, max_depth=DEPTH, random_state=0)
 
     def sums() -> None:
-        add_up(sums_program(forest.circuit(sealed.schema, sealed.columns()), sealed), sealed, cores())
+        add_up(sums_program(sealed.facts.circuit(forest, sealed.layout)[0], sealed), sealed, cores())
 
     few = Settings(settings.quick, 0.0, 2 if settings.quick else 3, 3)
     return {
@@ -286,9 +286,9 @@ def _chunk_table(chunk: dict[str, Any]) -> Table:
     for title in ("device", "cores", "ms a tree", "times faster\nthan SEAL"):
         table.add_column(title, justify="left" if title == "device" else "right")
     table.add_row("SEAL", "1", _shown(chunk["seal_per_tree"]), "1.0")
-    for level, timing in chunk["fused_per_tree"].items():
+    for level, timing in chunk["native_per_tree"].items():
         table.add_row(f"native, {level}", "1", _shown(timing), f"{chunk['times_faster_than_seal'][level]:.1f}")
-    every = chunk["fused_all_cores_per_tree"]
+    every = chunk["native_all_cores_per_tree"]
     faster = chunk["seal_per_tree"]["median_s"] / every["median_s"]
     table.add_row(f"native, {chunk['arithmetic']}", str(chunk["cores"]), _shown(every), f"{faster:.1f}")
     return table

@@ -62,7 +62,7 @@ def _measured(case: Case) -> dict[str, Any]:
     forest = es.CompletelyRandomForest(case.trees, case.depth, random_state=1)
     plan = es.plan(forest, schema, case.rows)
     sealed = es.Owner(plan).encrypt(schema.table(frame))
-    program = sums_program(forest.circuit(sealed.schema, sealed.columns()), sealed)
+    program = sums_program(sealed.facts.circuit(forest, sealed.layout)[0], sealed)
     return {
         "sums_s": _best(lambda: add_up(program, sealed, cores())),
         "total_s": _best(lambda: forest.fit(sealed, progress=False)),
@@ -71,7 +71,7 @@ def _measured(case: Case) -> dict[str, Any]:
         "totals": plan.n_totals,
         "ring_degree": plan.parameters.ring_degree,
         "primes": len(plan.parameters.data_moduli),
-        "columns": len(sealed.columns()),
+        "columns": len(sealed.facts.columns),
     }
 
 

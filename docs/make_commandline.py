@@ -6,8 +6,6 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
-import typer
-
 from encryptedstats.cli import _app, _help, _models
 
 PAGE = Path(__file__).parent / "commandline.md"
@@ -50,27 +48,33 @@ Exit codes:
 
 def page() -> str:
     """The whole page."""
-    group: Any = typer.main.get_command(_app.app)
     parts = [INTRODUCTION.format(story=_app._STORY, codes=_help.EXIT_CODES)]
-    for role, functions in _app._ROLES.items():
+    for role, commands in _app.ROLES.items():
         parts.append(f"## {role}\n")
-        parts += [_command(group.commands[function.__name__]) for function in functions]
+        for name in commands:
+            command = _help.loaded(name)
+            if hasattr(command, "commands"):
+                parts.append(f"### {name}\n\n{command.help}\n\n```text\n{_help._examples[name]}\n```\n")
+                parts += [_command(part, f"{name} ") for part in command.commands.values()]
+            else:
+                parts.append(_command(command))
     return "\n".join(parts)
 
 
-def _command(command: Any) -> str:
+def _command(command: Any, before: str = "") -> str:
     more = _models.model_options(_own_models()) if command._more else []
     shown = [parameter for parameter in [*command.params, *more] if not getattr(parameter, "hidden", False)]
     arguments = [one for one in shown if one.param_type_name == "argument"]
-    usage = " ".join([command.name, *(one.metavar for one in arguments), "[OPTIONS]"])
-    lines = [f"### {command.name}", "", command.help, "", "```text", f"encryptedstats {usage}", "```", ""]
-    function = _help._functions[command.name]
+    name = before + command.name
+    usage = " ".join([name, *(one.metavar for one in arguments), "[OPTIONS]"])
+    lines = [f"### {name}", "", command.help, "", "```text", f"encryptedstats {usage}", "```", ""]
+    function = command.function
     hints = get_type_hints(function)
     lines += [
         f"- {_spelled(one, _choices(hints.get(one.name)))}: {' '.join(_said(one, function).split())}{_default(one)}"
         for one in shown
     ]
-    examples = _help._examples[command.name]
+    examples = command.examples
     return "\n".join([*lines, *(["", "```text", examples, "```"] if examples else []), ""])
 
 

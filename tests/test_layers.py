@@ -18,8 +18,9 @@ NATIVE = ROOT / "_native"
 # `loading` opens all that can be stored; `parallel`, `progress`, `memory`, `processor`, `checks` and `words` are tools that know
 # nothing of this library.
 ORDER = (
-    "cli", "", "questions", "devices", "loading", "service", "cluster", "kinds", "statistics", "plots", "models", "metrics",
-    "tables", "circuits", "crypto", "storage", "parallel", "progress", "memory", "processor", "checks", "words", "errors",
+    "cli", "app", "", "studies", "questions", "devices", "moving", "loading", "service", "pages", "cluster", "publishing", "kinds",
+    "statistics", "plots", "models", "metrics", "tables", "circuits", "crypto", "storage", "parallel", "progress", "memory",
+    "processor", "checks", "words", "errors",
 )  # fmt: skip
 #: What lies beside the library, uses it, and is in no wheel.
 BESIDE = {"reproduction", "examples", "benchmarks"}

@@ -8,14 +8,14 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from encryptedstats.circuits import column
-from encryptedstats.circuits.plan import Plan
-from encryptedstats.crypto import EncryptedArray, EncryptedInteger, Owner, Parameters, PublicKeys
 from encryptedstats.errors import (
+    BudgetError,
     BusyError,
     ClusterError,
     DataError,
     DeviceError,
+    DisclosureError,
+    DisclosureWarning,
     EncryptedStatsError,
     FileFormatError,
     HeavyArrayWarning,
@@ -23,6 +23,7 @@ from encryptedstats.errors import (
     InsecureKeyFileWarning,
     InsecureParametersWarning,
     KeyMismatchError,
+    MemberError,
     NoiseError,
     ParameterError,
     PassphraseError,
@@ -30,13 +31,17 @@ from encryptedstats.errors import (
     SchemaError,
     SchemaWarning,
     StorageError,
+    StudyError,
+    VerificationError,
+    WorkerError,
 )
-from encryptedstats.loading import load
-from encryptedstats.tables import EncryptedAnswer, EncryptedTable, PublicSchema, Question, Schema, Table, plan
-from encryptedstats.tables.questions import found_in
 
 if TYPE_CHECKING:
     from encryptedstats import cluster as cluster
+    from encryptedstats.circuits import column
+    from encryptedstats.circuits.plan import Plan
+    from encryptedstats.crypto import EncryptedArray, EncryptedInteger, JointKey, Member, Owner, Parameters, PublicKeys
+    from encryptedstats.loading import load
     from encryptedstats.models import (
         CalibratedModel,
         CompletelyRandomForest,
@@ -50,6 +55,8 @@ if TYPE_CHECKING:
         Votes,
         score_folds,
     )
+    from encryptedstats.publishing import Ledger, Published, Release, Rules, write_report
+    from encryptedstats.service.client import Worker, connect
     from encryptedstats.statistics import (
         GLM,
         PCA,
@@ -79,12 +86,36 @@ if TYPE_CHECKING:
         Ridge,
         TTest,
     )
+    from encryptedstats.studies import Study
+    from encryptedstats.tables import (
+        EncryptedAnswer,
+        EncryptedTable,
+        PublicSchema,
+        Question,
+        Schema,
+        Table,
+        plan,
+        verify,
+    )
     from encryptedstats.tables.transformers import FixedPoint, QuantileOneHot, QuantileOrdinal
 
 __version__ = "0.2.0"
 
-# What needs scikit-learn, which takes a second to import, is imported when it is first asked for.
+# Nothing is imported before it is first asked for, NumPy, pandas and SEAL among it: `import encryptedstats` itself takes no time.
 _LATE = {
+    "cluster": "encryptedstats",
+    "column": "encryptedstats.circuits",
+    "Plan": "encryptedstats.circuits.plan",
+    "load": "encryptedstats.loading",
+    **dict.fromkeys(
+        ("EncryptedArray", "EncryptedInteger", "JointKey", "Member", "Owner", "Parameters", "PublicKeys"),
+        "encryptedstats.crypto",
+    ),
+    **dict.fromkeys(("Ledger", "Published", "Release", "Rules", "write_report"), "encryptedstats.publishing"),
+    **dict.fromkeys(
+        ("EncryptedAnswer", "EncryptedTable", "PublicSchema", "Question", "Schema", "Table", "plan", "verify"),
+        "encryptedstats.tables",
+    ),
     **dict.fromkeys(
         (
             "CalibratedModel",
@@ -133,19 +164,25 @@ _LATE = {
         ),
         "encryptedstats.statistics",
     ),
+    "Study": "encryptedstats.studies",
     **dict.fromkeys(("FixedPoint", "QuantileOneHot", "QuantileOrdinal"), "encryptedstats.tables.transformers"),
+    **dict.fromkeys(("Worker", "connect"), "encryptedstats.service.client"),
 }
-
-found_in("encryptedstats.models")  # whose questions files may name
-found_in("encryptedstats.statistics")
 
 
 def __getattr__(name: str) -> Any:
-    if name == "cluster":
-        return import_module("encryptedstats.cluster")
     if name not in _LATE:
         raise AttributeError(f"module 'encryptedstats' has no attribute {name!r}")
-    return getattr(import_module(_LATE[name]), name)
+    for module in (
+        "loading",
+        "moving",
+        "publishing",
+    ):  # with them all that can be stored is known: to be opened, moved, published
+        import_module(f"encryptedstats.{module}")
+    if name == "cluster":
+        return import_module("encryptedstats.cluster")
+    found = globals()[name] = getattr(import_module(_LATE[name]), name)
+    return found
 
 
 def __dir__() -> list[str]:
@@ -157,6 +194,7 @@ __all__ = [
     "PCA",
     "ROC",
     "Anova",
+    "BudgetError",
     "BusyError",
     "CalibratedModel",
     "ChiSquare",
@@ -169,6 +207,8 @@ __all__ = [
     "DataError",
     "Describe",
     "DeviceError",
+    "DisclosureError",
+    "DisclosureWarning",
     "EncryptedAnswer",
     "EncryptedArray",
     "EncryptedInteger",
@@ -185,15 +225,19 @@ __all__ = [
     "IncidenceRate",
     "InsecureKeyFileWarning",
     "InsecureParametersWarning",
+    "JointKey",
     "KaplanMeier",
     "Kappa",
     "KeyMismatchError",
+    "Ledger",
     "LifeTable",
     "LinearDiscriminant",
     "LinearMeans",
     "LinearRegression",
     "LogRank",
     "MantelHaenszel",
+    "Member",
+    "MemberError",
     "MultinomialNB",
     "NoiseError",
     "OddsRatio",
@@ -206,27 +250,38 @@ __all__ = [
     "Plan",
     "PublicKeys",
     "PublicSchema",
+    "Published",
     "QuadraticDiscriminant",
     "QuantileOneHot",
     "QuantileOrdinal",
     "Question",
+    "Release",
     "Result",
     "Ridge",
     "RowsByOthersError",
+    "Rules",
     "Schema",
     "SchemaError",
     "SchemaWarning",
     "SemiparametricNB",
     "StorageError",
+    "Study",
+    "StudyError",
     "TTest",
     "Table",
     "TotalsClassifier",
     "TotalsModel",
+    "VerificationError",
     "Votes",
+    "Worker",
+    "WorkerError",
     "__version__",
     "cluster",
     "column",
+    "connect",
     "load",
     "plan",
     "score_folds",
+    "verify",
+    "write_report",
 ]

@@ -8,7 +8,7 @@ Where the way out is spelled in Python's words, these are a :class:`Cure`: the c
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -53,6 +53,26 @@ class Curable(Exception):
         self.cures = tuple(part for found in own for part in found if isinstance(part, Cure))
 
 
+def reworded(error: BaseException, words: Callable[[Cure], str]) -> str:
+    """A message with its cures, and those of what caused it, in the words of whoever shows it.
+
+    >>> reworded(EncryptedStatsError("there is a table already (", REPLACE, " replaces it)"), lambda cure: cure.action.upper())
+    'there is a table already (REPLACE replaces it)'
+    """
+    text = str(error)
+    for cure in _cures(error):
+        text = text.replace(cure.words, words(cure))
+    return text
+
+
+def _cures(error: BaseException | None) -> Iterator[Cure]:
+    """Of the error and of those that it was raised from, whose messages it may repeat."""
+    while error is not None:
+        if isinstance(error, Curable):
+            yield from error.cures
+        error = error.__cause__ or error.__context__
+
+
 class EncryptedStatsError(Curable):
     """Base of every error raised on purpose by this library."""
 
@@ -71,6 +91,14 @@ class NoiseError(EncryptedStatsError, ArithmeticError):
 
 class KeyMismatchError(EncryptedStatsError, ValueError):
     """Data, keys or models that belong to different keys were brought together."""
+
+
+class MemberError(EncryptedStatsError, ValueError):
+    """A message of a member of a joint key that is missing, altered, doubled, of another round, or asks for what is done once."""
+
+
+class VerificationError(EncryptedStatsError, ValueError):
+    """A result that is not what its question gives over the rows it names: it was computed anew, and something else came out."""
 
 
 class RowsByOthersError(EncryptedStatsError, ValueError):
@@ -97,6 +125,14 @@ class HelperError(EncryptedStatsError, RuntimeError):
     """A process that helped here was ended from outside."""
 
 
+class BudgetError(EncryptedStatsError, ValueError):
+    """A release that would cost more privacy than is left in the budget of its ledger."""
+
+
+class DisclosureError(EncryptedStatsError, ValueError):
+    """A result that must not be published: with what was published before it would give single rows away."""
+
+
 class PassphraseError(EncryptedStatsError, ValueError):
     """A secret key file needs a passphrase, or the one given does not open it."""
 
@@ -121,6 +157,18 @@ class ClusterError(EncryptedStatsError, RuntimeError):
     """A cluster that could not do its work: what is missing, who is gone, and how to go on from what is done."""
 
 
+class StudyError(EncryptedStatsError, RuntimeError):
+    """What the rules of a study do not allow, or not yet: says who has to do what first."""
+
+
+class WorkerError(EncryptedStatsError, RuntimeError):
+    """A worker that cannot be reached, refused something, or could not do it; ``status`` is that of HTTP, 0 where none came."""
+
+    def __init__(self, *parts: object, status: int = 0) -> None:
+        super().__init__(*parts)
+        self.status = status
+
+
 class InsecureParametersWarning(UserWarning):
     """Parameters below 128-bit security are in use because ``allow_insecure=True`` was given."""
 
@@ -131,6 +179,10 @@ class InsecureKeyFileWarning(UserWarning):
 
 class SchemaWarning(Curable, UserWarning):
     """A schema that is probably not meant so, rows that are left out or count as another level, or keys too small for a table."""
+
+
+class DisclosureWarning(UserWarning):
+    """What was published gives, together with what was published before, single rows away."""
 
 
 class HeavyArrayWarning(UserWarning):

@@ -13,6 +13,17 @@ from encryptedstats.circuits.results import NUMBERS_KIND, EncryptedNumbers
 from encryptedstats.crypto import PublicKeys, arrays
 from encryptedstats.crypto.arrays import ARRAY_KIND
 from encryptedstats.crypto.keys import OWNER_KIND, PUBLIC_KIND
+from encryptedstats.crypto.threshold import (
+    COMMITMENT_KIND,
+    CONTRIBUTION_KIND,
+    JOINT_KIND,
+    MEMBER_KIND,
+    RELINEARISATION_KIND,
+    SEEN_KIND,
+    SHARE_KIND,
+    SHARES_KIND,
+    JointKey,
+)
 from encryptedstats.errors import FileFormatError
 from encryptedstats.storage.container import Container
 from encryptedstats.tables import PublicSchema, Schema
@@ -73,6 +84,12 @@ def _read_model(file: Container, keys: PublicKeys | None) -> Any:
     return read_model(file, keys)
 
 
+def _of_members(file: Container, keys: PublicKeys | None) -> Any:
+    raise FileFormatError(
+        f"this is a {file.kind}: es.Member and es.JointKey take such bytes, there is nothing else to be made of it"
+    )
+
+
 # -- what files tell -------------------------------------------------------------------------------------------------------
 
 
@@ -120,12 +137,28 @@ def _opened_facts(file: Container) -> Facts:
         "names_inside": private,
         "drawn": beside["drawn"],
         "calibrated": beside["calibration"],
+        "released": _released(file),
     }
+
+
+def _released(file: Container) -> Facts | None:
+    """What a file says of the noise in it: a statement of whoever wrote it."""
+    said = file.fields.get("released")
+    if said is None:
+        return None
+    kinds = {"epsilon": (int, float), "delta": (int, float), "unit": (str,), "relation": (str,)}
+    if not isinstance(said, dict) or not all(isinstance(said.get(name), kind) for name, kind in kinds.items()):
+        raise FileFormatError("the file says that it was released with noise, and not with how much")
+    return said
 
 
 def _draft_facts(file: Container) -> Facts:
     public = PublicSchema.from_json(file.section("schema").decode(errors="replace"))
     return {"variables": len(public.variables), "classes": public.n_classes}
+
+
+def _member_facts(file: Container) -> Facts:
+    return {"member": file.expect("member", str)}
 
 
 # -- in words --------------------------------------------------------------------------------------------------------------
@@ -157,6 +190,10 @@ def _prediction_told(facts: Facts, question: str) -> str:
     return f"{facts['kind']}{which} of {question}\n{plural(facts['rows'], 'row')}, {answers}"
 
 
+def _member_told(facts: Facts, question: str) -> str:
+    return f"{facts['kind']}: {facts['member']}"
+
+
 def _ciphertexts(facts: Facts) -> str:
     return f"{plural(facts['totals'], 'total')} in {plural(facts['ciphertexts'], 'ciphertext')}"
 
@@ -178,6 +215,28 @@ KINDS: Final[dict[str, FileKind]] = {
         lambda file, keys: PublicKeys.from_container(file),
         facts=lambda file: {"rotations": file.fields["rotations"], "packing": "packing" in file.sections},
     ),
+    JOINT_KIND: FileKind(
+        "what the members of a joint key agree on",
+        "study keygen takes it",
+        frozenset(),
+        lambda file, keys: JointKey.from_container(file),
+        facts=lambda file: {"members": file.expect("members", list)},
+        told=lambda facts, question: f"joint key of {', '.join(map(str, facts['members']))}",
+    ),
+    **{
+        kind: FileKind(
+            f"a {kind} of a joint key", use, frozenset(sections), _of_members, facts=_member_facts, told=_member_told
+        )
+        for kind, use, sections in (
+            (MEMBER_KIND, "it stays where it is, with the member alone", {"secret_key"}),
+            (SEEN_KIND, "it stays where it is, with the member alone", ()),
+            (COMMITMENT_KIND, "all members need it", ()),
+            (CONTRIBUTION_KIND, "all members need it", {"public", "first", "second", "packing", "rotation"}),
+            (RELINEARISATION_KIND, "all members need it", {"both"}),
+            (SHARE_KIND, "whoever puts shares together needs it", {"packs"}),
+            (SHARES_KIND, "the receiver of a study needs it", ()),
+        )
+    },
     TABLE_KIND: FileKind(
         "an encrypted table",
         "counts, crosstab, moments, ask and fit compute on it",

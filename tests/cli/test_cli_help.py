@@ -6,6 +6,8 @@ import doctest
 import importlib
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,9 @@ import typer
 from cli_helpers import Run, done
 
 from encryptedstats.cli import _app, _help
-from encryptedstats.cli._errors import FAILED, INTERRUPTED, MISTAKE
+from encryptedstats.cli._app import ROLES
+from encryptedstats.cli._exits import FAILED, INTERRUPTED, MISTAKE
+from encryptedstats.cli._help import loaded
 
 PROGRAM = typer.main.get_command(_app.app)
 OWNER = ("schema", "plan", "keygen", "encrypt", "decrypt", "predict", "evaluate")
@@ -82,8 +86,7 @@ def test_the_story_is_right() -> None:
 def check(words: list[str]) -> None:
     """Parse it as Typer would, without running it."""
     assert words[0] == "encryptedstats"
-    command = PROGRAM.commands[words[1]]
-    command.make_context(words[1], words[2:])
+    loaded(words[1]).make_context(words[1], words[2:])
 
 
 def test_help_has_no_leftovers_of_python() -> None:
@@ -96,3 +99,17 @@ def test_doctests(module: str) -> None:
     result = doctest.testmod(importlib.import_module(f"encryptedstats.cli.{module}"))
     assert result.attempted
     assert not result.failed
+
+
+@pytest.mark.parametrize("name", [name for commands in ROLES.values() for name in commands])
+def test_the_list_of_commands_says_what_their_help_says(name: str) -> None:
+    """It is shown without importing them, so it has their first lines for itself."""
+    (line,) = [commands[name][1] for commands in ROLES.values() if name in commands]
+    assert loaded(name).help.split("\n\n")[0] == line
+
+
+def test_the_list_of_commands_imports_nothing_that_takes_long() -> None:
+    code = "import sys; sys.argv[1:] = ['--help']\nfrom encryptedstats.cli import main\ntry: main()\nfinally: print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "bench" in done.stdout
+    assert not {"numpy", "pandas", "seal", "cryptography"} & set(done.stdout.split())

@@ -13,6 +13,7 @@ from cli_helpers import FOREST, Hospital, Ward, done
 
 from encryptedstats.cli import _app
 from encryptedstats.cli._console import print_json
+from encryptedstats.cli._help import loaded
 
 PROGRAM = typer.main.get_command(_app.app)
 Arguments = Callable[[Hospital, Ward, Path], tuple[Any, ...]]
@@ -57,10 +58,11 @@ def test_every_command_has_it() -> None:
     assert set(COMMANDS) <= set(PROGRAM.commands)
     without = [
         name
-        for name, command in PROGRAM.commands.items()
-        if not any("--json" in parameter.opts for parameter in command.params)
+        for name in PROGRAM.commands
+        if not hasattr(command := loaded(name), "commands")
+        and not any("--json" in parameter.opts for parameter in command.params)
     ]
-    assert without == []
+    assert without == ["app", "report"]  # which print an address and write a page
 
 
 def test_numbers_that_are_none_are_null(capsys: pytest.CaptureFixture[str]) -> None:

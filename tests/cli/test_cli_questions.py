@@ -127,7 +127,7 @@ def test_kaplan_meier(home: Path) -> None:
 
 def test_info_imports_nothing(doses: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("encryptedstats.tables.questions._known", {})
-    monkeypatch.setattr("encryptedstats.tables.questions._late", [])
+    monkeypatch.setattr("encryptedstats.tables.questions._LATE", ())
     shown = done("info", doses).stdout
     assert "encrypted result: MyRidge alpha=10 target=v2" in shown
     assert "nothing in it can decrypt" in shown

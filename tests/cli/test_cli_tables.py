@@ -94,7 +94,7 @@ def test_a_damaged_manifest(run: Run, table: Path) -> None:
 @pytest.mark.parametrize(
     ("part", "kind", "words"),
     [
-        ("block", "table block", "block of an encrypted table: 60 rows, 18 columns"),
+        ("block", "table block", "block of an encrypted table: 60 rows, 13 columns"),
         ("table.manifest", "encrypted table", "manifest of an encrypted table: give its folder"),
         ("public-*.keys", "public keys", "public keys"),
     ],

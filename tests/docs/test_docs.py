@@ -160,7 +160,7 @@ def test_pages_are_in_the_menu_and_have_one_title(path: Path) -> None:
 
 def test_pictures_are_what_is_drawn() -> None:
     drawn = {f"{name}.svg": draw().svg() for name, draw in script("make_pictures").PICTURES.items()}
-    stored = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "img").iterdir()}
+    stored = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "img").glob("*.svg")}
     assert stored == drawn, "draw them again: python docs/make_pictures.py"
 
 

@@ -29,7 +29,4 @@ def rounds(request: pytest.FixtureRequest) -> int:
 
 @pytest.fixture(scope="session")
 def hospital(tmp_path_factory: pytest.TempPathFactory) -> samples.Hospital:
-    owner = samples.small_owner()
-    place = tmp_path_factory.mktemp("hospital") / "train"
-    samples.store_table(owner, place)
-    return samples.Hospital(owner, place)
+    return samples.new_hospital(tmp_path_factory.mktemp("hospital"))

@@ -17,8 +17,16 @@ _EXTRA = {"typer", "rich", "click"}
 
 
 def main() -> None:
-    """Run the command line; what ``python -m encryptedstats.cli`` does. The program itself begins in ``encryptedstats_program``."""
-    load_program()()
+    """The program ``encryptedstats``: imports the command line and runs it.
+
+    Interrupted before its library is there, there is nothing to tidy up and one line to say.
+    """
+    try:
+        program = load_program()
+    except KeyboardInterrupt:
+        print("interrupted: nothing was begun", file=sys.stderr)
+        sys.exit(130)
+    program()
 
 
 def load_program() -> Callable[[], None]:

@@ -10,7 +10,7 @@ import typer
 
 from encryptedstats.cli._console import printable
 from encryptedstats.cli._models import flag
-from encryptedstats.errors import Curable, Cure, ParameterError
+from encryptedstats.errors import Cure, ParameterError, reworded
 from encryptedstats.storage.files import FULL as FULL
 
 #: What an error's cure is called here, by its action. The library speaks Python to its callers.
@@ -70,6 +70,7 @@ WORDS: Final[dict[str, str]] = {
     "plan for others": "plan --encrypted-prediction --by-others",
     "plan for rows of others": "plan --by-others",
     "keys for rows of others": "plan --by-others and keygen --plan",
+    "plan for members": "plan --members {members}",
     "accept rows of others": "--by-others",
     "other form": "",
     "wish": "--security {security} --max-value {max_value} --depth {depth} --terms {terms}",
@@ -95,6 +96,9 @@ WORDS: Final[dict[str, str]] = {
     "draw": "see draw, with a table of all its rows",
     "as products": "--output-kind products",
     "as factors": "--output-kind factors",
+    "largest weight": "--max-weight N",
+    "begin ledger": "ledger --begin",
+    "public schema": "schema --range COLUMN=LOW:HIGH, --levels COLUMN=A,B,..., --classes A,B,...",
     "import questions": "name the file that defines it, decrypt --questions FILE.py, or install the package that brings it",
 }
 _CURES: Final[dict[type[OSError], str]] = {
@@ -104,17 +108,6 @@ _CURES: Final[dict[type[OSError], str]] = {
     NotADirectoryError: "; check the path",
     FileExistsError: "; move it away or give another name",
 }
-#: Exit codes. Interrupted is 128 and the number of the signal, as shells do; 2 is Typer's.
-FAILED: Final = 1
-MISTAKE: Final = 3
-INTERRUPTED: Final = 130
-EXIT_CODES: Final = """\
-0    done
-1    not done: one line on stderr says what is wrong, and how to mend it
-2    the command was not understood: an option or an argument is wrong
-3    a mistake of the program: please report it
-130  interrupted by Ctrl-C; 143 if by the system
-# nothing is ever left half-written; encrypt goes on where it stopped"""
 
 
 def one_line(error: BaseException) -> str:
@@ -136,10 +129,7 @@ def in_options(error: BaseException) -> str:
     >>> in_options(ExistsError("there is a table already (", REPLACE, " replaces it)"))
     'there is a table already (--force replaces it)'
     """
-    text = str(error)
-    for cure in _cures(error):
-        text = text.replace(cure.words, _in_options(cure))
-    return text
+    return reworded(error, _in_options)
 
 
 @contextmanager
@@ -161,14 +151,6 @@ def _in_options(cure: Cure) -> str:
         return WORDS[cure.action].format(**values)
     except LookupError:  # of somebody else's question, which has words of its own
         return cure.words
-
-
-def _cures(error: BaseException | None) -> Iterator[Cure]:
-    """Of the error and of those that it was raised from, whose messages it may repeat."""
-    while error is not None:
-        if isinstance(error, Curable):
-            yield from error.cures
-        error = error.__cause__ or error.__context__
 
 
 def _cure(error: OSError) -> str:

@@ -18,6 +18,7 @@ import typer
 from encryptedstats.cli._complete import offering
 from encryptedstats.cli._console import printable
 from encryptedstats.cli._parameters import with_parameters
+from encryptedstats.tables.spelling import described_parameters
 
 _OF_THE_SCHEMA: Final = {"bins"}  # parameters for arrays; a table is in bins already
 _PANEL: Final = "Options of models"
@@ -131,7 +132,7 @@ def _options_of(name: str, model: type[Any]) -> dict[str, _Option]:
         hints = get_type_hints(model.__init__)
     except NameError:  # of something that only type checkers import
         hints = {}
-    said, found = _described(model), {}
+    said, found = described_parameters(model), {}
     for one in inspect.signature(model).parameters.values():
         if one.name not in _OF_THE_SCHEMA:
             hint = hints.get(one.name, type(one.default))
@@ -140,24 +141,6 @@ def _options_of(name: str, model: type[Any]) -> dict[str, _Option]:
             option = _Option(name, one.name, kinds, one.default, text)
             found[option.name] = option
     return found
-
-
-def _described(model: type[Any]) -> dict[str, str]:
-    """What the docstring of a model, or of what it is derived from, says of each parameter, without what only Python can say."""
-    found: dict[str, list[str]] = {}
-    for text in (inspect.cleandoc(one.__doc__ or "") for one in reversed(model.__mro__)):
-        name, section = "", text.partition("\nParameters\n----------\n")[2].partition("\n\n")[0]
-        for line in section.splitlines():
-            if line.startswith(" "):
-                found.setdefault(name, []).append(line.strip())
-            else:
-                name = line.partition(" : ")[0]
-                found[name] = []
-    texts = {name: " ".join(words).rstrip(".").split(". ") for name, words in found.items() if words}
-    return {
-        name: ". ".join(one for one in sentences if "``" not in one and "None" not in one)
-        for name, sentences in texts.items()
-    }
 
 
 def _annotated(options: list[_Option]) -> Any:

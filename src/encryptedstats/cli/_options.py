@@ -127,5 +127,23 @@ Fingerprint = Annotated[
         show_default=False,
     ),
 ]
+LedgerFolder = Annotated[
+    str | None,
+    typer.Option(
+        "--ledger",
+        metavar="LEDGER",
+        help="Folder or URL of the ledger that it is written down in, as the command ledger began it.",
+        show_default=False,
+    ),
+]
+Profile = Annotated[
+    str | None,
+    typer.Option(
+        "--rules",
+        metavar="PROFILE",
+        help="Disclosure rules: datashield (counts of 3 and more), five, ten or pcornet (11).",
+        show_default=False,
+    ),
+]
 #: On every command that writes, and the same on all.
 Force = Annotated[bool, typer.Option("--force", help="Replace what is there; never what this command reads.")]

@@ -8,8 +8,7 @@ from typing import Annotated, Any
 import typer
 
 import encryptedstats as es
-from encryptedstats.cli._console import printable
-from encryptedstats.cli._errors import FAILED, INTERRUPTED, MISTAKE, in_options, one_line
+from encryptedstats.cli._exits import FAILED, INTERRUPTED, MISTAKE
 from encryptedstats.cli._help import Group, unwrapped
 
 # What a person can mend, and what Typer ends well by itself. Everything else is a mistake of the program.
@@ -43,6 +42,8 @@ class Program(Group):
 
 def _said(error: BaseException) -> tuple[str, int]:
     """What is said of an error, and the exit code for it."""
+    from encryptedstats.cli._errors import one_line  # which needs the library, as the list of commands does not
+
     if isinstance(error, KeyboardInterrupt):
         return "interrupted: nothing was left half-written", INTERRUPTED
     if isinstance(error, _MENDABLE):
@@ -52,6 +53,9 @@ def _said(error: BaseException) -> tuple[str, int]:
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    from encryptedstats.cli._console import printable
+    from encryptedstats.cli._errors import in_options
+
     text = in_options(message) if isinstance(message, Warning) else message
     typer.echo(f"warning: {printable(' '.join(text.split()))}", err=True)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -20,10 +19,9 @@ from encryptedstats.tables.questions import (
     load_questions,
     question_class,
 )
+from encryptedstats.tables.spelling import takes_several, value_of, values_of
 from encryptedstats.tables.statistics import Counts, CrossTable, Moments, Statistic
 
-#: How the types of parameters begin that take several values.
-_LISTS: Final = ("list[", "tuple[", "Sequence[", "Names")
 STATISTICS: Final = {statistic.name: statistic for statistic in (Counts, CrossTable, Moments)}
 
 
@@ -75,7 +73,7 @@ def make_question(words: Sequence[str], schema: es.Schema | None = None) -> es.Q
             raise typer.BadParameter(
                 f"{word}: {found.name} takes {', '.join(f'{one}=...' for one in has) or 'nothing'}"
             )
-        given[parameter] = _listed(text) if _is_list(has[parameter]) else _value(text)
+        given[parameter] = values_of(text) if takes_several(has[parameter]) else value_of(text)
     missing = [one for one, about in has.items() if about.default is inspect.Parameter.empty and one not in given]
     if missing:
         raise typer.BadParameter(f"{found.name} needs {', '.join(f'{one}=...' for one in missing)}")
@@ -92,30 +90,6 @@ def listed_questions() -> list[tuple[str, str, str]]:
             text = " ".join(one.name if one.default is one.empty else f"[{one.name}]" for one in taken)
             found.append((name, text, question.about()))
     return found
-
-
-def _value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
-
-
-def _is_list(parameter: inspect.Parameter) -> bool:
-    """Whether a parameter takes several values, by how it is declared."""
-    return isinstance(parameter.default, (list, tuple)) or str(parameter.annotation).startswith(_LISTS)
-
-
-def _listed(text: str) -> Any:
-    """Several values: as JSON, or with commas between them.
-
-    >>> _listed("age,sex"), _listed("0.5"), _listed('["a,b"]'), _listed("null")
-    (['age', 'sex'], [0.5], ['a,b'], None)
-    """
-    found = _value(text)
-    if found is None or isinstance(found, (list, dict)):
-        return found
-    return [_value(one.strip()) for one in text.split(",")]
 
 
 def shortened(lines: list[str], most: int = 6) -> list[str]:

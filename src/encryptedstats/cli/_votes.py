@@ -24,6 +24,7 @@ from encryptedstats.cli._files import save
 from encryptedstats.cli._frames import frame_view, label_text
 from encryptedstats.cli._inputs import check_rows, load_public_keys, load_schema, load_table
 from encryptedstats.cli._questions import question_text
+from encryptedstats.cli._workers import RemoteTable
 from encryptedstats.kinds import read_file
 from encryptedstats.storage.objects import load_file
 from encryptedstats.tables._encoding import rows_to_predict
@@ -66,6 +67,15 @@ def predict_by_many(what: Unopened, out: str, given: Mapping[str, Any]) -> None:
     made = predict_on_cluster(what.model, what.rows, out, what.output, given)
     if made is not None:
         _tell(made[0], out, made[1], time.perf_counter() - started, given["as_json"])
+
+
+def predict_elsewhere(what: Unopened, out: Path, worker: str, *, force: bool, as_json: bool) -> None:
+    """Let a worker somewhere else predict the rows of an encrypted table."""
+    _check(what, str(out), is_table=True)
+    started = time.perf_counter()
+    table, _ = _encrypted_rows(what)
+    votes = RemoteTable(worker, what.rows, table, what.keys, out, force).predicted_by(what.model, what.output)
+    _tell(votes, str(out), out.stat().st_size, time.perf_counter() - started, as_json)
 
 
 def _check(what: Unopened, out: str, is_table: bool) -> None:

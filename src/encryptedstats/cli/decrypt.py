@@ -23,11 +23,12 @@ from encryptedstats.cli._files import COMPUTED, SCREEN, Reads, Writes, save, wri
 from encryptedstats.cli._frames import counts_view, frame_view, label_text, moments_view
 from encryptedstats.cli._inputs import expect, load_schema
 from encryptedstats.cli._keys import load_owner
-from encryptedstats.cli._options import AsJson, Force, KeyFile, OwnSchema, PassphraseFile, output
+from encryptedstats.cli._options import AsJson, Force, KeyFile, LedgerFolder, OwnSchema, PassphraseFile, Profile, output
 from encryptedstats.cli._questions import STATISTICS, question_text, variables_of
 from encryptedstats.cli._votes import predicted_counts, votes_frame, votes_view
 from encryptedstats.crypto.arrays import ARRAY_KIND
 from encryptedstats.kinds import KINDS
+from encryptedstats.publishing.opening import record_opening
 from encryptedstats.tables.answers import PREDICTION_KIND
 from encryptedstats.tables.questions import MODEL_KIND, load_questions
 from encryptedstats.tables.results import ModelSummary, Result
@@ -76,6 +77,8 @@ def decrypt(
         Writes(COMPUTED),
         typer.Option(metavar="FILE", help="Draw a statistic there: .png, .svg or .pdf.", show_default=False),
     ] = None,
+    rules: Profile = None,
+    ledger: LedgerFolder = None,
     passphrase_file: PassphraseFile = None,
     force: Force = False,
     as_json: AsJson = False,
@@ -85,6 +88,7 @@ def decrypt(
     An opened model is not encrypted any more: its file is readable to you only, and predict reads it. A prediction is a
     line for every row that was encrypted, in their order: the class, probabilities, and the votes they come from. A statistic is
     shown as a summary; -o FILE.json writes all of it for programs, -o FILE.opened a file that info shows again.
+    With --rules you get what others may see of it: small counts, and what would give them away, are left out.
 
     Examples:
       encryptedstats decrypt v0-by-class.enc --key secret.key --schema schema.json
@@ -92,16 +96,21 @@ def decrypt(
       encryptedstats decrypt km.enc --key secret.key --schema schema.json -o km.json --plot km.svg
       encryptedstats decrypt forest.enc --key secret.key --schema schema.json -o forest.opened
 
+      # as it may be published
+      encryptedstats decrypt v0-by-class.enc --key secret.key --schema schema.json --rules pcornet --ledger study.ledger
+
       # what predict gave for encrypted rows
       encryptedstats decrypt votes.enc --key secret.key --schema schema.json -o votes.csv
     """
     screen = out is None or str(out) == SCREEN
-    _check_opens(file)
+    check_opens(file)
     private = None if schema is None else load_schema(schema)
     owner = load_owner(key, passphrase_file, opens=file)
     if questions is not None:
         load_questions(questions)
-    opened = _open(file, owner, private)
+    opened = _open(file, owner, private) if rules is None else _published(file, owner, private, rules, ledger)
+    if rules is None and ledger is not None:
+        record_opening(file, owner, ledger)
     if opened.csv is None and opened.model is None and out is not None:
         raise ValueError(f"{opened.title} is no CSV: leave -o out to see it")
     if screen and out is not None and opened.csv is None:
@@ -162,7 +171,7 @@ def _wrote(opened: Opened | None, out: Path) -> Text:
     return Text.assemble("Wrote ", (printable(str(out)), "bold"), f"  {size_text(out.stat().st_size)}{what}")
 
 
-def _check_opens(file: str) -> None:
+def check_opens(file: str) -> None:
     """Refuse what is no result, by what the file says it is; before anybody is asked for a passphrase."""
     cure = ""
     if Path(file).is_dir():
@@ -178,6 +187,26 @@ def _show(opened: Opened) -> None:
     if opened.hint:
         console.print()
         console.print(Text(opened.hint, style="yellow"))
+
+
+def _published(file: str, owner: es.Owner, schema: es.Schema | None, rules: str, ledger: str | None) -> Opened:
+    """What rules let others see of a file."""
+    shown = owner.publish(file, schema, rules=rules, ledger=ledger)
+    frame = shown.table if shown.result is None else _as_frame(shown.result)
+    facts = {
+        "file": file,
+        "question": shown.title,
+        "rows": shown.n_rows,
+        "rules": shown.rules.to_dict(),
+        "whole": shown.is_whole,
+        "left_out": [str(finding) for finding in shown.findings],
+        **({} if frame is None else _frame_facts(frame)),
+    }
+    text = shown.summary().removeprefix(shown.title).splitlines()[1:]
+    model = shown.result if hasattr(shown.result, "predict") else None
+    csv = None if frame is None or model is not None else frame.to_csv(lineterminator="\n", na_rep="hidden")
+    result = shown.result if isinstance(shown.result, Result) else None
+    return Opened(shown.title, lambda width: Text("\n".join(map(printable, text))), csv, facts, "", model, result)
 
 
 # -- what can be opened ------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from encryptedstats.cli._files import COMPUTED, Writes, save
 from encryptedstats.cli._inputs import expect, load_table
 from encryptedstats.cli._options import AsJson, Device, Force, TableKeys, TableUrl, Workers, file_argument, output
 from encryptedstats.cli._questions import question_text
+from encryptedstats.cli._workers import RemoteTable, WorkerUrl
 from encryptedstats.kinds import read_file
 from encryptedstats.storage import container
 from encryptedstats.tables.questions import MODEL_KIND
@@ -27,6 +28,7 @@ def draw(
     keys: TableKeys = None,
     workers: Workers = None,
     device: Device = "auto",
+    worker: WorkerUrl = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -49,9 +51,12 @@ def draw(
             "drawn from all rows of a forest and no others, so give a table of just these"
         )
     started = time.perf_counter()
-    forest.draw_fraction(sealed, workers=workers, device=device)
+    if worker is not None:
+        forest = RemoteTable(worker, table, sealed, keys, out, force).drawn_for(model)
+    else:
+        forest.draw_fraction(sealed, workers=workers, device=device)
+        save(forest, out, force=force)
     seconds = time.perf_counter() - started
-    save(forest, out, force=force)
     facts = {
         "file": str(out),
         "bytes": out.stat().st_size,

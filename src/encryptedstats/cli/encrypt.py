@@ -23,7 +23,8 @@ from encryptedstats.cli._console import (
     time_text,
 )
 from encryptedstats.cli._csv import AS_FOUND, say_format, with_csv_options
-from encryptedstats.cli._errors import FULL, INTERRUPTED, one_line
+from encryptedstats.cli._errors import FULL, one_line
+from encryptedstats.cli._exits import INTERRUPTED
 from encryptedstats.cli._files import Writes
 from encryptedstats.cli._inputs import check_rows, expect, load_public_keys, load_schema, nature
 from encryptedstats.cli._keys import load_owner

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import stat
 import warnings
+from collections import Counter
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -239,10 +240,19 @@ def _table_facts(url: str, store: Store, table: es.EncryptedTable) -> dict[str, 
         "insecure": not table.parameters.security,
         "public_keys": store.exists(keys_name(table.key_id)),
         "encodings": sorted({column.encoding for column in table.facts.columns}),
+        "codings": _codings(table),
         "schema": json.loads(table.schema.to_json())["variables"],
         "other_files": strays,
         "parameters": parameter_facts(table.parameters),
     }
+
+
+def _codings(table: es.EncryptedTable) -> dict[str, int]:
+    """How many columns there are of each coding."""
+    found: Counter[str] = Counter()
+    for group in table.facts.groups:
+        found[group.coding] += len(group.columns)
+    return dict(found)
 
 
 def _strays(store: Store, key_id: str) -> dict[str, str]:
@@ -268,7 +278,7 @@ def _table_rows(facts: dict[str, Any], table: es.EncryptedTable) -> list[tuple[s
         ("holds", Text(f"encrypted table of {plural(facts['rows'], 'row')}", style="bold")),
         ("variables", Text("\n".join(_variables(table.schema)))),
         ("class", f"{facts['classes']} classes" if facts["classes"] else "none: rows to predict"),
-        ("columns", f"{facts['columns']:,}: {', '.join(facts['encodings'])}"),
+        ("columns", f"{facts['columns']:,}: {', '.join(f'{n:,} {coding}' for coding, n in facts['codings'].items())}"),
         ("key", Text.assemble((printable(facts["key_id"]), "cyan"), f", encrypted with the {facts['encrypted_with']}")),
         ("fingerprint", _fingerprint_text(facts)),
         ("public keys", keys),
@@ -359,7 +369,12 @@ def _secret_warning(facts: dict[str, Any]) -> Panel:
 
 def _open_warning(facts: dict[str, Any]) -> Panel:
     names = ", and the names, cut points and classes of the schema are in it" if facts["names_inside"] else " are in it"
-    lines = [f"This {_what(facts)} is NOT ENCRYPTED: exact counts of your rows{names}. Never give it to a worker."]
+    said = facts["released"]
+    inside = "exact counts of your rows"
+    if said is not None:
+        cost = f"epsilon {said['epsilon']:g}, delta {said['delta']:g}; {printable(said['unit'])}"
+        inside = f"counts with noise (released with {cost})"
+    lines = [f"This {_what(facts)} is NOT ENCRYPTED: {inside}{names}. Never give it to a worker."]
     if facts["others_may_read"]:
         lines.append(f"Other users of this machine may read it (mode {facts['mode']}): chmod 600 it.")
     return Panel("\n".join(lines), style="bold red")

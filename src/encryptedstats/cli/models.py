@@ -35,7 +35,8 @@ from encryptedstats.cli._console import (
     size_text,
     time_text,
 )
-from encryptedstats.cli._errors import INTERRUPTED, spelled_as_options
+from encryptedstats.cli._errors import spelled_as_options
+from encryptedstats.cli._exits import INTERRUPTED
 from encryptedstats.cli._files import Writes, save
 from encryptedstats.cli._help import more_options
 from encryptedstats.cli._inputs import expect, load_public_keys, load_table
@@ -56,6 +57,7 @@ from encryptedstats.cli._options import (
     file_option,
 )
 from encryptedstats.cli._questions import question_text
+from encryptedstats.cli._workers import RemoteTable, WorkerUrl, is_for_worker
 from encryptedstats.kinds import read_file
 from encryptedstats.storage import container
 from encryptedstats.tables.answering import DRAWN
@@ -89,6 +91,7 @@ def fit(
     queue: FitQueue = None,
     rows_per_shard: RowsPerShard = None,
     trees_per_task: TreesPerTask = None,
+    worker: WorkerUrl = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -107,7 +110,11 @@ def fit(
       # many machines: by a Dask scheduler, or by workers that need none
       encryptedstats fit s3://bucket/patients -o s3://bucket/forest --model forest --scheduler tcp://10.0.0.1:8786
       encryptedstats fit s3://bucket/patients -o s3://bucket/forest --model forest --queue s3://bucket/work
+
+      # a worker somewhere else, which gets the encrypted table
+      encryptedstats fit patients.enc -o forest.enc --model forest --worker https://worker.example
     """
+    away = is_for_worker(ctx.params)
     many = is_for_cluster(ctx.params)
     if many and checkpoint is not None:
         raise typer.BadParameter("a cluster goes on from its queue by itself", param_hint="--checkpoint")
@@ -124,12 +131,15 @@ def fit(
         sealed = load_table(table, keys, by_others)
         started = time.perf_counter()
         with _keeping(checkpoint), spelled_as_options():
-            fitted = (unfitted.fit_folds if folds else unfitted.fit)(
-                sealed, workers=workers, device=device, checkpoint=checkpoint
-            )
+            if worker is not None and away:
+                fitted = RemoteTable(worker, table, sealed, keys, file, force, by_others).fit(unfitted)
+            else:
+                fit_it = unfitted.fit_folds if folds else unfitted.fit
+                fitted = fit_it(sealed, workers=workers, device=device, checkpoint=checkpoint)
     seconds = time.perf_counter() - started
     if not many:
-        save(fitted, file, force=force)
+        if not away:
+            save(fitted, file, force=force)
         size = file.stat().st_size
     facts = _folds_facts(fitted) if folds else _facts(fitted)
     facts = {"file": out, "bytes": size, **facts, "seconds": seconds}
@@ -167,6 +177,7 @@ def combine(
     keys: Annotated[
         Path | None, file_option(help="Public keys of encrypted models, or the folder of the table that they lie in.")
     ] = None,
+    worker: WorkerUrl = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -182,15 +193,27 @@ def combine(
         raise typer.BadParameter("two models at least are needed, or one and --forget another")
     everything = _load_alike([*models, *forget], keys)
     started = time.perf_counter()
-    with progress("adding up"):
-        joined = reduce(sub, everything[len(models) :], reduce(add, everything[: len(models)]))
+    if worker is not None:
+        joined = _combined_elsewhere(worker, keys, models, forget, out, force)
+    else:
+        with progress("adding up"):
+            joined = reduce(sub, everything[len(models) :], reduce(add, everything[: len(models)]))
+        save(joined, out, force=force)
     seconds = time.perf_counter() - started
-    save(joined, out, force=force)
     facts = {"file": str(out), "bytes": out.stat().st_size, **_facts(joined), "seconds": seconds}
     if as_json:
         print_json(facts)
     else:
         _show("Combined", facts, out)
+
+
+def _combined_elsewhere(
+    worker: str, keys: Path | None, models: list[Path], forget: list[Path], out: Path, force: bool
+) -> Any:
+    if keys is None or not keys.is_dir():
+        raise typer.BadParameter("a worker takes the keys from a table: give its folder", param_hint="--keys")
+    sealed = load_table(str(keys), None, by_others=True)
+    return RemoteTable(worker, str(keys), sealed, None, out, force).combined(models, forget)
 
 
 def _load_alike(paths: list[Path], keys: Path | None) -> list[Any]:

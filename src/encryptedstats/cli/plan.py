@@ -110,6 +110,10 @@ def plan(
             help="Rows come from others who encrypt with the public keys: more noise, and results that hide their rows.",
         ),
     ] = False,
+    members: Annotated[
+        int,
+        typer.Option(min=1, metavar="N", help="For a joint key of so many members, who open results together."),
+    ] = 1,
     workers: Annotated[
         int | None,
         typer.Option(
@@ -179,6 +183,7 @@ def plan(
             weight_bound=weight_bound,
             folds=folds,
             by_others=by_others,
+            members=members,
             workers=workers,
             price_per_core_hour=price,
         )

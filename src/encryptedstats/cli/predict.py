@@ -25,9 +25,11 @@ from encryptedstats.cli._votes import (
     Unopened,
     counts_text,
     predict_by_many,
+    predict_elsewhere,
     predict_unopened,
     score_names,
 )
+from encryptedstats.cli._workers import WorkerUrl, is_for_worker
 from encryptedstats.kinds import read_file
 from encryptedstats.storage.objects import is_url, load_file, local_or_url
 from encryptedstats.tables._encoding import encode_table
@@ -86,6 +88,7 @@ def predict(
     scheduler: Scheduler = None,
     queue: FitQueue = None,
     rows_per_shard: RowsPerShard = None,
+    worker: WorkerUrl = None,
     force: Force = False,
     csv: CsvOptions = AS_FOUND,
     as_json: AsJson = False,
@@ -112,10 +115,18 @@ def predict(
       encryptedstats predict s3://bucket/forest s3://bucket/new -o s3://bucket/votes --scheduler tcp://10.0.0.1:8786
       encryptedstats predict s3://bucket/forest s3://bucket/new -o s3://bucket/votes --queue s3://bucket/work
     """
+    away = is_for_worker(ctx.params)
     many = is_for_cluster(ctx.params)
     kind = expect(model, (MODEL_KIND, OPEN_MODEL_KIND), "a fitted model")
     is_table = _is_table(rows)
     what = Unopened(model, rows, keys, schema, output_kind, csv)
+    if worker is not None and away:
+        if not is_table or kind != MODEL_KIND:
+            raise typer.BadParameter(
+                "--worker predicts encrypted rows by an encrypted model: what lies open stays here"
+            )
+        predict_elsewhere(what, Path(out), worker, force=force, as_json=as_json)
+        return
     if many:
         if not is_table:
             raise typer.BadParameter(

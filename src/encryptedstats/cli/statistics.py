@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,9 +30,11 @@ from encryptedstats.cli._options import (
     file_option,
 )
 from encryptedstats.cli._questions import listed_questions, make_question, question_text, variables_of
+from encryptedstats.cli._workers import RemoteTable, WorkerUrl, is_for_worker
 
 
 def counts(
+    ctx: typer.Context,
     table: TableUrl,
     variable: VariableId,
     out: ResultFile,
@@ -49,6 +51,7 @@ def counts(
     by_others: ByOthers = False,
     workers: Workers = None,
     device: Device = "auto",
+    worker: WorkerUrl = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -57,19 +60,18 @@ def counts(
     Examples:
       encryptedstats counts patients.enc v0 -o v0.enc
       encryptedstats counts patients.enc v0 --by class -o v0-by-class.enc
+
+      # by a worker somewhere else, which gets the encrypted table
+      encryptedstats counts patients.enc v0 -o v0.enc --worker https://worker.example
     """
     _run(
-        table,
-        keys,
-        by_others,
-        out,
-        force,
-        as_json,
+        ctx.params,
         lambda sealed: sealed.counts(variable, by, workers=workers, device=device),
     )
 
 
 def crosstab(
+    ctx: typer.Context,
     table: TableUrl,
     first: VariableId,
     second: VariableId,
@@ -78,6 +80,7 @@ def crosstab(
     by_others: ByOthers = False,
     workers: Workers = None,
     device: Device = "auto",
+    worker: WorkerUrl = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -87,17 +90,13 @@ def crosstab(
       encryptedstats crosstab patients.enc v0 v1 -o v0-v1.enc
     """
     _run(
-        table,
-        keys,
-        by_others,
-        out,
-        force,
-        as_json,
+        ctx.params,
         lambda sealed: sealed.crosstab(first, second, workers=workers, device=device),
     )
 
 
 def moments(
+    ctx: typer.Context,
     table: TableUrl,
     variables: Annotated[
         list[str],
@@ -113,6 +112,7 @@ def moments(
     by_others: ByOthers = False,
     workers: Workers = None,
     device: Device = "auto",
+    worker: WorkerUrl = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -122,12 +122,7 @@ def moments(
       encryptedstats moments patients.enc v3 v4 -o moments.enc
     """
     _run(
-        table,
-        keys,
-        by_others,
-        out,
-        force,
-        as_json,
+        ctx.params,
         lambda sealed: sealed.moments(variables, workers=workers, device=device),
     )
 
@@ -146,6 +141,7 @@ def _show_list(wanted: bool) -> None:
 
 
 def ask(
+    ctx: typer.Context,
     table: TableUrl,
     question: Annotated[
         list[str],
@@ -173,6 +169,7 @@ def ask(
     by_others: ByOthers = False,
     workers: Workers = None,
     device: Device = "auto",
+    worker: WorkerUrl = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -192,26 +189,22 @@ def ask(
       encryptedstats ask patients.enc my_questions.py:MyRidge target=v2 alpha=1 -o ridge.enc
     """
     asked = make_question(question, None if schema is None else load_schema(schema))
-    _run(table, keys, by_others, out, force, as_json, lambda sealed: sealed.ask(asked, workers=workers, device=device))
+    _run(ctx.params, lambda sealed: sealed.ask(asked, workers=workers, device=device))
 
 
-def _run(
-    url: str,
-    keys: Path | None,
-    by_others: bool,
-    out: Path,
-    force: bool,
-    as_json: bool,
-    ask: Callable[[es.EncryptedTable], Any],
-) -> None:
-    """Open the table, ask it, and write the encrypted answer."""
-    sealed = load_table(url, keys, by_others)
+def _run(given: Mapping[str, Any], ask: Callable[[Any], Any]) -> None:
+    """Open the table, ask it, here or where a worker is, and write the encrypted answer."""
+    out, force, by_others = given["out"], given["force"], given["by_others"]
+    away = is_for_worker(given)
+    sealed = load_table(given["table"], given["keys"], by_others)
     started = time.perf_counter()
-    answer = ask(sealed)
-    seconds = time.perf_counter() - started
-    save(answer, out, force=force)
-    facts = _facts(answer, out, seconds)
-    if as_json:
+    if away:
+        answer = ask(RemoteTable(given["worker"], given["table"], sealed, given["keys"], out, force, by_others))
+    else:
+        answer = ask(sealed)
+        save(answer, out, force=force)
+    facts = _facts(answer, out, time.perf_counter() - started)
+    if given["as_json"]:
         print_json(facts)
     else:
         _show(facts)
