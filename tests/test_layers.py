@@ -15,12 +15,12 @@ ROOT = Path(encryptedstats.__file__).parent
 NATIVE = ROOT / "_native"
 # Top to bottom: each may import itself and what comes after it. The package itself imports them all, so it stands on top
 # of everything but the command line, which is its user.
-# `loading` opens all that can be stored; `parallel`, `progress`, `memory`, `processor`, `checks` and `words` are tools that know
-# nothing of this library.
+# `loading` opens all that can be stored; `parallel`, `progress`, `memory`, `processor`, `recent`, `checks` and `words` are tools
+# that know nothing of this library.
 ORDER = (
     "cli", "app", "", "studies", "questions", "devices", "moving", "loading", "service", "pages", "cluster", "publishing", "kinds",
     "statistics", "plots", "models", "metrics", "tables", "circuits", "crypto", "storage", "parallel", "progress", "memory",
-    "processor", "checks", "words", "errors",
+    "processor", "recent", "checks", "words", "errors",
 )  # fmt: skip
 #: What lies beside the library, uses it, and is in no wheel.
 BESIDE = {"reproduction", "examples", "benchmarks"}

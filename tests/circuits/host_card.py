@@ -100,7 +100,7 @@ class HostCard:
         kernel, at = library()[name], _Index.in_dll(library(), "blockIdx")
         size, block = _Index.in_dll(library(), "gridDim"), _Index.in_dll(library(), "blockDim")
         block.x = 1
-        if name.startswith(("one_", "four_")):  # a thread has a coefficient: one block for each
+        if name.startswith(("one_", "four_", "branchings_")):  # a thread has a coefficient: one block for each
             grid = (grid[0], grid[1] * threads, grid[2])
         size.x, size.y, size.z = grid
         kernel.restype = None

@@ -94,6 +94,12 @@ PROGRAMS = {
     "columns": [a.total(), n.total(), (a + b).total()],
     "products": [(a * y).total(), (a * b * y).total(), (n * n).total(), ((a + c) * (y + w) * n).total()],
     "trees": [(y * a).total(), (y - y * a).total(), (y * a * (b + c)).total(), (y * a - y * a * (b + c)).total()],
+    "paths": [
+        (y * a).total(),
+        ((y - y * a) * b).total(),
+        ((y * a - y * a * c) * (b + c)).total(),
+        (((7 - n) - (7 - n) * a) * w).total(),
+    ],
     "numbers": [(3 * a - 2 * n + 5).total(), (7 - a * y).total(), (-(n * w) - 4).total(), (-a).total()],
     "totals added up": [2 * a.total() - 3 * (a * y).total() + 11, -(n.total()) + w.total()],
     "totals multiplied": [a.total() * n.total(), (a * y).total() * w.total() - 5, n.total() ** 2],

@@ -515,3 +515,25 @@ def test_bounds_come_with_the_model(closed: Any) -> None:
     bounds = total_bounds(closed.totals_)
     assert len(bounds) == len(closed.totals_)
     assert all((b.low, b.high) == (0, 30) for b in bounds)
+
+
+def test_the_answers_of_a_closed_model_are_written_once_and_never_those_of_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    written: list[int] = []
+    answers = es.CompletelyRandomForest.answers
+
+    def counted(self: Any, *arguments: Any, **options: Any) -> Any:
+        written.append(self.random_state)
+        return answers(self, *arguments, **options)
+
+    rows, new = table(40, 1), without_classes(table(9, 2))
+    forests = [es.CompletelyRandomForest(2, 2, random_state=seed) for seed in (811, 812)]
+    owner = planned_owner()
+    sealed, sealed_new = owner.encrypt(rows), owner.encrypt(new)
+    wanted = [fitted(forest, rows).predict_votes(new) for forest in forests]
+    monkeypatch.setattr(es.CompletelyRandomForest, "answers", counted)
+    for _ in range(3):
+        for forest, votes in zip(forests, wanted, strict=True):
+            same_votes(owner.decrypt(fitted(forest, sealed).predict_votes(sealed_new, **QUIET)), votes)
+    assert written == [811, 812]

@@ -39,6 +39,7 @@ from encryptedstats.storage.bitpack import pack, unpack
 from encryptedstats.storage.files import write_atomic
 
 _FEW_COLUMNS, _SAMPLE_COLUMNS = 3, 5  # of the table that devices are measured with
+_OF_CORES: Final = ("native", "seal")  # a card says itself what it takes
 _TRIES = 3
 _BUSY = 0.5  # processes that want a core, for every core: from then on others are in the way
 FAST_PRIME_BITS: Final = 49  # below 2^50 a modular product can be computed in doubles, several at a time
@@ -47,8 +48,8 @@ FAST_PRIME_BITS: Final = 49  # below 2^50 a modular product can be computed in d
 def measured_times(parameters: Parameters) -> Times:
     """The times on this machine: from the cache, or measured now, and scaled from the parameters that are measured."""
     cache, reference, busy = _cache_file(), _reference(parameters), _busy()
-    # The fifth version of what is measured; other kernels, or other arithmetic, are other times.
-    key = f"{reference.fingerprint} {platform.node()} {platform.machine()} {arithmetic()} {'+'.join(registered())} 5"
+    # The sixth version of what is measured; other kernels, or other arithmetic, are other times.
+    key = f"{reference.fingerprint} {platform.node()} {platform.machine()} {arithmetic()} {'+'.join(registered())} 6"
     try:
         known = json.loads(cache.read_text())
     except (OSError, ValueError):
@@ -209,7 +210,10 @@ def _measured_ratios(
     sample = partial(_Sample, keys, residues)
 
     def run(columns: int, chunks: int, runs: int) -> float:
-        return _best(partial(evaluate, outputs_of(columns), sample(chunks), workers=1), runs)
+        outputs, source = outputs_of(columns), sample(chunks)
+        program = prepare(outputs, source).program
+        device = next(name for name in _OF_CORES if registered()[name].obstacle(program) is None)
+        return _best(partial(evaluate, outputs, source, workers=1, device=device), runs)
 
     def expected(columns: int) -> tuple[float, float]:
         cost = read_cost(prepare(outputs_of(columns), sample(1)).program)

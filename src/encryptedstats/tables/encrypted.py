@@ -46,6 +46,7 @@ from encryptedstats.errors import (
     SchemaError,
     TooLargeError,
 )
+from encryptedstats.recent import Recent
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.leases import writing
@@ -84,7 +85,7 @@ from encryptedstats.tables.columns import (
 )
 from encryptedstats.tables.naming import class_or_variable
 from encryptedstats.tables.predicting import Answerer, predicted, refuse_rows_of_others
-from encryptedstats.tables.questions import Question, asked_of, checked_question
+from encryptedstats.tables.questions import Question, asked_of, checked_question, question_key
 from encryptedstats.tables.statistics import Asked
 from encryptedstats.tables.variables import PublicSchema, PublicVariable
 
@@ -112,6 +113,9 @@ _KEYS_NAME: Final = re.compile("public-[0-9a-f]{32}[.]keys")
 def keys_name(key_id: str) -> str:
     """The name of the public keys beside a table: other keys never take the place of those that a table needs."""
     return f"public-{key_id}.keys"
+
+
+_written: Recent[list[Expression]] = Recent(8)
 
 
 @dataclass(frozen=True)
@@ -142,8 +146,13 @@ class TableFacts:
 
     def circuit(self, question: Question, layout: Layout) -> tuple[list[Expression], list[Stored]]:
         """All that is computed for a question over so many rows, and what each is of what is asked for."""
-        asked = asked_columns(self.schema, self.columns)
-        return self.totals(question.circuit(self.schema, asked, weight_bound=self.weight_bound), layout)
+        return self.totals(self.written(question), layout)
+
+    def written(self, question: Question) -> list[Expression]:
+        """The totals of a question, as they are asked for; those that were asked for last are kept."""
+        settled, asked = question.settled(), asked_columns(self.schema, self.columns)
+        key = (question_key(settled), self.schema, self.columns, self.weight_bound)
+        return _written.get(key, lambda: settled.circuit(self.schema, asked, weight_bound=self.weight_bound))
 
     def totals(
         self, outputs: Sequence[Expression], layout: Layout, form: str = PACKED
@@ -598,8 +607,7 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
 
     def totals(self, question: Question, **options: Any) -> EncryptedNumbers:
         """The encrypted totals that answer a question, one after the other. Options: as of :meth:`evaluate`."""
-        circuit = question.circuit(self.schema, self.columns(), weight_bound=self.facts.weight_bound)
-        return self.evaluate(circuit, **options)
+        return self.evaluate(self.facts.written(question), **options)
 
     def _described_columns(self) -> str:
         encodings = sorted({column.encoding for column in self.facts.columns})

@@ -16,6 +16,7 @@ from encryptedstats.circuits.program import ROWS
 from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.crypto.digests import joined_digest
 from encryptedstats.errors import Cure, KeyMismatchError, RowsByOthersError, SchemaError
+from encryptedstats.recent import Recent
 from encryptedstats.tables.answering import (
     MODEL,
     answer_bounds,
@@ -26,7 +27,7 @@ from encryptedstats.tables.answering import (
 )
 from encryptedstats.tables.answers import EncryptedAnswer
 from encryptedstats.tables.columns import Column, digits_among, over_stored_columns
-from encryptedstats.tables.questions import Answer, Number, Question
+from encryptedstats.tables.questions import Answer, Number, Question, question_key
 from encryptedstats.tables.schema import Schema
 from encryptedstats.tables.variables import PublicSchema
 
@@ -100,8 +101,26 @@ def prediction_of(by: Answerer, rows: EncryptedTable, output: str) -> Prediction
     if any(one.stored.shift for one in facts):
         raise SchemaError(f"the totals of this {by.question.name} are ", *_IN_DIGITS)
     bounds = {name: total_bounds(totals) for name, totals in packs.items()}
+    return Prediction(*_answers(by, rows, output, bounds), packs)
+
+
+_Answers = tuple[list[Answer], list[Interval]]
+_kept: Recent[_Answers] = Recent(4)
+
+
+def _answers(by: Answerer, rows: EncryptedTable, output: str, bounds: Mapping[str, list[Interval]]) -> _Answers:
+    """All answers over the columns that are stored, with bounds; of a closed model the same for all tables of so many rows."""
+    if not bounds:
+        return _written(by, rows, output, bounds)
+    limits = [(name, tuple(found)) for name, found in bounds.items()]
+    public = rows.schema, rows.facts.columns, tuple(rows.ranges().items()), rows.n_rows
+    key = (question_key(by.question), question_key(by.asked), *limits, *public, output)
+    return _kept.get(key, lambda: _written(by, rows, output, bounds))
+
+
+def _written(by: Answerer, rows: EncryptedTable, output: str, bounds: Mapping[str, list[Interval]]) -> _Answers:
     question, schema = by.question, rows.schema
-    known = known_given(question, schema, bounds) if packs else known_plain(question, schema, by.numbers)
+    known = known_given(question, schema, bounds) if bounds else known_plain(question, schema, by.numbers)
     answers = flat_answers(question, schema, rows.columns(), known, output)
     used = column_names([answer.value for answer in answers if isinstance(answer.value, Expression)])
     whole = [name for name in used if name in digits_among(rows.facts.columns)]
@@ -111,8 +130,8 @@ def prediction_of(by: Answerer, rows: EncryptedTable, output: str) -> Prediction
         rows._check_stored(Column.parse(name))
     stored = over_stored_columns([answer.value for answer in answers], schema, rows.facts.columns)
     answers = [replace(answer, value=value) for answer, value in zip(answers, stored, strict=True)]
-    ranges: dict[Any, ColumnRange] = {**rows.ranges(), **(given_ranges(bounds, answers) if packs else {})}
-    return Prediction(answers, answer_bounds(answers, ranges, rows.n_rows), packs)
+    ranges: dict[Any, ColumnRange] = {**rows.ranges(), **(given_ranges(bounds, answers) if bounds else {})}
+    return answers, answer_bounds(answers, ranges, rows.n_rows)
 
 
 def check_prediction(by: Answerer, rows: EncryptedTable, output: str) -> Prediction:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import inspect
+import json
 import math
 import os
 import sys
@@ -461,6 +462,11 @@ def asked_of(question: Question, schema: Schema | PublicSchema) -> Question:
 def is_same(a: Question, b: Question) -> bool:
     """Whether both ask the same."""
     return type(a) is type(b) and a.parameters() == b.parameters()
+
+
+def question_key(question: Question) -> tuple[type[Question], str]:
+    """By which the same question is known again."""
+    return type(question), json.dumps(question.parameters(), sort_keys=True)
 
 
 # -- pieces that questions are made of ---------------------------------------------------------------------------------------

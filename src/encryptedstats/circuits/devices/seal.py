@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -393,9 +394,21 @@ def encrypted_here(step: Step, source: Source, chunk: int) -> Residues:
     keys = source.keys
     rows = np.full(source.layout.counts[chunk], step.data[0], dtype=np.int64)
     if step.data == ONES and keys.parameters.scheme == "bgv":
-        plain = in_slots(rows, keys.encryptor)
-        return residues_of(keys.engine, keys.engine.evaluator.add_plain(keys.public_zero, plain))
+        return _public_ones(keys, len(rows))
     return residues_of(keys.engine, encrypt_slots(rows, keys.encryptor)[0])
+
+
+_kept_ones: WeakKeyDictionary[PublicKeys, tuple[int, Residues]] = WeakKeyDictionary()
+
+
+def _public_ones(keys: PublicKeys, count: int) -> Residues:
+    """1 in the first slots, BGV, for all to see: the same every time, so that what was asked for last is kept."""
+    kept = _kept_ones.get(keys)
+    if kept is None or kept[0] != count:
+        plain = in_slots(np.ones(count, dtype=np.int64), keys.encryptor)
+        kept = (count, residues_of(keys.engine, keys.engine.evaluator.add_plain(keys.public_zero, plain)))
+        _kept_ones[keys] = kept
+    return kept[1]
 
 
 def relinearise_any(keys: PublicKeys, ciphertext: Any) -> Any:

@@ -279,8 +279,8 @@ class CudaDevice(NativeDevice):
             return None
         writer, made = self._tapes.get(program, (None, None))
         if writer is None or made is None:
-            evaluator.prepare(program.sums)
-            writer, made = evaluator.writer, TapeOnCard(evaluator.tape(program.sums), keyed.ring)
+            made = evaluator.compiled(program.sums)
+            writer = evaluator.writer
             self._tapes[program] = (writer, made)
         evaluator.writer = writer
         sums, whole, few = evaluator.bytes_on_card(made)

@@ -41,7 +41,7 @@ struct Prime {
     double pd, inverse; /* p and 1/p */
     u64 scale, scale_q; /* w = 1/N and floor(2^64 w / p): what ends an inverse transform */
     double scale_d;     /* w between -p/2 and p/2 */
-    double grid;        /* 1.5 2^(2 bits + 3): adding it rounds to multiples of 2^(2 bits - 49) */
+    double grid;        /* 1.5 2^(bits + 52): adding it rounds to multiples of 2^bits */
 };
 
 HERE u64 below(u64 x, u64 p) { return x >= p ? x - p : x; }
@@ -76,9 +76,12 @@ struct Integers {
     /* what comes before the next product need not be brought back */
     static INSIDE word loosely(word a, word b, const Prime &P) { return product(a, b, P); }
     static INSIDE word together(word a, word b, const Prime &P) { return plus(a, b, P.p); }
-    /* the sum of up to four products */
+    static INSIDE word apart(word a, word b, const Prime &P) { return minus(a, b, P.p); }
+    /* the sum of some products, `most` or four of them */
+    static INSIDE int most(const Prime &) { return 4; }
     struct Sum { u64 upper, lower; };
     static INSIDE Sum nothing(const Prime &) { Sum s = {0, 0}; return s; }
+    static INSIDE void begin(Sum &s, word x, const Prime &) { s.upper = 0, s.lower = x; }
     static INSIDE void more(Sum &s, word a, word b) {
         u64 low = a * b;
         s.lower += low;
@@ -131,10 +134,15 @@ struct Doubles {
     /* |a| <= 1.35 p and |b| <= 0.51 p give at most 0.67 p, and two of them together 1.35 p again */
     static INSIDE word loosely(word a, word b, const Prime &P) { return times(a, b, P); }
     static INSIDE word together(word a, word b, const Prime &) { return a + b; }
-    /* Up to four such products: their multiples of 2^k, k = 2 bits - 49, on top of `grid`, and exactly what is left of each. The first
-       are below 4 2^(2 bits) together, so that adding to them rounds to 2^k still, and the others below 2^(k + 1) <= 2^50. */
+    /* Differences that only products are made of, one after another, at most twice: below 47 bits they stay under 4 p <= 2^49. */
+    static INSIDE word apart(word a, word b, const Prime &P) { return P.bits > 47 ? centred(a - b, P) : a - b; }
+    /* Products of such: their multiples of 2^bits on top of `grid`, and exactly what is left of each, which is at most 2^(bits - 1). As many
+       as `most`, and four of the numbers above, are below 2^(bits + 51) together, so that adding to them rounds to 2^bits still; their
+       quotient by p is below 2^51, and what is left of all of them below 2^50. */
+    static INSIDE int most(const Prime &P) { return 1 << (50 - (P.bits < 40 ? 40 : (int)P.bits)); }
     struct Sum { double upper, lower; };
     static INSIDE Sum nothing(const Prime &P) { Sum s = {P.grid, 0.0}; return s; }
+    static INSIDE void begin(Sum &s, word x, const Prime &P) { s.upper = P.grid, s.lower = x; }
     static INSIDE void more(Sum &s, word a, word b) {
         double next = fused(a, b, s.upper);
         s.lower += fused(a, b, -(next - s.upper));

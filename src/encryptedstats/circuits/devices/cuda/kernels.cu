@@ -739,6 +739,121 @@ template <class A, int LANES, int MANY, int SPILLED> HERE void sums(const Rows &
 ROWS(Integers, integers)
 ROWS(Doubles, doubles)
 
+/* -- trees: totals of products along the paths of binary trees, at most three factors deep, in registers -------------------------------- */
+
+/* One tree: the vectors of its root and of the factors of its nodes, node i above nodes 2 i (what is inside the factor) and 2 i + 1 (what
+   is not), and where the sums of root and nodes go; -1 where there is none. Written by branchings.py. */
+struct Branching { int root, root_total, factor[7], total[7]; };
+
+template <class A> struct Path {
+    typedef typename A::word W;
+    const Rows &J;
+    const Prime &P;
+    const u64 *at; /* the first vector, of this chunk */
+    i64 apart;
+
+    INSIDE void load(W *a, int v) const {
+        UNROLL for (int k = 0; k < 2; k++) a[k] = of_word<A>(at[(v + k) * apart]);
+    }
+    /* inside = a b, and what is left of a; sums of both are never brought back here */
+    template <int NA> INSIDE void node(const W *a, int v, W *inside, W *outside, W *sum) const {
+        W b[2];
+        load(b, v);
+        UNROLL for (int k = 0; k <= NA; k++) {
+            W r = k == NA ? A::loosely(a[NA - 1], b[1], P) : A::loosely(a[k < NA ? k : 0], b[0], P);
+            if (k > 0 && k < NA) r = A::together(r, A::loosely(a[k > 0 ? k - 1 : 0], b[1], P), P);
+            inside[k] = r;
+            outside[k] = A::apart(k < NA ? a[k < NA ? k : 0] : A::from(0, P), r, P);
+            sum[k] = A::together(sum[k], r, P);
+        }
+    }
+    INSIDE void leaf(const W *a, int v, typename A::Sum *sum) const {
+        if (v < 0) return;
+        W b[2];
+        load(b, v);
+        UNROLL for (int k = 0; k < 4; k++) A::more(sum[k], a[k], b[0]), A::more(sum[k + 1], a[k], b[1]);
+    }
+};
+
+template <class A, int SIZE> HERE void tidied(typename A::word *sum, const Prime &P) {
+    UNROLL for (int k = 0; k < SIZE; k++) sum[k] = A::tidy(sum[k], P);
+}
+template <class A, int SIZE> HERE void written(const Rows &J, int total, const typename A::word *sum, int prime, i64 x, const Prime &P) {
+    if (total < 0) return;
+    UNROLL for (int k = 0; k < SIZE; k++) {
+        u64 *to = J.out + ((i64)(total + k) * J.n_primes + prime) * J.width + x, r = A::to(sum[k], P);
+        *to = J.add ? plus(*to, r, P.p) : r;
+    }
+}
+
+template <class A> HERE void ended(const Rows &J, int total, const typename A::Sum *sum, int prime, i64 x, const Prime &P) {
+    typename A::word r[5];
+    UNROLL for (int k = 0; k < 5; k++) r[k] = A::end(sum[k], P);
+    written<A, 5>(J, total, r, prime, x, P);
+}
+
+/* One coefficient of one tree, over all chunks; or (not MANY) of the only one, so that nothing has to be kept. */
+template <class A, int MANY> HERE void branching_sums(const Rows &J, const Branching &T, int prime, i64 x) {
+    typedef typename A::word W;
+    const Prime P = J.primes[J.first_prime + prime];
+    const W zero = A::from(0, P);
+    Path<A> path = {J, P, J.shared + prime * J.width + x, J.n_primes * J.width};
+    W root[2], first[3], second[2][4];
+    typename A::Sum third[4][5];
+    UNROLL for (int k = 0; k < 5; k++) {
+        if (k < 2) root[k] = zero;
+        if (k < 3) first[k] = zero;
+        if (k < 4) second[0][k] = second[1][k] = zero;
+        UNROLL for (int i = 0; i < 4; i++) third[i][k] = A::nothing(P);
+    }
+    const int pause = A::most(P) / 2; /* a sum takes two products of a chunk */
+    for (int chunk = 0, since = 0; chunk < (MANY ? J.n_chunks : 1); chunk++, path.at += J.n_shared * path.apart) {
+        W a[2], half[2][3], quarter[2][4];
+        path.load(a, T.root);
+        UNROLL for (int k = 0; k < 2; k++) root[k] = A::together(root[k], a[k], P);
+        if (!MANY) written<A, 2>(J, T.root_total, root, prime, x, P);
+        if (T.factor[0] >= 0) {
+            path.template node<2>(a, T.factor[0], half[0], half[1], first);
+            if (!MANY) written<A, 3>(J, T.total[0], first, prime, x, P);
+            UNROLL for (int i = 0; i < 2; i++) {
+                if (T.factor[1 + i] < 0) continue;
+                path.template node<3>(half[i], T.factor[1 + i], quarter[0], quarter[1], second[i]);
+                if (!MANY) written<A, 4>(J, T.total[1 + i], second[i], prime, x, P);
+                UNROLL for (int j = 0; j < 2; j++) {
+                    path.leaf(quarter[j], T.factor[3 + 2 * i + j], third[2 * i + j]);
+                    if (!MANY) ended<A>(J, T.total[3 + 2 * i + j], third[2 * i + j], prime, x, P);
+                }
+            }
+        }
+        if (!MANY || ++since < pause) continue;
+        since = 0;
+        tidied<A, 2>(root, P), tidied<A, 3>(first, P), tidied<A, 4>(second[0], P), tidied<A, 4>(second[1], P);
+        UNROLL for (int i = 0; i < 4; i++)
+            UNROLL for (int k = 0; k < 5; k++) A::begin(third[i][k], A::tidy(A::end(third[i][k], P), P), P);
+    }
+    if (!MANY) return;
+    written<A, 2>(J, T.root_total, root, prime, x, P);
+    written<A, 3>(J, T.total[0], first, prime, x, P);
+    UNROLL for (int i = 0; i < 2; i++) written<A, 4>(J, T.total[1 + i], second[i], prime, x, P);
+    UNROLL for (int i = 0; i < 4; i++) ended<A>(J, T.total[3 + i], third[i], prime, x, P);
+}
+
+/* Trees (x), `together` of them a block, which mostly have the same factors, for some coefficients (y) under a prime (z). */
+template <class A, int MANY> HERE void branchings(const Rows &J, const Branching *all, int count, int together) {
+    int each = (int)blockDim.x / together, t = (int)threadIdx.x; /* none, where a thread does all */
+    i64 x = each ? (i64)blockIdx.y * each + t % each : (i64)blockIdx.y;
+    int first = (int)blockIdx.x * together, end = first + together < count ? first + together : count;
+    if (x >= J.width) return;
+    for (int number = first + (each ? t / each : 0); number < end; number += each ? together : 1)
+        branching_sums<A, MANY>(J, all[number], (int)blockIdx.z, x);
+}
+/* Four blocks at a time leave 128 registers for a thread, which spills some sums: on an H200 that is faster than three, and than two. */
+#define BRANCHINGS(A, name)                                                                                                            \
+    KERNEL BOUNDS(128, 4) branchings_one_##name(Rows J, const Branching *all, int count, int together) { branchings<A, 0>(J, all, count, together); } \
+    KERNEL BOUNDS(128, 4) branchings_##name(Rows J, const Branching *all, int count, int together) { branchings<A, 1>(J, all, count, together); }
+BRANCHINGS(Integers, integers)
+BRANCHINGS(Doubles, doubles)
+
 /* Whether sums hide anything, as a few of their coefficients tell: x is a total, whose bits are gathered in found[x]. */
 KERNEL hidden(const u64 *sums, const int *totals, u64 *found, i64 apart, int count) {
     for (int x = (int)(blockIdx.x * blockDim.x + threadIdx.x); x < count; x += (int)(gridDim.x * blockDim.x)) {

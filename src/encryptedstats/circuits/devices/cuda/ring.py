@@ -617,7 +617,7 @@ def prime_words(p: int, n: int) -> list[int]:
         *(int(np.float64(x).view(_U64)) for x in (float(p), 1.0 / float(p))),
         *_factor(scale, p),
         int(np.float64(scale - p if scale > p // 2 else scale).view(_U64)),
-        int(np.float64(1.5 * 2.0 ** (2 * bits + 3)).view(_U64)),
+        int(np.float64(1.5 * 2.0 ** (bits + 52)).view(_U64)),
     ]
 
 

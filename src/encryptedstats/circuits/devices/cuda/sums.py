@@ -11,11 +11,12 @@ from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 
+from encryptedstats.circuits.devices.cuda.branchings import branching_words, branchings_of
 from encryptedstats.circuits.devices.cuda.card import Array, Card
 from encryptedstats.circuits.devices.cuda.ring import RingOnCard
 from encryptedstats.circuits.devices.native.sums import NOTHING_HIDDEN, Evaluator, Loads, base_of, hides
@@ -29,6 +30,7 @@ _THREADS: Final = 128
 _MAX_CODE: Final = 4096  # numbers of a segment that a block keeps at hand
 _LANES: Final = 4  # coefficients, or chunks, that a thread works on at a time
 _RESERVED: Final = 1 << 10  # bytes of a block's memory that the driver takes
+_TOGETHER: Final = 4  # trees of a block: some, as those of two classes, have the same factors
 _LOCAL: Final = 30  # sums over chunks that a block keeps: a tree that has more is cut
 _WORK_BYTES: Final = 4 << 30  # of what is on its way to be brought down
 _PROLOGUE_BYTES: Final = 8 << 30  # of what the segments of a tape share, for all chunks that are computed on at a time
@@ -90,10 +92,12 @@ class Sums:
 
 
 class TapeOnCard:
-    """A tape with its constants where the kernels read them."""
+    """A tape with its constants where the kernels read them; or trees, of which it has the prologue and the totals."""
 
-    def __init__(self, tape: Tape, ring: RingOnCard) -> None:
+    def __init__(self, tape: Tape, ring: RingOnCard, branchings: np.ndarray | None = None) -> None:
         self.tape, card = tape, ring.card
+        self.branchings = None if branchings is None else card.upload(branchings)
+        self.n_branchings = 0 if branchings is None else len(branchings)
         # Instructions say where sums go: among the local ones of a segment, or, of a single chunk, in memory.
         self.local, self.words = (card.upload(_with_totals(tape, of)) for of in (1, 2))
         self.segments = card.upload(tape.segments)
@@ -113,6 +117,18 @@ class CudaEvaluator(Evaluator):
         super().__init__(loads, threads, memory_limit, level=ring.arithmetic)
         self.on_card, self.card = ring, ring.card
         self.most_vectors = _LOCAL if self.layout.n_chunks > 1 else self.most_vectors
+
+    def compiled(self, totals: Sequence[Step]) -> TapeOnCard:
+        """All of these sums, as trees if they are such, which keep nothing in memory but the sums; else as a tape."""
+        branchings = branchings_of(totals)
+        if branchings is None:
+            self.prepare(totals)
+            return TapeOnCard(self.tape(totals), self.on_card)
+        self.prepare(totals, share_all=True)
+        tape = _of_branchings(self.tape(()), totals)
+        places = {step: place for (step, _), place in self.writer.shared.items()}
+        components = dict(zip(tape.totals, tape.places[:, 2].tolist(), strict=True))
+        return TapeOnCard(tape, self.on_card, branching_words(branchings, places, components))
 
     def prologue_bytes(self, writer: TapeWriter) -> int:
         """Of one chunk."""
@@ -161,7 +177,7 @@ class CudaEvaluator(Evaluator):
         *,
         add: bool,
     ) -> None:
-        card, tape, chunks = self.card, made.tape, columns.chunks
+        card, tape, chunks, kind = self.card, made.tape, columns.chunks, self.on_card.arithmetic
         shared_vectors, temporary, local = tape.vectors
         shared = card.empty(len(chunks), shared_vectors, primes, width)
         n_constants, n_columns = len(tape.constants), len(tape.columns)
@@ -178,8 +194,13 @@ class CudaEvaluator(Evaluator):
             shared.pointer, out.pointer, wrong.pointer, 0 if scratch is None else scratch.pointer, width, each, primes,
             n_columns, n_constants, shared_vectors, temporary, len(chunks), first_prime, int(add), made.code,
         )  # fmt: skip
-        kind = self.on_card.arithmetic
         card.launch(f"prologue_{kind}", (-(-width // _THREADS), primes, len(chunks)), _THREADS, (rows,))
+        if made.branchings is not None:
+            grid = (-(-made.n_branchings // _TOGETHER), -(-width // (_THREADS // _TOGETHER)), primes)
+            counts = ctypes.c_int(made.n_branchings), ctypes.c_int(_TOGETHER)
+            name = f"branchings_{'' if many else 'one_'}{kind}"
+            card.launch(name, grid, _THREADS, (rows, ctypes.c_uint64(made.branchings.pointer), *counts))
+            return
         at_hand = 8 * (made.code + (each * threads if fits else 0))
         name = f"{'four' if many else 'one'}{'' if fits else '_spilled'}_{kind}"
         card.launch(name, grid, threads, (rows,), shared=at_hand)
@@ -300,6 +321,14 @@ class CudaEvaluator(Evaluator):
                     raise FileFormatError(f"a given total of shape {given.shape}")
                 found.append(given)
         return found
+
+
+def _of_branchings(tape: Tape, totals: Sequence[Step]) -> Tape:
+    """A tape that has nothing but a prologue, with totals that others compute."""
+    totals = tuple(dict.fromkeys(totals))
+    sizes = tuple(total.size for total in totals)
+    places = np.array([sizes, [0] * len(sizes), np.cumsum([0, *sizes[:-1]])], dtype=np.int32).T
+    return replace(tape, totals=totals, sizes=sizes, places=np.ascontiguousarray(places))
 
 
 def _pieces(chunks: range, size: int) -> list[range]:

@@ -323,17 +323,20 @@ class Evaluator:
 
     # -- what is computed at a time ----------------------------------------------------------------------------------
 
-    def prepare(self, totals: Sequence[Step], *, hold: bool = False, again: bool = False) -> None:
+    def prepare(
+        self, totals: Sequence[Step], *, hold: bool = False, again: bool = False, share_all: bool = False
+    ) -> None:
         """Look at all that will be computed.
 
         ``hold``: keep the columns of all chunks, once they are read, if there is memory. ``again``: keep the tapes, of a program
-        that may be computed again.
+        that may be computed again. ``share_all``: as of :class:`TapeWriter`.
         """
         self.writer = (kept_writer if again else TapeWriter)(
             tuple(totals),
             self.parameters.plain_modulus,
             montgomery=self.level == "ifma",
             most_vectors=self.most_vectors,
+            share_all=share_all,
         )
         table = self.layout.n_chunks * self._chunk_bytes(self.everything)
         self.holds = hold and (self.in_memory or table <= self.memory_limit // 2)

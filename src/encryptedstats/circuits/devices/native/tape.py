@@ -69,6 +69,31 @@ def is_load(step: Step) -> bool:
     return step.op not in (ADD_UP, MULTIPLY)
 
 
+def is_sum_of_loads(step: Step) -> bool:
+    """Whether a step is a sum of what is read: so cheap that it may be computed as often as it is needed."""
+    return step.op == ADD_UP and all(is_load(arg) for arg in step.args)
+
+
+def rest_of(step: Step) -> tuple[Step, Step] | None:
+    """For a step a - a b: a, and a b; also where a is a sum of what is read, whose terms stand in its place."""
+    if step.op != ADD_UP:
+        return None
+    for part, coefficient in zip(step.args, step.data[0], strict=True):
+        if part.op == MULTIPLY and coefficient == -1:
+            terms = {arg: c for arg, c in zip(step.args, step.data[0], strict=True) if arg is not part}
+            for whole in part.args:
+                if (terms, step.data[1]) in (({whole: 1}, 0), _terms_of(whole)):
+                    return whole, part
+    return None
+
+
+def _terms_of(step: Step) -> tuple[dict[Step, int], int]:
+    """A step as a sum: of itself, or of what it is a sum of."""
+    if not is_sum_of_loads(step):
+        return {step: 1}, 0
+    return dict(zip(step.args, step.data[0], strict=True)), step.data[1]
+
+
 def rows_in_order(rows: Iterable[Step]) -> Iterator[Step]:
     """All that a tape computes or reads for some steps, each after what it is computed from."""
     seen: set[Step] = set()
@@ -129,6 +154,8 @@ class TapeWriter:
         How the ``ifma`` arithmetic multiplies: one factor of every product is kept multiplied by R.
     most_vectors : int
         Local sums of a segment, at most, unless one total has more: a tree that is cut is computed in part twice.
+    share_all : bool
+        Whether the prologue computes all sums of columns, rather than those that are used several times.
     """
 
     def __init__(
@@ -138,12 +165,14 @@ class TapeWriter:
         *,
         montgomery: bool,
         most_vectors: int = MOST_SEGMENT_VECTORS,
+        share_all: bool = False,
     ) -> None:
         self.plain_modulus, self.montgomery, self.most_vectors = plain_modulus, montgomery, most_vectors
+        self.share_all = share_all
         rows = [total.args[0] for total in totals]
         self.nodes = list(rows_in_order(rows))
         # Sums of columns are cheap: they are computed where they are needed, as often as that is.
-        self.cheap = {n for n in self.nodes if is_load(n) or _is_sum_of_loads(n)}
+        self.cheap = {n for n in self.nodes if is_load(n) or is_sum_of_loads(n)}
         self.scaled_factor = self._scaled_factors(rows)
         self.rests = self._rests()
         self.order = self._depth_first()
@@ -208,11 +237,9 @@ class TapeWriter:
         """Products a * b with the node a - a * b, where there is one: it costs next to nothing beside the product."""
         rests = {}
         for node in self.nodes:
-            if node.op != ADD_UP or len(node.args) != 2 or sorted(node.data[0]) != [-1, 1] or node.data[1]:
-                continue
-            whole, part = node.args if node.data[0][0] == 1 else node.args[::-1]
-            if part.op == MULTIPLY and part.args[1 - self.scaled_factor[part]] is whole:
-                rests[part] = node
+            found = rest_of(node)
+            if found is not None and found[1].args[1 - self.scaled_factor[found[1]]] is found[0]:
+                rests[found[1]] = node
         return rests
 
     # -- the order of things -----------------------------------------------------------------------------------------
@@ -348,7 +375,8 @@ class TapeWriter:
         sums = [value for value, _ in uses.most_common() if value[0].op == ADD_UP and value[0] in self.cheap]
         columns = dict.fromkeys(value for value in uses if is_load(value[0]))
         columns |= dict.fromkeys((arg, power) for node, power in sums for arg in node.args)
-        kept = [value for value in sums if uses[value] > 1][: SHARED_VECTORS // 2]
+        often = [value for value in sums if uses[value] > 1][: SHARED_VECTORS // 2]
+        kept = sums if self.share_all else often
         vectors, code = _Vectors(0), list[int]()
         for value in [*columns, *kept]:
             self.shared[value] = vectors.take(2)
@@ -412,14 +440,15 @@ class TapeWriter:
 
 @lru_cache(maxsize=4)
 def kept_writer(
-    totals: tuple[Step, ...], plain_modulus: int, *, montgomery: bool, most_vectors: int = MOST_SEGMENT_VECTORS
+    totals: tuple[Step, ...],
+    plain_modulus: int,
+    *,
+    montgomery: bool,
+    most_vectors: int = MOST_SEGMENT_VECTORS,
+    share_all: bool = False,
 ) -> TapeWriter:
     """The writer for some totals, kept for who computes the same program again."""
-    return TapeWriter(totals, plain_modulus, montgomery=montgomery, most_vectors=most_vectors)
-
-
-def _is_sum_of_loads(node: Step) -> bool:
-    return node.op == ADD_UP and all(is_load(arg) for arg in node.args)
+    return TapeWriter(totals, plain_modulus, montgomery=montgomery, most_vectors=most_vectors, share_all=share_all)
 
 
 def _sum_of(node: Step) -> _Word:

@@ -1,0 +1,151 @@
+"""Sums over rows that are the leaves and nodes of trees: what a card computes without leaving its registers.
+
+A forest asks for sums of products along paths: a root, times a factor, or what is left of the root outside it, times the next
+factor, and so on. Paths that begin alike are put together into binary trees three factors deep, each of which one thread computes
+for one coefficient over all chunks. Whatever else is asked, or deeper trees, are tapes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from encryptedstats.circuits.devices.native.tape import NONE, is_load, is_sum_of_loads, rest_of
+from encryptedstats.circuits.program import MULTIPLY, Step
+
+MOST_FACTORS: Final = 3
+_NODES: Final = (1 << MOST_FACTORS) - 1
+INSIDE, OUTSIDE = 0, 1
+
+#: From a root: factors, each with the side on which the path goes on; the last one is the factor of the sum itself.
+_Path = tuple[tuple[Step, int], ...]
+
+
+@dataclass
+class _Split:
+    """A factor of what has come so far: its sum, if that is asked for, and what comes inside and outside."""
+
+    total: Step | None = None
+    below: tuple[dict[Step, _Split], dict[Step, _Split]] = field(default_factory=lambda: ({}, {}))
+
+
+@dataclass(frozen=True)
+class Branching:
+    """A root and up to seven factors, node i above nodes 2 i (inside) and 2 i + 1 (outside), with the sums that are asked for."""
+
+    root: Step
+    root_total: Step | None
+    factors: tuple[Step | None, ...]
+    totals: tuple[Step | None, ...]
+
+    def words(self, places: Mapping[Step, int], components: Mapping[Step, int]) -> list[int]:
+        """The struct Branching of kernels.cu."""
+        factors = [NONE if factor is None else places[factor] for factor in self.factors]
+        totals = [NONE if total is None else components[total] for total in (self.root_total, *self.totals)]
+        return [places[self.root], totals[0], *factors, *totals[1:]]
+
+
+def branchings_of(totals: Sequence[Step]) -> list[Branching] | None:
+    """Trees that have all these sums, each once; None if some sum is none of a tree, or no tree is worth it."""
+    roots: dict[Step, dict[Step, _Split]] = {}
+    themselves: dict[Step, Step] = {}
+    preferred = _preferred(totals)
+    deepest = 0
+    for total in dict.fromkeys(totals):
+        node = total.args[0]
+        if _is_cheap(node):
+            themselves[node] = total
+            roots.setdefault(node, {})
+            continue
+        found = _path_to(node, preferred)
+        if found is None or len(found[1]) > MOST_FACTORS or node.size != 2 + len(found[1]):
+            return None
+        root, path = found
+        deepest = max(deepest, len(path))
+        splits = roots.setdefault(root, {})
+        for factor, side in path[:-1]:
+            splits = splits.setdefault(factor, _Split()).below[side]
+        splits.setdefault(path[-1][0], _Split()).total = total
+    if deepest < 2:  # products of two columns are as fast on a tape
+        return None
+    return [found for root, splits in roots.items() for found in _branchings(root, themselves.get(root), splits)]
+
+
+def branching_words(
+    branchings: Iterable[Branching], places: Mapping[Step, int], components: Mapping[Step, int]
+) -> NDArray[np.int32]:
+    """All of them, those with the same factors side by side."""
+    words = [one.words(places, components) for one in branchings]
+    return np.array(sorted(words, key=lambda one: (one[2 : 2 + _NODES], one[0])), dtype=np.int32)
+
+
+def _branchings(root: Step, total: Step | None, splits: dict[Step, _Split]) -> Iterator[Branching]:
+    for number, nodes in enumerate(_covered(splits, 1) or [{}]):
+        named = [nodes.get(node, (None, None)) for node in range(1, _NODES + 1)]
+        factors, totals = zip(*named, strict=True)
+        yield Branching(root, total if number == 0 else None, factors, totals)
+
+
+def _covered(splits: dict[Step, _Split], node: int) -> list[dict[int, tuple[Step, Step | None]]]:
+    """Binary trees below a node that have all splits there; those that begin with one split share it, which is summed once."""
+    found = []
+    for factor, split in splits.items():
+        sides = [_covered(split.below[side], 2 * node + side) for side in (INSIDE, OUTSIDE)]
+        for number, parts in enumerate(list(zip_longest(*sides, fillvalue={})) or [({}, {})]):
+            total = split.total if number == 0 else None
+            found.append({node: (factor, total), **parts[INSIDE], **parts[OUTSIDE]})
+    return found
+
+
+def _path_to(node: Step, preferred: Mapping[Step, int]) -> tuple[Step, _Path] | None:
+    """The root of a product, and the factors on the way to it."""
+    path: list[tuple[Step, int]] = []
+    side, whole = INSIDE, None  # of what the node is to be computed from
+    while node.op == MULTIPLY:
+        inside, factor = _inside_and_factor(node, preferred, whole)
+        if not _is_cheap(factor) or (whole is not None and inside is not whole):
+            return None
+        path.append((factor, side))
+        if _is_cheap(inside):
+            return inside, tuple(reversed(path))
+        side, node, whole = INSIDE, inside, None
+        rest = rest_of(inside)
+        if rest is not None:
+            whole, node = rest
+            side = OUTSIDE
+    return None
+
+
+def _inside_and_factor(node: Step, preferred: Mapping[Step, int], whole: Step | None) -> tuple[Step, Step]:
+    """What a product is a part of, and what it is multiplied by: of two that are cheap, the preferred one is the root."""
+    a, b = node.args
+    if whole is not None:
+        return (a, b) if a is whole else (b, a)
+    if _is_cheap(a) and _is_cheap(b):
+        return (a, b) if preferred[a] >= preferred[b] else (b, a)
+    return (b, a) if _is_cheap(a) else (a, b)
+
+
+def _preferred(totals: Sequence[Step]) -> Counter[Step]:
+    """What totals begin with, and how often; most of all what they take a part away from."""
+    found: Counter[Step] = Counter()
+    for total in totals:
+        node: Step | None = total.args[0]
+        while node is not None and not _is_cheap(node):
+            rest = rest_of(node)
+            if rest is not None and _is_cheap(rest[0]):
+                found[rest[0]] += len(totals)
+            elif all(map(_is_cheap, node.args)):
+                found.update(node.args)
+            node = next((arg for arg in node.args if not _is_cheap(arg)), None)
+    return found
+
+
+def _is_cheap(node: Step) -> bool:
+    return is_load(node) or is_sum_of_loads(node)

@@ -1,0 +1,118 @@
+"""Sums along the paths of trees, which a card computes in registers: which they are, and that no residue differs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+import test_devices as suite
+from circuit_samples import Lab, MemorySource, lab_of
+from host_card import COMPILER
+from test_cuda import HostCuda
+
+from encryptedstats.circuits.devices import Run, register, registered, unregister
+from encryptedstats.circuits.devices.cuda import sums
+from encryptedstats.circuits.devices.cuda.branchings import branchings_of
+from encryptedstats.circuits.evaluate import prepare
+from encryptedstats.circuits.expressions import Expression
+
+a, b, c, n, w, y = suite.a, suite.b, suite.c, suite.n, suite.w, suite.y
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler here")
+QUIET = Run(progress=False)
+
+
+def tree(root: Expression, splits: list[Expression]) -> list[Expression]:
+    """The totals of a tree: what is inside the split of each of its nodes, which come level by level."""
+    found, whole = [], [root]
+    for number, split in enumerate(splits):
+        left = whole[number] * split
+        whole += [left, whole[number] - left]
+        found.append(left.total())
+    return found
+
+
+FOREST = [
+    *tree(y, [a, b, c, n, w, b + c, a]),
+    *tree(y, [a, b + c, c, w, n, a, b]),  # begins with the same split
+    *tree(7 - 3 * y, [b, a, c, w, w, n]),  # one leaf less, and a root that is a sum itself
+    *tree(7 - 3 * y, [a + b, c]),
+    y.total(),
+    (7 - 3 * y).total(),
+]
+
+
+class Extreme(MemorySource):
+    """Residues that are as far from 0 as can be, or next to it: no ciphertexts of anything."""
+
+    def residues(self, name: str, chunk: int) -> Any:
+        found = np.empty_like(super().residues(name, chunk))
+        rng = np.random.default_rng([chunk, *name.encode()])
+        for prime, p in enumerate(self.parameters.data_moduli):
+            far = [0, 1, p - 1, p // 2, p // 2 + 1, p // 2, p // 2 + 1]
+            found[:, prime] = rng.choice(np.array(far, dtype=np.uint64), found[:, prime].shape)
+        return found
+
+
+@pytest.fixture(params=["doubles", "integers"])
+def device(request: pytest.FixtureRequest) -> Any:
+    register(HostCuda(request.param))
+    yield registered()[HostCuda.name]
+    unregister(HostCuda.name)
+
+
+def lab_with(bits: int) -> Lab:
+    return lab_of("bgv", max_value=1 << 12, bits=(bits,) * 9)
+
+
+def totals_of(device: Any, program: Any, source: MemorySource) -> dict[Any, Any]:
+    found: dict[Any, Any] = {}
+    for some in device.totals(program, source, {}, QUIET):
+        found |= some
+    return found
+
+
+@pytest.mark.parametrize("chunks", [1, 5, 11])
+@pytest.mark.parametrize("bits", [39, 46, 47, 48, 49])
+def test_residues_of_every_size(device: Any, bits: int, chunks: int) -> None:
+    """Below 2^40 sums are never brought back on the way, and of 49 bits after every chunk."""
+    lab = lab_with(bits)
+    plain = lab.source((2,) * chunks, seed=2)
+    source = Extreme(lab, plain.layout, plain.columns, plain.known)
+    program = prepare(FOREST, source).program
+    assert branchings_of(program.sums) is not None
+    expected = totals_of(registered()["native"], program, source)
+    for step, found in totals_of(device, program, source).items():
+        np.testing.assert_array_equal(found, expected[step])
+
+
+def test_groups_of_chunks_add_up(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is shared has no room for all chunks at once."""
+    monkeypatch.setattr(sums, "_PROLOGUE_BYTES", 1)
+    suite.check(FOREST, lab_with(49).source((5, 4, 3), seed=1), device.name)
+
+
+def test_every_sum_is_in_one_tree_and_trees_that_begin_alike_share_it() -> None:
+    program = prepare(FOREST, lab_with(49).source((9,))).program
+    trees = branchings_of(program.sums)
+    assert trees is not None
+    asked = Counter(total for one in trees for total in (one.root_total, *one.totals) if total is not None)
+    assert asked == Counter(program.sums)
+    assert len(trees) == 4  # the first two share their first split, and the sums of roots are with others
+    assert len({tree.root for tree in trees}) == 2
+
+
+@pytest.mark.parametrize(
+    "outputs",
+    [
+        tree(y, [a, b, c, n, w, b + c, a, n]),  # a fourth factor
+        [(a * y).total(), (n * n).total()],  # no paths
+        [*FOREST, (y * a * b + y * c).total()],  # a sum of products
+        [*FOREST, (y - y * a).total()],  # what is outside, and not a product
+    ],
+)
+def test_all_else_is_a_tape(outputs: list[Expression], device: Any) -> None:
+    source = lab_with(49).source((4, 3))
+    assert branchings_of(prepare(outputs, source).program.sums) is None
+    suite.check(outputs, source, device.name)
