@@ -15,7 +15,7 @@ import encryptedstats as es
 from effort import examples
 from encryptedstats.circuits import calibration, column, linear
 from encryptedstats.circuits.calibration import calibrate, measured_times, scaled_times
-from encryptedstats.circuits.cost import Cost, Times, read_cost
+from encryptedstats.circuits.cost import ALONE, Cost, Times, read_cost
 from encryptedstats.circuits.devices.seal import BATCH, batches_of
 from encryptedstats.circuits.evaluate import evaluate, prepare
 from encryptedstats.circuits.lowering import FLAT, LEVELLED
@@ -184,8 +184,8 @@ def test_number_and_seconds(bgv):
     assert (cost.number("multiply"), cost.number("load"), cost.number("key switch")) == (5, 10, 1)
     assert (cost.number("add"), cost.number("nothing")) == (4, 0)
     times = Times(load=1.0, add=10.0, scale=0.0, multiply=100.0, switch=0.0, key_switch=1000.0, encrypt=0.0, unpack=0.0)
-    assert cost.seconds(times, workers=1) == 10 * 1 + 4 * 10 * 1.5 + 5 * 100 + 1000
-    assert cost.seconds(times, workers=4) == 10 * 1 + 5 * 100 + 4 * 10 * 1.5 + 1000 / 4  # one batch: one process
+    assert cost.seconds(times, workers=1) == 10 * 1 + 4 * 10 * 1.5 + 5 * 100 + 1000 + ALONE
+    assert cost.seconds(times, workers=4) == 10 * 1 + 5 * 100 + 4 * 10 * 1.5 + 1000 / 4 + ALONE  # one batch: one process
     assert cost.seconds(times) == cost.seconds(times, workers=cores())
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, fields
+from typing import Final
 
 from encryptedstats.circuits.devices.seal import BATCH, batches_of
 from encryptedstats.circuits.program import (
@@ -26,6 +27,8 @@ from encryptedstats.crypto.packing import merges_of, packing_elements, packing_p
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.parallel import cores
 
+#: Seconds for every total that one core takes while the others wait, in Python: on 16 cores it is most of what a small table takes.
+ALONE: Final = 1.5e-4
 # Operation, polynomials, primes: enough to tell what one costs.
 Kind = tuple[str, int, int]
 
@@ -40,6 +43,7 @@ class Cost:
     spread: Counter[Kind]  # taking given totals out of their packs
     batches: int  # that can be worked on at the same time
     reads: int  # of columns over chunks, each once
+    totals: int = 0  # that are computed
 
     @property
     def counts(self) -> Counter[Kind]:
@@ -56,7 +60,7 @@ class Cost:
         over_rows = times.rows_ratio * work_seconds(self.rows, times, self.parameters)
         unpacking = times.unpack * self.reads
         finish = self.finish_seconds(times) + times.finish_ratio * work_seconds(self.spread, times, self.parameters)
-        return (over_rows + unpacking) / min(workers, self.batches) + finish / workers
+        return (over_rows + unpacking) / min(workers, self.batches) + finish / workers + ALONE * self.totals
 
     def finish_seconds(self, times: Times) -> float:
         """Estimated time on one core to bring the sums over rows into their form."""
@@ -94,7 +98,8 @@ def read_cost(program: Program) -> Cost:
     every = program.runs()
     reads = sum(every[step] for step in program.steps if step.op == COLUMN)
     n_batches = -(-len(program.outputs) // BATCH) if apart else len(batches)
-    return Cost(parameters, rows, finish, spread, n_batches, reads)
+    n_totals = sum(step.op == SUM for step in program.steps)
+    return Cost(parameters, rows, finish, spread, n_batches, reads, n_totals)
 
 
 def _operations(step: Step, program: Program) -> Counter[Kind]:
