@@ -185,7 +185,8 @@ def test_number_and_seconds(bgv):
     assert (cost.number("add"), cost.number("nothing")) == (4, 0)
     times = Times(load=1.0, add=10.0, scale=0.0, multiply=100.0, switch=0.0, key_switch=1000.0, encrypt=0.0, unpack=0.0)
     assert cost.seconds(times, workers=1) == 10 * 1 + 4 * 10 * 1.5 + 5 * 100 + 1000 + ALONE
-    assert cost.seconds(times, workers=4) == 10 * 1 + 5 * 100 + 4 * 10 * 1.5 + 1000 / 4 + ALONE  # one batch: one process
+    one_batch = 10 * 1 + 5 * 100 + 4 * 10 * 1.5  # which one process computes
+    assert cost.seconds(times, workers=4) == one_batch + 1000 / 4 + ALONE
     assert cost.seconds(times) == cost.seconds(times, workers=cores())
 
 
