@@ -108,6 +108,19 @@ def test_errors_say_who_is_meant(run: Run, place: Path) -> None:
     assert "north does not compute" in the_error(run("study", "fit", "shared", "--identity", "north.id"))
 
 
+def test_a_retired_key_takes_nothing_more(run: Run, place: Path) -> None:
+    create(run, "--ask-totals", "bayes=MultinomialNB")
+    join_all(run)
+    assert run("study", "keygen", "shared", "--identity", "registry.id", "--key", "registry.key").exit_code == 0
+    why = ("--why", "the laptop was lost")
+    assert "north does not retire the key" in the_error(
+        run("study", "retire", "shared", "--identity", "north.id", *why)
+    )
+    assert run("study", "retire", "shared", "--identity", "registry.id", *why).exit_code == 0
+    assert "the laptop was lost" in run("study", "status", "shared").stdout
+    assert "retired" in the_error(run("study", "add", "shared", "north.csv", "--identity", "north.id"))
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_examples_that_are_right(name: str) -> None:
     import shlex

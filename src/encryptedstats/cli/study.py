@@ -315,6 +315,22 @@ def study_exclude(
     _tell(study)
 
 
+def study_retire(
+    url: StudyUrl,
+    identity: IdentityFile,
+    why: Annotated[str, typer.Option(metavar="TEXT", help="The reason, for the record.", show_default=False)],
+    passphrase_file: PassphraseFile = None,
+) -> None:
+    """Retire the study's key, in writing: sites add nothing after this. What is there is computed on and opened as before.
+
+    Examples:
+      encryptedstats study retire shared --why "the receiver's laptop was lost" --identity registry.id
+    """
+    study = _opened(url, identity, passphrase_file)
+    study.retire_key(why)
+    _tell(study)
+
+
 def study_status(url: StudyUrl, as_json: AsJson = False) -> None:
     """Show who has done what, what was refused, and who has to do what next. Anybody who may read the folder can look.
 
@@ -343,6 +359,7 @@ COMMANDS: Final[Mapping[str, Callable[..., None]]] = {
     "fit": study_fit,
     "open": study_open,
     "exclude": study_exclude,
+    "retire": study_retire,
     "status": study_status,
 }
 

@@ -541,4 +541,5 @@ def _restart(state: State, said: Message) -> None:
 @message("retire", RECEIVER)
 def _retire(state: State, said: Message) -> None:
     state.need(bool(state.key_id) and state.key_id not in state.retired, "there is no key to retire")
-    state.retired[said.text("key_id")] = said.text("why")
+    state.need(said.text("key_id") == state.key_id, "it retires another key than the study's")
+    state.retired[state.key_id] = said.text("why")
