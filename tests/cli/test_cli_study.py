@@ -139,10 +139,12 @@ def test_every_command_has_examples_that_are_right(name: str) -> None:
 @pytest.mark.parametrize("kind", ["one-holder", "escrow", "joint"])
 def test_the_whole_story(run: Run, place: Path, kind: str) -> None:
     """Real parameters: three sites, a worker, a receiver, each told by the others what is next."""
+    votes = ["--ask-votes", "votes=MultinomialNB"] if kind == "joint" else []
     made = create(
         run, "--ask", "forest=CompletelyRandomForest n_trees=3 depth=2 random_state=1", "--kind", kind,
-        "--openers", 2 if kind == "escrow" else 0,
+        "--openers", 2 if kind == "escrow" else 0, *votes,
     )  # fmt: skip
+    frame(9)[:6].to_csv("new.csv", index=False)
     assert made.exit_code == 0, made.output
     join_all(run)
     key = [] if kind == "escrow" else ["--key", "registry.key"]
@@ -150,6 +152,7 @@ def test_the_whole_story(run: Run, place: Path, kind: str) -> None:
         todo = json.loads(run("study", "status", "shared", "--json").stdout)["next"]
         for who, what in todo:
             data = [f"{who}.csv"] if what == "add" else []
+            data += ["--new", "new.csv"] if what == "add" and votes and who == "south" else []
             more = key if who == "registry" and what in ("keygen", "open") else []
             more = [*more, "-o", "results"] if what == "open" else more
             said = run("study", what, "shared", *data, "--identity", f"{who}.id", *more)
@@ -159,3 +162,7 @@ def test_the_whole_story(run: Run, place: Path, kind: str) -> None:
     opened = es.load("results/forest.opened")
     clear = es.CompletelyRandomForest(n_trees=3, depth=2, random_state=1).fit(together())
     assert (opened.leaf_counts_ == clear.leaf_counts_).all()
+    if votes:
+        new = es.MultinomialNB().fit(together()).predict_votes(es.Schema.load("schema.json").table(frame(9)[:6]))
+        assert Path("results/votes.csv").read_text() == new.frame().to_csv(lineterminator="\n")
+        assert Path("results/votes.csv").stat().st_mode & 0o777 == 0o600

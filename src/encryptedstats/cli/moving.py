@@ -72,18 +72,12 @@ def move(
     started = time.perf_counter()
     with progress("moving"):
         old.move(source, new, out, private, overwrite=force)
-    facts = {
-        "file": source,
-        "kind": kind,
-        "old_key_id": old.key_id,
-        "out": out,
-        "key_id": new.key_id,
-        "seconds": time.perf_counter() - started,
-    }
+    seconds = time.perf_counter() - started
     if as_json:
-        print_json(facts)
+        ids = {"old_key_id": old.key_id, "key_id": new.key_id}
+        print_json({"file": source, "kind": kind, "out": out, **ids, "seconds": seconds})
         return
-    moved = Text.assemble(("Moved", "bold"), f" {kind} in {time_text(facts['seconds'])}: ", (printable(out), "bold"))
+    moved = Text.assemble(("Moved", "bold"), f" {kind} in {time_text(seconds)}: ", (printable(out), "bold"))
     Console().print(moved)
     Console().print(
         fact_table(
@@ -134,16 +128,13 @@ def retire(
             "retired, or a new name"
         )
     save(owner.retire(why, following), public, force=force)
-    facts = {
-        "key_id": owner.key_id,
-        "why": why,
-        "successor": None if following is None else following.key_id,
-        "public": {"file": str(public), "bytes": public.stat().st_size},
-    }
+    nbytes = public.stat().st_size
     if as_json:
-        print_json(facts)
+        instead_id = None if following is None else following.key_id
+        file = {"file": str(public), "bytes": nbytes}
+        print_json({"key_id": owner.key_id, "why": why, "successor": instead_id, "public": file})
         return
     instead = "none named" if following is None else Text(following.key_id, style="cyan")
-    give = f"{printable(str(public))}  {size_text(facts['public']['bytes'])}, to whoever has the old public keys"
+    give = f"{printable(str(public))}  {size_text(nbytes)}, to whoever has the old public keys"
     Console().print(Text.assemble(("Retired", "bold"), " key ", (owner.key_id, "cyan")))
     Console().print(fact_table([("why", printable(why)), ("instead", instead), ("give away", give)]))

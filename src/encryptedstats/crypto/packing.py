@@ -87,10 +87,16 @@ def first_primes(parameters: Parameters, primes: int) -> Parameters:
         )
 
 
-def encrypted_zero_noise(parameters: Parameters) -> Noise:
-    """The noise of an encryption of 0 by the public key that was switched down to the primes packing works under."""
-    level = len(parameters.data_moduli) - packing_primes(parameters)
+def encrypted_zero_noise(parameters: Parameters, primes: int | None = None) -> Noise:
+    """The noise of an encryption of 0 by the public key that was switched down to the primes packing works under, or to so many."""
+    level = len(parameters.data_moduli) - (packing_primes(parameters) if primes is None else primes)
     return parameters.noise.switch(parameters.noise.fresh(with_secret_key=False, constant=True), level).at(0)
+
+
+def flooded_at_its_level(parameters: Parameters, noise: Noise) -> Noise:
+    """What a ciphertext at any level, not packed, has once it is flooded there."""
+    model = parameters.noise
+    return flooded_noise(model, noise, encrypted_zero_noise(parameters, model.levels - noise.level))
 
 
 def has_room_for_flooding(parameters: Parameters) -> bool:

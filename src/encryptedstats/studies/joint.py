@@ -147,11 +147,10 @@ class Joint(KeyKind):
     def _computed(self, study: Study, state: State, name: str, keys: PublicKeys) -> EncryptedNumbers:
         """The same, computed here from the rows, or the encrypted totals, of all sites."""
         if name.startswith(CHECK):
-            return validity.ask(study._site(name.removeprefix(CHECK), state, keys), state.coin or b"")
-        asked = study.document.questions[name]
-        if asked.way == TOTALS:
+            return validity.ask(study._checked_rows(name.removeprefix(CHECK), state, keys), state.coin or b"")
+        if study.document.questions[name].way == TOTALS:
             return home.added_up(study, name, state.round(name), keys).ciphertexts
-        return study.table().totals(asked.question)
+        return study.answer_from_rows(name).ciphertexts
 
     def _receiver(self, study: Study, state: State) -> PublicKeys:
         digest = state.more["key parts"].get(RECEIVER_KEYS, "")

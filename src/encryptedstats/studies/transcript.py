@@ -17,7 +17,7 @@ from encryptedstats.crypto.signatures import verifies
 from encryptedstats.errors import EncryptedStatsError, FileFormatError, StudyError
 from encryptedstats.storage.chains import Chain, Entry
 from encryptedstats.storage.objects import Store
-from encryptedstats.studies.documents import JOINT, MASKED, ROWS, TOTALS, Document
+from encryptedstats.studies.documents import JOINT, MASKED, ROWS, TOTALS, VOTES, Document
 from encryptedstats.studies.parties import RECEIVER, SITE, WORKER, Identity, Party, was_invited
 
 MESSAGES: Final = "messages"
@@ -135,9 +135,10 @@ class State:
     key_id: str = ""
     keys: str = ""  # the object with the public keys
     rows: dict[str, SiteRows] = field(default_factory=dict)
+    new_rows: dict[str, SiteRows] = field(default_factory=dict)  # that votes are asked for
     excluded: dict[str, str] = field(default_factory=dict)
     coins: dict[str, str] = field(default_factory=dict)
-    checks: dict[str, str] = field(default_factory=dict)  # objects with validity totals, by site
+    checks: dict[str, str] = field(default_factory=dict)  # objects with validity totals, by what is checked
     valid: dict[str, bool] = field(default_factory=dict)
     answers: dict[str, str] = field(default_factory=dict)
     calls: list[Call] = field(default_factory=list)
@@ -193,18 +194,35 @@ class State:
         if not self.fixed or not all(name in self.coins for name in self.tossers):
             return None
         parts = [self.document.id, *(f"{s} {self.rows[s].manifest}" for s in self.sites)]
+        parts += [f"{NEW}{s} {self.new_rows[s].manifest}" for s in self.sites if s in self.new_rows]
         parts += [f"{name} {self.coins[name]}" for name in self.tossers]
         return hashlib.sha256("\n".join(["encryptedstats coin", *parts]).encode()).digest()
 
     @property
     def judged(self) -> bool:
         """Whether the rows of all sites were found to be good or not."""
-        return bool(self.valid) and all(site in self.valid for site in self.sites)
+        return bool(self.valid) and all(one in self.valid for one in self.checked)
+
+    @property
+    def checked(self) -> tuple[str, ...]:
+        """What is found to be valid or not: the rows of every site, by its name, and the new rows of those that bring some."""
+        return (*self.sites, *(NEW + site for site in self.sites if site in self.new_rows))
 
     @property
     def good_sites(self) -> tuple[str, ...]:
         """Whose rows count."""
         return tuple(site for site in self.sites if self.valid.get(site))
+
+    @property
+    def asking_sites(self) -> tuple[str, ...]:
+        """Whose new rows are voted on: those of sites all of whose rows are good."""
+        return tuple(site for site in self.good_sites if self.valid.get(NEW + site))
+
+    @property
+    def answerable(self) -> tuple[str, ...]:
+        """The questions that the worker answers from rows, when these are judged; votes need rows to vote on."""
+        ways = (ROWS, VOTES) if self.asking_sites else (ROWS,)
+        return tuple(self.document.asked(*ways)) if self.judged and self.good_sites else ()
 
     @property
     def call(self) -> Call | None:
@@ -222,6 +240,7 @@ class State:
 
 
 CHECK: Final = "validity of "
+NEW: Final = "new rows of "
 Take = Callable[[State, Message], None]
 _KINDS: dict[str, tuple[str, Take]] = {}
 
@@ -397,11 +416,7 @@ def _keys(state: State, said: Message) -> None:
     state.more["key parts"] = said.digests("parts")
 
 
-@message("rows", SITE)
-def _rows(state: State, said: Message) -> None:
-    state.need(bool(state.keys), "the study has no key yet")
-    state.need(state.key_id not in state.retired, "the key of the study is retired")
-    state.need(bool(state.document.asked(ROWS)), "no question of this study is answered from rows")
+def _checked_rows(state: State, said: Message) -> SiteRows:
     state.need(said.by not in state.rows, f"the rows of {said.by} are there already, and stay as they are")
     state.need(said.by not in state.excluded, f"{said.by} is excluded")
     state.need(not state.coins, "coins are shown already: no rows come after that")
@@ -409,6 +424,25 @@ def _rows(state: State, said: Message) -> None:
     state.need(
         rows.folder.startswith(f"rows/{said.by}/") and ".." not in rows.folder, "rows lie in the site's own folder"
     )
+    return rows
+
+
+@message("new rows", SITE)
+def _new_rows(state: State, said: Message) -> None:
+    state.need(bool(state.keys) and state.key_id not in state.retired, "the study has no key, or it is retired")
+    state.need(bool(state.document.asked(VOTES)), "no question of this study votes on new rows")
+    state.need(said.by not in state.new_rows, f"the new rows of {said.by} are there already, and stay as they are")
+    rows = _checked_rows(state, said)  # before the others: then all are fixed before the coin is tossed
+    state.need(rows.n_rows > 0, "it brings no rows")
+    state.new_rows[said.by] = rows
+
+
+@message("rows", SITE)
+def _rows(state: State, said: Message) -> None:
+    state.need(bool(state.keys), "the study has no key yet")
+    state.need(state.key_id not in state.retired, "the key of the study is retired")
+    state.need(state.document.pools, "no question of this study is answered from rows")
+    rows = _checked_rows(state, said)
     left = state.document.n_rows - sum(one.n_rows for one in state.rows.values())
     state.need(
         0 < rows.n_rows <= left,
@@ -441,7 +475,7 @@ def _checks(state: State, said: Message) -> None:
     state.need(state.coin is not None, "the coin is not known yet")
     state.need(not state.checks, "validity totals are there already")
     found = said.digests("objects")
-    state.need(set(found) == set(state.sites), "it is not one total for every site")
+    state.need(set(found) == set(state.checked), "it is not one total for every site")
     state.checks = found
 
 
@@ -462,10 +496,11 @@ def _verdict(state: State, said: Message) -> None:
 def _answer(state: State, said: Message) -> None:
     name = said.text("question")
     state.need(
-        name in state.document.asked(ROWS, TOTALS), f"{name!r} is no question of the document that a worker answers"
+        name in state.document.asked(ROWS, VOTES, TOTALS),
+        f"{name!r} is no question of the document that a worker answers",
     )
-    if name in state.document.asked(ROWS):
-        state.need(state.judged and bool(state.good_sites), "no rows were found to be valid yet")
+    if name not in state.document.asked(TOTALS):
+        state.need(name in state.answerable, "no rows were found to be valid yet")
     else:
         state.need(state.round(name).complete, "not all totals are there")
     state.need(name not in state.answers, f"{name!r} is answered already")

@@ -121,7 +121,7 @@ def repeats(modulus: int) -> int:
 def ask(table: EncryptedTable, coin: bytes, **options: Any) -> EncryptedNumbers:
     """The encrypted validity totals of a site's table, hidden in all but their values."""
     modulus, largest = table.parameters.plain_modulus, table.parameters.max_value
-    groups = study_groups(table.schema, table.parameters.digit_bits)
+    groups = table.facts.groups
     totals = [
         validity_total(groups, table.layout, hashlib.sha256(coin + bytes([number])).digest(), modulus)
         for number in range(repeats(modulus))
