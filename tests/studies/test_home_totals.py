@@ -9,6 +9,7 @@ import pytest
 from study_samples import FRAMES, SCHEMA, SITES, TOGETHER, World, frame, world
 
 import encryptedstats as es
+from encryptedstats.storage import container
 from encryptedstats.studies import totals
 from encryptedstats.studies.parties import Identity
 from encryptedstats.tables.statistics import Counts
@@ -101,6 +102,25 @@ def test_other_bytes_under_one_binding_are_never_sent(tmp_path: Path, monkeypatc
     state = north.state()
     with pytest.raises(es.StudyError, match="the totals of north are there already: the first ones count"):
         north.post("totals", {"question": "bayes", "round": 0, "object": state.round("bayes").objects["south"]})
+
+
+def test_nobody_sends_totals_in_the_name_of_a_site(tmp_path: Path) -> None:
+    """Who can write to the shared folder puts totals there, wherever a site might look for what it has made before."""
+    made = without_rows(tmp_path / "w", "totals")
+    keys, forged = es.Study(made.url).public_keys(), SCHEMA.table(frame(77))
+    for name, asked in made.created.document.questions.items():
+        data = container.to_bytes(totals.encrypted_answer(asked.question, forged, keys).to_container())
+        for place in (f"once/totals/{name}/0/north", f"totals-{name}-0", f"north.id.sent/totals-{name}-0"):
+            file = Path(made.url, place)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(data)
+    for site in SITES:
+        made.as_(site).add(FRAMES[site])
+    found = made.run()
+    assert list(found["bayes"].totals_) == list(es.MultinomialNB().fit(SCHEMA.table(TOGETHER)).totals_)
+    kept = made.folder / "north.id.sent"
+    assert kept.stat().st_mode & 0o777 == 0o700
+    assert all(path.stat().st_mode & 0o777 == 0o600 for path in kept.iterdir())
 
 
 def test_a_dropout_restarts_the_round_under_other_masks(tmp_path: Path) -> None:

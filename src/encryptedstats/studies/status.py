@@ -66,7 +66,8 @@ class Status:
         lines += [f"  new rows   {', '.join(new)}"] if new else []
         lines += [f"  excluded   {site}: {why}" for site, why in state.excluded.items()]
         lines += [
-            f"  valid      {site}: {'yes' if good else 'NO, these are left out'}" for site, good in state.valid.items()
+            f"  valid      {site}: {'yes' if good else 'NO, its rows are left out'}"
+            for site, good in state.valid.items()
         ]
         lines += [f"  opened     {', '.join(facts['opened'])}"] if state.opened else []
         lines += [f"  retired    key {key_id}: {why}" for key_id, why in state.retired.items()]

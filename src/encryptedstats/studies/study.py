@@ -9,9 +9,11 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any, Final
 
 from encryptedstats.circuits.results import EncryptedNumbers
@@ -37,7 +39,7 @@ from encryptedstats.studies.holding import Opener, kind_of
 from encryptedstats.studies.parties import RECEIVER, SITE, WORKER, Identity, Invitation
 from encryptedstats.studies.pooling import manifest_hash, pooled, site_table
 from encryptedstats.studies.status import Status
-from encryptedstats.studies.transcript import CHECK, NEW, Message, State, Transcript
+from encryptedstats.studies.transcript import CHECK, MAX_OBJECT_BYTES, NEW, Message, State, Transcript
 from encryptedstats.tables import EncryptedAnswer, EncryptedTable, Question, Schema, Table
 from encryptedstats.tables.answering import stages_of
 from encryptedstats.tables.answers import PREDICTION_KIND, read_answer
@@ -47,6 +49,7 @@ from encryptedstats.tables.questions import asked_of, is_same
 
 DOCUMENT: Final = "study.json"
 _SEEN: Final = ".seen"
+_SENT: Final = ".sent"
 _MAX_SEEN_BYTES: Final = 1 << 10
 
 
@@ -130,7 +133,8 @@ class Study:
         """A place at home, beside the file of the identity, for what belongs to it."""
         if self._home is None:
             raise StudyError(
-                "this takes the file of your identity, beside which a part of the key is kept: give its path"
+                "this takes the file of your identity, beside which your part of the key and what you have sent are kept: give its "
+                "path"
             )
         return self._home + suffix
 
@@ -396,7 +400,7 @@ class Study:
             return container.to_bytes(home.encrypted_answer(asked.question, table, keys).to_container())
 
         # What was stored once under this binding is what is sent, whatever the rows are now.
-        digest = self.transcript.store_once(f"totals/{question}/{now.number}/{name}", made)
+        digest = self._made_once(f"totals-{question}-{now.number}", made)
         self.post("totals", {"question": question, "round": now.number, "object": digest})
 
     def share(self) -> list[str]:
@@ -407,13 +411,20 @@ class Study:
         kind = kind_of(self.document.key.kind)
         due = call is not None and kind.shared and SITE in self.document.roles(self.me.name)
         if call is not None and due and self.me.name not in state.shares.get(call.hash, {}):
-            name = f"shares/{call.hash}/{self.me.name}"
-            make = partial(kind.share, self, state, call)
-            store = self.transcript.store_object
-            digest = store(make()) if kind.kept_at_home else self.transcript.store_once(name, make)
+            digest = self._made_once(f"share-{call.hash}", partial(kind.share, self, state, call))
             self.post("share", {"call": call.hash, "object": digest})
             given.append(f"a share for opening {', '.join(call.items)}")
         return given
+
+    def _made_once(self, name: str, make: Callable[[], bytes]) -> str:
+        """Make what is made once for one purpose, and keep it at home: who runs again sends the same bytes. In the shared folder
+        somebody else could put bytes in their place, and they would be sent in this party's name."""
+        place = Path(self.beside_identity(_SENT))
+        place.mkdir(mode=0o700, exist_ok=True)
+        if not object_exists(place / name):
+            with suppress(FileExistsError):  # by another process of this party: then that is what is sent
+                write_object(place / name, make(), private=True, overwrite=False)
+        return self.transcript.store_object(read_object(place / name, limit=MAX_OBJECT_BYTES))
 
     def _toss(self) -> list[str]:
         state, name = self.state(), self.me.name
@@ -449,7 +460,8 @@ class Study:
     def _check_sites(self, state: State, options: Mapping[str, Any]) -> None:
         keys, coin, found = self._keys_of(state), state.coin or b"", {}
         for one in state.checked:
-            total = validity.ask(self._checked_rows(one, state, keys), coin, **options)
+            rows = self._checked_rows(one, state, keys)
+            total = validity.ask(rows, coin, len(self.document.sites), **options)
             found[one] = self.transcript.store_object(container.to_bytes(total.to_container()))
         self.post("checks", {"objects": found})
 
@@ -556,7 +568,8 @@ class Study:
         keys, valid = self._keys_of(state), {}
         for name, digest in items.items():
             file = container.from_bytes(self.transcript.read_object(digest))
-            valid[name.removeprefix(CHECK)] = validity.passes(EncryptedNumbers.from_container(file, keys), opener)
+            totals = EncryptedNumbers.from_container(file, keys)
+            valid[name.removeprefix(CHECK)] = validity.passes(totals, opener, len(self.document.sites))
         self.post("verdict", {"valid": valid})
 
     def _open_answer(self, question: str, digest: str, state: State, opener: Opener) -> Any:

@@ -24,7 +24,6 @@ MESSAGES: Final = "messages"
 OBJECTS: Final = "objects"
 #: The messages by which all sites make a joint key, each when those before it are all there.
 KEY_ROUNDS: Final = ("commitment", "contribution", "relinearisation")
-ONCE: Final = "once"
 DIGITS: Final = 64
 MAX_OBJECT_BYTES: Final = 1 << 30
 
@@ -332,13 +331,6 @@ class Transcript:
         digest = hashlib.sha256(data).hexdigest()
         self.store.create(f"{OBJECTS}/{digest}", data)
         return digest
-
-    def store_once(self, name: str, make: Callable[[], bytes]) -> str:
-        """Keep what is made for one purpose, which is made once: whoever runs again finds it, and sends the same bytes."""
-        place = f"{ONCE}/{name}"
-        if not self.store.exists(place):
-            self.store.create(place, make())
-        return self.store_object(self.store.read(place, limit=MAX_OBJECT_BYTES))
 
     def read_object(self, digest: str) -> bytes:
         """The bytes of a hash; refused where they are others."""
