@@ -205,7 +205,7 @@ def test_exact_with_planned_parameters(members, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("members", [2, 3])
+@pytest.mark.parametrize("members", [2, 3, 10])
 def test_exact_over_many_keys(members, tmp_path):
     frame, parameters = rows(RING, seed=members), limit(members, forest(), RING)
     for key in range(20):

@@ -12,11 +12,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
-from study_samples import FOREST, FRAMES, SCHEMA, SITES, TOGETHER, World, frame, world
+from study_samples import FOREST, FRAMES, SCHEMA, SITES, TOGETHER, World, frame, killed_at, world
 
 import encryptedstats as es
 from encryptedstats.storage import container
+from encryptedstats.storage.chains import Chain
 from encryptedstats.studies.pooling import manifest_hash
+from encryptedstats.studies.transcript import _KINDS, MESSAGES, Message, Refused
 from encryptedstats.tables.encrypted import EncryptedTable, MemoryBlocks
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
@@ -41,8 +43,9 @@ def with_key(made: World) -> World:
 
 
 def with_rows(made: World, new: dict[str, pd.DataFrame] = NEW) -> World:
-    for site in SITES:
-        made.as_(site).add(FRAMES[site], new=new.get(site))
+    for _ in range(2):  # all new rows come before all others
+        for site in SITES:
+            made.as_(site).add(FRAMES[site], new=new.get(site))
     return made
 
 
@@ -83,16 +86,39 @@ def test_the_receiver_gets_the_votes_of_new_rows_and_nobody_opens_the_model(judg
 
 def test_new_rows_come_before_the_others_and_once(begun: World, tmp_path: Path) -> None:
     made = copied(begun, tmp_path)
-    north = made.as_("north")
+    north, south = made.as_("north"), made.as_("south")
     north.add(FRAMES["north"], new=NEW["north"])
-    kinds = [m.kind for m in north.messages() if m.by == "north"][-2:]
-    assert kinds == ["new rows", "rows"]  # all of them are in the coin
-    rows = next(m.content for m in north.messages() if m.kind == "new rows")
+    assert [m.kind for m in north.messages()][-1] == "new rows"
+    assert made.steps() == [("south", "add"), ("west", "add")]
+    rows = north.messages()[-1].content
     with pytest.raises(es.StudyError, match="the new rows of north are there already"):
         north.post("new rows", rows)
-    made.as_("south").add(FRAMES["south"])
-    with pytest.raises(es.StudyError, match="the rows of south are there already, and stay as they are"):
-        made.as_("south").post("new rows", {**rows, "folder": "rows/south/x"})
+    with pytest.raises(es.StudyError, match="south, west have not said which new rows they bring"):
+        south.post("rows", {**rows, "folder": "rows/south/x"})
+    south.add(FRAMES["south"])  # brings none
+    made.as_("west").add(FRAMES["west"])  # all have said it, so that its rows come at once
+    assert made.steps() == [("north", "add"), ("south", "add")]
+    # Now there are rows that the forest is of, and nobody brings them as new ones.
+    with pytest.raises(es.StudyError, match="'new rows' by south would be refused: the new rows of south are there"):
+        south.post("new rows", {**rows, "folder": "rows/south/x"})
+    assert set(south.state().new_rows) == {"north"}
+
+
+def test_nobody_brings_rows_of_others_as_new_ones(begun: World, tmp_path: Path) -> None:
+    """A site whose software keeps no rules sends rows too early: they do not count, and nobody is asked to copy them."""
+    made = copied(begun, tmp_path)
+    west = made.as_("west")
+    content = {"kind": "rows", "folder": "rows/west/x", "manifest": "0" * 64, "n_rows": 3}
+    chain = Chain(west.store, MESSAGES, f"encryptedstats study {west.document.id}")
+    chain.append(content, west.me.signer.public_bytes.hex(), west.me.signer.sign)
+    assert "north, south, west have not said which new rows they bring" in str(es.Study(made.url).status())
+    with_rows(made, {})
+    state = es.Study(made.url).state()
+    assert set(state.rows) == set(SITES)
+    state.asked.discard("north")
+    late = Message(99, "north", "new rows", {**content, "folder": "rows/north/x"}, "")
+    with pytest.raises(Refused, match="new rows come before all of them"):
+        _KINDS["new rows"][1](state, late)
 
 
 def test_new_rows_that_are_encrypted_wrongly_are_left_out(begun: World, tmp_path: Path) -> None:
@@ -107,7 +133,7 @@ def test_new_rows_that_are_encrypted_wrongly_are_left_out(begun: World, tmp_path
     blocks = MemoryBlocks(sealed.blocks.ids, sealed.blocks.rows, (block,))
     EncryptedTable(sealed.facts, blocks, keys, accepted=True).save(place)
     north.post("new rows", {"folder": "rows/north/wrong", "manifest": manifest_hash(place), "n_rows": 11})
-    with_rows(made, {"west": NEW["west"]})
+    with_rows(made, {"west": NEW["west"]})  # north has said which
     found = made.run()["forest"]
     state = es.Study(made.url).state()
     assert (state.good_sites, state.asking_sites) == (SITES, ("west",))
@@ -157,6 +183,23 @@ def test_what_votes_need(tmp_path: Path) -> None:
     made = world(tmp_path / "v", questions={"bayes": (es.MultinomialNB(), "masked")}).join_all()
     with pytest.raises(es.StudyError, match="no question of this one does"):
         made.as_("north").add(FRAMES["north"], new=NEW["north"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("after", [False, True])
+def test_sites_that_are_killed_while_they_add(begun: World, tmp_path: Path, after: bool) -> None:
+    """At every file that they write, again and again, in what the kills before have left."""
+    made, kills = copied(begun, tmp_path), 0
+    for _ in range(2):
+        for site in SITES:
+            for write in range(1, 40):
+                if not killed_at(write, after, lambda: made.as_(site).add(FRAMES[site], new=NEW.get(site))):  # noqa: B023
+                    break
+                kills += 1
+    assert kills > 20
+    clear = clone(FOREST).fit(SCHEMA.table(TOGETHER)).predict_votes(SCHEMA.table(pd.concat(NEW.values())))
+    assert made.run()["forest"].equals(clear)
+    assert es.Study(made.url).status().to_dict()["refused"] == []
 
 
 @pytest.mark.slow

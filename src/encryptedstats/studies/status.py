@@ -97,6 +97,7 @@ def _owing(state: State) -> list[str]:
     """The sites whose rows or totals are not there."""
     document = state.document
     owing = [site for site in state.sites if site not in state.rows] if document.pools else []
+    owing = list(state.undecided) or owing  # those before all others
     for question in document.asked(TOTALS, MASKED):
         now = state.round(question)
         owing += [site for site in now.members if site not in now.objects]

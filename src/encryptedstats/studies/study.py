@@ -331,8 +331,9 @@ class Study:
         y : array, optional
             Classes, where ``data`` has none.
         new : DataFrame, 2-D array, or path of a CSV or Parquet file, optional
-            Where the study asks for votes: rows of yours, without classes, that are voted on. **The receiver sees the votes of each
-            of them.** They come with the others or not at all: all rows are fixed before anything is computed.
+            Where the study asks for votes: rows of yours that are voted on; their class, if it is known, stays at home. **The
+            receiver sees the votes of each of them.** New rows come before any others: so the first call says which you bring, or
+            that you bring none, and when all sites have said so another call brings the others. :meth:`status` says when.
         **options
             Of the encryption, such as ``workers``.
         """
@@ -349,9 +350,10 @@ class Study:
         else:
             table = None
         if self.document.pools and self.me.name not in state.rows:
-            if new is not None and self.me.name not in state.new_rows:
-                self._add_rows("new rows", self._unlabelled(new), state, options)
-            self._add_rows("rows", data if table is None else table, state, options)
+            if self.me.name in state.undecided:
+                self._add_new_rows(new, state, options)
+            if not self.state().undecided:
+                self._add_rows("rows", data if table is None else table, state, options)
         if table is not None:
             for question in self.document.asked(TOTALS, MASKED):
                 self._add_totals(question, table)
@@ -366,11 +368,15 @@ class Study:
             raise StudyError("rows of a study have no weights and no folds: their validity could not be checked")
         return table
 
-    def _unlabelled(self, data: Any) -> Table:
-        """New rows as a table; if their class is known, it stays at home."""
+    def _add_new_rows(self, data: Any, state: State, options: Mapping[str, Any]) -> None:
+        """Rows that are voted on, or the word that there are none."""
+        if data is None:
+            self.post("new rows", {"n_rows": 0})
+            return
         if isinstance(data, (str, os.PathLike)):
             data = Table.concat(list(file_tables(self.schema, data, self.document.parameters.slots)))
-        return replace(self._checked_table(data, None), class_codes=None, target_values=None)
+        table = replace(self._checked_table(data, None), class_codes=None, target_values=None)
+        self._add_rows("new rows", table, state, options)
 
     def _add_rows(self, kind: str, data: Any, state: State, options: Mapping[str, Any]) -> None:
         keys = self._keys_of(state)

@@ -135,6 +135,9 @@ class State:
     keys: str = ""  # the object with the public keys
     rows: dict[str, SiteRows] = field(default_factory=dict)
     new_rows: dict[str, SiteRows] = field(default_factory=dict)  # that votes are asked for
+    asked: set[str] = field(
+        default_factory=set
+    )  # sites that have said which new rows they bring, or that they bring none
     excluded: dict[str, str] = field(default_factory=dict)
     coins: dict[str, str] = field(default_factory=dict)
     checks: dict[str, str] = field(default_factory=dict)  # objects with validity totals, by what is checked
@@ -172,6 +175,11 @@ class State:
     def sites(self) -> tuple[str, ...]:
         """Those that are not excluded."""
         return tuple(site for site in self.document.sites if site not in self.excluded)
+
+    @property
+    def undecided(self) -> tuple[str, ...]:
+        """Sites that have to say which new rows they bring, before anybody brings rows that models are of."""
+        return tuple(site for site in self.sites if site not in self.asked) if self.document.asked(VOTES) else ()
 
     @property
     def fixed(self) -> bool:
@@ -423,10 +431,12 @@ def _checked_rows(state: State, said: Message) -> SiteRows:
 def _new_rows(state: State, said: Message) -> None:
     state.need(bool(state.keys) and state.key_id not in state.retired, "the study has no key, or it is retired")
     state.need(bool(state.document.asked(VOTES)), "no question of this study votes on new rows")
-    state.need(said.by not in state.new_rows, f"the new rows of {said.by} are there already, and stay as they are")
-    rows = _checked_rows(state, said)  # before the others: then all are fixed before the coin is tossed
-    state.need(rows.n_rows > 0, "it brings no rows")
-    state.new_rows[said.by] = rows
+    state.need(said.by not in state.asked, f"the new rows of {said.by} are there already, and stay as they are")
+    # Else somebody could bring the encrypted rows of another as new rows, and votes of these would be opened.
+    state.need(not state.rows, "rows that models are of are there already: new rows come before all of them")
+    if said.count("n_rows"):
+        state.new_rows[said.by] = _checked_rows(state, said)
+    state.asked.add(said.by)
 
 
 @message("rows", SITE)
@@ -434,6 +444,7 @@ def _rows(state: State, said: Message) -> None:
     state.need(bool(state.keys), "the study has no key yet")
     state.need(state.key_id not in state.retired, "the key of the study is retired")
     state.need(state.document.pools, "no question of this study is answered from rows")
+    state.need(not state.undecided, f"{', '.join(state.undecided)} have not said which new rows they bring")
     rows = _checked_rows(state, said)
     left = state.document.n_rows - sum(one.n_rows for one in state.rows.values())
     state.need(
