@@ -231,6 +231,9 @@ def test_plans_reserve_the_room() -> None:
         es.plan(forest(), SCHEMA, n_rows=1000, encrypted_prediction=True, **more)
         for more in ({"by_others": True}, {"members": 3})
     )
+    drawn = es.CompletelyRandomForest(n_trees=2, depth=1, fraction=8, random_state=1)
+    with pytest.raises(es.ParameterError, match="a fraction is drawn from rows that one owner encrypted"):
+        es.plan(drawn, SCHEMA, n_rows=1000, encrypted_prediction=True, members=3)
     # Votes keep the primes that flooding needs: of three times 44 bits, where an owner's have one of 42.
     assert jointly.bytes_down > 2 * alone.bytes_down
     assert jointly.prediction is not None

@@ -178,6 +178,12 @@ def test_what_votes_need(tmp_path: Path) -> None:
                 key=key,
                 openers=2 if key == "escrow" else 0,
             )
+    for asked, why in (
+        (es.Describe(["v0"]), "'q': a Describe says nothing of rows before it is opened"),
+        (es.CompletelyRandomForest(n_trees=3, depth=2, fraction=8, random_state=1), "'q' draws a fraction"),
+    ):
+        with pytest.raises(es.ParameterError, match=why):
+            votes_world(tmp_path / "w", questions={"q": (asked, "votes")})
     with pytest.raises(es.ParameterError, match="'a' and 'b' are one question"):
         votes_world(tmp_path / "w", questions={"a": FOREST, "b": FOREST})
     made = world(tmp_path / "v", questions={"bayes": (es.MultinomialNB(), "masked")}).join_all()

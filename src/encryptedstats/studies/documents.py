@@ -223,11 +223,24 @@ class Document:
                 "votes are numbers of single rows, which sites encrypt for each other: they are opened under a joint key alone, "
                 "whose members make sure that nothing but votes is. Ask for the model, and predict at home"
             )
+        for name, one in self.asked(VOTES).items():
+            self._check_votes(name, one.question)
         self._check_asked_once()
         for one in self.questions.values():
             one.question.check_schema(self.schema)
             if one.question.settled() is not one.question:
                 raise ValueError("a question that leaves something to chance: everybody must ask the same")
+
+    def _check_votes(self, name: str, question: Question) -> None:
+        """Refuse what has no votes before it is opened, or only with something that is drawn from the rows of one owner."""
+        try:
+            question.answer_shapes(self.schema, question.outputs[0])
+        except NotImplementedError:
+            raise ValueError(
+                f"{name!r}: a {question.name} says nothing of rows before it is opened: ask for it in the way {ROWS!r}"
+            ) from None
+        if question.drawn_circuit(self.schema)[0] is not None:
+            raise ValueError(f"{name!r} draws a fraction, which is done from rows that one owner encrypted: fraction=0")
 
     def _check_asked_once(self) -> None:
         """Under a joint key a share is made once for a ciphertext: one question under two names would never be opened twice."""

@@ -139,6 +139,10 @@ def plan(
         stages = [part for part in parts if isinstance(part, Stage)]
         if own or not stages:
             stages.insert(0, Stage(_outputs(own, rows, columns), rows.n_rows))
+    if members > 1 and any(callable(stage.outputs) and stage.gives for stage in stages):
+        raise ParameterError(
+            f"members={members}: a fraction is drawn from rows that one owner encrypted, and not from those of several: fraction=0"
+        )
     _check_stored(stages, columns, encodings)
     # Nothing is predicted from digits, nor from two totals as one.
     return wanted.plan(stages, with_digits=not any(stage.form == ROWS for stage in stages))

@@ -125,11 +125,6 @@ def check_prediction(by: Answerer, rows: EncryptedTable, output: str) -> Predict
 
 def predicted(by: Answerer, rows: EncryptedTable, output: str, **options: Any) -> EncryptedAnswer:
     """The encrypted answers for the rows of a table."""
-    if rows.keys.joint and not by.is_encrypted:
-        raise RowsByOthersError(
-            "these rows are encrypted for a joint key, and the model is open: give it to who has the rows, for predictions at "
-            "home. Members open votes of models that nobody has opened"
-        )
     asked = prediction_of(by, rows, output)
     told = asked.told(rows.parameters.max_value)
     found = evaluate(asked.values, rows, form=ROWS, given=asked.packs, bounds=asked.bounds, told=told, **options)
@@ -154,6 +149,11 @@ def refuse_rows_of_others(rows: EncryptedTable) -> None:
 
 
 def _check_rows(by: Answerer, rows: EncryptedTable) -> None:
+    if rows.public_keys().joint and not by.is_encrypted:
+        raise RowsByOthersError(
+            "these rows are encrypted for a joint key, and the model is open: give it to who has the rows, for predictions at "
+            "home. Members open votes of models that nobody has opened"
+        )
     if by.totals is not None and rows.key_id != by.totals.keys.key_id:
         raise KeyMismatchError(
             f"rows of key {rows.key_id} cannot be predicted by a model of key {by.totals.keys.key_id}: both belong to one owner"
