@@ -320,7 +320,7 @@ KINDS: Final[dict[str, FileKind]] = {
     PREDICTION_KIND: FileKind(
         "an encrypted prediction",
         _DECRYPT,
-        frozenset({"numbers", "chunks", "noise", "residues"}),
+        _TOTALS | {"blocks"},
         _read_answer,
         True,
         True,

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from sklearn.base import clone
-from study_samples import FOREST, FRAMES, SCHEMA, SITES, TOGETHER, World, killed_at, parameters, world
+from study_samples import FOREST, FRAMES, SCHEMA, SITES, TOGETHER, World, copied, killed_at, parameters, world
 
 import encryptedstats as es
 from encryptedstats.storage import container
@@ -49,11 +49,6 @@ def asked(begun: World, tmp_path_factory: pytest.TempPathFactory) -> World:
     made.run(lambda: "forest" in es.Study(made.url).state().answers)
     made.as_("registry").open(made.key)
     return made
-
-
-def copied(made: World, folder: Path) -> World:
-    shutil.copytree(made.folder, folder / "copy")
-    return World(folder / "copy", made.created)
 
 
 def is_forest_of_all(found: dict[str, Any]) -> bool:

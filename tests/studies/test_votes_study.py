@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
-from study_samples import FOREST, FRAMES, SCHEMA, SITES, TOGETHER, World, frame, killed_at, world
+from study_samples import FOREST, FRAMES, SCHEMA, SITES, TOGETHER, World, copied, frame, killed_at, world
 
 import encryptedstats as es
 from encryptedstats.storage import container
@@ -47,11 +46,6 @@ def with_rows(made: World, new: dict[str, pd.DataFrame] = NEW) -> World:
         for site in SITES:
             made.as_(site).add(FRAMES[site], new=new.get(site))
     return made
-
-
-def copied(made: World, folder: Path) -> World:
-    shutil.copytree(made.folder, folder / "copy")
-    return World(folder / "copy", made.created)
 
 
 @pytest.fixture(scope="module")
