@@ -9,6 +9,7 @@ import pytest
 from study_samples import FRAMES, SCHEMA, SITES, TOGETHER, World, frame, world
 
 import encryptedstats as es
+from encryptedstats.circuits.results import Part
 from encryptedstats.storage import container
 from encryptedstats.studies import totals
 from encryptedstats.studies.parties import Identity
@@ -177,6 +178,29 @@ def test_encrypted_totals_are_fresh_and_add_up(tmp_path: Path) -> None:
     both = es.MultinomialNB().fit(SCHEMA.table(TOGETHER[:60]))
     assert list(owner.decrypt(one + two, schema=SCHEMA).totals_) == list(both.totals_)
     assert (one.ciphertexts.parts[0].residues != two.ciphertexts.parts[0].residues).any()
+
+
+@pytest.mark.parametrize("factor", [1e-6, 1.5])
+def test_a_site_does_not_say_how_much_noise_its_totals_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, factor: float
+) -> None:
+    """Members of a joint key flood by what is proven of the noise: a site that says less than there is would weaken all of them."""
+    made = without_rows(tmp_path / "w", "totals")
+    honest = totals.encrypted_answer
+
+    def lying(*args: Any) -> es.EncryptedAnswer:
+        answer = honest(*args)
+        parts = [Part(part.residues, part.noise.times(factor)) for part in answer.ciphertexts.parts]
+        answer.ciphertexts.parts = tuple(parts)
+        return answer
+
+    for site in SITES:
+        with monkeypatch.context() as patch:
+            if site == "south":
+                patch.setattr(totals, "encrypted_answer", lying)
+            made.as_(site).add(FRAMES[site])
+    with pytest.raises(es.FileFormatError, match="the totals of south are not as a site encrypts them: their noise"):
+        made.as_("centre").fit()
 
 
 def test_a_file_of_rows_at_home(tmp_path: Path) -> None:

@@ -262,15 +262,19 @@ def unpack(parameters: Parameters, plain: Any, count: int) -> list[int]:
     return [centred(int(value) * ring, t) for value in coefficients[places]]
 
 
+def encrypted_totals_noise(parameters: Parameters) -> Noise:
+    """What is proven of a new pack of plain totals, whoever has encrypted it."""
+    model = packing_model(parameters, packing_primes(parameters))
+    return model.add_plain(encrypted_zero_noise(parameters), constant=False)
+
+
 def encrypted_totals(parameters: Parameters, zero: Residues, totals: Sequence[int]) -> tuple[Residues, Noise]:
     """A new pack of plain totals, as :func:`unpack` gives them back, and its noise; ``zero`` is encrypted at the level of packs."""
     engine, ring, t = engine_for(packing_parameters(parameters)), parameters.ring_degree, parameters.plain_modulus
     inverse, places = pow(ring, -1, t), packing_places(len(totals), ring)
     found = {place: total * inverse % t for place, total in zip(places, totals, strict=True)}
     terms = [f"{value:X}x^{place}" for place, value in sorted(found.items(), reverse=True) if value]
-    noise = packing_model(parameters, packing_primes(parameters)).add_plain(
-        encrypted_zero_noise(parameters), constant=False
-    )
+    noise = encrypted_totals_noise(parameters)
     if not terms:
         return zero, noise
     plain = seal.Plaintext(" + ".join(terms).replace("x^0", ""))
