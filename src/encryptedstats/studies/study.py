@@ -423,19 +423,28 @@ class Study:
         return given
 
     def _made_once(self, name: str, make: Callable[[], bytes]) -> str:
-        """Make what is made once for one purpose, and keep it at home: who runs again sends the same bytes. In the shared folder
-        somebody else could put bytes in their place, and they would be sent in this party's name."""
+        """Make what is sent once for one purpose: who runs again sends the same bytes."""
+        return self.transcript.store_object(self._kept(name, make))
+
+    def _kept(self, name: str, make: Callable[[], bytes]) -> bytes:
+        """What was made the first time, kept at home: in the shared folder somebody else could put bytes in their place, and they
+        would be sent in this party's name."""
         place = Path(self.beside_identity(_SENT))
         place.mkdir(mode=0o700, exist_ok=True)
         if not object_exists(place / name):
             with suppress(FileExistsError):  # by another process of this party: then that is what is sent
                 write_object(place / name, make(), private=True, overwrite=False)
-        return self.transcript.store_object(read_object(place / name, limit=MAX_OBJECT_BYTES))
+        return read_object(place / name, limit=MAX_OBJECT_BYTES)
 
     def _toss(self) -> list[str]:
         state, name = self.state(), self.me.name
         if not state.fixed or name not in state.tossers or name in state.coins:
             return []
+        if self._kept("rows-of-the-coin", lambda: state.fixed_rows) != state.fixed_rows:
+            raise StudyError(
+                "you have shown your number of the coin, or were about to, when the rows of the study were others: who exchanged "
+                "them since knows it. Do not go on with this study"
+            )
         self.post("coin", {"number": self.me.coin.hex()})
         return ["its number of the coin"]
 

@@ -187,6 +187,13 @@ class State:
         return self.joined and bool(self.rows) and all(site in self.rows for site in self.sites)
 
     @property
+    def fixed_rows(self) -> bytes:
+        """What stands for all rows that are there."""
+        found = {"rows": self.rows, "new rows": self.new_rows}
+        listed = {kind: {site: one.manifest for site, one in rows.items()} for kind, rows in found.items()}
+        return json.dumps(listed, sort_keys=True).encode()
+
+    @property
     def tossers(self) -> tuple[str, ...]:
         """Whose numbers make the coin: all sites with rows, and who opens."""
         return tuple(dict.fromkeys((*self.sites, self.document.receiver)))
