@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.stats
-from joint_samples import JointLab, Study, joint_parameters, made
-from noise_samples import RING, inverse_transform, polynomial
+from joint_samples import JointLab, Study, coefficients_of, joint_parameters, made, times_secrets
+from noise_samples import RING
 from noise_samples import centred as around_zero
 
 import encryptedstats as es
@@ -158,25 +158,22 @@ def test_what_hides_a_member_s_secret_in_votes(study, table, new):
     assert len(moduli) == len(parameters.data_moduli) - flooding_level(parameters)
     model, small = study.joint.model_of(moduli), engine_for(first_primes(parameters, len(moduli)))
     given = residues_from_bytes(container.from_bytes(share).section("packs"), moduli, RING, polynomials=len(packs))
-    secret, modulus = (
-        study.members["south"]._secret("secret", study.members["south"]._engine).residues,
-        math.prod(moduli),
-    )
+    south, modulus = study.members["south"], math.prod(moduli)
     for (residues, noise), own in zip(packs, given, strict=True):
         phase = lab.phase(ciphertext_of(small, residues), small)
         assert max(abs(int(c)) for c in phase) < model.coefficient_bound(noise)
-        total = np.zeros(RING, dtype=object)
-        for i, q in enumerate(moduli):
-            rest = (own[i].astype(object) - residues[1, i].astype(object) * secret[i].astype(object)) % q
-            part = polynomial(inverse_transform(rest.astype(np.uint64), q))
-            total = total + part * (pow(modulus // q, -1, q) * (modulus // q))
-        flooding = around_zero(total % modulus, modulus)
+        rest = own.astype(object) - times_secrets(residues[1], [south])
+        flooding = around_zero(coefficients_of(rest, moduli), modulus)
         assert not any(int(c) % t for c in flooding)
         width = flooding_width(model, noise)
         assert 2.0**width >= 2.0**FLOODING_BITS * model.coefficient_bound(noise) / t
         scaled = np.array([int(c) // t / 2.0**width for c in flooding])
         assert scipy.stats.kstest(scaled, scipy.stats.uniform(-1, 2).cdf).pvalue > 1e-6
         assert len(set(flooding)) == RING
+        # Without the third member, what two and the worker have is uniform.
+        known = [member for name, member in study.members.items() if name != "west"]
+        seen = coefficients_of(residues[0].astype(object) + times_secrets(residues[1], known), moduli)
+        assert scipy.stats.kstest([int(c) / modulus for c in seen], "uniform").pvalue > 1e-6
 
 
 def limit(members: int, n_rows: int) -> es.Parameters:

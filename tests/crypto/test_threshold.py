@@ -17,8 +17,17 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.stats
-from joint_samples import NAMES, JointLab, Study, joint_parameters, made, secret_of
-from noise_samples import RING, inverse_transform, polynomial
+from joint_samples import (
+    NAMES,
+    JointLab,
+    Study,
+    coefficients_of,
+    joint_parameters,
+    made,
+    secret_of,
+    times_secrets,
+)
+from noise_samples import RING
 from noise_samples import centred as around_zero
 
 import encryptedstats as es
@@ -258,13 +267,8 @@ def flooding_of(study: Study, name: str, answer: EncryptedAnswer, share: bytes) 
     parameters = packing_parameters(study.joint.parameters)
     (residues, noise), moduli = answer.packs()[0], parameters.data_moduli
     given = residues_from_bytes(container.from_bytes(share).section("packs"), moduli, RING, polynomials=1)[0]
-    secret = study.members[name]._secret("secret", study.members[name]._engine).residues
-    total, modulus = np.zeros(RING, dtype=object), math.prod(moduli)
-    for i, q in enumerate(moduli):
-        own = residues[1, i].astype(object) * secret[i].astype(object)
-        rest = ((given[i].astype(object) - own) % q).astype(np.uint64)
-        total = total + polynomial(inverse_transform(rest, q)) * (pow(modulus // q, -1, q) * (modulus // q))
-    flooding = around_zero(total % modulus, modulus)
+    own = times_secrets(residues[1], [study.members[name]])
+    flooding = around_zero(coefficients_of(given.astype(object) - own, moduli), math.prod(moduli))
     assert not any(int(c) % parameters.plain_modulus for c in flooding)
     model = packing_model(study.joint.parameters, packing_primes(study.joint.parameters))
     return flooding // parameters.plain_modulus, flooding_width(model, noise)
@@ -306,18 +310,11 @@ def test_all_but_one_and_the_worker_see_a_uniform_polynomial(study, table, absen
     answer = table.answer_to(forest(int(hashlib.sha256(absent.encode()).hexdigest()[:6], 16)))
     (residues, _), moduli = answer.packs()[0], packing_parameters(study.joint.parameters).data_moduli
     known = [member for name, member in study.members.items() if name != absent]
-    modulus, total = math.prod(moduli), np.zeros(RING, dtype=object)
-    for i, q in enumerate(moduli):
-        phase = residues[0, i].astype(object)
-        for member in known:
-            phase = phase + residues[1, i].astype(object) * member._secret("secret", member._engine).residues[i].astype(
-                object
-            )
-        part = polynomial(inverse_transform((phase % q).astype(np.uint64), q))
-        total = total + part * (pow(modulus // q, -1, q) * (modulus // q))
-    uniform = np.array([int(c) % modulus / modulus for c in total], dtype=float)
+    modulus = math.prod(moduli)
+    total = coefficients_of(residues[0].astype(object) + times_secrets(residues[1], known), moduli)
+    uniform = np.array([int(c) / modulus for c in total], dtype=float)
     assert scipy.stats.kstest(uniform, "uniform").pvalue > 1e-6
-    message = np.bincount([int(c) % modulus % study.joint.parameters.plain_modulus % 8 for c in total], minlength=8)
+    message = np.bincount([int(c) % study.joint.parameters.plain_modulus % 8 for c in total], minlength=8)
     assert scipy.stats.chisquare(message).pvalue > 1e-6
     # With the third secret, the same numbers are small: the test can fail.
     whole = JointLab(study)
@@ -524,10 +521,7 @@ def test_a_worker_who_is_believed_reads_the_secret_off_a_share(study, table):
     forged.ciphertexts.parts = (Part(residues, forged.ciphertexts.parts[0].noise),)
     share = north.share(forged, question, trust_worker=True)
     given = residues_from_bytes(container.from_bytes(share).section("packs"), moduli, RING, polynomials=1)[0]
-    total = np.zeros(RING, dtype=object)
-    for i, q in enumerate(moduli):
-        total = total + polynomial(inverse_transform(given[i], q)) * (pow(modulus // q, -1, q) * (modulus // q))
-    read = [round(int(c) / (modulus / 4)) for c in around_zero(total % modulus, modulus)]
+    read = [round(int(c) / (modulus / 4)) for c in around_zero(coefficients_of(given, moduli), modulus)]
     assert read == [int(c) for c in secret_of(north)]
 
 
