@@ -41,6 +41,9 @@ def test_plans_for_members(hospital: Hospital) -> None:
     facts = json.loads(done(*arguments).stdout)
     assert facts["parameters"]["members"] == 3
     assert facts["flooded"] is True
+    shown = done(*arguments[:-1]).stdout
+    assert "study create --kind joint" in shown
+    assert "keygen" not in shown  # which would make a key that one holds
 
 
 def test_votes_come_out_again_too(tmp_path: Path) -> None:
