@@ -93,6 +93,31 @@ def test_without_a_receiver_and_for_another_model(study, table, new):
     assert opened.equals(plainly(es.MultinomialNB(), TRAINED, NEW))
 
 
+def test_ciphertexts_that_are_the_same_have_one_share(study, table, receiver):
+    """Class counts beside votes depend on the number of rows alone: two flooded shares of one c_1 would be one too many."""
+    question, to = es.MultinomialNB(alpha=0.5), receiver.public_keys()
+    batches = [rows(2 * RING, seed=11), rows(2 * RING, seed=12)]
+    closed = [encrypted(study, batch.drop(columns="sick")) for batch in batches]
+    votes = [question.fit(table).predict_votes(one) for one in closed]
+    seen: dict[bytes, bytes] = {}
+    for one, asked, batch in zip(votes, closed, batches, strict=True):
+        shares = study.shares(one, question, table, rows=asked, receiver=to)
+        packs = one.packs()
+        moduli = study.joint.moduli_of(packs)
+        body = container.from_bytes(shares["north"]).section("packs")
+        given = residues_from_bytes(body, moduli, RING, polynomials=2 * len(packs)).reshape(len(packs), -1)
+        seconds = [residues[1].tobytes() for residues, _ in packs]
+        assert len(set(seconds)) < len(seconds)  # within one answer
+        for second, share in zip(seconds, given, strict=True):
+            assert seen.setdefault(second, share.tobytes()) == share.tobytes()
+        opened = receiver.open(study.joint.combined(one, shares, to), SCHEMA)
+        assert opened.equals(plainly(es.MultinomialNB(alpha=0.5), TRAINED, batch))
+    again = study.members["north"]
+    third = question.fit(table).predict_votes(other := encrypted(study, rows(2 * RING, seed=13).drop(columns="sick")))
+    with pytest.raises(es.MemberError, match="north has shared once for this ciphertext"):
+        again.share(third, question, table, other)  # for whoever has all shares: another receiver
+
+
 def test_once_and_for_what_was_agreed_on(study, table, new, receiver, tmp_path):
     question, north, to = forest(3), study.members["north"], receiver.public_keys()
     votes = question.fit(table).predict_votes(new)

@@ -21,7 +21,7 @@ u_j is a second secret, used once. A Galois key of SEAL, re-based digit by digit
 the multiply-add of re-basing, sums of residues, writing residues in SEAL's form, and the flooding f (``crypto/flooding.py``).
 
 **Once.** Whatever a member sends is stored first, in a file that nobody else reads, and sent again as it is. A second share of a
-ciphertext, or for the same question over the same rows, is never computed; nor a second message of a round.
+ciphertext (of a c_1), or for the same question over the same rows, is never computed; nor a second message of a round.
 """
 
 from __future__ import annotations
@@ -537,9 +537,12 @@ class Member:
         with locked(self.home / "lock"):
             stored = self._stored(name, SHARE_KIND)
             if stored is None:
-                self._check_unshared(fields["seconds"])
                 moduli = self.joint.moduli_of(packs)
-                body = np.concatenate([self._share(residues, noise, moduli, receiver) for residues, noise in packs])
+                shares = self._known_shares(fields, moduli)
+                for (residues, noise), second in zip(packs, fields["seconds"], strict=True):
+                    if second not in shares:
+                        shares[second] = self._share(residues, noise, moduli, receiver)
+                body = np.concatenate([shares[second] for second in fields["seconds"]])
                 sections = {"packs": residues_to_bytes(body, moduli)}
                 stored = self._store(name, self.joint.message(SHARE_KIND, self.name, fields, sections))
         if {field: stored.fields.get(field) for field in fields} != fields:
@@ -568,12 +571,22 @@ class Member:
         zero = receiver.encrypted_zero(len(parameters.data_moduli) - len(moduli))
         return np.concatenate([_added(own, zero[:1], moduli), zero[1:]])
 
-    def _check_unshared(self, seconds: Sequence[str]) -> None:
-        """Refuse a ciphertext that was shared for, under whatever question: by c_1, which is all that a share depends on."""
+    def _known_shares(self, fields: Mapping[str, Any], moduli: Sequence[int]) -> dict[str, Residues]:
+        """Her shares of those ciphertexts that she has shared for, under whatever question: by c_1, which is all that a share
+        depends on. Class counts beside votes are the same for as many rows, and have the share that they had. What is all of it
+        known, or was for another receiver, is refused."""
+        wanted, each, found = set(fields["seconds"]), 2 if fields["receiver"] else 1, dict[str, Residues]()
         for path in self.home.glob("share-*"):
-            known = container.read(path, kind=SHARE_KIND)
-            if set(known.expect("seconds", list)) & set(seconds):
+            file = container.read(path, kind=SHARE_KIND)
+            seconds = file.expect("seconds", list)
+            if not wanted & set(seconds):
+                continue
+            if wanted <= set(seconds) or file.expect("receiver", str) != fields["receiver"]:
                 raise MemberError(f"{self.name} has shared once for this ciphertext, and does not a second time")
+            ring, count = self.joint.parameters.ring_degree, each * len(seconds)
+            body = residues_from_bytes(file.section("packs"), moduli, ring, polynomials=count)
+            found |= zip(seconds, body.reshape(len(seconds), each, len(moduli), ring), strict=True)
+        return {second: share for second, share in found.items() if second in wanted}
 
     # -- what is computed with her secrets ----------------------------------------------------------------------------------------
 
