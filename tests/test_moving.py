@@ -68,6 +68,16 @@ def test_a_model_moves_to_a_new_key(owners: tuple[es.Owner, es.Owner], tmp_path:
     assert list(opened.totals_) == list(clear.totals_)
     with pytest.raises(FileExistsError):
         old.move(tmp_path / "old.enc", new, tmp_path / "new.enc")
+    # With the schema the new key marks it, and knows another one when it opens.
+    other = binned.with_bins("age", edges=[1, 2])
+    with pytest.raises(es.SchemaError, match="what is moved is marked with the schema"):
+        old.move(tmp_path / "old.enc", new, tmp_path / "new.enc", other, overwrite=True)
+    old.move(tmp_path / "old.enc", new, tmp_path / "new.enc", binned, overwrite=True)
+    with pytest.raises(es.SchemaError):
+        new.open(tmp_path / "new.enc", other)
+    assert list(new.open(tmp_path / "new.enc", binned).totals_) == list(clear.totals_)
+    with pytest.raises(es.KeyMismatchError, match="are both"):
+        old.move(tmp_path / "old.enc", old, tmp_path / "other.enc")
     with pytest.raises(TypeError, match="give the path or URL"):
         old.move(model, new, tmp_path / "other.enc")
 

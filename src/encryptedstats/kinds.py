@@ -157,6 +157,13 @@ def _draft_facts(file: Container) -> Facts:
     return {"variables": len(public.variables), "classes": public.n_classes}
 
 
+def _public_facts(file: Container) -> Facts:
+    """Whether the keys are retired is the owner's signed word, which is checked where the keys are loaded."""
+    said = file.fields.get("retired")
+    retired = None if said is None else {name: said[name] for name in ("why", "successor")}
+    return {"rotations": file.fields["rotations"], "packing": "packing" in file.sections, "retired": retired}
+
+
 def _member_facts(file: Container) -> Facts:
     return {"member": file.expect("member", str)}
 
@@ -213,7 +220,10 @@ KINDS: Final[dict[str, FileKind]] = {
         "encrypt takes them with --public-keys, a worker with --keys",
         frozenset({"public_key", "relinearisation", "signing_key", "packing", "rotation"}),
         lambda file, keys: PublicKeys.from_container(file),
-        facts=lambda file: {"rotations": file.fields["rotations"], "packing": "packing" in file.sections},
+        facts=_public_facts,
+        told=lambda facts, question: (
+            "public keys, retired: nothing is encrypted for them" if facts["retired"] else PUBLIC_KIND
+        ),
     ),
     JOINT_KIND: FileKind(
         "what the members of a joint key agree on",
@@ -310,7 +320,7 @@ KINDS: Final[dict[str, FileKind]] = {
     PREDICTION_KIND: FileKind(
         "an encrypted prediction",
         _DECRYPT,
-        frozenset({"numbers", "chunks", "noise", "residues"}),
+        _TOTALS | {"blocks"},
         _read_answer,
         True,
         True,

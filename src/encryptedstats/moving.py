@@ -32,18 +32,22 @@ def _move_stored(
     encryptor: Encryptor,
     out: str | os.PathLike[str],
     schema: Schema | None = None,
+    overwrite: bool = False,
 ) -> None:
     if open_store(url).exists(MANIFEST):
         table = EncryptedTable.load(url, decryptor.keys, by_others=True)
-        moved_table(table, decryptor, encryptor, schema).save(out)
+        moved_table(table, decryptor, encryptor, schema).save(out, overwrite=overwrite)
     else:
         answer = read_answer(load_file(url), decryptor.keys)
-        save_file(moved_answer(answer, decryptor, encryptor).to_container(), out)
+        save_file(moved_answer(answer, decryptor, encryptor, schema).to_container(), out, overwrite=overwrite)
 
 
-def moved_answer(answer: EncryptedAnswer, decryptor: Decryptor, encryptor: Encryptor) -> EncryptedAnswer:
+def moved_answer(
+    answer: EncryptedAnswer, decryptor: Decryptor, encryptor: Encryptor, schema: Schema | None
+) -> EncryptedAnswer:
     """The same totals under another key; what was drawn beside them is left behind, and can be drawn again."""
     numbers = answer.ciphertexts
+    digest = None if schema is None else _marked_again(numbers.schema_digest, decryptor, encryptor, schema)
     if numbers.form != PACKED:
         raise KeyMismatchError(
             "numbers of single rows are not moved to another key: open them, or predict again under it"
@@ -59,7 +63,7 @@ def moved_answer(answer: EncryptedAnswer, decryptor: Decryptor, encryptor: Encry
     values = decrypt_value(EncryptedNumbers(numbers.keys, numbers.form, apart, numbers.parts, numbers.width), decryptor)
     facts = [replace(one, offset=0, factor=1) for one in numbers.facts]
     moved = encrypted_numbers(encryptor.keys, values, facts)
-    moved.flooded = numbers.flooded
+    moved.flooded, moved.schema_digest = numbers.flooded, digest
     return EncryptedAnswer(
         answer.question, moved, answer.schema, answer.n_rows, answer.block_ids, n_dropped=answer.n_dropped
     )
@@ -80,21 +84,26 @@ def moved_table(
         raise KeyMismatchError(
             f"this table has values up to {largest:,}, and the new keys are exact up to ±{new.max_value:,}"
         )
-    known = table.facts.schema_digest
-    if known is not None and (schema is None or decryptor.schema_digest(schema.digest_json()) != known):
-        raise SchemaError(
-            "the table is marked with the schema that it was encrypted with, and the new key has to mark it again: ",
-            Cure("schema of the rows", "give that schema, schema="),
-        )
+    digest = _marked_again(table.facts.schema_digest, decryptor, encryptor, schema)
     facts = replace(
         table.facts,
         parameters=new,
         key_id=encryptor.keys.key_id,
         with_secret_key=True,
-        schema_digest=None if schema is None else encryptor.schema_digest(schema.digest_json()),
+        schema_digest=digest,
     )
     blocks = _MovedBlocks(table.blocks, table, facts, decryptor, encryptor)
     return EncryptedTable(facts, blocks, encryptor.keys, schema)
+
+
+def _marked_again(known: str | None, decryptor: Decryptor, encryptor: Encryptor, schema: Schema | None) -> str | None:
+    """The mark of the rows' schema by the new key, if it is the one that the old key has marked."""
+    if known is not None and (schema is None or decryptor.schema_digest(schema.digest_json()) != known):
+        raise SchemaError(
+            "what is moved is marked with the schema that its rows were encrypted with, and the new key has to mark it again: ",
+            Cure("schema of the rows", "give that schema, schema="),
+        )
+    return None if schema is None else encryptor.schema_digest(schema.digest_json())
 
 
 @dataclass(frozen=True)

@@ -108,6 +108,19 @@ def test_errors_say_who_is_meant(run: Run, place: Path) -> None:
     assert "north does not compute" in the_error(run("study", "fit", "shared", "--identity", "north.id"))
 
 
+def test_a_retired_key_takes_nothing_more(run: Run, place: Path) -> None:
+    create(run, "--ask-totals", "bayes=MultinomialNB")
+    join_all(run)
+    assert run("study", "keygen", "shared", "--identity", "registry.id", "--key", "registry.key").exit_code == 0
+    why = ("--why", "the laptop was lost")
+    assert "north does not retire the key" in the_error(
+        run("study", "retire", "shared", "--identity", "north.id", *why)
+    )
+    assert run("study", "retire", "shared", "--identity", "registry.id", *why).exit_code == 0
+    assert "the laptop was lost" in run("study", "status", "shared").stdout
+    assert "retired" in the_error(run("study", "add", "shared", "north.csv", "--identity", "north.id"))
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_examples_that_are_right(name: str) -> None:
     import shlex
@@ -126,10 +139,12 @@ def test_every_command_has_examples_that_are_right(name: str) -> None:
 @pytest.mark.parametrize("kind", ["one-holder", "escrow", "joint"])
 def test_the_whole_story(run: Run, place: Path, kind: str) -> None:
     """Real parameters: three sites, a worker, a receiver, each told by the others what is next."""
+    votes = ["--ask-votes", "votes=MultinomialNB"] if kind == "joint" else []
     made = create(
         run, "--ask", "forest=CompletelyRandomForest n_trees=3 depth=2 random_state=1", "--kind", kind,
-        "--openers", 2 if kind == "escrow" else 0,
+        "--openers", 2 if kind == "escrow" else 0, *votes,
     )  # fmt: skip
+    frame(9)[:6].to_csv("new.csv", index=False)
     assert made.exit_code == 0, made.output
     join_all(run)
     key = [] if kind == "escrow" else ["--key", "registry.key"]
@@ -137,6 +152,7 @@ def test_the_whole_story(run: Run, place: Path, kind: str) -> None:
         todo = json.loads(run("study", "status", "shared", "--json").stdout)["next"]
         for who, what in todo:
             data = [f"{who}.csv"] if what == "add" else []
+            data += ["--new", "new.csv"] if what == "add" and votes and who == "south" else []
             more = key if who == "registry" and what in ("keygen", "open") else []
             more = [*more, "-o", "results"] if what == "open" else more
             said = run("study", what, "shared", *data, "--identity", f"{who}.id", *more)
@@ -146,3 +162,7 @@ def test_the_whole_story(run: Run, place: Path, kind: str) -> None:
     opened = es.load("results/forest.opened")
     clear = es.CompletelyRandomForest(n_trees=3, depth=2, random_state=1).fit(together())
     assert (opened.leaf_counts_ == clear.leaf_counts_).all()
+    if votes:
+        new = es.MultinomialNB().fit(together()).predict_votes(es.Schema.load("schema.json").table(frame(9)[:6]))
+        assert Path("results/votes.csv").read_text() == new.frame().to_csv(lineterminator="\n")
+        assert Path("results/votes.csv").stat().st_mode & 0o777 == 0o600

@@ -6,8 +6,9 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from cli_helpers import Hospital, Run, done, the_error
+from cli_helpers import Hospital, Run, done, invoke, patients, the_error
 
+import encryptedstats as es
 from encryptedstats.storage import container
 
 
@@ -40,3 +41,24 @@ def test_plans_for_members(hospital: Hospital) -> None:
     facts = json.loads(done(*arguments).stdout)
     assert facts["parameters"]["members"] == 3
     assert facts["flooded"] is True
+    shown = done(*arguments[:-1]).stdout
+    assert "study create --kind joint" in shown
+    assert "keygen" not in shown  # which would make a key that one holds
+
+
+def test_votes_come_out_again_too(tmp_path: Path) -> None:
+    """The model is computed from its table, and asked for the rows."""
+    frame = patients(40).drop(columns=["patient", "dose", "kilos"])
+    schema = es.Schema.infer(frame, target="ill", bins=2)
+    model = es.MultinomialNB()
+    owner = es.Owner(es.plan(model, schema, n_rows=40, encrypted_prediction=True))
+    trained, new = owner.encrypt(schema.table(frame)), owner.encrypt(schema.table(frame[:7].drop(columns="ill")))
+    trained.save(tmp_path / "table.enc")
+    new.save(tmp_path / "new.enc")
+    model.fit(trained).predict_votes(new).save(tmp_path / "votes.enc")
+    facts = json.loads(
+        done("verify", tmp_path / "votes.enc", tmp_path / "table.enc", "--rows", tmp_path / "new.enc", "--json").stdout
+    )
+    assert (facts["verified"], facts["rows"], facts["blocks"]) == (True, 7, 1)
+    error = the_error(invoke("verify", tmp_path / "votes.enc", tmp_path / "table.enc"))
+    assert "a prediction is verified with the table that its model is of and the rows that it is for" in error

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -62,6 +64,21 @@ def secret_of(member: es.Member) -> np.ndarray:
     moduli = member.joint.parameters.coefficient_moduli
     found = member._secret("secret", member._engine).residues
     return centred(polynomial(inverse_transform(found[0], moduli[0])), moduli[0])
+
+
+def coefficients_of(residues: np.ndarray, moduli: Sequence[int]) -> np.ndarray:
+    """A polynomial that is kept transformed, prime by prime: its coefficients, from 0 to below the product of the primes."""
+    modulus, total = math.prod(moduli), polynomial([0] * RING)
+    for own, q in zip(residues, moduli, strict=True):
+        part = polynomial(inverse_transform((own.astype(object) % q).astype(np.uint64), q))
+        total = total + part * (pow(modulus // q, -1, q) * (modulus // q))
+    return total % modulus
+
+
+def times_secrets(second: np.ndarray, members: Sequence[es.Member]) -> np.ndarray:
+    """c_1 times the sum of the secrets of some members, prime by prime, not reduced."""
+    secrets = sum(m._secret("secret", m._engine).residues[: len(second)].astype(object) for m in members)
+    return second.astype(object) * secrets
 
 
 class JointLab(NoiseLab):

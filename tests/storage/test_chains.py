@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,19 @@ def chain(request, tmp_path):
 
 def append(chain: Chain, content: Any) -> Entry:
     return chain.append(content, ME, SIGNER.sign)
+
+
+def test_a_signature_that_is_written_otherwise_is_none(chain):
+    """Nobody but the signer makes another entry, with another hash, of one that was signed."""
+    entry = append(chain, {"n": 0})
+    order = 2**252 + 27742317777372353535851937790883648493
+    data = bytes.fromhex(entry.signature)
+    shifted = data[:32] + (int.from_bytes(data[32:], "little") + order).to_bytes(32, "little")
+    for other in (entry.signature.upper(), " ".join((entry.signature[:64], entry.signature[64:])), shifted.hex()):
+        assert bytes.fromhex(other) in (data, shifted)
+        chain.store.write(chain.name(0), [replace(entry, signature=other).to_bytes()])
+        with pytest.raises(FileFormatError, match="it was altered or forged"):
+            Chain(chain.store, "log", "topic", signed).entries()
 
 
 def test_entries_are_read_back_in_order_and_each_names_the_one_before(chain):

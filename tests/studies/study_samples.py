@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 import traceback
@@ -110,6 +111,12 @@ class World:
                     return found
                 found |= self.take(who, what)
         raise AssertionError(f"it does not end: {self.steps()}")
+
+
+def copied(made: World, folder: Path) -> World:
+    """The same study, and everybody's files, at another place."""
+    shutil.copytree(made.folder, folder / "copy")
+    return World(folder / "copy", made.created)
 
 
 def world(folder: Path, address: str = "", **options: Any) -> World:

@@ -9,6 +9,8 @@ import pytest
 from study_samples import FRAMES, SCHEMA, SITES, TOGETHER, World, frame, world
 
 import encryptedstats as es
+from encryptedstats.circuits.results import Part
+from encryptedstats.storage import container
 from encryptedstats.studies import totals
 from encryptedstats.studies.parties import Identity
 from encryptedstats.tables.statistics import Counts
@@ -103,6 +105,25 @@ def test_other_bytes_under_one_binding_are_never_sent(tmp_path: Path, monkeypatc
         north.post("totals", {"question": "bayes", "round": 0, "object": state.round("bayes").objects["south"]})
 
 
+def test_nobody_sends_totals_in_the_name_of_a_site(tmp_path: Path) -> None:
+    """Who can write to the shared folder puts totals there, wherever a site might look for what it has made before."""
+    made = without_rows(tmp_path / "w", "totals")
+    keys, forged = es.Study(made.url).public_keys(), SCHEMA.table(frame(77))
+    for name, asked in made.created.document.questions.items():
+        data = container.to_bytes(totals.encrypted_answer(asked.question, forged, keys).to_container())
+        for place in (f"once/totals/{name}/0/north", f"totals-{name}-0", f"north.id.sent/totals-{name}-0"):
+            file = Path(made.url, place)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(data)
+    for site in SITES:
+        made.as_(site).add(FRAMES[site])
+    found = made.run()
+    assert list(found["bayes"].totals_) == list(es.MultinomialNB().fit(SCHEMA.table(TOGETHER)).totals_)
+    kept = made.folder / "north.id.sent"
+    assert kept.stat().st_mode & 0o777 == 0o700
+    assert all(path.stat().st_mode & 0o777 == 0o600 for path in kept.iterdir())
+
+
 def test_a_dropout_restarts_the_round_under_other_masks(tmp_path: Path) -> None:
     made = without_rows(tmp_path / "w", "masked")
     for site in SITES[:2]:
@@ -157,6 +178,29 @@ def test_encrypted_totals_are_fresh_and_add_up(tmp_path: Path) -> None:
     both = es.MultinomialNB().fit(SCHEMA.table(TOGETHER[:60]))
     assert list(owner.decrypt(one + two, schema=SCHEMA).totals_) == list(both.totals_)
     assert (one.ciphertexts.parts[0].residues != two.ciphertexts.parts[0].residues).any()
+
+
+@pytest.mark.parametrize("factor", [1e-6, 1.5])
+def test_a_site_does_not_say_how_much_noise_its_totals_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, factor: float
+) -> None:
+    """Members of a joint key flood by what is proven of the noise: a site that says less than there is would weaken all of them."""
+    made = without_rows(tmp_path / "w", "totals")
+    honest = totals.encrypted_answer
+
+    def lying(*args: Any) -> es.EncryptedAnswer:
+        answer = honest(*args)
+        parts = [Part(part.residues, part.noise.times(factor)) for part in answer.ciphertexts.parts]
+        answer.ciphertexts.parts = tuple(parts)
+        return answer
+
+    for site in SITES:
+        with monkeypatch.context() as patch:
+            if site == "south":
+                patch.setattr(totals, "encrypted_answer", lying)
+            made.as_(site).add(FRAMES[site])
+    with pytest.raises(es.FileFormatError, match="the totals of south are not as a site encrypts them: their noise"):
+        made.as_("centre").fit()
 
 
 def test_a_file_of_rows_at_home(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from sklearn.base import clone
-from study_samples import FOREST, FRAMES, SCHEMA, SITES, TOGETHER, World, killed_at, parameters, world
+from study_samples import FOREST, FRAMES, SCHEMA, SITES, TOGETHER, World, copied, killed_at, parameters, world
 
 import encryptedstats as es
 from encryptedstats.storage import container
@@ -49,11 +49,6 @@ def asked(begun: World, tmp_path_factory: pytest.TempPathFactory) -> World:
     made.run(lambda: "forest" in es.Study(made.url).state().answers)
     made.as_("registry").open(made.key)
     return made
-
-
-def copied(made: World, folder: Path) -> World:
-    shutil.copytree(made.folder, folder / "copy")
-    return World(folder / "copy", made.created)
 
 
 def is_forest_of_all(found: dict[str, Any]) -> bool:
@@ -157,10 +152,28 @@ def test_asked_again_a_site_gives_the_same_bytes(asked: World, tmp_path: Path) -
     assert given[0].shares[given[0].call.hash]["north"] == given[1].shares[given[1].call.hash]["north"]
 
 
+def test_a_site_with_an_old_copy_of_its_folder_sends_what_it_has_sent(asked: World, tmp_path: Path) -> None:
+    """Its own record of shares is lost; the transcript has them. A second share of a ciphertext would be flooded otherwise."""
+    made = copied(asked, tmp_path)
+    for site in SITES:
+        made.as_(site).share()
+    assert is_forest_of_all(made.as_("registry").open(made.key))
+    first = made.as_("north").state()
+    for path in [*made.folder.glob("north.id.member/share-*"), *made.folder.glob("north.id.sent/*")]:
+        path.unlink()
+    made.as_("registry").open(made.key, again=True)
+    made.as_("north").share()
+    again = made.as_("north").state()
+    calls = [first.calls[-1].hash, again.calls[-1].hash]
+    assert calls[0] != calls[1]
+    assert again.shares[calls[1]]["north"] == again.shares[calls[0]]["north"]
+    assert not list(made.folder.glob("north.id.member/share-*"))  # nothing was computed
+
+
 def test_what_a_joint_study_needs(tmp_path: Path, begun: World) -> None:
     with pytest.raises(es.ParameterError, match="parameters for 1 members, and a joint key of 3 sites"):
         world(tmp_path / "w", key="joint")
-    with pytest.raises(es.StudyError, match="the file of your identity, beside which a part of the key is kept"):
+    with pytest.raises(es.StudyError, match="the file of your identity, beside which your part of the key"):
         es.Study(begun.url, begun.as_("north").me).keygen()
     assert es.Study(begun.url).document.key.kind == "joint"
     assert set(es.Study(begun.url).state().key_rounds) == set(KEY_ROUNDS)

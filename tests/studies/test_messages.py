@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from study_samples import FRAMES, World, world
+from study_samples import FRAMES, World, frame, world
 
 import encryptedstats as es
 from encryptedstats.storage.chains import Chain
@@ -263,6 +263,25 @@ def test_no_number_is_shown_before_all_rows_are_there(tmp_path: Path) -> None:
     assert made.as_("north").share() == []
     with pytest.raises(es.StudyError, match="not all rows are there"):
         made.as_("north").post("coin", {"number": me(made, "north").coin.hex()})
+
+
+def test_a_number_is_shown_for_one_set_of_rows(tmp_path: Path) -> None:
+    """Who holds the folder takes messages away that nobody remembers yet, number in hand, and has a site bring other rows."""
+    made = world(tmp_path / "w").with_rows({site: FRAMES[site] for site in ("north", "south")})
+    before = len(es.Study(made.url).messages())
+    seen = made.identity("north").with_name("north.id.seen")
+    kept = seen.read_bytes()
+    made.as_("west").add(FRAMES["west"])
+    assert made.as_("north").share() == ["its number of the coin"]
+    seen.write_bytes(kept)  # north was killed before it could remember what it has said
+    for path in sorted(Path(made.url, "messages").glob("*.json"))[before:]:
+        path.unlink()
+    made.identity("west").with_name("west.id.seen").unlink()
+    made.as_("west").add(frame(5))
+    with pytest.raises(
+        es.StudyError, match="when the rows of the study were others: who exchanged them since knows it"
+    ):
+        made.as_("north").share()
 
 
 # -- secrets ---------------------------------------------------------------------------------------------------------------

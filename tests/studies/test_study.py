@@ -240,7 +240,7 @@ def test_whoever_has_seen_more_notices_that_messages_were_cut_off(study: World) 
         ({"worker": "registry"}, "one who is both could open every row"),
         ({"worker": "a b"}, "names of parties and questions are words"),
         ({"questions": {}}, "a study asks questions"),
-        ({"questions": {"forest": (FOREST, "guessed")}}, "in one of the ways rows, totals, masked"),
+        ({"questions": {"forest": (FOREST, "guessed")}}, "in one of the ways rows, votes, totals, masked"),
         ({"key": "escrow", "openers": 1}, "of 3 sites, 2 to 3 together can open"),
         ({"key": "nobody"}, "the key of a study can be 'one holder', 'escrow'"),
     ],

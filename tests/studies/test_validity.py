@@ -47,7 +47,7 @@ def table(owner: es.Owner) -> EncryptedTable:
 
 
 def is_valid(owner: es.Owner, table: EncryptedTable, coin: bytes = b"coin") -> bool:
-    return validity.passes(validity.ask(table, coin), owner.decrypt)
+    return validity.passes(validity.ask(table, coin, 1), owner.decrypt, 1)
 
 
 def changed(table: EncryptedTable, changes: dict[str, dict[int, int]], block: int = 1) -> EncryptedTable:
@@ -138,13 +138,21 @@ def test_a_coin_gives_the_same_weights_to_everybody_and_others_for_each_rule_and
 
 
 def test_totals_are_so_many_that_hardly_any_bad_rows_pass(owner: es.Owner, table: EncryptedTable) -> None:
-    assert [validity.repeats(t) for t in (65537, 1 << 20, 1 << 25, 1 << 41)] == [3, 2, 2, 1]
-    asked = validity.ask(table, b"coin")
-    assert len(asked) == validity.repeats(owner.parameters.plain_modulus)
+    assert [validity.repeats(t, 1) for t in (65537, 1 << 20, 1 << 25, 1 << 41)] == [3, 2, 2, 1]
+    asked = validity.ask(table, b"coin", 1)
+    assert len(asked) == validity.repeats(owner.parameters.plain_modulus, 1)
     assert owner.decrypt(asked) == [0, 0]
-    wrong = owner.decrypt(validity.ask(changed(table, WRONG["a row in two bins"]), b"coin"))
+    wrong = owner.decrypt(validity.ask(changed(table, WRONG["a row in two bins"]), b"coin", 1))
     assert wrong[0] != wrong[1]  # each has weights of its own
-    assert not validity.passes(_first_of(asked), owner.decrypt)
+    assert not validity.passes(_first_of(asked), owner.decrypt, 1)
+
+
+@pytest.mark.parametrize("sites", [2, 3, 10, 40])
+def test_who_excludes_sites_cannot_pick_a_coin_that_bad_rows_pass(sites: int) -> None:
+    """When the numbers are shown there is a coin for every set of other sites that could be excluded: all of them are tried."""
+    for t in (65537, 1 << 20, 1 << 41):
+        coins, passes = 2 ** (sites - 1), float(t) ** -validity.repeats(t, sites)
+        assert coins * passes <= 2.0**-validity.MISSED_BITS
 
 
 def _first_of(totals: Any) -> Any:

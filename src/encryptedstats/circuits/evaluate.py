@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final
 
 import numpy as np
@@ -204,7 +204,8 @@ def prepare(
     for packs in given.values():
         keys.check_same(packs.keys)
         check_packed(packs)
-    flood = not source.with_secret_key and form != ROWS if flood is None else flood
+    # Answers for rows are for their owner, who may see all of them; those of a joint key are flooded by the members who open them.
+    flood = not source.with_secret_key and (form != ROWS or keys.joint) if flood is None else flood
     _check_form(outputs, source, form, flood)
     circumstances = _Circumstances(
         source.parameters,
@@ -306,16 +307,24 @@ def _proof(outputs: Sequence[Expression], about: _Circumstances, given: Mapping[
     if about.form == ROWS:
         return _row_proof(outputs, about, given)
     level = max((noise.level for noise in given.values()), default=0)
-    report = read_noise(
-        outputs, parameters, layout, with_secret_key=own, form=about.form, given=given, level=level, flooded=about.flood
+    prove = partial(
+        read_noise, outputs, parameters, layout, with_secret_key=own, form=about.form, given=given, level=level
     )
+    try:
+        report = prove(flooded=about.flood)
+    except NoiseError:
+        if not about.joint:
+            raise
+        report = prove(flooded=False)  # to be computed on with: its members refuse to open what they cannot flood
     return report if given else lowest_start(outputs, parameters, layout, report, with_secret_key=own)
 
 
 def _row_proof(outputs: Sequence[Expression], about: _Circumstances, given: Mapping[str, Noise]) -> NoiseReport:
     parameters = about.parameters
     try:
-        return prove_rows(outputs, parameters, about.layout, given, with_secret_key=about.with_secret_key)
+        return prove_rows(
+            outputs, parameters, about.layout, given, with_secret_key=about.with_secret_key, flooded=about.flood
+        )
     except NoiseError as error:
         if given and parameters.kept_primes is None:
             raise only_to_open(parameters) from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -45,7 +45,7 @@ from encryptedstats.circuits.program import (
     in_both,
 )
 from encryptedstats.crypto.noise import Noise, NoiseModel
-from encryptedstats.crypto.packing import centred, packed_noise, packing_model, packing_primes
+from encryptedstats.crypto.packing import centred, flooded_at_its_level, packed_noise, packing_model, packing_primes
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.errors import NoiseError
 
@@ -69,13 +69,15 @@ LEVELLED = Strategy(relinearise=True)
 class Way:
     """How a circuit is lowered: at which level columns begin, what is done about growing ciphertexts, and how results end.
 
-    ``width`` totals are packed into a ciphertext; ``end`` is the level that rows have to end at, where it is not the lowest.
+    ``width`` totals are packed into a ciphertext; ``end`` is the level that rows have to end at, where it is not the lowest;
+    ``flooded`` rows leave room there for what the members of a joint key add when they open them.
     """
 
     strategy: Strategy
     level: int = 0
     width: int = 1
     end: int | None = None
+    flooded: bool = False
 
 
 def lower(
@@ -309,7 +311,7 @@ class Lowering:
         if form == ROWS:
             model, steps = parameters.noise, [output.step for output in outputs]
             batches, whole = batches_of_rows(steps, parameters, held, self._add_up)
-            ends = [self._ended(model, whole[step]) for step in steps]
+            ends = [self.ended(model, whole[step]) for step in steps]
             return Program(parameters, self.layout, form, tuple(map(Output, ends)), batches=batches)
         if form == REPLICATED:
             outputs = [
@@ -339,8 +341,15 @@ class Lowering:
         batches = batches_of_totals([output.step for output in done], parameters, held)
         return Program(parameters, self.layout, PACKED, tuple(done), tuple(packs), width, batches)
 
-    def _ended(self, model: NoiseModel, step: Step) -> Step:
-        at, level = row_descent(model, step.noise, self.way.end)
+    def ended(self, model: NoiseModel, step: Step) -> Step:
+        """Rows as they are stored: two polynomials, brought down."""
+        parameters, flooded = self.rules.parameters, self.way.flooded
+        at, level = row_descent(
+            model,
+            step.noise,
+            self.way.end,
+            lambda noise: model.decrypts(flooded_at_its_level(parameters, noise) if flooded else noise),
+        )
         return self.switch(self.relinearise(self.switch(step, at)), level)
 
 
@@ -428,13 +437,19 @@ def plan_descent(parameters: Parameters, noise: Noise) -> Descent | None:
     return next((way for way in ways if small.coefficient_bound(way.noise) <= 2 * least), None)
 
 
-def row_descent(model: NoiseModel, noise: Noise, end: int | None = None) -> tuple[int, int]:
-    """Where rows are relinearised and where they end: both as low as is proven to decrypt, or the latter at a given level."""
+def row_descent(
+    model: NoiseModel, noise: Noise, end: int | None = None, decrypts: Callable[[Noise], bool] | None = None
+) -> tuple[int, int]:
+    """Where rows are relinearised and where they end: both as low as is proven to decrypt, or the latter at a given level.
+
+    ``decrypts`` says what is proven to, where something is still to be added.
+    """
+    decrypts = model.decrypts if decrypts is None else decrypts
     lowest = model.levels - 1 if end is None else end
     for at in range(lowest, noise.level - 1, -1):
         low = model.relinearise(model.switch(noise, at))
         for level in range(lowest, at - 1 if end is None else end - 1, -1):
-            if model.decrypts(model.switch(low, level)):
+            if decrypts(model.switch(low, level)):
                 return at, level
     raise NoiseError("rows of this noise cannot be brought to a level where they are proven to decrypt")
 

@@ -505,9 +505,19 @@ class _Search:
         layout, own = stage.layout(parameters.slots), self.with_secret_key
         if stage.form == ROWS:
             used = {name: given[name] for name, _ in totals_of(circuits).values()}
-            return prove_rows(circuits, parameters, layout, used, with_secret_key=own, quick=True)
+            jointly = self.members > 1
+            return prove_rows(circuits, parameters, layout, used, with_secret_key=own, quick=True, flooded=jointly)
+        # Members flood what they open, when they open it: not what is computed on with.
+        flooded = False if self.members > 1 and stage.gives else None
         return read_noise(
-            circuits, parameters, layout, with_secret_key=own, form=stage.form, n_outputs=count, quick=True
+            circuits,
+            parameters,
+            layout,
+            with_secret_key=own,
+            form=stage.form,
+            n_outputs=count,
+            quick=True,
+            flooded=flooded,
         )
 
     def _room(self, stage: Stage, slots: int) -> float:
@@ -715,8 +725,8 @@ class _Figures:
     def _download(self, stage: Stage, report: NoiseReport) -> int:
         parameters, count = self.parameters, len(stage.circuits(self.parameters.slots))
         if stage.form == ROWS:
-            lowest = len(parameters.data_moduli) - 1
-            return count * stage.layout(parameters.slots).n_chunks * parameters.packed_bytes(lowest)
+            end = len(parameters.data_moduli) - 1 if report.way.end is None else report.way.end
+            return count * stage.layout(parameters.slots).n_chunks * parameters.packed_bytes(end)
         if stage.form != PACKED:
             return count * parameters.packed_bytes()
         return -(-count // report.way.width) * packing_parameters(parameters).packed_bytes()
@@ -742,7 +752,7 @@ class _Figures:
             packing_primes(parameters) if every else 0,
             sum(cost.seconds(times) for _, cost in draws),
             seconds / cores(),
-            sum(self._download(stage, self.found.reports[0]) for stage, _ in predictions),
+            sum(self._download(stage, report) for stage, report in self._open_results() if stage.form == ROWS),
         )
 
 

@@ -26,7 +26,13 @@ from encryptedstats.circuits.noise import NoiseRules
 from encryptedstats.circuits.program import PACKED, ROWS, SUM, Output, Program, Step
 from encryptedstats.crypto.flooding import flooded_noise
 from encryptedstats.crypto.noise import Noise, NoiseModel
-from encryptedstats.crypto.packing import encrypted_zero_noise, packing_levels, packing_model, packing_primes
+from encryptedstats.crypto.packing import (
+    encrypted_zero_noise,
+    flooded_at_its_level,
+    packing_levels,
+    packing_model,
+    packing_primes,
+)
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.errors import Cure, NoiseError
 
@@ -81,13 +87,15 @@ def read_noise(
     n_outputs: int | None = None,
     quick: bool = False,
     flooded: bool | None = None,
+    end: int | None = None,
 ) -> NoiseReport:
     """The proof for the cheapest strategy that has one.
 
     ``given`` is the noise of given packs, by their names; ``level`` where columns begin; ``n_outputs`` how many are
     packed, if some stand for more.
 
-    ``flooded`` proves packs that are flooded in the end; by default those of rows that others encrypted.
+    ``flooded`` proves packs that are flooded in the end; by default those of rows that others encrypted. ``end`` is the level
+    that rows have to end at.
 
     With ``quick``, rows are proven for the cheapest strategy or not at all, and nobody finds out why not.
 
@@ -103,7 +111,7 @@ def read_noise(
     trial = _Trial(outputs, n_outputs, parameters, layout, form, flooded, rules, given or {})
     reports = []
     for strategy in strategies(parameters)[: 1 if quick and form == ROWS else None]:
-        reports.append(trial.report(Way(strategy, level)))
+        reports.append(trial.report(Way(strategy, level, end=end, flooded=flooded and form == ROWS)))
         if reports[-1].budget >= 1.0 and (form != PACKED or parameters.kept_primes is None):
             return reports[-1]
     proven = [report for report in reports if report.budget >= 1.0]
@@ -122,11 +130,14 @@ def prove_rows(
     *,
     with_secret_key: bool = True,
     quick: bool = False,
+    flooded: bool = False,
 ) -> NoiseReport:
     """The proof for rows beside totals out of given packs of known noise; without totals, at the lowest level that has one.
 
     Without totals the numbers of a model are coefficients. Then there must be room to store the results at the level where those
     of any such model are.
+
+    ``flooded`` leaves room for what the members of a joint key add when they open the answers: these end where there is some.
 
     Raises
     ------
@@ -136,6 +147,7 @@ def prove_rows(
     model = parameters.noise
     levels = [max(noise.level for noise in given.values())] if given else range(resting_level(model), -1, -1)
     failure: NoiseError | None = None
+    end = flooding_level(parameters) if flooded else None
     for level in levels:
         try:
             report = read_noise(
@@ -147,6 +159,8 @@ def prove_rows(
                 given=given,
                 level=level,
                 quick=quick,
+                flooded=flooded,
+                end=end,
             )
         except NoiseError as error:
             failure = error
@@ -163,6 +177,14 @@ def resting_level(model: NoiseModel) -> int:
     """Where answers of plain models are stored: as few primes as leave room above what rounding does to any ciphertext."""
     levels = range(model.levels - 1, 0, -1)
     return next((level for level in levels if model.budget(model.rounded(2, level)) >= _FLOOR), 0)
+
+
+def flooding_level(parameters: Parameters) -> int:
+    """Where answers for rows end that the members of a joint key open: as few primes as leave room for flooding above rounding."""
+    model = parameters.noise
+    levels = range(model.levels - 1, 0, -1)
+    least = (model.budget(flooded_at_its_level(parameters, model.rounded(2, level))) for level in levels)
+    return next((level for level, budget in zip(levels, least, strict=True) if budget >= _FLOOR), 0)
 
 
 def resting_noise(model: NoiseModel) -> Noise:
@@ -267,6 +289,8 @@ class _Trial:
         found = lowering.outputs(self.outputs)
         noises = {lowering.relinearise(output.step).noise for output in found}
         budget = min(map(parameters.noise.budget, noises))
+        if self.form == ROWS and self.flooded:
+            return NoiseReport(way, min(budget, self._flooded_rows(lowering, found)), flooded=True)
         if self.form != PACKED:
             done = found if self.form == ROWS else lowering.finished(parameters, self.form, found).outputs
             noises |= {lowering.relinearise(output.step).noise for output in done}
@@ -283,6 +307,15 @@ class _Trial:
             packs = {flooded_noise(model, noise, zero) for noise in packs}
         worst = Noise(max(noise.flat for noise in packs), max(noise.peak for noise in packs))
         return NoiseReport(way, min(budget, *map(model.budget, packs)), worst, self.flooded)
+
+    def _flooded_rows(self, lowering: Lowering, found: Sequence[Output]) -> float:
+        """The bits to spare of answers for rows once the members of a joint key have flooded them, at the level they end at."""
+        model = self.parameters.noise
+        try:
+            ends = {lowering.ended(model, output.step).noise for output in found}
+        except NoiseError:
+            return 0.0
+        return min(model.budget(flooded_at_its_level(self.parameters, end)) for end in ends)
 
     def refusal(self, best: NoiseReport) -> tuple[object, ...]:
         """Why there is no proof: the node that binds, and what it would take."""

@@ -248,19 +248,22 @@ class EncryptedNumbers:
         )
 
     def packs(self) -> list[tuple[Residues, Noise]]:
-        """The ciphertexts of packed totals, as the members of a joint key open them: nothing else holds its totals alone, and no
-        rows."""
-        if self.form != PACKED or any(part.noise.level for part in self.parts):
+        """The ciphertexts as the members of a joint key open them, each with its noise under the primes that it has: packed
+        totals, or votes. These hold their numbers and zeros; what is in another form holds more, and is refused."""
+        if self.form not in (PACKED, ROWS) or (self.form == PACKED and any(part.noise.level for part in self.parts)):
             raise ValueError(
-                f"members of a joint key open packed totals and nothing else, and this is in the form {self.form!r}: numbers of "
-                "single rows are never opened"
+                f"members of a joint key open packed totals and votes and nothing else, and this is in the form {self.form!r}: the "
+                "rows that totals are of are never opened"
             )
-        return [(part.residues, part.noise) for part in self.parts]
+        return [(part.residues, part.noise.at(0)) for part in self.parts]
 
     def with_packs(self, keys: PublicKeys, packs: Sequence[tuple[Residues, Noise]]) -> EncryptedNumbers:
-        """The same totals under other keys."""
-        parts = [Part(residues, noise) for residues, noise in packs]
-        return EncryptedNumbers(keys, self.form, self.facts, parts, self.width, None, True, self.circuit)
+        """The same numbers under other keys."""
+        parts = [
+            Part(residues, noise.at(len(self._engine.parameters.data_moduli) - residues.shape[1]))
+            for residues, noise in packs
+        ]
+        return EncryptedNumbers(keys, self.form, self.facts, parts, self.width, None, True, self.circuit, self.counts)
 
     def with_flooding(self) -> EncryptedNumbers:
         """The same totals, hidden from who opens them in all but their values: see :mod:`encryptedstats.crypto.flooding`."""

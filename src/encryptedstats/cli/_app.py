@@ -57,6 +57,14 @@ ROLES: dict[str, dict[str, tuple[str, str]]] = {
             "calibration.",
         ),
         "calibrate": ("calibrate", "Fit the probabilities of an opened model to rows with known classes."),
+        "move": (
+            "moving",
+            "Take a table, a model or a result to a new key: opened with the old one, and encrypted anew, on your machine.",
+        ),
+        "retire": (
+            "moving",
+            "Say in writing, signed by the secret key, that nothing is to be encrypted for its public keys any more.",
+        ),
         "release": (
             "publishing",
             "Open a result or a model with noise on it, so that it tells little of any single person (differential privacy).",

@@ -40,6 +40,8 @@ class Writes:
         What is lost with what is replaced, for the error.
     table
         An encrypted table: what counts as there already is a finished one.
+    or_file
+        A table or a file, by what is read.
     over_keys
         With ``--force`` a secret key may be replaced.
     left_to
@@ -48,6 +50,7 @@ class Writes:
 
     loss: str = "it would be lost"
     table: bool = False
+    or_file: bool = False
     over_keys: bool = False
     left_to: tuple[str, ...] = ()
 
@@ -106,7 +109,7 @@ def _places(value: Any) -> list[str]:
 def check_output(place: str | Path, mark: Writes, *, force: bool) -> None:
     """Refuse a place that cannot be written, and without ``force`` one that holds something."""
     place = str(place)
-    if mark.table:
+    if mark.table and not (mark.or_file and Path(place).is_file()):
         there = open_store(place).exists(MANIFEST)
     elif is_url(place):
         there = False  # only a cluster writes there, and looks for itself

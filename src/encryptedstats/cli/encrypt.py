@@ -47,7 +47,6 @@ from encryptedstats.crypto.keys import PUBLIC_KIND, fingerprint_of
 from encryptedstats.crypto.packing import has_room_for_flooding
 from encryptedstats.storage.files import naming
 from encryptedstats.storage.objects import Store, open_store
-from encryptedstats.tables import encrypt_file
 from encryptedstats.tables.blocks import block_id_of
 from encryptedstats.tables.dialects import CsvOptions
 from encryptedstats.tables.encrypting import DRAFT
@@ -179,13 +178,13 @@ def _encryption(
     public = load_public_keys(cast(Path, public_keys))
     if fingerprint is not None:
         public.check_fingerprint(fingerprint, str(public_keys))
+    public.check_in_use()
     if not has_room_for_flooding(public.parameters):
         raise es.ParameterError(
             f"{public_keys}: what is computed on rows of others is hidden from who opens it by noise, and these keys leave no room "
             "for it, so that nothing could be computed: let their owner make others, plan --by-others and keygen --plan"
         )
-    encryptor = public.encryptor
-    return lambda data, schema, out, **options: encrypt_file(schema, encryptor, data, out, **options)
+    return public.encrypt_file
 
 
 @contextmanager

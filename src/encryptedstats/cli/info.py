@@ -147,6 +147,9 @@ def _rows(facts: dict[str, Any]) -> list[tuple[str, RenderableType]]:
     ]
     if facts["kind"] in (OWNER_KIND, PUBLIC_KIND):
         rows.insert(3, ("fingerprint", _fingerprint_text(facts)))
+    if facts.get("retired"):
+        instead = f"; encrypt for key {facts['retired']['successor']} instead" if facts["retired"]["successor"] else ""
+        rows.insert(2, ("retired", Text(printable(f"{facts['retired']['why']}{instead}"), style="bold yellow")))
     if facts.get("rotations"):
         rows.append(("rotations", ", ".join(map(str, facts["rotations"]))))
     return rows

@@ -270,7 +270,10 @@ def _show(made: es.Plan, questions: list[str], out: Path | None, models: Sequenc
     asked: RenderableType = Text("\n".join(map(printable, shortened(questions))), style="bold")
     console.print(fact_table([("for", asked), *made.rows()]))
     console.print()
-    if out is None:
+    if made.parameters.members > 1:  # keygen would make a key that one holds
+        told = "Keys of several members are made in a study, which plans for itself: encryptedstats study create --kind joint."
+        console.print(Text(told, style="dim"))
+    elif out is None:
         console.print(Text("Give -o plan.json to keep it, and keygen --plan plan.json makes keys for it.", style="dim"))
     else:
         steps = [("next", command_line("keygen", "secret.key", "public.keys", "--plan", out))]

@@ -89,6 +89,14 @@ def study_create(
             show_default=False,
         ),
     ] = [],  # noqa: B006  Typer copies it
+    ask_votes: Annotated[
+        list[str],
+        typer.Option(
+            metavar="NAME=MODEL",
+            help="A model that is never opened: with --kind joint, the receiver gets its votes for new rows that sites bring.",
+            show_default=False,
+        ),
+    ] = [],  # noqa: B006
     ask_totals: Annotated[
         list[str],
         typer.Option(
@@ -131,7 +139,7 @@ def study_create(
     """
     known = load_schema(schema)
     questions: dict[str, tuple[es.Question, str]] = {}
-    for way, listed in (("rows", ask), ("totals", ask_totals), ("masked", ask_masked)):
+    for way, listed in (("rows", ask), ("votes", ask_votes), ("totals", ask_totals), ("masked", ask_masked)):
         for text in listed:
             called, equals, words = text.partition("=")
             if not equals or called in questions:
@@ -211,6 +219,13 @@ def study_add(
     url: StudyUrl,
     data: Annotated[Path, file_argument("DATA", "CSV or Parquet file with your rows.")],
     identity: IdentityFile,
+    new: Annotated[
+        Path | None,
+        file_option(
+            "--new",
+            help="Where the study asks for votes: rows of yours to vote on. The receiver sees the votes of each.",
+        ),
+    ] = None,
     passphrase_file: PassphraseFile = None,
 ) -> None:
     """Bring your rows: checked against the agreed schema, and encrypted for the study's key.
@@ -219,9 +234,10 @@ def study_add(
 
     Examples:
       encryptedstats study add shared patients.csv --identity north.id
+      encryptedstats study add shared patients.csv --new this-week.csv --identity north.id
     """
     study = _opened(url, identity, passphrase_file)
-    study.add(data)
+    study.add(data, new=new)
     _tell(study)
 
 
@@ -315,6 +331,22 @@ def study_exclude(
     _tell(study)
 
 
+def study_retire(
+    url: StudyUrl,
+    identity: IdentityFile,
+    why: Annotated[str, typer.Option(metavar="TEXT", help="The reason, for the record.", show_default=False)],
+    passphrase_file: PassphraseFile = None,
+) -> None:
+    """Retire the study's key, in writing: sites add nothing after this. What is there is computed on and opened as before.
+
+    Examples:
+      encryptedstats study retire shared --why "the receiver's laptop was lost" --identity registry.id
+    """
+    study = _opened(url, identity, passphrase_file)
+    study.retire_key(why)
+    _tell(study)
+
+
 def study_status(url: StudyUrl, as_json: AsJson = False) -> None:
     """Show who has done what, what was refused, and who has to do what next. Anybody who may read the folder can look.
 
@@ -343,6 +375,7 @@ COMMANDS: Final[Mapping[str, Callable[..., None]]] = {
     "fit": study_fit,
     "open": study_open,
     "exclude": study_exclude,
+    "retire": study_retire,
     "status": study_status,
 }
 
@@ -366,14 +399,15 @@ def _tell(study: es.Study) -> None:
 def _written(folder: Path, name: str, result: Any, force: bool) -> str:
     """An opened result as a file: models and statistics by themselves, tables as CSV. One that was opened before stays."""
     folder.mkdir(parents=True, exist_ok=True)
-    suffix = "opened" if hasattr(result, "save") else "csv" if hasattr(result, "to_csv") else "json"
+    suffix = "csv" if hasattr(result, "to_csv") else "opened" if hasattr(result, "save") else "json"
     path = folder / f"{name}.{suffix}"
     if path.exists() and not force:
         return f"{path} is there already and was not touched: --force replaces it"
     if suffix == "opened":
         save(result, path, force=force)
     elif suffix == "csv":
-        write_text(path, result.to_csv(lineterminator="\n"), force=force)
+        table = result.frame() if hasattr(result, "frame") else result  # of votes, what they say of each row
+        write_text(path, table.to_csv(lineterminator="\n"), force=force)
     else:
         write_text(path, json.dumps(result, default=str) + "\n", force=force)
     return f"Wrote {path}"

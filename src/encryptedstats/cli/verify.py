@@ -6,11 +6,13 @@ import time
 from pathlib import Path
 from typing import Annotated, Any
 
+import typer
 from rich.console import Console
 from rich.text import Text
 
 import encryptedstats as es
 from encryptedstats.cli._console import fact_table, plural, print_json, printable, time_text
+from encryptedstats.cli._files import Reads
 from encryptedstats.cli._inputs import expect, load_table
 from encryptedstats.cli._options import AsJson, Device, TableKeys, TableUrl, Workers, file_argument
 from encryptedstats.cli._questions import question_text
@@ -21,6 +23,15 @@ from encryptedstats.tables.questions import FOLDS_KIND, MODEL_KIND, RESULT_KIND
 def verify(
     answer: Annotated[Path, file_argument("ANSWER", "An encrypted result or model, as the worker sent it.")],
     table: TableUrl,
+    rows: Annotated[
+        str | None,
+        Reads,
+        typer.Option(
+            metavar="TABLE",
+            help="Of a prediction: the encrypted rows that it is for. TABLE is what its model, which stayed encrypted, is of.",
+            show_default=False,
+        ),
+    ] = None,
     keys: TableKeys = None,
     workers: Workers = None,
     device: Device = "auto",
@@ -34,11 +45,13 @@ def verify(
 
     Examples:
       encryptedstats verify forest.enc patients.enc
+      encryptedstats verify votes.enc patients.enc --rows new.enc
     """
     expect(answer, (RESULT_KIND, MODEL_KIND, FOLDS_KIND, PREDICTION_KIND), "an encrypted result")
     sealed = load_table(table, keys, by_others=True)
     started = time.perf_counter()
-    found = es.verify(answer, sealed, workers=workers, device=device)
+    asked = None if rows is None else load_table(rows, keys, by_others=True)
+    found = es.verify(answer, sealed, rows=asked, workers=workers, device=device)
     facts = {
         "file": str(answer),
         "question": found.question.name,

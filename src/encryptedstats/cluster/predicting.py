@@ -151,7 +151,8 @@ def _concatenated(parts: Sequence[EncryptedAnswer]) -> EncryptedAnswer:
     if any(_meaning(part) != _meaning(first) for part in parts):
         raise ClusterError("the votes of the shards are not of one prediction: delete the queue, and predict again")
     rows = numbers_of_all([part.ciphertexts for part in parts])
-    return EncryptedAnswer(first.question, rows, first.schema, rows.n_rows, output=first.output)
+    blocks = [block for part in parts for block in part.block_ids]
+    return EncryptedAnswer(first.question, rows, first.schema, rows.n_rows, blocks, output=first.output)
 
 
 def _meaning(votes: EncryptedAnswer) -> tuple[Any, ...]:

@@ -50,7 +50,9 @@ def openable(value: object) -> Any:
 
 
 @singledispatch
-def move_value(source: object, decryptor: Decryptor, encryptor: Encryptor, out: Any, schema: Any = None) -> None:
+def move_value(
+    source: object, decryptor: Decryptor, encryptor: Encryptor, out: Any, schema: Any = None, overwrite: bool = False
+) -> None:
     """Encrypt what one key can open anew for another. Paths register where files can be loaded."""
     raise TypeError(
         f"{_describe(source)} cannot be moved to another key: give the path or URL of a stored table or result"

@@ -261,7 +261,7 @@ class PublicKeys:
 
         See :meth:`Owner.encrypt`, which makes ciphertexts with less noise.
         """
-        self._check_in_use()
+        self.check_in_use()
         return encrypt_value(value, self.encryptor, **options)
 
     def encrypt_file(
@@ -271,10 +271,11 @@ class PublicKeys:
 
         What was interrupted starts again: only the owner's secret lets a second run recognise the blocks of a first.
         """
-        self._check_in_use()
+        self.check_in_use()
         return encrypt_file_value(schema, self.encryptor, path, out, **options)
 
-    def _check_in_use(self) -> None:
+    def check_in_use(self) -> None:
+        """Refuse to encrypt for keys that their owner has retired."""
         if self.retired is not None:
             instead = (
                 f": encrypt for key {self.retired.successor}, whose file its owner has"
@@ -687,7 +688,15 @@ class Owner:
 
     # -- changing keys ---------------------------------------------------------------------------------------------
 
-    def move(self, source: Any, successor: Owner, out: str | os.PathLike[str], schema: Any = None) -> None:
+    def move(
+        self,
+        source: Any,
+        successor: Owner,
+        out: str | os.PathLike[str],
+        schema: Any = None,
+        *,
+        overwrite: bool = False,
+    ) -> None:
         """Encrypt a stored table, model or result anew, for another key of yours: opened here, and nowhere else.
 
         Parameters
@@ -698,9 +707,13 @@ class Owner:
         out : path or fsspec URL
             Where what is encrypted anew goes.
         schema : Schema, optional
-            Of a table's rows: the new key marks it as its own, as the old one did.
+            Of a table's rows: the new key marks it as its own, as the old one did. A model or result can do without.
+        overwrite : bool
+            Replace what is at ``out``.
         """
-        move_value(source, self._decryptor, successor._encryptor, out, schema)
+        if successor.key_id == self.key_id:
+            raise KeyMismatchError(f"the old and the new key are both {self.key_id}: nothing would be moved")
+        move_value(source, self._decryptor, successor._encryptor, out, schema, overwrite)
 
     def retire(self, why: str, successor: PublicKeys | None = None) -> PublicKeys:
         """The public keys with your signed word that nothing is to be encrypted for them any more, and for which instead.

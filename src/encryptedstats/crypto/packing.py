@@ -87,10 +87,16 @@ def first_primes(parameters: Parameters, primes: int) -> Parameters:
         )
 
 
-def encrypted_zero_noise(parameters: Parameters) -> Noise:
-    """The noise of an encryption of 0 by the public key that was switched down to the primes packing works under."""
-    level = len(parameters.data_moduli) - packing_primes(parameters)
+def encrypted_zero_noise(parameters: Parameters, primes: int | None = None) -> Noise:
+    """The noise of an encryption of 0 by the public key that was switched down to the primes packing works under, or to so many."""
+    level = len(parameters.data_moduli) - (packing_primes(parameters) if primes is None else primes)
     return parameters.noise.switch(parameters.noise.fresh(with_secret_key=False, constant=True), level).at(0)
+
+
+def flooded_at_its_level(parameters: Parameters, noise: Noise) -> Noise:
+    """What a ciphertext at any level, not packed, has once it is flooded there."""
+    model = parameters.noise
+    return flooded_noise(model, noise, encrypted_zero_noise(parameters, model.levels - noise.level))
 
 
 def has_room_for_flooding(parameters: Parameters) -> bool:
@@ -256,15 +262,19 @@ def unpack(parameters: Parameters, plain: Any, count: int) -> list[int]:
     return [centred(int(value) * ring, t) for value in coefficients[places]]
 
 
+def encrypted_totals_noise(parameters: Parameters) -> Noise:
+    """What is proven of a new pack of plain totals, whoever has encrypted it."""
+    model = packing_model(parameters, packing_primes(parameters))
+    return model.add_plain(encrypted_zero_noise(parameters), constant=False)
+
+
 def encrypted_totals(parameters: Parameters, zero: Residues, totals: Sequence[int]) -> tuple[Residues, Noise]:
     """A new pack of plain totals, as :func:`unpack` gives them back, and its noise; ``zero`` is encrypted at the level of packs."""
     engine, ring, t = engine_for(packing_parameters(parameters)), parameters.ring_degree, parameters.plain_modulus
     inverse, places = pow(ring, -1, t), packing_places(len(totals), ring)
     found = {place: total * inverse % t for place, total in zip(places, totals, strict=True)}
     terms = [f"{value:X}x^{place}" for place, value in sorted(found.items(), reverse=True) if value]
-    noise = packing_model(parameters, packing_primes(parameters)).add_plain(
-        encrypted_zero_noise(parameters), constant=False
-    )
+    noise = encrypted_totals_noise(parameters)
     if not terms:
         return zero, noise
     plain = seal.Plaintext(" + ".join(terms).replace("x^0", ""))

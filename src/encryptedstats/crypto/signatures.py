@@ -30,9 +30,14 @@ class Signer:
 
 
 def verifies(signing_key: bytes, statement: bytes, signature: str) -> bool:
-    """Whether the holder of the signing key has signed this; whatever is malformed was not."""
+    """Whether the holder of the signing key has signed this; whatever is malformed was not.
+
+    Nor is a signature that is written in another way than :meth:`Signer.sign` writes it (in capitals, with spaces): nobody but the
+    signer can make other bytes of one, and with them another hash of what it is part of.
+    """
     try:
-        Ed25519PublicKey.from_public_bytes(signing_key).verify(bytes.fromhex(signature), statement)
+        data = bytes.fromhex(signature)
+        Ed25519PublicKey.from_public_bytes(signing_key).verify(data, statement)
     except (InvalidSignature, ValueError):
         return False
-    return True
+    return data.hex() == signature

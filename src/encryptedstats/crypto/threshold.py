@@ -21,7 +21,7 @@ u_j is a second secret, used once. A Galois key of SEAL, re-based digit by digit
 the multiply-add of re-basing, sums of residues, writing residues in SEAL's form, and the flooding f (``crypto/flooding.py``).
 
 **Once.** Whatever a member sends is stored first, in a file that nobody else reads, and sent again as it is. A second share of a
-ciphertext, or for the same question over the same rows, is never computed; nor a second message of a round.
+ciphertext (of a c_1), or for the same question over the same rows, is never computed; nor a second message of a round.
 """
 
 from __future__ import annotations
@@ -86,24 +86,26 @@ Pack = tuple[Residues, Noise]
 
 
 class Openable(Protocol):
-    """What members may open together: packed totals."""
+    """What members may open together: packed totals, and votes."""
 
     @property
     def keys(self) -> PublicKeys:
         """The joint public keys."""
 
     def packs(self) -> Sequence[Pack]:
-        """Its ciphertexts, with what is proven of their noise; refused where they are anything but packed totals."""
+        """Its ciphertexts, under as many of the first primes as they have, with what is proven of their noise there; refused where
+        they hold anything but numbers that may be opened."""
 
     def with_packs(self, keys: PublicKeys, packs: Sequence[Pack]) -> Self:
         """The same under other keys."""
 
 
 class OpenableAnswer(Openable, Protocol):
-    """Packed totals that answer a question."""
+    """What answers a question."""
 
-    def verified(self, question: Any, table: Any) -> Self:
-        """The same, computed anew from the rows (without them, as it is): refused where it is not the answer to the question."""
+    def verified(self, question: Any, table: Any, rows: Any = None) -> Self:
+        """The same, computed anew from the table (without it, as it is), votes of a model of the table for the rows: refused where
+        it is not the answer to the question."""
 
     def statement(self) -> bytes:
         """What it answers, of which rows."""
@@ -232,11 +234,11 @@ class JointKey:
 
     def open(self, answer: Openable, shares: Messages, schema: Any = None) -> Any:
         """What the answer says, from shares that were made without a receiver: whoever has all of them reads it."""
-        owner, small = Owner(self.parameters), packing.packing_parameters(self.parameters)
-        keys, level = owner.public_keys(), len(self.parameters.data_moduli) - len(small.data_moduli)
-        found: Openable = openable(answer)
+        owner, found = Owner(self.parameters), openable(answer)
+        keys, moduli = owner.public_keys(), self.moduli_of(found.packs())
+        level = len(self.parameters.data_moduli) - len(moduli)
         packs = [
-            (_added(residues, keys.encrypted_zero(level), small.data_moduli), noise)
+            (_added(residues, keys.encrypted_zero(level), moduli), noise)
             for residues, noise in self.switched(found.packs(), shares, "")
         ]
         return owner.open(found.with_packs(keys, packs), schema)
@@ -250,21 +252,27 @@ class JointKey:
             if message.fields["receiver"] != receiver:
                 whom = receiver or "whoever has all shares"
                 raise MemberError(f"the share of {member} was not made for the receiver that is given, {whom}")
-        parameters, each = packing.packing_parameters(self.parameters), 2 if receiver else 1
-        moduli, zero = parameters.data_moduli, packing.encrypted_zero_noise(self.parameters)
+        moduli, each = self.moduli_of(packs), 2 if receiver else 1
+        model, zero = self.model_of(moduli), packing.encrypted_zero_noise(self.parameters, len(moduli))
         summed = self._summed(given, "packs", moduli, each * len(packs)).reshape(len(packs), each, len(moduli), -1)
         switched = []
         for (residues, noise), share in zip(packs, summed, strict=True):
             both = np.zeros_like(residues)
             both[0] = residues[0]
             both[:each] = _added(both[:each], share, moduli)
-            switched.append((both, flooded_noise(self.packing_model, noise, zero)))
+            switched.append((both, flooded_noise(model, noise, zero)))
         return switched
 
-    @property
-    def packing_model(self) -> NoiseModel:
-        """The noise rules of packs."""
-        return packing.packing_model(self.parameters, packing.packing_primes(self.parameters))
+    def moduli_of(self, packs: Sequence[Pack]) -> tuple[int, ...]:
+        """The primes that packs are under: as many of the first ones as all of them have."""
+        counts = {residues.shape[1] for residues, _ in packs}
+        if len(counts) != 1 or any(len(residues) != 2 for residues, _ in packs):
+            raise MemberError("ciphertexts that are opened together are of two polynomials, under the same primes")
+        return self.parameters.data_moduli[: counts.pop()]
+
+    def model_of(self, moduli: Sequence[int]) -> NoiseModel:
+        """The noise rules under so many primes."""
+        return packing.packing_model(self.parameters, len(moduli))
 
     # -- messages ----------------------------------------------------------------------------------------------------------
 
@@ -478,6 +486,7 @@ class Member:
         answer: OpenableAnswer,
         question: Any,
         table: Any = None,
+        rows: Any = None,
         *,
         receiver: PublicKeys | None = None,
         trust_worker: bool = False,
@@ -487,11 +496,13 @@ class Member:
         Parameters
         ----------
         answer : EncryptedAnswer
-            Of packed totals.
+            Of packed totals; or votes, by a model that stayed encrypted.
         question : Question
-            What was agreed to be asked.
+            What was agreed to be asked; of votes, the model.
         table : EncryptedTable
             The rows that were agreed on: the answer is computed from them again, and refused where it differs.
+        rows : EncryptedTable, optional
+            Of votes: the new rows that they are for. What is opened are their votes, row by row.
         receiver : PublicKeys, optional
             Whose key the answer is switched to. Without one, whoever has all shares reads it.
         trust_worker : bool
@@ -508,7 +519,7 @@ class Member:
             raise KeyMismatchError(
                 f"this belongs to key {answer.keys.key_id}, and {self.name} shares for {self.keys.key_id}"
             )
-        answer = answer.verified(question, table)
+        answer = answer.verified(question, table, rows)
         return self.share_packs(answer.packs(), answer.statement(), receiver)
 
     def share_packs(self, packs: Sequence[Pack], statement: bytes, receiver: PublicKeys | None) -> bytes:
@@ -526,9 +537,12 @@ class Member:
         with locked(self.home / "lock"):
             stored = self._stored(name, SHARE_KIND)
             if stored is None:
-                self._check_unshared(fields["seconds"])
-                body = np.concatenate([self._share(residues, noise, receiver) for residues, noise in packs])
-                moduli = packing.packing_parameters(self.joint.parameters).data_moduli
+                moduli = self.joint.moduli_of(packs)
+                shares = self._known_shares(fields, moduli)
+                for (residues, noise), second in zip(packs, fields["seconds"], strict=True):
+                    if second not in shares:
+                        shares[second] = self._share(residues, noise, moduli, receiver)
+                body = np.concatenate([shares[second] for second in fields["seconds"]])
                 sections = {"packs": residues_to_bytes(body, moduli)}
                 stored = self._store(name, self.joint.message(SHARE_KIND, self.name, fields, sections))
         if {field: stored.fields.get(field) for field in fields} != fields:
@@ -538,30 +552,41 @@ class Member:
             )
         return self._bytes(name)
 
-    def _share(self, residues: Residues, noise: Noise, receiver: PublicKeys | None) -> Residues:
+    def _share(
+        self, residues: Residues, noise: Noise, moduli: tuple[int, ...], receiver: PublicKeys | None
+    ) -> Residues:
         """c_1 s_j + t f, for a receiver plus an encryption of 0 under her key; (1 or 2, primes, N)."""
-        parameters, model = self.joint.parameters, self.joint.packing_model
-        if not model.decrypts(flooded_noise(model, noise, packing.encrypted_zero_noise(parameters))):
+        parameters, model = self.joint.parameters, self.joint.model_of(moduli)
+        if not model.decrypts(flooded_noise(model, noise, packing.encrypted_zero_noise(parameters, len(moduli)))):
             raise NoiseError(
                 "a share would have no room for the noise that hides its member's secret: make the joint key with a plan for it, ",
                 plan_for(parameters.members),
             )
-        small = engine_for(packing.packing_parameters(parameters))
-        moduli = small.parameters.data_moduli
+        small = engine_for(packing.first_primes(parameters, len(moduli)))
         flooding = flooding_polynomial(small, len(moduli), flooding_width(model, noise))
-        secret = SecretFactor(moduli, self._secret("secret", small).residues)
+        secret = SecretFactor(moduli, self._secret("secret", self._engine).residues)
         own = secret.rebased(np.stack([flooding, residues[1]]), np.zeros_like(flooding))[None]
         if receiver is None:
             return own
         zero = receiver.encrypted_zero(len(parameters.data_moduli) - len(moduli))
         return np.concatenate([_added(own, zero[:1], moduli), zero[1:]])
 
-    def _check_unshared(self, seconds: Sequence[str]) -> None:
-        """Refuse a ciphertext that was shared for, under whatever question: by c_1, which is all that a share depends on."""
+    def _known_shares(self, fields: Mapping[str, Any], moduli: Sequence[int]) -> dict[str, Residues]:
+        """Her shares of those ciphertexts that she has shared for, under whatever question: by c_1, which is all that a share
+        depends on. Class counts beside votes are the same for as many rows, and have the share that they had. What is all of it
+        known, or was for another receiver, is refused."""
+        wanted, each, found = set(fields["seconds"]), 2 if fields["receiver"] else 1, dict[str, Residues]()
         for path in self.home.glob("share-*"):
-            known = container.read(path, kind=SHARE_KIND)
-            if set(known.expect("seconds", list)) & set(seconds):
+            file = container.read(path, kind=SHARE_KIND)
+            seconds = file.expect("seconds", list)
+            if not wanted & set(seconds):
+                continue
+            if wanted <= set(seconds) or file.expect("receiver", str) != fields["receiver"]:
                 raise MemberError(f"{self.name} has shared once for this ciphertext, and does not a second time")
+            ring, count = self.joint.parameters.ring_degree, each * len(seconds)
+            body = residues_from_bytes(file.section("packs"), moduli, ring, polynomials=count)
+            found |= zip(seconds, body.reshape(len(seconds), each, len(moduli), ring), strict=True)
+        return {second: share for second, share in found.items() if second in wanted}
 
     # -- what is computed with her secrets ----------------------------------------------------------------------------------------
 

@@ -20,11 +20,12 @@ from encryptedstats.crypto.envelopes import SEED_BYTES, locked, unlocked
 from encryptedstats.errors import FileFormatError, KeyMismatchError, ParameterError, SchemaError
 from encryptedstats.studies.parties import RECEIVER, SITE, WORKER, Identity, Invitation
 from encryptedstats.tables import PublicSchema, Question, Schema
-from encryptedstats.tables.questions import asked_of, checked_question, question_class
+from encryptedstats.tables.questions import asked_of, checked_question, is_same, question_class
 
-#: How a question is answered: from encrypted rows, from totals that sites compute at home and encrypt, or from masked ones.
-ROWS, TOTALS, MASKED = "rows", "totals", "masked"
-WAYS: Final = (ROWS, TOTALS, MASKED)
+#: How a question is answered: from encrypted rows; for new rows, by a model that is never opened; from totals that sites compute at
+#: home and encrypt, or from masked ones.
+ROWS, VOTES, TOTALS, MASKED = "rows", "votes", "totals", "masked"
+WAYS: Final = (ROWS, VOTES, TOTALS, MASKED)
 #: Who can open results: one party that holds the key; k members who put its pieces together; all members, none of whom ever has it.
 ONE_HOLDER, ESCROW, JOINT = "one holder", "escrow", "joint"
 ID_DIGITS: Final = 32
@@ -124,7 +125,12 @@ class Document:
     @property
     def needs_key(self) -> bool:
         """Whether anything is encrypted for a key: masked totals are not."""
-        return bool(self.asked(ROWS, TOTALS))
+        return bool(self.asked(ROWS, VOTES, TOTALS))
+
+    @property
+    def pools(self) -> bool:
+        """Whether sites bring encrypted rows."""
+        return bool(self.asked(ROWS, VOTES))
 
     # -- stored form -----------------------------------------------------------------------------------------------
 
@@ -212,10 +218,37 @@ class Document:
                 f"parameters for {self.parameters.members} members, and a joint key of {len(self.sites)} sites: leave them out, or "
                 f"plan for members={len(self.sites)}"
             )
+        if self.asked(VOTES) and self.key.kind != JOINT:
+            raise ValueError(
+                "votes are numbers of single rows, which sites encrypt for each other: they are opened under a joint key alone, "
+                "whose members make sure that nothing but votes is. Ask for the model, and predict at home"
+            )
+        for name, one in self.asked(VOTES).items():
+            self._check_votes(name, one.question)
+        self._check_asked_once()
         for one in self.questions.values():
             one.question.check_schema(self.schema)
             if one.question.settled() is not one.question:
                 raise ValueError("a question that leaves something to chance: everybody must ask the same")
+
+    def _check_votes(self, name: str, question: Question) -> None:
+        """Refuse what has no votes before it is opened, or only with something that is drawn from the rows of one owner."""
+        try:
+            question.answer_shapes(self.schema, question.outputs[0])
+        except NotImplementedError:
+            raise ValueError(
+                f"{name!r}: a {question.name} says nothing of rows before it is opened: ask for it in the way {ROWS!r}"
+            ) from None
+        if question.drawn_circuit(self.schema)[0] is not None:
+            raise ValueError(f"{name!r} draws a fraction, which is done from rows that one owner encrypted: fraction=0")
+
+    def _check_asked_once(self) -> None:
+        """Under a joint key a share is made once for a ciphertext: one question under two names would never be opened twice."""
+        asked = list(self.asked(ROWS, VOTES).items()) if self.key.kind == JOINT else []
+        for number, (name, one) in enumerate(asked):
+            for other, before in asked[:number]:
+                if one.way == before.way and is_same(one.question, before.question):
+                    raise ValueError(f"{other!r} and {name!r} are one question: it is answered, and opened, once")
 
     def private_schema(self, reading: bytes) -> Schema:
         """The schema with its names, for who has the key to it."""

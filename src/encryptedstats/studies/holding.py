@@ -40,8 +40,6 @@ class KeyKind(ABC):
     kind: ClassVar[str]
     #: Whether sites have to give shares before anything is opened: then the receiver calls for them first.
     shared: ClassVar[bool] = False
-    #: Whether a site keeps the shares that it gave at home, so that it gives the same bytes again without any other place.
-    kept_at_home: ClassVar[bool] = False
 
     def parameters(self, circuits: Sequence[Any], schema: Schema, n_rows: int, sites: int) -> Parameters:
         """Parameters that carry all of these circuits over the rows of so many sites, and how they are opened."""

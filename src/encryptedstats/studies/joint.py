@@ -44,7 +44,6 @@ class Joint(KeyKind):
 
     kind = JOINT
     shared = True
-    kept_at_home = True
 
     def parameters(self, circuits: Sequence[Any], schema: Schema, n_rows: int, sites: int) -> Parameters:
         """With room for the noise of as many members as there are sites, and for what hides their secrets."""
@@ -124,6 +123,10 @@ class Joint(KeyKind):
         receiver = self._receiver(study, state)
         member, sections = self._member(study), {}
         for name, digest in call.items.items():
+            before = self._sent_before(study, state, name, digest)
+            if before is not None:
+                sections[name] = before
+                continue
             claimed, own = self._claimed(study, state, name, digest, keys), self._computed(study, state, name, keys)
             if not own.equals(claimed):
                 raise VerificationError(
@@ -134,6 +137,12 @@ class Joint(KeyKind):
             sections[name] = member.share_packs(own.packs(), statement, receiver)
         shares = Container(SHARES_KIND, joint.parameters.fingerprint, joint.id, {"member": study.me.name}, sections)
         return container.to_bytes(shares)
+
+    def _sent_before(self, study: Study, state: State, name: str, digest: str) -> bytes | None:
+        """The share that this site has sent for the same: there is no other, even if its folder is an old copy."""
+        me = study.me.name
+        sent = [c for c in state.calls if c.items.get(name) == digest and me in state.shares.get(c.hash, {})]
+        return self._share_of(study, me, state.shares[sent[0].hash][me], name) if sent else None
 
     def _claimed(self, study: Study, state: State, name: str, digest: str, keys: PublicKeys) -> EncryptedNumbers:
         """What the worker has computed."""
@@ -147,11 +156,11 @@ class Joint(KeyKind):
     def _computed(self, study: Study, state: State, name: str, keys: PublicKeys) -> EncryptedNumbers:
         """The same, computed here from the rows, or the encrypted totals, of all sites."""
         if name.startswith(CHECK):
-            return validity.ask(study._site(name.removeprefix(CHECK), state, keys), state.coin or b"")
-        asked = study.document.questions[name]
-        if asked.way == TOTALS:
+            rows, sites = study._checked_rows(name.removeprefix(CHECK), state, keys), len(study.document.sites)
+            return validity.ask(rows, state.coin or b"", sites)
+        if study.document.questions[name].way == TOTALS:
             return home.added_up(study, name, state.round(name), keys).ciphertexts
-        return study.table().totals(asked.question)
+        return study.answer_from_rows(name).ciphertexts
 
     def _receiver(self, study: Study, state: State) -> PublicKeys:
         digest = state.more["key parts"].get(RECEIVER_KEYS, "")

@@ -84,8 +84,13 @@ def manifest_hash(url: str) -> str:
     return hashlib.sha256(open_store(url).read(MANIFEST, limit=MAX_MANIFEST_BYTES)).hexdigest()
 
 
-def site_table(store: Store, site: str, rows: SiteRows, document: Document, keys: PublicKeys) -> EncryptedTable:
-    """The rows of a site, if they are those that its message fixed, and of the form that the study has agreed on."""
+def site_table(
+    store: Store, site: str, rows: SiteRows, document: Document, keys: PublicKeys, *, new: bool = False
+) -> EncryptedTable:
+    """The rows of a site, if they are those that its message fixed, and of the form that the study has agreed on.
+
+    ``new`` ones are to be voted on: they have no class.
+    """
     place = open_store(store.where(rows.folder))
     data = place.read(MANIFEST, limit=MAX_MANIFEST_BYTES)
     if hashlib.sha256(data).hexdigest() != rows.manifest:
@@ -94,7 +99,11 @@ def site_table(store: Store, site: str, rows: SiteRows, document: Document, keys
         )
     facts, entries = read_manifest(place, data)
     columns = tuple(
-        table_columns(document.schema, classes=document.schema.has_target, digit_bits=document.parameters.digit_bits)
+        table_columns(
+            document.schema,
+            classes=document.schema.has_target and not new,
+            digit_bits=document.parameters.digit_bits,
+        )
     )
     agreed = (document.schema, columns, 1, 0, document.parameters, keys.key_id)
     found = (facts.schema, facts.columns, facts.weight_bound, facts.n_folds, facts.parameters, facts.key_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from encryptedstats.studies.documents import MASKED, ROWS, TOTALS
+from encryptedstats.studies.documents import MASKED, TOTALS
 from encryptedstats.studies.holding import kind_of
 from encryptedstats.studies.transcript import State
 
@@ -27,7 +27,7 @@ class Status:
         """Why nobody has anything to do, where that is so."""
         if set(self.state.opened) == set(self.state.document.questions):
             return "all is opened"
-        return "no site has rows that are valid"
+        return "no site has new rows" if self.state.good_sites else "no site has rows that are valid"
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -40,6 +40,7 @@ class Status:
             "retired": dict(state.retired),
             "joined": sorted(state.parties),
             "rows": {site: rows.n_rows for site, rows in state.rows.items()},
+            "new_rows": {site: rows.n_rows for site, rows in state.new_rows.items()},
             "planned_rows": document.n_rows,
             "excluded": dict(state.excluded),
             "valid": dict(state.valid),
@@ -61,6 +62,8 @@ class Status:
         ]
         rows = [f"{site} {count:,}" for site, count in facts["rows"].items()]
         lines += [f"  rows       {', '.join(rows)}; up to {document.n_rows:,} together"] if rows else []
+        new = [f"{site} {count:,}" for site, count in facts["new_rows"].items()]
+        lines += [f"  new rows   {', '.join(new)}"] if new else []
         lines += [f"  excluded   {site}: {why}" for site, why in state.excluded.items()]
         lines += [
             f"  valid      {site}: {'yes' if good else 'NO, its rows are left out'}"
@@ -84,7 +87,7 @@ def next_steps(state: State) -> list[tuple[str, str]]:
     if document.needs_key and not state.keys:
         return [(name, "keygen") for name in kind_of(document.key.kind).makers(state)]
     steps = [(site, "add") for site in _owing(state)]
-    if document.asked(ROWS) and state.fixed:
+    if document.pools and state.fixed:
         steps += _row_steps(state)
     steps += _total_steps(state)
     return list(dict.fromkeys(steps))
@@ -93,7 +96,8 @@ def next_steps(state: State) -> list[tuple[str, str]]:
 def _owing(state: State) -> list[str]:
     """The sites whose rows or totals are not there."""
     document = state.document
-    owing = [site for site in state.sites if site not in state.rows] if document.asked(ROWS) else []
+    owing = [site for site in state.sites if site not in state.rows] if document.pools else []
+    owing = list(state.undecided) or owing  # those before all others
     for question in document.asked(TOTALS, MASKED):
         now = state.round(question)
         owing += [site for site in now.members if site not in now.objects]
@@ -111,10 +115,9 @@ def _row_steps(state: State) -> list[tuple[str, str]]:
         return [(document.worker, "fit")]
     if not state.judged:
         return _opening_steps(state)
-    unanswered = [question for question in document.asked(ROWS) if question not in state.answers]
-    if unanswered:
-        return [(document.worker, "fit")] if state.good_sites else []
-    return _opening_steps(state) if any(question not in state.opened for question in document.asked(ROWS)) else []
+    if any(question not in state.answers for question in state.answerable):
+        return [(document.worker, "fit")]
+    return _opening_steps(state) if any(question not in state.opened for question in state.answerable) else []
 
 
 def _total_steps(state: State) -> list[tuple[str, str]]:

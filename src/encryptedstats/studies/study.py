@@ -9,8 +9,11 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any, Final
 
 from encryptedstats.circuits.results import EncryptedNumbers
@@ -27,6 +30,7 @@ from encryptedstats.studies.documents import (
     ONE_HOLDER,
     ROWS,
     TOTALS,
+    VOTES,
     Document,
     KeyRule,
     written_document,
@@ -35,14 +39,17 @@ from encryptedstats.studies.holding import Opener, kind_of
 from encryptedstats.studies.parties import RECEIVER, SITE, WORKER, Identity, Invitation
 from encryptedstats.studies.pooling import manifest_hash, pooled, site_table
 from encryptedstats.studies.status import Status
-from encryptedstats.studies.transcript import CHECK, Message, State, Transcript
+from encryptedstats.studies.transcript import CHECK, MAX_OBJECT_BYTES, NEW, Message, State, Transcript
 from encryptedstats.tables import EncryptedAnswer, EncryptedTable, Question, Schema, Table
-from encryptedstats.tables.answers import read_answer
+from encryptedstats.tables.answering import stages_of
+from encryptedstats.tables.answers import PREDICTION_KIND, read_answer
+from encryptedstats.tables.columns import table_columns
 from encryptedstats.tables.encrypting import file_tables
-from encryptedstats.tables.questions import is_same
+from encryptedstats.tables.questions import asked_of, is_same
 
 DOCUMENT: Final = "study.json"
 _SEEN: Final = ".seen"
+_SENT: Final = ".sent"
 _MAX_SEEN_BYTES: Final = 1 << 10
 
 
@@ -126,7 +133,8 @@ class Study:
         """A place at home, beside the file of the identity, for what belongs to it."""
         if self._home is None:
             raise StudyError(
-                "this takes the file of your identity, beside which a part of the key is kept: give its path"
+                "this takes the file of your identity, beside which your part of the key and what you have sent are kept: give its "
+                "path"
             )
         return self._home + suffix
 
@@ -197,7 +205,8 @@ class Study:
             Variables, levels and cut points, agreed on beforehand.
         questions : mapping
             All that may ever be asked, by name: a question or model; or with the way it is answered, ``"rows"`` (from encrypted
-            rows, by default), ``"totals"`` (sites encrypt totals) or ``"masked"`` (sites mask totals, and only the sum is seen).
+            rows, by default), ``"votes"`` (under a joint key: for new rows that sites bring, by a model that nobody ever opens),
+            ``"totals"`` (sites encrypt totals) or ``"masked"`` (sites mask totals, and only the sum is seen).
         n_rows : int
             The most rows that all sites have together.
         sites, worker, receiver : names
@@ -312,7 +321,7 @@ class Study:
 
     # -- a site ----------------------------------------------------------------------------------------------------
 
-    def add(self, data: Any, y: Any = None, **options: Any) -> None:
+    def add(self, data: Any, y: Any = None, *, new: Any = None, **options: Any) -> None:
         """Bring your rows: encrypted for the study's key; and the totals of questions that are answered at home.
 
         Parameters
@@ -321,11 +330,17 @@ class Study:
             Checked against the agreed schema: a level, class or number that it does not know is an error.
         y : array, optional
             Classes, where ``data`` has none.
+        new : DataFrame, 2-D array, or path of a CSV or Parquet file, optional
+            Where the study asks for votes: rows of yours that are voted on; their class, if it is known, stays at home. **The
+            receiver sees the votes of each of them.** New rows come before any others: so the first call says which you bring, or
+            that you bring none, and when all sites have said so another call brings the others. :meth:`status` says when.
         **options
             Of the encryption, such as ``workers``.
         """
         self._as(SITE, "bring rows")
         state = self.state()
+        if new is not None and not self.document.asked(VOTES):
+            raise StudyError("new= is for studies that ask for votes, and no question of this one does")
         if not isinstance(data, (str, os.PathLike)):
             table: Table | None = self._checked_table(data, y)
         elif self.document.asked(
@@ -334,8 +349,11 @@ class Study:
             table = Table.concat(list(file_tables(self.schema, data, self.document.parameters.slots)))
         else:
             table = None
-        if self.document.asked(ROWS) and self.me.name not in state.rows:
-            self._add_rows(data if table is None else table, state, options)
+        if self.document.pools and self.me.name not in state.rows:
+            if self.me.name in state.undecided:
+                self._add_new_rows(new, state, options)
+            if not self.state().undecided:
+                self._add_rows("rows", data if table is None else table, state, options)
         if table is not None:
             for question in self.document.asked(TOTALS, MASKED):
                 self._add_totals(question, table)
@@ -350,7 +368,17 @@ class Study:
             raise StudyError("rows of a study have no weights and no folds: their validity could not be checked")
         return table
 
-    def _add_rows(self, data: Any, state: State, options: Mapping[str, Any]) -> None:
+    def _add_new_rows(self, data: Any, state: State, options: Mapping[str, Any]) -> None:
+        """Rows that are voted on, or the word that there are none."""
+        if data is None:
+            self.post("new rows", {"n_rows": 0})
+            return
+        if isinstance(data, (str, os.PathLike)):
+            data = Table.concat(list(file_tables(self.schema, data, self.document.parameters.slots)))
+        table = replace(self._checked_table(data, None), class_codes=None, target_values=None)
+        self._add_rows("new rows", table, state, options)
+
+    def _add_rows(self, kind: str, data: Any, state: State, options: Mapping[str, Any]) -> None:
         keys = self._keys_of(state)
         if state.key_id in state.retired:
             raise StudyError(f"the key {state.key_id} of the study is retired: {state.retired[state.key_id]}")
@@ -362,7 +390,7 @@ class Study:
             made = keys.encrypt(data, out=place, **options)
         else:
             made = keys.encrypt_file(data, self.schema, place, **options)
-        self.post("rows", {"folder": folder, "manifest": manifest_hash(place), "n_rows": made.n_rows})
+        self.post(kind, {"folder": folder, "manifest": manifest_hash(place), "n_rows": made.n_rows})
 
     def _add_totals(self, question: str, table: Table) -> None:
         state, asked = self.state(), self.document.questions[question]
@@ -378,7 +406,7 @@ class Study:
             return container.to_bytes(home.encrypted_answer(asked.question, table, keys).to_container())
 
         # What was stored once under this binding is what is sent, whatever the rows are now.
-        digest = self.transcript.store_once(f"totals/{question}/{now.number}/{name}", made)
+        digest = self._made_once(f"totals-{question}-{now.number}", made)
         self.post("totals", {"question": question, "round": now.number, "object": digest})
 
     def share(self) -> list[str]:
@@ -389,18 +417,34 @@ class Study:
         kind = kind_of(self.document.key.kind)
         due = call is not None and kind.shared and SITE in self.document.roles(self.me.name)
         if call is not None and due and self.me.name not in state.shares.get(call.hash, {}):
-            name = f"shares/{call.hash}/{self.me.name}"
-            make = partial(kind.share, self, state, call)
-            store = self.transcript.store_object
-            digest = store(make()) if kind.kept_at_home else self.transcript.store_once(name, make)
+            digest = self._made_once(f"share-{call.hash}", partial(kind.share, self, state, call))
             self.post("share", {"call": call.hash, "object": digest})
             given.append(f"a share for opening {', '.join(call.items)}")
         return given
+
+    def _made_once(self, name: str, make: Callable[[], bytes]) -> str:
+        """Make what is sent once for one purpose: who runs again sends the same bytes."""
+        return self.transcript.store_object(self._kept(name, make))
+
+    def _kept(self, name: str, make: Callable[[], bytes]) -> bytes:
+        """What was made the first time, kept at home: in the shared folder somebody else could put bytes in their place, and they
+        would be sent in this party's name."""
+        place = Path(self.beside_identity(_SENT))
+        place.mkdir(mode=0o700, exist_ok=True)
+        if not object_exists(place / name):
+            with suppress(FileExistsError):  # by another process of this party: then that is what is sent
+                write_object(place / name, make(), private=True, overwrite=False)
+        return read_object(place / name, limit=MAX_OBJECT_BYTES)
 
     def _toss(self) -> list[str]:
         state, name = self.state(), self.me.name
         if not state.fixed or name not in state.tossers or name in state.coins:
             return []
+        if self._kept("rows-of-the-coin", lambda: state.fixed_rows) != state.fixed_rows:
+            raise StudyError(
+                "you have shown your number of the coin, or were about to, when the rows of the study were others: who exchanged "
+                "them since knows it. Do not go on with this study"
+            )
         self.post("coin", {"number": self.me.coin.hex()})
         return ["its number of the coin"]
 
@@ -415,7 +459,7 @@ class Study:
         state, done = self.state(), []
         if state.coin is not None and not state.checks:
             self._check_sites(state, options)
-            done.append("validity totals of " + ", ".join(state.sites))
+            done.append("validity totals of " + ", ".join(state.checked))
         for question in self._answerable(self.state()):
             answer = self._answer(question, self.state(), options)
             digest = self.transcript.store_object(container.to_bytes(answer.to_container()))
@@ -424,19 +468,35 @@ class Study:
         return done
 
     def _answerable(self, state: State) -> list[str]:
-        ready = list(self.document.asked(ROWS)) if state.judged and state.good_sites else []
+        ready = list(state.answerable)
         ready += [question for question in self.document.asked(TOTALS) if state.round(question).complete]
         return [question for question in ready if question not in state.answers]
 
     def _check_sites(self, state: State, options: Mapping[str, Any]) -> None:
         keys, coin, found = self._keys_of(state), state.coin or b"", {}
-        for site in state.sites:
-            total = validity.ask(self._site(site, state, keys), coin, **options)
-            found[site] = self.transcript.store_object(container.to_bytes(total.to_container()))
+        for one in state.checked:
+            rows = self._checked_rows(one, state, keys)
+            total = validity.ask(rows, coin, len(self.document.sites), **options)
+            found[one] = self.transcript.store_object(container.to_bytes(total.to_container()))
         self.post("checks", {"objects": found})
 
     def _site(self, site: str, state: State, keys: PublicKeys) -> EncryptedTable:
         return site_table(self.store, site, state.rows[site], self.document, keys)
+
+    def _checked_rows(self, one: str, state: State, keys: PublicKeys) -> EncryptedTable:
+        """What validity totals are of: the rows of a site, or its new rows."""
+        if not one.startswith(NEW):
+            return self._site(one, state, keys)
+        site = one.removeprefix(NEW)
+        return site_table(self.store, site, state.new_rows[site], self.document, keys, new=True)
+
+    def new_rows(self) -> EncryptedTable:
+        """The encrypted rows that are voted on, of all sites that were found to be valid, in the order of the document."""
+        state = self.state()
+        if not state.asking_sites:
+            raise StudyError("no new rows were found to be valid yet")
+        keys = self._keys_of(state)
+        return pooled([self._checked_rows(NEW + site, state, keys) for site in state.asking_sites])
 
     def table(self) -> EncryptedTable:
         """The encrypted rows of all sites that were found to be valid, as one table."""
@@ -447,14 +507,15 @@ class Study:
         return pooled([self._site(site, state, keys) for site in state.good_sites])
 
     def _answer(self, question: str, state: State, options: Mapping[str, Any]) -> EncryptedAnswer:
-        asked = self.document.questions[question]
-        if asked.way == TOTALS:
+        if self.document.questions[question].way == TOTALS:
             return home.added_up(self, question, state.round(question), self._keys_of(state))
-        table = self.table()
-        totals = table.totals(asked.question, **options)
-        return EncryptedAnswer(
-            asked.question, totals, table.schema, table.n_rows, table.blocks.ids, n_dropped=table.n_dropped
-        )
+        return self.answer_from_rows(question, **options)
+
+    def answer_from_rows(self, question: str, **options: Any) -> EncryptedAnswer:
+        """What a question gives over the rows of all valid sites, or, by its model, for their new rows: the same for everybody."""
+        asked = self.document.questions[question]
+        answer = self.table().answer_to(asked.question, **options)
+        return answer.predict_votes(self.new_rows(), **options) if asked.way == VOTES else answer
 
     # -- the receiver ----------------------------------------------------------------------------------------------
 
@@ -522,7 +583,8 @@ class Study:
         keys, valid = self._keys_of(state), {}
         for name, digest in items.items():
             file = container.from_bytes(self.transcript.read_object(digest))
-            valid[name.removeprefix(CHECK)] = validity.passes(EncryptedNumbers.from_container(file, keys), opener)
+            totals = EncryptedNumbers.from_container(file, keys)
+            valid[name.removeprefix(CHECK)] = validity.passes(totals, opener, len(self.document.sites))
         self.post("verdict", {"valid": valid})
 
     def _open_answer(self, question: str, digest: str, state: State, opener: Opener) -> Any:
@@ -531,18 +593,20 @@ class Study:
         self._check_answer(question, answer, state)
         if question not in state.opened or question in state.pending:
             self.post("opened", {"question": question, "object": digest})
-        return opener(answer.handed_out() if asked.way == ROWS else answer, schema=self.schema)
+        return opener(answer if asked.way == TOTALS else answer.handed_out(), schema=self.schema)
 
     def _check_answer(self, question: str, answer: EncryptedAnswer, state: State) -> None:
         """Refuse an answer to another question, or from other rows, than the study has agreed on."""
         asked = self.document.questions[question]
         good = is_same(answer.question, asked.question) and answer.schema.public() == self.document.schema
-        if asked.way == ROWS:
-            keys = self._keys_of(state)
-            blocks = [one for site in state.good_sites for one in self._site(site, state, keys).blocks.ids]
-            good = good and list(answer.block_ids) == blocks
-            good = good and answer.n_rows == sum(state.rows[site].n_rows for site in state.good_sites)
-            good = good and (bool(answer.ciphertexts.flooded) or keys.joint)  # whose members flood when they share
+        if asked.way != TOTALS:
+            of = self.new_rows() if asked.way == VOTES else self.table()
+            good = good and (answer.block_ids, answer.n_rows) == (of.blocks.ids, of.n_rows)
+            good = good and (answer.kind == PREDICTION_KIND, answer.output) == (
+                asked.way == VOTES,
+                asked.question.outputs[0] if asked.way == VOTES else "",
+            )
+            good = good and (bool(answer.ciphertexts.flooded) or of.keys.joint)  # whose members flood when they share
         if not good:
             raise FileFormatError(
                 f"what {self.document.worker} gave for {question!r} answers another question, or is from other rows: "
@@ -569,6 +633,11 @@ def planned_circuits(schema: Schema, asked: Mapping[str, tuple[Question, str]], 
     """All that the parameters of a study must carry: the questions, and the validity of the rows of any site."""
     rows = [question for question, way in asked.values() if way == ROWS]
     sums = [question for question, way in asked.values() if way == TOTALS]
+    votes = [asked_of(question, schema).settled() for question, way in asked.values() if way == VOTES]
     public = schema.public()
     circuits: list[Any] = [*rows, *(home.planned(one.in_ids(schema).settled(), public, n_rows) for one in sums)]
-    return [*circuits, validity.planned(public, n_rows)] if rows else circuits
+    stored = table_columns(public, classes=public.has_target)
+    for number, one in enumerate(votes):
+        # Totals of several models have names of their own.
+        circuits += [stage.renamed(str(number)) for stage in stages_of(one, public, stored, n_rows)]
+    return [*circuits, validity.planned(public, n_rows)] if rows or votes else circuits

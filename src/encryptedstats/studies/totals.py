@@ -16,9 +16,11 @@ from encryptedstats.circuits.bounds import read_bounds
 from encryptedstats.circuits.digits import Stored, in_digits
 from encryptedstats.circuits.expressions import column_names
 from encryptedstats.circuits.plan import Stage
+from encryptedstats.circuits.program import PACKED
 from encryptedstats.circuits.results import NumberFacts, encrypted_numbers
 from encryptedstats.crypto import PublicKeys
 from encryptedstats.crypto.envelopes import sealed_for
+from encryptedstats.crypto.packing import encrypted_totals_noise
 from encryptedstats.errors import FileFormatError, StudyError, TooLargeError
 from encryptedstats.storage import container
 from encryptedstats.studies.transcript import Round, State
@@ -69,15 +71,26 @@ def encrypted_answer(question: Question, table: Table, keys: PublicKeys) -> Encr
 
 def added_up(study: Study, question: str, now: Round, keys: PublicKeys) -> EncryptedAnswer:
     """The encrypted totals of all members, added up by a worker who sees none of them."""
-    answers = [
-        read_answer(container.from_bytes(study.transcript.read_object(now.objects[site])), keys) for site in now.members
-    ]
+    answers = [_encrypted_by(study, site, now.objects[site], keys) for site in now.members]
     total = answers[0]
     for one in answers[1:]:
         total = total + one
     if total.n_rows > study.document.n_rows:
         raise StudyError(f"the totals of {question!r} are of {total.n_rows} rows, and the study was planned for fewer")
     return total
+
+
+def _encrypted_by(study: Study, site: str, digest: str, keys: PublicKeys) -> EncryptedAnswer:
+    """The totals of a site, if they are said to be as new as they have to be: the flooding that hides the secrets of members is by
+    what is proven of the noise, and what a file says of its own is no proof."""
+    answer = read_answer(container.from_bytes(study.transcript.read_object(digest)), keys)
+    fresh = encrypted_totals_noise(keys.parameters)
+    if answer.ciphertexts.form != PACKED or any(part.noise != fresh for part in answer.ciphertexts.parts):
+        raise FileFormatError(
+            f"the totals of {site} are not as a site encrypts them: their noise is said to be other than that of new ciphertexts. "
+            f"Leave {site} out"
+        )
+    return answer
 
 
 # -- masked ----------------------------------------------------------------------------------------------------------------

@@ -17,14 +17,13 @@ from encryptedstats.crypto.signatures import verifies
 from encryptedstats.errors import EncryptedStatsError, FileFormatError, StudyError
 from encryptedstats.storage.chains import Chain, Entry
 from encryptedstats.storage.objects import Store
-from encryptedstats.studies.documents import JOINT, MASKED, ROWS, TOTALS, Document
+from encryptedstats.studies.documents import JOINT, MASKED, ROWS, TOTALS, VOTES, Document
 from encryptedstats.studies.parties import RECEIVER, SITE, WORKER, Identity, Party, was_invited
 
 MESSAGES: Final = "messages"
 OBJECTS: Final = "objects"
 #: The messages by which all sites make a joint key, each when those before it are all there.
 KEY_ROUNDS: Final = ("commitment", "contribution", "relinearisation")
-ONCE: Final = "once"
 DIGITS: Final = 64
 MAX_OBJECT_BYTES: Final = 1 << 30
 
@@ -135,9 +134,13 @@ class State:
     key_id: str = ""
     keys: str = ""  # the object with the public keys
     rows: dict[str, SiteRows] = field(default_factory=dict)
+    new_rows: dict[str, SiteRows] = field(default_factory=dict)  # that votes are asked for
+    asked: set[str] = field(
+        default_factory=set
+    )  # sites that have said which new rows they bring, or that they bring none
     excluded: dict[str, str] = field(default_factory=dict)
     coins: dict[str, str] = field(default_factory=dict)
-    checks: dict[str, str] = field(default_factory=dict)  # objects with validity totals, by site
+    checks: dict[str, str] = field(default_factory=dict)  # objects with validity totals, by what is checked
     valid: dict[str, bool] = field(default_factory=dict)
     answers: dict[str, str] = field(default_factory=dict)
     calls: list[Call] = field(default_factory=list)
@@ -174,9 +177,21 @@ class State:
         return tuple(site for site in self.document.sites if site not in self.excluded)
 
     @property
+    def undecided(self) -> tuple[str, ...]:
+        """Sites that have to say which new rows they bring, before anybody brings rows that models are of."""
+        return tuple(site for site in self.sites if site not in self.asked) if self.document.asked(VOTES) else ()
+
+    @property
     def fixed(self) -> bool:
         """Whether all rows are there: none come after this."""
         return self.joined and bool(self.rows) and all(site in self.rows for site in self.sites)
+
+    @property
+    def fixed_rows(self) -> bytes:
+        """What stands for all rows that are there."""
+        found = {"rows": self.rows, "new rows": self.new_rows}
+        listed = {kind: {site: one.manifest for site, one in rows.items()} for kind, rows in found.items()}
+        return json.dumps(listed, sort_keys=True).encode()
 
     @property
     def tossers(self) -> tuple[str, ...]:
@@ -193,18 +208,35 @@ class State:
         if not self.fixed or not all(name in self.coins for name in self.tossers):
             return None
         parts = [self.document.id, *(f"{s} {self.rows[s].manifest}" for s in self.sites)]
+        parts += [f"{NEW}{s} {self.new_rows[s].manifest}" for s in self.sites if s in self.new_rows]
         parts += [f"{name} {self.coins[name]}" for name in self.tossers]
         return hashlib.sha256("\n".join(["encryptedstats coin", *parts]).encode()).digest()
 
     @property
     def judged(self) -> bool:
         """Whether the rows of all sites were found to be good or not."""
-        return bool(self.valid) and all(site in self.valid for site in self.sites)
+        return bool(self.valid) and all(one in self.valid for one in self.checked)
+
+    @property
+    def checked(self) -> tuple[str, ...]:
+        """What is found to be valid or not: the rows of every site, by its name, and the new rows of those that bring some."""
+        return (*self.sites, *(NEW + site for site in self.sites if site in self.new_rows))
 
     @property
     def good_sites(self) -> tuple[str, ...]:
         """Whose rows count."""
         return tuple(site for site in self.sites if self.valid.get(site))
+
+    @property
+    def asking_sites(self) -> tuple[str, ...]:
+        """Whose new rows are voted on: those of sites all of whose rows are good."""
+        return tuple(site for site in self.good_sites if self.valid.get(NEW + site))
+
+    @property
+    def answerable(self) -> tuple[str, ...]:
+        """The questions that the worker answers from rows, when these are judged; votes need rows to vote on."""
+        ways = (ROWS, VOTES) if self.asking_sites else (ROWS,)
+        return tuple(self.document.asked(*ways)) if self.judged and self.good_sites else ()
 
     @property
     def call(self) -> Call | None:
@@ -222,6 +254,7 @@ class State:
 
 
 CHECK: Final = "validity of "
+NEW: Final = "new rows of "
 Take = Callable[[State, Message], None]
 _KINDS: dict[str, tuple[str, Take]] = {}
 
@@ -314,13 +347,6 @@ class Transcript:
         self.store.create(f"{OBJECTS}/{digest}", data)
         return digest
 
-    def store_once(self, name: str, make: Callable[[], bytes]) -> str:
-        """Keep what is made for one purpose, which is made once: whoever runs again finds it, and sends the same bytes."""
-        place = f"{ONCE}/{name}"
-        if not self.store.exists(place):
-            self.store.create(place, make())
-        return self.store_object(self.store.read(place, limit=MAX_OBJECT_BYTES))
-
     def read_object(self, digest: str) -> bytes:
         """The bytes of a hash; refused where they are others."""
         name = f"{OBJECTS}/{digest}"
@@ -397,11 +423,7 @@ def _keys(state: State, said: Message) -> None:
     state.more["key parts"] = said.digests("parts")
 
 
-@message("rows", SITE)
-def _rows(state: State, said: Message) -> None:
-    state.need(bool(state.keys), "the study has no key yet")
-    state.need(state.key_id not in state.retired, "the key of the study is retired")
-    state.need(bool(state.document.asked(ROWS)), "no question of this study is answered from rows")
+def _checked_rows(state: State, said: Message) -> SiteRows:
     state.need(said.by not in state.rows, f"the rows of {said.by} are there already, and stay as they are")
     state.need(said.by not in state.excluded, f"{said.by} is excluded")
     state.need(not state.coins, "coins are shown already: no rows come after that")
@@ -409,6 +431,28 @@ def _rows(state: State, said: Message) -> None:
     state.need(
         rows.folder.startswith(f"rows/{said.by}/") and ".." not in rows.folder, "rows lie in the site's own folder"
     )
+    return rows
+
+
+@message("new rows", SITE)
+def _new_rows(state: State, said: Message) -> None:
+    state.need(bool(state.keys) and state.key_id not in state.retired, "the study has no key, or it is retired")
+    state.need(bool(state.document.asked(VOTES)), "no question of this study votes on new rows")
+    state.need(said.by not in state.asked, f"the new rows of {said.by} are there already, and stay as they are")
+    # Else somebody could bring the encrypted rows of another as new rows, and votes of these would be opened.
+    state.need(not state.rows, "rows that models are of are there already: new rows come before all of them")
+    if said.count("n_rows"):
+        state.new_rows[said.by] = _checked_rows(state, said)
+    state.asked.add(said.by)
+
+
+@message("rows", SITE)
+def _rows(state: State, said: Message) -> None:
+    state.need(bool(state.keys), "the study has no key yet")
+    state.need(state.key_id not in state.retired, "the key of the study is retired")
+    state.need(state.document.pools, "no question of this study is answered from rows")
+    state.need(not state.undecided, f"{', '.join(state.undecided)} have not said which new rows they bring")
+    rows = _checked_rows(state, said)
     left = state.document.n_rows - sum(one.n_rows for one in state.rows.values())
     state.need(
         0 < rows.n_rows <= left,
@@ -441,7 +485,7 @@ def _checks(state: State, said: Message) -> None:
     state.need(state.coin is not None, "the coin is not known yet")
     state.need(not state.checks, "validity totals are there already")
     found = said.digests("objects")
-    state.need(set(found) == set(state.sites), "it is not one total for every site")
+    state.need(set(found) == set(state.checked), "it is not one total for every site")
     state.checks = found
 
 
@@ -462,10 +506,11 @@ def _verdict(state: State, said: Message) -> None:
 def _answer(state: State, said: Message) -> None:
     name = said.text("question")
     state.need(
-        name in state.document.asked(ROWS, TOTALS), f"{name!r} is no question of the document that a worker answers"
+        name in state.document.asked(ROWS, VOTES, TOTALS),
+        f"{name!r} is no question of the document that a worker answers",
     )
-    if name in state.document.asked(ROWS):
-        state.need(state.judged and bool(state.good_sites), "no rows were found to be valid yet")
+    if name not in state.document.asked(TOTALS):
+        state.need(name in state.answerable, "no rows were found to be valid yet")
     else:
         state.need(state.round(name).complete, "not all totals are there")
     state.need(name not in state.answers, f"{name!r} is answered already")
@@ -541,4 +586,5 @@ def _restart(state: State, said: Message) -> None:
 @message("retire", RECEIVER)
 def _retire(state: State, said: Message) -> None:
     state.need(bool(state.key_id) and state.key_id not in state.retired, "there is no key to retire")
-    state.retired[said.text("key_id")] = said.text("why")
+    state.need(said.text("key_id") == state.key_id, "it retires another key than the study's")
+    state.retired[state.key_id] = said.text("why")

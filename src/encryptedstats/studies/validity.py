@@ -4,7 +4,8 @@ A rule is a polynomial in the columns that is 0 in every slot of a good table. A
 random numbers modulo t and added up. For good rows the total is 0 whatever the weights are. If one rule is not 0 in one slot, the
 total is a nonzero linear function of that slot's weight, and 0 for one weight in t. For prime t a bad table passes with probability
 1/t, provided that the weights are drawn after the ciphertexts are fixed, by a coin that their maker does not know (``transcript``).
-So many totals, each with weights of its own, are taken that one in 2^40 passes.
+So many totals, each with weights of its own, are taken that one in 2^40 passes: even if who excludes sites is in league with the
+one that made bad rows, and picks, when all numbers are shown, the best of the coins that excluding some of the others would give.
 """
 
 from __future__ import annotations
@@ -113,26 +114,26 @@ def planned(schema: PublicSchema, n_rows: int) -> Stage:
     return Stage(lambda layout: [validity_total(groups, layout, _ANY_COIN, 1)], n_rows, bounds=Interval(-1, 1))
 
 
-def repeats(modulus: int) -> int:
-    """How many totals it takes."""
-    return math.ceil(MISSED_BITS / math.log2(modulus))
+def repeats(modulus: int, sites: int) -> int:
+    """How many totals it takes: bad rows of one site have a chance for every set of the others that could be excluded."""
+    return math.ceil((MISSED_BITS + sites - 1) / math.log2(modulus))
 
 
-def ask(table: EncryptedTable, coin: bytes, **options: Any) -> EncryptedNumbers:
+def ask(table: EncryptedTable, coin: bytes, sites: int, **options: Any) -> EncryptedNumbers:
     """The encrypted validity totals of a site's table, hidden in all but their values."""
     modulus, largest = table.parameters.plain_modulus, table.parameters.max_value
-    groups = study_groups(table.schema, table.parameters.digit_bits)
+    groups = table.facts.groups
     totals = [
         validity_total(groups, table.layout, hashlib.sha256(coin + bytes([number])).digest(), modulus)
-        for number in range(repeats(modulus))
+        for number in range(repeats(modulus, sites))
     ]
     # Each by itself: two in one would be weighted by one number less.
     return evaluate(totals, table, bounds=[Interval(-largest, largest)] * len(totals), flood=True, **options)
 
 
-def passes(totals: EncryptedNumbers, opener: Callable[[EncryptedNumbers], Sequence[int]]) -> bool:
+def passes(totals: EncryptedNumbers, opener: Callable[[EncryptedNumbers], Sequence[int]], sites: int) -> bool:
     """Whether opened totals are those of good rows; nothing else of them is shown to anybody."""
-    if len(totals) != repeats(totals.keys.parameters.plain_modulus):
+    if len(totals) != repeats(totals.keys.parameters.plain_modulus, sites):
         return False
     try:
         return not any(opener(totals))

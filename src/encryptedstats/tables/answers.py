@@ -70,7 +70,7 @@ class EncryptedAnswer:
         Of the rows; public where nobody here knows the names.
     n_rows : int
     block_ids : tuple of str
-        Encrypted blocks whose rows are inside.
+        Encrypted blocks whose rows are inside; of a prediction, those of the rows that it is for.
     output : str
         Of a prediction: which of its ways to answer.
     n_dropped : int
@@ -97,6 +97,7 @@ class EncryptedAnswer:
         self.output = output
         self.beside = dict(beside)
         self.n_dropped = n_dropped
+        self.model_blocks: tuple[str, ...] = ()  # of a prediction that was computed anew: those that its model is of
 
     @property
     def kind(self) -> str:
@@ -192,9 +193,11 @@ class EncryptedAnswer:
 
     # -- computed anew, and opened by the members of a joint key -----------------------------------------------------
 
-    def verified(self, question: Question, table: EncryptedTable | None, **options: Any) -> EncryptedAnswer:
-        """The same answer, computed from the table, residue for residue; without a table, this one as it is. Options: as of
-        :meth:`EncryptedTable.evaluate`.
+    def verified(
+        self, question: Question, table: EncryptedTable | None, rows: EncryptedTable | None = None, **options: Any
+    ) -> EncryptedAnswer:
+        """The same answer, computed from the table, residue for residue; without a table, this one as it is. Of a prediction, its
+        model is computed from the table, and asked for the rows. Options: as of :meth:`EncryptedTable.evaluate`.
 
         Raises
         ------
@@ -209,18 +212,34 @@ class EncryptedAnswer:
             )
         if table is None:
             return self
-        self.keys.check_same(table.keys)
-        if (self.n_rows, self.block_ids) != (table.n_rows, table.blocks.ids):
+        if (self.kind == PREDICTION_KIND) != (rows is not None):
             raise VerificationError(
-                f"this is of {self.n_rows:,} rows in {len(self.block_ids)} blocks, and the table has {table.n_rows:,} in "
-                f"{len(table.blocks.ids)}: not the same ones, or in another order"
+                "a prediction is verified with the table that its model is of and the rows that it is for (rows), everything else "
+                "with the table alone"
+            )
+        of = table if rows is None else rows
+        for one in (table, of):
+            self.keys.check_same(one.keys)
+        if rows is not None and self.keys.joint and set(rows.blocks.ids) & set(table.blocks.ids):
+            raise VerificationError(
+                "these are votes of rows that the model itself is of: who opens them would learn something of each. Members open "
+                "votes of new rows"
+            )
+        if (self.n_rows, self.block_ids) != (of.n_rows, of.blocks.ids):
+            raise VerificationError(
+                f"this is of {self.n_rows:,} rows in {len(self.block_ids)} blocks, and the table has {of.n_rows:,} in "
+                f"{len(of.blocks.ids)}: not the same ones, or in another order"
             )
         if self.ciphertexts.flooded:
             raise VerificationError(
                 "noise that is drawn anew each time was added to this result, because others encrypted its rows: nobody computes "
                 "the same one again"
             )
-        own = table.answer_to(self.question, form=self.ciphertexts.form, **options)
+        if rows is None:
+            own = table.answer_to(self.question, form=self.ciphertexts.form, **options)
+        else:
+            own = table.answer_to(self.question, **options).predict_votes(rows, output=self.output, **options)
+            own.model_blocks = table.blocks.ids
         if not own.ciphertexts.equals(self.ciphertexts):
             raise VerificationError(
                 "this is not what its question gives over these rows: it was altered, or computed in another way (in shards, by "
@@ -231,17 +250,25 @@ class EncryptedAnswer:
     def statement(self) -> bytes:
         """What it answers, and of which rows."""
         facts = [self.question.name, self.question.parameters(), self.n_rows, list(self.block_ids), self.keys.key_id]
+        if self.kind == PREDICTION_KIND:
+            facts += ["votes", self.output, list(self.model_blocks)]
         return json.dumps(facts, sort_keys=True).encode()
 
     def packs(self) -> list[tuple[Residues, Noise]]:
-        """Its ciphertexts, if they are packed totals."""
+        """Its ciphertexts, if they are packed totals or votes."""
         return self.ciphertexts.packs()
 
     def with_packs(self, keys: PublicKeys, packs: Sequence[tuple[Residues, Noise]]) -> EncryptedAnswer:
         """The same answer under other keys."""
         totals = self.ciphertexts.with_packs(keys, packs)
         return EncryptedAnswer(
-            self.question, totals, self.schema, self.n_rows, self.block_ids, n_dropped=self.n_dropped
+            self.question,
+            totals,
+            self.schema,
+            self.n_rows,
+            self.block_ids,
+            output=self.output,
+            n_dropped=self.n_dropped,
         )
 
     # -- files -----------------------------------------------------------------------------------------------------

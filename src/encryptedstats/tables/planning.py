@@ -127,11 +127,8 @@ def plan(
         },
     )
     columns = asked_columns(rows.schema, wanted.columns())
-    if members > 1 and (encrypted_prediction or scheme == "bfv"):
-        raise ParameterError(
-            f"members={members}: a joint key is of BGV, and its members open totals and nothing that is of single rows: plan it ",
-            OPENED_FIRST,
-        )
+    if members > 1 and scheme == "bfv":
+        raise ParameterError(f"members={members}: joint keys are made for 'bgv' only")
     if encrypted_prediction:
         stages = _prediction_stages(circuit, rows, wanted.columns(), n_predict)
     else:
@@ -142,8 +139,13 @@ def plan(
         stages = [part for part in parts if isinstance(part, Stage)]
         if own or not stages:
             stages.insert(0, Stage(_outputs(own, rows, columns), rows.n_rows))
+    if members > 1 and any(callable(stage.outputs) and stage.gives for stage in stages):
+        raise ParameterError(
+            f"members={members}: a fraction is drawn from rows that one owner encrypted, and not from those of several: fraction=0"
+        )
     _check_stored(stages, columns, encodings)
-    return wanted.plan(stages, with_digits=not encrypted_prediction)
+    # Nothing is predicted from digits, nor from two totals as one.
+    return wanted.plan(stages, with_digits=not any(stage.form == ROWS for stage in stages))
 
 
 @dataclass(frozen=True)

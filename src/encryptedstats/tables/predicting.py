@@ -150,7 +150,7 @@ def predicted(by: Answerer, rows: EncryptedTable, output: str, **options: Any) -
     schema = rows.private_schema or (by.schema if isinstance(by.schema, Schema) else rows.schema)
     # Rows that were encrypted with the public key have no digest: that of the totals is that of their own rows.
     found.schema_digest = joined_digest(by.schema_digest, rows.facts.schema_digest)
-    return EncryptedAnswer(by.asked, found, schema, rows.n_rows, output=output)
+    return EncryptedAnswer(by.asked, found, schema, rows.n_rows, rows.blocks.ids, output=output)
 
 
 def total_bounds(totals: EncryptedNumbers) -> list[Interval]:
@@ -159,8 +159,8 @@ def total_bounds(totals: EncryptedNumbers) -> list[Interval]:
 
 
 def refuse_rows_of_others(rows: EncryptedTable) -> None:
-    """Answers are numbers of single rows: they are for who owns all of them."""
-    if rows.by_others:
+    """Answers are numbers of single rows: they are for who owns all of them; or for whom all members of a joint key open them."""
+    if rows.by_others and not rows.public_keys().joint:
         raise RowsByOthersError(
             "these rows were encrypted by others: who opens their votes would learn something of every single row. Rows are "
             "predicted for the owner who encrypted them with the secret key; let others predict their own rows with an opened model"
@@ -168,6 +168,11 @@ def refuse_rows_of_others(rows: EncryptedTable) -> None:
 
 
 def _check_rows(by: Answerer, rows: EncryptedTable) -> None:
+    if rows.public_keys().joint and not by.is_encrypted:
+        raise RowsByOthersError(
+            "these rows are encrypted for a joint key, and the model is open: give it to who has the rows, for predictions at "
+            "home. Members open votes of models that nobody has opened"
+        )
     if by.totals is not None and rows.key_id != by.totals.keys.key_id:
         raise KeyMismatchError(
             f"rows of key {rows.key_id} cannot be predicted by a model of key {by.totals.keys.key_id}: both belong to one owner"

@@ -13,7 +13,12 @@ from encryptedstats.tables.questions import Question
 
 
 def verify(
-    answer: Any, table: EncryptedTable | str | os.PathLike[str], question: Question | None = None, **options: Any
+    answer: Any,
+    table: EncryptedTable | str | os.PathLike[str],
+    question: Question | None = None,
+    *,
+    rows: EncryptedTable | str | os.PathLike[str] | None = None,
+    **options: Any,
 ) -> EncryptedAnswer:
     """Compute an encrypted result anew from the encrypted rows, and compare every residue. No secret key is needed.
 
@@ -29,6 +34,8 @@ def verify(
         Or its path or URL. Rows that others encrypted are accepted: nothing is opened here.
     question : Question, optional
         What was agreed to be asked; by default what the answer says of itself.
+    rows : EncryptedTable, optional
+        Of a prediction: the rows that it is for. Its model, which stayed encrypted, is computed from the table first.
     **options
         As of ``EncryptedTable.evaluate``: ``device``, ``workers``, ``progress``, ``memory_limit``.
 
@@ -44,7 +51,9 @@ def verify(
     """
     if not isinstance(table, EncryptedTable):
         table = EncryptedTable.load(table, by_others=True)
+    if rows is not None and not isinstance(rows, EncryptedTable):
+        rows = EncryptedTable.load(rows, table.keys, by_others=True)
     given = EncryptedAnswer.load(answer, table.keys) if isinstance(answer, (str, os.PathLike)) else openable(answer)
     if not isinstance(given, EncryptedAnswer):
         raise VerificationError(f"an object of type {type(answer).__name__} is no encrypted answer")
-    return given.verified(given.question if question is None else question, table, **options)
+    return given.verified(given.question if question is None else question, table, rows, **options)
