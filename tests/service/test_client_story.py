@@ -16,6 +16,7 @@ import encryptedstats as es
 from encryptedstats.service import audit
 from encryptedstats.service.client import WorkerTable
 from encryptedstats.storage import container
+from encryptedstats.tables.encrypted import MANIFEST
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +70,25 @@ def test_a_plan_costs_nothing(north: es.Worker, table: WorkerTable) -> None:
     assert plan["rows"] == BLOCKS * ROWS
     assert plan["core_seconds"] > 0
     assert plan["products"] > 0
+    assert plan["bytes_up"] == 0
+    several = north.plan([FOREST, es.MultinomialNB()], table)
+    assert several["totals"] == plan["totals"] + north.plan(es.MultinomialNB(), table)["totals"]
+    assert several["plans"][0]["totals"] == plan["totals"]
     assert len(north.jobs()) == before
+
+
+def test_a_plan_of_a_table_that_was_not_sent(server: service.Server, table: WorkerTable, hospital: Hospital) -> None:
+    """The list of its blocks is sent, and none of them."""
+    with server.connect("careful") as worker:
+        plan = worker.plan(FOREST, hospital.table)
+        listed = (hospital.table / MANIFEST).stat().st_size
+        assert worker.offers()["used_bytes"] == listed
+        assert plan["bytes_up"] > listed
+        there = worker.plan(FOREST, worker.upload(hospital.table))
+        here = worker.plan(FOREST, hospital.table)
+        assert there == here == {**plan, "bytes_up": 0}
+        with pytest.raises(es.WorkerError, match="no such table"):
+            server.connect("other").plan(FOREST, table)
 
 
 def test_parts_are_combined_and_forgotten(north: es.Worker, hospital: Hospital, tmp_path: Path) -> None:

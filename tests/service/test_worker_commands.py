@@ -55,6 +55,45 @@ def test_commands_need_no_other_change(server: service.Server, token: str, hospi
         assert made_here == made_there
 
 
+def test_a_plan_by_a_worker(
+    server: service.Server, hospital: Hospital, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = server.token("planner")
+    monkeypatch.setenv("ENCRYPTEDSTATS_TOKEN", token)
+    SCHEMA.save(tmp_path / "schema.json")
+    elsewhere = ("plan", "--table", hospital.table, "--worker", server.url, "--model", "mnb")
+    shown = " ".join(run(*elsewhere, "--counts", "v0,class").split())
+    for words in ("counts of v0 by class", "fit of mnb", "rows 120", "are still to be sent", "of one core", "fit"):
+        assert words in shown
+    named = ("--counts", "age,ill", "--schema", tmp_path / "schema.json", "--json")
+    said = json.loads(run(*elsewhere, *named))
+    assert said["questions"] == ["counts of age by ill", "fit of mnb --alpha 1.0"]
+    assert said["worker"] == server.url
+    with es.connect(server.url, token) as worker:
+        table = worker.upload(hospital.table)
+        alone = worker.plan(es.MultinomialNB(), table)
+        assert said["plans"][1]["totals"] == alone["totals"]
+        assert said["totals"] == alone["totals"] + 6
+        assert said["bytes_up"] > 0
+    assert "all of it is there" in run(*elsewhere)
+
+
+@pytest.mark.parametrize(
+    ("more", "complaint"),
+    [
+        (("--worker", "http://127.0.0.1:1"), "give --table and --worker together"),
+        (
+            ("--table", "t", "--worker", "http://127.0.0.1:1", "--rows", "10"),
+            "--rows is of a table that is still to be",
+        ),
+        (("--table", "t", "--worker", "http://127.0.0.1:1", "-o", "p"), "--output is of a table that is still to be"),
+        (("--rows", "10"), "--schema and --rows; or --table and --worker"),
+    ],
+)
+def test_plans_that_are_half_of_a_worker(more: tuple[str, ...], complaint: str) -> None:
+    assert complaint in " ".join(run("plan", "--model", "mnb", *more, code=2).replace("│", " ").split())
+
+
 @pytest.mark.slow
 def test_combine_and_predict_by_a_worker(server: service.Server, token: str, tmp_path: Path) -> None:
     owner = samples.small_owner(primes=9, kept=4)

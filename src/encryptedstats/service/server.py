@@ -513,7 +513,10 @@ def _add_jobs(app: FastAPI, service: Service) -> None:
 
     @app.post("/v1/plans", tags=["jobs"], summary="What a computation would take", responses=_ERRORS)
     def post_plan(request: JobRequest, holder: Owner) -> dict[str, Any]:
-        """Of fit and ask: seconds of one core by what this machine has measured, products, and bytes of the answer."""
+        """Of fit and ask: seconds of one core by what this machine has measured, products, and bytes of the answer.
+
+        Of the table, its manifest is enough: it can be planned before the blocks are sent.
+        """
         if request.kind not in ("fit", "ask"):
             raise Refusal(422, "the plan", f"nothing is planned for {request.kind}", "plan a fit or a question")
         return jobs.plan(Place(store, holder.owner), request.asked())
