@@ -55,6 +55,24 @@ def test_commands_need_no_other_change(server: service.Server, token: str, hospi
         assert made_here == made_there
 
 
+def test_folds_by_a_worker(server: service.Server, token: str, hospital: Hospital, tmp_path: Path) -> None:
+    place, here, there = tmp_path / "dealt", tmp_path / "here.enc", tmp_path / "there.enc"
+    samples.store_table(hospital.owner, place, folds=3)
+    fit = ("fit", place, "--model", "forest", "--trees", 3, "--depth", 2, "--seed", 5, "--folds")
+    run(*fit, "-o", here)
+    said = json.loads(run(*fit, "-o", there, "--worker", server.url, "--json"))
+    assert (said["folds"], said["rows"], said["model"]) == (3, 120, "CompletelyRandomForest")
+    local, remote = (hospital.owner.open(one, SCHEMA) for one in (here, there))
+    clear = es.CompletelyRandomForest(n_trees=3, depth=2, random_state=5).fit_folds(
+        es.Table.concat([samples.rows(block, 3) for block in range(samples.BLOCKS)])
+    )
+    assert [list(one.totals_) for one in local] == [list(one.totals_) for one in remote]
+    assert [list(one.totals_) for one in clear] == [list(one.totals_) for one in remote]
+    assert [one.block_ids_ for one in local] == [one.block_ids_ for one in remote]
+    undealt = ("fit", hospital.table, "-o", tmp_path / "x.enc", "--model", "mnb", "--folds", "--worker", server.url)
+    assert "this table declares no folds: encrypt --folds K does" in " ".join(run(*undealt, code=1).split())
+
+
 def test_a_plan_by_a_worker(
     server: service.Server, hospital: Hospital, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,7 +139,6 @@ def test_options_that_a_worker_has_no_use_for(
     for more in (
         ("--checkpoint", tmp_path / "c"),
         ("--queue", tmp_path / "q"),
-        ("--folds",),
         ("--workers", "2"),
         ("--device", "seal"),
     ):

@@ -33,6 +33,7 @@ from encryptedstats.tables import EncryptedTable, PublicSchema, Question, Schema
 from encryptedstats.tables.answers import ANSWER_KINDS, PREDICTION_KIND, listed_blocks
 from encryptedstats.tables.blocks import BlockEntry
 from encryptedstats.tables.encrypted import MANIFEST, MAX_MANIFEST_BYTES, StoredBlocks, TableFacts, keys_name
+from encryptedstats.tables.folds import folds_of
 from encryptedstats.tables.naming import class_or_variable
 from encryptedstats.tables.statistics import Asked
 
@@ -333,9 +334,13 @@ class Worker:
 
     # -- jobs --------------------------------------------------------------------------------------------------------
 
-    def fit(self, model: Question, table: WorkerTable | str, **options: Any) -> WorkerJob:
-        """Fit a model to a table that was uploaded. Options: ``rows_per_shard``, ``trees_per_task``, ``by_others``."""
-        return self._ask("fit", model, table, options)
+    def fit(self, model: Question, table: WorkerTable | str, *, folds: bool = False, **options: Any) -> WorkerJob:
+        """Fit a model to a table that was uploaded, or to every fold that it declares, as ``model.fit_folds`` does.
+
+        Options: ``rows_per_shard``, ``trees_per_task``, ``by_others``.
+        """
+        known = self._known(table)
+        return self._ask("fit", folds_of(model, known.facts.n_folds) if folds else model, known, options)
 
     def ask(self, question: Question, table: WorkerTable | str, **options: Any) -> WorkerJob:
         """Ask a statistic, or any other question. Options: as of :meth:`fit`."""
