@@ -72,6 +72,7 @@ class Key:
     fingerprint: str
     made: str
     copied: bool = False
+    of: str = ""  # where it came from, if it was not made for this project
 
 
 @dataclass

@@ -129,7 +129,7 @@ class Pages:
         return {"plan": project.state.plan, "public": self.desk.schema(project).public()}
 
     def _key(self, project: Project, **_: Any) -> dict[str, Any]:
-        return {"least": LEAST_PASSPHRASE}
+        return {"least": LEAST_PASSPHRASE, "before": self.desk.keys_before(project)}
 
     def _encrypt(self, project: Project, **_: Any) -> dict[str, Any]:
         return {"work": self.desk.work(project, "encrypt")}
@@ -188,7 +188,7 @@ _EMPTY: Final[dict[str, dict[str, Any]]] = {
     "columns": {"lines": [], "doubts": (), "made": None, "wrong": ""},
     "questions": {"form": None, "formula": "", "catalogue": {}, "variables": []},
     "plan": {"plan": None, "public": None},
-    "key": {"least": LEAST_PASSPHRASE},
+    "key": {"least": LEAST_PASSPHRASE, "before": [], "given_path": "", "given_project": ""},
     "encrypt": {"work": None},
     "send": {"work": None, "commands": [], "suggested": ""},
     "results": {"opened": {}, "pictures": {}, "work": None, "outgoing": {}, "book": None, "no_noise": ""},
@@ -368,6 +368,13 @@ def make_app(desk: Desk, start: Path) -> FastAPI:
         project = project_of(id)
         words = str(form.get("passphrase", "")), str(form.get("again", ""))
         return tried(project, "key", lambda: desk.make_key(project, *words))
+
+    @app.post("/p/{id}/key/use")
+    def use_key(id: str, form: SentForm) -> Response:
+        project, other, path = project_of(id), str(form.get("project", "")), str(form.get("path", "")).strip()
+        source = project_of(other) if other and not path else Path(path)
+        words = str(form.get("passphrase", ""))
+        return tried(project, "key", lambda: desk.use_key(project, source, words), given_path=path, given_project=other)
 
     @app.post("/p/{id}/key/unlock")
     def unlock(id: str, form: SentForm) -> Response:
