@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
-import hashlib
-import ipaddress
 import json
 import subprocess
 import sys
@@ -15,10 +12,6 @@ import httpx
 import pytest
 import service_samples as service
 from cluster_samples import SCHEMA, Hospital
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from typer.testing import CliRunner
 
 import encryptedstats as es
@@ -238,33 +231,8 @@ def test_a_maker_that_dies_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
 # -- certificates ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One that nobody vouches for, with its key, as a hospital would make it for a first try."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "worker")])
-    now = datetime.datetime.now(datetime.timezone.utc)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    plain = serialization.NoEncryption()
-    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
-    path = tmp_path_factory.mktemp("tls") / "worker.pem"
-    path.write_bytes(made.public_bytes(serialization.Encoding.PEM) + pem)
-    return path
-
-
 def test_a_pinned_certificate_and_no_other(certificate: Path, tmp_path: Path) -> None:
-    der = x509.load_pem_x509_certificate(certificate.read_bytes()).public_bytes(serialization.Encoding.DER)
-    pin = f"sha256:{hashlib.sha256(der).hexdigest()}"
+    pin = service.pin_of(certificate)
     with service.Server(tmp_path, certificate=certificate) as server:
         token = server.token("north")
         with es.connect(server.url, token, pin=pin) as worker:

@@ -34,6 +34,7 @@ from encryptedstats.service.audit import Log
 from encryptedstats.service.door import PART_BYTES, Door, Incoming, Place
 from encryptedstats.service.jobs import ENDED, Jobs, Record
 from encryptedstats.service.limits import Limits, Rate, too_many
+from encryptedstats.service.lingering import Lingering
 from encryptedstats.service.presigned import Presigner
 from encryptedstats.service.refusals import Refusal
 from encryptedstats.service.tokens import OWNER, Holder, Tokens
@@ -44,8 +45,6 @@ _log = logging.getLogger("encryptedstats.service")
 _HEX: Final = "^[0-9a-f]{64}$"
 _EVENT_SECONDS: Final = 0.5  # between looks at a job whose events somebody watches
 _QUIET_SECONDS: Final = 15.0  # after which a silent stream says that it lives
-_DRAINED: Final = 4 << 20  # bytes of a refused body that are still taken, so that the refusal is read
-_HOLD: Final = 2.0
 
 
 @dataclass
@@ -294,6 +293,7 @@ def make_app(settings: Settings) -> FastAPI:
     )
     app.state.service = service
     app.add_middleware(SecurityHeaders)
+    app.add_middleware(Lingering)
     _add_handlers(app)
     _add_objects(app, service)
     _add_jobs(app, service)
@@ -419,9 +419,6 @@ def _add_objects(app: FastAPI, service: Service) -> None:
             await _receive(request, incoming, service.settings.limits)
             await run_in_threadpool(door.keep, place, incoming)
             kept = True
-        except Refusal:
-            await _drain(request)
-            raise
         except ClientDisconnect:
             return Response(status_code=400)  # which nobody reads
         finally:
@@ -601,17 +598,6 @@ def _too_slow(incoming: Incoming, why: str) -> Refusal:
     return Refusal(
         408, f"the object {incoming.sha256[:12]}", why, "send it again, over a better line", {"Connection": "close"}
     )
-
-
-async def _drain(request: Request) -> None:
-    """Take a little more of a body that is refused: who is cut off while sending may never read why."""
-    taken, end = 0, time.monotonic() + _HOLD
-    try:
-        body = request.stream()
-        while taken <= _DRAINED and (left := end - time.monotonic()) > 0:
-            taken += len(await asyncio.wait_for(anext(body), left))
-    except (ClientDisconnect, asyncio.TimeoutError, StopAsyncIteration, RuntimeError):
-        return  # gone, or slow, or read to its end
 
 
 def _sent(service: Service, place: Place, what: str, name: str, wanted: str | None) -> Response:
