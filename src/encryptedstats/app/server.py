@@ -171,6 +171,8 @@ class Pages:
         except _MENDABLE as found:
             return in_page_words(found)
         known = frame.drop(columns="by").astype(object)
+        known["time"] = [str(time)[:16].replace("T", " ") for time in known["time"]]
+        known = known.rename(columns={"time": "time (UTC)"})
         return {
             "folder": project.ledger_folder,
             "budget": budget,
