@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeGuard
 from encryptedstats.cluster.jobs import listed_table
 from encryptedstats.crypto import PublicKeys
 from encryptedstats.errors import REPLACE, Cure, ExistsError, FileFormatError, StorageError, WorkerError
-from encryptedstats.progress import progress_bar
-from encryptedstats.service.connection import PATIENCE, PIN_VARIABLE, Connection, find_token
+from encryptedstats.progress import BYTES, progress_bar
+from encryptedstats.service.connection import PATIENCE, PIN_VARIABLE, Body, Connection, find_token
 from encryptedstats.service.door import WELCOME, refused_kind
 from encryptedstats.storage import container
 from encryptedstats.storage.container import DIGEST_BYTES, Container
@@ -302,16 +302,17 @@ class Worker:
         total, told = sum(sizes.values()), progress if callable(progress) else None
         there = total - sum(sizes[name] for name in wanted)
         show = False if callable(progress) else progress
-        with progress_bar("uploading", total, "bytes", show) as advance, ThreadPoolExecutor(_AT_ONCE) as pool:
-            advance(there)
+        with (
+            progress_bar("uploading", total, BYTES, show, there) as advance,
+            ThreadPoolExecutor(_AT_ONCE) as pool,
+        ):
             if told is not None:
                 told(there, total)
-            waiting = [(name, pool.submit(self._send_one, name, read[name], straight)) for name in wanted]
+            waiting = [(name, pool.submit(self._send_one, name, read[name], straight, advance)) for name in wanted]
             try:
                 for name, sending in waiting:
                     sending.result()
                     there += sizes[name]
-                    advance(sizes[name])
                     if told is not None:
                         told(there, total)
             except BaseException:
@@ -322,15 +323,18 @@ class Worker:
         found: list[str] = self._connection.json("POST", "/v1/objects/missing", json={"sha256": list(names)})["sha256"]
         return found
 
-    def _send_one(self, name: str, read: Callable[[], bytes], straight: bool) -> None:
+    def _send_one(
+        self, name: str, read: Callable[[], bytes], straight: bool, advance: Callable[[float], None] = lambda _: None
+    ) -> None:
         data = read()
         _check_welcome(data, name)
+        body = Body(data, advance)
         if straight:
             signed = self._connection.json("POST", f"/v1/objects/{name}/presigned", params={"bytes": len(data)})
-            self._connection.put_elsewhere(signed["url"], data)
+            self._connection.put_elsewhere(signed["url"], body)
             self._connection.json("POST", f"/v1/objects/{name}/arrived", params={"upload": signed["upload"]})
         else:
-            self._connection.json("PUT", f"/v1/objects/{name}", content=data)
+            self._connection.json("PUT", f"/v1/objects/{name}", content=body, headers=body.headers)
 
     # -- jobs --------------------------------------------------------------------------------------------------------
 
@@ -482,7 +486,7 @@ class Worker:
     def _download(self, job: WorkerJob, file: Any, size: int, progress: bool | None) -> None:
         """All bytes, going on where a broken line left off."""
         end = time.monotonic() + self._connection.patience
-        with progress_bar("downloading", size, "bytes", progress) as advance:
+        with progress_bar("downloading", size, BYTES, progress) as advance:
             while True:
                 start = file.tell()
                 headers = {"Range": f"bytes={start}-"} if start else {}

@@ -16,7 +16,7 @@ import socket
 import ssl
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
@@ -34,6 +34,7 @@ PATIENCE: Final = 60.0  # seconds for which a worker that does not answer is ask
 _AGAIN: Final = (408, 429, 502, 503, 504)
 _PAUSES: Final = (0.2, 5.0)
 _MAX_TOKEN: Final = 4096
+_PIECE: Final = 1 << 17
 
 
 def find_token(file: str | os.PathLike[str] | None = None) -> str:
@@ -91,6 +92,27 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+class Body:
+    """Bytes to send, a piece at a time, told as they leave. Where they are sent again, what was told before is taken back."""
+
+    def __init__(self, data: bytes, tell: Callable[[float], None]) -> None:
+        self._data, self._tell, self._told = data, tell, 0
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """How long it is: whoever receives it wants to know before."""
+        return {"Content-Length": str(len(self._data))}
+
+    def __iter__(self) -> Iterator[bytes]:
+        self._tell(-self._told)
+        self._told = 0
+        for start in range(0, len(self._data), _PIECE):
+            piece = self._data[start : start + _PIECE]
+            yield piece
+            self._told += len(piece)
+            self._tell(len(piece))
 
 
 class Connection:
@@ -158,10 +180,10 @@ class Connection:
         finally:
             response.close()
 
-    def put_elsewhere(self, url: str, data: bytes) -> None:
+    def put_elsewhere(self, url: str, body: Body) -> None:
         """Send bytes to an address that the worker has signed; without the token, which is not for others."""
         with self._httpx.Client(timeout=60.0) as client:
-            self._taken(client, "PUT", url, whole=True, content=data)
+            self._taken(client, "PUT", url, whole=True, content=body, headers=body.headers)
 
     def _taken(self, client: httpx.Client, method: str, path: str, *, whole: bool, **options: Any) -> httpx.Response:
         """The answer to a request that is sent until it is taken, refused for good, or patience ends."""
