@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import datetime
-import ipaddress
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 pytest.importorskip("fastapi")
 pytest.importorskip("httpx")
@@ -22,6 +16,7 @@ import cluster_samples as samples
 import service_samples as service
 
 import encryptedstats as es
+from certificates import new_certificate
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -53,23 +48,5 @@ def north(server: service.Server) -> Iterator[es.Worker]:
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One that nobody vouches for, with its key, as a hospital would make it for a first try."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "worker")])
-    now = datetime.datetime.now(datetime.timezone.utc)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    plain = serialization.NoEncryption()
-    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
-    path = tmp_path_factory.mktemp("tls") / "worker.pem"
-    path.write_bytes(made.public_bytes(serialization.Encoding.PEM) + pem)
-    return path
+    """One that nobody vouches for, with its key."""
+    return new_certificate(tmp_path_factory.mktemp("tls"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import signal
 import socket
@@ -14,8 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from cryptography import x509
-from cryptography.hazmat.primitives import serialization
 
 import encryptedstats as es
 from encryptedstats.service import tokens
@@ -137,12 +134,6 @@ class Server:
         finally:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
-
-
-def pin_of(certificate: Path) -> str:
-    """What pins a certificate."""
-    der = x509.load_pem_x509_certificate(certificate.read_bytes()).public_bytes(serialization.Encoding.DER)
-    return f"sha256:{hashlib.sha256(der).hexdigest()}"
 
 
 def slowly(address: tuple[str, int], parts: list[bytes], pause: float) -> bytes:

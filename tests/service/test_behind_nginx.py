@@ -18,6 +18,7 @@ import service_samples as service
 from cluster_samples import BLOCKS, FOREST, ROWS, Hospital
 
 import encryptedstats as es
+from certificates import pin_of
 from encryptedstats.crypto.keys import PUBLIC_KIND
 from encryptedstats.service import tokens
 from encryptedstats.storage import container
@@ -97,7 +98,7 @@ def site(tmp_path_factory: pytest.TempPathFactory, certificate: Path) -> Iterato
     assert NGINX is not None
     proxy = subprocess.Popen([NGINX, "-c", str(folder / "nginx.conf"), "-e", str(folder / "error.log")])
     try:
-        made = Site(folder, f"https://127.0.0.1:{port}", service.pin_of(certificate), start, stop)
+        made = Site(folder, f"https://127.0.0.1:{port}", pin_of(certificate), start, stop)
         _until_it_answers(made)
         yield made
     finally:

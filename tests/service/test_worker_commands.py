@@ -15,6 +15,7 @@ from cluster_samples import SCHEMA, Hospital
 from typer.testing import CliRunner
 
 import encryptedstats as es
+from certificates import pin_of
 from encryptedstats.cli._app import app
 from encryptedstats.service import audit, jobs, making
 
@@ -232,7 +233,7 @@ def test_a_maker_that_dies_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_pinned_certificate_and_no_other(certificate: Path, tmp_path: Path) -> None:
-    pin = service.pin_of(certificate)
+    pin = pin_of(certificate)
     with service.Server(tmp_path, certificate=certificate) as server:
         token = server.token("north")
         with es.connect(server.url, token, pin=pin) as worker:

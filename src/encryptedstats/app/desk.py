@@ -313,7 +313,7 @@ class Desk:
 
     # -- sending -----------------------------------------------------------------------------------------------------
 
-    def send_to_worker(self, project: Project, url: str, token: str) -> None:
+    def send_to_worker(self, project: Project, url: str, token: str, pin: str = "") -> None:
         """Upload the table, ask all questions, wait for the results, and fetch them: in a thread, resumed after a restart."""
         self._check_sealed(project)
         if not url.startswith(("http://", "https://")):
@@ -323,6 +323,8 @@ class Desk:
         sent = project.state.sent
         if not token and not (sent is not None and sent.place == url and project.token_file.is_file()):
             raise Refused("the worker wants a token: whoever runs it has given you one")
+        with self.connect(url, token or project.token_file.read_text().strip(), pin=pin or None):
+            pass  # nothing is sent yet: an address or a pin that cannot be is refused
         if token:
             write_atomic(project.token_file, [token.strip().encode()], mode=PRIVATE)
         with project.changing() as state:
@@ -333,6 +335,8 @@ class Desk:
                     one.state = "here" if project.result_file(one).is_file() else ""
             elif sent is not None:
                 sent.stopped = False
+            assert state.sent is not None
+            state.sent.pin = pin
         self.go_on(project)
 
     def send_to_folder(self, project: Project, folder: Path) -> None:
@@ -378,7 +382,7 @@ class Desk:
         sent = project.state.sent
         assert sent is not None
         token = project.token_file.read_text().strip()
-        with self.connect(sent.place, token, patience=PATIENCE) as client:
+        with self.connect(sent.place, token, patience=PATIENCE, pin=sent.pin or None) as client:
             at_worker(client, project, self.questions(project), work)
 
     def _at_folder(self, project: Project, work: Work) -> None:

@@ -94,6 +94,7 @@ class Sent:
     table: str = ""
     done: bool = False
     stopped: bool = False
+    pin: str = ""  # the SHA-256 of the one certificate that it may have
 
 
 @dataclass

@@ -420,15 +420,15 @@ def make_app(desk: Desk, start: Path) -> FastAPI:
     @app.post("/p/{id}/send")
     def send(id: str, form: SentForm) -> Response:
         project, to = project_of(id), str(form.get("to", ""))
-        url, token = str(form.get("url", "")).strip(), str(form.get("token", "")).strip()
+        url, token, pin = (str(form.get(name, "")).strip() for name in ("url", "token", "pin"))
 
         def act() -> None:
             if to == WORKER:
-                desk.send_to_worker(project, url, token)
+                desk.send_to_worker(project, url, token, pin)
             else:
                 desk.send_to_folder(project, Path(str(form.get("folder", ""))).expanduser())
 
-        return tried(project, "send", act, given_url=url)
+        return tried(project, "send", act, given_url=url, given_pin=pin)
 
     @app.get("/p/{id}/progress/{name}")
     def progress(id: str, name: str) -> Response:

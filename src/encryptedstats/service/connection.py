@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from encryptedstats.errors import WorkerError
+from encryptedstats.errors import Cure, WorkerError
 from encryptedstats.storage.files import read_regular
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class _Pinned(ssl.SSLContext):
         if not hmac.compare_digest(found, self.pin):
             made.close()
             raise ssl.SSLCertVerificationError(
-                f"its certificate is sha256:{found.hex()}, which is not the one that is pinned"
+                1, f"its certificate is sha256:{found.hex()}, which is not the one that is pinned"
             )
         return made
 
@@ -221,15 +221,25 @@ class Connection:
 
     def _unreachable(self, error: Exception) -> WorkerError:
         said = " ".join(str(error).split())[:300] or type(error).__name__
-        return WorkerError(f"{self.url} cannot be reached ({said}): check the address, and that the worker runs")
+        found = next(filter(_is_about_certificates, reversed([*_causes(error)])), None)
+        if found is None:
+            return WorkerError(f"{self.url} cannot be reached ({said}): check the address, and that the worker runs")
+        cure = Cure("pin the certificate", "let whoever runs the worker tell you its SHA-256, and give it as pin=")
+        why = getattr(found, "verify_message", "")  # without the line of OpenSSL that found it
+        said = f"nobody vouches for its certificate: {why}" if why else said
+        return WorkerError(f"{self.url} cannot be reached safely ({said}): ", cure, untrusted=True)
 
 
 def _is_final(error: BaseException | None) -> bool:
     """Whether it will fail again however often it is tried: a certificate that is not trusted, a name that nobody has."""
+    return any(_is_about_certificates(one) or isinstance(one, socket.gaierror) for one in _causes(error))
+
+
+def _is_about_certificates(error: BaseException) -> bool:
+    return isinstance(error, ssl.SSLCertVerificationError) or "CERTIFICATE_VERIFY_FAILED" in str(error)
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
-        if isinstance(error, ssl.SSLCertVerificationError) or "CERTIFICATE_VERIFY_FAILED" in str(error):
-            return True
-        if isinstance(error, socket.gaierror):
-            return True
+        yield error
         error = error.__cause__ or error.__context__
-    return False
