@@ -13,6 +13,7 @@ import service_samples as service
 from cluster_samples import BLOCKS, FOREST, ROWS, SCHEMA, Hospital
 
 import encryptedstats as es
+from encryptedstats.circuits.devices.cuda import card as cards
 from encryptedstats.service import audit
 from encryptedstats.service.client import WorkerTable
 from encryptedstats.storage import container
@@ -28,6 +29,7 @@ def test_what_a_worker_offers(north: es.Worker) -> None:
     offers = north.offers()
     assert offers["version"] == "test"
     assert {"native", "seal"} <= set(offers["devices"])
+    assert ("cuda" in offers["devices"]) == cards.is_there()  # what is known here, and what is here
     assert offers["object_bytes"] == service.LIMITS.object_bytes
     assert offers["presigned"] is False
 
@@ -123,6 +125,22 @@ def test_a_prediction_by_a_model_that_nobody_opened(server: service.Server, tmp_
         clear = es.Table.concat([samples.rows(block) for block in range(2)])
         wanted = model.fit(clear).predict_votes(clear, output="factors")
         assert opened.to_numpy().tolist() == wanted.to_numpy().tolist()
+
+
+@pytest.mark.slow
+def test_dask_does_the_work(tmp_path: Path, hospital: Hospital) -> None:
+    distributed = pytest.importorskip("distributed")
+    with service.Server(tmp_path) as lonely, lonely.connect("north") as worker:
+        job = worker.fit(FOREST, worker.upload(hospital.table), rows_per_shard=ROWS)
+        with (
+            distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as machines,
+            distributed.Client(machines) as client,
+        ):
+            options = {"allow": [str(tmp_path)], "wait": 1.0, "pure": False}
+            queue = str(tmp_path / "storage/queue")
+            tasks = [client.submit(es.cluster.work, queue, **options) for _ in range(2)]
+            assert sum(task.result(60).shards for task in tasks) >= BLOCKS
+        assert hospital.is_exact(FOREST, worker.result(job, tmp_path / "forest.enc"))
 
 
 def test_a_job_that_is_cancelled_goes_on_when_asked_again(tmp_path: Path, hospital: Hospital) -> None:

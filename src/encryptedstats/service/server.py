@@ -26,7 +26,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from encryptedstats.circuits.devices import registered
+from encryptedstats.circuits.devices import present
 from encryptedstats.errors import StorageError
 from encryptedstats.pages import SecurityHeaders
 from encryptedstats.parallel import cores
@@ -369,7 +369,7 @@ def _add_objects(app: FastAPI, service: Service) -> None:
         limits = service.settings.limits
         return Offers(
             version=service.settings.version,
-            devices=list(registered()),
+            devices=present(),
             cores=cores(),
             jobs=["fit", "ask", "predict", "combine", "draw"],
             object_bytes=limits.object_bytes,
