@@ -31,6 +31,8 @@ def test_what_a_worker_offers(north: es.Worker) -> None:
     assert {"native", "seal"} <= set(offers["devices"])
     assert ("cuda" in offers["devices"]) == cards.is_there()  # what is known here, and what is here
     assert offers["object_bytes"] == service.LIMITS.object_bytes
+    assert offers["unfinished_jobs"] == service.LIMITS.jobs
+    assert offers["requests_per_second"] == service.LIMITS.requests_per_second
     assert offers["presigned"] is False
 
 

@@ -141,6 +141,8 @@ class Offers(BaseModel):
     object_bytes: int = Field(description="The largest object that is taken.")
     quota_bytes: int = Field(description="All that this owner may store.")
     used_bytes: int = Field(description="What she has stored.")
+    unfinished_jobs: int = Field(description="How many jobs of hers may be unfinished at once.")
+    requests_per_second: float = Field(description="How often she may ask, in the long run.")
     presigned: bool = Field(description="Whether objects can be uploaded straight to the storage.")
 
 
@@ -375,6 +377,8 @@ def _add_objects(app: FastAPI, service: Service) -> None:
             object_bytes=limits.object_bytes,
             quota_bytes=quota(holder),
             used_bytes=door.usage.of(holder.owner),
+            unfinished_jobs=limits.jobs,
+            requests_per_second=limits.requests_per_second,
             presigned=service.presigner.is_possible,
         )
 
