@@ -162,11 +162,15 @@ class StudyError(EncryptedStatsError, RuntimeError):
 
 
 class WorkerError(EncryptedStatsError, RuntimeError):
-    """A worker that cannot be reached, refused something, or could not do it; ``status`` is that of HTTP, 0 where none came."""
+    """A worker that cannot be reached, refused something, or could not do it; ``status`` is that of HTTP, 0 where none came.
 
-    def __init__(self, *parts: object, status: int = 0) -> None:
+    ``untrusted``: it was there, and its certificate was not one to send a token to.
+    """
+
+    def __init__(self, *parts: object, status: int = 0, untrusted: bool = False) -> None:
         super().__init__(*parts)
         self.status = status
+        self.untrusted = untrusted
 
 
 class InsecureParametersWarning(UserWarning):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 TOKEN = "est_the_token"
@@ -14,7 +16,7 @@ TOKEN = "est_the_token"
 class FakeWorker:
     """Its address, and what it was asked; ``answer`` makes the bytes of a result, from the question that was asked."""
 
-    def __init__(self, answer: Callable[[dict[str, Any]], bytes]) -> None:
+    def __init__(self, answer: Callable[[dict[str, Any]], bytes], certificate: Path | None = None) -> None:
         self.requests: list[tuple[str, str, int]] = []
         self.jobs: dict[str, bytes] = {}
         worker = self
@@ -58,8 +60,12 @@ class FakeWorker:
             do_GET = do_POST = do_PUT = do_HEAD = do_DELETE = do
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self.url = f"http{'' if certificate is None else 's'}://127.0.0.1:{self._server.server_address[1]}"
 
     def close(self) -> None:
         self._server.shutdown()

@@ -14,6 +14,7 @@ from desk_helpers import PASSPHRASE, Page, answered, patients, waited
 from fake_worker import TOKEN, FakeWorker
 
 import encryptedstats as es
+from certificates import new_certificate, pin_of
 from encryptedstats.storage import container
 
 
@@ -118,17 +119,43 @@ def test_a_refused_token_is_said_on_the_page(sealed: Page, serve: Serve) -> None
     assert "All results are here" in sealed.get("send")
 
 
+def test_a_certificate_that_nobody_vouches_for_is_refused_or_pinned(sealed: Page, tmp_path: Path) -> None:
+    """It is not asked again and again, as one that does not answer is: no token went to it, and none will."""
+    certificate = new_certificate(tmp_path)
+    worker = FakeWorker(lambda asked: answered(sealed.folder, asked), certificate)
+    sealed.desk.connect = es.connect
+    try:
+        for pin in ("", "sha256:" + "0" * 64):
+            sealed.post("send", to="worker", url=worker.url, token=TOKEN, pin=pin)
+            work = sealed.desk.work(sealed.desk.projects.get(sealed.project), "send")
+            assert work is not None
+            assert work.finished.wait(30)
+            assert "cannot be reached safely" in work.error
+            assert "the SHA-256 of its certificate, and give it below the address" in sealed.get("send")
+        assert worker.requests == []
+        sealed.post("send", to="worker", url=worker.url, token="", pin=pin_of(certificate))
+        waited(sealed, "send")
+        assert "All results are here" in sealed.get("send")
+        assert sealed.state.sent.pin == pin_of(certificate)
+    finally:
+        worker.close()
+
+
 @pytest.mark.parametrize(
     ("form", "said"),
     [
+        ({"url": "https://x", "token": TOKEN, "pin": "sha256:12"}, "64 hexadecimal digits"),
+        ({"url": "http://worker.example", "token": TOKEN}, "would be sent in the clear"),
         ({"url": "ftp://x", "token": TOKEN}, "no address of a worker"),
         ({"url": "http://127.0.0.1:9", "token": ""}, "wants a token"),
         ({"to": "folder", "folder": "here"}, "not the full path"),
     ],
 )
 def test_where_it_cannot_go_is_said_before(sealed: Page, form: dict[str, str], said: str) -> None:
+    sealed.desk.connect = es.connect
     assert said in sealed.post("send", 422, **{"to": "worker", **form})
     assert sealed.state.sent is None
+    assert not (sealed.folder / "worker.token").exists()
 
 
 def test_a_folder_gets_the_table_and_nothing_else(sealed: Page, tmp_path: Path) -> None:

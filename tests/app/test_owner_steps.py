@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from desk_helpers import PASSPHRASE, Page, patients
+from desk_helpers import PASSPHRASE, Page, patients, waited
 
 import encryptedstats as es
 from encryptedstats.app import asking, columns
@@ -206,7 +206,7 @@ def test_nothing_secret_is_in_the_state(keyed: Page) -> None:
     for path in everything_below(keyed.folder):
         assert PASSPHRASE.encode() not in path.read_bytes(), path
     state = json.loads((keyed.folder / "project.json").read_text())
-    assert set(state["key"]) == {"key_id", "fingerprint", "made", "copied"}
+    assert set(state["key"]) == {"key_id", "fingerprint", "made", "copied", "of"}
     assert stat.S_IMODE((keyed.folder / "project.json").stat().st_mode) == 0o600
     assert PASSPHRASE not in repr(keyed.desk._unlocked)
 
@@ -252,6 +252,66 @@ def test_another_key_in_its_place_is_refused(keyed: Page) -> None:
     project.key_file.unlink()
     es.Owner(keyed.desk.plan(project)).save(project.key_file, PASSPHRASE)
     assert "put the file of that key back" in keyed.post("key/unlock", 422, passphrase=PASSPHRASE)
+
+
+# -- a key that is there already -------------------------------------------------------------------------------------------
+
+
+def copied(page: Page) -> str:
+    """A copy of the project, which has no key yet; the project that it was made from."""
+    before = page.project
+    page.project = page.client.post(f"/p/{before}/copy").url.path.split("/")[2]
+    page.get("plan")
+    return before
+
+
+def test_a_project_uses_the_key_of_another(keyed: Page) -> None:
+    before = copied(keyed)
+    first = keyed.desk.projects.get(before)
+    assert f"Readmissions: key {first.state.key.key_id[:8]}" in keyed.get("key")
+    assert "does not open this key file" in keyed.post("key/use", 422, project=before, passphrase="wrong")
+    assert "Type the passphrase" in keyed.post("key/use", 422, project=before, passphrase="")
+    assert keyed.state.key is None
+    assert not (keyed.folder / "secret.key").exists()
+    assert "from Readmissions" in keyed.post("key/use", project=before, passphrase=PASSPHRASE)
+    assert keyed.state.key.key_id == first.state.key.key_id
+    assert stat.S_IMODE((keyed.folder / "secret.key").stat().st_mode) == 0o600
+    assert PASSPHRASE.encode() not in (keyed.folder / "project.json").read_bytes()
+    keyed.post("encrypt")
+    waited(keyed, "encrypt")
+    assert es.load(keyed.folder / "table.enc").key_id == first.state.key.key_id
+    keyed.post("key/lock")
+    keyed.post("key/unlock", passphrase=PASSPHRASE)
+    assert "cannot change any more" in keyed.post("key/use", 422, project=before, passphrase=PASSPHRASE)
+
+
+def test_a_key_that_was_made_for_less_is_refused(keyed: Page) -> None:
+    before = copied(keyed)
+    keyed.post("questions", question="CompletelyRandomForest", depth="3", n_trees="10")
+    keyed.get("plan")
+    plan = keyed.state.plan
+    said = keyed.post("key/use", 422, project=before, passphrase=PASSPHRASE)
+    assert "These keys were made for something else" in said
+    assert "Make new ones" in said
+    assert keyed.state.key is None
+    assert keyed.state.plan == plan
+    assert not (keyed.folder / "secret.key").exists()
+
+
+def test_a_key_file_is_used(planned: Page, tmp_path: Path) -> None:
+    project = planned.desk.projects.get(planned.project)
+    generous = es.plan(es.CompletelyRandomForest(n_trees=10, depth=3), planned.desk.schema(project), 60)
+    owner, file = es.Owner(generous), tmp_path / "mine.key"
+    owner.save(tmp_path / "open.key")
+    assert "is not locked" in planned.post("key/use", 422, path=str(tmp_path / "open.key"), passphrase=PASSPHRASE)
+    assert "is no file" in planned.post("key/use", 422, path=str(tmp_path / "none.key"), passphrase=PASSPHRASE)
+    assert "is no file" in planned.post("key/use", 422, path=str(tmp_path), passphrase=PASSPHRASE)
+    owner.save(file, PASSPHRASE)
+    assert str(file) in planned.post("key/use", path=str(file), passphrase=PASSPHRASE)
+    assert planned.state.key.key_id == owner.key_id
+    again = es.plan(planned.desk.questions(project), planned.desk.schema(project), 60, keys=owner)
+    assert planned.state.plan["bytes_up"] == again.bytes_up  # what it takes with these keys
+    assert planned.state.plan["parameters"] == owner.parameters.to_dict()
 
 
 def test_a_copy_of_the_key_is_locked_too(keyed: Page, tmp_path: Path) -> None:

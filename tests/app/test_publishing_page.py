@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 
 import pytest
@@ -49,6 +50,9 @@ def test_others_see_what_the_rules_leave_and_why_not_more(here: Page) -> None:
     assert text.startswith("Histogram: variable: age; by: ill")
     assert "published by the rules pcornet" in text
     assert written(here) == ["begin", "opened", "published"]
+    assert re.search(r">time \(UTC\)<.*>20\d\d-\d\d-\d\d \d\d:\d\d<.*>published<", here.get("results"), re.DOTALL)
+    assert "As text" in before
+    assert 'class="no-print"><summary>As text' in here.get("report")  # on paper it would be the table again
 
 
 def test_what_gives_rows_away_with_what_was_published_is_refused(here: Page) -> None:

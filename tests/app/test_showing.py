@@ -62,3 +62,8 @@ def test_probabilities_are_written_as_in_r() -> None:
 def test_scores_have_their_intervals() -> None:
     found = scores_of({"auc": {"value": 0.75, "low": 0.7, "high": 0.8}, "ppv": {"value": None}})
     assert found.rows == [("AUC", ["0.7500", "0.7000 to 0.8000"]), ("PPV", ["NA", ""])]
+
+
+def test_words_begin_at_the_left_and_numbers_end_at_the_right() -> None:
+    frame = pd.DataFrame({"what": ["opened", "released"], "p": ["<0.001", "hidden"], "rows": [400, 3]})
+    assert table_of(frame).kinds == ["", "number", "number"]

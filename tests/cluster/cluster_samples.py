@@ -51,9 +51,9 @@ def frame(n: int, seed: int) -> pd.DataFrame:
 SCHEMA = es.Schema.infer(frame(400, 99), target="ill", bins=3, kinds={"sex": "categorical"}, classes=_CLASSES)
 
 
-def rows(block: int) -> es.Table:
+def rows(block: int, folds: int | None = None) -> es.Table:
     """The rows of a block, in the clear."""
-    return SCHEMA.table(frame(ROWS, block), slots=SLOTS)
+    return SCHEMA.table(frame(ROWS, block), slots=SLOTS, folds=folds)
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,15 @@ class Hospital:
         return list(opened.totals_) == list(model.fit(self.plain(blocks)).totals_)
 
 
-def store_table(owner: es.Owner, place: Path | str, blocks: range = range(BLOCKS), weight_bound: int = 1) -> None:
+def store_table(
+    owner: es.Owner,
+    place: Path | str,
+    blocks: range = range(BLOCKS),
+    weight_bound: int = 1,
+    folds: int | None = None,
+) -> None:
     """A table that has been appended to: a block of its own for every few rows."""
-    first, *others = [replace(rows(block), weight_bound=weight_bound) for block in blocks]
+    first, *others = [replace(rows(block, folds), weight_bound=weight_bound) for block in blocks]
     sealed = owner.encrypt(first, workers=1)
     for more in others:
         sealed = sealed.append(owner.encrypt(more, workers=1))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_samples import BLOCKS, FOREST, ROWS, Hospital
+from cluster_samples import BLOCKS, FOREST, ROWS, SCHEMA, Hospital, store_table
 from typer.testing import CliRunner
 
 from encryptedstats.cli._app import app
@@ -44,6 +44,19 @@ def test_a_queue_from_beginning_to_end(hospital: Hospital, tmp_path: Path) -> No
     assert job["workers"][report["worker"]]["shards"] == BLOCKS
 
 
+def test_folds_by_a_queue(hospital: Hospital, tmp_path: Path) -> None:
+    place, queue = tmp_path / "dealt", tmp_path / "work"
+    store_table(hospital.owner, place, range(3), folds=2)
+    fit = ("fit", place, *MODEL, "--folds")
+    done(*fit, "-o", tmp_path / "there", "--queue", queue, "--rows-per-shard", ROWS)
+    assert done("worker", "--queue", queue)["shards"] == 3
+    done(*fit, "-o", tmp_path / "here")
+    here, there = (hospital.owner.open(tmp_path / name, SCHEMA) for name in ("here", "there"))
+    assert [list(one.totals_) for one in here] == [list(one.totals_) for one in there]
+    refused = run(*fit, "-o", tmp_path / "x", "--queue", queue, "--trees-per-task", 2)
+    assert "folds are cut by rows alone" in refused.output
+
+
 def test_what_is_shown(hospital: Hospital, tmp_path: Path) -> None:
     queue = tmp_path / "work"
     shown = run("fit", hospital.table, "-o", tmp_path / "m", *MODEL, "--queue", queue, "--trees-per-task", 2)
@@ -73,7 +86,6 @@ def test_a_damaged_block_is_one_line(copied: Hospital, tmp_path: Path) -> None:
     [
         (("--rows-per-shard", 5), "is for --scheduler or --queue"),
         (("--trees-per-task", 5), "is for --scheduler or --queue"),
-        (("--folds", "--queue", "work"), "--folds are fitted in one place"),
     ],
 )
 def test_options_that_do_not_fit(

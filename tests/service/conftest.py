@@ -16,6 +16,7 @@ import cluster_samples as samples
 import service_samples as service
 
 import encryptedstats as es
+from certificates import new_certificate
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -43,3 +44,9 @@ def north(server: service.Server) -> Iterator[es.Worker]:
     """The server as an owner sees it."""
     with server.connect("north") as worker:
         yield worker
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One that nobody vouches for, with its key."""
+    return new_certificate(tmp_path_factory.mktemp("tls"))

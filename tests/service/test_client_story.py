@@ -13,9 +13,11 @@ import service_samples as service
 from cluster_samples import BLOCKS, FOREST, ROWS, SCHEMA, Hospital
 
 import encryptedstats as es
+from encryptedstats.circuits.devices.cuda import card as cards
 from encryptedstats.service import audit
 from encryptedstats.service.client import WorkerTable
 from encryptedstats.storage import container
+from encryptedstats.tables.encrypted import MANIFEST
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +29,10 @@ def test_what_a_worker_offers(north: es.Worker) -> None:
     offers = north.offers()
     assert offers["version"] == "test"
     assert {"native", "seal"} <= set(offers["devices"])
+    assert ("cuda" in offers["devices"]) == cards.is_there()  # what is known here, and what is here
     assert offers["object_bytes"] == service.LIMITS.object_bytes
+    assert offers["unfinished_jobs"] == service.LIMITS.jobs
+    assert offers["requests_per_second"] == service.LIMITS.requests_per_second
     assert offers["presigned"] is False
 
 
@@ -69,7 +74,25 @@ def test_a_plan_costs_nothing(north: es.Worker, table: WorkerTable) -> None:
     assert plan["rows"] == BLOCKS * ROWS
     assert plan["core_seconds"] > 0
     assert plan["products"] > 0
+    assert plan["bytes_up"] == 0
+    several = north.plan([FOREST, es.MultinomialNB()], table)
+    assert several["totals"] == plan["totals"] + north.plan(es.MultinomialNB(), table)["totals"]
+    assert several["plans"][0]["totals"] == plan["totals"]
     assert len(north.jobs()) == before
+
+
+def test_a_plan_of_a_table_that_was_not_sent(server: service.Server, table: WorkerTable, hospital: Hospital) -> None:
+    """The list of its blocks is sent, and none of them."""
+    with server.connect("careful") as worker:
+        plan = worker.plan(FOREST, hospital.table)
+        listed = (hospital.table / MANIFEST).stat().st_size
+        assert worker.offers()["used_bytes"] == listed
+        assert plan["bytes_up"] > listed
+        there = worker.plan(FOREST, worker.upload(hospital.table))
+        here = worker.plan(FOREST, hospital.table)
+        assert there == here == {**plan, "bytes_up": 0}
+        with pytest.raises(es.WorkerError, match="no such table"):
+            server.connect("other").plan(FOREST, table)
 
 
 def test_parts_are_combined_and_forgotten(north: es.Worker, hospital: Hospital, tmp_path: Path) -> None:
@@ -104,6 +127,22 @@ def test_a_prediction_by_a_model_that_nobody_opened(server: service.Server, tmp_
         clear = es.Table.concat([samples.rows(block) for block in range(2)])
         wanted = model.fit(clear).predict_votes(clear, output="factors")
         assert opened.to_numpy().tolist() == wanted.to_numpy().tolist()
+
+
+@pytest.mark.slow
+def test_dask_does_the_work(tmp_path: Path, hospital: Hospital) -> None:
+    distributed = pytest.importorskip("distributed")
+    with service.Server(tmp_path) as lonely, lonely.connect("north") as worker:
+        job = worker.fit(FOREST, worker.upload(hospital.table), rows_per_shard=ROWS)
+        with (
+            distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as machines,
+            distributed.Client(machines) as client,
+        ):
+            options = {"allow": [str(tmp_path)], "wait": 1.0, "pure": False}
+            queue = str(tmp_path / "storage/queue")
+            tasks = [client.submit(es.cluster.work, queue, **options) for _ in range(2)]
+            assert sum(task.result(60).shards for task in tasks) >= BLOCKS
+        assert hospital.is_exact(FOREST, worker.result(job, tmp_path / "forest.enc"))
 
 
 def test_a_job_that_is_cancelled_goes_on_when_asked_again(tmp_path: Path, hospital: Hospital) -> None:

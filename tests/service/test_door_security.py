@@ -248,6 +248,23 @@ def test_a_secret_key_is_refused_however_it_is_wrapped(
     nothing_came_of_it(server, before)
 
 
+def test_a_refusal_is_read_by_who_is_still_sending(server: service.Server) -> None:
+    """A connection that is closed on a body would be reset, and the answer lost; one that goes on and on is closed all the same."""
+    with server.raw("est_wrong") as client:
+        for _ in range(3):
+            refused(client.put(f"/v1/objects/{'1' * 64}", content=bytes(48 << 20)), 401, "mistyped")
+    head = f"PUT /v1/objects/{'1' * 64} HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n".encode()
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as line:
+        line.sendall(head)
+        started, answer = time.monotonic(), b""
+        while data := line.recv(65536):
+            answer += data
+            if b"cure" in answer:
+                assert time.monotonic() - started < 1.5  # it does not wait for the body
+        assert b" 401 " in answer
+        assert time.monotonic() - started < 10
+
+
 def test_bodies_that_are_too_large(tmp_path: Path, hospital: Hospital) -> None:
     quota = int(2.5 * len(block(hospital)))
     with service.Server(tmp_path, replace(service.LIMITS, object_bytes=1 << 20, quota_bytes=quota)) as server:

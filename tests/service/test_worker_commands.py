@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
-import hashlib
-import ipaddress
 import json
 import subprocess
 import sys
@@ -15,13 +12,10 @@ import httpx
 import pytest
 import service_samples as service
 from cluster_samples import SCHEMA, Hospital
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from typer.testing import CliRunner
 
 import encryptedstats as es
+from certificates import pin_of
 from encryptedstats.cli._app import app
 from encryptedstats.service import audit, jobs, making
 
@@ -55,6 +49,63 @@ def test_commands_need_no_other_change(server: service.Server, token: str, hospi
         assert made_here == made_there
 
 
+def test_folds_by_a_worker(server: service.Server, token: str, hospital: Hospital, tmp_path: Path) -> None:
+    place, here, there = tmp_path / "dealt", tmp_path / "here.enc", tmp_path / "there.enc"
+    samples.store_table(hospital.owner, place, folds=3)
+    fit = ("fit", place, "--model", "forest", "--trees", 3, "--depth", 2, "--seed", 5, "--folds")
+    run(*fit, "-o", here)
+    said = json.loads(run(*fit, "-o", there, "--worker", server.url, "--json"))
+    assert (said["folds"], said["rows"], said["model"]) == (3, 120, "CompletelyRandomForest")
+    local, remote = (hospital.owner.open(one, SCHEMA) for one in (here, there))
+    clear = es.CompletelyRandomForest(n_trees=3, depth=2, random_state=5).fit_folds(
+        es.Table.concat([samples.rows(block, 3) for block in range(samples.BLOCKS)])
+    )
+    assert [list(one.totals_) for one in local] == [list(one.totals_) for one in remote]
+    assert [list(one.totals_) for one in clear] == [list(one.totals_) for one in remote]
+    assert [one.block_ids_ for one in local] == [one.block_ids_ for one in remote]
+    undealt = ("fit", hospital.table, "-o", tmp_path / "x.enc", "--model", "mnb", "--folds", "--worker", server.url)
+    assert "this table declares no folds: encrypt --folds K does" in " ".join(run(*undealt, code=1).split())
+
+
+def test_a_plan_by_a_worker(
+    server: service.Server, hospital: Hospital, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = server.token("planner")
+    monkeypatch.setenv("ENCRYPTEDSTATS_TOKEN", token)
+    SCHEMA.save(tmp_path / "schema.json")
+    elsewhere = ("plan", "--table", hospital.table, "--worker", server.url, "--model", "mnb")
+    shown = " ".join(run(*elsewhere, "--counts", "v0,class").split())
+    for words in ("counts of v0 by class", "fit of mnb", "rows 120", "are still to be sent", "of one core", "fit"):
+        assert words in shown
+    named = ("--counts", "age,ill", "--schema", tmp_path / "schema.json", "--json")
+    said = json.loads(run(*elsewhere, *named))
+    assert said["questions"] == ["counts of age by ill", "fit of mnb --alpha 1.0"]
+    assert said["worker"] == server.url
+    with es.connect(server.url, token) as worker:
+        table = worker.upload(hospital.table)
+        alone = worker.plan(es.MultinomialNB(), table)
+        assert said["plans"][1]["totals"] == alone["totals"]
+        assert said["totals"] == alone["totals"] + 6
+        assert said["bytes_up"] > 0
+    assert "all of it is there" in run(*elsewhere)
+
+
+@pytest.mark.parametrize(
+    ("more", "complaint"),
+    [
+        (("--worker", "http://127.0.0.1:1"), "give --table and --worker together"),
+        (
+            ("--table", "t", "--worker", "http://127.0.0.1:1", "--rows", "10"),
+            "--rows is of a table that is still to be",
+        ),
+        (("--table", "t", "--worker", "http://127.0.0.1:1", "-o", "p"), "--output is of a table that is still to be"),
+        (("--rows", "10"), "--schema and --rows; or --table and --worker"),
+    ],
+)
+def test_plans_that_are_half_of_a_worker(more: tuple[str, ...], complaint: str) -> None:
+    assert complaint in " ".join(run("plan", "--model", "mnb", *more, code=2).replace("│", " ").split())
+
+
 @pytest.mark.slow
 def test_combine_and_predict_by_a_worker(server: service.Server, token: str, tmp_path: Path) -> None:
     owner = samples.small_owner(primes=9, kept=4)
@@ -82,7 +133,6 @@ def test_options_that_a_worker_has_no_use_for(
     for more in (
         ("--checkpoint", tmp_path / "c"),
         ("--queue", tmp_path / "q"),
-        ("--folds",),
         ("--workers", "2"),
         ("--device", "seal"),
     ):
@@ -182,33 +232,8 @@ def test_a_maker_that_dies_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
 # -- certificates ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One that nobody vouches for, with its key, as a hospital would make it for a first try."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "worker")])
-    now = datetime.datetime.now(datetime.timezone.utc)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    plain = serialization.NoEncryption()
-    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
-    path = tmp_path_factory.mktemp("tls") / "worker.pem"
-    path.write_bytes(made.public_bytes(serialization.Encoding.PEM) + pem)
-    return path
-
-
 def test_a_pinned_certificate_and_no_other(certificate: Path, tmp_path: Path) -> None:
-    der = x509.load_pem_x509_certificate(certificate.read_bytes()).public_bytes(serialization.Encoding.DER)
-    pin = f"sha256:{hashlib.sha256(der).hexdigest()}"
+    pin = pin_of(certificate)
     with service.Server(tmp_path, certificate=certificate) as server:
         token = server.token("north")
         with es.connect(server.url, token, pin=pin) as worker:

@@ -57,6 +57,34 @@ def test_bytes_are_exact(frame: pd.DataFrame, schema: es.Schema, tmp_path: Path)
     assert len(model.totals_.to_container().section("residues")) == plan.bytes_down
 
 
+def test_a_plan_for_keys_that_are_there(frame: pd.DataFrame, schema: es.Schema, tmp_path: Path) -> None:
+    """The figures are those of the keys, what they carry is exact, and what they do not is refused before."""
+    forest, model = es.CompletelyRandomForest(n_trees=2, depth=3, random_state=1), es.MultinomialNB()
+    deep, flat = (es.plan(one, schema, n_rows=len(frame)) for one in (forest, model))
+    same = es.plan(forest, schema, n_rows=len(frame), keys=deep.parameters)
+    assert (same.parameters, same.bytes_up, same.bytes_down) == (deep.parameters, deep.bytes_up, deep.bytes_down)
+    owner = es.Owner(deep)
+    with_it = es.plan(model, schema, n_rows=len(frame), keys=owner)
+    assert with_it.parameters == owner.parameters
+    assert with_it.bytes_up > flat.bytes_up
+    sealed = owner.encrypt(schema.table(frame))
+    sealed.save(tmp_path / "table")
+    assert sum(block.stat().st_size for block in (tmp_path / "table/blocks").iterdir()) == with_it.bytes_up
+    assert owner.decrypt(es.MultinomialNB().fit(sealed)).totals_ == model.fit(schema.table(frame)).totals_
+    with pytest.raises(es.ParameterError, match="made for something else: it is 3 products deep over 500 rows"):
+        es.plan(forest, schema, n_rows=len(frame), keys=flat.parameters)
+    with pytest.raises(es.ParameterError, match=r"results can reach ±1,000,000,000, and these keys are exact up to"):
+        es.plan(model, schema, n_rows=10**9, keys=flat.parameters)
+
+
+def test_a_plan_for_keys_whose_numbers_are_too_small() -> None:
+    frame = pd.DataFrame({"dose": [1, 70_000, 3], "y": [0, 1, 1]})
+    schema = es.Schema.infer(frame, target="y", kinds={"dose": "number"}, bounds={"dose": (0, 70_000)})
+    keys = es.Parameters.choose(max_value=100, depth=1)
+    with pytest.raises(es.ParameterError, match="columns hold values up to 70,000"):
+        es.plan(column("class1").total(), schema, 3, keys=keys)
+
+
 def test_plan_prints_and_goes_through_json(schema: es.Schema) -> None:
     plan = es.plan(es.SemiparametricNB(), schema, n_rows=10_000)
     text = str(plan)

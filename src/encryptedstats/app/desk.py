@@ -14,7 +14,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -171,14 +171,49 @@ class Desk:
             raise Refused(
                 f"the passphrase has {plural(len(passphrase), 'character')}, and at least {LEAST_PASSPHRASE} are wanted"
             )
-        owner = es.Owner(self.plan(project))
+        made = self.plan(project)
+        owner = es.Owner(made)
+        self._keep_key(project, owner, passphrase, Key(owner.key_id, owner.fingerprint, _now()), made)
+
+    def use_key(self, project: Project, source: Project | Path, passphrase: str) -> None:
+        """Take a key that is there already, of another project or a file, if it carries what is asked: that is planned with it.
+
+        The project gets a copy of its own, locked by the same passphrase.
+        """
+        self._check_open(project)
+        data, questions = project.state.data, self.questions(project)
+        if data is None or not questions:
+            raise Refused("ask something first, in the step Questions")
+        if not passphrase:
+            raise Refused("type the passphrase of the key that you want to use")
+        path = source.key_file if isinstance(source, Project) else source.expanduser()
+        if not path.is_file():
+            raise Refused(f"{path} is no file: choose a project, or give the full path of a key such as secret.key")
+        owner = es.Owner.load(path, passphrase)
+        made = es.plan(questions, self.schema(project), data.rows, keys=owner)
+        key = Key(owner.key_id, owner.fingerprint, _now(), of=str(path))
+        if isinstance(source, Project) and source.state.key is not None:
+            key = replace(source.state.key, of=source.state.key.of or source.state.title)
+        self._keep_key(project, owner, passphrase, key, made)
+
+    def keys_before(self, project: Project) -> list[Project]:
+        """Other projects that have a key, the newest first; one of those that share a key."""
+        found: dict[str, Project] = {}
+        for other in self.projects.all()[0]:
+            if other.id != project.id and other.state.key is not None and other.key_file.is_file():
+                found.setdefault(other.state.key.key_id, other)
+        return list(found.values())
+
+    def _keep_key(self, project: Project, owner: es.Owner, passphrase: str, key: Key, made: Plan) -> None:
+        with self._lock:
+            self._plans[project.id] = made
         with project.changing() as state:
             writers: dict[Path, Callable[[Path], None]] = {
                 project.key_file: lambda path: owner.save(path, passphrase),
                 project.public_file: owner.public_keys().save,
             }
             write_together(writers, overwrite=False)
-            state.key = Key(owner.key_id, owner.fingerprint, _now())
+            state.key, state.plan = key, {**made.to_dict(), "lines": made.rows()}
         self._unlocked[project.id] = Unlocked(owner, passphrase)
 
     def unlock(self, project: Project, passphrase: str) -> None:
@@ -278,7 +313,7 @@ class Desk:
 
     # -- sending -----------------------------------------------------------------------------------------------------
 
-    def send_to_worker(self, project: Project, url: str, token: str) -> None:
+    def send_to_worker(self, project: Project, url: str, token: str, pin: str = "") -> None:
         """Upload the table, ask all questions, wait for the results, and fetch them: in a thread, resumed after a restart."""
         self._check_sealed(project)
         if not url.startswith(("http://", "https://")):
@@ -288,6 +323,8 @@ class Desk:
         sent = project.state.sent
         if not token and not (sent is not None and sent.place == url and project.token_file.is_file()):
             raise Refused("the worker wants a token: whoever runs it has given you one")
+        with self.connect(url, token or project.token_file.read_text().strip(), pin=pin or None):
+            pass  # nothing is sent yet: an address or a pin that cannot be is refused
         if token:
             write_atomic(project.token_file, [token.strip().encode()], mode=PRIVATE)
         with project.changing() as state:
@@ -298,6 +335,8 @@ class Desk:
                     one.state = "here" if project.result_file(one).is_file() else ""
             elif sent is not None:
                 sent.stopped = False
+            assert state.sent is not None
+            state.sent.pin = pin
         self.go_on(project)
 
     def send_to_folder(self, project: Project, folder: Path) -> None:
@@ -343,7 +382,7 @@ class Desk:
         sent = project.state.sent
         assert sent is not None
         token = project.token_file.read_text().strip()
-        with self.connect(sent.place, token, patience=PATIENCE) as client:
+        with self.connect(sent.place, token, patience=PATIENCE, pin=sent.pin or None) as client:
             at_worker(client, project, self.questions(project), work)
 
     def _at_folder(self, project: Project, work: Work) -> None:

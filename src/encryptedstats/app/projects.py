@@ -72,6 +72,7 @@ class Key:
     fingerprint: str
     made: str
     copied: bool = False
+    of: str = ""  # where it came from, if it was not made for this project
 
 
 @dataclass
@@ -93,6 +94,7 @@ class Sent:
     table: str = ""
     done: bool = False
     stopped: bool = False
+    pin: str = ""  # the SHA-256 of the one certificate that it may have
 
 
 @dataclass

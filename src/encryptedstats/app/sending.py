@@ -80,7 +80,7 @@ def _again(work: Work, request: Callable[[], T]) -> T:
             return request()
         except es.WorkerError as error:
             unreachable = error.status == 0 and error.__cause__ is not None
-            if not unreachable and error.status not in _LATER:
+            if error.untrusted or (not unreachable and error.status not in _LATER):
                 raise
             work.tell("The worker does not answer: trying again", work.done, work.total, work.unit)
         work.wait(_BETWEEN)

@@ -129,7 +129,7 @@ class Pages:
         return {"plan": project.state.plan, "public": self.desk.schema(project).public()}
 
     def _key(self, project: Project, **_: Any) -> dict[str, Any]:
-        return {"least": LEAST_PASSPHRASE}
+        return {"least": LEAST_PASSPHRASE, "before": self.desk.keys_before(project)}
 
     def _encrypt(self, project: Project, **_: Any) -> dict[str, Any]:
         return {"work": self.desk.work(project, "encrypt")}
@@ -171,6 +171,8 @@ class Pages:
         except _MENDABLE as found:
             return in_page_words(found)
         known = frame.drop(columns="by").astype(object)
+        known["time"] = [str(time)[:16].replace("T", " ") for time in known["time"]]
+        known = known.rename(columns={"time": "time (UTC)"})
         return {
             "folder": project.ledger_folder,
             "budget": budget,
@@ -188,7 +190,7 @@ _EMPTY: Final[dict[str, dict[str, Any]]] = {
     "columns": {"lines": [], "doubts": (), "made": None, "wrong": ""},
     "questions": {"form": None, "formula": "", "catalogue": {}, "variables": []},
     "plan": {"plan": None, "public": None},
-    "key": {"least": LEAST_PASSPHRASE},
+    "key": {"least": LEAST_PASSPHRASE, "before": [], "given_path": "", "given_project": ""},
     "encrypt": {"work": None},
     "send": {"work": None, "commands": [], "suggested": ""},
     "results": {"opened": {}, "pictures": {}, "work": None, "outgoing": {}, "book": None, "no_noise": ""},
@@ -369,6 +371,13 @@ def make_app(desk: Desk, start: Path) -> FastAPI:
         words = str(form.get("passphrase", "")), str(form.get("again", ""))
         return tried(project, "key", lambda: desk.make_key(project, *words))
 
+    @app.post("/p/{id}/key/use")
+    def use_key(id: str, form: SentForm) -> Response:
+        project, other, path = project_of(id), str(form.get("project", "")), str(form.get("path", "")).strip()
+        source = project_of(other) if other and not path else Path(path)
+        words = str(form.get("passphrase", ""))
+        return tried(project, "key", lambda: desk.use_key(project, source, words), given_path=path, given_project=other)
+
     @app.post("/p/{id}/key/unlock")
     def unlock(id: str, form: SentForm) -> Response:
         project = project_of(id)
@@ -411,15 +420,15 @@ def make_app(desk: Desk, start: Path) -> FastAPI:
     @app.post("/p/{id}/send")
     def send(id: str, form: SentForm) -> Response:
         project, to = project_of(id), str(form.get("to", ""))
-        url, token = str(form.get("url", "")).strip(), str(form.get("token", "")).strip()
+        url, token, pin = (str(form.get(name, "")).strip() for name in ("url", "token", "pin"))
 
         def act() -> None:
             if to == WORKER:
-                desk.send_to_worker(project, url, token)
+                desk.send_to_worker(project, url, token, pin)
             else:
                 desk.send_to_folder(project, Path(str(form.get("folder", ""))).expanduser())
 
-        return tried(project, "send", act, given_url=url)
+        return tried(project, "send", act, given_url=url, given_pin=pin)
 
     @app.get("/p/{id}/progress/{name}")
     def progress(id: str, name: str) -> Response:

@@ -33,6 +33,16 @@ class Table:
         """Whether it is a line for each number."""
         return self.head == ["value"]
 
+    @cached_property
+    def kinds(self) -> list[str]:
+        """What each column holds, as styles call it: "number", or "" where no cell begins like one.
+
+        >>> Table("", ["what", "rows"], [("0", ["opened", "400"]), ("1", ["hidden", "hidden"])]).kinds
+        ['', 'number']
+        """
+        columns = [[cells[place] for _, cells in self.rows] for place in range(len(self.head))]
+        return ["number" if any(cell.lstrip("<±-−.")[:1].isdigit() for cell in cells) else "" for cells in columns]
+
 
 @dataclass(frozen=True)
 class Shown:

@@ -30,6 +30,7 @@ WORDS: Final[dict[str, str]] = {
     "read text": "correct it, or leave it empty if it is missing; if {name!r} is a category, say so in the step Columns",
     "know a level": "correct it, or let unknown levels count as other, in the step Columns",
     "public schema": "cut points of your own, in the step Columns of a copy of the project",
+    "pin the certificate": "let whoever runs the worker tell you the SHA-256 of its certificate, and give it below the address",
     "schema of the rows": "this project has another schema than the rows were encrypted with",
 }
 

@@ -363,10 +363,12 @@ def plan_stages(
     workers: int | None = None,
     price_per_core_hour: float | None = None,
     room: int = 1,
+    parameters: Parameters | None = None,
 ) -> Plan:
     """Plan some computations with the same keys; for ``workers``, with room to add up the results of all shards.
 
-    With ``room``, results that large many times over are exact: what is added and taken away later has bounds that add up.
+    With ``room``, results that large many times over are exact: what is added and taken away later has bounds that add up. With
+    ``parameters`` it is planned for keys that are there already.
 
     Raises
     ------
@@ -375,8 +377,10 @@ def plan_stages(
     """
     if security not in LEVELS:
         raise ParameterError(f"security={security!r}: it can be {', '.join(map(str, LEVELS))} bits")
+    if parameters is not None:
+        security, scheme, members = parameters.security, parameters.scheme, parameters.members
     search = _Search(list(stages), dict(ranges), security, scheme or "bgv", with_secret_key, workers, members, room)
-    found = search.found()
+    found = search.found() if parameters is None else search.found_with(parameters)
     if found is None and scheme is None and members == 1:
         # BGV wants primes that are 1 modulo t; for a very large t there are none, and BFV has to do.
         search = replace(search, scheme="bfv")
@@ -427,6 +431,22 @@ class _Search:
             if found is not None:
                 return found
         return None
+
+    def found_with(self, parameters: Parameters) -> _Found:
+        """The proofs for parameters that are given; refused where they do not carry everything."""
+        largest = self.largest(parameters.slots)
+        fits = largest <= parameters.max_value
+        found = self._proven(parameters, _Shapes(self.stages, parameters.ring_degree)) if fits else None
+        if found is None:
+            depth = max(depth_of(stage.circuits(parameters.slots)) for stage in self.stages)
+            why = (
+                f"it is {depth} products deep over {self.stages[0].layout(parameters.slots).n_rows:,} rows, and that is not proven "
+                f"to decrypt with {parameters!r}"
+                if fits
+                else f"results can reach ±{largest:,}, and these keys are exact up to ±{parameters.max_value:,}"
+            )
+            raise ParameterError(f"these keys were made for something else: {why}. Make new ones")
+        return found
 
     def _in_ring(self, ring: int) -> _Found | None:
         largest = self.largest(ring)

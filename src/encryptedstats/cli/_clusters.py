@@ -42,8 +42,6 @@ TreesPerTask = Annotated[int | None, _option(min=1, metavar="N", help="forest: s
 def is_for_cluster(given: Mapping[str, Any]) -> bool:
     """Whether the options of ``fit`` or ``predict`` ask for many machines, refusing those that make sense for them only."""
     if any(given[name] is not None for name in MANY):
-        if given.get("folds"):
-            raise typer.BadParameter("--folds are fitted in one place: leave out --scheduler and --queue")
         return True
     for name in ("rows_per_shard", "trees_per_task"):
         if given.get(name) is not None:
@@ -57,7 +55,7 @@ def fit_on_cluster(model: Any, table: str, out: str, given: Mapping[str, Any]) -
     """The model and its bytes; None where it was only put into a queue, and said so."""
     from encryptedstats import cluster  # scikit-learn takes a second to import
 
-    options = {**_shared(given), "trees_per_task": given["trees_per_task"]}
+    options = {**_shared(given), "trees_per_task": given["trees_per_task"], "folds": given["folds"]}
     if given["scheduler"] is None:
         _show_queued(cluster.submit(model, table, out, **options), given["as_json"])
         return None

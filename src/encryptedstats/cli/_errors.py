@@ -61,6 +61,7 @@ WORDS: Final[dict[str, str]] = {
     "schema of the rows": "give the schema that the table was encrypted with, with --schema (keep its file beside the secret key)",
     "keys of the file": ", or the secret key that they belong to",
     "give keys": "give --keys, those",
+    "pin the certificate": "let whoever runs the worker tell you its SHA-256, and put sha256:... into ENCRYPTEDSTATS_PIN",
     "load the key": ": give its file, with --key",
     "plan": "encryptedstats plan",
     "larger values": "it takes keys for --max-value {value} (plan chooses it)",

@@ -54,7 +54,7 @@ def variables_of(question: es.Question, schema: es.Schema | None = None) -> dict
     return {"variables": question.names(schema)} if isinstance(question, Statistic) else {}
 
 
-def make_question(words: Sequence[str], schema: es.Schema | None = None) -> es.Question:
+def make_question(words: Sequence[str], schema: es.Schema | es.PublicSchema | None = None) -> es.Question:
     """The question that some words ask: ``my_questions.py:Ridge target=2 alpha=1``, or a name that is known here.
 
     With the owner's schema it may speak of variables and levels by name, and is translated to ids.

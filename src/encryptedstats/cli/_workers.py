@@ -21,7 +21,7 @@ from encryptedstats.tables.statistics import Asked
 if TYPE_CHECKING:
     from encryptedstats.service.client import WorkerJob, WorkerTable
 
-_HERE: Final = {"checkpoint": None, "scheduler": None, "queue": None, "folds": False, "workers": None, "device": "auto"}
+_HERE: Final = {"checkpoint": None, "scheduler": None, "queue": None, "workers": None, "device": "auto"}
 WorkerUrl = Annotated[
     str | None,
     typer.Option(
@@ -66,9 +66,9 @@ class RemoteTable(Asked):
         """The answer to a question, read from the file that it was fetched to."""
         return self._done(lambda worker, table: worker.ask(question, table, by_others=self.by_others or None))
 
-    def fit(self, model: es.Question) -> Any:
-        """The model, still encrypted."""
-        return self._done(lambda worker, table: worker.fit(model, table, by_others=self.by_others or None))
+    def fit(self, model: es.Question, folds: bool) -> Any:
+        """The model, or every fold of it, still encrypted."""
+        return self._done(lambda worker, table: worker.fit(model, table, folds=folds, by_others=self.by_others or None))
 
     def predicted_by(self, model: str, output: str | None) -> Any:
         """What an encrypted model says of every row."""

@@ -132,7 +132,7 @@ def fit(
         started = time.perf_counter()
         with _keeping(checkpoint), spelled_as_options():
             if worker is not None and away:
-                fitted = RemoteTable(worker, table, sealed, keys, file, force, by_others).fit(unfitted)
+                fitted = RemoteTable(worker, table, sealed, keys, file, force, by_others).fit(unfitted, folds)
             else:
                 fit_it = unfitted.fit_folds if folds else unfitted.fit
                 fitted = fit_it(sealed, workers=workers, device=device, checkpoint=checkpoint)

@@ -16,13 +16,32 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 import encryptedstats as es
-from encryptedstats.cli._console import command_line, fact_table, plural, print_json, printable, progress
+from encryptedstats.cli._console import (
+    command_line,
+    fact_table,
+    plural,
+    print_json,
+    printable,
+    progress,
+    size_text,
+    time_text,
+)
 from encryptedstats.cli._errors import spelled_as_options
-from encryptedstats.cli._files import COMPUTED, Writes, write_text
+from encryptedstats.cli._files import COMPUTED, Reads, Writes, write_text
 from encryptedstats.cli._help import more_options
-from encryptedstats.cli._inputs import JSON, PLAN, expect, load_schema
+from encryptedstats.cli._inputs import JSON, PLAN, expect, load_schema, load_table
 from encryptedstats.cli._models import PlannedModels, make_models, model_text, with_model_options
-from encryptedstats.cli._options import AsJson, Encoding, Encodings, Force, SchemaFile, SchemeName, Security, output
+from encryptedstats.cli._options import (
+    AsJson,
+    Encoding,
+    Encodings,
+    Force,
+    SchemeName,
+    Security,
+    TableKeys,
+    file_option,
+    output,
+)
 from encryptedstats.cli._questions import STATISTICS, make_question, question_text, shortened
 from encryptedstats.storage.files import MAX_DOCUMENT_BYTES, read_regular
 from encryptedstats.tables.naming import class_or_variable
@@ -44,21 +63,45 @@ PredictRows = Annotated[
         show_default=False,
     ),
 ]
+OptionalSchema = Annotated[
+    Path | None,
+    file_option("--schema", help="The schema, as the command schema wrote it; needed, unless --table is given."),
+]
+PlannedTable = Annotated[
+    str | None,
+    Reads,
+    typer.Option(
+        metavar="TABLE",
+        help="With --worker: folder or URL of a table that is encrypted, instead of --schema and --rows.",
+        show_default=False,
+    ),
+]
+PlanningWorker = Annotated[
+    str | None,
+    typer.Option(
+        "--worker",
+        metavar="URL",
+        help="Ask a worker that serve runs there what it would take: it is sent the list of the table's blocks, and none of them.",
+        show_default=False,
+    ),
+]
+#: Options that have a sense where a worker plans for a table that is encrypted.
+_ELSEWHERE: Final = {"schema", *STATISTICS, "ask", "model", "table", "keys", "worker", "as_json", "force"}
 
 
 @with_model_options
 def plan(
     ctx: typer.Context,
-    schema: SchemaFile,
+    schema: OptionalSchema = None,
     rows: Annotated[
-        int,
+        int | None,
         typer.Option(
             min=1,
             metavar="N",
             help="Rows that the table will have.",
             show_default=False,
         ),
-    ],
+    ] = None,
     counts: Annotated[
         list[str] | None,
         typer.Option(
@@ -129,6 +172,9 @@ def plan(
             "--price", min=0, metavar="X", help="What a core costs an hour; with --workers.", show_default=False
         ),
     ] = None,
+    table: PlannedTable = None,
+    keys: TableKeys = None,
+    worker: PlanningWorker = None,
     out: Annotated[Path | None, Writes(COMPUTED), output("Write the plan as JSON, for keygen.")] = None,
     force: Force = False,
     as_json: AsJson = False,
@@ -152,24 +198,24 @@ def plan(
       # several questions and models, for one pair of keys; --trees goes to the model that has it
       encryptedstats plan --schema schema.json --rows 100000 \\
           --counts age,class --moments dose,weight --model forest --trees 50 --model mnb -o plan.json
+
+      # a table that is encrypted: what it would take a worker, which is sent the list of its blocks and nothing else
+      encryptedstats plan --table patients.enc --model forest --trees 100 --worker https://worker.example
     """
+    if worker is not None or table is not None:
+        plan_elsewhere(ctx)
+        return
+    if schema is None or rows is None:
+        raise typer.BadParameter(
+            "say what the table will be: --schema and --rows; or --table and --worker, of one that is encrypted"
+        )
     private = load_schema(schema)
-    asked = [
-        *(_statistic("counts", text, private) for text in counts or ()),
-        *(_statistic("crosstab", text, private) for text in crosstab or ()),
-        *(_statistic("moments", text, private) for text in moments or ()),
-        *(make_question(shlex.split(text), private) for text in ask or ()),
-    ]
+    asked, models = _asked(ctx, private)
     if price is not None and workers is None:
         raise typer.BadParameter("--price is what a core of a cluster costs: say how many with --workers")
-    models = make_models(model or (), more_options(ctx))
     wanted: Any = [*asked, *models]
     if encrypted_prediction or predict_rows is not None:
         wanted = _unopened(ctx, asked, models)
-    if not asked and not models:
-        raise typer.BadParameter(
-            "say what will be computed: --model, --counts, --crosstab, --moments, --ask, or several of them"
-        )
     with progress("choosing parameters"), spelled_as_options():
         made = es.plan(
             wanted,
@@ -197,7 +243,20 @@ def plan(
         _show(made, facts["questions"], out, models)
 
 
-def _statistic(name: str, text: str, schema: es.Schema) -> es.Question:
+def _asked(ctx: typer.Context, schema: es.Schema | es.PublicSchema) -> tuple[list[es.Question], list[Any]]:
+    """The questions and the models that are to be planned."""
+    given = ctx.params
+    asked = [_statistic(name, text, schema) for name in STATISTICS for text in given[name] or ()]
+    asked += [make_question(shlex.split(text), schema) for text in given["ask"] or ()]
+    models = make_models(given["model"] or (), more_options(ctx))
+    if not asked and not models:
+        raise typer.BadParameter(
+            "say what will be computed: --model, --counts, --crosstab, --moments, --ask, or several of them"
+        )
+    return asked, models
+
+
+def _statistic(name: str, text: str, schema: es.Schema | es.PublicSchema) -> es.Question:
     """A question as it is written after its option; names with a comma in quotes, as in CSV."""
     names = next(csv.reader([text], skipinitialspace=True), [])
     least, most = {"counts": (1, 2), "crosstab": (2, 2), "moments": (1, len(schema.variables))}[name]
@@ -219,11 +278,15 @@ def _unopened(ctx: typer.Context, asked: Sequence[es.Question], models: Sequence
 
 
 def _questions(asked: Sequence[es.Question], schema: es.Schema, models: Sequence[Any], made: es.Plan) -> list[str]:
-    texts = [question_text(one.name, one.parameters(), schema) for one in asked]
-    texts += [f"fit of {model_text(type(model), model.get_params())}" for model in models]
+    texts = _in_words(asked, models, schema)
     if made.prediction is not None:
         texts.append(f"prediction of {plural(made.prediction.n_predict, 'row')} with it, unopened")
     return texts
+
+
+def _in_words(asked: Sequence[es.Question], models: Sequence[Any], schema: es.Schema | None) -> list[str]:
+    texts = [question_text(one.name, one.parameters(), schema) for one in asked]
+    return texts + [f"fit of {model_text(type(model), model.get_params())}" for model in models]
 
 
 def _hash_of(facts: dict[str, Any]) -> str:
@@ -281,7 +344,55 @@ def _show(made: es.Plan, questions: list[str], out: Path | None, models: Sequenc
         console.print(fact_table(steps))
 
 
-def _fit_line(model: Any) -> Text:
+def _fit_line(model: Any, table: str = "table.enc", *more: str) -> Text:
     """What the worker will type for a model that was planned."""
     words = model_text(type(model), model.get_params()).split()
-    return command_line("fit", "table.enc", "-o", "model.enc", "--model", *words)
+    return command_line("fit", table, "-o", "model.enc", "--model", *words, *more)
+
+
+# -- by a worker ---------------------------------------------------------------------------------------------------------
+
+
+def plan_elsewhere(ctx: typer.Context) -> None:
+    """What questions of a table that is encrypted would take a worker, by the times that it has measured."""
+    given = ctx.params
+    place, url = _table_and_worker(ctx)
+    own = None if given["schema"] is None else load_schema(given["schema"])
+    with es.connect(url) as worker, progress("asking the worker"), spelled_as_options():
+        known = load_table(place, given["keys"], by_others=True).schema
+        asked, models = _asked(ctx, own or known)
+        cores = worker.offers()["cores"]
+        made = worker.plan([*asked, *models], place, keys=given["keys"])
+    facts = {"questions": _in_words(asked, models, own), "table": place, "worker": url, "cores": cores, **made}
+    if given["as_json"]:
+        print_json(facts)
+        return
+    to_send = f"{size_text(facts['bytes_up'])} are still to be sent" if facts["bytes_up"] else "all of it is there"
+    rows: list[tuple[str, RenderableType]] = [
+        ("for", Text("\n".join(map(printable, shortened(facts["questions"]))), style="bold")),
+        ("worker", printable(url)),
+        ("rows", f"{facts['rows']:,}"),
+        ("upload", to_send),
+        ("download", f"{plural(facts['totals'], 'total')}, {size_text(facts['bytes_down'])}"),
+        ("work", plural(facts["products"], "product")),
+        ("time there", f"{time_text(facts['core_seconds'])} of one core, of which it has {cores}"),
+        *(("next", _fit_line(model, place, "--worker", url)) for model in models[:1]),
+    ]
+    Console().print(fact_table(rows))
+
+
+def _table_and_worker(ctx: typer.Context) -> tuple[str, str]:
+    """The two that it takes; what chooses keys is refused, since the table has its own."""
+    place, url = ctx.params["table"], ctx.params["worker"]
+    if place is None or url is None:
+        raise typer.BadParameter("a worker plans for a table that is encrypted: give --table and --worker together")
+    for name in ctx.params:
+        if name not in _ELSEWHERE and _was_given(ctx, name):
+            option = "--output" if name == "out" else f"--{name.replace('_', '-')}"
+            raise typer.BadParameter(f"{option} is of a table that is still to be encrypted: leave it out, or --worker")
+    return place, url
+
+
+def _was_given(ctx: typer.Context, name: str) -> bool:
+    source = ctx.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"

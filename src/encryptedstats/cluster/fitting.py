@@ -33,6 +33,7 @@ def submit(
     rows_per_shard: int | None = None,
     trees_per_task: int | None = None,
     by_others: bool = False,
+    folds: bool = False,
     overwrite: bool = False,
 ) -> Job:
     """Cut a fit into items of work and put them into a queue; ``encryptedstats worker --queue`` or :func:`work` does them.
@@ -45,7 +46,7 @@ def submit(
         raise TypeError(f"cluster.fit needs a model of this library or another question, not a {type(model).__name__}")
     place, keys_url = place_of_queue(out, queue), None if keys is None else absolute(keys)
     places = (absolute(table), absolute(out), place, keys_url)
-    job, data = make_job(model, *places, rows_per_shard, trees_per_task, by_others)
+    job, data = make_job(model, *places, rows_per_shard, trees_per_task, by_others, folds)
     return put_into_queue(job, data, overwrite)
 
 
@@ -99,6 +100,7 @@ def fit(
     rows_per_shard: int | None = None,
     trees_per_task: int | None = None,
     by_others: bool = False,
+    folds: bool = False,
     workers: int | None = None,
     device: str = AUTO,
     overwrite: bool = False,
@@ -128,6 +130,8 @@ def fit(
         Of a forest: split by trees as well, about so many a task.
     by_others : bool
         Compute on rows that others have encrypted with the public keys: see :meth:`encryptedstats.EncryptedTable.accept_others`.
+    folds : bool
+        Fit every cross-validation fold of a table that declares folds: what ``model.fit_folds`` gives.
     workers : int, optional
         Processes of a cluster that is started here; as many as there are cores by default.
     device : str
@@ -161,6 +165,7 @@ def fit(
         rows_per_shard=rows_per_shard,
         trees_per_task=trees_per_task,
         by_others=by_others,
+        folds=folds,
         overwrite=overwrite,
     )
     run_on_dask(job, scheduler, workers, progress, patience, told or (lambda _: None), device)

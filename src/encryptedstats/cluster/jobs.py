@@ -48,6 +48,7 @@ from encryptedstats.tables.encrypted import (
     facts_from_container,
     keys_name,
 )
+from encryptedstats.tables.folds import Folds, folds_of
 from encryptedstats.tables.questions import question_class
 
 if TYPE_CHECKING:
@@ -506,9 +507,12 @@ def make_job(
     rows_per_shard: int | None,
     trees_per_task: int | None,
     by_others: bool,
+    folds: bool = False,
 ) -> tuple[Job, bytes]:
     """Cut a fit into items, and refuse before any work what could not be finished."""
     manifest, facts, entries = read_stored_table(table)
+    if folds:
+        question = folds_of(question, facts.n_folds)
     whole = EncryptedTable(facts, StoredBlocks(open_store(table), entries, facts.shape, facts.key_id), None)
     question = question.in_ids(facts.schema)
     question.check_schema(facts.schema)
@@ -554,6 +558,8 @@ def cut_totals(
     if trees_per_task is None:
         return widest, ((0, n_totals),)
     n_trees = question.parameters().get("n_trees")
+    if isinstance(question, Folds):
+        raise ValueError(f"trees_per_task={trees_per_task!r}: folds are cut by rows alone, leave it out")
     if n_trees is None:
         raise ValueError(f"trees_per_task={trees_per_task!r}: a {question.name} has no trees")
     trees_per_task = as_count(trees_per_task, "trees_per_task", "trees")

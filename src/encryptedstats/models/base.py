@@ -60,7 +60,7 @@ from encryptedstats.tables.answers import (
     stored_head,
 )
 from encryptedstats.tables.block_rows import NOT_INSIDE, joined_rows, rows_left
-from encryptedstats.tables.folds import Folds
+from encryptedstats.tables.folds import folds_of
 from encryptedstats.tables.opening import opening_schema
 from encryptedstats.tables.questions import (
     MODEL_KIND,
@@ -481,13 +481,9 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         A clear table gives these models; an encrypted one an answer, which ``owner.open(folds, schema)`` opens to them.
         ``es.score_folds(models, table)`` then scores.
         """
-        if not table.n_folds:
-            raise SchemaError(
-                "this table declares no folds: ",
-                Cure("declare folds", "schema.table(df, folds=k) does, before it is encrypted"),
-            )
+        asked = folds_of(clone(self), table.n_folds)
         self._check_table(table)
-        return table.ask(Folds(clone(self), table.n_folds), **options)
+        return table.ask(asked, **options)
 
     # -- files -----------------------------------------------------------------------------------------------------
 

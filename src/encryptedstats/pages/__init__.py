@@ -78,8 +78,18 @@ def environment(package: str, role: Literal["owner", "worker"]) -> jinja2.Enviro
         undefined=jinja2.StrictUndefined,
     )
     made.globals["role"] = role
-    made.filters |= {"size": size_text, "seconds": time_text, "plural": plural}
+    made.filters |= {"size": size_text, "seconds": time_text, "plural": plural, "sentence": sentence}
     return made
+
+
+def sentence(text: str) -> str:
+    """What begins a sentence; an address or the name of a file or a column is left as it is.
+
+    >>> sentence("the passphrase is wrong"), sentence("https://worker.example refuses it"), sentence("v0 has no bins")
+    ('The passphrase is wrong', 'https://worker.example refuses it', 'v0 has no bins')
+    """
+    first = text.partition(" ")[0].rstrip(".,:;")
+    return text[:1].upper() + text[1:] if first.replace("'", "").replace("-", "").isalpha() else text
 
 
 def static_files() -> APIRouter:

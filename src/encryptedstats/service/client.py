@@ -11,19 +11,19 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 from encryptedstats.cluster.jobs import listed_table
 from encryptedstats.crypto import PublicKeys
 from encryptedstats.errors import REPLACE, Cure, ExistsError, FileFormatError, StorageError, WorkerError
-from encryptedstats.progress import progress_bar
-from encryptedstats.service.connection import PATIENCE, PIN_VARIABLE, Connection, find_token
+from encryptedstats.progress import BYTES, progress_bar
+from encryptedstats.service.connection import PATIENCE, PIN_VARIABLE, Body, Connection, find_token
 from encryptedstats.service.door import WELCOME, refused_kind
 from encryptedstats.storage import container
 from encryptedstats.storage.container import DIGEST_BYTES, Container
@@ -33,6 +33,7 @@ from encryptedstats.tables import EncryptedTable, PublicSchema, Question, Schema
 from encryptedstats.tables.answers import ANSWER_KINDS, PREDICTION_KIND, listed_blocks
 from encryptedstats.tables.blocks import BlockEntry
 from encryptedstats.tables.encrypted import MANIFEST, MAX_MANIFEST_BYTES, StoredBlocks, TableFacts, keys_name
+from encryptedstats.tables.folds import folds_of
 from encryptedstats.tables.naming import class_or_variable
 from encryptedstats.tables.statistics import Asked
 
@@ -276,19 +277,10 @@ class Worker:
         are there and all bytes, or says whether a bar is shown: by default on a terminal.
         """
         with _stored(table) as store:
-            manifest = _manifest(store)
-            facts, entries = listed_table(manifest, store.where(MANIFEST))
-            sizes = {entry.sha256: entry.bytes for entry in entries}
-            read: dict[str, Callable[[], bytes]] = {e.sha256: _reader(store, e) for e in entries}
-            public = _keys_bytes(store, facts, keys)
-            for data in (manifest, public):
-                name = data[-DIGEST_BYTES:].hex()
-                sizes[name], read[name] = len(data), partial(bytes, data)
-            self._send(read, sizes, progress)
-        name = manifest[-DIGEST_BYTES:].hex()
-        self._connection.json("PUT", f"/v1/tables/{name}", json={"keys": public[-DIGEST_BYTES:].hex()})
-        private = table.private_schema if isinstance(table, EncryptedTable) else None
-        return WorkerTable(self, name, facts, entries, private or facts.schema)
+            found = _objects(store, keys)
+            self._send(found.read, found.sizes, progress)
+        self._connection.json("PUT", f"/v1/tables/{found.name}", json={"keys": found.keys})
+        return found.table(self, table)
 
     def table(self, name: str) -> WorkerTable:
         """A table that was uploaded before, by its name."""
@@ -305,53 +297,86 @@ class Worker:
         progress: bool | Callable[[int, int], None] | None,
     ) -> None:
         """All objects that the worker does not have, some at the same time."""
-        wanted = self._connection.json("POST", "/v1/objects/missing", json={"sha256": list(read)})["sha256"]
+        wanted = self._missing(read)
         straight = bool(wanted) and self.offers()["presigned"]
         total, told = sum(sizes.values()), progress if callable(progress) else None
         there = total - sum(sizes[name] for name in wanted)
         show = False if callable(progress) else progress
-        with progress_bar("uploading", total, "bytes", show) as advance, ThreadPoolExecutor(_AT_ONCE) as pool:
-            advance(there)
+        with (
+            progress_bar("uploading", total, BYTES, show, there) as advance,
+            ThreadPoolExecutor(_AT_ONCE) as pool,
+        ):
             if told is not None:
                 told(there, total)
-            waiting = [(name, pool.submit(self._send_one, name, read[name], straight)) for name in wanted]
+            waiting = [(name, pool.submit(self._send_one, name, read[name], straight, advance)) for name in wanted]
             try:
                 for name, sending in waiting:
                     sending.result()
                     there += sizes[name]
-                    advance(sizes[name])
                     if told is not None:
                         told(there, total)
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
 
-    def _send_one(self, name: str, read: Callable[[], bytes], straight: bool) -> None:
+    def _missing(self, names: Iterable[str]) -> list[str]:
+        found: list[str] = self._connection.json("POST", "/v1/objects/missing", json={"sha256": list(names)})["sha256"]
+        return found
+
+    def _send_one(
+        self, name: str, read: Callable[[], bytes], straight: bool, advance: Callable[[float], None] = lambda _: None
+    ) -> None:
         data = read()
         _check_welcome(data, name)
+        body = Body(data, advance)
         if straight:
             signed = self._connection.json("POST", f"/v1/objects/{name}/presigned", params={"bytes": len(data)})
-            self._connection.put_elsewhere(signed["url"], data)
+            self._connection.put_elsewhere(signed["url"], body)
             self._connection.json("POST", f"/v1/objects/{name}/arrived", params={"upload": signed["upload"]})
         else:
-            self._connection.json("PUT", f"/v1/objects/{name}", content=data)
+            self._connection.json("PUT", f"/v1/objects/{name}", content=body, headers=body.headers)
 
     # -- jobs --------------------------------------------------------------------------------------------------------
 
-    def fit(self, model: Question, table: WorkerTable | str, **options: Any) -> WorkerJob:
-        """Fit a model to a table that was uploaded. Options: ``rows_per_shard``, ``trees_per_task``, ``by_others``."""
-        return self._ask("fit", model, table, options)
+    def fit(self, model: Question, table: WorkerTable | str, *, folds: bool = False, **options: Any) -> WorkerJob:
+        """Fit a model to a table that was uploaded, or to every fold that it declares, as ``model.fit_folds`` does.
+
+        Options: ``rows_per_shard``, ``trees_per_task``, ``by_others``.
+        """
+        known = self._known(table)
+        return self._ask("fit", folds_of(model, known.facts.n_folds) if folds else model, known, options)
 
     def ask(self, question: Question, table: WorkerTable | str, **options: Any) -> WorkerJob:
         """Ask a statistic, or any other question. Options: as of :meth:`fit`."""
         return self._ask("ask", question, table, options)
 
-    def plan(self, question: Question, table: WorkerTable | str) -> dict[str, Any]:
-        """What a fit or a question would take there: seconds of one core, rows, totals, products, bytes of the answer."""
-        known = self._known(table)
-        asked = _in_ids(question, known)
-        found: dict[str, Any] = self._connection.json("POST", "/v1/plans", json=_request("ask", known, asked))
-        return found
+    def plan(
+        self,
+        questions: Question | Sequence[Question],
+        table: WorkerTable | Url | EncryptedTable,
+        *,
+        keys: PublicKeys | Url | None = None,
+    ) -> dict[str, Any]:
+        """What a fit or a question, or several, would take there: seconds of one core, rows, totals, products, bytes of answers.
+
+        Of a table that was uploaded, or of one that may be: of that, its folder or URL or the table itself, the list of its blocks
+        is sent and nothing else, and ``bytes_up`` says what there is still to send. ``keys`` are as of :meth:`upload`. Where
+        several are asked, ``plans`` has what each would take.
+        """
+        if isinstance(table, WorkerTable) or _is_name(table):
+            known, to_send = self._known(table), 0
+        else:
+            with _stored(table) as store:
+                found = _objects(store, keys)
+                known, wanted = found.table(self, table), self._missing(found.read)
+                to_send = sum(found.sizes[name] for name in wanted)
+                if found.name in wanted:
+                    self._send_one(found.name, found.read[found.name], straight=False)
+        asked = [questions] if isinstance(questions, Question) else list(questions)
+        requests = [_request("ask", known, _in_ids(one, known)) for one in asked]
+        plans = [self._connection.json("POST", "/v1/plans", json=one) for one in requests]
+        sums = {name: sum(one[name] for one in plans) for name in ("core_seconds", "totals", "products", "bytes_down")}
+        return {"rows": known.n_rows, "bytes_up": to_send, **sums, "plans": plans}
 
     def predict(
         self, answer: WorkerJob | Url | Any, table: WorkerTable | str, *, output: str | None = None, **options: Any
@@ -410,7 +435,7 @@ class Worker:
     def _known(self, table: WorkerTable | str) -> WorkerTable:
         if isinstance(table, WorkerTable):
             return table
-        if len(table) != 64 or set(table) - set("0123456789abcdef"):
+        if not _is_name(table):
             raise ValueError(f"{table!r} is no table of a worker: worker.upload({table!r}) makes one")
         return self.table(table)
 
@@ -461,7 +486,7 @@ class Worker:
     def _download(self, job: WorkerJob, file: Any, size: int, progress: bool | None) -> None:
         """All bytes, going on where a broken line left off."""
         end = time.monotonic() + self._connection.patience
-        with progress_bar("downloading", size, "bytes", progress) as advance:
+        with progress_bar("downloading", size, BYTES, progress) as advance:
             while True:
                 start = file.tell()
                 headers = {"Range": f"bytes={start}-"} if start else {}
@@ -483,6 +508,40 @@ class Worker:
 
 
 # -- pieces ----------------------------------------------------------------------------------------------------------------
+
+
+def _is_name(table: object) -> TypeGuard[str]:
+    """Whether this is what a worker calls a table."""
+    return isinstance(table, str) and len(table) == 64 and not set(table) - set("0123456789abcdef")
+
+
+@dataclass(frozen=True)
+class _Objects:
+    """The objects that a stored table is made of: how large each is, and what reads it."""
+
+    name: str
+    keys: str
+    facts: TableFacts
+    entries: tuple[BlockEntry, ...]
+    sizes: dict[str, int]
+    read: dict[str, Callable[[], bytes]]
+
+    def table(self, worker: Worker, given: Url | EncryptedTable) -> WorkerTable:
+        """The table as the worker knows it."""
+        private = given.private_schema if isinstance(given, EncryptedTable) else None
+        return WorkerTable(worker, self.name, self.facts, self.entries, private or self.facts.schema)
+
+
+def _objects(store: Store, keys: PublicKeys | Url | None) -> _Objects:
+    manifest = _manifest(store)
+    facts, entries = listed_table(manifest, store.where(MANIFEST))
+    sizes = {entry.sha256: entry.bytes for entry in entries}
+    read: dict[str, Callable[[], bytes]] = {entry.sha256: _reader(store, entry) for entry in entries}
+    public = _keys_bytes(store, facts, keys)
+    name, of_keys = (data[-DIGEST_BYTES:].hex() for data in (manifest, public))
+    sizes |= {name: len(manifest), of_keys: len(public)}
+    read |= {name: partial(bytes, manifest), of_keys: partial(bytes, public)}
+    return _Objects(name, of_keys, facts, entries, sizes, read)
 
 
 def _request(kind: str, table: WorkerTable, question: Question | None = None) -> dict[str, Any]:

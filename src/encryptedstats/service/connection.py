@@ -16,12 +16,12 @@ import socket
 import ssl
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from encryptedstats.errors import WorkerError
+from encryptedstats.errors import Cure, WorkerError
 from encryptedstats.storage.files import read_regular
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ PATIENCE: Final = 60.0  # seconds for which a worker that does not answer is ask
 _AGAIN: Final = (408, 429, 502, 503, 504)
 _PAUSES: Final = (0.2, 5.0)
 _MAX_TOKEN: Final = 4096
+_PIECE: Final = 1 << 17
 
 
 def find_token(file: str | os.PathLike[str] | None = None) -> str:
@@ -66,7 +67,7 @@ class _Pinned(ssl.SSLContext):
         if not hmac.compare_digest(found, self.pin):
             made.close()
             raise ssl.SSLCertVerificationError(
-                f"its certificate is sha256:{found.hex()}, which is not the one that is pinned"
+                1, f"its certificate is sha256:{found.hex()}, which is not the one that is pinned"
             )
         return made
 
@@ -91,6 +92,27 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+class Body:
+    """Bytes to send, a piece at a time, told as they leave. Where they are sent again, what was told before is taken back."""
+
+    def __init__(self, data: bytes, tell: Callable[[float], None]) -> None:
+        self._data, self._tell, self._told = data, tell, 0
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """How long it is: whoever receives it wants to know before."""
+        return {"Content-Length": str(len(self._data))}
+
+    def __iter__(self) -> Iterator[bytes]:
+        self._tell(-self._told)
+        self._told = 0
+        for start in range(0, len(self._data), _PIECE):
+            piece = self._data[start : start + _PIECE]
+            yield piece
+            self._told += len(piece)
+            self._tell(len(piece))
 
 
 class Connection:
@@ -158,10 +180,10 @@ class Connection:
         finally:
             response.close()
 
-    def put_elsewhere(self, url: str, data: bytes) -> None:
+    def put_elsewhere(self, url: str, body: Body) -> None:
         """Send bytes to an address that the worker has signed; without the token, which is not for others."""
         with self._httpx.Client(timeout=60.0) as client:
-            self._taken(client, "PUT", url, whole=True, content=data)
+            self._taken(client, "PUT", url, whole=True, content=body, headers=body.headers)
 
     def _taken(self, client: httpx.Client, method: str, path: str, *, whole: bool, **options: Any) -> httpx.Response:
         """The answer to a request that is sent until it is taken, refused for good, or patience ends."""
@@ -199,15 +221,25 @@ class Connection:
 
     def _unreachable(self, error: Exception) -> WorkerError:
         said = " ".join(str(error).split())[:300] or type(error).__name__
-        return WorkerError(f"{self.url} cannot be reached ({said}): check the address, and that the worker runs")
+        found = next(filter(_is_about_certificates, reversed([*_causes(error)])), None)
+        if found is None:
+            return WorkerError(f"{self.url} cannot be reached ({said}): check the address, and that the worker runs")
+        cure = Cure("pin the certificate", "let whoever runs the worker tell you its SHA-256, and give it as pin=")
+        why = getattr(found, "verify_message", "")  # without the line of OpenSSL that found it
+        said = f"nobody vouches for its certificate: {why}" if why else said
+        return WorkerError(f"{self.url} cannot be reached safely ({said}): ", cure, untrusted=True)
 
 
 def _is_final(error: BaseException | None) -> bool:
     """Whether it will fail again however often it is tried: a certificate that is not trusted, a name that nobody has."""
+    return any(_is_about_certificates(one) or isinstance(one, socket.gaierror) for one in _causes(error))
+
+
+def _is_about_certificates(error: BaseException) -> bool:
+    return isinstance(error, ssl.SSLCertVerificationError) or "CERTIFICATE_VERIFY_FAILED" in str(error)
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
-        if isinstance(error, ssl.SSLCertVerificationError) or "CERTIFICATE_VERIFY_FAILED" in str(error):
-            return True
-        if isinstance(error, socket.gaierror):
-            return True
+        yield error
         error = error.__cause__ or error.__context__
-    return False

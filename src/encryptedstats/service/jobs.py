@@ -25,6 +25,7 @@ from encryptedstats.service.door import Door, Place
 from encryptedstats.service.limits import Limits
 from encryptedstats.service.refusals import Refusal, missing
 from encryptedstats.storage.objects import FolderStore, open_store
+from encryptedstats.tables.encrypted import MANIFEST
 
 QUEUED, RUNNING, DONE, FAILED, CANCELLED = "queued", "running", "done", "failed", "cancelled"
 ENDED: Final = (DONE, FAILED, CANCELLED)
@@ -139,10 +140,10 @@ class Jobs:
         return record
 
     def plan(self, place: Place, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """What a job would take."""
+        """What a job would take. Of the table no more need be there than its manifest."""
         from encryptedstats.service import making
 
-        made = self.make(making.planned, self._resolved(place, "plan", asked))
+        made = self.make(making.planned, {**asked, "manifest": self._manifest(place, asked["table"])})
         if "refused" in made:
             raise self._refused(place, "the plan", made["refused"])
         plan: dict[str, Any] = made["plan"]
@@ -158,10 +159,19 @@ class Jobs:
         found = {name: [self._answer(place, one) for one in asked.get(name) or ()] for name in ("answers", "forget")}
         places = {
             "table": place.url("tables", asked["table"]),
+            "manifest": self._manifest(place, asked["table"]),
             "out": place.url("results", job_id),
             "queue": self.queue,
         }
         return {**asked, **found, **places}
+
+    def _manifest(self, place: Place, table: str) -> str:
+        """Where the manifest of a table lies, of one that is here, or of one that is still to come."""
+        if self.door.has_table(place, table):
+            return f"{place.url('tables', table)}/{MANIFEST}"
+        if not place.has("objects", table):
+            raise missing("table")
+        return place.url("objects", table)
 
     def _answer(self, place: Place, named: str) -> str:
         """Where an encrypted answer lies that is named ``job:ID`` or ``object:SHA256``."""

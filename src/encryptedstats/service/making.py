@@ -16,11 +16,13 @@ from encryptedstats.circuits.cost import read_cost
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.program import PACKED
 from encryptedstats.circuits.proof import program_of, read_noise
-from encryptedstats.cluster.jobs import StoredJob, read_stored_table
+from encryptedstats.cluster.jobs import StoredJob, listed_table
 from encryptedstats.cluster.queues import Sheet
 from encryptedstats.crypto.packing import packing_parameters
 from encryptedstats.errors import EncryptedStatsError
+from encryptedstats.storage.objects import read_object
 from encryptedstats.tables import Question
+from encryptedstats.tables.encrypted import MAX_MANIFEST_BYTES
 from encryptedstats.tables.questions import question_class
 
 FIT, ASK, PREDICT, COMBINE, DRAW = KINDS = ("fit", "ask", "predict", "combine", "draw")
@@ -73,8 +75,8 @@ def _submit(asked: Mapping[str, Any]) -> StoredJob:
 
 
 def _planned(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """The work of a question on a table as it is stored, by this machine's measured times; seconds are of one core."""
-    _, facts, entries = read_stored_table(asked["table"])
+    """The work of a question on a table as its manifest says it is, by this machine's measured times; seconds are of one core."""
+    facts, entries = listed_table(read_object(asked["manifest"], limit=MAX_MANIFEST_BYTES), "the manifest")
     question, rows = _question(asked), tuple(entry.rows for entry in entries)
     question.check_schema(facts.schema)
     parameters, layout = facts.parameters, Layout(sum(rows), facts.parameters.slots, rows)

@@ -26,7 +26,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from encryptedstats.circuits.devices import registered
+from encryptedstats.circuits.devices import present
 from encryptedstats.errors import StorageError
 from encryptedstats.pages import SecurityHeaders
 from encryptedstats.parallel import cores
@@ -34,6 +34,7 @@ from encryptedstats.service.audit import Log
 from encryptedstats.service.door import PART_BYTES, Door, Incoming, Place
 from encryptedstats.service.jobs import ENDED, Jobs, Record
 from encryptedstats.service.limits import Limits, Rate, too_many
+from encryptedstats.service.lingering import Lingering
 from encryptedstats.service.presigned import Presigner
 from encryptedstats.service.refusals import Refusal
 from encryptedstats.service.tokens import OWNER, Holder, Tokens
@@ -44,8 +45,6 @@ _log = logging.getLogger("encryptedstats.service")
 _HEX: Final = "^[0-9a-f]{64}$"
 _EVENT_SECONDS: Final = 0.5  # between looks at a job whose events somebody watches
 _QUIET_SECONDS: Final = 15.0  # after which a silent stream says that it lives
-_DRAINED: Final = 4 << 20  # bytes of a refused body that are still taken, so that the refusal is read
-_HOLD: Final = 2.0
 
 
 @dataclass
@@ -142,6 +141,8 @@ class Offers(BaseModel):
     object_bytes: int = Field(description="The largest object that is taken.")
     quota_bytes: int = Field(description="All that this owner may store.")
     used_bytes: int = Field(description="What she has stored.")
+    unfinished_jobs: int = Field(description="How many jobs of hers may be unfinished at once.")
+    requests_per_second: float = Field(description="How often she may ask, in the long run.")
     presigned: bool = Field(description="Whether objects can be uploaded straight to the storage.")
 
 
@@ -294,6 +295,7 @@ def make_app(settings: Settings) -> FastAPI:
     )
     app.state.service = service
     app.add_middleware(SecurityHeaders)
+    app.add_middleware(Lingering)
     _add_handlers(app)
     _add_objects(app, service)
     _add_jobs(app, service)
@@ -369,12 +371,14 @@ def _add_objects(app: FastAPI, service: Service) -> None:
         limits = service.settings.limits
         return Offers(
             version=service.settings.version,
-            devices=list(registered()),
+            devices=present(),
             cores=cores(),
             jobs=["fit", "ask", "predict", "combine", "draw"],
             object_bytes=limits.object_bytes,
             quota_bytes=quota(holder),
             used_bytes=door.usage.of(holder.owner),
+            unfinished_jobs=limits.jobs,
+            requests_per_second=limits.requests_per_second,
             presigned=service.presigner.is_possible,
         )
 
@@ -419,9 +423,6 @@ def _add_objects(app: FastAPI, service: Service) -> None:
             await _receive(request, incoming, service.settings.limits)
             await run_in_threadpool(door.keep, place, incoming)
             kept = True
-        except Refusal:
-            await _drain(request)
-            raise
         except ClientDisconnect:
             return Response(status_code=400)  # which nobody reads
         finally:
@@ -513,7 +514,10 @@ def _add_jobs(app: FastAPI, service: Service) -> None:
 
     @app.post("/v1/plans", tags=["jobs"], summary="What a computation would take", responses=_ERRORS)
     def post_plan(request: JobRequest, holder: Owner) -> dict[str, Any]:
-        """Of fit and ask: seconds of one core by what this machine has measured, products, and bytes of the answer."""
+        """Of fit and ask: seconds of one core by what this machine has measured, products, and bytes of the answer.
+
+        Of the table, its manifest is enough: it can be planned before the blocks are sent.
+        """
         if request.kind not in ("fit", "ask"):
             raise Refusal(422, "the plan", f"nothing is planned for {request.kind}", "plan a fit or a question")
         return jobs.plan(Place(store, holder.owner), request.asked())
@@ -598,17 +602,6 @@ def _too_slow(incoming: Incoming, why: str) -> Refusal:
     return Refusal(
         408, f"the object {incoming.sha256[:12]}", why, "send it again, over a better line", {"Connection": "close"}
     )
-
-
-async def _drain(request: Request) -> None:
-    """Take a little more of a body that is refused: who is cut off while sending may never read why."""
-    taken, end = 0, time.monotonic() + _HOLD
-    try:
-        body = request.stream()
-        while taken <= _DRAINED and (left := end - time.monotonic()) > 0:
-            taken += len(await asyncio.wait_for(anext(body), left))
-    except (ClientDisconnect, asyncio.TimeoutError, StopAsyncIteration, RuntimeError):
-        return  # gone, or slow, or read to its end
 
 
 def _sent(service: Service, place: Place, what: str, name: str, wanted: str | None) -> Response:

@@ -19,7 +19,7 @@ from markupsafe import Markup, escape
 from starlette.concurrency import run_in_threadpool
 
 from encryptedstats import memory, pages
-from encryptedstats.circuits.devices import registered
+from encryptedstats.circuits.devices import present
 from encryptedstats.parallel import cores
 from encryptedstats.service.door import Place
 from encryptedstats.service.refusals import Refusal
@@ -177,7 +177,7 @@ def _jobs_facts(service: Service) -> dict[str, Any]:
 
 
 def _machine_facts() -> dict[str, Any]:
-    return {"devices": list(registered()), "cores": cores(), "memory": memory.total_memory()}
+    return {"devices": present(), "cores": cores(), "memory": memory.total_memory()}
 
 
 def _stored_facts(service: Service) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
-from encryptedstats.errors import FileFormatError
+from encryptedstats.errors import Cure, FileFormatError, SchemaError
 from encryptedstats.tables.block_rows import without_fold
 from encryptedstats.tables.questions import FOLDS_KIND, Arrays, Columns, Question, Shapes, Totals, question_class
 from encryptedstats.tables.variables import PublicSchema
@@ -17,6 +17,16 @@ if TYPE_CHECKING:
 
 MAX_FOLDS: Final = 1 << 16
 CLASS_COUNTS: Final = "class_counts"
+
+
+def folds_of(question: Question, n_folds: int) -> Folds:
+    """A question of every fold of a table that declares so many; refused where it declares none."""
+    if not n_folds:
+        raise SchemaError(
+            "this table declares no folds: ",
+            Cure("declare folds", "schema.table(df, folds=k) does, before it is encrypted"),
+        )
+    return Folds(question, n_folds)
 
 
 class Folds(Question):

@@ -11,6 +11,8 @@ from encryptedstats.circuits.digits import digit_bounds, in_pairs
 from encryptedstats.circuits.expressions import Expression, column_names, depth_of
 from encryptedstats.circuits.plan import OPENED_FIRST, Plan, Stage, is_fast, plan_stages
 from encryptedstats.circuits.program import ROWS
+from encryptedstats.crypto import Parameters
+from encryptedstats.crypto.keys import HasParameters
 from encryptedstats.crypto.noise import Scheme
 from encryptedstats.errors import ParameterError, SchemaError
 from encryptedstats.parallel import checked_workers
@@ -20,6 +22,7 @@ from encryptedstats.tables.columns import (
     MAX_NUMBER_BITS,
     Column,
     asked_columns,
+    column_bound,
     column_ranges,
     digits_among,
     in_stored,
@@ -54,6 +57,7 @@ def plan(
     members: int = 1,
     workers: int | None = None,
     price_per_core_hour: float | None = None,
+    keys: Parameters | HasParameters | None = None,
 ) -> Plan:
     """Parameters and cost of a computation, before anybody pays for it.
 
@@ -89,6 +93,9 @@ def plan(
         ``plan.cluster`` says how many shards, and what they take.
     price_per_core_hour : float, optional
         What an hour of a core costs, in any currency; needs ``workers``.
+    keys : Owner, PublicKeys or Parameters, optional
+        Keys that are there already: what it takes with these, which say the security, the scheme and the members. Refused where
+        they do not carry it.
 
     Returns
     -------
@@ -124,6 +131,7 @@ def plan(
             "members": members,
             "workers": workers,
             "price_per_core_hour": price_per_core_hour,
+            "parameters": keys if keys is None or isinstance(keys, Parameters) else keys.parameters,
         },
     )
     columns = asked_columns(rows.schema, wanted.columns())
@@ -172,6 +180,8 @@ class _Wanted:
         """Numbers are whole while the kernels carry their totals; else in as few digits as they carry, if that is cheaper."""
         whole: Plan | None = None
         refusal = ParameterError()
+        if self.options["parameters"] is not None:
+            return self._with_keys(stages, self.options["parameters"])
         try:
             whole = self.made(stages)
         except ParameterError as error:
@@ -183,6 +193,25 @@ class _Wanted:
         if whole is None:
             raise refusal
         return (self._in_pairs(stages, whole) if with_digits else None) or whole
+
+    def _with_keys(self, stages: Sequence[Stage], parameters: Parameters) -> Plan:
+        """The plan for keys that are there already: two totals as one only where they were made for it, and carry it."""
+        rows = self.rows
+        largest = max(
+            column_bound(rows.schema, column, rows.weight_bound) for column in self.columns(parameters.digit_bits)
+        )
+        if largest > parameters.max_value:
+            raise ParameterError(
+                f"these keys were made for something else: columns hold values up to {largest:,}, and the keys are exact up to "
+                f"±{parameters.max_value:,}. Make new ones"
+            )
+        try:
+            made = self.made(stages, parameters.digit_bits, parameters.pair_base)
+        except ParameterError:
+            if parameters.pair_base is None:
+                raise
+            made = self.made(stages, parameters.digit_bits)
+        return replace(made, parameters=parameters)
 
     def made(
         self, stages: Sequence[Stage], digit_bits: int | None = None, pair_base: int | None = None, room: int = 1

@@ -58,6 +58,11 @@ class Device(ABC):
 
     name: ClassVar[str]
 
+    @property
+    def is_here(self) -> bool:
+        """Whether this machine has what it needs; nothing is opened to find out."""
+        return True
+
     @abstractmethod
     def obstacle(self, program: Program) -> str | None:
         """Why it cannot run this program; None if it can."""
@@ -133,6 +138,11 @@ def unregister(name: str) -> None:
 def registered() -> dict[str, Device]:
     """All devices by name."""
     return dict(_devices)
+
+
+def present() -> list[str]:
+    """The names of those that this machine has what they need for."""
+    return [name for name, device in _devices.items() if device.is_here]
 
 
 def checked_name(name: str) -> str:

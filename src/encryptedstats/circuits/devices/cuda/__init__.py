@@ -101,6 +101,11 @@ class CudaDevice(NativeDevice):
         self._lock = RLock()
         self._tables = Tables()
 
+    @property
+    def is_here(self) -> bool:
+        """Whether the driver knows a card."""
+        return super().is_here and (self._card is not None or cards.is_there())
+
     def obstacle(self, program: Program) -> str | None:
         """Whether there is a card, and BGV with primes that it computes with."""
         why_not = super().obstacle(program)

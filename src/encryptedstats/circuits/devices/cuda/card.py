@@ -399,6 +399,21 @@ def card() -> Card | None:
 
 
 @cache
+def is_there() -> bool:
+    """Whether the driver knows a card, which is not opened for that: a process that computes nothing need not hold one."""
+    try:
+        from cuda.bindings import driver
+
+        (error,) = driver.cuInit(0)
+        if error != driver.CUresult.CUDA_SUCCESS:
+            return False
+        error, count = driver.cuDeviceGetCount()
+    except (ImportError, RuntimeError):
+        return False
+    return bool(error == driver.CUresult.CUDA_SUCCESS and count > 0)
+
+
+@cache
 def _found() -> tuple[Card | None, str | None]:
     try:
         from cuda.bindings import driver

@@ -57,6 +57,11 @@ class NativeDevice(SealDevice):
     execution: ClassVar[type[Execution]] = NativeExecution
     speed: ClassVar[Speed] = Speed(rows=0.3e-9, totals=3e-9)  # measured as SEAL's
 
+    @property
+    def is_here(self) -> bool:
+        """Whether the kernels are built."""
+        return kernels_are_built()
+
     def obstacle(self, program: Program) -> str | None:
         """None for BGV, where the kernels are built."""
         if not kernels_are_built():
