@@ -11,7 +11,8 @@ from published_samples import patients
 
 import encryptedstats as es
 from effort import examples
-from encryptedstats.publishing.forms import counts_of, form_of
+from encryptedstats.publishing.counts import counts_of
+from encryptedstats.publishing.forms import form_of
 from encryptedstats.publishing.sensitivity import ADD, REPLACE, sensitivity
 from encryptedstats.tables.questions import asked_of
 from encryptedstats.tables.statistics import Counts, CrossTable, Moments

@@ -11,22 +11,24 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations_with_replacement
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from encryptedstats.circuits.expressions import Expression, combination
 from encryptedstats.errors import ParameterError
+from encryptedstats.publishing.counts import Boxes, as_objects, class_counts_of, counts_of, leaf_counts_of, shrunk
 from encryptedstats.publishing.sensitivity import Number, added_by_row, row_interval
 from encryptedstats.tables.questions import Question, in_shapes
 from encryptedstats.tables.variables import PublicSchema
 
+if TYPE_CHECKING:
+    from encryptedstats.models import CompletelyRandomForest
+
 Numbers = NDArray[Any]
 Named = Mapping[str, NDArray[Any]]
 _LEAST_SCATTER: Final = 1e-9  # of a direction, as a share of the largest that could be
-_FAR: Final = 4.0  # deviations, beyond which hardly any noise is
-_UNSURE: Final = 2.0  # deviations, within which classes may as well be equally large
 _RELEASED: Final = (
     "counts, cross tables and all that is made of cells (tests of tables, survival curves, logistic GLM), moments, covariances, "
     "correlations, PCA, LinearRegression and Ridge without weights, CompletelyRandomForest, MultinomialNB and SemiparametricNB"
@@ -87,13 +89,14 @@ class CellForm(Form):
 class LeafForm(Form):
     """The leaves of every tree, of which each row is in one; class counts and left children follow."""
 
-    def __init__(self, question: Question, schema: PublicSchema) -> None:
+    def __init__(self, question: CompletelyRandomForest, schema: PublicSchema) -> None:
         super().__init__(question, schema)
         leaves = [self._leaves(tree, self.written["class_counts"], _less) for tree in self.written["left"]]
         self.leaf_shape = np.array(leaves, dtype=object).shape
         self.rows = [x for tree in leaves for leaf in tree for x in leaf]
         size = len(self.rows) // len(leaves)
         self.groups = [list(range(t * size, (t + 1) * size)) for t in range(len(leaves))]
+        self.boxes = Boxes.of(question.grow(schema), [variable.n_bins for variable in schema.variables])
 
     @staticmethod
     def _leaves(left: Numbers, classes: Numbers, less: Callable[[Any, Any], Any]) -> list[list[Any]]:
@@ -109,14 +112,12 @@ class LeafForm(Form):
 
     def totals(self, noisy: Numbers, n_rows: int | None, deviation: float = 0.0) -> tuple[dict[str, Numbers], int]:
         """Class counts from all trees, leaves that add up to them in every tree, and what goes left."""
-        n_trees, n_leaves = self.leaf_shape[:2]
         leaves: NDArray[np.float64] = noisy.astype(float).reshape(self.leaf_shape)
-        unsure = deviation * math.sqrt(n_leaves / n_trees)
-        classes = class_counts_of(leaves.sum(axis=1).mean(axis=0), n_rows, unsure)
-        leaves = shrunk(leaves, classes.astype(float) / n_leaves, deviation)
-        fitted = np.stack(
-            [np.stack([counts_of(tree[:, c], int(n)) for c, n in enumerate(classes)], axis=1) for tree in leaves]
-        )
+        leaves[~self.boxes.reached] = 0.0
+        sizes = self.boxes.reached.sum(axis=1)
+        sums = np.average(leaves.sum(axis=1), axis=0, weights=1 / sizes)
+        classes = class_counts_of(sums, n_rows, deviation / math.sqrt((1 / sizes).sum()))
+        fitted = leaf_counts_of(leaves, classes, self.boxes)
         left = np.stack([_left_counts(tree) for tree in fitted])
         return {"class_counts": classes, "left": left}, int(classes.sum())
 
@@ -218,9 +219,9 @@ class MomentForm(Form):
         whole, c = [round(x) for x in around], self.middle
         sums = [s + n * m for s, m in zip(whole, c, strict=True)]
         back = [round(products[a, b]) + c[b] * whole[a] + c[a] * whole[b] + n * c[a] * c[b] for a, b in self.pairs]
-        named = {"sums": _objects(sums), "products": _objects(back)}
+        named = {"sums": as_objects(sums), "products": as_objects(back)}
         if self.counted:
-            named[self.counted] = _objects([n])
+            named[self.counted] = as_objects([n])
         return named, n if n_rows is None else n_rows
 
 
@@ -232,52 +233,7 @@ def _lacking(scatter: NDArray[np.float64], limits: Sequence[tuple[float, float]]
     return np.ceil(more) + len(units) + 1 if more.any() else more
 
 
-# -- counts ----------------------------------------------------------------------------------------------------------------
-
-
-def counts_of(noisy: Numbers, total: int | None) -> Numbers:
-    """The nearest counts: none below 0, whole, and adding up to the total where it is known.
-
-    >>> counts_of(np.array([7.2, -1.0, 3.9]), 10)
-    array([7, 0, 3], dtype=object)
-    """
-    values = np.asarray(noisy, dtype=float)
-    if total is None:
-        total = max(0, round(float(values.sum())))
-    if total == 0:
-        return _objects([0] * len(values))
-    # Least squares on the simplex (Duchi et al., 2008): all lose the same, and what would be below 0 is 0.
-    falling = np.sort(values)[::-1]
-    excess = (np.cumsum(falling) - total) / np.arange(1, len(values) + 1)
-    near = np.maximum(values - excess[np.flatnonzero(falling > excess)[-1]], 0.0)
-    whole = np.floor(near)
-    missing = round(total - float(whole.sum()))
-    for place in np.argsort(whole - near, kind="stable")[: max(0, missing)]:
-        whole[place] += 1
-    return _objects([int(x) for x in whole])
-
-
-def class_counts_of(noisy: Numbers, total: int | None, deviation: float) -> Numbers:
-    """Counts of classes, nearer to each other by as much as they may be noise: a class that noise took away predicts nothing."""
-    near = counts_of(noisy, total).astype(float)
-    spread, equal = float(((near - near.mean()) ** 2).mean()), np.full(len(near), near.mean())
-    kept = max(0.0, 1 - (_UNSURE * deviation) ** 2 / spread) if spread else 1.0
-    return counts_of(equal + kept * (near - equal), round(float(near.sum())))
-
-
-def shrunk(noisy: NDArray[np.float64], middle: NDArray[np.float64], deviation: float) -> NDArray[np.float64]:
-    """Noisy counts nearer to what they would be if all groups were alike, by as much as they are noise (James and Stein, 1961).
-
-    All by the same factor, so that sums over many groups, as the votes of a forest are, keep their order. Without it most of what
-    is noise would be cut off at 0 in each group by itself, and what it was worth together would be lost. Never nearer than it takes
-    for few of them to be below 0.
-    """
-    spread = float(((noisy - middle) ** 2).sum())
-    if not deviation or not spread:
-        return noisy
-    signal = 1 - noisy.size * deviation**2 / spread
-    few = min(1.0, float(middle.min()) / (_FAR * deviation))
-    return middle + max(signal, few) * (noisy - middle)
+# -- small parts --------------------------------------------------------------------------------------------------------------
 
 
 def _left_counts(leaves: Numbers) -> Numbers:
@@ -302,12 +258,6 @@ def _once(rows: Sequence[Number]) -> tuple[list[Number], list[int]]:
 def _of_first(values: Sequence[int], places: Sequence[int]) -> list[int]:
     found = dict(zip(reversed(places), reversed(values), strict=True))
     return [found[place] for place in range(len(found))]
-
-
-def _objects(values: Sequence[int]) -> Numbers:
-    found = np.empty(len(values), dtype=object)
-    found[:] = values
-    return found
 
 
 # -- by question -----------------------------------------------------------------------------------------------------------
