@@ -49,6 +49,7 @@ class Shown:
     n_rows: int
     block_ids: tuple[str, ...]
     of_cells: bool = False  # then all of them count rows, sums of cells among them
+    predicted: bool = False  # then they count what rows were predicted to be, which no column says
 
     def counted(self, schema: PublicSchema) -> list[tuple[Expression, int | None]]:
         """Those that count rows."""
@@ -57,7 +58,8 @@ class Shown:
 
     def said(self) -> dict[str, Any]:
         """For the ledger."""
-        return {"shown": list(self.numbers)} if len(self.numbers) <= MOST_KEPT else {}
+        kept = {"shown": list(self.numbers)} if len(self.numbers) <= MOST_KEPT else {}
+        return {**kept, "predicted": True} if self.predicted else kept
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,8 @@ def audited(new: Shown, before: Sequence[Entry], schema: PublicSchema, schema_ha
             continue
         findings += _of_rows(new, said, entry.number, schema_hash, min_count)
         if set(said["blocks"]) == set(new.block_ids) and said["rows"] == new.n_rows:
-            old = _shown(said, schema) if said["schema"] == schema_hash else None
+            told = said["schema"] == schema_hash and not (new.predicted or said.get("predicted"))
+            old = _shown(said, schema) if told else None
             if old is None:
                 unknown.append(entry.number)
             else:
@@ -110,10 +113,11 @@ def _of_rows(new: Shown, said: Said, number: int, schema_hash: str, min_count: i
             f"it is of {new.n_rows:,} rows, and entry {number} of the ledger of {int(said['rows']):,}, all but {between} of them "
             f"the same: the difference is a result of {between} rows",
         )
-    elif (said["question"], said["params"], said["schema"]) == (
+    elif (said["question"], said["params"], said["schema"], bool(said.get("predicted"))) == (
         new.question.name,
         new.question.parameters(),
         schema_hash,
+        new.predicted,
     ):
         pairs = zip(new.numbers, said.get("shown", ()), strict=False)
         small = sum(0 < abs(a - b) < min_count for a, b in pairs if a is not None and b is not None)

@@ -20,6 +20,7 @@ from encryptedstats.circuits.expressions import Expression, column_names
 from encryptedstats.errors import FileFormatError, ParameterError
 from encryptedstats.publishing.forms import CellForm, Form, MomentForm, form_of
 from encryptedstats.publishing.sensitivity import added_by_row
+from encryptedstats.publishing.suppression import groups_of_one_kind
 from encryptedstats.tables.columns import Column, column_ranges
 from encryptedstats.tables.questions import Question
 from encryptedstats.tables.variables import PublicSchema
@@ -215,12 +216,7 @@ def _small_counts(
 
 def _concentrated(cells: NDArray[np.int64], rules: Rules) -> list[Finding]:
     """Groups along any axis nearly all of whose rows are of one kind."""
-    if rules.concentration is None or cells.ndim < 2:
-        return []
-    found = 0
-    for axis in range(cells.ndim):
-        sums, most = cells.sum(axis=axis), cells.max(axis=axis)
-        found += int(((sums > 0) & (most > rules.concentration * sums)).sum())
+    found = 0 if rules.concentration is None else len(list(groups_of_one_kind(cells, rules.concentration)))
     if not found:
         return []
     text = f"more than {rules.concentration:.0%} of {plural(found, 'group')} are of one kind: who is in one is known to be of it"
