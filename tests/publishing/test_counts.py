@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import encryptedstats as es
 from effort import examples
 from encryptedstats.publishing import counts as module
-from encryptedstats.publishing.counts import Boxes, class_counts_of, counts_of, leaf_counts_of
+from encryptedstats.publishing.counts import Boxes, class_counts_of, counts_of, leaf_counts_of, likely_leaf_counts
 
 LEVELS = [list("abc"), list("ab"), list("abcd")]
 KINDS = pd.DataFrame(list(itertools.product(*LEVELS)), columns=["x", "y", "z"])
@@ -71,6 +71,29 @@ def test_votes_of_possible_counts_are_nearer_to_the_truth_than_noisy_ones(scale:
     assert votes_apart(indicators, found, true) < votes_apart(indicators, noisy, true) + whole
 
 
+@pytest.mark.parametrize("scale", [1.0, 10.0, 100.0])
+def test_likely_counts_are_nearer_to_the_truth_in_the_mean(scale: float) -> None:
+    """Of tables at random, with noise at random: what Bayes' rule promises. Seeded."""
+    made, indicators = forest(12, 3)
+    boxes, rng, errors = boxes_of(made), np.random.default_rng(0), []
+    for _ in range(40):
+        rows = rng.multinomial(60, np.full(2 * len(KINDS), 0.5 / len(KINDS))).reshape(-1, 2)
+        true = (indicators @ rows).reshape(made.leaf_counts_.shape)
+        noisy = true + rng.normal(0, scale, true.shape)
+        likely = likely_leaf_counts(noisy, 60, boxes, scale)
+        errors.append([votes_apart(indicators, one, true) ** 2 for one in (likely, noisy)])
+    better, worse = np.mean(errors, axis=0)
+    assert better < (1.0 if scale == 1 else 0.3) * worse  # the less the noise, the less there is to gain
+
+
+def test_without_noise_nothing_is_more_likely_than_what_was_counted() -> None:
+    made, indicators = forest(5, 3)
+    true, _ = true_counts(indicators, made.leaf_counts_.shape, 0)
+    boxes = boxes_of(made)
+    assert (likely_leaf_counts(true.astype(float), 60, boxes, 0.0) == true).all()
+    assert likely_leaf_counts(true.astype(float), 60, boxes, 1e-4) == pytest.approx(true, abs=0.01)
+
+
 def test_leaves_that_are_put_right_one_by_one_lose_votes() -> None:
     """Why it is not done tree by tree: with much noise, votes come out several times as far from the noisy ones."""
     made, indicators = forest(40, 3)
@@ -104,6 +127,8 @@ def test_forests_of_many_leaves_are_put_right_in_parts(monkeypatch: pytest.Monke
     monkeypatch.setattr(module, "_MOST_LEAVES", 24)
     made, indicators = forest(7, 3)
     true, classes = true_counts(indicators, made.leaf_counts_.shape, 2)
+    likely = likely_leaf_counts(true.astype(float), 60, boxes_of(made), 1e-4)
+    assert likely == pytest.approx(true, abs=0.01)
     assert [len(own.bins) for _, own in boxes_of(made).in_parts()] == [3, 3, 1]
     noisy = true + np.random.default_rng(2).normal(0, 20, true.shape)
     found = leaf_counts_of(noisy, classes.astype(object), boxes_of(made))

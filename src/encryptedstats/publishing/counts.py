@@ -1,8 +1,8 @@
 """Noisy counts become counts that some rows could have: whole, not below 0, adding up. All of it is post-processing.
 
 Where many noisy counts are added up afterwards, as the votes of a forest are, each of them must not be put right by itself: noise
-that is cut off at 0 in one leaf is missing in the sum of a hundred. So the counts of a forest are those that are possible and whose
-*votes* are nearest to the votes of the noisy ones.
+that is cut off at 0 in one leaf is missing in the sum of a hundred. So the leaves of all trees are estimated together, and the
+counts of a forest are those that are possible and whose *votes* are nearest to the votes of that estimate.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Numbers = NDArray[Any]
 Floats = NDArray[np.float64]
 _FAR: Final = 4.0  # deviations, beyond which hardly any noise is
-_MOST_LEAVES: Final = 4_096  # that are put right together: their overlaps are as many numbers squared
+_MOST_LEAVES: Final = 2_048  # that are put right together: their overlaps are as many numbers squared
 _STEPS: Final = 100  # of a descent: more change votes by a thousandth of their noise
 _CLOSE: Final = 0.02  # of a row: less does not change whole counts
 
@@ -145,20 +145,48 @@ class Boxes:
             yield part, Boxes(self.bins[part], self.n_bins)
 
 
+def likely_leaf_counts(noisy: Floats, n_rows: int, boxes: Boxes, deviation: float) -> Floats:
+    r"""What the counts of leaves, shape (trees, leaves, classes), are likely to have been before noise of this deviation.
+
+    Noise on leaves is the best for votes, the sums v = L'z over the leaves of a row, where L has a column of indicators of leaves
+    for every kind of row: for the workload W = L'L of all kinds of rows, no noise that gives as much privacy has a smaller mean
+    squared error. The bound of Li and Miklau (2013) is reached by L, since its columns are equally long. And noisy leaves y need no
+    fit to each other before they vote: least squares project them on the columns of L, and L'Py = L'y.
+
+    What can still be gained is Bayes' rule. Before anything is seen, all kinds of rows and classes are as likely, and how often
+    they occur varies by :math:`\tau^2`; then the counts of leaves have the covariance :math:`\tau^2 LL'`, and the mean of what they can
+    have been is linear in y,
+
+    .. math:: m + \tau^2 LL' (\tau^2 LL' + \sigma^2)^{-1} (y - m)
+
+    LL' has the overlaps of leaves. tau is read from the noisy votes, whose squares are in the mean those of the true ones and of
+    the noise; it is not less than what n rows drawn at random have. Where the noise is small against the counts, it is y itself.
+    """
+    reached, n_classes = boxes.reached, noisy.shape[2]
+    found = np.where(reached[:, :, None], noisy, 0.0)
+    if not deviation:
+        return found
+    for part, own in boxes.in_parts():
+        inside = own.reached.ravel()
+        overlaps = own.overlaps()[np.ix_(inside, inside)]
+        shares = np.diag(overlaps)
+        middle = n_rows / n_classes * shares[:, None]
+        apart = found[part].reshape(-1, n_classes)[inside] - middle
+        votes = float((apart * (overlaps @ apart)).sum()) / n_classes - deviation**2 * float(shares.sum())
+        spread = max(n_rows / n_classes, votes / float((overlaps**2).sum()))
+        known = spread * overlaps + deviation**2 * np.eye(len(overlaps))
+        whole = np.zeros((len(inside), n_classes))
+        whole[inside] = middle + spread * overlaps @ np.linalg.solve(known, apart)
+        found[part] = whole.reshape(found[part].shape)
+    return found
+
+
 def leaf_counts_of(noisy: Floats, class_counts: Numbers, boxes: Boxes) -> Numbers:
-    r"""Counts of the leaves of a forest, shape (trees, leaves, classes): possible ones, whose votes are nearest to the noisy ones.
+    """Counts of the leaves of a forest, shape (trees, leaves, classes): possible ones, whose votes are nearest to the given ones.
 
-    The votes of a row x are v = L' z: the sum of the counts z of its leaves, where L has a column of indicators of leaves for every
-    kind of row. Three things are known of them.
-
-    - Noise on the leaves is the best for votes. For the workload W = L'L of all kinds of rows no noise that gives as much privacy
-      has a smaller mean squared error: the bound of Li and Miklau (2013) is reached by L, since its columns are equally long.
-    - Votes of noisy leaves need no fit: least squares project the noisy counts y on the columns of L, and L' P y = L' y.
-    - True counts are not below 0 and add up to the classes in every tree, which is a convex set. The point of it that is nearest in
-      the norm of the votes, :math:`|L'(z - y)|`, is nearer to the true votes than y is, whatever they are. The nearest leaf by leaf
-      is not: it errs by as much as was cut off, in the same direction in every tree.
-
-    The norm is the mean over all kinds of rows, and its matrix LL' has the overlaps of leaves.
+    True counts are not below 0 and add up to the classes in every tree, which is a convex set. The point of it whose votes L'z are
+    nearest, in the mean over all kinds of rows, is nearer to the true votes than what it is the nearest to. The nearest leaf by
+    leaf is not: it errs by as much as was cut off, in the same direction in every tree.
     """
     fitted = np.concatenate([_of_nearest_votes(noisy[part], class_counts, own) for part, own in boxes.in_parts()])
     whole = [[counts_of(tree[:, c], int(n)) for c, n in enumerate(class_counts)] for tree in fitted]

@@ -18,7 +18,15 @@ from numpy.typing import NDArray
 
 from encryptedstats.circuits.expressions import Expression, combination
 from encryptedstats.errors import ParameterError
-from encryptedstats.publishing.counts import Boxes, as_objects, class_counts_of, counts_of, leaf_counts_of, shrunk
+from encryptedstats.publishing.counts import (
+    Boxes,
+    as_objects,
+    class_counts_of,
+    counts_of,
+    leaf_counts_of,
+    likely_leaf_counts,
+    shrunk,
+)
 from encryptedstats.publishing.sensitivity import Number, added_by_row, row_interval
 from encryptedstats.tables.questions import Question, in_shapes
 from encryptedstats.tables.variables import PublicSchema
@@ -113,11 +121,11 @@ class LeafForm(Form):
     def totals(self, noisy: Numbers, n_rows: int | None, deviation: float = 0.0) -> tuple[dict[str, Numbers], int]:
         """Class counts from all trees, leaves that add up to them in every tree, and what goes left."""
         leaves: NDArray[np.float64] = noisy.astype(float).reshape(self.leaf_shape)
-        leaves[~self.boxes.reached] = 0.0
-        sizes = self.boxes.reached.sum(axis=1)
-        sums = np.average(leaves.sum(axis=1), axis=0, weights=1 / sizes)
-        classes = class_counts_of(sums, n_rows, deviation / math.sqrt((1 / sizes).sum()))
-        fitted = leaf_counts_of(leaves, classes, self.boxes)
+        sums = leaves.sum(axis=1).mean(axis=0)
+        total = max(0, round(float(sums.sum()))) if n_rows is None else n_rows
+        likely = likely_leaf_counts(leaves, total, self.boxes, deviation)
+        classes = counts_of(likely.sum(axis=1).mean(axis=0), total)
+        fitted = leaf_counts_of(likely, classes, self.boxes)
         left = np.stack([_left_counts(tree) for tree in fitted])
         return {"class_counts": classes, "left": left}, int(classes.sum())
 
