@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -278,6 +279,45 @@ def test_rules_have_to_be_named(owner: es.Owner) -> None:
         owner.publish(table.counts("region"), schema, rules="lax")
     with pytest.raises(TypeError, match="has no totals to publish"):
         owner.publish(owner.open(table.counts("region"), schema), rules=FIVE)
+
+
+SPLIT = pd.DataFrame(
+    {
+        "region": ["c"] * 3 + ["a", "b"] * 30,
+        "smokes": ["yes", "no", "no"] * 21,
+        "pay": range(63),
+        "age": range(20, 83),
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [
+        (es.ChiSquare("region", "smokes"), "ChiSquare(first='region', second='smokes'"),
+        (es.OddsRatio("region", "smokes", reference="b", event="no"), "reference='b', event='no'"),
+        (es.LinearRegression("pay ~ age + region", reference={"region": "b"}), "formula='pay ~ age + region'"),
+        (es.Covariance(["age"]), "Covariance(variables=['age']"),
+        (es.TTest("pay", "smokes"), "TTest(variable='pay', by='smokes'"),
+    ],
+    ids=lambda one: getattr(one, "name", ""),
+)
+def test_owners_read_their_own_names(owner: es.Owner, question: es.Question, said: str) -> None:
+    """What is computed knows ids only: what its owner reads, and is refused, has names."""
+    schema = es.Schema.infer(SPLIT, target="pay", numbers="keep", kinds={"age": "number"})
+    answer = question.fit(schema.table(SPLIT)) if hasattr(question, "fit") else schema.table(SPLIT).ask(question)
+    shown = owner.publish(answer, rules=Rules(5))
+    assert said in shown.title
+    assert not re.search(r"\bv\d|\bbin\d|\btarget\b", shown.title)
+
+
+def test_a_refusal_has_the_owners_names(owner: es.Owner, ledger: es.Ledger) -> None:
+    frame = patients(300).drop(columns="region")
+    schema = es.Schema.infer(frame, target="sick")
+    a, b = (owner.encrypt(schema.table(rows)).ask(es.ChiSquare("age", "sex")) for rows in (frame[:297], frame[297:]))
+    owner.publish(a, schema, ledger=ledger, rules=Rules(1))
+    with pytest.raises(es.DisclosureError, match=r"ChiSquare\(first='age', second='sex'.* is not published"):
+        owner.publish(a + b, schema, ledger=ledger, rules=FIVE)
 
 
 def test_a_table_that_cannot_be_protected_is_not_shown(owner: es.Owner) -> None:

@@ -126,8 +126,7 @@ class Boxes:
     @property
     def reached(self) -> NDArray[np.bool_]:
         """Leaves that rows can come to, of shape (trees, leaves)."""
-        reached: NDArray[np.bool_] = self.bins.any(axis=3).all(axis=2)
-        return reached
+        return np.asarray(np.all(np.any(self.bins, axis=3), axis=2), dtype=np.bool_)
 
     def overlaps(self) -> Floats:
         """The share of all kinds of rows that come to both of two leaves, leaf by leaf over all trees."""
@@ -154,8 +153,8 @@ def likely_leaf_counts(noisy: Floats, n_rows: int, boxes: Boxes, deviation: floa
     fit to each other before they vote: least squares project them on the columns of L, and L'Py = L'y.
 
     What can still be gained is Bayes' rule. Before anything is seen, all kinds of rows and classes are as likely, and how often
-    they occur varies by :math:`\tau^2`; then the counts of leaves have the covariance :math:`\tau^2 LL'`, and the mean of what they can
-    have been is linear in y,
+    they occur varies by :math:`\tau^2`; then the counts of leaves have the covariance :math:`\tau^2 LL'`, and the mean of what they
+    can have been is linear in y,
 
     .. math:: m + \tau^2 LL' (\tau^2 LL' + \sigma^2)^{-1} (y - m)
 

@@ -77,6 +77,25 @@ def ids_of(value: Any, schema: Schema | PublicSchema) -> Any:
     return variable_id(schema, value)
 
 
+def names_of(value: Any, schema: Schema) -> Any:
+    """The inverse of :func:`ids_of`, for the owner: the names of one variable, of a list of them, or of a mapping by them."""
+    if value is None:
+        return None
+    if isinstance(value, Mapping):
+        return {name_of(name, schema): one for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [name_of(one, schema) for one in value]
+    return name_of(value, schema)
+
+
+def name_of(variable: str | int, schema: Schema) -> str:
+    """The owner's name of a variable that is given by its id; a name stays."""
+    if isinstance(variable, str) and not _is_id(schema.public(), variable):
+        return variable
+    where = position(schema, variable)
+    return str(schema.target) if where == -1 else schema.variables[where].name
+
+
 # -- levels ----------------------------------------------------------------------------------------------------------------
 
 
@@ -123,6 +142,25 @@ def levels_of(value: Any, variable: str | int, schema: Schema | PublicSchema) ->
     if isinstance(value, (list, tuple)):
         return [level_id(schema, variable, one) for one in value]
     return level_id(schema, variable, value)
+
+
+def level_name(schema: Schema, variable: str | int, level: str | int) -> Any:
+    """The inverse of :func:`level_id`, for the owner: the level itself, or the label of its bin; what is no id stays."""
+    if isinstance(variable, str) and not _is_id(schema.public(), variable):
+        return level
+    where = position(schema, variable)
+    number = _numbered(level, CLASS if where == -1 else "bin")
+    known = schema.classes if where == -1 else schema.variables[where].levels or schema.variables[where].labels
+    return level if number is None or number >= len(known) else known[number]
+
+
+def level_names_of(value: Any, variable: str | int, schema: Schema) -> Any:
+    """The inverse of :func:`levels_of`."""
+    if value is None or variable is None:
+        return value
+    if isinstance(value, (list, tuple)):
+        return [level_name(schema, variable, one) for one in value]
+    return level_name(schema, variable, value)
 
 
 def _place(value: Any, among: tuple[Any, ...]) -> int | None:
