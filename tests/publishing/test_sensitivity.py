@@ -161,6 +161,16 @@ def test_regression_and_lines_are_bounded_for_every_row() -> None:
 
 
 @pytest.mark.parametrize("relation", [REPLACE, ADD])
+@pytest.mark.parametrize("gaps", [False, True])
+def test_t_tests_and_anova_are_bounded_for_every_row(relation: str, gaps: bool) -> None:
+    schema = numbers(x=(-1, 4), target=(0, 3), groups=True)
+    if gaps:
+        schema = schema.with_missing_bin("x").with_missing_bin("g")
+    for question in (es.TTest("x"), es.TTest("x", by="g"), es.Anova("x", ["g"]), es.Anova("y", ["g"])):
+        compared(question, schema, relation)
+
+
+@pytest.mark.parametrize("relation", [REPLACE, ADD])
 def test_intervals_bound_what_is_too_much_to_try(relation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     schema = numbers(x=(-2, 3), target=(0, 4), groups=True)
     monkeypatch.setattr(module, "_MOST_VALUES", 1)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from encryptedstats.circuits.bounds import Interval
 from encryptedstats.circuits.expressions import Expression, combination
 from encryptedstats.errors import ParameterError
 from encryptedstats.publishing.counts import (
@@ -28,7 +29,8 @@ from encryptedstats.publishing.counts import (
     shrunk,
 )
 from encryptedstats.publishing.sensitivity import Number, added_by_row, row_interval
-from encryptedstats.tables.questions import Question, in_shapes
+from encryptedstats.tables.naming import position
+from encryptedstats.tables.questions import Question, complete_rows, in_shapes, number_column
 from encryptedstats.tables.variables import PublicSchema
 
 if TYPE_CHECKING:
@@ -39,7 +41,8 @@ Named = Mapping[str, NDArray[Any]]
 _LEAST_SCATTER: Final = 1e-9  # of a direction, as a share of the largest that could be
 _RELEASED: Final = (
     "counts, cross tables and all that is made of cells (tests of tables, survival curves, logistic GLM), moments, covariances, "
-    "correlations, PCA, LinearRegression and Ridge without weights, CompletelyRandomForest, MultinomialNB and SemiparametricNB"
+    "correlations, PCA, t-tests (of pairs by their covariance), Anova, LinearRegression and Ridge without weights, "
+    "CompletelyRandomForest, MultinomialNB and SemiparametricNB"
 )
 
 
@@ -233,6 +236,62 @@ class MomentForm(Form):
         return named, n if n_rows is None else n_rows
 
 
+class PowerForm(Form):
+    """Rows of every group, and in each the sum and the sum of squares of a number, around the middle of its bounds."""
+
+    def __init__(self, question: Question, schema: PublicSchema, number: str) -> None:
+        super().__init__(question, schema)
+        where = position(schema, number)
+        self.bound = Interval(schema.at(where).low or 0, schema.at(where).high or 0)
+        self.middle = (self.bound.low + self.bound.high) // 2
+        there = complete_rows(schema, [where])
+        y = number_column(schema, where, gaps=True)
+        apart = y - (self.middle if there is None else there * self.middle)
+        self.inside = tuple(
+            slice(0, size) for size in self.shapes["sums"][1:]
+        )  # of the groups, without those of missing values
+        groups = list(self.written["rows"][self.inside].flat) if "rows" in self.shapes else [1]
+        counted = list(self.written["rows"].flat) if "rows" in self.shapes else [1]
+        present = list(self.written["present"].flat) if "present" in self.shapes else []
+        self._sizes = np.cumsum([len(counted), len(present), len(groups)])
+        self.rows = [*counted, *present, *(x * apart for x in groups), *(x * (apart * apart) for x in groups)]
+        self.groups = [list(range(len(self.rows)))]
+
+    def numbers(self, totals: Named, n_rows: int) -> list[int]:
+        """Rows, and sums and squares of every group."""
+        c, n = self.middle, self.counted(totals, n_rows)
+        sums, squares = totals["sums"].reshape(2, -1)
+        rows = totals["rows"].flat if "rows" in totals else [n_rows]
+        present = list(totals["present"].flat) if "present" in totals else []
+        return [int(x) for x in [*rows, *present, *(sums - c * n), *(squares - 2 * c * sums + c * c * n)]]
+
+    def counted(self, totals: Named, n_rows: int) -> Numbers:
+        """Rows of every group that have the number."""
+        if "present" in totals:
+            return totals["present"].ravel()
+        return totals["rows"][self.inside].ravel() if "rows" in totals else as_objects([n_rows])
+
+    def totals(self, noisy: Numbers, n_rows: int | None, deviation: float = 0.0) -> tuple[dict[str, Numbers], int]:
+        """Rows that add up, sums within their bounds, and squares that no variance is negative with."""
+        rows, present, sums, squares = np.split(noisy, self._sizes)
+        rows = counts_of(rows, n_rows)
+        named, whole = {}, int(rows.sum())
+        if "rows" in self.shapes:
+            named["rows"] = rows.reshape(self.shapes["rows"])
+        if "present" in self.shapes:
+            most = self.counted(named, whole)
+            there = [min(n, max(0, round(float(x)))) for n, x in zip(most, present, strict=True)]
+            named["present"] = as_objects(there).reshape(self.shapes["present"])
+        low, high, c = self.bound.low - self.middle, self.bound.high - self.middle, self.middle
+        found = []
+        for n, s, q in zip(self.counted(named, whole), sums, squares, strict=True):
+            s = min(n * high, max(n * low, round(float(s))))
+            q = max(-(-s * s // n), min(n * max(low**2, high**2), round(float(q)))) if n else 0
+            found.append((s + n * c, q + 2 * c * s + n * c * c))
+        powers = as_objects([x for power in zip(*found, strict=True) for x in power])
+        return {**named, "sums": powers.reshape(self.shapes["sums"])}, whole
+
+
 def _lacking(scatter: NDArray[np.float64], limits: Sequence[tuple[float, float]], n: int) -> NDArray[np.float64]:
     """What the diagonal lacks, in the units of each column, and a little more for what is rounded."""
     units = np.array([max(1.0, (high - low) / n) for low, high in limits])
@@ -274,7 +333,7 @@ def _of_first(values: Sequence[int], places: Sequence[int]) -> list[int]:
 def form_of(question: Question, schema: PublicSchema) -> Form:
     """How a question is released; refused where it is not known, before anything is spent."""
     from encryptedstats.models import CompletelyRandomForest, MultinomialNB, SemiparametricNB
-    from encryptedstats.statistics import PCA, LinearRegression, Ridge
+    from encryptedstats.statistics import PCA, Anova, LinearRegression, Ridge, TTest
     from encryptedstats.statistics.descriptive import Histogram
     from encryptedstats.statistics.factors import Counted
     from encryptedstats.statistics.generalized import GLM
@@ -294,4 +353,8 @@ def form_of(question: Question, schema: PublicSchema) -> Form:
         return MomentForm(question, schema, list(combinations_with_replacement(range(math.prod(shapes["sums"])), 2)))
     if isinstance(question, (LinearRegression, Ridge)) and question.weights is None:
         return MomentForm(question, schema, question.column_pairs(schema))
+    if isinstance(question, Anova):
+        return PowerForm(question, schema, question.outcome)
+    if isinstance(question, TTest) and question.paired is None:
+        return PowerForm(question, schema, question.variable)
     raise ParameterError(f"{question.name} cannot be released with noise here: what can is {_RELEASED}")
