@@ -43,6 +43,13 @@ def test_overlaps_of_leaves_are_those_of_all_kinds_of_rows(n_trees: int, depth: 
     assert (boxes.reached.ravel() == indicators.any(axis=1)).all()
 
 
+def test_a_number_is_in_no_split() -> None:
+    made, _ = forest(3, 2)
+    plain, beside = (Boxes.of(made.trees_, [*(v.n_bins for v in SCHEMA.variables), *more]) for more in ([], [0]))
+    assert beside.reached.tolist() == plain.reached.tolist()
+    assert beside.overlaps() == pytest.approx(plain.overlaps())
+
+
 def true_counts(indicators: np.ndarray, shape: tuple[int, ...], seed: int) -> tuple[np.ndarray, np.ndarray]:
     """What 60 rows of two classes give in the leaves, and the classes."""
     rng = np.random.default_rng(seed)

@@ -108,9 +108,10 @@ class Boxes:
 
     @classmethod
     def of(cls, trees: Sequence[Tree], n_bins: Sequence[int]) -> Boxes:
-        """The leaves of trees that were grown blindly."""
-        most = max(n_bins)
-        whole = np.arange(most) < np.array(n_bins)[:, None]
+        """The leaves of trees that were grown blindly. A number, which has no bins, is in no split: it counts as one of one bin."""
+        sizes = np.maximum(n_bins, 1)
+        most = int(sizes.max())
+        whole = np.arange(most) < sizes[:, None]
         found = []
         for tree in trees:
             nodes = [whole]
@@ -121,7 +122,7 @@ class Boxes:
                 right[split.variable] &= ~goes_left
                 nodes += [left, right]
             found.append(nodes[len(tree) :])
-        return cls(np.array(found), np.array(n_bins))
+        return cls(np.array(found), sizes)
 
     @property
     def reached(self) -> NDArray[np.bool_]:
