@@ -288,8 +288,8 @@ def _questions(computed: Sequence[_Computed]) -> str:
         lines.append(f"<tr><td>{_text(asked)}</td><td class=n>{rows}</td><td>{_text(state)}</td><td>{found}</td></tr>")
     head = "<tr><th>question</th><th class=n>rows</th><th>which is</th><th class=hash>found at, hash</th></tr>"
     note = (
-        "<p class=note>Whoever has the encrypted table and the public keys can have computed these. No file says on which machine it "
-        "was; none of them could read a row.</p>"
+        "<p class=note>Whoever has the encrypted table and the public keys can have computed these. No file says on which machine "
+        "it was; none of them could read a row.</p>"
     )
     return _section("What was computed", f"<table class=wide>{head}{''.join(lines)}</table>{note}")
 
