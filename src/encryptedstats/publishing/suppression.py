@@ -94,13 +94,10 @@ def groups_of_one_kind(cells: Counts, concentration: float) -> Iterator[tuple[Pl
     """Lines of a table of two axes or more in which one count is a larger share than is allowed: its place, and all of the line."""
     if cells.ndim < 2:
         return
-    for axis, size in enumerate(cells.shape):
-        others = [range(length) for position, length in enumerate(cells.shape) if position != axis]
-        for rest in product(*others):
-            line = [(*rest[:axis], k, *rest[axis:]) for k in range(size)]
-            most = max(line, key=lambda where: cells[where])
-            if cells[most] > concentration * sum(int(cells[where]) for where in line):
-                yield most, line
+    for line in _lines(cells.shape):
+        most = max(line, key=lambda where: cells[where])
+        if cells[most] > concentration * sum(int(cells[where]) for where in line):
+            yield most, line
 
 
 def is_protected(counts: Counts, hidden: Mask, place: Place, min_count: int) -> bool:
@@ -196,7 +193,7 @@ def _places(mask: Mask) -> list[Place]:
 
 
 def _lines(shape: tuple[int, ...]) -> Iterator[list[Place]]:
-    """All lines of a table with margins: the cells along an axis, their sum the last."""
+    """All lines of a table: the cells along an axis; in one with margins their sum is the last."""
     for axis, size in enumerate(shape):
         others = [range(length) for position, length in enumerate(shape) if position != axis]
         for rest in product(*others):
