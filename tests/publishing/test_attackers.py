@@ -122,6 +122,17 @@ def dominated(owner: es.Owner, publish: Publish) -> float | None:
     return float(round(math.sqrt(float(found.covariance.iloc[0, 0]) * (n - 1) + n * mean**2)))
 
 
+def dominated_group(owner: es.Owner, publish: Publish) -> float | None:
+    """The same in a group of a t-test, whose mean and deviation are shown."""
+    frame = pd.DataFrame({"pay": [1000] + [1] * 20 + [300] * 20, "sex": ["f"] * 21 + ["m"] * 20})
+    schema = es.Schema.infer(frame, kinds={"pay": "number"}, bounds={"pay": (0, 1024)})
+    found = publish(schema.table(frame).ask(es.TTest("pay", by="sex"))).result
+    if found is None:
+        return None
+    n, mean, deviation = found.groups.loc["f", ["n", "mean", "sd"]]
+    return float(round(math.sqrt(deviation**2 * (n - 1) + n * mean**2)))
+
+
 # -- models ----------------------------------------------------------------------------------------------------------------
 
 
@@ -240,6 +251,7 @@ ATTACKS = [
     pytest.param(one_row_alone, FIVE, NO_RULES, 77, id="0/1 vector"),
     pytest.param(one_level_alone, FIVE, NO_RULES, 77, id="level of one row"),
     pytest.param(dominated, Rules(0, dominance=0.85), NO_RULES, 1000, id="dominance"),
+    pytest.param(dominated_group, Rules(0, dominance=0.85), NO_RULES, 1000, id="dominance in a group"),
     pytest.param(class_of_one, FIVE, NO_RULES, 2, id="class of one row"),
     pytest.param(more_counts_than_rows, Rules(0, rows_per_parameter=3.0), NO_RULES, 1, id="rows to parameters"),
     pytest.param(few_predicted, FIVE, NO_RULES, 1, id="predictions"),

@@ -232,6 +232,16 @@ def test_a_shard_of_enough_rows_is_looked_at_count_by_count(owner: es.Owner, led
         owner.publish(counts + two.counts("region"), schema, ledger=ledger)
 
 
+def test_sums_that_differ_by_little_are_no_counts_of_few(owner: es.Owner, ledger: es.Ledger) -> None:
+    """Forty more rows, whose numbers add up to nothing around the middle of the bounds: no group of few is in it."""
+    first = pd.DataFrame({"x": [0, 0, 10, 10] * 25, "g": list("ab") * 50})
+    more = pd.DataFrame({"x": [4, 6] * 10 + [3, 8] + [5] * 18, "g": ["a"] * 20 + ["b"] * 20})
+    schema = es.Schema.infer(pd.concat([first, more]), kinds={"x": "number"}, bounds={"x": (0, 10)})
+    one, two = (owner.encrypt(schema.table(rows)).ask(es.TTest("x", by="g")) for rows in (first, more))
+    assert owner.publish(one, schema, ledger=ledger).is_whole
+    assert owner.publish(one + two, schema, ledger=ledger).is_whole
+
+
 def test_results_of_rows_that_overlap_in_part_are_refused(owner: es.Owner, ledger: es.Ledger) -> None:
     frame = patients(300)
     schema = es.Schema.infer(frame, target="sick")

@@ -53,8 +53,14 @@ class Shown:
 
     def counted(self, schema: PublicSchema) -> list[tuple[Expression, int | None]]:
         """Those that count rows."""
-        good = [True] * len(self.rows) if self.of_cells else are_counts(list(self.rows), schema)
+        good = self.count_rows(schema)
         return [(row, n) for row, n, counts in zip(self.rows, self.numbers, good, strict=True) if counts]
+
+    def count_rows(self, schema: PublicSchema) -> list[bool]:
+        """Which of the numbers count rows."""
+        if self.of_cells or self.predicted:
+            return [True] * len(self.numbers)
+        return are_counts(list(self.rows), schema)
 
     def said(self) -> dict[str, Any]:
         """For the ledger."""
@@ -79,7 +85,7 @@ def audited(new: Shown, before: Sequence[Entry], schema: PublicSchema, schema_ha
         said = entry.content
         if said.get("what") != "published":
             continue
-        findings += _of_rows(new, said, entry.number, schema_hash, min_count)
+        findings += _of_rows(new, said, entry.number, schema, schema_hash, min_count)
         if set(said["blocks"]) == set(new.block_ids) and said["rows"] == new.n_rows:
             told = said["schema"] == schema_hash and not (new.predicted or said.get("predicted"))
             old = _shown(said, schema) if told else None
@@ -96,7 +102,9 @@ def audited(new: Shown, before: Sequence[Entry], schema: PublicSchema, schema_ha
     return Audit(tuple(findings), tuple(dict.fromkeys(unknown)))
 
 
-def _of_rows(new: Shown, said: Said, number: int, schema_hash: str, min_count: int) -> Iterator[Finding]:
+def _of_rows(
+    new: Shown, said: Said, number: int, schema: PublicSchema, schema_hash: str, min_count: int
+) -> Iterator[Finding]:
     """Rows that one of two results has and the other has not: a model, and the same without one shard."""
     own, others = set(new.block_ids), set(said["blocks"])
     if not own & others or own == others:
@@ -119,8 +127,8 @@ def _of_rows(new: Shown, said: Said, number: int, schema_hash: str, min_count: i
         schema_hash,
         new.predicted,
     ):
-        pairs = zip(new.numbers, said.get("shown", ()), strict=False)
-        small = sum(0 < abs(a - b) < min_count for a, b in pairs if a is not None and b is not None)
+        pairs = zip(new.numbers, said.get("shown", ()), new.count_rows(schema), strict=False)
+        small = sum(0 < abs(a - b) < min_count for a, b, counts in pairs if counts and a is not None and b is not None)
         if small:
             counted = f"{plural(small, 'count')} of 1 to {min_count - 1} rows"
             text = f"less entry {number} of the ledger, which is of some of its rows, it has {counted}"
