@@ -11,7 +11,8 @@ from published_samples import patients
 
 import encryptedstats as es
 from effort import examples
-from encryptedstats.publishing.forms import counts_of, form_of
+from encryptedstats.publishing.counts import counts_of
+from encryptedstats.publishing.forms import form_of
 from encryptedstats.publishing.sensitivity import ADD, REPLACE, sensitivity
 from encryptedstats.tables.questions import asked_of
 from encryptedstats.tables.statistics import Counts, CrossTable, Moments
@@ -39,8 +40,17 @@ NUMBERED = [
     es.PCA(variables=["age"]),
     es.LinearRegression("weight ~ age + sex"),
     es.Ridge(formula="weight ~ age + region"),
+    es.TTest("weight", mu=60),
+    es.TTest("age", by="sex"),
+    es.Anova("weight", ["sex", "region"]),
 ]
-CASES = [*((one, BINS) for one in BINNED), *((one, NUMBERS) for one in NUMBERED)]
+GAPS = NUMBERS.with_missing_bin("age").with_missing_bin("region")
+GAPPED = [es.TTest("age"), es.Anova("age", ["region"])]
+CASES = [
+    *((one, BINS) for one in BINNED),
+    *((one, NUMBERS) for one in NUMBERED),
+    *((one, GAPS) for one in GAPPED),
+]
 
 
 @pytest.mark.parametrize(("question", "schema"), CASES, ids=lambda one: getattr(one, "name", ""))
@@ -106,6 +116,11 @@ def test_what_is_not_known_is_refused_before_anything_is_spent() -> None:
     weighted = es.LinearRegression("weight ~ sex", weights="age")
     with pytest.raises(es.ParameterError, match="LinearRegression and Ridge without weights"):
         form_of(asked_of(weighted, NUMBERS), NUMBERS.public())
+
+
+def test_pairs_are_refused_with_the_way_to_them() -> None:
+    with pytest.raises(es.ParameterError, match=r"t-tests \(of pairs by their covariance\)"):
+        form_of(asked_of(es.TTest("age", paired="weight"), NUMBERS), NUMBERS.public())
 
 
 def test_numbers_are_noised_around_the_middle_of_their_bounds() -> None:

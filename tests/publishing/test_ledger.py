@@ -7,8 +7,10 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 import encryptedstats as es
@@ -147,18 +149,67 @@ def test_two_processes_never_spend_more_than_there_is(ledger: es.Ledger, owner: 
     assert len(es.Ledger(ledger.url, owner).entries()) == 11
 
 
-def test_what_a_killed_process_has_shown_was_spent(owner: es.Owner, key_file: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("after", [0.0, 0.002, 0.01])
+def test_what_a_killed_process_has_shown_was_spent(
+    owner: es.Owner, key_file: Path, tmp_path: Path, after: float
+) -> None:
+    """Killed at once when something is shown, and a little later, in the middle of writing."""
     book = es.Ledger.begin(tmp_path / "killed", owner, epsilon=1000.0)
     process = started(book, key_file)
     assert process.stdout is not None
     lines = [process.stdout.readline() for _ in range(4)]
+    time.sleep(after)
     os.kill(process.pid, signal.SIGKILL)
     lines += process.stdout.readlines()
     process.wait()
     shown = sum(line.startswith("shown") for line in lines)
     assert shown >= 3
-    assert len(book.entries()) - 1 >= shown  # all that was shown, and perhaps one that was not
+    spent = len(book.entries()) - 1
+    assert shown <= spent <= shown + 1  # all that was shown, and perhaps one that was not
     es.Ledger(book.url, owner).spend(owner, TENTH, {"epsilon": 0.1})  # and it goes on
+    assert book.epsilon_spent == pytest.approx((spent + 1) / 10)
+
+
+def test_a_killed_process_does_not_hold_up_another(ledger: es.Ledger, owner: es.Owner, key_file: Path) -> None:
+    killed, other = (started(ledger, key_file) for _ in range(2))
+    assert killed.stdout is not None
+    lines = [killed.stdout.readline() for _ in range(2)]
+    os.kill(killed.pid, signal.SIGKILL)
+    lines += killed.stdout.readlines()
+    killed.wait()
+    rest = other.communicate(timeout=120)[0].splitlines()
+    assert rest[-1] == "done"
+    shown = sum(line.startswith("shown") for line in [*lines, *rest])
+    assert shown <= len(es.Ledger(ledger.url, owner).entries()) - 1 == 10  # all of the budget, and not more
+    assert shown >= 9
+
+
+RELEASE = """
+import os, signal, sys, warnings
+warnings.simplefilter("ignore")
+import encryptedstats as es
+from encryptedstats.publishing import opening
+opened = opening.Source.opened
+def killed(self, owner):
+    opened(self, owner)
+    os.kill(os.getpid(), signal.SIGKILL)
+opening.Source.opened = killed
+owner = es.Owner.load(sys.argv[2])
+print(owner.release(sys.argv[3], epsilon=0.5, ledger=sys.argv[1]))
+"""
+
+
+def test_a_release_that_is_killed_when_it_has_opened_is_paid_for(
+    ledger: es.Ledger, owner: es.Owner, key_file: Path, tmp_path: Path
+) -> None:
+    frame = pd.DataFrame({"x": list("ab") * 20, "sick": [0, 1, 1, 0] * 10})
+    schema = es.Schema.infer(frame, target="sick")
+    owner.encrypt(schema.table(frame)).counts("x").save(tmp_path / "x.enc")
+    command = [sys.executable, "-c", RELEASE, ledger.url, str(key_file), str(tmp_path / "x.enc")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert not done.stdout
+    assert ledger.epsilon_spent == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from scipy.optimize import brentq
 
 import encryptedstats as es
 from effort import examples
@@ -104,6 +105,19 @@ def test_rho_and_epsilon_are_the_same_thing(epsilon: float, delta: float) -> Non
         -0.5 / sigma - epsilon * sigma
     )
     assert delta >= exact * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 10.0])
+def test_no_gaussian_noise_is_much_less(epsilon: float) -> None:
+    """The least of a single release (Balle and Wang, 2018), whose cost would not add up as it is stated, is within a tenth."""
+
+    def lacks(sigma: float) -> float:
+        above, below = (stats.norm.cdf(end / sigma - epsilon * sigma) for end in (0.5, -0.5))
+        return float(above - math.exp(epsilon) * below - 1e-6)
+
+    least = brentq(lacks, 0.05, 1000)
+    scale = calibrated(sensitivity(1, 1), epsilon, 1e-6, mechanism=GAUSSIAN).scale
+    assert least < scale < 1.1 * least
 
 
 def test_opendp_agrees_on_the_conversion() -> None:

@@ -147,6 +147,21 @@ def test_a_regression_by_sufficient_statistics(owner: es.Owner) -> None:
     assert "p-values know nothing of the noise" in str(found)
 
 
+def test_tests_of_means_are_read_from_noisy_sums(owner: es.Owner) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"g": ["a", "b"] * 5000}).assign(
+        x=lambda rows: rng.integers(0, 80, 10_000) + 10 * (rows.g == "b")
+    )
+    schema = es.Schema.infer(frame, kinds={"x": "number"}, bounds={"x": (0, 100)})
+    for question in (es.TTest("x", by="g"), es.Anova("x", ["g"])):
+        exact = schema.table(frame).ask(question)
+        found = owner.release(exact, epsilon=1.0)
+        means, wanted = (one.groups["mean"].to_numpy() for one in (found.result, exact))
+        assert means == pytest.approx(wanted, abs=1.0)  # the noise of a mean has a deviation of a twentieth
+        assert (means != wanted).any()
+        assert "p-values know nothing of the noise: they are too good, do not publish them" in str(found)
+
+
 def test_weights_have_to_be_bounded(owner: es.Owner) -> None:
     rows = SCHEMA.table(FRAME, weights=np.arange(300) % 3 + 1)
     model = es.MultinomialNB().fit(rows)

@@ -44,6 +44,8 @@ def test_it_says_what_happened_and_no_names(
         "Laplace noise of scale 4",
         "Epsilon 0.5 of 2 is spent",
         "released with noise",
+        "&rho; 0.125",
+        "No file says on which machine it was; none of them could read a row",
         "one row is replaced by any other",
         ledger.head(),
         "300",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ import encryptedstats as es
 from effort import examples
 from encryptedstats.publishing import sensitivity as module
 from encryptedstats.publishing.forms import form_of
+from encryptedstats.publishing.mechanisms import GAUSSIAN, calibrated
 from encryptedstats.publishing.sensitivity import ADD, REPLACE, sensitivity
 from encryptedstats.tables.questions import asked_of
 from encryptedstats.tables.statistics import Counts, CrossTable, Moments
@@ -130,6 +133,93 @@ def test_forests_move_as_far_as_brute_force_says(
     assert found.l2 == pytest.approx((apart * n_trees) ** 0.5)
 
 
+LEVELS = es.Schema.infer(
+    pd.DataFrame(
+        {
+            "t": pd.Categorical([0, 1, 2, 0, 1, 2], ordered=True),
+            "e": list("ababab"),
+            "g": list("aabbab"),
+            "y": [0, 1, 0, 1, 0, 1],
+        }
+    ),
+    target="y",
+)
+#: A question of every type that can be released.
+OF_LEVELS = [
+    Counts((0,)),
+    CrossTable((0, 1)),
+    es.Histogram("t", by="g"),
+    es.ChiSquare("t", "g"),
+    es.FisherExact("e", "g"),
+    es.CochranArmitage("t", "e", event="b"),
+    es.OddsRatio("g", "e", event="b"),
+    es.Kappa("e", "g"),
+    es.MantelHaenszel("e", "y", "g"),
+    es.ROC("t", "y"),
+    es.KaplanMeier("t", "e", event_level="b", by="g"),
+    es.LifeTable("t", "e", event_level="b"),
+    es.LogRank("t", "e", event_level="b", by="g"),
+    es.PiecewiseExponential("t", "e", ["g"], event_level="b"),
+    es.GLM("y ~ e + g"),
+    es.MultinomialNB(),
+    es.SemiparametricNB(),
+    es.CompletelyRandomForest(n_trees=3, depth=2),
+]
+OF_NUMBERS = [
+    Moments((0,)),
+    es.Covariance(["x"]),
+    es.Correlation(["x", "y"]),
+    es.PCA(variables=["x", "z"]),
+    es.TTest("x", by="g"),
+    es.Anova("y", ["g"]),
+    es.LinearRegression("y ~ x + g"),
+    es.Ridge(formula="y ~ x + z"),
+]
+#: Those that are refused, with what can be released instead.
+REFUSED = {
+    "CoxScore", "Describe", "FisherDiscriminant", "Folds", "GenomeScan", "IncidenceRate", "LinearDiscriminant", "LinearMeans",
+    "OneStepLogisticRegression", "QuadraticDiscriminant",
+}  # fmt: skip
+
+
+def mixed() -> es.Schema:
+    return numbers(x=(-1, 2), z=(0, 1), target=(0, 2), groups=True)
+
+
+@pytest.mark.parametrize("relation", [REPLACE, ADD])
+@pytest.mark.parametrize("question", [*OF_LEVELS, *OF_NUMBERS], ids=lambda one: one.name)
+def test_every_question_that_is_released_moves_as_far_as_brute_force_says(question: es.Question, relation: str) -> None:
+    compared(question, LEVELS if question in OF_LEVELS else mixed(), relation)
+
+
+def test_no_question_is_released_that_brute_force_has_not_seen() -> None:
+    def below(kind: type) -> Iterator[type]:
+        for one in kind.__subclasses__():
+            yield one
+            yield from below(one)
+
+    own = [one for one in below(es.Question) if one.__module__.startswith("encryptedstats.")]
+    asked = {one.__name__ for one in own if not inspect.isabstract(one) and not one.__name__.startswith("_")}
+    tried = {type(one).__name__ for one in [*OF_LEVELS, *OF_NUMBERS]}
+    assert not tried & REFUSED
+    assert asked - {"TotalsModel", "TotalsClassifier"} == tried | REFUSED
+
+
+def test_a_person_with_several_rows_moves_totals_by_no_more_than_so_many_times_as_much() -> None:
+    """All tables of two rows, and all that a person with both can exchange them for."""
+    for question, schema in ((es.MultinomialNB(), LEVELS), (es.TTest("x", by="g"), mixed())):
+        asked = asked_of(question, schema).settled()
+        form = form_of(asked, schema.public())
+        found = sensitivity(form.rows, schema.public(), groups=form.groups)
+        single = np.unique(vectors(asked, schema), axis=0)
+        both = np.unique((single[:, None] + single[None]).reshape(-1, single.shape[1]), axis=0)
+        _, l1, l2 = brute(both, REPLACE, found.ranges)
+        gaussian = calibrated(found, 1.0, 1e-6, max_rows=2, mechanism=GAUSSIAN)
+        laplace = calibrated(found, 1.0, 0.0, max_rows=2)
+        assert laplace.scale == pytest.approx(l1 / 1.0)  # no less than it has to be, and no more
+        assert gaussian.scale == pytest.approx(l2 / np.sqrt(2 * gaussian.spent.rho))
+
+
 def test_leaves_are_seen_to_exclude_each_other_without_trying_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """A hundred trees of depth 6 on twenty variables: more rows than anybody tries."""
     rng = np.random.default_rng(0)
@@ -158,6 +248,16 @@ def test_regression_and_lines_are_bounded_for_every_row() -> None:
     levels = pd.DataFrame({"x": pd.Categorical([0, 1, 2], ordered=True), "g": list("aab"), "y": [0, 1, 1]})
     for relation in (REPLACE, ADD):
         compared(es.SemiparametricNB(), es.Schema.infer(levels, target="y"), relation)
+
+
+@pytest.mark.parametrize("relation", [REPLACE, ADD])
+@pytest.mark.parametrize("gaps", [False, True])
+def test_t_tests_and_anova_are_bounded_for_every_row(relation: str, gaps: bool) -> None:
+    schema = numbers(x=(-1, 4), target=(0, 3), groups=True)
+    if gaps:
+        schema = schema.with_missing_bin("x").with_missing_bin("g")
+    for question in (es.TTest("x"), es.TTest("x", by="g"), es.Anova("x", ["g"]), es.Anova("y", ["g"])):
+        compared(question, schema, relation)
 
 
 @pytest.mark.parametrize("relation", [REPLACE, ADD])

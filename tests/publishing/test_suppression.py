@@ -66,18 +66,27 @@ def test_a_hidden_count_alone_in_its_row_is_no_secret() -> None:
     cells = np.array([[20, 2, 30], [20, 20, 20]])
     alone = np.zeros((3, 4), dtype=bool)
     alone[0, 1] = True
-    assert known_range(with_margins(cells), alone, (0, 1)) == (2, 2)
+    assert known_range(with_margins(cells), alone, {(0, 1): 1.0}) == (2, 2)
     found = suppress(cells, 5)
-    least, most = known_range(found.counts, found.hidden, (0, 1))
+    least, most = known_range(found.counts, found.hidden, {(0, 1): 1.0})
     assert most - least >= 4
     assert found.hidden.sum() == 4
+
+
+def test_a_group_of_one_kind_is_hidden_with_what_tells_it() -> None:
+    cells = np.array([[40, 0], [20, 20], [30, 25]])
+    assert not suppress(cells, 0).hidden.any()
+    found = suppress(cells, 0, 0.9)
+    assert found.hidden[0, :2].all()  # the nothing beside the forty tells as much as the forty
+    assert known_range(found.counts, found.hidden, {(0, 0): 0.1, (0, 1): -0.9})[0] < 0
+    assert not suppress(np.array([[40, 10], [20, 20]]), 0, 0.9).hidden.any()
 
 
 def test_three_axes_are_looked_at_together() -> None:
     cells = np.full((2, 2, 2), 20)
     cells[0, 0, 0] = 1
     found = suppress(cells, 5)
-    least, most = known_range(found.counts, found.hidden, (0, 0, 0))
+    least, most = known_range(found.counts, found.hidden, {(0, 0, 0): 1.0})
     assert most - least >= 4
     assert found.hidden.sum() >= 8
 

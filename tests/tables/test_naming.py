@@ -67,6 +67,21 @@ def test_names_become_ids(schema: es.Schema) -> None:
     assert Counts(("age", "sick")).in_ids(schema) == Counts((2, -1))
 
 
+def test_ids_become_names(schema: es.Schema) -> None:
+    asked = Share("v1", ["b"], among=["grade", "sick"], weights={"age": 2})
+    assert asked.in_ids(schema).in_names(schema) == asked
+    said = "Share(variable='grade', levels=['(-inf, 2.0]'], among=None, weights=None)"
+    assert Share("v1", ["bin0"]).describe(schema) == said  # the id of grade, and not the column of that name
+    assert Share("grade", ["(-inf, 2.0]"]).describe(schema) == said
+    model = es.GLM("sick ~ v1 + grade", reference={"v1": "b"})
+    assert model.in_ids(schema).get_params() == {
+        **model.get_params(),
+        "formula": "class ~ v0 + v1",
+        "reference": {"v0": "bin1"},
+    }
+    assert model.in_ids(schema).in_names(schema).get_params() == model.get_params()
+
+
 @pytest.mark.parametrize("name", ["age", "sick"])
 def test_whoever_computes_knows_no_names(name: str, schema: es.Schema, tiny: es.Owner) -> None:
     words = (

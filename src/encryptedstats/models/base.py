@@ -158,8 +158,9 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         return {}
 
     def describe(self, schema: Any = None) -> str:
-        """As scikit-learn has it."""
-        return str(BaseEstimator.__repr__(self))
+        """As scikit-learn has it, with the names that a schema knows."""
+        asked = self.in_names(schema) if isinstance(schema, Schema) else self
+        return str(BaseEstimator.__repr__(asked))
 
     def read(self: M, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> M:
         """A fitted model."""

@@ -49,15 +49,23 @@ class Shown:
     n_rows: int
     block_ids: tuple[str, ...]
     of_cells: bool = False  # then all of them count rows, sums of cells among them
+    predicted: bool = False  # then they count what rows were predicted to be, which no column says
 
     def counted(self, schema: PublicSchema) -> list[tuple[Expression, int | None]]:
         """Those that count rows."""
-        good = [True] * len(self.rows) if self.of_cells else are_counts(list(self.rows), schema)
+        good = self.count_rows(schema)
         return [(row, n) for row, n, counts in zip(self.rows, self.numbers, good, strict=True) if counts]
+
+    def count_rows(self, schema: PublicSchema) -> list[bool]:
+        """Which of the numbers count rows."""
+        if self.of_cells or self.predicted:
+            return [True] * len(self.numbers)
+        return are_counts(list(self.rows), schema)
 
     def said(self) -> dict[str, Any]:
         """For the ledger."""
-        return {"shown": list(self.numbers)} if len(self.numbers) <= MOST_KEPT else {}
+        kept = {"shown": list(self.numbers)} if len(self.numbers) <= MOST_KEPT else {}
+        return {**kept, "predicted": True} if self.predicted else kept
 
 
 @dataclass(frozen=True)
@@ -77,9 +85,10 @@ def audited(new: Shown, before: Sequence[Entry], schema: PublicSchema, schema_ha
         said = entry.content
         if said.get("what") != "published":
             continue
-        findings += _of_rows(new, said, entry.number, schema_hash, min_count)
+        findings += _of_rows(new, said, entry.number, schema, schema_hash, min_count)
         if set(said["blocks"]) == set(new.block_ids) and said["rows"] == new.n_rows:
-            old = _shown(said, schema) if said["schema"] == schema_hash else None
+            told = said["schema"] == schema_hash and not (new.predicted or said.get("predicted"))
+            old = _shown(said, schema) if told else None
             if old is None:
                 unknown.append(entry.number)
             else:
@@ -93,7 +102,9 @@ def audited(new: Shown, before: Sequence[Entry], schema: PublicSchema, schema_ha
     return Audit(tuple(findings), tuple(dict.fromkeys(unknown)))
 
 
-def _of_rows(new: Shown, said: Said, number: int, schema_hash: str, min_count: int) -> Iterator[Finding]:
+def _of_rows(
+    new: Shown, said: Said, number: int, schema: PublicSchema, schema_hash: str, min_count: int
+) -> Iterator[Finding]:
     """Rows that one of two results has and the other has not: a model, and the same without one shard."""
     own, others = set(new.block_ids), set(said["blocks"])
     if not own & others or own == others:
@@ -110,13 +121,14 @@ def _of_rows(new: Shown, said: Said, number: int, schema_hash: str, min_count: i
             f"it is of {new.n_rows:,} rows, and entry {number} of the ledger of {int(said['rows']):,}, all but {between} of them "
             f"the same: the difference is a result of {between} rows",
         )
-    elif (said["question"], said["params"], said["schema"]) == (
+    elif (said["question"], said["params"], said["schema"], bool(said.get("predicted"))) == (
         new.question.name,
         new.question.parameters(),
         schema_hash,
+        new.predicted,
     ):
-        pairs = zip(new.numbers, said.get("shown", ()), strict=False)
-        small = sum(0 < abs(a - b) < min_count for a, b in pairs if a is not None and b is not None)
+        pairs = zip(new.numbers, said.get("shown", ()), new.count_rows(schema), strict=False)
+        small = sum(0 < abs(a - b) < min_count for a, b, counts in pairs if counts and a is not None and b is not None)
         if small:
             counted = f"{plural(small, 'count')} of 1 to {min_count - 1} rows"
             text = f"less entry {number} of the ledger, which is of some of its rows, it has {counted}"

@@ -11,25 +11,38 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations_with_replacement
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from encryptedstats.circuits.bounds import Interval
 from encryptedstats.circuits.expressions import Expression, combination
 from encryptedstats.errors import ParameterError
+from encryptedstats.publishing.counts import (
+    Boxes,
+    as_objects,
+    class_counts_of,
+    counts_of,
+    leaf_counts_of,
+    likely_leaf_counts,
+    shrunk,
+)
 from encryptedstats.publishing.sensitivity import Number, added_by_row, row_interval
-from encryptedstats.tables.questions import Question, in_shapes
+from encryptedstats.tables.naming import position
+from encryptedstats.tables.questions import Question, complete_rows, in_shapes, number_column
 from encryptedstats.tables.variables import PublicSchema
+
+if TYPE_CHECKING:
+    from encryptedstats.models import CompletelyRandomForest
 
 Numbers = NDArray[Any]
 Named = Mapping[str, NDArray[Any]]
 _LEAST_SCATTER: Final = 1e-9  # of a direction, as a share of the largest that could be
-_FAR: Final = 4.0  # deviations, beyond which hardly any noise is
-_UNSURE: Final = 2.0  # deviations, within which classes may as well be equally large
 _RELEASED: Final = (
     "counts, cross tables and all that is made of cells (tests of tables, survival curves, logistic GLM), moments, covariances, "
-    "correlations, PCA, LinearRegression and Ridge without weights, CompletelyRandomForest, MultinomialNB and SemiparametricNB"
+    "correlations, PCA, t-tests (of pairs by their covariance), Anova, LinearRegression and Ridge without weights, "
+    "CompletelyRandomForest, MultinomialNB and SemiparametricNB"
 )
 
 
@@ -87,13 +100,14 @@ class CellForm(Form):
 class LeafForm(Form):
     """The leaves of every tree, of which each row is in one; class counts and left children follow."""
 
-    def __init__(self, question: Question, schema: PublicSchema) -> None:
+    def __init__(self, question: CompletelyRandomForest, schema: PublicSchema) -> None:
         super().__init__(question, schema)
         leaves = [self._leaves(tree, self.written["class_counts"], _less) for tree in self.written["left"]]
         self.leaf_shape = np.array(leaves, dtype=object).shape
         self.rows = [x for tree in leaves for leaf in tree for x in leaf]
         size = len(self.rows) // len(leaves)
         self.groups = [list(range(t * size, (t + 1) * size)) for t in range(len(leaves))]
+        self.boxes = Boxes.of(question.grow(schema), [variable.n_bins for variable in schema.variables])
 
     @staticmethod
     def _leaves(left: Numbers, classes: Numbers, less: Callable[[Any, Any], Any]) -> list[list[Any]]:
@@ -109,14 +123,12 @@ class LeafForm(Form):
 
     def totals(self, noisy: Numbers, n_rows: int | None, deviation: float = 0.0) -> tuple[dict[str, Numbers], int]:
         """Class counts from all trees, leaves that add up to them in every tree, and what goes left."""
-        n_trees, n_leaves = self.leaf_shape[:2]
         leaves: NDArray[np.float64] = noisy.astype(float).reshape(self.leaf_shape)
-        unsure = deviation * math.sqrt(n_leaves / n_trees)
-        classes = class_counts_of(leaves.sum(axis=1).mean(axis=0), n_rows, unsure)
-        leaves = shrunk(leaves, classes.astype(float) / n_leaves, deviation)
-        fitted = np.stack(
-            [np.stack([counts_of(tree[:, c], int(n)) for c, n in enumerate(classes)], axis=1) for tree in leaves]
-        )
+        sums = leaves.sum(axis=1).mean(axis=0)
+        total = max(0, round(float(sums.sum()))) if n_rows is None else n_rows
+        likely = likely_leaf_counts(leaves, total, self.boxes, deviation)
+        classes = counts_of(likely.sum(axis=1).mean(axis=0), total)
+        fitted = leaf_counts_of(likely, classes, self.boxes)
         left = np.stack([_left_counts(tree) for tree in fitted])
         return {"class_counts": classes, "left": left}, int(classes.sum())
 
@@ -218,10 +230,66 @@ class MomentForm(Form):
         whole, c = [round(x) for x in around], self.middle
         sums = [s + n * m for s, m in zip(whole, c, strict=True)]
         back = [round(products[a, b]) + c[b] * whole[a] + c[a] * whole[b] + n * c[a] * c[b] for a, b in self.pairs]
-        named = {"sums": _objects(sums), "products": _objects(back)}
+        named = {"sums": as_objects(sums), "products": as_objects(back)}
         if self.counted:
-            named[self.counted] = _objects([n])
+            named[self.counted] = as_objects([n])
         return named, n if n_rows is None else n_rows
+
+
+class PowerForm(Form):
+    """Rows of every group, and in each the sum and the sum of squares of a number, around the middle of its bounds."""
+
+    def __init__(self, question: Question, schema: PublicSchema, number: str) -> None:
+        super().__init__(question, schema)
+        where = position(schema, number)
+        self.bound = Interval(schema.at(where).low or 0, schema.at(where).high or 0)
+        self.middle = (self.bound.low + self.bound.high) // 2
+        there = complete_rows(schema, [where])
+        y = number_column(schema, where, gaps=True)
+        apart = y - (self.middle if there is None else there * self.middle)
+        self.inside = tuple(
+            slice(0, size) for size in self.shapes["sums"][1:]
+        )  # of the groups, without those of missing values
+        groups = list(self.written["rows"][self.inside].flat) if "rows" in self.shapes else [1]
+        counted = list(self.written["rows"].flat) if "rows" in self.shapes else [1]
+        present = list(self.written["present"].flat) if "present" in self.shapes else []
+        self._sizes = np.cumsum([len(counted), len(present), len(groups)])
+        self.rows = [*counted, *present, *(x * apart for x in groups), *(x * (apart * apart) for x in groups)]
+        self.groups = [list(range(len(self.rows)))]
+
+    def numbers(self, totals: Named, n_rows: int) -> list[int]:
+        """Rows, and sums and squares of every group."""
+        c, n = self.middle, self.counted(totals, n_rows)
+        sums, squares = totals["sums"].reshape(2, -1)
+        rows = totals["rows"].flat if "rows" in totals else [n_rows]
+        present = list(totals["present"].flat) if "present" in totals else []
+        return [int(x) for x in [*rows, *present, *(sums - c * n), *(squares - 2 * c * sums + c * c * n)]]
+
+    def counted(self, totals: Named, n_rows: int) -> Numbers:
+        """Rows of every group that have the number."""
+        if "present" in totals:
+            return totals["present"].ravel()
+        return totals["rows"][self.inside].ravel() if "rows" in totals else as_objects([n_rows])
+
+    def totals(self, noisy: Numbers, n_rows: int | None, deviation: float = 0.0) -> tuple[dict[str, Numbers], int]:
+        """Rows that add up, sums within their bounds, and squares that no variance is negative with."""
+        rows, present, sums, squares = np.split(noisy, self._sizes)
+        rows = counts_of(rows, n_rows)
+        named, whole = {}, int(rows.sum())
+        if "rows" in self.shapes:
+            named["rows"] = rows.reshape(self.shapes["rows"])
+        if "present" in self.shapes:
+            most = self.counted(named, whole)
+            there = [min(n, max(0, round(float(x)))) for n, x in zip(most, present, strict=True)]
+            named["present"] = as_objects(there).reshape(self.shapes["present"])
+        low, high, c = self.bound.low - self.middle, self.bound.high - self.middle, self.middle
+        found = []
+        for n, s, q in zip(self.counted(named, whole), sums, squares, strict=True):
+            s = min(n * high, max(n * low, round(float(s))))
+            q = max(-(-s * s // n), min(n * max(low**2, high**2), round(float(q)))) if n else 0
+            found.append((s + n * c, q + 2 * c * s + n * c * c))
+        powers = as_objects([x for power in zip(*found, strict=True) for x in power])
+        return {**named, "sums": powers.reshape(self.shapes["sums"])}, whole
 
 
 def _lacking(scatter: NDArray[np.float64], limits: Sequence[tuple[float, float]], n: int) -> NDArray[np.float64]:
@@ -232,52 +300,7 @@ def _lacking(scatter: NDArray[np.float64], limits: Sequence[tuple[float, float]]
     return np.ceil(more) + len(units) + 1 if more.any() else more
 
 
-# -- counts ----------------------------------------------------------------------------------------------------------------
-
-
-def counts_of(noisy: Numbers, total: int | None) -> Numbers:
-    """The nearest counts: none below 0, whole, and adding up to the total where it is known.
-
-    >>> counts_of(np.array([7.2, -1.0, 3.9]), 10)
-    array([7, 0, 3], dtype=object)
-    """
-    values = np.asarray(noisy, dtype=float)
-    if total is None:
-        total = max(0, round(float(values.sum())))
-    if total == 0:
-        return _objects([0] * len(values))
-    # Least squares on the simplex (Duchi et al., 2008): all lose the same, and what would be below 0 is 0.
-    falling = np.sort(values)[::-1]
-    excess = (np.cumsum(falling) - total) / np.arange(1, len(values) + 1)
-    near = np.maximum(values - excess[np.flatnonzero(falling > excess)[-1]], 0.0)
-    whole = np.floor(near)
-    missing = round(total - float(whole.sum()))
-    for place in np.argsort(whole - near, kind="stable")[: max(0, missing)]:
-        whole[place] += 1
-    return _objects([int(x) for x in whole])
-
-
-def class_counts_of(noisy: Numbers, total: int | None, deviation: float) -> Numbers:
-    """Counts of classes, nearer to each other by as much as they may be noise: a class that noise took away predicts nothing."""
-    near = counts_of(noisy, total).astype(float)
-    spread, equal = float(((near - near.mean()) ** 2).mean()), np.full(len(near), near.mean())
-    kept = max(0.0, 1 - (_UNSURE * deviation) ** 2 / spread) if spread else 1.0
-    return counts_of(equal + kept * (near - equal), round(float(near.sum())))
-
-
-def shrunk(noisy: NDArray[np.float64], middle: NDArray[np.float64], deviation: float) -> NDArray[np.float64]:
-    """Noisy counts nearer to what they would be if all groups were alike, by as much as they are noise (James and Stein, 1961).
-
-    All by the same factor, so that sums over many groups, as the votes of a forest are, keep their order. Without it most of what
-    is noise would be cut off at 0 in each group by itself, and what it was worth together would be lost. Never nearer than it takes
-    for few of them to be below 0.
-    """
-    spread = float(((noisy - middle) ** 2).sum())
-    if not deviation or not spread:
-        return noisy
-    signal = 1 - noisy.size * deviation**2 / spread
-    few = min(1.0, float(middle.min()) / (_FAR * deviation))
-    return middle + max(signal, few) * (noisy - middle)
+# -- small parts --------------------------------------------------------------------------------------------------------------
 
 
 def _left_counts(leaves: Numbers) -> Numbers:
@@ -304,19 +327,13 @@ def _of_first(values: Sequence[int], places: Sequence[int]) -> list[int]:
     return [found[place] for place in range(len(found))]
 
 
-def _objects(values: Sequence[int]) -> Numbers:
-    found = np.empty(len(values), dtype=object)
-    found[:] = values
-    return found
-
-
 # -- by question -----------------------------------------------------------------------------------------------------------
 
 
 def form_of(question: Question, schema: PublicSchema) -> Form:
     """How a question is released; refused where it is not known, before anything is spent."""
     from encryptedstats.models import CompletelyRandomForest, MultinomialNB, SemiparametricNB
-    from encryptedstats.statistics import PCA, LinearRegression, Ridge
+    from encryptedstats.statistics import PCA, Anova, LinearRegression, Ridge, TTest
     from encryptedstats.statistics.descriptive import Histogram
     from encryptedstats.statistics.factors import Counted
     from encryptedstats.statistics.generalized import GLM
@@ -336,4 +353,8 @@ def form_of(question: Question, schema: PublicSchema) -> Form:
         return MomentForm(question, schema, list(combinations_with_replacement(range(math.prod(shapes["sums"])), 2)))
     if isinstance(question, (LinearRegression, Ridge)) and question.weights is None:
         return MomentForm(question, schema, question.column_pairs(schema))
+    if isinstance(question, Anova):
+        return PowerForm(question, schema, question.outcome)
+    if isinstance(question, TTest) and question.paired is None:
+        return PowerForm(question, schema, question.variable)
     raise ParameterError(f"{question.name} cannot be released with noise here: what can is {_RELEASED}")

@@ -19,7 +19,16 @@ from encryptedstats.publishing.audit import Audit, Shown, audited, cells_and_sum
 from encryptedstats.publishing.forms import CellForm
 from encryptedstats.publishing.ledger import PUBLISHED, Ledger
 from encryptedstats.publishing.opening import Source, source_of
-from encryptedstats.publishing.rules import MIN_COUNT, REFUSE, Finding, Rules, broken_rules, shown_numbers, shown_rows
+from encryptedstats.publishing.rules import (
+    CONCENTRATION,
+    MIN_COUNT,
+    REFUSE,
+    Finding,
+    Rules,
+    broken_rules,
+    shown_numbers,
+    shown_rows,
+)
 from encryptedstats.publishing.suppression import Suppressed, suppress, with_margins
 from encryptedstats.storage.chains import Entry
 from encryptedstats.tables.naming import CLASS
@@ -142,15 +151,14 @@ def _hidden_table(
 ) -> tuple[pd.DataFrame | None, NDArray[np.bool_], list[Finding]]:
     """Cells with their sums, what is hidden of both, and why not all can be shown."""
     try:
-        found = suppress(cells, rules.min_count)
+        found = suppress(cells, rules.min_count, rules.concentration)
     except DisclosureError as error:
         return None, np.ones(with_margins(cells).shape, dtype=bool), [Finding(MIN_COUNT, str(error))]
     more = int((found.hidden & ~found.small).sum())
     findings = []
     if more:
-        findings.append(
-            Finding(MIN_COUNT, f"{plural(more, 'more count')} hidden, from which the small ones could be computed")
-        )
+        rule, what = (MIN_COUNT, "the small ones") if found.small.any() else (CONCENTRATION, "the shares of a group")
+        findings.append(Finding(rule, f"{plural(more, 'more count')} hidden, from which {what} could be computed"))
     return _frame(found, _axes(source)), found.hidden, findings
 
 
@@ -191,8 +199,10 @@ def _prediction(source: Source, owner: Owner, rules: Rules, book: Ledger | None)
     votes = source.sealed.read(decrypt_value(source.sealed.ciphertexts, owner.decryptor), source.schema)
     counted = votes.predict().value_counts().reindex(votes.classes_, fill_value=0)
     findings = [Finding("rows", "predictions are of single rows: only how many there are of each class is shown")]
+    numbers: list[int | None] = []
     try:
         found = suppress(counted.to_numpy(dtype=np.int64), rules.min_count)
+        numbers = [None if out else int(n) for n, out in zip(found.counts, found.hidden, strict=True)]
         table: pd.DataFrame | None = _frame(found, [pd.Index([*map(str, counted.index), ALL], name="predicted")])
         if found.hidden.any():
             findings.append(Finding(MIN_COUNT, f"{plural(int(found.hidden.sum()), 'count')} hidden"))
@@ -201,11 +211,11 @@ def _prediction(source: Source, owner: Owner, rules: Rules, book: Ledger | None)
         findings.append(Finding(MIN_COUNT, str(error)))
     title = f"Predictions by {source.question.describe(source.schema)}"
     made = Published(None, table, tuple(findings), rules, title, source.n_rows)
-    if book is not None:
-        book.write(
-            owner, PUBLISHED, lambda before: {**source.said(), "rules": rules.to_dict(), "findings": _said(findings)}
-        )
-    return made
+    if book is None:
+        return made
+    asked = source.question.in_ids(source.schema)
+    shown = Shown(asked, (), numbers, source.n_rows, source.block_ids, predicted=True)
+    return _written(made, shown, source, owner, book)
 
 
 def _written(made: Published, shown: Shown, source: Source, owner: Owner, book: Ledger) -> Published:

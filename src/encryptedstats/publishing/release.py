@@ -246,7 +246,7 @@ def _check_weights(
 ) -> None:
     """Refuse rows with weights that nobody has said the largest of: they would have less privacy than is stated."""
     named = question.named(list(totals), schema)
-    counts = named.get("class_counts", named.get("cells"))
+    counts = next((named[name] for name in ("class_counts", "cells", "rows") if name in named), None)
     if max_weight == 1 and counts is not None and schema.n_classes and int(counts.sum()) != n_rows:
         raise ParameterError(
             "the rows of this table have weights: say how large one may be, ",

@@ -287,7 +287,11 @@ def _questions(computed: Sequence[_Computed]) -> str:
         found = f"{_code(one.where)}<br>{_code(one.digest[:_DIGEST_SHOWN])}, {size_text(one.size)}"
         lines.append(f"<tr><td>{_text(asked)}</td><td class=n>{rows}</td><td>{_text(state)}</td><td>{found}</td></tr>")
     head = "<tr><th>question</th><th class=n>rows</th><th>which is</th><th class=hash>found at, hash</th></tr>"
-    return _section("What was computed", f"<table class=wide>{head}{''.join(lines)}</table>")
+    note = (
+        "<p class=note>Whoever has the encrypted table and the public keys can have computed these. No file says on which machine "
+        "it was; none of them could read a row.</p>"
+    )
+    return _section("What was computed", f"<table class=wide>{head}{''.join(lines)}</table>{note}")
 
 
 def _asked(facts: Mapping[str, Any]) -> str:
@@ -347,7 +351,8 @@ def _said(said: Any) -> str:
         return _text(f"{budget}; {plural(len(said['members']), 'member')}; {rules}")
     if said["what"] == BUDGET:
         return _text(f"budget set to epsilon {said['epsilon']:g}, delta {said['delta']:g}")
-    lines = [f"{_text(_asked(said))}, {said['rows']:,} rows"]
+    what = "predictions by " if said.get("predicted") else ""
+    lines = [f"{what}{_text(_asked(said))}, {said['rows']:,} rows"]
     if said["what"] == PUBLISHED:
         lines.append(_text(f"rules {Rules.from_dict(said['rules']).name}"))
         lines += [_text(f"left out, {finding}") for finding in said["findings"]]
@@ -360,7 +365,7 @@ def _cost(said: Any) -> str:
     if said["what"] != RELEASED:
         return ""
     delta = f"<br><small>&delta; {said['delta']:g}</small>" if said.get("delta") else ""
-    return f"{said['epsilon']:g}{delta}"
+    return f"{said['epsilon']:g}{delta}<br><small>&rho; {said['rho']:.3g}</small>"
 
 
 def _privacy(entries: Sequence[Entry]) -> str:

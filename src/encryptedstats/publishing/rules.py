@@ -15,11 +15,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from encryptedstats.circuits.bounds import read_bounds
+from encryptedstats.circuits.bounds import Interval, read_bounds
 from encryptedstats.circuits.expressions import Expression, column_names
 from encryptedstats.errors import FileFormatError, ParameterError
-from encryptedstats.publishing.forms import CellForm, Form, MomentForm, form_of
+from encryptedstats.publishing.forms import CellForm, Form, MomentForm, PowerForm, form_of
 from encryptedstats.publishing.sensitivity import added_by_row
+from encryptedstats.publishing.suppression import groups_of_one_kind
 from encryptedstats.tables.columns import Column, column_ranges
 from encryptedstats.tables.questions import Question
 from encryptedstats.tables.variables import PublicSchema
@@ -155,8 +156,8 @@ def broken_rules(question: Question, totals: Named, schema: PublicSchema, n_rows
     found = list(_small_counts(rows, numbers, schema, n_rows, rules, margins=isinstance(form, CellForm)))
     if form is not None and isinstance(form, CellForm):
         found += _concentrated(np.array(numbers, dtype=np.int64).reshape(form.shapes["cells"]), rules)
-    if form is not None and isinstance(form, MomentForm):
-        found += _dominated(form, totals, n_rows, rules)
+    if isinstance(form, (MomentForm, PowerForm)):
+        found += _dominated(_summed(form, totals, n_rows), rules, columns=isinstance(form, MomentForm))
     parameters = n_parameters(question, form, schema)
     if parameters and rules.rows_per_parameter * parameters > n_rows:
         found.append(
@@ -215,34 +216,39 @@ def _small_counts(
 
 def _concentrated(cells: NDArray[np.int64], rules: Rules) -> list[Finding]:
     """Groups along any axis nearly all of whose rows are of one kind."""
-    if rules.concentration is None or cells.ndim < 2:
-        return []
-    found = 0
-    for axis in range(cells.ndim):
-        sums, most = cells.sum(axis=axis), cells.max(axis=axis)
-        found += int(((sums > 0) & (most > rules.concentration * sums)).sum())
+    found = 0 if rules.concentration is None else len(list(groups_of_one_kind(cells, rules.concentration)))
     if not found:
         return []
     text = f"more than {rules.concentration:.0%} of {plural(found, 'group')} are of one kind: who is in one is known to be of it"
     return [Finding(CONCENTRATION, text)]
 
 
-def _dominated(form: MomentForm, totals: Named, n_rows: int, rules: Rules) -> list[Finding]:
-    """Columns whose sum, or whose spread, may come from few rows.
+def _summed(form: MomentForm | PowerForm, totals: Named, n_rows: int) -> Iterator[tuple[Interval, int, int, int]]:
+    """What is summed up, column by column or group by group: its bounds, its rows, its sum and its sum of squares."""
+    if isinstance(form, PowerForm):
+        for n, total, square in zip(form.counted(totals, n_rows), *totals["sums"].reshape(2, -1), strict=True):
+            yield form.bound, int(n), int(total), int(square)
+        return
+    n = int(totals[form.counted][0]) if form.counted else n_rows
+    squares = {a: int(x) for (a, b), x in zip(form.pairs, totals["products"], strict=True) if a == b}
+    for a, (bound, total) in enumerate(zip(form.bounds, totals["sums"], strict=True)):
+        yield bound, n, int(total), squares[a]
+
+
+def _dominated(summed: Iterator[tuple[Interval, int, int, int]], rules: Rules, *, columns: bool) -> list[Finding]:
+    """Sums that may come from one row, and columns whose spread may come from few.
 
     The largest of n numbers is at most the root of the sum of their squares, so that its share of the sum is known to be no more
     than that root divided by the sum. And where squares around the mean add up to those of k rows at the ends of the bounds, or to
-    less, they may come from as few: a column of zeros with a single one is the worst of them.
+    less, they may come from as few: a column of zeros with a single one is the worst of them. Rows of groups are counted instead.
     """
-    n = int(totals[form.counted][0]) if form.counted else n_rows
-    squares = {a: int(x) for (a, b), x in zip(form.pairs, totals["products"], strict=True) if a == b}
     shares = spreads = 0
-    for a, (bound, total) in enumerate(zip(form.bounds, totals["sums"], strict=True)):
-        total, width = int(total), bound.high - bound.low
+    for bound, n, total, square in summed:
+        width = bound.high - bound.low
         if rules.dominance is not None and bound.low >= 0 and total > 0:
-            shares += math.sqrt(squares[a]) > rules.dominance * total
-        if rules.min_count and width and n > 0:
-            spread = squares[a] - total**2 / n
+            shares += math.sqrt(square) > rules.dominance * total
+        if columns and rules.min_count and width and n > 0:
+            spread = square - total**2 / n
             spreads += 0 < spread < rules.min_count * (1 - rules.min_count / n) * width**2
     found = []
     if shares:

@@ -8,7 +8,7 @@ protected if these are far enough apart. Nothing shows which of the hidden count
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from typing import Final
@@ -38,7 +38,7 @@ class Suppressed:
         One longer than the table along every axis: the last of each is the sum.
     hidden : array of bool
     small : array of bool
-        Those among them that are too small; the others are hidden to protect these.
+        Those among them that are too small; the others are hidden to protect these, or are groups of one kind.
     """
 
     counts: Counts
@@ -54,8 +54,11 @@ def with_margins(cells: Counts) -> Counts:
     return found
 
 
-def suppress(cells: Counts, min_count: int) -> Suppressed:
-    """Hide every count from 1 to below ``min_count``, and as few others as it takes; the number of all rows is always known."""
+def suppress(cells: Counts, min_count: int, concentration: float | None = None) -> Suppressed:
+    """Hide every count from 1 to below ``min_count``, groups of one kind, and as few others as it takes.
+
+    ``concentration`` is the largest share of a group that may be known to be of one kind. The number of all rows is always known.
+    """
     counts = with_margins(cells)
     if counts.size > MOST_CELLS:
         raise DisclosureError(
@@ -66,21 +69,51 @@ def suppress(cells: Counts, min_count: int) -> Suppressed:
     everything = (-1,) * counts.ndim
     if small[everything]:
         raise DisclosureError(f"there are {int(counts[everything])} rows in all, fewer than {min_count}")
+    groups = [] if concentration is None else list(groups_of_one_kind(cells, concentration))
     hidden = small.copy()
-    while True:
-        if all(is_protected(counts, hidden, place, min_count) for place in _places(small)):
-            return Suppressed(counts, _shown_again(counts, hidden, small, min_count), small)
+    for _, group in groups:
+        for where in group:
+            hidden[where] = True
+
+    def is_safe(tried: Mask) -> bool:
+        return all(is_protected(counts, tried, place, min_count) for place in _places(small)) and all(
+            is_mixed(counts, tried, place, group, concentration or 1.0) for place, group in groups
+        )
+
+    while not is_safe(hidden):
         hidden[_next_to_hide(counts, hidden)] = True
+    for where in sorted(_places(hidden & ~small), key=lambda where: (-counts[where], where)):
+        tried = hidden.copy()
+        tried[where] = False  # what protects nothing is shown again, the largest first
+        if is_safe(tried):
+            hidden = tried
+    return Suppressed(counts, hidden, small)
+
+
+def groups_of_one_kind(cells: Counts, concentration: float) -> Iterator[tuple[Place, list[Place]]]:
+    """Lines of a table of two axes or more in which one count is a larger share than is allowed: its place, and all of the line."""
+    if cells.ndim < 2:
+        return
+    for line in _lines(cells.shape):
+        most = max(line, key=lambda where: cells[where])
+        if cells[most] > concentration * sum(int(cells[where]) for where in line):
+            yield most, line
 
 
 def is_protected(counts: Counts, hidden: Mask, place: Place, min_count: int) -> bool:
     """Whether a hidden count could be anything within a range of ``min_count - 1``, for all that the shown ones tell."""
-    least, most = known_range(counts, hidden, place)
+    least, most = known_range(counts, hidden, {place: 1.0})
     return most - least >= min_count - 1 - _CLOSE
 
 
-def known_range(counts: Counts, hidden: Mask, place: Place) -> tuple[float, float]:
-    """Between which numbers a hidden count lies, for whoever sees the others and can add."""
+def is_mixed(counts: Counts, hidden: Mask, place: Place, group: list[Place], concentration: float) -> bool:
+    """Whether a group could have no more of one kind than is allowed, for all that the shown counts tell."""
+    spare = {where: concentration - (where == place) for where in group}
+    return known_range(counts, hidden, spare)[1] >= -_CLOSE
+
+
+def known_range(counts: Counts, hidden: Mask, goal: Mapping[Place, float]) -> tuple[float, float]:
+    """Between which numbers a weighted sum of counts lies, for whoever sees those that are not hidden and can add."""
     free = {where: number for number, where in enumerate(_places(hidden))}
     rows, values = [], []
     for line in _lines(counts.shape):
@@ -94,9 +127,16 @@ def known_range(counts: Counts, hidden: Mask, place: Place) -> tuple[float, floa
                     known += sign * int(counts[where])
             rows.append(row)
             values.append(-known)
-    goal = np.zeros(len(free))
-    goal[free[place]] = 1
-    return extremes(goal, np.array(rows), np.array(values, dtype=float))
+    weights, shown = np.zeros(len(free)), 0.0
+    for where, weight in goal.items():
+        if hidden[where]:
+            weights[free[where]] = weight
+        else:
+            shown += weight * int(counts[where])
+    if not weights.any():
+        return shown, shown
+    least, most = extremes(weights, np.array(rows), np.array(values, dtype=float))
+    return least + shown, most + shown
 
 
 def extremes(goal: Floats, lines: Floats, values: Floats) -> tuple[float, float]:
@@ -144,17 +184,6 @@ def _next_to_hide(counts: Counts, hidden: Mask) -> Place:
     )
 
 
-def _shown_again(counts: Counts, hidden: Mask, small: Mask, min_count: int) -> Mask:
-    """What is hidden without those that protect nothing, the largest first."""
-    others = sorted(_places(hidden & ~small), key=lambda where: (-counts[where], where))
-    for where in others:
-        tried = hidden.copy()
-        tried[where] = False
-        if all(is_protected(counts, tried, place, min_count) for place in _places(small)):
-            hidden = tried
-    return hidden
-
-
 def _n_margins(place: Place, shape: tuple[int, ...]) -> int:
     return sum(where == size - 1 for where, size in zip(place, shape, strict=True))
 
@@ -164,7 +193,7 @@ def _places(mask: Mask) -> list[Place]:
 
 
 def _lines(shape: tuple[int, ...]) -> Iterator[list[Place]]:
-    """All lines of a table with margins: the cells along an axis, their sum the last."""
+    """All lines of a table: the cells along an axis; in one with margins their sum is the last."""
     for axis, size in enumerate(shape):
         others = [range(length) for position, length in enumerate(shape) if position != axis]
         for rest in product(*others):

@@ -8,7 +8,7 @@ names that are no words are in backticks. Factors with bins are dummies: all lev
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, product
 from typing import TYPE_CHECKING, Any, Final
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from encryptedstats.circuits.expressions import Expression
 from encryptedstats.errors import ParameterError, SchemaError
-from encryptedstats.tables.naming import level_id, level_number, position, target_id, variable_id
+from encryptedstats.tables.naming import level_id, level_name, level_number, name_of, position, target_id, variable_id
 from encryptedstats.tables.questions import Question, bin_columns, complete_rows, number_column, product_of
 from encryptedstats.tables.statistics import labels, scale, variable_name
 from encryptedstats.tables.variables import PublicSchema
@@ -72,10 +72,17 @@ class Formula:
 
     def in_ids(self, schema: Schema | PublicSchema) -> Formula:
         """The same with the ids of variables, as whoever computes writes it."""
-        targets = tuple(variable_id(schema, name) for name in self.targets)
+        return self._renamed(lambda name: variable_id(schema, name))
+
+    def in_names(self, schema: Schema) -> Formula:
+        """The inverse, for the owner."""
+        return self._renamed(lambda name: name_of(name, schema))
+
+    def _renamed(self, rename: Callable[[str], str]) -> Formula:
+        targets = tuple(map(rename, self.targets))
         if self.terms is None:
             return replace(self, targets=targets)
-        terms = (tuple((variable_id(schema, name), power) for name, power in term) for term in self.terms)
+        terms = (tuple((rename(name), power) for name, power in term) for term in self.terms)
         return replace(self, targets=targets, terms=tuple(dict.fromkeys(terms)))
 
 
@@ -497,3 +504,17 @@ class OfFormula(Question):
         return (
             translated if found.items() <= own.items() else self.from_parameters({**translated.parameters(), **found})
         )
+
+    def in_names(self, schema: Schema) -> Self:
+        """With names in the formula and for the reference levels."""
+        asked = super().in_names(schema)
+        return asked.from_parameters({**asked.parameters(), **formula_in_names(asked.parameters(), schema)})
+
+
+def formula_in_names(parameters: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
+    """The parameters ``formula`` and ``reference``, which are by ids, as the owner writes them."""
+    formula, reference = parameters["formula"], parameters.get("reference")
+    found = {"formula": formula and str(parse(formula).in_names(schema))}
+    if reference is not None:
+        found["reference"] = {name_of(one, schema): level_name(schema, one, level) for one, level in reference.items()}
+    return found

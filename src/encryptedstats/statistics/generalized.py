@@ -26,9 +26,9 @@ from encryptedstats.statistics.factors import (
     read_cells,
     totals_of,
 )
-from encryptedstats.statistics.formulas import Design, design, parse
+from encryptedstats.statistics.formulas import Design, design, formula_in_names, parse
 from encryptedstats.tables import EncryptedTable, Table
-from encryptedstats.tables.naming import level_id, position, target_id, variable_id
+from encryptedstats.tables.naming import level_id, names_of, position, target_id, variable_id
 from encryptedstats.tables.questions import Arrays, Columns, Shapes, Totals, number_column
 from encryptedstats.tables.results import Result, dropped_rows, frame_text, number_text, stars
 from encryptedstats.tables.schema import Schema
@@ -342,6 +342,11 @@ class GLM(TotalsModel):
         named = self.reference
         reference = named and {variable_id(schema, one): level_id(schema, one, level) for one, level in named.items()}
         return GLM(str(parse(self.formula).in_ids(schema)), self.family, exposure, reference)
+
+    def in_names(self, schema: Schema) -> GLM:
+        """With the names of variables and levels, as the owner writes them."""
+        own = self.parameters()
+        return GLM(**{**own, "exposure": names_of(own["exposure"], schema), **formula_in_names(own, schema)})
 
     def _fit_table(self, table: Table | EncryptedTable, **options: Any) -> GLM:
         known = known_schema(table)

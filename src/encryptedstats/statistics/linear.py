@@ -32,7 +32,7 @@ from encryptedstats.statistics.plots import plot_coefficients, plot_path
 from encryptedstats.tables import PublicSchema, Schema, Table
 from encryptedstats.tables._encoding import rows_to_predict
 from encryptedstats.tables.folds import CLASS_COUNTS
-from encryptedstats.tables.naming import position, variable_id
+from encryptedstats.tables.naming import name_of, position, variable_id
 from encryptedstats.tables.questions import (
     Arrays,
     Columns,
@@ -183,6 +183,13 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
         if found.weights in (None, ROWS):
             return found
         return found.from_parameters({**found.parameters(), "weights": variable_id(schema, found.weights)})
+
+    def in_names(self: L, schema: Schema) -> L:
+        """The same as the owner asks it."""
+        found = super().in_names(schema)
+        if found.weights in (None, ROWS):
+            return found
+        return found.from_parameters({**found.parameters(), "weights": name_of(found.weights, schema)})
 
     def _design(self, schema: PublicSchema, fit: Mapping[str, Any] | None = None) -> Design:
         """What its parameters say; or those of a ``fit``, whatever was changed since."""

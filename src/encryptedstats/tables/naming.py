@@ -5,7 +5,7 @@ A variable's id is ``v3``, that of the target ``class``, or ``target`` where it 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from encryptedstats.checks import as_integer
@@ -68,13 +68,30 @@ def _is_id(schema: PublicSchema, text: str) -> bool:
 
 def ids_of(value: Any, schema: Schema | PublicSchema) -> Any:
     """The same with ids: of one variable, of a list of them, or of a mapping by them; None stays."""
+    return _each(value, lambda name: variable_id(schema, name))
+
+
+def names_of(value: Any, schema: Schema) -> Any:
+    """The inverse, for the owner."""
+    return _each(value, lambda name: name_of(name, schema))
+
+
+def _each(value: Any, renamed: Callable[[Any], Any]) -> Any:
     if value is None:
         return None
     if isinstance(value, Mapping):
-        return {variable_id(schema, name): one for name, one in value.items()}
+        return {renamed(name): one for name, one in value.items()}
     if isinstance(value, (list, tuple)):
-        return [variable_id(schema, one) for one in value]
-    return variable_id(schema, value)
+        return [renamed(one) for one in value]
+    return renamed(value)
+
+
+def name_of(variable: str | int, schema: Schema) -> str:
+    """The owner's name of a variable that is given by its id; a name stays."""
+    if isinstance(variable, str) and not _is_id(schema.public(), variable):
+        return variable
+    where = position(schema, variable)
+    return str(schema.target) if where == -1 else schema.variables[where].name
 
 
 # -- levels ----------------------------------------------------------------------------------------------------------------
@@ -118,11 +135,22 @@ def level_number(schema: Schema | PublicSchema, variable: str | int, level: str 
 
 def levels_of(value: Any, variable: str | int, schema: Schema | PublicSchema) -> Any:
     """The same with ids: of one level of a variable, or of a list of them; None stays."""
-    if value is None or variable is None:
-        return value
-    if isinstance(value, (list, tuple)):
-        return [level_id(schema, variable, one) for one in value]
-    return level_id(schema, variable, value)
+    return value if variable is None else _each(value, lambda level: level_id(schema, variable, level))
+
+
+def level_name(schema: Schema, variable: str | int, level: str | int) -> Any:
+    """The inverse of :func:`level_id`, for the owner: the level itself, or the label of its bin; what is no id stays."""
+    if isinstance(variable, str) and not _is_id(schema.public(), variable):
+        return level
+    where = position(schema, variable)
+    number = _numbered(level, CLASS if where == -1 else "bin")
+    known = schema.classes if where == -1 else schema.variables[where].levels or schema.variables[where].labels
+    return level if number is None or number >= len(known) else known[number]
+
+
+def level_names_of(value: Any, variable: str | int, schema: Schema) -> Any:
+    """The inverse of :func:`levels_of`."""
+    return value if variable is None else _each(value, lambda level: level_name(schema, variable, level))
 
 
 def _place(value: Any, among: tuple[Any, ...]) -> int | None:

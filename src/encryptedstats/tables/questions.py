@@ -31,7 +31,7 @@ from encryptedstats.circuits.expressions import COLUMN, LINEAR, PRODUCT, TOTAL, 
 from encryptedstats.circuits.expressions import fold as fold_graph
 from encryptedstats.errors import Cure, FileFormatError, ParameterError, SchemaError, StillEncryptedError
 from encryptedstats.tables.columns import OF_ROWS, Column
-from encryptedstats.tables.naming import ids_of, levels_of
+from encryptedstats.tables.naming import ids_of, level_names_of, levels_of, names_of
 from encryptedstats.tables.variables import KEEP_NUMBERS, PublicSchema
 
 if TYPE_CHECKING:
@@ -175,9 +175,17 @@ class Question(ABC):
         found |= {name: levels_of(own[name], own[by], schema) for name, by in self.of_levels.items()}
         return self if all(found[name] == own[name] for name in found) else self.from_parameters({**own, **found})
 
+    def in_names(self, schema: Schema) -> Self:
+        """The same question, asked by ids, as its owner asks it."""
+        own = self.parameters()
+        found = {name: names_of(own[name], schema) for name in self.of_variables}
+        found |= {name: level_names_of(own[name], own[by], schema) for name, by in self.of_levels.items()}
+        return self.from_parameters({**own, **found}) if found else self
+
     def describe(self, schema: Schema | PublicSchema | None = None) -> str:
         """In words, with the names that a schema knows."""
-        return f"{self.name}({', '.join(f'{name}={value!r}' for name, value in self.parameters().items())})"
+        asked = self if schema is None or isinstance(schema, PublicSchema) else self.in_names(schema)
+        return f"{self.name}({', '.join(f'{name}={value!r}' for name, value in asked.parameters().items())})"
 
     @classmethod
     def about(cls) -> str:
