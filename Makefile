@@ -9,7 +9,7 @@ export ENCRYPTEDSTATS_DATA ?= $(wildcard $(CURDIR)/../shared/data)
 # Tests start hundreds of programs: each would compile the whole package again where bytecode must not be kept.
 test test-full test-faults test-browser: export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo reproduce casestudy test test-full test-faults test-browser test-mutants test-sanitize test-arm test-r lint types bench docs clean setup wheel matrix pins materials
+.PHONY: demo reproduce casestudy test test-full test-faults test-browser test-mutants test-sanitize test-arm test-r lint types bench docs clean setup wheel matrix lowest pins materials
 
 demo: $(STAMP)
 	$(BIN)/python examples/forest.py
@@ -84,14 +84,20 @@ docs: $(STAMP)
 	@echo "site/index.html"
 
 # The source package and the wheel for this machine, checked, and tried in fresh environments without a compiler; `make matrix` also
-# with the lowest versions of what it depends on. BUILDERS has the tools, pinned by hash; `make pins` writes the hashes again.
+# with the lowest versions of what it depends on, and `make lowest` (in .ci/run) with those alone, with the oldest Python, quickly: the
+# highest are those of .venv. BUILDERS has the tools, pinned by hash; `make pins` writes the hashes again.
 BUILDERS := build/builders
-wheel matrix: $(BUILDERS)/.installed
-	PATH="$(CURDIR)/$(BUILDERS)/bin:$$PATH" $(BUILDERS)/bin/python packaging/try_wheel.py $(if $(filter matrix,$@),--matrix) $(ARGS)
+matrix: TRY := --versions lowest highest
+lowest: TRY := --versions lowest --python 3.10 --quick
+wheel matrix lowest: $(BUILDERS)/.installed
+	PATH="$(CURDIR)/$(BUILDERS)/bin:$$PATH" $(BUILDERS)/bin/python packaging/try_wheel.py $(TRY) $(ARGS)
 
+# uv installs them in seconds; it is the first of them, by the same hashes.
 $(BUILDERS)/.installed: packaging/builders.txt
 	$(PYTHON) -m venv $(BUILDERS)
-	$(BUILDERS)/bin/python -m pip install --quiet --require-hashes --requirement packaging/builders.txt
+	sed -n '/^uv==/,/[^\\]$$/p' $< > $(BUILDERS)/uv.txt
+	$(BUILDERS)/bin/python -m pip install --quiet --require-hashes --requirement $(BUILDERS)/uv.txt
+	$(BUILDERS)/bin/uv pip install --quiet --python $(BUILDERS)/bin/python --require-hashes --requirement $<
 	touch $@
 
 pins: $(BUILDERS)/.installed
