@@ -1,4 +1,4 @@
-"""What is said of the package in several places is said alike: pyproject.toml, the recipe for conda, the container, R, workflows."""
+"""What is said of the package in several places is said alike: pyproject.toml, the conda recipe, the container, R, workflows."""
 
 from __future__ import annotations
 
