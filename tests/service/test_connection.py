@@ -60,7 +60,7 @@ def test_an_upload_to_the_storage_is_sent_again_too(cut: int) -> None:
 def test_patience_ends_with_what_went_wrong() -> None:
     with (
         scripted(WHOLE[:-1]) as (url, _),
-        pytest.raises(es.WorkerError, match="cannot be reached .*complete message body"),
+        pytest.raises(es.WorkerError, match=r"cannot be reached .*complete message body"),
     ):
         Connection(url, "token", None, 0.0).json("GET", "/v1/offers")
 
