@@ -9,7 +9,7 @@ export ENCRYPTEDSTATS_DATA ?= $(wildcard $(CURDIR)/../shared/data)
 # Tests start hundreds of programs: each would compile the whole package again where bytecode must not be kept.
 test test-full test-faults test-browser: export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo reproduce casestudy test test-full test-faults test-browser test-mutants test-sanitize test-arm test-r lint types bench docs clean setup wheel matrix pins materials
+.PHONY: demo reproduce casestudy test test-full test-faults test-browser test-mutants test-sanitize test-arm test-r lint types bench docs clean setup wheel matrix lowest pins materials
 
 demo: $(STAMP)
 	$(BIN)/python examples/forest.py
@@ -35,21 +35,28 @@ test-mutants: $(STAMP)
 test-sanitize: $(STAMP)
 	$(BIN)/python tests/run_sanitized.py --jobs $(JOBS)
 
+# $(call debian,COMMANDS THAT SUCCEED WHERE IT IS THERE,PACKAGES): installs Debian's packages where they are missing; fails if it cannot.
+debian = { { $(1); } > /dev/null 2>&1 || { command -v apt-get > /dev/null && apt-get update -qq && \
+  DEBIAN_FRONTEND=noninteractive apt-get install --yes -qq --no-install-recommends -o DPkg::Lock::Timeout=120 $(2) > /dev/null; }; }
+
 # The C extensions compiled for ARM: what their tests call must give the same residues on an emulated processor.
 test-arm: $(STAMP)
-	command -v qemu-aarch64 aarch64-linux-gnu-gcc > /dev/null || apt-get install --yes --no-install-recommends \
-	  gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
+	@$(call debian,command -v qemu-aarch64 && command -v aarch64-linux-gnu-gcc,gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user) || \
+	  { echo "qemu-aarch64 or aarch64-linux-gnu-gcc is missing, and could not be installed (apt-get, as root): ARM is skipped"; exit 0; }; \
 	$(BIN)/python tests/run_arm.py
 
 # The R package: its tests and its vignette, with Debian's R and the Python of this environment.
+R_NEEDS := reticulate testthat knitr
+test-r: export R_LIBS = $(CURDIR)/build/r
+test-r: export RETICULATE_PYTHON = $(CURDIR)/$(BIN)/python
 test-r: $(STAMP)
-	command -v R > /dev/null || apt-get install --yes --no-install-recommends r-base-core r-cran-reticulate r-cran-testthat r-cran-knitr \
-	  r-cran-rmarkdown
-	mkdir -p build/r && R CMD INSTALL --library=build/r r > /dev/null
-	cd r/tests && R_LIBS=$(CURDIR)/build/r RETICULATE_PYTHON=$(CURDIR)/$(BIN)/python Rscript -e \
-	  'library(testthat); library(encryptedstats); test_dir("testthat", package = "encryptedstats", reporter = "check")'
-	cd build/r && R_LIBS=$(CURDIR)/build/r RETICULATE_PYTHON=$(CURDIR)/$(BIN)/python Rscript -e \
-	  'options(knitr.duplicate.label = "allow"); knitr::opts_chunk$$set(error = FALSE); knitr::knit("$(CURDIR)/r/vignettes/encryptedstats.Rmd", quiet = TRUE)'
+	@$(call debian,Rscript $(foreach name,$(R_NEEDS),-e "library($(name))"),r-base-core $(addprefix r-cran-,$(R_NEEDS))) || \
+	  { echo "R with $(R_NEEDS) is missing, and could not be installed (apt-get, as root): its tests are skipped"; exit 0; }; \
+	set -e; mkdir -p build/r; R CMD INSTALL --library=build/r r > build/r/install.log 2>&1 || { cat build/r/install.log; exit 1; }; \
+	(cd r/tests && Rscript -e 'library(testthat); library(encryptedstats)' \
+	  -e 'test_dir("testthat", package = "encryptedstats", reporter = "check")'); \
+	cd build/r && Rscript -e 'options(knitr.duplicate.label = "allow"); knitr::opts_chunk$$set(error = FALSE)' \
+	  -e 'invisible(knitr::knit("$(CURDIR)/r/vignettes/encryptedstats.Rmd", quiet = TRUE))' && echo "The vignette runs: build/r/encryptedstats.md"
 
 # Kills at random moments, two writers, broken storage: some minutes. ENCRYPTEDSTATS_FAULT_SEED=n makes other moments.
 test-faults: $(STAMP)
@@ -58,9 +65,8 @@ test-faults: $(STAMP)
 # Both pages in a real browser, Debian's Chromium, which is installed if it is missing and can be.
 # ENCRYPTEDSTATS_SCREENSHOTS=docs/img draws the pictures of docs/app.md again.
 test-browser: $(STAMP)
-	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || \
-	  { command -v apt-get >/dev/null && apt-get update -qq && apt-get install --yes --quiet --no-install-recommends chromium; } || \
-	  echo "chromium is missing, and could not be installed: these tests are skipped"
+	@$(call debian,command -v chromium || command -v chromium-browser,chromium) || \
+	  echo "chromium is missing, and could not be installed (apt-get, as root): these tests are skipped"
 	$(BIN)/python -m pytest -m browser tests/browser
 
 lint: $(STAMP)
@@ -78,14 +84,20 @@ docs: $(STAMP)
 	@echo "site/index.html"
 
 # The source package and the wheel for this machine, checked, and tried in fresh environments without a compiler; `make matrix` also
-# with the lowest versions of what it depends on. BUILDERS has the tools, pinned by hash; `make pins` writes the hashes again.
+# with the lowest versions of what it depends on, and `make lowest` (in .ci/run) with those alone, with the oldest Python, quickly: the
+# highest are those of .venv. BUILDERS has the tools, pinned by hash; `make pins` writes the hashes again.
 BUILDERS := build/builders
-wheel matrix: $(BUILDERS)/.installed
-	PATH="$(CURDIR)/$(BUILDERS)/bin:$$PATH" $(BUILDERS)/bin/python packaging/try_wheel.py $(if $(filter matrix,$@),--matrix) $(ARGS)
+matrix: TRY := --versions lowest highest
+lowest: TRY := --versions lowest --python 3.10 --quick
+wheel matrix lowest: $(BUILDERS)/.installed
+	PATH="$(CURDIR)/$(BUILDERS)/bin:$$PATH" $(BUILDERS)/bin/python packaging/try_wheel.py $(TRY) $(ARGS)
 
+# uv installs them in seconds; it is the first of them, by the same hashes.
 $(BUILDERS)/.installed: packaging/builders.txt
 	$(PYTHON) -m venv $(BUILDERS)
-	$(BUILDERS)/bin/python -m pip install --quiet --require-hashes --requirement packaging/builders.txt
+	sed -n '/^uv==/,/[^\\]$$/p' $< > $(BUILDERS)/uv.txt
+	$(BUILDERS)/bin/python -m pip install --quiet --require-hashes --requirement $(BUILDERS)/uv.txt
+	$(BUILDERS)/bin/uv pip install --quiet --python $(BUILDERS)/bin/python --require-hashes --requirement $<
 	touch $@
 
 pins: $(BUILDERS)/.installed

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from encryptedstats.cli import _app, _help, _models
+from encryptedstats.cli._parameters import hints_of
 
 PAGE = Path(__file__).parent / "commandline.md"
 INTRODUCTION = """\
@@ -87,7 +88,7 @@ def _said(parameter: Any, function: Any) -> str:
     """The help of an option; models are listed with that of their name."""
     if parameter.name != "model" or not hasattr(function, "more_help"):
         return str(parameter.help)
-    (own,) = get_type_hints(function, include_extras=True)["model"].__metadata__
+    (own,) = hints_of(function)["model"].__metadata__
     return f"{own.help} {_models.models_help(_own_models())}"
 
 

@@ -66,6 +66,8 @@ def too_new(source: str) -> list[str]:
             found += [f"{whole}.{node.attr}"] if node.attr in NEWER.get(whole, "").split() else []
         elif isinstance(node, ast.Name) and node.id in NEWER_BUILTINS:
             found.append(node.id)
+        elif isinstance(node, ast.Call) and {keyword.arg for keyword in node.keywords} >= {"include_extras"}:
+            found.append("include_extras")  # they are lost where the default is None; hints_of of the cli keeps them
     return found
 
 
@@ -87,6 +89,7 @@ def test_the_library_asks_for_nothing_newer() -> None:
         ("def f():\n    import tomllib", ["tomllib"]),
         ("import hashlib\nhashlib.file_digest(f, 'sha256')", ["hashlib.file_digest"]),
         ("raise ExceptionGroup('', [])", ["ExceptionGroup"]),
+        ("get_type_hints(f, include_extras=True)", ["include_extras"]),
     ],
 )
 def test_the_checker_sees_what_is_too_new(source: str, found: list[str]) -> None:

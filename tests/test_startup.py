@@ -9,11 +9,23 @@ import pytest
 
 import encryptedstats as es
 
-HEAVY = ("numpy", "pandas", "sklearn", "scipy", "seal", "pyarrow", "matplotlib", "dask", "cryptography", "fastapi")
+HEAVY = (
+    "numpy",
+    "pandas",
+    "sklearn",
+    "scipy",
+    "seal",
+    "pyarrow",
+    "matplotlib",
+    "dask",
+    "cryptography",
+    "fastapi",
+    "multiprocessing",
+)
 
 
 def imported_by(code: str) -> set[str]:
-    report = f"import sys; {code}; print(' '.join(name for name in {HEAVY!r} if name in sys.modules))"
+    report = f"import os, sys; {code}\nprint(' '.join(name for name in {HEAVY!r} if name in sys.modules))"
     done = subprocess.run([sys.executable, "-c", report], capture_output=True, text=True, check=True)
     return set(done.stdout.split())
 
@@ -21,6 +33,16 @@ def imported_by(code: str) -> set[str]:
 def test_the_package_itself_imports_nothing_that_takes_long():
     assert imported_by("import encryptedstats") == set()
     assert imported_by("import encryptedstats; encryptedstats.DataError, encryptedstats.__version__") == set()
+
+
+def test_the_help_imports_nothing_that_takes_long():
+    told = "from encryptedstats.cli import main; sys.argv[1:] = ['--help']"
+    assert (
+        imported_by(
+            f"{told}; sys.stdout = open(os.devnull, 'w')\ntry: main()\nexcept SystemExit: sys.stdout = sys.__stdout__\n"
+        )
+        == set()
+    )
 
 
 def test_models_are_imported_when_asked_for():

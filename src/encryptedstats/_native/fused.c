@@ -66,7 +66,7 @@ typedef struct {
     int bits;
     double pd, inverse;     /* p and 1/p */
     const uint64_t *constants;
-    long stride, n;
+    Py_ssize_t stride, n;
 } Field;
 
 typedef struct {
@@ -80,21 +80,21 @@ typedef struct {
  * cache, or added to it. */
 typedef struct {
     void *at;
-    long apart;
+    Py_ssize_t apart;
     enum { MORE, FIRST, STREAM, LAST, LAST_MORE } how;
     uint64_t *out;
-    long out_apart;
+    Py_ssize_t out_apart;
 } Sum;
 
 typedef struct {
     /* A column's block to a vector; 1 if a residue is not below p. Behind `count` come zeros. */
-    int (*load)(const Field *, void *to, const uint64_t *from, long count);
+    int (*load)(const Field *, void *to, const uint64_t *from, Py_ssize_t count);
     void (*linear)(const Field *, void *to, int size, const Term *, int n_terms, const uint64_t *constant);
     /* to = a b; rest = a - a b; sum += a b. Those that are NULL are not wanted. */
     void (*product)(const Field *, void *to, void *rest, Sum, const void *a, int na, const void *b, int nb);
     void (*add)(const Field *, Sum, const void *from, int size);
     /* Local sums to residues in memory: stored if first, else added. Components are `apart` words apart there. */
-    void (*flush)(const Field *, uint64_t *to, long apart, int first, const void *sum, int size, long count);
+    void (*flush)(const Field *, uint64_t *to, Py_ssize_t apart, int first, const void *sum, int size, Py_ssize_t count);
     int streams; /* whether sums can be written to memory straight away */
 } Machine;
 
@@ -115,14 +115,14 @@ INLINE uint64_t reduced128(const Field *f, u128 x)
 INLINE uint64_t plus(uint64_t p, uint64_t a, uint64_t b) { return a + b >= p ? a + b - p : a + b; }
 INLINE uint64_t minus(uint64_t p, uint64_t a, uint64_t b) { return a >= b ? a - b : a + p - b; }
 
-static int baseline_load(const Field *f, void *to, const uint64_t *from, long count)
+static int baseline_load(const Field *f, void *to, const uint64_t *from, Py_ssize_t count)
 {
     uint64_t *out = to, worst = 0;
-    for (long i = 0; i < count; i++) {
+    for (Py_ssize_t i = 0; i < count; i++) {
         worst |= from[i] >= f->p;
         out[i] = from[i];
     }
-    for (long i = count; i < f->n; i++) out[i] = 0;
+    for (Py_ssize_t i = count; i < f->n; i++) out[i] = 0;
     return worst != 0;
 }
 
@@ -132,7 +132,7 @@ static void baseline_linear(const Field *f, void *to, int size, const Term *term
     for (int k = 0; k < size; k++) {
         uint64_t *out = (uint64_t *)to + k * f->stride;
         uint64_t begin = k == 0 && constant ? *constant : 0;
-        for (long i = 0; i < f->n; i++) {
+        for (Py_ssize_t i = 0; i < f->n; i++) {
             uint64_t sum = begin;
             for (int t = 0; t < n_terms; t++) {
                 if (k >= terms[t].size) continue;
@@ -155,11 +155,11 @@ static void baseline_component(const Field *field, uint64_t *restrict out, const
     const uint64_t *restrict a = x + low * f.stride, *restrict b = y + (k - low) * f.stride;
     const uint64_t *restrict c = a + f.stride, *restrict d = b - f.stride;
     if (high == low)
-        for (long i = 0; i < f.n; i++) out[i] = reduced128(&f, wide(a[i], b[i]));
+        for (Py_ssize_t i = 0; i < f.n; i++) out[i] = reduced128(&f, wide(a[i], b[i]));
     else if (high == low + 1)
-        for (long i = 0; i < f.n; i++) out[i] = reduced128(&f, wide(a[i], b[i]) + wide(c[i], d[i]));
+        for (Py_ssize_t i = 0; i < f.n; i++) out[i] = reduced128(&f, wide(a[i], b[i]) + wide(c[i], d[i]));
     else
-        for (long i = 0; i < f.n; i++) {
+        for (Py_ssize_t i = 0; i < f.n; i++) {
             u128 total = wide(a[i], b[i]);
             for (int j = low + 1; j <= high; j++) total += wide(x[j * f.stride + i], y[(k - j) * f.stride + i]);
             out[i] = reduced128(&f, total);
@@ -175,12 +175,12 @@ static void baseline_product(const Field *f, void *to, void *rest, Sum sum, cons
         if (rest) {
             uint64_t *restrict left = (uint64_t *)rest + k * f->stride;
             const uint64_t *restrict whole = (const uint64_t *)a + k * f->stride;
-            for (long i = 0, n = f->n; i < n; i++) left[i] = minus(p, k < na ? whole[i] : 0, out[i]);
+            for (Py_ssize_t i = 0, n = f->n; i < n; i++) left[i] = minus(p, k < na ? whole[i] : 0, out[i]);
         }
         if (sum.at) {
             uint64_t *restrict all = (uint64_t *)sum.at + k * sum.apart;
             if (sum.how == MORE)
-                for (long i = 0, n = f->n; i < n; i++) all[i] = plus(p, all[i], out[i]);
+                for (Py_ssize_t i = 0, n = f->n; i < n; i++) all[i] = plus(p, all[i], out[i]);
             else memcpy(all, out, f->n * sizeof(uint64_t));
         }
     }
@@ -191,16 +191,16 @@ static void baseline_add(const Field *f, Sum sum, const void *from, int size)
     for (int k = 0; k < size; k++) {
         uint64_t *all = (uint64_t *)sum.at + k * sum.apart;
         const uint64_t *x = (const uint64_t *)from + k * f->stride;
-        for (long i = 0; i < f->n; i++) all[i] = sum.how == MORE ? plus(f->p, all[i], x[i]) : x[i];
+        for (Py_ssize_t i = 0; i < f->n; i++) all[i] = sum.how == MORE ? plus(f->p, all[i], x[i]) : x[i];
     }
 }
 
-static void baseline_flush(const Field *f, uint64_t *to, long apart, int first, const void *sum, int size, long count)
+static void baseline_flush(const Field *f, uint64_t *to, Py_ssize_t apart, int first, const void *sum, int size, Py_ssize_t count)
 {
     for (int k = 0; k < size; k++) {
         const uint64_t *x = (const uint64_t *)sum + k * f->stride;
         uint64_t *out = to + k * apart;
-        for (long i = 0; i < count; i++) out[i] = first ? x[i] : plus(f->p, out[i], x[i]);
+        for (Py_ssize_t i = 0; i < count; i++) out[i] = first ? x[i] : plus(f->p, out[i], x[i]);
     }
 }
 
@@ -238,18 +238,18 @@ INLINE uint64_t integer_of(double x)
 
 INLINE double constant_of(const Field *f, int index) { return centred(f->pd, f->inverse, (double)f->constants[index]); }
 
-INLINE int doubles_load(const Field *f, void *to, const uint64_t *from, long count)
+INLINE int doubles_load(const Field *f, void *to, const uint64_t *from, Py_ssize_t count)
 {
     double *restrict out = to;
     double p = f->pd, inverse = f->inverse;
     uint64_t limit = f->p, worst = 0;
-    for (long i = 0; i < count; i++) {
+    for (Py_ssize_t i = 0; i < count; i++) {
         /* The sign bits tell: x >= 2^63, or x >= p. */
         worst |= from[i] | (limit - 1 - from[i]);
         double x = double_of(from[i] & 0x000fffffffffffffu);
         out[i] = centred(p, inverse, x);
     }
-    for (long i = count; i < f->n; i++) out[i] = 0;
+    for (Py_ssize_t i = count; i < f->n; i++) out[i] = 0;
     return (worst >> 63) != 0;
 }
 
@@ -260,24 +260,24 @@ INLINE void doubles_linear(const Field *f, void *to, int size, const Term *terms
         double *restrict out = (double *)to + k * f->stride;
         double begin = k == 0 && constant ? centred(p, inverse, (double)*constant) : 0;
         int pending = 1; /* terms of up to 0.62 p since the last reduction */
-        for (long i = 0; i < f->n; i++) out[i] = begin;
+        for (Py_ssize_t i = 0; i < f->n; i++) out[i] = begin;
         for (int t = 0; t < n_terms; t++) {
             if (k >= terms[t].size) continue;
             const double *restrict x = (const double *)terms[t].from + k * f->stride;
             if (pending++ == MAX_TERMS_AT_ONCE) {
-                for (long i = 0; i < f->n; i++) out[i] = centred(p, inverse, out[i]);
+                for (Py_ssize_t i = 0; i < f->n; i++) out[i] = centred(p, inverse, out[i]);
                 pending = 2;
             }
             if (terms[t].coefficient == PLUS)
-                for (long i = 0; i < f->n; i++) out[i] += x[i];
+                for (Py_ssize_t i = 0; i < f->n; i++) out[i] += x[i];
             else if (terms[t].coefficient == MINUS)
-                for (long i = 0; i < f->n; i++) out[i] -= x[i];
+                for (Py_ssize_t i = 0; i < f->n; i++) out[i] -= x[i];
             else {
                 double c = constant_of(f, terms[t].coefficient);
-                for (long i = 0; i < f->n; i++) out[i] += product_of(p, inverse, x[i], c);
+                for (Py_ssize_t i = 0; i < f->n; i++) out[i] += product_of(p, inverse, x[i], c);
             }
         }
-        for (long i = 0; i < f->n; i++) out[i] = centred(p, inverse, out[i]);
+        for (Py_ssize_t i = 0; i < f->n; i++) out[i] = centred(p, inverse, out[i]);
     }
 }
 
@@ -285,7 +285,7 @@ INLINE void doubles_linear(const Field *f, void *to, int size, const Term *terms
 INLINE void doubles_one(const Field *f, double *restrict out, const double *restrict x, const double *restrict y)
 {
     double p = f->pd, inverse = f->inverse;
-    for (long i = 0, n = f->n; i < n; i++) out[i] = centred(p, inverse, product_of(p, inverse, x[i], y[i]));
+    for (Py_ssize_t i = 0, n = f->n; i < n; i++) out[i] = centred(p, inverse, product_of(p, inverse, x[i], y[i]));
 }
 
 INLINE void doubles_two(
@@ -293,23 +293,23 @@ INLINE void doubles_two(
     const double *restrict w)
 {
     double p = f->pd, inverse = f->inverse;
-    for (long i = 0, n = f->n; i < n; i++)
+    for (Py_ssize_t i = 0, n = f->n; i < n; i++)
         out[i] = centred(p, inverse, product_of(p, inverse, x[i], y[i]) + product_of(p, inverse, v[i], w[i]));
 }
 
 INLINE void doubles_more(const Field *f, double *restrict out, const double *restrict x, const double *restrict y)
 {
     double p = f->pd, inverse = f->inverse;
-    for (long i = 0, n = f->n; i < n; i++) out[i] = centred(p, inverse, out[i] + product_of(p, inverse, x[i], y[i]));
+    for (Py_ssize_t i = 0, n = f->n; i < n; i++) out[i] = centred(p, inverse, out[i] + product_of(p, inverse, x[i], y[i]));
 }
 
 INLINE void doubles_rest(const Field *f, double *restrict rest, const double *restrict whole, const double *restrict part)
 {
     double p = f->pd, inverse = f->inverse;
     if (whole)
-        for (long i = 0, n = f->n; i < n; i++) rest[i] = centred(p, inverse, whole[i] - part[i]);
+        for (Py_ssize_t i = 0, n = f->n; i < n; i++) rest[i] = centred(p, inverse, whole[i] - part[i]);
     else
-        for (long i = 0, n = f->n; i < n; i++) rest[i] = -part[i];
+        for (Py_ssize_t i = 0, n = f->n; i < n; i++) rest[i] = -part[i];
 }
 
 /* At most 16 chunks are added up before they are flushed: integers of up to (p + 1) / 2 give no more than 2^53. */
@@ -317,14 +317,14 @@ INLINE void doubles_sum(const Field *f, Sum sum, int k, const double *restrict x
 {
     double *restrict all = (double *)sum.at + k * sum.apart;
     if (sum.how == MORE)
-        for (long i = 0, n = f->n; i < n; i++) all[i] += x[i];
+        for (Py_ssize_t i = 0, n = f->n; i < n; i++) all[i] += x[i];
     else memcpy(all, x, f->n * sizeof(double));
 }
 
 INLINE void doubles_product(
     const Field *f, double *to, double *rest, Sum sum, const double *a, int na, const double *b, int nb, double *spare)
 {
-    long s = f->stride;
+    Py_ssize_t s = f->stride;
     for (int k = 0; k < na + nb - 1; k++) {
         int low = at_least(0, k - nb + 1), high = at_most(k, na - 1);
         double *out = to ? to + k * s : spare;
@@ -343,31 +343,31 @@ INLINE void doubles_add(const Field *f, Sum sum, const void *from, int size)
 }
 
 /* Residues to memory past the cache: what is written for the first time need neither be read before nor kept after. */
-INLINE void write_past_cache(uint64_t *to, const uint64_t *from, long count)
+INLINE void write_past_cache(uint64_t *to, const uint64_t *from, Py_ssize_t count)
 {
 #if X86
     if ((uintptr_t)to % 64 == 0 && count % 8 == 0) {
-        for (long i = 0; i < count; i += 2) _mm_stream_si128((__m128i *)(to + i), _mm_load_si128((const __m128i *)(from + i)));
+        for (Py_ssize_t i = 0; i < count; i += 2) _mm_stream_si128((__m128i *)(to + i), _mm_load_si128((const __m128i *)(from + i)));
         return;
     }
 #endif
     memcpy(to, from, count * sizeof(uint64_t));
 }
 
-INLINE void doubles_flush(const Field *f, uint64_t *to, long apart, int first, const void *sum, int size, long count)
+INLINE void doubles_flush(const Field *f, uint64_t *to, Py_ssize_t apart, int first, const void *sum, int size, Py_ssize_t count)
 {
     double p = f->pd, inverse = f->inverse;
     uint64_t residues[MAX_BLOCK] __attribute__((aligned(64))), limit = f->p;
     for (int k = 0; k < size; k++) {
         const double *restrict x = (const double *)sum + k * f->stride;
         uint64_t *restrict out = to + k * apart;
-        for (long i = 0; i < count; i++) {
+        for (Py_ssize_t i = 0; i < count; i++) {
             double r = centred(p, inverse, x[i]);
             residues[i] = integer_of(r < 0 ? r + p : r);
         }
         if (first) write_past_cache(out, residues, count);
         else
-            for (long i = 0; i < count; i++) {
+            for (Py_ssize_t i = 0; i < count; i++) {
                 uint64_t both = out[i] + residues[i];
                 out[i] = both - (limit & -(uint64_t)(both >= limit));
             }
@@ -376,7 +376,7 @@ INLINE void doubles_flush(const Field *f, uint64_t *to, long apart, int first, c
 
 /* The same functions for one kind of processor. */
 #define DOUBLES(NAME, TARGET)                                                                                               \
-    TARGET static int NAME##_load(const Field *f, void *to, const uint64_t *from, long count)                               \
+    TARGET static int NAME##_load(const Field *f, void *to, const uint64_t *from, Py_ssize_t count)                               \
     {                                                                                                                       \
         return doubles_load(f, to, from, count);                                                                            \
     }                                                                                                                       \
@@ -396,7 +396,7 @@ INLINE void doubles_flush(const Field *f, uint64_t *to, long apart, int first, c
         doubles_add(f, sum, from, size);                                                                                    \
     }                                                                                                                       \
     TARGET static void NAME##_flush(                                                                                        \
-        const Field *f, uint64_t *to, long apart, int first, const void *sum, int size, long count)                         \
+        const Field *f, uint64_t *to, Py_ssize_t apart, int first, const void *sum, int size, Py_ssize_t count)                         \
     {                                                                                                                       \
         doubles_flush(f, to, apart, first, sum, size, count);                                                               \
     }                                                                                                                       \
@@ -410,7 +410,12 @@ DOUBLES(neon, /* which every such processor has */)
 
 #if X86
 DOUBLES(avx2, __attribute__((target("avx2,fma"))))
-DOUBLES(avx512, __attribute__((target("avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,prefer-vector-width=512"))))
+#ifdef __clang__ /* which ignores all of an attribute that has a word unknown to it */
+#define WIDE ""
+#else
+#define WIDE ",prefer-vector-width=512"
+#endif
+DOUBLES(avx512, __attribute__((target("avx512f,avx512dq,avx512vl,avx512bw,avx2,fma" WIDE))))
 
 /* -- integers of 52 bits: AVX-512 IFMA --------------------------------------------------------------------------------------- */
 
@@ -419,8 +424,8 @@ DOUBLES(avx512, __attribute__((target("avx512f,avx512dq,avx512vl,avx512bw,avx2,f
 typedef __m512i Lanes;
 
 IFMA_INLINE Lanes every(uint64_t x) { return _mm512_set1_epi64((long long)x); }
-IFMA_INLINE Lanes at(const void *from, long i) { return _mm512_load_si512((const uint64_t *)from + i); }
-IFMA_INLINE void put(void *to, long i, Lanes x) { _mm512_store_si512((uint64_t *)to + i, x); }
+IFMA_INLINE Lanes at(const void *from, Py_ssize_t i) { return _mm512_load_si512((const uint64_t *)from + i); }
+IFMA_INLINE void put(void *to, Py_ssize_t i, Lanes x) { _mm512_store_si512((uint64_t *)to + i, x); }
 /* In [0, p) again, after a sum or a difference: what is negative is huge when read without sign. */
 IFMA_INLINE Lanes lanes_plus(Lanes p, Lanes a, Lanes b)
 {
@@ -443,12 +448,12 @@ IFMA_INLINE Lanes montgomery(Lanes p, Lanes inverse, Lanes high, Lanes low)
     return lanes_minus(p, above, _mm512_madd52hi_epu64(zero, m, p));
 }
 
-IFMA_TARGET static int ifma_load(const Field *f, void *to, const uint64_t *from, long count)
+IFMA_TARGET static int ifma_load(const Field *f, void *to, const uint64_t *from, Py_ssize_t count)
 {
     Lanes p = every(f->p);
     __mmask8 bad = 0;
-    for (long i = 0; i < f->n; i += 8) {
-        long left = count - i;
+    for (Py_ssize_t i = 0; i < f->n; i += 8) {
+        Py_ssize_t left = count - i;
         __mmask8 there = left >= 8 ? 0xff : left <= 0 ? 0 : (__mmask8)((1u << left) - 1);
         _mm_prefetch((const char *)(from + i + f->stride), _MM_HINT_T1); /* of the next block: no stream that hardware would see */
         Lanes x = _mm512_maskz_loadu_epi64(there, from + i);
@@ -458,7 +463,7 @@ IFMA_TARGET static int ifma_load(const Field *f, void *to, const uint64_t *from,
     return bad != 0;
 }
 
-IFMA_INLINE Lanes ifma_term(const Field *f, Lanes p, Lanes inverse, Lanes sum, const Term *term, long where)
+IFMA_INLINE Lanes ifma_term(const Field *f, Lanes p, Lanes inverse, Lanes sum, const Term *term, Py_ssize_t where)
 {
     Lanes x = at(term->from, where);
     if (term->coefficient == PLUS) return lanes_plus(p, sum, x);
@@ -473,7 +478,7 @@ IFMA_TARGET static void ifma_linear(const Field *f, void *to, int size, const Te
     Lanes p = every(f->p), inverse = every(f->inverse52);
     for (int k = 0; k < size; k++) {
         Lanes begin = k == 0 && constant ? every(*constant) : _mm512_setzero_si512();
-        for (long i = k * f->stride; i < k * f->stride + f->n; i += 8) {
+        for (Py_ssize_t i = k * f->stride; i < k * f->stride + f->n; i += 8) {
             Lanes sum = begin;
             for (int t = 0; t < n_terms; t++)
                 if (k < terms[t].size) sum = ifma_term(f, p, inverse, sum, &terms[t], i);
@@ -483,7 +488,7 @@ IFMA_TARGET static void ifma_linear(const Field *f, void *to, int size, const Te
 }
 
 /* What is done with a component of a product. */
-IFMA_INLINE void ifma_spread(Lanes p, void *to, void *rest, Sum sum, long k, long s, long i, Lanes whole, Lanes r)
+IFMA_INLINE void ifma_spread(Lanes p, void *to, void *rest, Sum sum, Py_ssize_t k, Py_ssize_t s, Py_ssize_t i, Lanes whole, Lanes r)
 {
     if (to) put(to, k * s + i, r);
     if (rest) put(rest, k * s + i, lanes_minus(p, whole, r));
@@ -503,8 +508,8 @@ IFMA_INLINE void ifma_spread(Lanes p, void *to, void *rest, Sum sum, long k, lon
 IFMA_INLINE void ifma_product_of(const Field *f, void *to, void *rest, Sum sum, const void *a, const int na, const void *b)
 {
     Lanes p = every(f->p), inverse = every(f->inverse52), zero = _mm512_setzero_si512();
-    long s = f->stride;
-    for (long i = 0; i < f->n; i += 8) {
+    Py_ssize_t s = f->stride;
+    for (Py_ssize_t i = 0; i < f->n; i += 8) {
         Lanes x[MAX_SIZE], y0 = at(b, i), y1 = at(b, s + i);
 #pragma GCC unroll 16
         for (int j = 0; j < na; j++) x[j] = at(a, j * s + i);
@@ -524,10 +529,10 @@ IFMA_TARGET static void ifma_product_any(
     const Field *f, void *to, void *rest, Sum sum, const void *a, int na, const void *b, int nb)
 {
     Lanes p = every(f->p), inverse = every(f->inverse52), zero = _mm512_setzero_si512();
-    long s = f->stride;
+    Py_ssize_t s = f->stride;
     for (int k = 0; k < na + nb - 1; k++) {
         int from = at_least(0, k - nb + 1), last = at_most(k, na - 1);
-        for (long i = 0; i < f->n; i += 8) {
+        for (Py_ssize_t i = 0; i < f->n; i += 8) {
             Lanes high = zero, low = zero, r = zero;
             for (int j = from; j <= last; j++) {
                 Lanes x = at(a, j * s + i), y = at(b, (k - j) * s + i);
@@ -579,12 +584,12 @@ IFMA_TARGET static void ifma_add(const Field *f, Sum sum, const void *from, int 
 {
     Lanes p = every(f->p), zero = _mm512_setzero_si512();
     for (int k = 0; k < size; k++)
-        for (long i = 0; i < f->n; i += 8)
+        for (Py_ssize_t i = 0; i < f->n; i += 8)
             ifma_spread(p, NULL, NULL, sum, k, f->stride, i, zero, at(from, k * f->stride + i));
 }
 
 IFMA_TARGET static void ifma_flush(
-    const Field *f, uint64_t *to, long apart, int first, const void *sum, int size, long count)
+    const Field *f, uint64_t *to, Py_ssize_t apart, int first, const void *sum, int size, Py_ssize_t count)
 {
     Lanes p = every(f->p);
     for (int k = 0; k < size; k++) {
@@ -594,7 +599,7 @@ IFMA_TARGET static void ifma_flush(
             write_past_cache(out, x, count);
             continue;
         }
-        for (long i = 0; i < count; i += 8) {
+        for (Py_ssize_t i = 0; i < count; i += 8) {
             __mmask8 there = count - i >= 8 ? 0xff : (__mmask8)((1u << (count - i)) - 1);
             _mm512_mask_storeu_epi64(out + i, there, lanes_plus(p, _mm512_maskz_loadu_epi64(there, out + i), at(x, i)));
         }
@@ -614,9 +619,9 @@ typedef struct {
     const int32_t *tape;
     const int32_t *segments; /* n_segments x 4: tape from, to; totals from, to. The first is the prologue. */
     const int32_t *totals;   /* n_totals x 3: size; vector in the local accumulators; component in the accumulators in memory */
-    long n_tape, n_segments, n_totals;
-    long n_shared, n_temporary, n_local; /* vectors */
-    long n_constants;
+    Py_ssize_t n_tape, n_segments, n_totals;
+    Py_ssize_t n_shared, n_temporary, n_local; /* vectors */
+    Py_ssize_t n_constants;
 } Program;
 
 typedef struct {
@@ -624,7 +629,7 @@ typedef struct {
     const Machine *machine;
     Field field;
     const uint64_t *const *columns; /* n_chunks x n_columns, each (2, n_primes, ring) */
-    long n_chunks, n_columns, prime, n_primes, ring, block;
+    Py_ssize_t n_chunks, n_columns, prime, n_primes, ring, block;
     uint64_t *accumulators;
     int add, stream, known; /* known: the prologue has been run */
     uint64_t *shared, *temporary, *local;
@@ -632,7 +637,7 @@ typedef struct {
     Term *terms; /* of the linear combination at hand */
 } Job;
 
-INLINE void *vector_at(const Job *job, long chunk, int32_t number)
+INLINE void *vector_at(const Job *job, Py_ssize_t chunk, int32_t number)
 {
     const Program *program = job->program;
     if (number < 0) return NULL;
@@ -640,16 +645,16 @@ INLINE void *vector_at(const Job *job, long chunk, int32_t number)
     return job->temporary + (number - program->n_shared) * job->field.stride;
 }
 
-INLINE uint64_t *residues_of(const Job *job, long total, long start)
+INLINE uint64_t *residues_of(const Job *job, Py_ssize_t total, Py_ssize_t start)
 {
-    return job->accumulators + ((long)job->program->totals[3 * total + 2] * job->n_primes + job->prime) * job->ring + start;
+    return job->accumulators + ((Py_ssize_t)job->program->totals[3 * total + 2] * job->n_primes + job->prime) * job->ring + start;
 }
 
-INLINE Sum sum_of(const Job *job, int32_t total, long chunk, long start)
+INLINE Sum sum_of(const Job *job, int32_t total, Py_ssize_t chunk, Py_ssize_t start)
 {
     if (total < 0) return (Sum){NULL, 0, FIRST, NULL, 0};
     uint64_t *out = residues_of(job, total, start);
-    long apart = job->n_primes * job->ring;
+    Py_ssize_t apart = job->n_primes * job->ring;
     if (job->stream && job->n_chunks == 1) return (Sum){out, apart, STREAM, NULL, 0};
     void *local = job->local + job->program->totals[3 * total + 1] * job->field.stride;
     if (job->stream && chunk == job->n_chunks - 1)
@@ -657,7 +662,7 @@ INLINE Sum sum_of(const Job *job, int32_t total, long chunk, long start)
     return (Sum){local, job->field.stride, chunk ? MORE : FIRST, NULL, 0};
 }
 
-static int run_load(const Job *job, const int32_t *word, long chunk, long start, long count)
+static int run_load(const Job *job, const int32_t *word, Py_ssize_t chunk, Py_ssize_t start, Py_ssize_t count)
 {
     const uint64_t *column = job->columns[chunk * job->n_columns + word[2]] + job->prime * job->ring + start;
     uint64_t *to = vector_at(job, chunk, word[1]);
@@ -667,7 +672,7 @@ static int run_load(const Job *job, const int32_t *word, long chunk, long start,
     return bad;
 }
 
-static void run_linear(const Job *job, const int32_t *word, long chunk)
+static void run_linear(const Job *job, const int32_t *word, Py_ssize_t chunk)
 {
     int n_terms = word[4];
     for (int t = 0; t < n_terms; t++) {
@@ -679,7 +684,7 @@ static void run_linear(const Job *job, const int32_t *word, long chunk)
 }
 
 /* The tape between two words, for one chunk; the index of a column that holds what is no residue, or -1. */
-static long run_tape(const Job *job, long from, long to, long chunk, long start, long count)
+static Py_ssize_t run_tape(const Job *job, Py_ssize_t from, Py_ssize_t to, Py_ssize_t chunk, Py_ssize_t start, Py_ssize_t count)
 {
     const int32_t *word = job->program->tape + from, *end = job->program->tape + to;
     const Machine *machine = job->machine;
@@ -707,23 +712,23 @@ static long run_tape(const Job *job, long from, long to, long chunk, long start,
     return -1;
 }
 
-static long run_block(Job *job, long start, long count)
+static Py_ssize_t run_block(Job *job, Py_ssize_t start, Py_ssize_t count)
 {
     const Program *program = job->program;
     job->field.n = (count + 7) & ~7L;
     /* Sums of whole and aligned vectors are not kept longer than they are added to: the last chunk takes them to memory. */
     job->stream = job->machine->streams && (job->n_chunks > 1 || !job->add) && count % 8 == 0 && job->ring % 8 == 0
                   && (uintptr_t)(job->accumulators + start) % 64 == 0;
-    long n_blocks = (job->ring + job->block - 1) / job->block, words = job->n_chunks * program->n_shared * job->field.stride;
+    Py_ssize_t n_blocks = (job->ring + job->block - 1) / job->block, words = job->n_chunks * program->n_shared * job->field.stride;
     if (job->kept) job->shared = job->kept + (job->prime * n_blocks + start / job->block) * words;
-    for (long chunk = 0; chunk < job->n_chunks && !job->known; chunk++) {
-        long bad = run_tape(job, program->segments[0], program->segments[1], chunk, start, count);
+    for (Py_ssize_t chunk = 0; chunk < job->n_chunks && !job->known; chunk++) {
+        Py_ssize_t bad = run_tape(job, program->segments[0], program->segments[1], chunk, start, count);
         if (bad >= 0) return bad;
     }
-    for (long s = 1; s < program->n_segments; s++) {
+    for (Py_ssize_t s = 1; s < program->n_segments; s++) {
         const int32_t *segment = program->segments + 4 * s;
-        for (long chunk = 0; chunk < job->n_chunks; chunk++) run_tape(job, segment[0], segment[1], chunk, start, count);
-        for (long total = segment[2]; total < segment[3] && !job->stream; total++) {
+        for (Py_ssize_t chunk = 0; chunk < job->n_chunks; chunk++) run_tape(job, segment[0], segment[1], chunk, start, count);
+        for (Py_ssize_t total = segment[2]; total < segment[3] && !job->stream; total++) {
             const int32_t *facts = program->totals + 3 * total;
             job->machine->flush(
                 &job->field, residues_of(job, total, start), job->n_primes * job->ring, !job->add,
@@ -740,8 +745,8 @@ static long run_block(Job *job, long start, long count)
 
 static int fits(const Program *program, int in_prologue, int32_t number, int32_t size)
 {
-    long vectors = program->n_shared + program->n_temporary;
-    long end = (long)number + size; /* in 32 bits, a number near the largest would come out negative, and pass */
+    Py_ssize_t vectors = program->n_shared + program->n_temporary;
+    Py_ssize_t end = (Py_ssize_t)number + size; /* in 32 bits, a number near the largest would come out negative, and pass */
     if (size < 1 || size > MAX_SIZE || number < 0 || end > vectors) return 0;
     if (number < program->n_shared) return end <= program->n_shared;
     return !in_prologue;
@@ -754,7 +759,7 @@ static int fits_total(const Program *program, const int32_t *segment, int32_t to
 
 static int is_constant(const Program *program, int32_t index) { return 0 <= index && index < program->n_constants; }
 
-static int checked_instruction(const Program *program, const int32_t *segment, int prologue, const int32_t *word, long left, long n_columns)
+static int checked_instruction(const Program *program, const int32_t *segment, int prologue, const int32_t *word, Py_ssize_t left, Py_ssize_t n_columns)
 {
     switch (word[0]) {
     case LOAD:
@@ -762,7 +767,7 @@ static int checked_instruction(const Program *program, const int32_t *segment, i
     case LINEAR:
         if (left < 5 || word[4] < 1 || (left - 5) / 3 < word[4] || !fits(program, prologue, word[1], word[2])) return 0;
         if (word[3] != -1 && !is_constant(program, word[3])) return 0;
-        for (long t = 0; t < word[4]; t++) {
+        for (Py_ssize_t t = 0; t < word[4]; t++) {
             const int32_t *term = word + 5 + 3 * t;
             if (term[0] != PLUS && term[0] != MINUS && !is_constant(program, term[0])) return 0;
             if (!fits(program, prologue, term[1], term[2]) || term[2] > word[2]) return 0;
@@ -782,18 +787,18 @@ static int checked_instruction(const Program *program, const int32_t *segment, i
     }
 }
 
-static int checked_program(const Program *program, long n_columns, long n_components)
+static int checked_program(const Program *program, Py_ssize_t n_columns, Py_ssize_t n_components)
 {
-    for (long total = 0; total < program->n_totals; total++) {
+    for (Py_ssize_t total = 0; total < program->n_totals; total++) {
         const int32_t *facts = program->totals + 3 * total;
-        if (facts[0] < 1 || facts[0] > MAX_SIZE || facts[1] < 0 || facts[1] + (long)facts[0] > program->n_local) return 0;
-        if (facts[2] < 0 || facts[2] + (long)facts[0] > n_components) return 0;
+        if (facts[0] < 1 || facts[0] > MAX_SIZE || facts[1] < 0 || facts[1] + (Py_ssize_t)facts[0] > program->n_local) return 0;
+        if (facts[2] < 0 || facts[2] + (Py_ssize_t)facts[0] > n_components) return 0;
     }
-    for (long s = 0; s < program->n_segments; s++) {
+    for (Py_ssize_t s = 0; s < program->n_segments; s++) {
         const int32_t *segment = program->segments + 4 * s;
         if (segment[0] < 0 || segment[0] > segment[1] || segment[1] > program->n_tape) return 0;
         if (segment[2] < 0 || segment[2] > segment[3] || segment[3] > program->n_totals) return 0;
-        for (long at = segment[0]; at < segment[1];) {
+        for (Py_ssize_t at = segment[0]; at < segment[1];) {
             int words = checked_instruction(program, segment, s == 0, program->tape + at, segment[1] - at, n_columns);
             if (!words) return 0;
             at += words;
@@ -834,7 +839,7 @@ static const Machine *machine_of(int level)
     return &BASELINE_MACHINE;
 }
 
-static Field field_of(uint64_t p, const uint64_t *constants, long stride)
+static Field field_of(uint64_t p, const uint64_t *constants, Py_ssize_t stride)
 {
     Field f = {.p = p, .pd = (double)p, .inverse = 1.0 / (double)p, .constants = constants, .stride = stride, .n = 0};
     f.inverse52 = 1;
@@ -871,17 +876,17 @@ enum { TAPE, SEGMENTS, TOTALS, CONSTANTS, ACCUMULATORS, SCRATCH, KEPT, GIVEN };
 typedef struct {
     Py_buffer *views;
     const uint64_t **from;
-    long taken;
+    Py_ssize_t taken;
 } Columns;
 
 static void release_columns(Columns *columns)
 {
-    for (long i = 0; i < columns->taken; i++) PyBuffer_Release(&columns->views[i]);
+    for (Py_ssize_t i = 0; i < columns->taken; i++) PyBuffer_Release(&columns->views[i]);
     PyMem_Free(columns->views);
     PyMem_Free(columns->from);
 }
 
-static int take_columns(Columns *columns, PyObject *given, long words)
+static int take_columns(Columns *columns, PyObject *given, Py_ssize_t words)
 {
     Py_ssize_t n = PyTuple_GET_SIZE(given);
     columns->views = PyMem_Calloc((size_t)n + 1, sizeof(Py_buffer));
@@ -913,7 +918,7 @@ static int level_of(const char *name)
 
 enum { MAX_CHUNKS = 16 }; /* sums of so many products are exact in doubles */
 
-static int checked_shape(const Job *job, uint64_t modulus, long start, long stop, long n_given)
+static int checked_shape(const Job *job, uint64_t modulus, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t n_given)
 {
     return modulus > 2 && modulus % 2 && modulus >> 50 == 0 && 0 <= job->prime && job->prime < job->n_primes && job->n_primes <= 64
            && job->ring > 0 && job->ring <= 1 << 20 && 0 < job->block && job->block <= MAX_BLOCK && 0 <= start && start <= stop
@@ -934,12 +939,12 @@ static PyObject *run(PyObject *self, PyObject *args)
     (void)self;
     const char *level_name;
     long long modulus;
-    long start, stop;
+    Py_ssize_t start, stop;
     Program program;
     Job job = {.program = &program};
     PyObject *given_columns, *given[GIVEN];
     if (!PyArg_ParseTuple(
-            args, "sL(lllllll)(lll)ppO!OOOOOOO:run", &level_name, &modulus, &job.prime, &job.n_primes, &job.ring, &job.n_chunks,
+            args, "sL(nnnnnnn)(nnn)ppO!OOOOOOO:run", &level_name, &modulus, &job.prime, &job.n_primes, &job.ring, &job.n_chunks,
             &job.block, &start, &stop, &program.n_shared, &program.n_temporary, &program.n_local, &job.add, &job.known,
             &PyTuple_Type, &given_columns, &given[TAPE], &given[SEGMENTS], &given[TOTALS], &given[CONSTANTS],
             &given[ACCUMULATORS], &given[SCRATCH], &given[KEPT]))
@@ -952,7 +957,7 @@ static PyObject *run(PyObject *self, PyObject *args)
     job.machine = machine_of(level);
 
     static const char *const names[GIVEN] = {"tape", "segments", "totals", "constants", "accumulators", "scratch", "kept"};
-    static const long sizes[GIVEN] = {4, 4, 4, 8, 8, 8, 8};
+    static const Py_ssize_t sizes[GIVEN] = {4, 4, 4, 8, 8, 8, 8};
     Py_buffer views[GIVEN];
     int taken = 0;
     Columns columns = {NULL, NULL, 0};
@@ -961,7 +966,7 @@ static PyObject *run(PyObject *self, PyObject *args)
         Py_buffer *view = &views[taken];
         if (PyObject_GetBuffer(given[taken], view, taken >= ACCUMULATORS ? PyBUF_CONTIG : PyBUF_CONTIG_RO)) goto done;
         if (view->itemsize != sizes[taken] || (uintptr_t)view->buf % sizes[taken]) {
-            PyErr_Format(PyExc_ValueError, "%s: items of %ld bytes are expected", names[taken], sizes[taken]);
+            PyErr_Format(PyExc_ValueError, "%s: items of %zd bytes are expected", names[taken], sizes[taken]);
             taken++;
             goto done;
         }
@@ -977,19 +982,19 @@ static PyObject *run(PyObject *self, PyObject *args)
     job.field = field_of((uint64_t)modulus, views[CONSTANTS].buf, (job.block + 7) & ~7L);
     job.shared = (uint64_t *)(((uintptr_t)views[SCRATCH].buf + 63) & ~(uintptr_t)63);
 
-    long most = (long)1 << 31, vectors = 0;
+    Py_ssize_t most = (Py_ssize_t)1 << 31, vectors = 0;
     int sensible = program.n_shared >= 0 && program.n_temporary >= 0 && program.n_local >= 0 && program.n_shared < most
                    && program.n_temporary < most && program.n_local < most && program.n_segments > 0;
     if (sensible) vectors = job.n_chunks * program.n_shared + program.n_temporary + program.n_local;
     sensible = sensible && vectors < most && views[SCRATCH].len >= 8 * (vectors * job.field.stride + 8)
                && checked_program(&program, job.n_columns, views[ACCUMULATORS].len / (8 * job.n_primes * job.ring));
     if (sensible && (views[KEPT].len || job.known)) {
-        long per_block = job.n_chunks * program.n_shared * job.field.stride, n_blocks = (job.ring + job.block - 1) / job.block;
+        Py_ssize_t per_block = job.n_chunks * program.n_shared * job.field.stride, n_blocks = (job.ring + job.block - 1) / job.block;
         job.kept = views[KEPT].buf;
         sensible = (uintptr_t)job.kept % 64 == 0 && start % job.block == 0
                    && views[KEPT].len / 8 >= job.n_primes * n_blocks * per_block;
     }
-    for (long i = 0; sensible && i < program.n_constants; i++) sensible = job.field.constants[i] < job.field.p;
+    for (Py_ssize_t i = 0; sensible && i < program.n_constants; i++) sensible = job.field.constants[i] < job.field.p;
     if (!sensible) {
         PyErr_SetString(PyExc_ValueError, "a tape that reaches beyond its vectors, totals or constants is not run");
         goto done;
@@ -1002,12 +1007,12 @@ static PyObject *run(PyObject *self, PyObject *args)
     job.temporary = job.shared + (job.kept ? 0 : job.n_chunks * program.n_shared * job.field.stride);
     job.local = job.temporary + program.n_temporary * job.field.stride;
 
-    long bad = -1;
+    Py_ssize_t bad = -1;
     Py_BEGIN_ALLOW_THREADS
-    for (long at = start; at < stop && bad < 0; at += job.block)
+    for (Py_ssize_t at = start; at < stop && bad < 0; at += job.block)
         bad = run_block(&job, at, stop - at < job.block ? stop - at : job.block);
     Py_END_ALLOW_THREADS
-    result = PyLong_FromLong(bad);
+    result = PyLong_FromSsize_t(bad);
 done:
     while (taken > 0) PyBuffer_Release(&views[--taken]);
     release_columns(&columns);

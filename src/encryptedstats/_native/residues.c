@@ -27,10 +27,10 @@
 #include <sys/mman.h>
 #endif
 
-#if (defined(__x86_64__) || defined(_M_X64)) && defined(__GNUC__)
+#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
 #define HAVE_X86 1
 #include <immintrin.h>
-#elif defined(__aarch64__) && defined(__GNUC__)
+#elif defined(__aarch64__) && (defined(__GNUC__) || defined(__clang__))
 #define HAVE_NEON 1
 #include <arm_neon.h>
 #endif
@@ -910,15 +910,28 @@ static const Ops INTEGERS_52 = {
 static void *aligned(size_t bytes) {
     void *found = NULL;
     size_t page = (size_t)1 << 21;
+#ifdef _WIN32
+    found = _aligned_malloc(bytes ? bytes : 64, bytes < 2 * page ? 64 : page);
+#else
     if (posix_memalign(&found, bytes < 2 * page ? 64 : page, bytes ? bytes : 64)) return NULL;
+#endif
 #ifdef MADV_HUGEPAGE
     if (bytes >= 2 * page) madvise(found, bytes, MADV_HUGEPAGE);
 #endif
     return found;
 }
 
+static void release(void *found) {
+#ifdef _WIN32
+    _aligned_free(found);
+#else
+    free(found);
+#endif
+}
+
 static void free_prime(Prime *P) {
-    free(P->w), free(P->wq), free(P->iw), free(P->iwq), free(P->dw), free(P->diw), free(P->tail), free(P->itail);
+    void *const tables[] = {P->w, P->wq, P->iw, P->iwq, P->dw, P->diw, P->tail, P->itail};
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) release(tables[i]);
 }
 
 static uint32_t reversed(uint32_t x, int bits) {
@@ -983,7 +996,7 @@ static int set_tables(Prime *P, uint64_t root, Form form, int largest_bits) {
     for (int i = 0; i < n; i++) P->dw[i] = balanced(w[i], P->p), P->diw[i] = balanced(iw[i], P->p);
     P->dn_inverse = balanced(P->n_inverse, P->p);
     P->dn_last = balanced(product(P->n_inverse, iw[1], P), P->p);
-    free(P->w), free(P->iw);
+    release(P->w), release(P->iw);
     P->w = P->iw = NULL;
     return 0;
 }
@@ -1308,7 +1321,7 @@ static void free_key(PyObject *capsule) {
     Key *key = PyCapsule_GetPointer(capsule, "key");
     if (!key) return;
     Py_DECREF(key->ring);
-    free(key->words), free(key->table), free(key);
+    release(key->words), release(key->table), free(key);
 }
 
 /* The key in a capsule, for this ring alone. */
@@ -1437,7 +1450,7 @@ static PyObject *py_key(PyObject *self, PyObject *args) {
     found = PyCapsule_New(key, "key", free_key);
     if (found) key->ring = Py_NewRef(ring);
 end:
-    if (!found && key) free(key->words), free(key->table), free(key);
+    if (!found && key) release(key->words), release(key->table), free(key);
     PyBuffer_Release(&src);
     return found;
 }

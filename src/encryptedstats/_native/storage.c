@@ -17,7 +17,7 @@
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "stored words are little-endian: on this machine NumPy does what this file does"
 #endif
-_Static_assert(sizeof(long) == 8 && sizeof(Py_ssize_t) == 8, "lengths are 64 bits here: on this machine NumPy does what this file does");
+_Static_assert(sizeof(Py_ssize_t) == 8, "lengths are 64 bits here: on this machine NumPy does what this file does");
 
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
 #define X86 1
@@ -38,7 +38,7 @@ typedef unsigned __int128 u128;
 typedef uint64_t __attribute__((aligned(1), may_alias)) Loose; /* a word at any address */
 
 enum { STATE = 25, RATE = 17 };                        /* words of Keccak's state, and of them those that SHAKE-256 reads and writes */
-enum { MAX_RUN = 1024, MAX_BITS = 63, DIGEST = 16, SEED = 32, DOMAIN = 16 };
+enum { MAX_RUN = 1024, MAX_BITS = 63, DIGEST = 16, SEED = 32, PREFIX = 16 };
 enum { MAX_WORDS = MAX_RUN / 64 * MAX_BITS, SPARE = 8 }; /* of a run; and those that are squeezed with it, for numbers that are rejected */
 enum { DAMAGED, NO_RESIDUES };                         /* what can be wrong with a piece */
 #if X86
@@ -52,7 +52,7 @@ enum { BASELINE, LEVELS };
 static const char *const LEVEL_NAMES[LEVELS] = {"baseline"};
 #endif
 static const uint64_t SUFFIX = 0x1f, LAST = (uint64_t)1 << 63; /* of SHAKE's padding: what follows the message, and the end of the block */
-static const char EXPANDED[DOMAIN + 1] = "encryptedstats a"; /* what is hashed before a seed */
+static const char EXPANDED[PREFIX + 1] = "encryptedstats a"; /* what is hashed before a seed */
 
 static const uint64_t ROUNDS[24] = {
     0x0000000000000001, 0x0000000000008082, 0x800000000000808a, 0x8000000080008000, 0x000000000000808b, 0x0000000080000001,
@@ -66,22 +66,22 @@ static const uint64_t ROUNDS[24] = {
 typedef struct {
     uint64_t p;
     int bits;
-    long run, first, runs, columns; /* coefficients in a run; the number of the first run; how many of both */
+    Py_ssize_t run, first, runs, columns; /* coefficients in a run; the number of the first run; how many of both */
     const uint8_t *packed;          /* NULL: nothing but what seeds expand to */
     const uint8_t *digests;
     const uint8_t *seeds;           /* of each column; NULL: both polynomials are packed */
     uint64_t *out;
-    long column_apart, component_apart;
+    Py_ssize_t column_apart, component_apart;
 } Pieces;
 
-INLINE long packed_words(const Pieces *job) { return job->run / 64 * job->bits; }
+INLINE Py_ssize_t packed_words(const Pieces *job) { return job->run / 64 * job->bits; }
 
 /* Everything before a seed's output: one block of SHAKE-256, and its padding. */
-INLINE void message_of(const Pieces *job, const uint8_t *seed, long run, uint64_t block[RATE])
+INLINE void message_of(const Pieces *job, const uint8_t *seed, Py_ssize_t run, uint64_t block[RATE])
 {
     uint64_t numbers[2] = {job->p, (uint64_t)run};
     memset(block, 0, RATE * sizeof(uint64_t));
-    memcpy(block, EXPANDED, DOMAIN);
+    memcpy(block, EXPANDED, PREFIX);
     memcpy(block + 2, seed, SEED);
     memcpy(block + 6, numbers, sizeof numbers);
     block[8] = SUFFIX;
@@ -89,7 +89,7 @@ INLINE void message_of(const Pieces *job, const uint8_t *seed, long run, uint64_
 }
 
 /* Numbers of so many bits from their words: see storage/bitpack.py. Whether one is not below p. */
-INLINE int unpack(const Loose *restrict words, int bits, long width, uint64_t p, uint64_t *restrict out)
+INLINE int unpack(const Loose *restrict words, int bits, Py_ssize_t width, uint64_t p, uint64_t *restrict out)
 {
     uint64_t mask = ((uint64_t)1 << bits) - 1, worst = 0;
     for (int i = 0; i < 64; i++) {
@@ -97,12 +97,12 @@ INLINE int unpack(const Loose *restrict words, int bits, long width, uint64_t p,
         const Loose *restrict low = words + i * bits / 64 * width, *restrict high = low + width;
         uint64_t *restrict to = out + i * width;
         if (shift + bits > 64)
-            for (long j = 0; j < width; j++) {
+            for (Py_ssize_t j = 0; j < width; j++) {
                 to[j] = (low[j] >> shift | high[j] << (64 - shift)) & mask;
                 worst |= p - 1 - to[j];
             }
         else
-            for (long j = 0; j < width; j++) {
+            for (Py_ssize_t j = 0; j < width; j++) {
                 to[j] = low[j] >> shift & mask;
                 worst |= p - 1 - to[j];
             }
@@ -111,7 +111,7 @@ INLINE int unpack(const Loose *restrict words, int bits, long width, uint64_t p,
 }
 
 /* The inverse. Whether a number has more bits. */
-INLINE int pack(const uint64_t *restrict numbers, int bits, long width, Loose *restrict words)
+INLINE int pack(const uint64_t *restrict numbers, int bits, Py_ssize_t width, Loose *restrict words)
 {
     uint64_t all = 0;
     memset((void *)words, 0, (size_t)(8 * bits * width));
@@ -119,12 +119,12 @@ INLINE int pack(const uint64_t *restrict numbers, int bits, long width, Loose *r
         int shift = i * bits % 64;
         Loose *restrict low = words + i * bits / 64 * width, *restrict high = low + width;
         const uint64_t *restrict from = numbers + i * width;
-        for (long j = 0; j < width; j++) {
+        for (Py_ssize_t j = 0; j < width; j++) {
             all |= from[j];
             low[j] |= from[j] << shift;
         }
         if (shift + bits > 64)
-            for (long j = 0; j < width; j++) high[j] |= from[j] >> (64 - shift);
+            for (Py_ssize_t j = 0; j < width; j++) high[j] |= from[j] >> (64 - shift);
     }
     return all >> bits != 0;
 }
@@ -190,11 +190,11 @@ INLINE int pack(const uint64_t *restrict numbers, int bits, long width, Loose *r
 
 /* c0 + (a - fresh) secret modulo p, coefficient by coefficient: without branches or look-ups, since the secret is in it. */
 static void rebase(
-    uint64_t p, long n, const Loose *c0, const Loose *a, const uint64_t *fresh, const uint64_t *secret, uint64_t *restrict out)
+    uint64_t p, Py_ssize_t n, const Loose *c0, const Loose *a, const uint64_t *fresh, const uint64_t *secret, uint64_t *restrict out)
 {
     int bits = 64 - __builtin_clzll(p);
     uint64_t barrett = (uint64_t)(((u128)1 << (63 + bits)) / p);
-    for (long i = 0; i < n; i++) {
+    for (Py_ssize_t i = 0; i < n; i++) {
         uint64_t difference = a[i] - fresh[i];
         difference += p & (0 - (difference >> 63)); /* p < 2^62: what is negative has its upper bit set */
         u128 x = (u128)difference * secret[i] + c0[i];
@@ -210,9 +210,9 @@ static void rebase(
 /* -- Python ------------------------------------------------------------------------------------------------------------------- */
 
 typedef struct {
-    long (*read)(const Pieces *);
-    void (*hash)(const uint8_t *data, long size, long count, uint8_t *out);
-    int (*pack)(const uint64_t *numbers, int bits, long width, long count, Loose *words);
+    Py_ssize_t (*read)(const Pieces *);
+    void (*hash)(const uint8_t *data, Py_ssize_t size, Py_ssize_t count, uint8_t *out);
+    int (*pack)(const uint64_t *numbers, int bits, Py_ssize_t width, Py_ssize_t count, Loose *words);
 } Machine;
 
 static const Machine MACHINES[LEVELS] = {
@@ -269,7 +269,7 @@ typedef struct {
     int taken;
 } Buffers;
 
-static void *take(Buffers *all, PyObject *given, int writable, long itemsize, const char *name)
+static void *take(Buffers *all, PyObject *given, int writable, Py_ssize_t itemsize, const char *name)
 {
     Py_buffer *view = &all->views[all->taken];
     if (PyObject_GetBuffer(given, view, writable ? PyBUF_CONTIG : PyBUF_CONTIG_RO)) return NULL;
@@ -288,7 +288,7 @@ static void give_back(Buffers *all)
     while (all->taken > 0) PyBuffer_Release(&all->views[--all->taken]);
 }
 
-static int is_run(long run) { return run >= 64 && run <= MAX_RUN && run % 64 == 0; }
+static int is_run(Py_ssize_t run) { return run >= 64 && run <= MAX_RUN && run % 64 == 0; }
 
 PyDoc_STRVAR(
     hash_doc,
@@ -332,8 +332,8 @@ static PyObject *py_pack(PyObject *self, PyObject *args)
     const char *level;
     PyObject *given[2], *result = NULL;
     int bits, excess;
-    long run;
-    if (!PyArg_ParseTuple(args, "sOilO:pack", &level, &given[0], &bits, &run, &given[1])) return NULL;
+    Py_ssize_t run;
+    if (!PyArg_ParseTuple(args, "sOinO:pack", &level, &given[0], &bits, &run, &given[1])) return NULL;
     const Machine *machine = machine_of(level);
     if (!machine) return NULL;
     Buffers all = {.taken = 0};
@@ -368,9 +368,9 @@ static PyObject *py_read(PyObject *self, PyObject *args)
     const char *level;
     PyObject *number, *given[4], *result = NULL;
     Pieces job;
-    long offset, bad;
+    Py_ssize_t offset, bad;
     if (!PyArg_ParseTuple(
-            args, "sO(llll)OOOO(lll):read", &level, &number, &job.run, &job.first, &job.runs, &job.columns, &given[0], &given[1],
+            args, "sO(nnnn)OOOO(nnn):read", &level, &number, &job.run, &job.first, &job.runs, &job.columns, &given[0], &given[1],
             &given[2], &given[3], &offset, &job.column_apart, &job.component_apart))
         return NULL;
     unsigned long long modulus = PyLong_AsUnsignedLongLong(number); /* an error for 2^64 and more, which a format would cut off */
@@ -383,7 +383,7 @@ static PyObject *py_read(PyObject *self, PyObject *args)
     uint64_t *out = take(&all, given[3], 1, 8, "out");
     if (!out) goto done;
 
-    const long most = 1 << 24; /* of anything: no product of two of them overflows */
+    const Py_ssize_t most = 1 << 24; /* of anything: no product of two of them overflows */
     int sensible = modulus > 2 && modulus >> 62 == 0 && is_run(job.run) && job.first >= 0 && job.first < most && job.runs > 0
                    && job.runs < most / MAX_RUN && job.columns > 0 && job.columns < most && job.runs * job.columns < most;
     if (sensible) {
@@ -393,7 +393,7 @@ static PyObject *py_read(PyObject *self, PyObject *args)
         Py_ssize_t pieces = job.runs * job.columns, size = 8 * packed_words(&job) * (seeded ? 1 : 2);
         sensible = (seeded || packed) && length(&all, 2) == (seeded ? SEED * job.columns : 0) && length(&all, 0) == (packed ? pieces * size : 0)
                    && length(&all, 1) == (packed ? pieces * DIGEST : 0) && (second || !packed);
-        long words = (long)(length(&all, 3) / 8);
+        Py_ssize_t words = (Py_ssize_t)(length(&all, 3) / 8);
         sensible = sensible && offset >= 0 && offset <= words && job.component_apart >= 0 && job.component_apart <= words
                    && job.column_apart >= 0 && job.column_apart <= words
                    && (u128)(job.columns - 1) * job.column_apart + job.component_apart + offset + job.runs * job.run <= (u128)words;
@@ -409,7 +409,7 @@ static PyObject *py_read(PyObject *self, PyObject *args)
     Py_BEGIN_ALLOW_THREADS
     bad = machine->read(&job);
     Py_END_ALLOW_THREADS
-    result = PyLong_FromLong(bad);
+    result = PyLong_FromSsize_t(bad);
 done:
     give_back(&all);
     return result;
@@ -436,12 +436,12 @@ static PyObject *py_rebase(PyObject *self, PyObject *args)
     int sensible = primes > 0 && size % (8 * primes) == 0 && length(&all, 1) == 2 * size && length(&all, 2) == size && length(&all, 3) == size;
     for (Py_ssize_t i = 0; sensible && i < primes; i++) sensible = moduli[i] > 2 && moduli[i] % 2 && moduli[i] >> 62 == 0; /* a power of two has a longer quotient */
     if (sensible) {
-        long n = (long)(size / 8 / primes), whole = (long)(size / 8);
+        Py_ssize_t n = (Py_ssize_t)(size / 8 / primes), whole = (Py_ssize_t)(size / 8);
         Py_BEGIN_ALLOW_THREADS
-        for (long i = 0; i < primes; i++) {
+        for (Py_ssize_t i = 0; i < primes; i++) {
             uint64_t p = moduli[i];
             const Loose *c0 = ciphertext + i * n, *a = c0 + whole;
-            for (long j = 0; j < n; j++) {
+            for (Py_ssize_t j = 0; j < n; j++) {
                 uint64_t above = c0[j] | a[j] | fresh[i * n + j] | secret[i * n + j];
                 worst |= above | (p - 1 - c0[j]) | (p - 1 - a[j]) | (p - 1 - fresh[i * n + j]) | (p - 1 - secret[i * n + j]);
             }
@@ -510,17 +510,17 @@ TARGET static void NAME(permute)(NAME(State) *state)
 }
 
 /* The first 16 bytes of SHAKE-256 of LANES messages of the same number of words; the first n of them are wanted. */
-TARGET static void NAME(hash_some)(const uint8_t *const *from, int n, long words, uint8_t out[][DIGEST])
+TARGET static void NAME(hash_some)(const uint8_t *const *from, int n, Py_ssize_t words, uint8_t out[][DIGEST])
 {
     NAME(State) state;
     memset(&state, 0, sizeof state);
-    long at = 0;
+    Py_ssize_t at = 0;
     for (; at + RATE <= words; at += RATE) {
         for (int i = 0; i < RATE; i++) state.all[i] = XOR(state.all[i], GATHERED(from, at + i));
         NAME(permute)(&state);
     }
     for (int lane = 0; lane < n; lane++) {
-        for (long i = 0; at + i < words; i++) state.words[i][lane] ^= ((const Loose *)from[lane])[at + i];
+        for (Py_ssize_t i = 0; at + i < words; i++) state.words[i][lane] ^= ((const Loose *)from[lane])[at + i];
         state.words[words - at][lane] ^= SUFFIX;
         state.words[RATE - 1][lane] ^= LAST;
     }
@@ -529,9 +529,9 @@ TARGET static void NAME(hash_some)(const uint8_t *const *from, int n, long words
         for (int i = 0; i < DIGEST / 8; i++) memcpy(out[lane] + 8 * i, &state.words[i][lane], 8);
 }
 
-TARGET static void NAME(hash)(const uint8_t *data, long size, long count, uint8_t *out)
+TARGET static void NAME(hash)(const uint8_t *data, Py_ssize_t size, Py_ssize_t count, uint8_t *out)
 {
-    for (long k = 0; k < count; k += LANES) {
+    for (Py_ssize_t k = 0; k < count; k += LANES) {
         int n = count - k < LANES ? (int)(count - k) : LANES;
         const uint8_t *from[LANES];
         for (int lane = 0; lane < LANES; lane++) from[lane] = data + (k + (lane < n ? lane : 0)) * size;
@@ -539,10 +539,10 @@ TARGET static void NAME(hash)(const uint8_t *data, long size, long count, uint8_
     }
 }
 
-TARGET static int NAME(pack)(const uint64_t *numbers, int bits, long width, long count, Loose *words)
+TARGET static int NAME(pack)(const uint64_t *numbers, int bits, Py_ssize_t width, Py_ssize_t count, Loose *words)
 {
     int excess = 0;
-    for (long k = 0; k < count; k++) excess |= pack(numbers + 64 * width * k, bits, width, words + bits * width * k);
+    for (Py_ssize_t k = 0; k < count; k++) excess |= pack(numbers + 64 * width * k, bits, width, words + bits * width * k);
     return excess;
 }
 
@@ -550,12 +550,12 @@ TARGET static int NAME(pack)(const uint64_t *numbers, int bits, long width, long
 /* A run in which a number is not below p: those are replaced, first to last, by what follows in the same output, words with the
  * upper bits taken off; of these too, the ones that are not below p are passed over. Words up to `known` are there already, which is
  * enough for primes near a power of two; for others the output is computed again, as far as it takes. */
-static void replace_rejected(const Pieces *job, const uint8_t *seed, long run, const uint64_t *words, long known, uint64_t *out)
+static void replace_rejected(const Pieces *job, const uint8_t *seed, Py_ssize_t run, const uint64_t *words, Py_ssize_t known, uint64_t *out)
 {
     State_baseline state;
     uint64_t mask = ((uint64_t)1 << job->bits) - 1;
-    long at = packed_words(job), from = -RATE; /* in the output: the next word to take, the first of those in the state */
-    for (long i = 0; i < job->run; i++)
+    Py_ssize_t at = packed_words(job), from = -RATE; /* in the output: the next word to take, the first of those in the state */
+    for (Py_ssize_t i = 0; i < job->run; i++)
         while (out[i] >= job->p) {
             if (at < known) {
                 out[i] = words[at++] & mask;
@@ -572,7 +572,7 @@ static void replace_rejected(const Pieces *job, const uint8_t *seed, long run, c
 #endif
 
 /* The second polynomials of up to LANES pieces from their seeds. */
-TARGET static void NAME(expand_some)(const Pieces *job, const uint8_t *const *seeds, const long *runs, int n, uint64_t *const *out)
+TARGET static void NAME(expand_some)(const Pieces *job, const uint8_t *const *seeds, const Py_ssize_t *runs, int n, uint64_t *const *out)
 {
     NAME(State) state;
     uint64_t block[RATE], words[LANES][MAX_WORDS + SPARE + RATE];
@@ -581,7 +581,7 @@ TARGET static void NAME(expand_some)(const Pieces *job, const uint8_t *const *se
         message_of(job, seeds[lane], runs[lane], block);
         for (int i = 0; i < RATE; i++) state.words[i][lane] = block[i];
     }
-    long known = 0;
+    Py_ssize_t known = 0;
     for (; known < packed_words(job) + SPARE; known += RATE) {
         NAME(permute)(&state);
         for (int lane = 0; lane < n; lane++)
@@ -592,17 +592,17 @@ TARGET static void NAME(expand_some)(const Pieces *job, const uint8_t *const *se
             replace_rejected(job, seeds[lane], runs[lane], words[lane], known, out[lane]);
 }
 
-TARGET static long NAME(read)(const Pieces *job)
+TARGET static Py_ssize_t NAME(read)(const Pieces *job)
 {
-    long words = packed_words(job) * (job->seeds ? 1 : 2), pieces = job->runs * job->columns;
-    for (long k = 0; k < pieces; k += LANES) {
+    Py_ssize_t words = packed_words(job) * (job->seeds ? 1 : 2), pieces = job->runs * job->columns;
+    for (Py_ssize_t k = 0; k < pieces; k += LANES) {
         int n = pieces - k < LANES ? (int)(pieces - k) : LANES;
         const uint8_t *from[LANES], *seeds[LANES];
         uint64_t *first[LANES], *second[LANES];
-        long runs[LANES];
+        Py_ssize_t runs[LANES];
         for (int lane = 0; lane < LANES; lane++) from[lane] = job->packed ? job->packed + 8 * words * (k + (lane < n ? lane : 0)) : NULL;
         for (int lane = 0; lane < n; lane++) {
-            long run = (k + lane) / job->columns, column = (k + lane) % job->columns;
+            Py_ssize_t run = (k + lane) / job->columns, column = (k + lane) % job->columns;
             runs[lane] = job->first + run;
             first[lane] = job->out + column * job->column_apart + run * job->run;
             second[lane] = first[lane] + job->component_apart;

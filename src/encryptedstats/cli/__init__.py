@@ -6,7 +6,6 @@ missing. ``_app`` puts the commands together.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import sys
@@ -43,6 +42,9 @@ def load_program() -> Callable[[], None]:
 
 def _terminated(number: int, _: object) -> None:
     """Leave as after Ctrl-C, so that temporary files are taken away; in a forked worker there is nothing to tidy."""
-    if multiprocessing.parent_process() is not None:
+    processes = sys.modules.get(
+        "multiprocessing"
+    )  # which a worker has imported, and whoever asks for help need not wait for
+    if processes is not None and processes.parent_process() is not None:
         os._exit(128 + number)
     raise SystemExit(128 + number)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import wraps
-from typing import Annotated, Any, Final, get_type_hints
+from typing import Annotated, Any, Final
 
 import typer
 
 from encryptedstats.cli._console import printable
-from encryptedstats.cli._parameters import with_parameters
+from encryptedstats.cli._parameters import hints_of, with_parameters
 from encryptedstats.tables.dialects import CsvFormat, CsvOptions
 
 _PANEL: Final = "How the CSV file is written (found out where it is not said)"
@@ -47,7 +47,7 @@ def with_csv_options(function: Callable[..., None]) -> Callable[..., None]:
         signs = {name: _sign(said[name]) for name in _SIGNS}
         function(csv=CsvOptions(**{**said, **signs}), **given)
 
-    hints = get_type_hints(function, include_extras=True)
+    hints = hints_of(function)
     hints |= {name: _option(name, *words) for name, words in _OPTIONS.items()}
     defaults = {name: one.default for name, one in inspect.signature(function).parameters.items() if name != "csv"}
     defaults |= dict.fromkeys(_OPTIONS)

@@ -12,10 +12,11 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, get_args, get_origin
 
 import typer
 
+from encryptedstats.cli._parameters import hints_of
 from encryptedstats.crypto.keys import OWNER_KIND, PUBLIC_KIND
 from encryptedstats.storage import container
 from encryptedstats.storage.files import PRIVATE, PUBLIC, naming, write_atomic
@@ -61,13 +62,13 @@ class Reads:
 
 def outputs_of(function: Callable[..., Any]) -> dict[str, Writes]:
     """The parameters of a command that name what it writes."""
-    marked = {name: _marks(hint) for name, hint in get_type_hints(function, include_extras=True).items()}
+    marked = {name: _marks(hint) for name, hint in hints_of(function).items()}
     return {name: mark for name, marks in marked.items() for mark in marks if isinstance(mark, Writes)}
 
 
 def inputs_of(function: Callable[..., Any]) -> list[str]:
     """The parameters of a command that name what it reads."""
-    hints, written = get_type_hints(function, include_extras=True), outputs_of(function)
+    hints, written = hints_of(function), outputs_of(function)
     return [name for name, hint in hints.items() if name not in written and (_is_path(hint) or Reads in _marks(hint))]
 
 

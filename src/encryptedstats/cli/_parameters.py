@@ -1,10 +1,18 @@
-"""Functions with parameters that are found out, for Typer, which reads options from signatures."""
+"""Parameters of commands: what is said of them, and functions whose parameters are found out, for Typer, which reads signatures."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
+
+
+def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """The types of a function's parameters, with all that is annotated.
+
+    ``typing.get_type_hints`` would lose that in Python 3.10 wherever the default is None: it puts another ``Optional`` around it.
+    """
+    return {name: one.annotation for name, one in inspect.signature(function, eval_str=True).parameters.items()}
 
 
 def with_parameters(

@@ -194,7 +194,8 @@ def ask(
 
 def _run(given: Mapping[str, Any], ask: Callable[[Any], Any]) -> None:
     """Open the table, ask it, here or where a worker is, and write the encrypted answer."""
-    out, force, by_others = given["out"], given["force"], given["by_others"]
+    out = Path(given["out"])  # which some versions of Typer leave as text among a context's parameters
+    force, by_others = given["force"], given["by_others"]
     away = is_for_worker(given)
     sealed = load_table(given["table"], given["keys"], by_others)
     started = time.perf_counter()
