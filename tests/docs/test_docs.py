@@ -219,6 +219,13 @@ def test_the_paper_is_cited_by_words(path: Path) -> None:
 # -- links ---------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_source_files_that_pages_name_are_there(path: Path) -> None:
+    named = re.findall(r"`((?:[a-z_]+/)+[a-z_0-9]+[.](?:py|c|cu|h))`", path.read_text())
+    places = (ROOT, ROOT / "src", ROOT / "src/encryptedstats")
+    assert [name for name in named if not any((place / name).is_file() for place in places)] == []
+
+
 @pytest.mark.parametrize("path", [*PAGES, *sorted(ROOT.glob("[A-Z]*.md"))], ids=lambda path: path.name)
 def test_links_lead_somewhere(path: Path) -> None:
     text = re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)

@@ -85,7 +85,7 @@ from encryptedstats.tables.columns import (
 )
 from encryptedstats.tables.naming import class_or_variable
 from encryptedstats.tables.predicting import Answerer, predicted, refuse_rows_of_others
-from encryptedstats.tables.questions import Question, asked_of, checked_question, question_key
+from encryptedstats.tables.questions import Question, asked_of, checked_question, question_key, told_by_parameters
 from encryptedstats.tables.statistics import Asked
 from encryptedstats.tables.variables import PublicSchema, PublicVariable
 
@@ -115,7 +115,7 @@ def keys_name(key_id: str) -> str:
     return f"public-{key_id}.keys"
 
 
-_written: Recent[list[Expression]] = Recent(8)
+_written: Recent[tuple[Expression, ...]] = Recent(8)
 
 
 @dataclass(frozen=True)
@@ -151,8 +151,12 @@ class TableFacts:
     def written(self, question: Question) -> list[Expression]:
         """The totals of a question, as they are asked for; those that were asked for last are kept."""
         settled, asked = question.settled(), asked_columns(self.schema, self.columns)
-        key = (question_key(settled), self.schema, self.columns, self.weight_bound)
-        return _written.get(key, lambda: settled.circuit(self.schema, asked, weight_bound=self.weight_bound))
+        told = told_by_parameters(settled)
+        if told is None:
+            return settled.circuit(self.schema, asked, weight_bound=self.weight_bound)
+        key = (question_key(told), self.schema, self.columns, self.weight_bound)
+        found = _written.get(key, lambda: tuple(told.circuit(self.schema, asked, weight_bound=self.weight_bound)))
+        return list(found)
 
     def totals(
         self, outputs: Sequence[Expression], layout: Layout, form: str = PACKED

@@ -477,6 +477,13 @@ def question_key(question: Question) -> tuple[type[Question], str]:
     return type(question), json.dumps(question.parameters(), sort_keys=True)
 
 
+def told_by_parameters(question: Question) -> Question | None:
+    """The question that its parameters tell, and nothing else that it may hold; None if it has state that they do not know of."""
+    if type(question).parameters is Question.parameters and not is_dataclass(question):
+        return None
+    return question.from_parameters(question.parameters())
+
+
 # -- pieces that questions are made of ---------------------------------------------------------------------------------------
 
 
