@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 import encryptedstats as es
 from effort import examples
 from encryptedstats.circuits import column
+from encryptedstats.circuits.digits import Stored
 from encryptedstats.circuits.evaluate import evaluate
 from encryptedstats.circuits.lowering import replication_steps
 from encryptedstats.circuits.results import EncryptedNumbers, NumberFacts, Part
@@ -505,3 +506,11 @@ def test_results_of_different_circuits_are_not_added_even_if_their_shapes_agree(
     stored = EncryptedNumbers.from_container(other.to_container(), small.keys)
     with pytest.raises(ValueError, match="results of different circuits"):
         one + stored
+
+
+def test_how_large_a_number_can_be_is_known_by_its_place_among_those_asked_for(small):
+    pair, low, high = NumberFacts(0, 30_000, stored=Stored(0, 1024, 9)), NumberFacts(0, 5), NumberFacts(0, 7)
+    parts = NumberFacts(0, 255), NumberFacts(0, 3, stored=Stored(8)), NumberFacts(-2, 4)
+    numbers = EncryptedNumbers(small.keys, "packed", [pair, low, *parts, high], [], 8)
+    # Two in one, one as it is, one in two parts, one that something was taken off from, one as it is, and no more.
+    assert [numbers.most(place) for place in range(len(numbers) + 1)] == [9, None, 5, None, None, 7, None]

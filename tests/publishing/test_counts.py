@@ -153,3 +153,14 @@ def test_counts_of_classes_are_the_mean_of_what_they_can_be() -> None:
     assert near == pytest.approx(52.5, abs=2)
     assert class_counts_of(np.array([-1e4, 1e4]), 100, 1e5).tolist() == pytest.approx([50, 50], abs=2)
     assert sum(class_counts_of(np.array([-5.0, 30.0, 20.0]), None, 10.0)) > 45
+
+
+@pytest.mark.parametrize("total", [100, None])
+def test_noise_takes_no_class_away(total: int | None) -> None:
+    few, many = class_counts_of(np.array([-5.0, 105.0]), total, 1.0)
+    assert few == 1
+    assert many == pytest.approx(99, abs=6)
+    assert total is None or many == 99
+    assert sorted(class_counts_of(np.array([-9.0, -9.0, 3.0]), 3, 1.0)) == [1, 1, 1]
+    assert sum(class_counts_of(np.array([-9.0, -9.0, 3.0]), 2, 1.0)) == 2  # fewer rows than classes
+    assert class_counts_of(np.array([0.0, 100.0]), 100, 0.0).tolist() == [0, 100]  # no noise took it

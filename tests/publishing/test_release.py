@@ -174,6 +174,65 @@ def test_weights_have_to_be_bounded(owner: es.Owner) -> None:
         owner.release(model, epsilon=1.0, max_weight=0)
 
 
+def with_numbers(n: int = 300) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    return pd.DataFrame({"x": rng.integers(0, 9, n), "z": rng.integers(0, 9, n), "sick": rng.integers(0, 2, n)})
+
+
+@pytest.mark.parametrize("gaps", [0, 1], ids=["complete", "with a gap"])
+@pytest.mark.parametrize("question", [es.LinearRegression("z ~ x"), es.Ridge(formula="z ~ x")], ids=["ols", "ridge"])
+def test_whether_a_value_is_missing_is_not_told_by_a_refusal(owner: es.Owner, question: Any, gaps: int) -> None:
+    """Rows that are not complete do not count in a regression: that is no weight, and one of them is nobody's business."""
+    frame = with_numbers().astype({"x": float})
+    frame.loc[: gaps - 1, "x"] = np.nan
+    schema = es.Schema.infer(
+        with_numbers(),
+        target="sick",
+        kinds={"x": "number", "z": "number"},
+        numbers="keep",
+        bounds={"x": (0, 9), "z": (0, 9)},
+    ).with_missing_bin("x")
+    rows = schema.table(frame)
+    for given in (question.fit(rows), question.fit(owner.encrypt(rows)).as_answer()):
+        assert owner.release(given, epsilon=5.0).result.n_rows_ == 300
+
+
+@pytest.mark.parametrize("sealed", [False, True], ids=["opened", "sealed"])
+@pytest.mark.parametrize("weights", [np.arange(300) % 3 + 1, np.arange(300) % 2], ids=["to 3", "0 and 1"])
+def test_weights_are_refused_before_anything_is_spent(
+    owner: es.Owner, ledger: es.Ledger, sealed: bool, weights: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = SCHEMA.table(FRAME, weights=weights)
+    model = es.MultinomialNB().fit(owner.encrypt(rows) if sealed else rows)
+    monkeypatch.setattr(module.Source, "opened", lambda *args: pytest.fail("it was opened"))
+    with pytest.raises(es.ParameterError, match="the rows of this table have weights"):
+        owner.release(model, epsilon=1.0, ledger=ledger)
+    assert ledger.epsilon_spent == 0
+    assert len(ledger.entries()) == 1
+
+
+def test_rows_that_were_taken_off_are_no_weights(owner: es.Owner, table: es.EncryptedTable) -> None:
+    """What is known of how large counts can be is less then: by themselves they tell."""
+    few = owner.encrypt(SCHEMA.table(patients(40, seed=1)))
+    both = es.MultinomialNB().fit(table) + es.MultinomialNB().fit(few)
+    assert owner.release(both - es.MultinomialNB().fit(few), SCHEMA, epsilon=5.0).result.class_counts_.sum() == 300
+
+
+@pytest.mark.parametrize("question", [es.MultinomialNB(), es.ChiSquare("sex", "sick")], ids=["model", "result"])
+def test_what_is_released_does_not_name_the_blocks_of_rows(
+    owner: es.Owner, table: es.EncryptedTable, ledger: es.Ledger, question: Any, tmp_path: Path
+) -> None:
+    """Their ids are hashes of the rows, the same whenever these are encrypted: no noise is on them. The ledger keeps them."""
+    answer = question.fit(table) if hasattr(question, "fit") else table.ask(question)
+    found = owner.release(answer, SCHEMA, epsilon=1.0, delta=0, ledger=ledger)
+    found.save(tmp_path / "released")
+    data, again = (tmp_path / "released").read_bytes(), es.load(tmp_path / "released")
+    assert found.source.block_ids == ()
+    assert module.source_of(found.result, owner).block_ids == module.source_of(again, owner).block_ids == ()
+    assert not any(one.encode() in data for one in table.blocks.ids)
+    assert ledger.entries()[-1].content["blocks"] == sorted(table.blocks.ids)
+
+
 def test_predictions_and_large_deltas_are_refused(owner: es.Owner, table: es.EncryptedTable) -> None:
     votes = es.MultinomialNB().fit(SCHEMA.table(FRAME)).predict_votes(table)
     with pytest.raises(es.ParameterError, match="predictions are of single rows: release the model"):

@@ -43,6 +43,19 @@ def test_masked_totals_need_no_key(tmp_path: Path) -> None:
     assert made.steps() == [(site, "add") for site in SITES]
 
 
+def test_masks_wait_for_everybody(tmp_path: Path) -> None:
+    made = world(tmp_path / "w", questions={"bayes": (BAYES, "masked")})
+    for name in ("north", "south", "centre"):
+        es.Study.join(made.url, made.created.invitations[name], made.identity(name))
+    with pytest.raises(
+        es.StudyError, match="west, registry have not joined yet: totals are masked by keys of everybody, so add"
+    ):
+        made.as_("north").add(FRAMES["north"])
+    for name in ("west", "registry"):
+        es.Study.join(made.url, made.created.invitations[name], made.identity(name))
+    assert list(made.run()["bayes"].totals_) == list(es.MultinomialNB().fit(SCHEMA.table(TOGETHER)).totals_)
+
+
 def test_what_a_site_sends_is_uniform_and_vanishes_in_the_sum_alone(tmp_path: Path) -> None:
     made = without_rows(tmp_path / "w", "masked")
     for site in SITES:

@@ -9,6 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from sklearn.base import clone
 from study_samples import FOREST, FRAMES, SCHEMA, SITES, TOGETHER, World, copied, killed_at, parameters, world
@@ -177,6 +178,39 @@ def test_what_a_joint_study_needs(tmp_path: Path, begun: World) -> None:
         es.Study(begun.url, begun.as_("north").me).keygen()
     assert es.Study(begun.url).document.key.kind == "joint"
     assert set(es.Study(begun.url).state().key_rounds) == set(KEY_ROUNDS)
+
+
+NUMBERS = es.Schema.infer(
+    pd.DataFrame({"x": range(50), "y": range(50)}), target="y", kinds={"x": "number"}, numbers="keep"
+)
+
+
+@pytest.mark.parametrize(
+    "two",
+    [
+        (es.LinearRegression("y ~ x"), es.Ridge(formula="y ~ x")),
+        (es.Ridge(formula="y ~ x", alpha=1.0), es.Ridge(formula="y ~ x", alpha=2.0)),
+        (es.Covariance(), es.Correlation()),
+        (es.Covariance(confidence=0.9), es.Covariance(confidence=0.95)),
+    ],
+    ids=["kinds", "penalties", "scales", "intervals"],
+)
+def test_what_would_be_opened_twice_is_refused_when_the_study_is_made(tmp_path: Path, two: tuple[Any, Any]) -> None:
+    """Each member shares once for a ciphertext: the call for the second would stay open for ever."""
+    asked = dict(zip("ab", two, strict=True))
+    with pytest.raises(
+        es.ParameterError, match=r"'a' \(.*\) and 'b' \(.*\) ask for the same totals, which .* open once"
+    ):
+        joint_world(tmp_path / "w", schema=NUMBERS, questions=asked)
+    assert world(tmp_path / "v", schema=NUMBERS, questions=asked).created.document.questions.keys() == {"a", "b"}
+
+
+def test_votes_that_would_be_opened_twice_are_refused_too(tmp_path: Path) -> None:
+    asked = {name: (es.MultinomialNB(alpha=alpha), "votes") for name, alpha in (("a", 0.5), ("b", 0.25))}
+    with pytest.raises(es.ParameterError, match="ask for the same votes, which the members of a joint key open once"):
+        joint_world(tmp_path / "w", questions=asked)
+    others = {"a": (FOREST, "votes"), "b": (es.CompletelyRandomForest(n_trees=3, depth=2, random_state=2), "votes")}
+    assert joint_world(tmp_path / "v", questions=others).created.document.questions.keys() == {"a", "b"}
 
 
 # -- processes -------------------------------------------------------------------------------------------------------------

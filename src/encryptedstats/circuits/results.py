@@ -131,6 +131,19 @@ class EncryptedNumbers:
         self.facts = tuple(replace(facts, stored=one) for facts, one in zip(self.facts, stored, strict=True))
         return self
 
+    def most(self, place: int) -> int | None:
+        """How large one of the numbers that were asked for can be; None where that is not known: of the second of two in one, of
+        those in parts, and where something was taken off."""
+        number = 0
+        for facts, after in zip(self.facts, (*self.facts[1:], None), strict=True):
+            if number == place:
+                in_parts = after is not None and after.stored.shift
+                if in_parts or facts.low < 0:
+                    return None
+                return facts.stored.rest if facts.stored.base else facts.high
+            number += 2 if facts.stored.base else not (after is not None and after.stored.shift)
+        return None
+
     @property
     def are_whole(self) -> bool:
         """Whether each is one of those that were asked for, no part of one and no two in one."""

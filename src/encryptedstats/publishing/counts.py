@@ -47,8 +47,12 @@ def counts_of(noisy: Numbers, total: int | None) -> Numbers:
 def class_counts_of(noisy: Numbers, total: int | None, deviation: float) -> Numbers:
     """Counts of classes: the mean of what each can be, from 0 to all rows, given what noise of this deviation made of it.
 
-    That is the estimate of least mean squared error for whoever knows nothing else, and never 0: a class that noise took away
-    would predict nothing. Far from the ends it is the noisy count itself.
+    That is the estimate of least mean squared error for whoever knows nothing else, and none is 0 where there are as many rows as
+    classes: a class that noise took away would predict nothing. Far from the ends it is the noisy count itself, and without noise
+    always.
+
+    >>> class_counts_of(np.array([-5.0, 105.0]), 100, 1.0)
+    array([1, 99], dtype=object)
     """
     if not deviation:
         return counts_of(noisy, total)
@@ -58,7 +62,11 @@ def class_counts_of(noisy: Numbers, total: int | None, deviation: float) -> Numb
     ends = (0.0, np.inf if total is None else float(total))
     low, high = ((end - values) / deviation for end in ends)
     means = truncnorm.mean(low, high, loc=values, scale=deviation)
-    return counts_of(means if total is None else means * (total / means.sum()), total)
+    known = round(float(means.sum())) if total is None else total
+    if total is not None:
+        means = means * (total / means.sum())
+    least = int(known >= len(values))
+    return counts_of(means - least, known - least * len(values)) + least
 
 
 def shrunk(noisy: Floats, middle: Floats, deviation: float) -> Floats:

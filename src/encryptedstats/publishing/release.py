@@ -7,14 +7,18 @@ The cost is computed from the question, spent in the ledger, and stated with the
 from __future__ import annotations
 
 import html
+import itertools
 import json
+import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 
+from encryptedstats.circuits.bounds import Interval
+from encryptedstats.circuits.expressions import sum_of
 from encryptedstats.crypto.dispatch import release_value
 from encryptedstats.crypto.keys import Owner
 from encryptedstats.errors import Cure, DataError, ParameterError
@@ -22,8 +26,8 @@ from encryptedstats.publishing.accounting import Spent
 from encryptedstats.publishing.forms import form_of
 from encryptedstats.publishing.ledger import Ledger
 from encryptedstats.publishing.mechanisms import AUTO, Mechanism, calibrated, noised, opendp
-from encryptedstats.publishing.opening import source_of
-from encryptedstats.publishing.sensitivity import REPLACE, describe_relation, sensitivity
+from encryptedstats.publishing.opening import Source, source_of
+from encryptedstats.publishing.sensitivity import REPLACE, describe_relation, row_interval, sensitivity
 from encryptedstats.storage.objects import save_file
 from encryptedstats.tables.answers import opened_container
 from encryptedstats.tables.questions import OpenedTotals, Question
@@ -214,7 +218,9 @@ def release(
             "rows"
         )
     privacy = plan.privacy
+    max_weight = options.get("max_weight", 1)
     opendp()  # where it is missing nothing is spent
+    _check_known_weights(source, asked, public, max_weight)
     if book is not None:  # spent before anything is shown, or even opened
         stated = privacy.to_dict()
         kept = ("epsilon", "delta", "unit", "relation", "mechanism", "scale", "l1", "l2", "not_covered")
@@ -222,18 +228,19 @@ def release(
         budget = book.budget
         privacy = replace(privacy, spent=book.epsilon_spent, budget=None if budget is None else budget.epsilon)
     exact = source.opened(owner)
-    _check_weights(asked, exact, public, source.n_rows, options.get("max_weight", 1))
+    _check_counted(asked, exact, public, source.n_rows, max_weight)
     totals, n_rows = plan.noisy(exact, source.n_rows)
-    result = _read(asked, totals, source.schema, n_rows, source.block_ids)
-    noisy = OpenedTotals(asked, tuple(totals), source.schema, n_rows, source.block_ids)
-    return Release(result, privacy, noisy)
+    # Without the ids of the blocks: they are hashes of the rows, without noise. The ledger has them.
+    return Release(
+        _read(asked, totals, source.schema, n_rows),
+        privacy,
+        OpenedTotals(asked, tuple(totals), source.schema, n_rows),
+    )
 
 
-def _read(
-    question: Question, totals: list[int], schema: Schema | PublicSchema, n_rows: int, block_ids: tuple[str, ...]
-) -> Any:
+def _read(question: Question, totals: list[int], schema: Schema | PublicSchema, n_rows: int) -> Any:
     try:
-        return question.opened(totals, schema, n_rows, block_ids)
+        return question.opened(totals, schema, n_rows)
     except (DataError, ZeroDivisionError) as error:
         raise DataError(
             f"with this noise there is no result: {error}. Its cost is spent all the same; ask for a larger epsilon, or for a "
@@ -241,15 +248,47 @@ def _read(
         ) from error
 
 
-def _check_weights(
+def _check_known_weights(source: Source, question: Question, schema: PublicSchema, max_weight: int) -> None:
+    """Refuse rows with weights that nobody has said the largest of, by what is known before anything is spent: of what is closed,
+    how large its counts can be; of what was opened already, the counts."""
+    if source.sealed is None:
+        _check_counted(question, source.totals, schema, source.n_rows, max_weight)
+        return
+    shapes = question.shapes(schema)
+    name = _count_name(shapes)
+    if max_weight > 1 or name is None:
+        return
+    before = sum(math.prod(shapes[other]) for other in itertools.takewhile(lambda other: other != name, shapes))
+    most = source.sealed.ciphertexts.most(before)
+    if most is not None and most > source.n_rows:
+        raise _weights_error()
+
+
+def _check_counted(
     question: Question, totals: Sequence[int], schema: PublicSchema, n_rows: int, max_weight: int
 ) -> None:
-    """Refuse rows with weights that nobody has said the largest of: they would have less privacy than is stated."""
-    named = question.named(list(totals), schema)
-    counts = next((named[name] for name in ("class_counts", "cells", "rows") if name in named), None)
-    if max_weight == 1 and counts is not None and schema.n_classes and int(counts.sum()) != n_rows:
-        raise ParameterError(
-            "the rows of this table have weights: say how large one may be, ",
-            Cure("largest weight", "max_weight=..."),
-            ". Nothing was shown",
-        )
+    """Refuse them by the counts themselves, where these are none that rows without weights can have: where a row counts only if
+    nothing is missing, fewer are possible, and whether all count is not for everybody to know."""
+    name = _count_name(question.shapes(schema))
+    if max_weight > 1 or name is None:
+        return
+    counted, each = int(question.named(list(totals), schema)[name].sum()), _counted_by_row(question, schema, name)
+    if not each.low * n_rows <= counted <= each.high * n_rows:
+        raise _weights_error()
+
+
+def _count_name(names: Iterable[str]) -> str | None:
+    return next((name for name in ("class_counts", "cells", "rows") if name in names), None)
+
+
+def _counted_by_row(question: Question, schema: PublicSchema, name: str) -> Interval:
+    """How often a row without a weight counts."""
+    return row_interval(sum_of(list(form_of(question, schema).written[name].flat)), schema)
+
+
+def _weights_error() -> ParameterError:
+    return ParameterError(
+        "the rows of this table have weights: say how large one may be, ",
+        Cure("largest weight", "max_weight=..."),
+        ". Nothing was shown",
+    )

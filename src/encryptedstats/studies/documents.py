@@ -12,14 +12,18 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 from typing import Any, Final
 
 from encryptedstats.checks import as_count
+from encryptedstats.circuits.expressions import circuit_digest
 from encryptedstats.crypto import Parameters
 from encryptedstats.crypto.envelopes import SEED_BYTES, locked, unlocked
 from encryptedstats.errors import FileFormatError, KeyMismatchError, ParameterError, SchemaError
 from encryptedstats.studies.parties import RECEIVER, SITE, WORKER, Identity, Invitation
 from encryptedstats.tables import PublicSchema, Question, Schema
+from encryptedstats.tables.answering import stages_of
+from encryptedstats.tables.columns import asked_columns, table_columns
 from encryptedstats.tables.questions import asked_of, checked_question, is_same, question_class
 
 #: How a question is answered: from encrypted rows; for new rows, by a model that is never opened; from totals that sites compute at
@@ -32,6 +36,7 @@ ID_DIGITS: Final = 32
 MAX_DOCUMENT_BYTES: Final = 64 << 20
 _FORMAT: Final = "encryptedstats study 1"
 _NAME_LENGTH: Final = 64
+_READ_BOTH: Final = ", question.in_ids(schema).opened(totals, schema, n_rows)"
 
 
 @dataclass(frozen=True)
@@ -225,11 +230,11 @@ class Document:
             )
         for name, one in self.asked(VOTES).items():
             self._check_votes(name, one.question)
-        self._check_asked_once()
         for one in self.questions.values():
             one.question.check_schema(self.schema)
             if one.question.settled() is not one.question:
                 raise ValueError("a question that leaves something to chance: everybody must ask the same")
+        self._check_asked_once()
 
     def _check_votes(self, name: str, question: Question) -> None:
         """Refuse what has no votes before it is opened, or only with something that is drawn from the rows of one owner."""
@@ -243,12 +248,36 @@ class Document:
             raise ValueError(f"{name!r} draws a fraction, which is done from rows that one owner encrypted: fraction=0")
 
     def _check_asked_once(self) -> None:
-        """Under a joint key a share is made once for a ciphertext: one question under two names would never be opened twice."""
+        """Under a joint key a share is made once for a ciphertext: what two questions both ask for would stay closed."""
         asked = list(self.asked(ROWS, VOTES).items()) if self.key.kind == JOINT else []
-        for number, (name, one) in enumerate(asked):
-            for other, before in asked[:number]:
-                if one.way == before.way and is_same(one.question, before.question):
-                    raise ValueError(f"{other!r} and {name!r} are one question: it is answered, and opened, once")
+        for (other, before), (name, one) in combinations(asked, 2):
+            if one.way != before.way:
+                continue
+            if is_same(one.question, before.question):
+                raise ValueError(f"{other!r} and {name!r} are one question: it is answered, and opened, once")
+            if self._computes_the_same(before, one):
+                what = "totals" if one.way == ROWS else "votes"
+                both = " and ".join(
+                    f"{label!r} ({own.question.describe(self.schema)})" for label, own in ((other, before), (name, one))
+                )
+                raise ValueError(
+                    f"{both} ask for the same {what}, which the members of a joint key open once: ask for one, and read the "
+                    f"other from the {what} that it opens" + (_READ_BOTH if one.way == ROWS else "")
+                )
+
+    def _computes_the_same(self, one: AskedQuestion, other: AskedQuestion) -> bool:
+        """Whether two questions that are answered in one way have equal circuits, hence equal ciphertexts."""
+        if one.question.n_totals(self.schema) != other.question.n_totals(self.schema):
+            return False  # so most are told apart, and no circuit is written
+        return self._computed(one) == self._computed(other)
+
+    def _computed(self, one: AskedQuestion) -> list[str]:
+        """Digests of all that is computed for a question."""
+        stored = table_columns(self.schema, classes=self.schema.has_target)
+        if one.way == ROWS:
+            return [circuit_digest(one.question.circuit(self.schema, asked_columns(self.schema, stored)))]
+        stages = stages_of(one.question, self.schema, stored, self.n_rows)
+        return [circuit_digest(stage.circuits(self.parameters.slots)) for stage in stages]
 
     def private_schema(self, reading: bytes) -> Schema:
         """The schema with its names, for who has the key to it."""

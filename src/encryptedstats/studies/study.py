@@ -162,9 +162,7 @@ class Study:
     def fingerprint(self) -> str:
         """What members read to each other by telephone, once all have joined: it stands for the document and all their keys."""
         state = self.state()
-        if not state.joined:
-            missing = [name for name in self.document.parties if name not in state.parties]
-            raise StudyError(f"{', '.join(missing)} have not joined yet: there is a fingerprint when all have")
+        state.check_joined("there is a fingerprint")
         parts = [
             self.document.id,
             *(repr(sorted(state.parties[name].to_dict().items())) for name in self.document.parties),

@@ -98,6 +98,7 @@ def _encrypted_by(study: Study, site: str, digest: str, keys: PublicKeys) -> Enc
 
 def masked_totals(study: Study, state: State, question: str, values: Sequence[int]) -> bytes:
     """The totals of this site under its masks, for the receiver, who sees nothing of them but in the sum."""
+    state.check_joined("totals are masked by keys of everybody, so add them")
     now = state.round(question)
     hidden = [value % _MODULUS for value in values]
     for other in now.members:

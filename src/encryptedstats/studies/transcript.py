@@ -171,6 +171,12 @@ class State:
         """Whether everybody is here."""
         return set(self.parties) == set(self.document.parties)
 
+    def check_joined(self, what: str) -> None:
+        """Refuse what needs the keys of everybody, and say who is missing."""
+        if not self.joined:
+            missing = [name for name in self.document.parties if name not in self.parties]
+            raise StudyError(f"{', '.join(missing)} have not joined yet: {what} when all have")
+
     @property
     def sites(self) -> tuple[str, ...]:
         """Those that are not excluded."""
