@@ -22,6 +22,8 @@ class Limits:
     ----------
     object_bytes : int
         Of one object.
+    request_bytes : int
+        Of the body of any other request.
     quota_bytes : int
         Of all objects, tables and results of an owner.
     jobs : int
@@ -37,6 +39,7 @@ class Limits:
     """
 
     object_bytes: int = 8 << 30
+    request_bytes: int = 16 << 20
     quota_bytes: int = 256 << 30
     jobs: int = 100
     requests_per_second: float = 100.0

@@ -31,6 +31,7 @@ from encryptedstats.errors import StorageError
 from encryptedstats.pages import SecurityHeaders
 from encryptedstats.parallel import cores
 from encryptedstats.service.audit import Log
+from encryptedstats.service.bodies import Bounded, Pace, answer_to
 from encryptedstats.service.door import PART_BYTES, Door, Incoming, Place
 from encryptedstats.service.jobs import ENDED, Jobs, Record
 from encryptedstats.service.limits import Limits, Rate, too_many
@@ -264,6 +265,8 @@ _ERRORS: Final[dict[int | str, dict[str, Any]]] = {
     for status, text in {
         401: "No good token.",
         404: "Nothing of that name is hers.",
+        408: "The body came too slowly.",
+        413: "The body is too large.",
         422: "What was sent cannot be.",
         429: "Too many requests: see Retry-After.",
     }.items()
@@ -294,6 +297,7 @@ def make_app(settings: Settings) -> FastAPI:
         openapi_url="/openapi.json",
     )
     app.state.service = service
+    app.add_middleware(Bounded, limits=settings.limits)
     app.add_middleware(SecurityHeaders)
     app.add_middleware(Lingering)
     _add_handlers(app)
@@ -310,7 +314,7 @@ def _add_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(Refusal)
     async def refused(request: Request, error: Refusal) -> JSONResponse:
-        return JSONResponse(error.body(), error.status, headers=error.headers)
+        return answer_to(error)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
@@ -403,7 +407,7 @@ def _add_objects(app: FastAPI, service: Service) -> None:
         tags=["objects"],
         summary="Upload an object",
         status_code=201,
-        responses={**_ERRORS, 411: {"model": Error}, 413: {"model": Error}, 408: {"model": Error}},
+        responses={**_ERRORS, 411: {"model": Error}},
         openapi_extra={"requestBody": {"content": {"application/octet-stream": {}}, "required": True}},
     )
     async def put_object(sha256: Sha256, request: Request, holder: Owner) -> Response:
@@ -579,29 +583,20 @@ def _add_jobs(app: FastAPI, service: Service) -> None:
 
 async def _receive(request: Request, incoming: Incoming, limits: Limits) -> None:
     """A body into its file, in pieces of a megabyte; one that stands still or crawls is given up."""
-    started, buffered, chunks = time.monotonic(), bytearray(), request.stream().__aiter__()
+    pace, buffered = Pace(f"the object {incoming.sha256[:12]}", limits), bytearray()
+    chunks = request.stream().__aiter__()
     while True:
         try:
-            chunk = await asyncio.wait_for(chunks.__anext__(), limits.idle_seconds)
+            chunk = await pace.part(chunks.__anext__())
         except StopAsyncIteration:
             break
-        except (TimeoutError, asyncio.TimeoutError):
-            raise _too_slow(incoming, f"nothing came for {limits.idle_seconds:g} seconds") from None
         buffered += chunk
         if len(buffered) >= PART_BYTES:
             await run_in_threadpool(incoming.feed, bytes(buffered))
             buffered.clear()
-        late = time.monotonic() - started - limits.idle_seconds
-        if late > 0 and incoming.received + len(buffered) < late * limits.least_bytes_per_second:
-            raise _too_slow(incoming, f"less than {limits.least_bytes_per_second:,} bytes a second came")
+        pace.check(incoming.received + len(buffered))
     if buffered:
         await run_in_threadpool(incoming.feed, bytes(buffered))
-
-
-def _too_slow(incoming: Incoming, why: str) -> Refusal:
-    return Refusal(
-        408, f"the object {incoming.sha256[:12]}", why, "send it again, over a better line", {"Connection": "close"}
-    )
 
 
 def _sent(service: Service, place: Place, what: str, name: str, wanted: str | None) -> Response:
