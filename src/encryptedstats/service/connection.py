@@ -71,6 +71,10 @@ class _Pinned(ssl.SSLContext):
             )
         return made
 
+    def wrap_bio(self, *arguments: Any, **options: Any) -> ssl.SSLObject:
+        """Refused: TLS within TLS, as proxies that speak it want it, shows its certificate only after this."""
+        raise ssl.SSLError("a pinned certificate is looked at on a line of its own, not within one to a proxy")
+
 
 def pinned_context(pin: str) -> ssl.SSLContext:
     """What speaks TLS with the one certificate of ``sha256:`` and 64 hexadecimal digits."""
@@ -148,7 +152,8 @@ class Connection:
             headers={"Authorization": f"Bearer {token}"},
             verify=True if pin is None else pinned_context(pin),
             timeout=httpx.Timeout(60.0, connect=10.0),
-            trust_env=not loopback,  # no proxy lies on the way to this machine itself
+            # No proxy lies on the way to this machine itself, nor to one whose certificate is known.
+            trust_env=pin is None and not loopback,
             limits=httpx.Limits(max_connections=32),
         )
 
