@@ -9,6 +9,7 @@ FastAPI reads annotations while functions are made, so that they are not put off
 import asyncio
 import json
 import logging
+import secrets
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -284,6 +285,10 @@ def make_app(settings: Settings) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         sweep(service.door.spool)  # what killed servers left
+        try:
+            await run_in_threadpool(service.presigner.sweep)
+        except StorageError as error:
+            _log.error("%s", error)
         yield
         service.jobs.close()
 
@@ -421,18 +426,21 @@ def _add_objects(app: FastAPI, service: Service) -> None:
             raise Refusal(411, "the upload", "it does not say its length", "send a Content-Length")
         place, size = Place(store, holder.owner), int(length)
         there = await run_in_threadpool(place.has, "objects", sha256)
-        await run_in_threadpool(door.reserve, place, sha256, size, quota(holder))
-        incoming, kept = Incoming(door.spool, sha256, size), False
+        held = secrets.token_hex()
+        await run_in_threadpool(lambda: door.reserve(place, sha256, size, quota(holder), key=held))
+        kept = False
         try:
-            await _receive(request, incoming, service.settings.limits)
-            await run_in_threadpool(door.keep, place, incoming)
-            kept = True
+            incoming = Incoming(door.spool, sha256, size)
+            try:
+                await _receive(request, incoming, service.settings.limits)
+                await run_in_threadpool(door.keep, place, incoming, quota(holder))
+                kept = True
+            finally:
+                incoming.close()  # nothing is awaited here: however this request ends, the file goes
         except ClientDisconnect:
             return Response(status_code=400)  # which nobody reads
         finally:
-            incoming.close()  # nothing is awaited here: however this request ends, the file goes
-            if not kept or there:
-                door.usage.add(holder.owner, -size)
+            door.usage.settle(holder.owner, held, size if kept and not there else 0)
         await run_in_threadpool(
             lambda: log.add(holder.owner, "put object", name=holder.name, object=sha256, bytes=size)
         )
@@ -471,7 +479,7 @@ def _add_objects(app: FastAPI, service: Service) -> None:
     def put_table(sha256: Sha256, request: TableRequest, holder: Owner) -> TableFacts:
         """From its manifest, whose name it has, the blocks that the manifest lists, and public keys: all of them objects."""
         place = Place(store, holder.owner)
-        door.make_table(place, sha256, request.keys)
+        door.make_table(place, sha256, request.keys, quota(holder))
         log.add(holder.owner, "put table", name=holder.name, table=sha256)
         return _table_facts(service, place, sha256)
 
