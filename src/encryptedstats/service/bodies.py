@@ -101,4 +101,5 @@ def answer_to(refusal: Refusal) -> JSONResponse:
 
 
 def _is_object(scope: Scope) -> bool:
-    return scope["method"] == "PUT" and scope["path"].startswith(_OBJECTS)
+    path: str = scope["path"]
+    return scope["method"] == "PUT" and path.startswith(_OBJECTS)
