@@ -345,6 +345,29 @@ def test_a_table_needs_all_its_blocks_and_its_own_keys(server: service.Server, h
 # -- the audit log -----------------------------------------------------------------------------------------------------------
 
 
+def test_a_download_of_an_object_is_a_line_of_the_log(server: service.Server, hospital: Hospital) -> None:
+    data = block(hospital)
+    with server.raw(server.token("reader")) as client:
+        assert client.put(f"/v1/objects/{named(data)}", content=data).status_code == 201
+        assert client.get(f"/v1/objects/{named(data)}").content == data
+        assert client.get(f"/v1/objects/{named(data)}", headers={"Range": "bytes=1000-"}).status_code == 206
+    lines = [line for line in audit.Log(server.folder / "audit.jsonl").entries() if line.get("name") == "reader"]
+    assert [(line["what"], line["object"], line["bytes"]) for line in lines] == [
+        ("put object", named(data), len(data)),
+        ("get object", named(data), len(data)),
+        ("get object", named(data), len(data) - 1000),
+    ]
+
+
+def test_what_needs_no_token_is_what_the_document_says(server: service.Server) -> None:
+    with httpx.Client(base_url=server.url, trust_env=False) as client:
+        said = client.get("/openapi.json").json()["info"]["description"]
+        assert "below `/v1` brings a token" in said
+        assert "`/healthz`, `/docs` and `/openapi.json` need none" in said
+        for path in ("/healthz", "/docs", "/openapi.json"):
+            assert client.get(path).status_code == 200
+
+
 def test_the_chain_of_the_log_shows_what_was_changed(tmp_path: Path) -> None:
     log = audit.Log(tmp_path / "audit.jsonl")
     for number in range(5):

@@ -253,8 +253,9 @@ class Presigned(BaseModel):
 
 #: What this is, then the steps, for the page and for OpenAPI.
 DESCRIPTION: Final = (
-    "A worker computes on encrypted tables that it cannot read, and never has a secret key. Each request but `/healthz` brings a "
-    "token: `Authorization: Bearer TOKEN`. Every refusal has a body of `what`, `why` and `cure`.",
+    "A worker computes on encrypted tables that it cannot read, and never has a secret key. Each request below `/v1` brings a "
+    "token: `Authorization: Bearer TOKEN`; `/healthz`, `/docs` and `/openapi.json` need none. "
+    "Every refusal has a body of `what`, `why` and `cure`.",
     "Upload the files of an encrypted table: each is an object, named by the SHA-256 that its last 32 bytes are, which is the hash "
     "of all bytes before. `POST /v1/objects/missing` says which are still to come, so that an upload goes on where it was.",
     "`PUT /v1/tables/{sha256}` puts them together; the name is that of the manifest.",
@@ -405,7 +406,10 @@ def _add_objects(app: FastAPI, service: Service) -> None:
     @app.get("/v1/objects/{sha256}", tags=["objects"], summary="Download an object", responses=_ERRORS)
     def get_object(sha256: Sha256, holder: Owner, range: Annotated[str | None, Header()] = None) -> Response:
         """Whole, or from a byte on: `Range: bytes=1000-`."""
-        return _sent(service, Place(store, holder.owner), "objects", sha256, range)
+        response = _sent(service, Place(store, holder.owner), "objects", sha256, range)
+        sent = int(response.headers["content-length"])
+        log.add(holder.owner, "get object", name=holder.name, object=sha256, bytes=sent)
+        return response
 
     @app.put(
         "/v1/objects/{sha256}",
