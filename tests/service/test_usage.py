@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import stat
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -136,3 +139,26 @@ def test_signed_uploads_that_nobody_takes_are_swept(
     monkeypatch.setattr(time, "time", lambda: now + 3 * 3600)
     presigner.sweep()
     assert (place.has("incoming", "f" * 32), place.has("objects", "f" * 32)) == (False, True)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes are of POSIX")
+def test_uploads_to_a_bucket_wait_in_a_folder_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    store = open_store("memory://spool")
+    spool = Door(store, service.LIMITS).spool
+    assert (spool.parent, stat.S_IMODE(spool.stat().st_mode)) == (tmp_path, 0o700)
+    assert Door(store, service.LIMITS).spool == spool  # what a killed server left is found there
+    spool.chmod(0o755)
+    with pytest.raises(PermissionError, match="TMPDIR"):
+        Door(store, service.LIMITS)
+    spool.chmod(0o700)
+    spool.rename(tmp_path / "elsewhere")
+    spool.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(PermissionError, match="TMPDIR"):
+        Door(store, service.LIMITS)
+    spool.unlink()
+    another = os.getuid() + 1
+    monkeypatch.setattr(os, "getuid", lambda: another)
+    (tmp_path / f"encryptedstats-spool-{another}").mkdir(mode=0o700)
+    with pytest.raises(PermissionError, match="TMPDIR"):
+        Door(store, service.LIMITS)

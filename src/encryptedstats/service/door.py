@@ -6,10 +6,12 @@ is looked at when its first bytes are there: a secret key, an opened model, or w
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 import os
 import secrets
+import stat
 import tempfile
 import threading
 import time
@@ -272,6 +274,22 @@ def _check_room(account: _Account, amount: int, quota: int) -> None:
         )
 
 
+def _own_folder() -> Path:
+    """A folder of this user's own among temporary files, where others may make folders too; the same after a restart."""
+    if os.name != "posix":
+        return Path(tempfile.gettempdir()) / "encryptedstats-spool"  # which is this user's by itself
+    folder = Path(tempfile.gettempdir()) / f"encryptedstats-spool-{os.getuid()}"
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        raise PermissionError(
+            f"{folder} is for uploads under way, and is a link, another's, or open to others: remove it, or name a folder "
+            "of this user's own in TMPDIR"
+        )
+    return folder
+
+
 class Door:
     """Objects and tables of owners in a storage."""
 
@@ -279,7 +297,7 @@ class Door:
         self.store, self.limits = store, limits
         self.usage = Usage(store)
         beside = Path(store.url).absolute() / _SPOOL if isinstance(store, FolderStore) else None
-        self.spool = spool or beside or Path(tempfile.gettempdir()) / "encryptedstats-spool"
+        self.spool = spool or beside or _own_folder()
         self.spool.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     # -- objects -----------------------------------------------------------------------------------------------------
