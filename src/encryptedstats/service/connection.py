@@ -42,7 +42,7 @@ def find_token(file: str | os.PathLike[str] | None = None) -> str:
     named = file or os.environ.get(TOKEN_FILE_VARIABLE)
     if named is not None:
         mode = os.stat(named).st_mode
-        if stat.S_IMODE(mode) & 0o077:
+        if os.name == "posix" and stat.S_IMODE(mode) & 0o077:  # elsewhere modes say nothing
             raise PermissionError(f"{named} holds a token and others may read it: chmod 600 {named}")
         token = read_regular(named, limit=_MAX_TOKEN).decode(errors="replace").strip()
     else:
