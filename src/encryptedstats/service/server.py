@@ -454,7 +454,7 @@ def _add_objects(app: FastAPI, service: Service) -> None:
         "/v1/objects/{sha256}", tags=["objects"], summary="Delete an object", status_code=204, responses=_ERRORS
     )
     def delete_object(sha256: Sha256, holder: Owner) -> Response:
-        """Tables that were made from it stay."""
+        """Tables that were made from it stay, and still count towards the quota."""
         size = door.delete(Place(store, holder.owner), "objects", sha256)
         log.add(holder.owner, "delete object", name=holder.name, object=sha256, bytes=size)
         return Response(status_code=204)
