@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 import encryptedstats as es
-from encryptedstats.service.connection import Body, Connection
+from encryptedstats.service.connection import Body, Connection, pinned_context
 
 WHOLE = b'HTTP/1.1 200 OK\r\nContent-Length: 13\r\n\r\n{"taken": 17}'
 BUSY = b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"
@@ -83,3 +84,18 @@ def test_the_token_does_not_follow_a_redirection() -> None:
     with scripted(ELSEWHERE) as (url, asked), pytest.raises(es.WorkerError, match="answered 307"):
         Connection(url, "token", None, 20.0).json("GET", "/v1/offers")
     assert asked() == 1
+
+
+def test_a_pin_is_not_lost_within_a_line_to_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TLS within TLS is not spoken on a socket, where the certificate is looked at."""
+    pin = "sha256:" + "0" * 64
+    with pytest.raises(ssl.SSLError, match="a line of its own"):
+        pinned_context(pin).wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO())
+    with scripted(b"", b"") as (proxy, asked):
+        monkeypatch.setenv("HTTPS_PROXY", proxy)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        monkeypatch.delenv("no_proxy", raising=False)
+        for given, through in ((pin, 0), (None, 1)):
+            with pytest.raises(es.WorkerError, match="cannot be reached"):
+                Connection("https://worker.invalid", "token", given, 0.0).json("GET", "/v1/offers")
+            assert asked() == through

@@ -304,6 +304,24 @@ def test_slow_and_broken_bodies_are_given_up(server: service.Server, hospital: H
     nothing_came_of_it(server, before)
 
 
+@pytest.mark.parametrize("call", ["POST /v1/objects/missing", "POST /v1/jobs", "POST /v1/plans", "POST /login"])
+def test_whoever_has_no_token_sends_no_large_or_slow_body_either(tmp_path: Path, call: str) -> None:
+    with service.Server(tmp_path, replace(service.LIMITS, request_bytes=1000, idle_seconds=0.3)) as server:
+        method, path = call.split()
+        with httpx.Client(base_url=server.url, trust_env=False, timeout=20) as client:
+            why = "its body is over the limit of 1,000 bytes"
+            refused(client.request(method, path, content=b"x" * 1001), 413, why)
+            refused(client.request(method, path, content=iter([b"x" * 600] * 2)), 413, why)  # whose length nobody says
+            assert client.request(method, path, content=b"x" * 1000).status_code in (401, 403, 422)
+        head = f"{call} HTTP/1.1\r\nHost: x\r\nContent-Length: 900\r\n\r\n".encode()
+        address, started = ("127.0.0.1", server.port), time.monotonic()
+        answer = service.slowly(address, [head + b"x"], 30.0)  # then nothing
+        assert b" 408 " in answer.split(b"\r\n")[0]
+        answer = service.slowly(address, [head, *[b"x"] * 800], 0.05)  # 20 bytes a second
+        assert b" 408 " in answer.split(b"\r\n")[0]
+        assert time.monotonic() - started < 10
+
+
 def _cut_off(address: tuple[str, int], data: bytes) -> None:
     with socket.create_connection(address) as line:
         line.sendall(data)
@@ -325,6 +343,29 @@ def test_a_table_needs_all_its_blocks_and_its_own_keys(server: service.Server, h
 
 
 # -- the audit log -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_download_of_an_object_is_a_line_of_the_log(server: service.Server, hospital: Hospital) -> None:
+    data = block(hospital)
+    with server.raw(server.token("reader")) as client:
+        assert client.put(f"/v1/objects/{named(data)}", content=data).status_code == 201
+        assert client.get(f"/v1/objects/{named(data)}").content == data
+        assert client.get(f"/v1/objects/{named(data)}", headers={"Range": "bytes=1000-"}).status_code == 206
+    lines = [line for line in audit.Log(server.folder / "audit.jsonl").entries() if line.get("name") == "reader"]
+    assert [(line["what"], line["object"], line["bytes"]) for line in lines] == [
+        ("put object", named(data), len(data)),
+        ("get object", named(data), len(data)),
+        ("get object", named(data), len(data) - 1000),
+    ]
+
+
+def test_what_needs_no_token_is_what_the_document_says(server: service.Server) -> None:
+    with httpx.Client(base_url=server.url, trust_env=False) as client:
+        said = client.get("/openapi.json").json()["info"]["description"]
+        assert "below `/v1` brings a token" in said
+        assert "`/healthz`, `/docs` and `/openapi.json` need none" in said
+        for path in ("/healthz", "/docs", "/openapi.json"):
+            assert client.get(path).status_code == 200
 
 
 def test_the_chain_of_the_log_shows_what_was_changed(tmp_path: Path) -> None:

@@ -5,19 +5,22 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import cluster_samples as samples
 import httpx
 import pytest
 import service_samples as service
-from cluster_samples import SCHEMA, Hospital
+from cluster_samples import FOREST, SCHEMA, Hospital
 from typer.testing import CliRunner
 
 import encryptedstats as es
 from certificates import pin_of
 from encryptedstats.cli._app import app
 from encryptedstats.service import audit, jobs, making
+from encryptedstats.service.refusals import Refusal
 
 
 def run(*arguments: object, code: int = 0) -> str:
@@ -211,6 +214,8 @@ def test_the_program_itself_serves_with_workers_beside_it(tmp_path: Path, hospit
 
 def test_a_maker_that_dies_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     class Broken:
+        _processes = None
+
         def submit(self, function: object, *given: object) -> None:
             raise jobs.BrokenProcessPool
 
@@ -221,12 +226,36 @@ def test_a_maker_that_dies_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
         def submit(self, function: object, *given: object) -> Good:  # type: ignore[override]
             return self
 
-        def result(self) -> dict[str, str]:
+        def result(self, seconds: float) -> dict[str, str]:
             return {"refused": "as it should be"}
 
     pools = [Broken(), Good()]
     monkeypatch.setattr(jobs, "ProcessPoolExecutor", lambda *_, **__: pools.pop(0))
-    assert jobs.Maker()(making.planned, {}) == {"refused": "as it should be"}
+    assert jobs.Maker(60.0)(making.planned, {}) == {"refused": "as it should be"}
+
+
+def test_a_maker_that_does_not_come_to_an_end_is_replaced() -> None:
+    maker, started = jobs.Maker(20.0), time.monotonic()
+    try:
+        assert maker(dict, {"a": 1}) == {"a": 1}  # a process is there
+        maker._seconds = 0.3
+        with pytest.raises(Refusal, match=r"not worked out within 0\.3 seconds") as refused:
+            maker(time.sleep, 600)
+        assert refused.value.status == 503
+        maker._seconds = 20.0
+        assert maker(dict, {"a": 2}) == {"a": 2}
+    finally:
+        maker.close()
+    assert time.monotonic() - started < 20
+
+
+def test_a_question_of_too_many_totals_is_refused_before_its_circuit_is_written(
+    hospital: Hospital, tmp_path: Path
+) -> None:
+    with service.Server(tmp_path, replace(service.LIMITS, totals=3)) as server, server.connect("north") as worker:
+        for ask in (worker.plan, worker.fit):
+            with pytest.raises(es.WorkerError, match=r"totals, and this worker takes at most 3 in one question"):
+                ask(FOREST, worker.upload(hospital.table))
 
 
 # -- certificates ------------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from encryptedstats.errors import FileFormatError
-from encryptedstats.storage.files import PRIVATE, locked
+from encryptedstats.storage.files import PRIVATE, locked, open_flags
 
 START: Final = "0" * 64
 _TAIL_BYTES: Final = 1 << 16
@@ -32,9 +32,8 @@ class Log:
         """Write a line. ``who`` is an owner's id, ``what`` a verb; facts are names of objects and jobs, and bytes."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with locked(self.path.with_name(f"{self.path.name}.lock")):
-            descriptor = os.open(
-                self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, PRIVATE
-            )
+            flags = open_flags("O_RDWR", "O_APPEND", "O_CREAT", "O_CLOEXEC", "O_NOFOLLOW")
+            descriptor = os.open(self.path, flags, PRIVATE)
             try:
                 before, torn = _last(descriptor)
                 when = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
@@ -93,7 +92,8 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
 def _last(descriptor: int) -> tuple[str, str]:
     """The hash of the last whole line, and what ends a torn one behind it."""
     size = os.fstat(descriptor).st_size
-    tail = os.pread(descriptor, min(size, _TAIL_BYTES), max(0, size - _TAIL_BYTES))
+    os.lseek(descriptor, max(0, size - _TAIL_BYTES), os.SEEK_SET)  # lines are added at the end all the same
+    tail = os.read(descriptor, min(size, _TAIL_BYTES))
     torn = "" if not tail or tail.endswith(b"\n") else "\n"
     whole = next((line for line in reversed(tail.splitlines()) if _parsed(line) is not None), None)
     return (START if whole is None else _hash(whole)), torn

@@ -42,7 +42,7 @@ def find_token(file: str | os.PathLike[str] | None = None) -> str:
     named = file or os.environ.get(TOKEN_FILE_VARIABLE)
     if named is not None:
         mode = os.stat(named).st_mode
-        if stat.S_IMODE(mode) & 0o077:
+        if os.name == "posix" and stat.S_IMODE(mode) & 0o077:  # elsewhere modes say nothing
             raise PermissionError(f"{named} holds a token and others may read it: chmod 600 {named}")
         token = read_regular(named, limit=_MAX_TOKEN).decode(errors="replace").strip()
     else:
@@ -70,6 +70,10 @@ class _Pinned(ssl.SSLContext):
                 1, f"its certificate is sha256:{found.hex()}, which is not the one that is pinned"
             )
         return made
+
+    def wrap_bio(self, *arguments: Any, **options: Any) -> ssl.SSLObject:
+        """Refused: TLS within TLS, as proxies that speak it want it, shows its certificate only after this."""
+        raise ssl.SSLError("a pinned certificate is looked at on a line of its own, not within one to a proxy")
 
 
 def pinned_context(pin: str) -> ssl.SSLContext:
@@ -148,7 +152,8 @@ class Connection:
             headers={"Authorization": f"Bearer {token}"},
             verify=True if pin is None else pinned_context(pin),
             timeout=httpx.Timeout(60.0, connect=10.0),
-            trust_env=not loopback,  # no proxy lies on the way to this machine itself
+            # No proxy lies on the way to this machine itself, nor to one whose certificate is known.
+            trust_env=pin is None and not loopback,
             limits=httpx.Limits(max_connections=32),
         )
 

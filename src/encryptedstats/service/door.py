@@ -6,13 +6,18 @@ is looked at when its first bytes are there: a secret key, an opened model, or w
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import math
 import os
+import secrets
+import stat
 import tempfile
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -166,44 +171,123 @@ class Place:
             yield data
 
 
+@dataclass(frozen=True)
+class _Hold:
+    bytes: int
+    until: float
+    arrives: str  # the object that it is for, where another server may be told that it has come
+
+
+@dataclass
+class _Account:
+    counted: int = 0
+    since: float = -math.inf
+    added: int = 0  # ever: what comes while it is counted again is not lost
+    held: dict[str, _Hold] = field(default_factory=dict)
+
+
 class Usage:
-    """What owners have stored, counted now and then, and kept up to date between."""
+    """What owners have stored, counted now and then, and kept up to date between; and what is held for bodies on their way."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._counted: dict[str, tuple[float, int]] = {}
+        self._accounts: defaultdict[str, _Account] = defaultdict(_Account)
         self._lock = threading.Lock()
 
     def of(self, owner: str) -> int:
-        """Bytes of an owner's objects and results."""
+        """Bytes that an owner's objects, tables, results and unfinished uploads take; without what is held."""
         with self._lock:
-            since, known = self._counted.get(owner, (float("-inf"), 0))
-        if time.monotonic() - since < _RECOUNT_SECONDS:
-            return known
-        place = Place(self._store, owner)
-        total = sum(sum(self._store.sizes(place.of(what)).values()) for what in ("objects", "results"))
+            account = self._accounts[owner]
+            if time.monotonic() - account.since < _RECOUNT_SECONDS:
+                return account.counted
+            before = account.added
+        place, total = Place(self._store, owner), 0
+        found = self._store.room(place.of(""))
         with self._lock:
-            self._counted[owner] = (time.monotonic(), total)
-        return total
+            _forget_late(account)
+            here = {key for key, hold in account.held.items() if place.of("objects", hold.arrives) in found}
+            account.held = {key: hold for key, hold in account.held.items() if key not in here}
+            for what in ("objects", "tables", "results", "incoming"):
+                inside = place.of(what) + "/"
+                total += sum(
+                    size
+                    for name, size in found.items()
+                    if name.startswith(inside) and name.removeprefix(inside) not in account.held
+                )
+            account.counted, account.since = total + account.added - before, time.monotonic()
+            return account.counted
 
     def add(self, owner: str, amount: int) -> None:
-        """More, or less, is stored, or about to be."""
+        """More is stored."""
         with self._lock:
-            if owner in self._counted:
-                since, known = self._counted[owner]
-                self._counted[owner] = (since, max(0, known + amount))
+            account = self._accounts[owner]
+            account.counted, account.added = account.counted + amount, account.added + amount
 
-    def reserve(self, owner: str, amount: int, quota: int) -> None:
-        """Count what is about to come, unless it would be too much."""
-        used = self.of(owner)
-        if used + amount > quota:
-            raise Refusal(
-                413,
-                f"{plural(amount, 'byte')} more",
-                f"{used:,} of {quota:,} bytes are taken",
-                "delete tables, objects or jobs that are not needed, or ask whoever runs the worker for more",
-            )
-        self.add(owner, amount)
+    def forget(self, owner: str) -> None:
+        """Something was deleted, which other names may still hold: the next look counts again."""
+        with self._lock:
+            self._accounts[owner].since = -math.inf
+
+    def held(self, owner: str, key: str) -> int | None:
+        """What is held under a name; None where nothing is."""
+        with self._lock:
+            hold = self._accounts[owner].held.get(key)
+        return None if hold is None else hold.bytes
+
+    def reserve(
+        self, owner: str, key: str, amount: int, quota: int, *, seconds: float = math.inf, arrives: str = ""
+    ) -> None:
+        """Hold room for what is about to come, until it is settled or so long; unless it would be too much."""
+        self.of(owner)
+        with self._lock:
+            account = self._accounts[owner]
+            _check_room(account, amount, quota)
+            account.held[key] = _Hold(amount, time.monotonic() + seconds, arrives)
+
+    def check(self, owner: str, quota: int) -> None:
+        """Refuse if more is stored and held than may be: another server may have taken some meanwhile."""
+        self.of(owner)
+        with self._lock:
+            _check_room(self._accounts[owner], 0, quota)
+
+    def settle(self, owner: str, key: str, stored: int) -> None:
+        """Hold nothing under this name any more; so much was stored."""
+        with self._lock:
+            self._accounts[owner].held.pop(key, None)
+        self.add(owner, stored)
+
+
+def _forget_late(account: _Account) -> None:
+    now = time.monotonic()
+    account.held = {key: hold for key, hold in account.held.items() if hold.until > now}
+
+
+def _check_room(account: _Account, amount: int, quota: int) -> None:
+    _forget_late(account)
+    used = account.counted + sum(hold.bytes for hold in account.held.values())
+    if used + amount > quota:
+        raise Refusal(
+            413,
+            f"{plural(amount, 'byte')} more",
+            f"{used:,} of {quota:,} bytes are taken",
+            "delete tables, objects or jobs that are not needed, or ask whoever runs the worker for more",
+        )
+
+
+def _own_folder() -> Path:
+    """A folder of this user's own among temporary files, where others may make folders too; the same after a restart."""
+    if os.name != "posix":
+        return Path(tempfile.gettempdir()) / "encryptedstats-spool"  # which is this user's by itself
+    folder = Path(tempfile.gettempdir()) / f"encryptedstats-spool-{os.getuid()}"
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        raise PermissionError(
+            f"{folder} is for uploads under way, and is a link, another's, or open to others: remove it, or name a folder "
+            "of this user's own in TMPDIR"
+        )
+    return folder
 
 
 class Door:
@@ -213,13 +297,28 @@ class Door:
         self.store, self.limits = store, limits
         self.usage = Usage(store)
         beside = Path(store.url).absolute() / _SPOOL if isinstance(store, FolderStore) else None
-        self.spool = spool or beside or Path(tempfile.gettempdir()) / "encryptedstats-spool"
+        self.spool = spool or beside or _own_folder()
         self.spool.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     # -- objects -----------------------------------------------------------------------------------------------------
 
-    def reserve(self, place: Place, sha256: str, size: int, quota: int) -> None:
-        """A body of so many bytes is about to come: it is counted, unless it is too large."""
+    def reserve(
+        self,
+        place: Place,
+        sha256: str,
+        size: int,
+        quota: int,
+        *,
+        key: str,
+        seconds: float = math.inf,
+        arrives: str = "",
+    ) -> None:
+        """A body of so many bytes is about to come: room for it is held, unless it is too large."""
+        self.check_size(sha256, size)
+        self.usage.reserve(place.owner, key, size, quota, seconds=seconds, arrives=arrives)
+
+    def check_size(self, sha256: str, size: int) -> None:
+        """Refuse an object that is too large."""
         if size > self.limits.object_bytes:
             raise Refusal(
                 413,
@@ -227,10 +326,10 @@ class Door:
                 f"{size:,} bytes are over the limit of {self.limits.object_bytes:,}",
                 "encrypt in smaller blocks",
             )
-        self.usage.reserve(place.owner, size, quota)
 
-    def keep(self, place: Place, incoming: Incoming) -> None:
-        """Make an object of a body that is all there."""
+    def keep(self, place: Place, incoming: Incoming, quota: int) -> None:
+        """Make an object of a body that is all there, and that there is still room for."""
+        self.usage.check(place.owner, quota)
         self.store.take(place.of("objects", incoming.sha256), incoming.finish())
 
     def size(self, place: Place, what: str, name: str) -> int:
@@ -244,12 +343,12 @@ class Door:
         """Remove an object or a result: its bytes."""
         size = self.size(place, what, name)
         self.store.delete(place.of(what, name))
-        self.usage.add(place.owner, -size)
+        self.usage.forget(place.owner)
         return size
 
     # -- tables ------------------------------------------------------------------------------------------------------
 
-    def make_table(self, place: Place, manifest_sha256: str, keys_sha256: str) -> TableFacts:
+    def make_table(self, place: Place, manifest_sha256: str, keys_sha256: str, quota: int) -> TableFacts:
         """Put a table together from objects that are here. The manifest comes last: with it, the table is there."""
         manifest = self._read(place, manifest_sha256, MAX_MANIFEST_BYTES)
         try:
@@ -270,10 +369,19 @@ class Door:
                 "upload these, then ask again",
             )
         inside = place.of("tables", manifest_sha256)
-        for name, sha256 in {**{e.name: e.sha256 for e in entries}, keys_name(facts.key_id): keys_sha256}.items():
-            if not self.store.exists(f"{inside}/{name}"):
+        parts = {**{e.name: e.sha256 for e in entries}, keys_name(facts.key_id): keys_sha256}
+        lacking = {name: sha for name, sha in parts.items() if not self.store.exists(f"{inside}/{name}")}
+        # In a folder a copy is a second name, and takes no room.
+        copied = () if isinstance(self.store, FolderStore) else lacking.values()
+        room, key = len(manifest) + sum(self.size(place, "objects", sha) for sha in copied), secrets.token_hex()
+        self.usage.reserve(place.owner, key, room, quota)
+        try:
+            for name, sha256 in lacking.items():
                 self.store.copy(place.of("objects", sha256), f"{inside}/{name}")
-        self.store.write(f"{inside}/{MANIFEST}", [manifest])
+            self.store.write(f"{inside}/{MANIFEST}", [manifest])
+        finally:
+            self.usage.settle(place.owner, key, 0)
+            self.usage.forget(place.owner)
         return facts
 
     def _fits(self, place: Place, entry: BlockEntry) -> bool:
@@ -329,6 +437,7 @@ class Door:
         for sha256 in (table_id, *(entry.sha256 for entry in entries)):
             if place.has("objects", sha256):
                 freed += self.delete(place, "objects", sha256)
+        self.usage.forget(place.owner)
         return freed
 
     def seen(self, place: Place, table_id: str, count: int = 5) -> list[dict[str, Any]]:

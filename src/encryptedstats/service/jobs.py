@@ -11,7 +11,8 @@ import multiprocessing
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -37,41 +38,68 @@ _REMEMBERED: Final = 10_000  # jobs that are done
 
 
 class Maker:
-    """A process that turns requests into jobs. One that dies is replaced; what it was at is asked again once."""
+    """A process that turns requests into jobs. One that dies is replaced; what it was at is asked again once.
 
-    def __init__(self) -> None:
+    One that takes longer than some seconds for a request is ended, and the request refused.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
         self._lock = threading.Lock()
         self._pool: ProcessPoolExecutor | None = None
         self._left = 0
 
     def __call__(self, function: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
         """What a function of :mod:`encryptedstats.service.making` gives."""
-        for last in (False, True):
+        for _ in range(2):
             try:
-                return self._ready().submit(function, *arguments).result()
+                with self._lock:
+                    pool = self._ready()
+                    future = pool.submit(function, *arguments)
+                return self._result(pool, future)
             except BrokenProcessPool:
-                self.close()
-                if last:
-                    raise
-        raise AssertionError
+                self._end(pool)
+        raise _busy("the process that works it out was ended twice")
+
+    def _result(self, pool: ProcessPoolExecutor, future: Future[dict[str, Any]]) -> dict[str, Any]:
+        try:
+            return future.result(self._seconds)
+        except FutureTimeoutError:
+            if not future.cancel():  # it was begun: others behind it are asked again, of another process
+                self._end(pool)
+            raise _busy(f"it was not worked out within {self._seconds:g} seconds") from None
 
     def _ready(self) -> ProcessPoolExecutor:
+        if self._pool is None or self._left == 0:
+            if self._pool is not None:
+                self._pool.shutdown(wait=False)
+            # A server has threads, which a fork would leave in the middle of what they were at.
+            self._pool = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
+            self._left = _PROCESS_TASKS
+        self._left -= 1
+        return self._pool
+
+    def _end(self, pool: ProcessPoolExecutor) -> None:
+        """End a process, whatever it is at; the next request finds another."""
         with self._lock:
-            if self._pool is None or self._left == 0:
-                if self._pool is not None:
-                    self._pool.shutdown(wait=False)
-                # A server has threads, which a fork would leave in the middle of what they were at.
-                self._pool = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
-                self._left = _PROCESS_TASKS
-            self._left -= 1
-            return self._pool
+            if self._pool is pool:
+                self._pool = None
+        # Before Python 3.14 an executor has no public way to end what it runs; its processes are forgotten by shutdown.
+        processes = list((pool._processes or {}).values())
+        pool.shutdown(wait=False)
+        for process in processes:
+            process.kill()
 
     def close(self) -> None:
         """End the process."""
         with self._lock:
-            pool, self._pool = self._pool, None
+            pool = self._pool
         if pool is not None:
-            pool.shutdown(wait=False, cancel_futures=True)
+            self._end(pool)
+
+
+def _busy(why: str) -> Refusal:
+    return Refusal(503, "the request", why, "ask for less at once, or try again in a while", {"Retry-After": "5"})
 
 
 @dataclass(frozen=True)
@@ -104,7 +132,7 @@ class Jobs:
 
     def __init__(self, door: Door, queue: str, limits: Limits) -> None:
         self.door, self.queue, self.limits = door, queue, limits
-        self.make = Maker()
+        self.make = Maker(limits.making_seconds)
         self._queue_store = open_store(queue)
         self._names: tuple[float, Collection[str]] = (float("-inf"), ())
         self._lock = threading.Lock()
@@ -143,7 +171,8 @@ class Jobs:
         """What a job would take. Of the table no more need be there than its manifest."""
         from encryptedstats.service import making
 
-        made = self.make(making.planned, {**asked, "manifest": self._manifest(place, asked["table"])})
+        found = {"manifest": self._manifest(place, asked["table"]), "totals": self.limits.totals}
+        made = self.make(making.planned, {**asked, **found})
         if "refused" in made:
             raise self._refused(place, "the plan", made["refused"])
         plan: dict[str, Any] = made["plan"]
@@ -163,7 +192,7 @@ class Jobs:
             "out": place.url("results", job_id),
             "queue": self.queue,
         }
-        return {**asked, **found, **places}
+        return {**asked, **found, **places, "totals": self.limits.totals}
 
     def _manifest(self, place: Place, table: str) -> str:
         """Where the manifest of a table lies, of one that is here, or of one that is still to come."""

@@ -22,10 +22,16 @@ class Limits:
     ----------
     object_bytes : int
         Of one object.
+    request_bytes : int
+        Of the body of any other request.
     quota_bytes : int
         Of all objects, tables and results of an owner.
     jobs : int
         Of an owner that are not finished.
+    totals : int
+        Of one question: its circuit is written down by the server, before workers share it.
+    making_seconds : float
+        Until a plan or a job is given up that is not worked out.
     requests_per_second : float
         Of an owner, in the long run; ``burst`` of them at once.
     failures_per_minute : float
@@ -37,8 +43,11 @@ class Limits:
     """
 
     object_bytes: int = 8 << 30
+    request_bytes: int = 16 << 20
     quota_bytes: int = 256 << 30
     jobs: int = 100
+    totals: int = 1_000_000
+    making_seconds: float = 120.0
     requests_per_second: float = 100.0
     burst: int = 400
     failures_per_minute: float = 30.0

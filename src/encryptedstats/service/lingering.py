@@ -11,6 +11,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 _SECONDS: Final = 2.0
 
 
+def has_body(scope: Scope) -> bool:
+    """Whether a request says that a body follows."""
+    headers = dict(scope.get("headers", ()))
+    return headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
+
+
 class Lingering:
     """An ASGI application around another: where that answers before it has read a body, what still comes is thrown away a while.
 
@@ -23,8 +29,7 @@ class Lingering:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        headers = dict(scope.get("headers", ()))
-        unread = headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
+        unread = has_body(scope)
 
         async def watched() -> Message:
             nonlocal unread

@@ -22,7 +22,8 @@ from encryptedstats.crypto.packing import packing_parameters
 from encryptedstats.errors import EncryptedStatsError
 from encryptedstats.storage.objects import read_object
 from encryptedstats.tables import Question
-from encryptedstats.tables.encrypted import MAX_MANIFEST_BYTES
+from encryptedstats.tables.blocks import BlockEntry
+from encryptedstats.tables.encrypted import MAX_MANIFEST_BYTES, TableFacts
 from encryptedstats.tables.questions import question_class
 
 FIT, ASK, PREDICT, COMBINE, DRAW = KINDS = ("fit", "ask", "predict", "combine", "draw")
@@ -55,6 +56,20 @@ def _question(asked: Mapping[str, Any]) -> Question:
     return question
 
 
+def _of_table(asked: Mapping[str, Any]) -> tuple[Question, TableFacts, tuple[BlockEntry, ...]]:
+    """A question and the table that it is asked of, as its manifest says it is; refused before a circuit grows too large."""
+    facts, entries = listed_table(read_object(asked["manifest"], limit=MAX_MANIFEST_BYTES), "the manifest")
+    question = _question(asked)
+    question.check_schema(facts.schema)
+    count, most = question.n_totals(facts.schema), asked["totals"]
+    if count > most:
+        raise ValueError(
+            f"the {question.name} has {count:,} totals, and this worker takes at most {most:,} in one question: "
+            "ask for fewer variables, bins or trees, or in several questions"
+        )
+    return question, facts, entries
+
+
 def _submit(asked: Mapping[str, Any]) -> StoredJob:
     table, out, queue = asked["table"], asked["out"], asked["queue"]
     # What lies at `out` can only be of this very request, whose name it has.
@@ -66,7 +81,7 @@ def _submit(asked: Mapping[str, Any]) -> StoredJob:
             "trees_per_task": asked.get("trees_per_task"),
             "by_others": bool(asked.get("by_others")),
         }
-        return cluster.submit(_question(asked), table, out, **places, **options)
+        return cluster.submit(_of_table(asked)[0], table, out, **places, **options)
     if asked["kind"] == PREDICT:
         return cluster.submit_prediction(asked["answers"][0], table, out, output=asked.get("output"), **places, **cut)
     if asked["kind"] == DRAW:
@@ -76,9 +91,8 @@ def _submit(asked: Mapping[str, Any]) -> StoredJob:
 
 def _planned(asked: Mapping[str, Any]) -> dict[str, Any]:
     """The work of a question on a table as its manifest says it is, by this machine's measured times; seconds are of one core."""
-    facts, entries = listed_table(read_object(asked["manifest"], limit=MAX_MANIFEST_BYTES), "the manifest")
-    question, rows = _question(asked), tuple(entry.rows for entry in entries)
-    question.check_schema(facts.schema)
+    question, facts, entries = _of_table(asked)
+    rows = tuple(entry.rows for entry in entries)
     parameters, layout = facts.parameters, Layout(sum(rows), facts.parameters.slots, rows)
     outputs, _ = facts.circuit(question, layout)
     report = read_noise(outputs, parameters, layout, with_secret_key=facts.with_secret_key)

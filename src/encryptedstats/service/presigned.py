@@ -35,9 +35,8 @@ class Presigner:
             raise Refusal(
                 404, "the address", "the storage of this worker signs none", f"PUT /v1/objects/{sha256} instead"
             )
-        self._door.reserve(place, sha256, size, quota)
-        self._door.usage.add(place.owner, -size)  # it is counted when it has arrived
         upload = secrets.token_hex(_NAME_BYTES)
+        self._door.reserve(place, sha256, size, quota, key=upload, seconds=_SECONDS, arrives=sha256)
         url = store.signed(place.of("incoming", upload), _SECONDS, size)
         return {"upload": upload, "url": url, "seconds": _SECONDS}
 
@@ -45,25 +44,41 @@ class Presigner:
         """Make an object of an upload, if its hash is the name: its bytes."""
         if not self.is_possible or len(upload) != 2 * _NAME_BYTES or not set(upload) <= set("0123456789abcdef"):
             raise missing("upload")
-        store, name = self._door.store, place.of("incoming", upload)
+        store, usage, name = self._door.store, self._door.usage, place.of("incoming", upload)
         try:
             size = store.size(name)
         except FileNotFoundError:
             raise missing("upload") from None
+        there, kept = place.has("objects", sha256), False
+        known = usage.held(place.owner, upload) == size
+        if not known:  # signed by another server, or before a restart: what lies there is counted instead
+            usage.settle(place.owner, upload, 0)
+            usage.forget(place.owner)
         try:
-            self._door.reserve(place, sha256, size, quota)
+            self._door.check_size(sha256, size)
+            usage.check(place.owner, quota)
         except Refusal:
             store.delete(name)
+            usage.settle(place.owner, upload, 0)
             raise
-        incoming, kept = Incoming(self._door.spool, sha256, size), False
+        incoming = Incoming(self._door.spool, sha256, size)
         try:
             for part in place.parts(name, 0, size):
                 incoming.feed(part)
-            self._door.keep(place, incoming)
+            self._door.keep(place, incoming, quota)
             kept = True
         finally:
             incoming.close()
             store.delete(name)
-            if not kept:
-                self._door.usage.add(place.owner, -size)
+            usage.settle(place.owner, upload, size if kept and not there else 0)
+            if not known:
+                usage.forget(place.owner)
         return size
+
+    def sweep(self) -> None:
+        """Remove uploads that nobody has said to have arrived, long after their addresses have ended."""
+        store = self._door.store
+        if self.is_possible and isinstance(store, FsspecStore):
+            for name in store.older("owners", 2 * _SECONDS):
+                if name.split("/")[2:3] == ["incoming"]:
+                    store.delete(name)

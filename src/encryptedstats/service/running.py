@@ -41,7 +41,7 @@ def _impatient(seconds: float) -> type[H11Protocol]:
         def _hang_up(self) -> None:
             at_work = self.cycle is not None and not self.cycle.response_complete
             if at_work:
-                self._wind()  # a request is being answered: how fast its body comes is looked after there
+                self._wind()  # a request is being answered: how fast its body comes is looked after in bodies
             else:
                 self.transport.close()
 

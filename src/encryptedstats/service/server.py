@@ -9,6 +9,7 @@ FastAPI reads annotations while functions are made, so that they are not put off
 import asyncio
 import json
 import logging
+import secrets
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -31,6 +32,7 @@ from encryptedstats.errors import StorageError
 from encryptedstats.pages import SecurityHeaders
 from encryptedstats.parallel import cores
 from encryptedstats.service.audit import Log
+from encryptedstats.service.bodies import Bounded, Pace, answer_to
 from encryptedstats.service.door import PART_BYTES, Door, Incoming, Place
 from encryptedstats.service.jobs import ENDED, Jobs, Record
 from encryptedstats.service.limits import Limits, Rate, too_many
@@ -251,8 +253,9 @@ class Presigned(BaseModel):
 
 #: What this is, then the steps, for the page and for OpenAPI.
 DESCRIPTION: Final = (
-    "A worker computes on encrypted tables that it cannot read, and never has a secret key. Each request but `/healthz` brings a "
-    "token: `Authorization: Bearer TOKEN`. Every refusal has a body of `what`, `why` and `cure`.",
+    "A worker computes on encrypted tables that it cannot read, and never has a secret key. Each request below `/v1` brings a "
+    "token: `Authorization: Bearer TOKEN`; `/healthz`, `/docs` and `/openapi.json` need none. "
+    "Every refusal has a body of `what`, `why` and `cure`.",
     "Upload the files of an encrypted table: each is an object, named by the SHA-256 that its last 32 bytes are, which is the hash "
     "of all bytes before. `POST /v1/objects/missing` says which are still to come, so that an upload goes on where it was.",
     "`PUT /v1/tables/{sha256}` puts them together; the name is that of the manifest.",
@@ -264,6 +267,8 @@ _ERRORS: Final[dict[int | str, dict[str, Any]]] = {
     for status, text in {
         401: "No good token.",
         404: "Nothing of that name is hers.",
+        408: "The body came too slowly.",
+        413: "The body is too large.",
         422: "What was sent cannot be.",
         429: "Too many requests: see Retry-After.",
     }.items()
@@ -281,6 +286,10 @@ def make_app(settings: Settings) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         sweep(service.door.spool)  # what killed servers left
+        try:
+            await run_in_threadpool(service.presigner.sweep)
+        except StorageError as error:
+            _log.error("%s", error)
         yield
         service.jobs.close()
 
@@ -294,6 +303,7 @@ def make_app(settings: Settings) -> FastAPI:
         openapi_url="/openapi.json",
     )
     app.state.service = service
+    app.add_middleware(Bounded, limits=settings.limits)
     app.add_middleware(SecurityHeaders)
     app.add_middleware(Lingering)
     _add_handlers(app)
@@ -310,7 +320,7 @@ def _add_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(Refusal)
     async def refused(request: Request, error: Refusal) -> JSONResponse:
-        return JSONResponse(error.body(), error.status, headers=error.headers)
+        return answer_to(error)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
@@ -396,14 +406,17 @@ def _add_objects(app: FastAPI, service: Service) -> None:
     @app.get("/v1/objects/{sha256}", tags=["objects"], summary="Download an object", responses=_ERRORS)
     def get_object(sha256: Sha256, holder: Owner, range: Annotated[str | None, Header()] = None) -> Response:
         """Whole, or from a byte on: `Range: bytes=1000-`."""
-        return _sent(service, Place(store, holder.owner), "objects", sha256, range)
+        response = _sent(service, Place(store, holder.owner), "objects", sha256, range)
+        sent = int(response.headers["content-length"])
+        log.add(holder.owner, "get object", name=holder.name, object=sha256, bytes=sent)
+        return response
 
     @app.put(
         "/v1/objects/{sha256}",
         tags=["objects"],
         summary="Upload an object",
         status_code=201,
-        responses={**_ERRORS, 411: {"model": Error}, 413: {"model": Error}, 408: {"model": Error}},
+        responses={**_ERRORS, 411: {"model": Error}},
         openapi_extra={"requestBody": {"content": {"application/octet-stream": {}}, "required": True}},
     )
     async def put_object(sha256: Sha256, request: Request, holder: Owner) -> Response:
@@ -417,18 +430,21 @@ def _add_objects(app: FastAPI, service: Service) -> None:
             raise Refusal(411, "the upload", "it does not say its length", "send a Content-Length")
         place, size = Place(store, holder.owner), int(length)
         there = await run_in_threadpool(place.has, "objects", sha256)
-        await run_in_threadpool(door.reserve, place, sha256, size, quota(holder))
-        incoming, kept = Incoming(door.spool, sha256, size), False
+        held = secrets.token_hex()
+        await run_in_threadpool(lambda: door.reserve(place, sha256, size, quota(holder), key=held))
+        kept = False
         try:
-            await _receive(request, incoming, service.settings.limits)
-            await run_in_threadpool(door.keep, place, incoming)
-            kept = True
+            incoming = Incoming(door.spool, sha256, size)
+            try:
+                await _receive(request, incoming, service.settings.limits)
+                await run_in_threadpool(door.keep, place, incoming, quota(holder))
+                kept = True
+            finally:
+                incoming.close()  # nothing is awaited here: however this request ends, the file goes
         except ClientDisconnect:
             return Response(status_code=400)  # which nobody reads
         finally:
-            incoming.close()  # nothing is awaited here: however this request ends, the file goes
-            if not kept or there:
-                door.usage.add(holder.owner, -size)
+            door.usage.settle(holder.owner, held, size if kept and not there else 0)
         await run_in_threadpool(
             lambda: log.add(holder.owner, "put object", name=holder.name, object=sha256, bytes=size)
         )
@@ -438,7 +454,7 @@ def _add_objects(app: FastAPI, service: Service) -> None:
         "/v1/objects/{sha256}", tags=["objects"], summary="Delete an object", status_code=204, responses=_ERRORS
     )
     def delete_object(sha256: Sha256, holder: Owner) -> Response:
-        """Tables that were made from it stay."""
+        """Tables that were made from it stay, and still count towards the quota."""
         size = door.delete(Place(store, holder.owner), "objects", sha256)
         log.add(holder.owner, "delete object", name=holder.name, object=sha256, bytes=size)
         return Response(status_code=204)
@@ -467,7 +483,7 @@ def _add_objects(app: FastAPI, service: Service) -> None:
     def put_table(sha256: Sha256, request: TableRequest, holder: Owner) -> TableFacts:
         """From its manifest, whose name it has, the blocks that the manifest lists, and public keys: all of them objects."""
         place = Place(store, holder.owner)
-        door.make_table(place, sha256, request.keys)
+        door.make_table(place, sha256, request.keys, quota(holder))
         log.add(holder.owner, "put table", name=holder.name, table=sha256)
         return _table_facts(service, place, sha256)
 
@@ -579,29 +595,20 @@ def _add_jobs(app: FastAPI, service: Service) -> None:
 
 async def _receive(request: Request, incoming: Incoming, limits: Limits) -> None:
     """A body into its file, in pieces of a megabyte; one that stands still or crawls is given up."""
-    started, buffered, chunks = time.monotonic(), bytearray(), request.stream().__aiter__()
+    pace, buffered = Pace(f"the object {incoming.sha256[:12]}", limits), bytearray()
+    chunks = request.stream().__aiter__()
     while True:
         try:
-            chunk = await asyncio.wait_for(chunks.__anext__(), limits.idle_seconds)
+            chunk = await pace.part(chunks.__anext__())
         except StopAsyncIteration:
             break
-        except (TimeoutError, asyncio.TimeoutError):
-            raise _too_slow(incoming, f"nothing came for {limits.idle_seconds:g} seconds") from None
         buffered += chunk
         if len(buffered) >= PART_BYTES:
             await run_in_threadpool(incoming.feed, bytes(buffered))
             buffered.clear()
-        late = time.monotonic() - started - limits.idle_seconds
-        if late > 0 and incoming.received + len(buffered) < late * limits.least_bytes_per_second:
-            raise _too_slow(incoming, f"less than {limits.least_bytes_per_second:,} bytes a second came")
+        pace.check(incoming.received + len(buffered))
     if buffered:
         await run_in_threadpool(incoming.feed, bytes(buffered))
-
-
-def _too_slow(incoming: Incoming, why: str) -> Refusal:
-    return Refusal(
-        408, f"the object {incoming.sha256[:12]}", why, "send it again, over a better line", {"Connection": "close"}
-    )
 
 
 def _sent(service: Service, place: Place, what: str, name: str, wanted: str | None) -> Response:

@@ -45,7 +45,7 @@ _NO_LINKS: Final = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, 
 _NO_LOCKS: Final = (errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOLCK, errno.EINVAL)
 
 
-def _flags(*names: str) -> int:
+def open_flags(*names: str) -> int:
     """Of ``os.open``, as far as this system has them; bytes are never taken for text, as they else are on Windows."""
     flags = 0
     for name in (*names, "O_BINARY"):
@@ -74,7 +74,7 @@ def open_regular(path: str | os.PathLike[str], *, follow: bool = True) -> Iterat
         raise _is_link(path)
     flags = ("O_RDONLY", "O_NONBLOCK", "O_CLOEXEC") if follow else ("O_RDONLY", "O_NONBLOCK", "O_CLOEXEC", "O_NOFOLLOW")
     try:
-        descriptor = os.open(path, _flags(*flags))
+        descriptor = os.open(path, open_flags(*flags))
     except OSError as error:
         if not follow and error.errno in (errno.ELOOP, errno.EMLINK):
             raise _is_link(path) from error
@@ -131,7 +131,7 @@ def write_atomic(
         sweep(target.parent)
     temporary = temporary_path(target)
     with naming(target):
-        descriptor = os.open(temporary, _flags("O_WRONLY", "O_CREAT", "O_EXCL"), mode)
+        descriptor = os.open(temporary, open_flags("O_WRONLY", "O_CREAT", "O_EXCL"), mode)
         try:
             with os.fdopen(descriptor, "wb") as file:
                 for part in parts:
@@ -165,7 +165,7 @@ def place_new(temporary: Path, target: Path) -> None:
 def _sync_folder(folder: Path) -> None:
     """A name is safe from a power failure when its folder has reached the disk; not every file system can be asked to."""
     with contextlib.suppress(OSError):
-        descriptor = os.open(folder, _flags("O_RDONLY", "O_DIRECTORY"))
+        descriptor = os.open(folder, open_flags("O_RDONLY", "O_DIRECTORY"))
         try:
             os.fsync(descriptor)
         finally:
@@ -380,7 +380,7 @@ def take_lock(path: Path, content: bytes) -> int | None:
         raise NoLocks(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     while True:
-        descriptor = os.open(path, _flags("O_RDWR", "O_CREAT", "O_CLOEXEC", "O_NOFOLLOW"), PUBLIC)
+        descriptor = os.open(path, open_flags("O_RDWR", "O_CREAT", "O_CLOEXEC", "O_NOFOLLOW"), PUBLIC)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             same = os.path.samestat(os.fstat(descriptor), os.lstat(path))

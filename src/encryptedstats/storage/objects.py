@@ -11,7 +11,7 @@ import hashlib
 import os
 import stat
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -89,6 +89,9 @@ class Store(Protocol):
 
     def sizes(self, below: str = "") -> dict[str, int]:
         """The bytes of all objects, or of those whose names begin with a folder's."""
+
+    def room(self, below: str = "") -> dict[str, int]:
+        """The same, as far as they take room: what has several names is there once."""
 
     def size(self, name: str) -> int:
         """The bytes of an object. A missing object raises FileNotFoundError with its full name."""
@@ -239,14 +242,20 @@ class FolderStore:
 
     def sizes(self, below: str = "") -> dict[str, int]:
         """The bytes of all files below the folder, or below one in it."""
-        found = {}
+        return {name: facts.st_size for name, facts in self._files(below)}
+
+    def room(self, below: str = "") -> dict[str, int]:
+        """The same, but a file that has several names has its bytes under one of them."""
+        files = {(facts.st_dev, facts.st_ino): (name, facts.st_size) for name, facts in self._files(below)}
+        return dict(files.values())
+
+    def _files(self, below: str) -> Iterator[tuple[str, os.stat_result]]:
         for path in (self._root / below).rglob("*"):
             with suppress(FileNotFoundError):  # removed just now
                 facts = path.lstat()
                 name = path.relative_to(self._root).as_posix()
                 if stat.S_ISREG(facts.st_mode) and not _is_ours(name):
-                    found[name] = facts.st_size
-        return found
+                    yield name, facts
 
     def size(self, name: str) -> int:
         """The bytes of a file."""
@@ -479,6 +488,14 @@ class FsspecStore:
         inside = f"{below.rstrip('/')}/" if below else ""
         known = {name: int(facts.get("size") or 0) for name, facts in self._found().items() if not _is_ours(name)}
         return {name: size for name, size in known.items() if name.startswith(inside)}
+
+    def room(self, below: str = "") -> dict[str, int]:
+        """The same: every copy takes room of its own."""
+        return self.sizes(below)
+
+    def older(self, below: str, seconds: float) -> list[str]:
+        """Names of objects below a folder that were written longer ago."""
+        return [name for name, facts in self._found().items() if name.startswith(f"{below}/") and _age(facts) > seconds]
 
     def size(self, name: str) -> int:
         """The bytes of an object."""
