@@ -69,6 +69,17 @@ class Tab:
     def click(self, text: str) -> None:
         self.page.get_by_role("button", name=text).or_(self.page.get_by_role("link", name=text)).first.click()
 
+    def reload(self) -> None:
+        """Load the page again; if it is on its way to the next one just then, when it is there."""
+        for left in reversed(range(20)):
+            try:
+                self.page.reload()
+                return
+            except Exception as error:
+                if "Not attached to an active page" not in str(error) or not left:
+                    raise
+                self.page.wait_for_timeout(100)
+
     def sees(self, text: str) -> None:
         """Wait until it is there; a failure says what is there instead."""
         found = self.page.get_by_text(text).first
@@ -102,7 +113,7 @@ def decided(tab: Tab) -> None:
     with page.expect_response("**/columns"):
         page.get_by_label("Cut points of age").press("Tab")
     tab.sees("(40.0, 60.0]")
-    page.reload()  # in the middle: what was chosen is there again
+    tab.reload()  # in the middle: what was chosen is there again
     tab.sees("(40.0, 60.0]")
     assert page.locator("#use-5").input_value() == "target"
     tab.look("app-columns")
@@ -152,7 +163,8 @@ def locked(tab: Tab) -> None:
     tab.click("I have a copy")
     page.goto(page.url.replace("/key", "/encrypt"))
     page.get_by_role("button", name="Encrypt", exact=True).click()
-    page.reload()
+    page.get_by_text("You can close this tab").or_(page.get_by_text("It lies on this machine until")).first.wait_for()
+    tab.reload()
     tab.sees("It lies on this machine until you send it.")
     tab.look("app-encrypt")
 
