@@ -67,7 +67,7 @@ class Server:
             code = 1
             try:
                 # A process that imports everything again takes seconds: the test of the program itself has it.
-                jobs.Maker.__call__ = lambda self, function, *given: function(*given)  # type: ignore[method-assign]
+                jobs.Maker.__call__ = lambda self, function, *given: function(*given)  # type: ignore[method-assign]  # in this process
                 files = {"certificate": self.certificate, "certificate_key": self.certificate}
                 running.serve(settings, "127.0.0.1", self.port, **(files if self.certificate else {}))
                 code = 0

@@ -223,7 +223,7 @@ def test_a_maker_that_dies_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
             pass
 
     class Good(Broken):
-        def submit(self, function: object, *given: object) -> Good:  # type: ignore[override]
+        def submit(self, function: object, *given: object) -> Good:  # type: ignore[override]  # no pool
             return self
 
         def result(self, seconds: float) -> dict[str, str]:

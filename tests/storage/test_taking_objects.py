@@ -52,7 +52,7 @@ def test_a_file_of_another_disk_is_copied(tmp_path: Path, monkeypatch: pytest.Mo
     def far(old: object, new: object) -> None:
         if Path(str(old)) == file:
             raise OSError(errno.EXDEV, "other disk")
-        replace(old, new)  # type: ignore[arg-type]
+        replace(old, new)  # type: ignore[arg-type]  # paths alone
 
     monkeypatch.setattr(os, "replace", far)
     store.take("objects/x", file)
