@@ -60,9 +60,10 @@ def moved_answer(
         )
     # As they are stored: each part of a total that is in digits by itself.
     apart = [replace(facts, stored=WHOLE) for facts in numbers.facts]
-    values = decrypt_value(EncryptedNumbers(numbers.keys, numbers.form, apart, numbers.parts, numbers.width), decryptor)
+    whole = EncryptedNumbers(numbers.keys, numbers.form, apart, numbers.parts, numbers.width, places=numbers.places)
+    values = decrypt_value(whole, decryptor)
     facts = [replace(one, offset=0, factor=1) for one in numbers.facts]
-    moved = encrypted_numbers(encryptor.keys, values, facts)
+    moved = encrypted_numbers(encryptor.keys, values, facts, numbers.places)
     moved.flooded, moved.schema_digest = numbers.flooded, digest
     return EncryptedAnswer(
         answer.question, moved, answer.schema, answer.n_rows, answer.block_ids, n_dropped=answer.n_dropped

@@ -1208,11 +1208,11 @@ static void automorphism(Packer *K, const Key *key, const Component *from, word 
     key_switch(R, key, K->primes, moved, (Component *const[2]){&to[0], &to[1]}, &K->switcher, (const int[2]){1, 1});
 }
 
-/* Every way through all levels multiplies by n: what goes through all of them is divided by n when it is read. */
-static void take_scale(Packer *K, int all_levels) {
+/* Every level multiplies by 2: what has so many of them to go is divided by all that when it is read. */
+static void take_scale(Packer *K, int levels) {
     for (int i = 0; i < K->primes; i++) {
         const Prime *P = &K->ring->p[i];
-        K->scale[i] = all_levels ? power((uint64_t)P->n, P->p - 2, P) : 1;
+        K->scale[i] = levels ? power((uint64_t)1 << levels, P->p - 2, P) : 1;
     }
 }
 
@@ -1532,15 +1532,15 @@ static int read_keys(Packer *K, PyObject *ring, PyObject *groups, int level, int
     return 0;
 }
 
-/* Totals merged from level `lowest` up to `level`. */
+/* Totals merged from level `lowest` up to `level`; `whole` ones have not been merged before. */
 static PyObject *py_pack(PyObject *self, PyObject *args) {
     PyObject *ring, *groups, *totals, *found = NULL;
     Py_buffer out, scratch, *held = NULL;
-    int primes, level, lowest;
+    int primes, level, lowest, whole;
     Py_ssize_t count, holding = 0;
     (void)self;
-    if (!PyArg_ParseTuple(args, "OO!O!iiiw*w*", &ring, &PyTuple_Type, &groups, &PyTuple_Type, &totals, &primes, &level, &lowest,
-                          &out, &scratch))
+    if (!PyArg_ParseTuple(args, "OO!O!iiipw*w*", &ring, &PyTuple_Type, &groups, &PyTuple_Type, &totals, &primes, &level, &lowest,
+                          &whole, &out, &scratch))
         return NULL;
     Packer *K = calloc(1, sizeof(Packer));
     Ring *R = PyCapsule_GetPointer(ring, "ring");
@@ -1574,7 +1574,7 @@ static PyObject *py_pack(PyObject *self, PyObject *args) {
     Component to[2];
     K->ring = R, K->primes = primes, K->lowest = lowest;
     take_packer(&s, K, to, level);
-    take_scale(K, lowest == 0);
+    take_scale(K, whole ? R->logn - lowest : 0);
     pack(K, 0, (size_t)count, level, to);
     store_pair(K, out.buf, to);
     Py_END_ALLOW_THREADS;
@@ -1627,7 +1627,7 @@ static PyObject *py_expand(PyObject *self, PyObject *args) {
     Component node[2];
     K->ring = R, K->primes = primes, K->lowest = lowest;
     take_packer(&s, K, node, level);
-    take_scale(K, level == R->logn);
+    take_scale(K, level == R->logn ? level : 0);
     good = !load_pair(K, node, src.buf);
     if (good) expand(K, node, (size_t)first, (size_t)step, (size_t)count, level, out.buf);
     Py_END_ALLOW_THREADS;
@@ -1739,7 +1739,7 @@ static PyMethodDef METHODS[] = {
     {"key", py_key, METH_VARARGS, "key(ring, residues, digits, element): a key-switching key; element 0 without automorphism."},
     {"scratch", py_scratch, METH_VARARGS, "scratch(ring, primes, levels): words of memory for lower (levels 0), or pack and expand."},
     {"lower", py_lower, METH_VARARGS, "lower(ring, key, src, size, from, at, to, out, scratch)"},
-    {"pack", py_pack, METH_VARARGS, "pack(ring, keys, totals, primes, level, lowest, out, scratch)"},
+    {"pack", py_pack, METH_VARARGS, "pack(ring, keys, totals, primes, level, lowest, whole, out, scratch)"},
     {"expand", py_expand, METH_VARARGS, "expand(ring, keys, src, primes, level, lowest, count, out, first, step, scratch)"},
     {"automorphism", py_automorphism, METH_VARARGS, "automorphism(ring, key, src, primes, out, scratch)"},
     {"transform", py_transform, METH_VARARGS, "transform(ring, prime, inverse, src, out, scratch)"},

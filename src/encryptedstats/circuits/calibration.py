@@ -164,7 +164,7 @@ class _Sample(Source):
 
     @property
     def layout(self) -> Layout:
-        return Layout(self.chunks, self.parameters.slots, (1,) * self.chunks)
+        return Layout(self.chunks, self.parameters.slots, (1,) * self.chunks, self.parameters.copies)
 
     @property
     def with_secret_key(self) -> bool:

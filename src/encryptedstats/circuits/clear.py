@@ -406,7 +406,7 @@ def _mask_rule(kind: DType, arg: DType, places: NDArray[np.int64]) -> _Rule:
 def _resample_rule(kind: DType, shift: tuple[int, int, bool], layout: Layout) -> _Rule:
     def resampled(block: _Block, values: list[Values]) -> Values:
         slots = _numbers(values[0], kind, block).reshape(layout.n_chunks, layout.slots)
-        moved = permute_slots(slots, shift).reshape(-1)
+        moved = permute_slots(slots, shift, layout.turn).reshape(-1)
         return _packed(moved) if kind == _BIT else moved
 
     return resampled
@@ -456,16 +456,16 @@ def drawn_shift(seed: int | tuple[int, int, bool], layout: Layout) -> tuple[int,
     From a hash, so that it is the same on every machine and for every version of every library. A move stands for itself.
     """
     if isinstance(seed, tuple):
-        return seed[0] % max(1, layout.n_chunks), seed[1] % (layout.slots // 2), seed[2]
+        return seed[0] % max(1, layout.n_chunks), seed[1] % layout.turn, seed[2]
     digest = hashlib.sha256(f"encryptedstats resample {seed}".encode()).digest()
     chunk, rotation = int.from_bytes(digest[:8], "big"), int.from_bytes(digest[8:16], "big")
-    return chunk % max(1, layout.n_chunks), rotation % (layout.slots // 2), bool(digest[16] & 1)
+    return chunk % max(1, layout.n_chunks), rotation % layout.turn, bool(digest[16] & 1) and layout.copies == 1
 
 
-def permute_slots(slots: Values, shift: tuple[int, int, bool]) -> Values:
-    """Slots moved as SEAL moves them: whole chunks around, half rows rotated to the left, half rows swapped."""
+def permute_slots(slots: Values, shift: tuple[int, int, bool], turn: int | None = None) -> Values:
+    """Slots moved as SEAL moves them: whole chunks around, half rows (or ``turn`` slots) rotated to the left, and swapped."""
     chunks, rotation, swap = shift
-    halves = np.roll(slots, -chunks, axis=0).reshape(len(slots), 2, slots.shape[1] // 2)
+    halves = np.roll(slots, -chunks, axis=0).reshape(len(slots), -1, turn or slots.shape[1] // 2)
     halves = np.roll(halves, -rotation, axis=2)
     if swap:
         halves = halves[:, ::-1]

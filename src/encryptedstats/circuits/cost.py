@@ -18,6 +18,7 @@ from encryptedstats.circuits.program import (
     RELINEARISE,
     ROTATE,
     ROWS,
+    SHIFT,
     SUM,
     SWITCH,
     Program,
@@ -92,7 +93,7 @@ def read_cost(program: Program) -> Cost:
             for kind, count in _operations(step, program).items():
                 (rows if over_rows else finish)[kind] += count * runs[step]
     for pack in program.packs:
-        finish += _packing_counts(parameters, len(pack.args))
+        finish += _packing_counts(parameters, len(pack.args), program.beside)
     different = sum(step.op == EXPAND for step in program.steps)
     spread = expansion_counts(parameters, different)
     every = program.runs()
@@ -123,6 +124,8 @@ def _operations(step: Step, program: Program) -> Counter[Kind]:
             counts["switch", size, len(program.parameters.data_moduli) - above] += 1
     elif step.op == ROTATE:
         counts["key switch", size, primes] += 1
+    elif step.op == SHIFT:
+        counts["scale", size, primes] += 1
     elif step.op == MASK:  # a product with a plaintext that has to be encoded first
         counts["mask", size, primes] += 1
     elif step.op == SUM:
@@ -131,10 +134,11 @@ def _operations(step: Step, program: Program) -> Counter[Kind]:
     return +counts
 
 
-def _packing_counts(parameters: Parameters, n_totals: int) -> Counter[Kind]:
+def _packing_counts(parameters: Parameters, n_totals: int, beside: int = 1) -> Counter[Kind]:
     elements, primes = packing_elements(parameters.ring_degree), packing_primes(parameters)
-    counts = Counter[Kind]()
-    for level, pairs, alone in merges_of(n_totals, parameters.ring_degree):
+    counts, done = Counter[Kind](), beside.bit_length() - 1
+    for merged, pairs, alone in merges_of(n_totals, parameters.ring_degree >> done):
+        level = merged + done
         counts["key switch", 2, primes] += (pairs + alone) * len(elements[level])
         counts["scale", 2, primes] += pairs
         counts["add", 2, primes] += 3 * pairs + alone

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
@@ -14,7 +14,7 @@ import numpy as np
 
 from encryptedstats.circuits.batching import HELD
 from encryptedstats.circuits.bounds import ColumnRange, Interval, read_bounds
-from encryptedstats.circuits.devices import AUTO, Device, Run, checked_name, device_for
+from encryptedstats.circuits.devices import AUTO, Device, Run, checked_name, device_for, registered
 from encryptedstats.circuits.expansion import check_packed, expand_totals, expansion_scales, noise_of_packs
 from encryptedstats.circuits.expressions import REPLICATE, Expression, circuit_digest, in_order
 from encryptedstats.circuits.layout import Layout
@@ -111,7 +111,8 @@ def evaluate(
     """
     workers, given = checked_workers(workers), given or {}
     checked_name(device)
-    ready = prepare(
+    prepared = partial(
+        prepare,
         outputs,
         source,
         form=form,
@@ -122,7 +123,7 @@ def evaluate(
         flood=flood,
         memory_limit=memory_limit,
     )
-    chosen = device_for(device, ready.program)
+    ready, chosen = _with_device(prepared, device)
     why_not = None if checkpoint is None else chosen.checkpoint_obstacle(ready.program)
     if why_not is not None:
         raise DeviceError(f"checkpoint= cannot be kept here: {why_not}")
@@ -132,12 +133,23 @@ def evaluate(
     return _totals(ready, job, checkpoint)
 
 
+def _with_device(prepared: Callable[..., Prepared], name: str) -> tuple[Prepared, Device]:
+    """A program, and the device for it: totals lie side by side for those that can use it, in the same places of the same packs."""
+    ready = prepared()
+    if ready.program.beside > 1 and any(one.is_here and not one.side_by_side for one in registered().values()):
+        alone = prepared(beside=1)
+        chosen = device_for(name, alone.program)
+        if not chosen.side_by_side:
+            return alone, chosen
+    return ready, device_for(name, ready.program)
+
+
 def _totals(ready: Prepared, job: _Job, checkpoint: str | os.PathLike[str] | None) -> EncryptedNumbers:
     program, source = ready.program, job.source
     # What belongs to a joint key is flooded by its members, when they open it.
     flooded = None if source.with_secret_key or source.keys.joint else False
     totals = EncryptedNumbers(
-        source.keys, program.form, ready.facts, job.totals(), program.width, None, flooded, ready.circuit
+        source.keys, program.form, ready.facts, job.totals(), program.width, None, flooded, ready.circuit, (), program.places
     )
     totals.check_decrypts()
     totals = totals.with_flooding() if ready.flood else totals
@@ -185,6 +197,7 @@ class _Circumstances:
     flood: bool
     joint: bool
     held: int
+    beside: int | None
 
 
 def prepare(
@@ -198,8 +211,12 @@ def prepare(
     report: NoiseReport | None = None,
     flood: bool | None = None,
     memory_limit: int | None = None,
+    beside: int | None = None,
 ) -> Prepared:
-    """All checks of :func:`evaluate`; no row is read for them. What was prepared last is kept for who asks again."""
+    """All checks of :func:`evaluate`; no row is read for them. What was prepared last is kept for who asks again.
+
+    ``beside`` is how many packed totals lie side by side: by default as many as the parameters have copies.
+    """
     given, keys, outputs = given or {}, source.keys, tuple(outputs)
     for packs in given.values():
         keys.check_same(packs.keys)
@@ -220,6 +237,7 @@ def prepare(
         flood,
         keys.joint,
         HELD if memory_limit is None else min(HELD, memory_limit // 4),
+        beside,
     )
     return _prepared(outputs, circumstances)
 
@@ -245,12 +263,12 @@ def _prepared(outputs: tuple[Expression | int, ...], about: _Circumstances) -> P
     )
     if about.told is not None:
         facts = [replace(f, low=bound.low, high=bound.high) for f, bound in zip(facts, about.told, strict=True)]
-    t, ring = parameters.plain_modulus, parameters.ring_degree
+    t, slots = parameters.plain_modulus, parameters.slots
     found = tuple(
         replace(
             f,
             offset=centred(output.offset * output.step.factor, t),
-            factor=factor * (ring if output.each else 1) * output.step.factor % t,
+            factor=factor * (slots if output.each else 1) * output.step.factor % t,
         )
         for f, output, factor in zip(facts, program.outputs, factors, strict=True)
     )
@@ -311,11 +329,14 @@ def _proof(outputs: Sequence[Expression], about: _Circumstances, given: Mapping[
         read_noise, outputs, parameters, layout, with_secret_key=own, form=about.form, given=given, level=level
     )
     try:
-        report = prove(flooded=about.flood)
+        report = prove(flooded=about.flood, beside=about.beside)
     except NoiseError:
-        if not about.joint:
+        if about.joint:  # to be computed on with: its members refuse to open what they cannot flood
+            report = prove(flooded=False, beside=about.beside)
+        elif parameters.copies > 1 and about.beside != 1:  # what was not planned for may do alone
+            report = prove(flooded=about.flood, beside=1)
+        else:
             raise
-        report = prove(flooded=False)  # to be computed on with: its members refuse to open what they cannot flood
     return report if given else lowest_start(outputs, parameters, layout, report, with_secret_key=own)
 
 
@@ -507,13 +528,17 @@ class _Merging:
         packs = self.program.packs if nbytes > limit // 4 else ()
         self._waiting = list(dict.fromkeys(group for pack in packs for group in _neighbours(pack)))
         self._apart = bool(packs)
+        self._start = self.program.beside.bit_length() - 1
+        self._merged_to = min(self._start + _NEIGHBOURS, self.keys.parameters.ring_degree.bit_length() - 1)
         self._uses = Counter(step for group in self._waiting for step in group)
 
     def go_on(self) -> None:
         """Merge what can be."""
         for group in [group for group in self._waiting if all(step in self.found for step in group)]:
             parts = [self.found[step] for step in group]
-            self._merged[group] = self.device.merge(parts, 0, _NEIGHBOURS, self.keys, self.run.workers)
+            self._merged[group] = self.device.merge(
+                parts, self._start, self._merged_to, self.keys, self.run.workers, self._start
+            )
             self._waiting.remove(group)
             self._uses.subtract(group)
             for step in {step for step in group if not self._uses[step]}:
@@ -522,10 +547,10 @@ class _Merging:
     def pack(self, pack: Step) -> Residues:
         """All of it."""
         if not self._apart:
-            return self.device.pack([self.found[arg] for arg in pack.args], self.keys, self.run.workers)
+            return self.device.pack([self.found[arg] for arg in pack.args], self.keys, self.run.workers, self._start)
         parts = [self._merged[group] for group in _neighbours(pack)]
         top = self.keys.parameters.ring_degree.bit_length() - 1
-        return self.device.merge(parts, _NEIGHBOURS, top, self.keys, self.run.workers)
+        return self.device.merge(parts, self._merged_to, top, self.keys, self.run.workers, self._start)
 
 
 def _neighbours(pack: Step) -> list[tuple[Step, ...]]:

@@ -28,7 +28,7 @@ def noise_of_packs(totals: EncryptedNumbers) -> Noise:
 def expansion_scales(totals: EncryptedNumbers) -> list[int]:
     """What every total is multiplied by, modulo t, once it is expanded."""
     parameters = totals.keys.parameters
-    scale = expansion_scale(parameters.ring_degree, parameters.plain_modulus)
+    scale = expansion_scale(parameters)
     return [facts.factor * scale % parameters.plain_modulus for facts in totals.facts]
 
 
@@ -48,19 +48,21 @@ def check_packed(totals: EncryptedNumbers) -> None:
 def expand_totals(
     totals: EncryptedNumbers, wanted: Collection[int], device: Device, workers: int | None = None
 ) -> Iterator[tuple[int, Residues]]:
-    """Packed totals with their numbers, in order: each in all slots of a ciphertext under the primes of the packing context.
+    """Packed totals with their numbers, in the order of their places: each in all slots of a ciphertext under the primes of the packing context.
 
     A pack is parted into halves again and again, the first totals first, so that few ciphertexts are held at a time; parts that
     hold no ``wanted`` total are left alone.
     """
     check_packed(totals)
     chosen = np.zeros(len(totals), dtype=bool)
-    chosen[list(wanted)] = True
+    chosen[[totals.places[number] for number in wanted]] = True
+    numbers = {place: number for number, place in enumerate(totals.places)}
     top = totals.keys.parameters.ring_degree.bit_length() - 1
     for number, part in enumerate(totals.parts):
-        numbers = range(number * totals.width, min((number + 1) * totals.width, len(totals)))
-        for group, level, node in _groups(device, totals, part.residues, numbers, top, chosen):
-            yield from zip(group, device.expand(node, len(group), level, totals.keys, workers), strict=True)
+        places = range(number * totals.width, min((number + 1) * totals.width, len(totals)))
+        for group, level, node in _groups(device, totals, part.residues, places, top, chosen):
+            found = device.expand(node, len(group), level, totals.keys, workers)
+            yield from ((numbers[place], one) for place, one in zip(group, found, strict=True))
 
 
 def _groups(

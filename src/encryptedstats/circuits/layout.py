@@ -15,6 +15,8 @@ class Layout:
     appended to can have partly filled chunks in between. A chunk becomes one plaintext of `slots` slots. SEAL arranges them
     as two rows of ``slots / 2`` that rotate separately: slots 0 to slots/2 - 1, then the rest. Padding is 0 in every column.
 
+    With ``copies``, a ciphertext holds every value so many times, ``slots`` different ones, and these rotate together.
+
     Examples
     --------
     >>> layout = Layout(n_rows=10_000, slots=8192)
@@ -25,6 +27,7 @@ class Layout:
     n_rows: int
     slots: int = 8192
     uneven: tuple[int, ...] = ()  # rows of each chunk, where not all but the last are full
+    copies: int = 1
 
     def __post_init__(self) -> None:
         if self.n_rows < 0:
@@ -41,6 +44,11 @@ class Layout:
     def n_chunks(self) -> int:
         """Number of chunks."""
         return len(self.uneven) or -(-self.n_rows // self.slots)
+
+    @property
+    def turn(self) -> int:
+        """How many slots rotate together."""
+        return self.slots if self.copies > 1 else self.slots // 2
 
     @property
     def counts(self) -> tuple[int, ...]:

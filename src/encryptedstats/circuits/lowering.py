@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -36,6 +37,7 @@ from encryptedstats.circuits.program import (
     REPLICATED,
     ROTATE,
     ROWS,
+    SHIFT,
     SUM,
     SWITCH,
     Chunks,
@@ -45,7 +47,14 @@ from encryptedstats.circuits.program import (
     in_both,
 )
 from encryptedstats.crypto.noise import Noise, NoiseModel
-from encryptedstats.crypto.packing import centred, flooded_at_its_level, packed_noise, packing_model, packing_primes
+from encryptedstats.crypto.packing import (
+    centred,
+    flooded_at_its_level,
+    packed_noise,
+    packing_model,
+    packing_primes,
+    side_by_side,
+)
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.errors import NoiseError
 
@@ -69,7 +78,7 @@ LEVELLED = Strategy(relinearise=True)
 class Way:
     """How a circuit is lowered: at which level columns begin, what is done about growing ciphertexts, and how results end.
 
-    ``width`` totals are packed into a ciphertext; ``end`` is the level that rows have to end at, where it is not the lowest;
+    ``width`` totals are packed into a ciphertext, ``beside`` of them side by side before they are brought down; ``end`` is the level that rows have to end at, where it is not the lowest;
     ``flooded`` rows leave room there for what the members of a joint key add when they open them.
     """
 
@@ -78,6 +87,7 @@ class Way:
     width: int = 1
     end: int | None = None
     flooded: bool = False
+    beside: int = 1
 
 
 def lower(
@@ -136,6 +146,7 @@ class Lowering:
         self.totals: dict[Expression, _Total] = {}
         self._spread: dict[Expression, Step] = {}
         self._known: dict[Any, Step] = {}
+        self._uses: Counter[Step] = Counter()  # of what is read, in products of such
 
     def outputs(self, outputs: Sequence[Expression]) -> list[Output]:
         """Every output, not brought into its form."""
@@ -218,6 +229,42 @@ class Lowering:
         noise = rules.multiply(a.noise, b.noise)
         return self._step(MULTIPLY, (a, b), None, noise, in_both(a.chunks, b.chunks))
 
+    def _shift(self, step: Step, by: int) -> Step:
+        """A step times a power of X, which changes no noise: of products one factor is, of sums all terms, down to what is read."""
+        if not by:
+            return step
+        if step.op == MULTIPLY:
+            factor = self._carrier(step)
+            args = tuple(self._shift(arg, by) if arg is factor else arg for arg in step.args)
+            if step.args[0] is step.args[1]:
+                args = (args[0], step.args[1])
+            return self._step(MULTIPLY, args, None, step.noise, step.chunks)
+        if step.op == SUM:
+            return self._step(SUM, (self._shift(step.args[0], by),), None, step.noise)
+        if step.op == ADD_UP and not is_read(step):
+            return self._shifted_sum(step, by)
+        return self._step(SHIFT, (step,), by, step.noise, step.chunks)
+
+    def _shifted_sum(self, step: Step, by: int) -> Step:
+        """What is read of its terms, and its constant, is one term of it."""
+        (coefficients, constant), args = step.data, step.args
+        terms = list(zip(coefficients, args, strict=True))
+        read = [(c, arg) for c, arg in terms if is_read(arg)]
+        found = [(c, self._shift(arg, by)) for c, arg in terms if not is_read(arg)]
+        if len(read) == 1 and not constant:
+            found.insert(0, (read[0][0], self._shift(read[0][1], by)))
+        elif read:
+            one = self._add_up([c for c, _ in read], [arg for _, arg in read], constant)
+            found.insert(0, (1, self._shift(one, by)))
+        elif constant:
+            return self._step(SHIFT, (step,), by, step.noise, step.chunks)
+        data = tuple(c for c, _ in found), 0
+        return self._step(ADD_UP, tuple(arg for _, arg in found), data, step.noise, step.chunks)
+
+    def _carrier(self, product: Step) -> Step:
+        """The factor of a product that is shifted for all of it: what is computed, else what most products have in common."""
+        return max(product.args, key=lambda arg: (not is_read(arg), self._uses[arg]))
+
     def _rotate(self, step: Step, by: int) -> Step:
         noise = self.rules.rotate(step.noise)
         return self._step(ROTATE, (step,), by, noise, step.chunks)
@@ -296,7 +343,7 @@ class Lowering:
 
     def _rotated_and_added(self, total: Step, offset: int) -> Step:
         step = self.relinearise(total)
-        for rotation in replication_steps(self.layout.slots):
+        for rotation in replication_steps(self.layout):
             step = self._add_up((1, 1), (step, self._rotate(step, rotation)), 0)
         return self._add_up((1,), (step,), offset) if offset else step
 
@@ -323,23 +370,81 @@ class Lowering:
         return Program(parameters, self.layout, form, tuple(done), batches=batches)
 
     def _packed(self, parameters: Parameters, outputs: Sequence[Output], width: int, held: int) -> Program:
-        """Brought down to the primes of the packing context, and merged."""
+        """Put side by side, brought down to the primes of the packing context, and merged."""
         small = packing_model(parameters, packing_primes(parameters))
-        descents = {noise: plan_descent(parameters, noise) for noise in {output.step.noise for output in outputs}}
-        done = []
-        for output in outputs:
-            descent = descents[output.step.noise]
+        steps, beside = [output.step for output in outputs], self.way.beside
+        places = self._places(steps, parameters.copies)
+        placed = [step for _, step in sorted(zip(places, steps, strict=True), key=lambda entry: entry[0])]
+        whole = [self._side_by_side(placed[i : i + beside], parameters) for i in range(0, len(placed), beside)]
+        descents = {noise: plan_descent(parameters, noise) for noise in {step.noise for step in whole}}
+        low = []
+        for step in whole:
+            descent = descents[step.noise]
             if descent is None:
                 raise NoiseError("totals of this noise cannot be packed")
-            low = self.relinearise(self.switch(output.step, descent.relinearise_at))
-            done.append(Output(self.switch(low, descent.level), output.offset, output.each))
-        packs = []
-        for start in range(0, len(done), width):
-            args = tuple(output.step for output in done[start : start + width])
+            relinearised = self.relinearise(self.switch(step, descent.relinearise_at))
+            low.append(self.switch(relinearised, descent.level))
+        packs, in_pack = [], max(1, width // beside)
+        for start in range(0, len(low), in_pack):
+            args = tuple(low[start : start + in_pack])
             worst = Noise(max(arg.noise.flat for arg in args), max(arg.noise.peak for arg in args))
             packs.append(Step(PACK, args, None, packed_noise(small, worst), is_total=True))
-        batches = batches_of_totals([output.step for output in done], parameters, held)
-        return Program(parameters, self.layout, PACKED, tuple(done), tuple(packs), width, batches)
+        done = [
+            Output(low[place // beside], output.offset, output.each)
+            for place, output in zip(places, outputs, strict=True)
+        ]
+        batches = batches_of_totals(low, parameters, held)
+        return Program(
+            parameters, self.layout, PACKED, tuple(done), tuple(packs), width, batches, beside, tuple(places)
+        )
+
+    def _places(self, totals: Sequence[Step], copies: int) -> list[int]:
+        """Where totals are packed, so that those that lie side by side are of different products, and what is shifted the same way
+        shares them. It is the same however many do lie side by side."""
+        if copies == 1:
+            return list(range(len(totals)))
+        products = [step for step in in_order(totals) if step.op == MULTIPLY and all(map(is_read, step.args))]
+        self._uses = Counter(arg for step in products for arg in step.args)
+        families: dict[Step, list[int]] = {}
+        for number, total in enumerate(totals):
+            families.setdefault(self._root(total), []).append(number)
+        room = [len(range(shift, len(totals), copies)) for shift in range(copies)]
+        free = list(map(len, map(range, room)))
+        places = [0] * len(totals)
+        for family in sorted(families.values(), key=len, reverse=True):
+            left = family
+            while left:
+                shift = max(range(copies), key=free.__getitem__)
+                some, left = left[: free[shift]], left[free[shift] :]
+                for number in some:
+                    places[number] = (room[shift] - free[shift]) * copies + shift
+                    free[shift] -= 1
+        return places
+
+    def _root(self, step: Step) -> Step:
+        """The first of the products that a total is made of, one after the other."""
+        while step.args and not is_read(step):
+            if step.op == ADD_UP:
+                below = next(arg for arg in step.args if not is_read(arg))
+            else:
+                below = self._carrier(step) if step.op == MULTIPLY else step.args[0]
+            if is_read(below):
+                break
+            step = below
+        return step
+
+    def _side_by_side(self, totals: Sequence[Step], parameters: Parameters) -> Step:
+        """Totals in one ciphertext, each times another power of X."""
+        copies, ring = self.way.beside, parameters.ring_degree
+        if copies == 1:
+            return totals[0]
+        powers = [side_by_side(number, copies, ring) for number in range(len(totals))]
+        ones = (1,) * len(totals)
+        if all(total.op == SUM and not total.args[0].is_total and total.args[0].chunks is None for total in totals):
+            rows = [self._shift(total.args[0], power) for total, power in zip(totals, powers, strict=True)]
+            row = self._add_up(ones, rows, 0)
+            return self._step(SUM, (row,), None, self.rules.sum(row.noise, max(1, self.layout.n_chunks)))
+        return self._add_up(ones, [self._shift(total, by) for total, by in zip(totals, powers, strict=True)], 0)
 
     def ended(self, model: NoiseModel, step: Step) -> Step:
         """Rows as they are stored: two polynomials, brought down."""
@@ -375,6 +480,13 @@ def _together(steps: Iterable[Step]) -> Chunks:
     return every
 
 
+def is_read(step: Step) -> bool:
+    """Whether a step is a column, or what stands in its place, or a sum of such."""
+    if step.op == ADD_UP:
+        return all(is_read(arg) and arg.op != ADD_UP for arg in step.args)
+    return step.op in (COLUMN, HERE, EXPAND) or (step.op == SWITCH and step.args[0].op in (COLUMN, HERE))
+
+
 def move_steps(node: Expression, layout: Layout) -> list[int]:
     """The rotations, one after the other, that a resampling takes; 0 swaps the half rows.
 
@@ -384,12 +496,13 @@ def move_steps(node: Expression, layout: Layout) -> list[int]:
     steps = [rotation] if rotation else []
     if isinstance(node.data, tuple):
         steps = [4**i for i in range(layout.slots.bit_length()) for _ in range(rotation >> 2 * i & 3)]
-    return steps + [0] * swap
+    return [max(1, layout.copies // 2) * step for step in steps] + [0] * swap
 
 
-def replication_steps(slots: int) -> list[int]:
+def replication_steps(layout: Layout) -> list[int]:
     """Rotations that spread a sum over all slots."""
-    return [1 << i for i in range(slots.bit_length() - 2)] + [0]
+    turns = [max(1, layout.copies // 2) << i for i in range(layout.turn.bit_length() - 1)]
+    return turns + [0] * (layout.copies == 1)
 
 
 def rotations_needed(outputs: Iterable[Expression], layout: Layout, *, replicated: bool = False) -> tuple[int, ...]:
@@ -399,7 +512,7 @@ def rotations_needed(outputs: Iterable[Expression], layout: Layout, *, replicate
         if node.op == RESAMPLE:
             steps |= set(move_steps(node, layout))
         if replicated or node.op == REPLICATE or (node.op == PRODUCT and node.is_total):
-            steps |= set(replication_steps(layout.slots))
+            steps |= set(replication_steps(layout))
     return tuple(sorted(steps))
 
 

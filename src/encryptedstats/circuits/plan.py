@@ -65,6 +65,9 @@ def is_fast(parameters: Parameters) -> bool:
 # A shard of a cluster's work: by default a table is cut into so many, none of more than so many chunks. A shard's totals are
 # brought down and packed once, which costs as much as several chunks; and a lost shard should not be an hour's work.
 SHARDS: Final = 32
+#: Small tables are repeated in their ciphertexts: so many times at most, and no smaller than this many rows.
+MOST_COPIES: Final = 16
+LEAST_SLOTS: Final = 256
 MAX_SHARD_CHUNKS: Final = 64
 #: How many results are added up at once on the way to the sum of all shards.
 FAN_IN: Final = 16
@@ -324,13 +327,13 @@ class Stage:
     form: str = PACKED
     gives: str = ""
 
-    def layout(self, slots: int) -> Layout:
+    def layout(self, slots: int, copies: int = 1) -> Layout:
         """Where its rows lie."""
-        return Layout(slots if self.n_rows is None else self.n_rows, slots)
+        return Layout(slots if self.n_rows is None else self.n_rows, slots, copies=copies)
 
-    def circuits(self, slots: int) -> list[Expression]:
+    def circuits(self, slots: int, copies: int = 1) -> list[Expression]:
         """Its outputs, for a ring of so many slots."""
-        return list(self.outputs(self.layout(slots)) if callable(self.outputs) else self.outputs)
+        return list(self.outputs(self.layout(slots, copies)) if callable(self.outputs) else self.outputs)
 
     def renamed(self, suffix: str) -> Stage:
         """The same with other names for all packs, so that those of several models are told apart."""
@@ -339,13 +342,13 @@ class Stage:
             return replace(self, gives=gives)
         return replace(self, gives=gives, outputs=with_packs_renamed(self.outputs, suffix))
 
-    def largest(self, ranges: Mapping[Any, ColumnRange], slots: int) -> int:
+    def largest(self, ranges: Mapping[Any, ColumnRange], slots: int, copies: int = 1) -> int:
         """The largest absolute value of its outputs."""
         if isinstance(self.bounds, Interval):
             return self.bounds.largest
         if self.bounds is not None:
             return max(bound.largest for bound in self.bounds)
-        layout, outputs = self.layout(slots), self.circuits(slots)
+        layout, outputs = self.layout(slots, copies), self.circuits(slots, copies)
         found = read_bounds(outputs, ranges, layout.n_rows, layout.n_chunks * slots)
         return max(found[output].largest for output in outputs)
 
@@ -420,25 +423,35 @@ class _Search:
     members: int = 1
     room: int = 1
 
-    def largest(self, slots: int) -> int:
+    def largest(self, slots: int, copies: int = 1) -> int:
         """The largest absolute value of a result, with the room that is left for it."""
-        return self.room * max(1, *(stage.largest(self.ranges, slots) for stage in self.stages))
+        return self.room * max(1, *(stage.largest(self.ranges, slots, copies) for stage in self.stages))
 
     def found(self) -> _Found | None:
-        """The smallest ring and modulus that carry everything."""
+        """The smallest ring and modulus that carry everything, with as many copies of the rows as have room."""
         for ring in RINGS:
-            found = self._in_ring(ring)
-            if found is not None:
-                return found
+            for copies in dict.fromkeys((self._copies(ring), 1)):
+                found = self._in_ring(ring, copies)
+                if found is not None:
+                    return found
         return None
+
+    def _copies(self, ring: int) -> int:
+        """How often a ciphertext can hold all rows, which are those of one owner and in one piece."""
+        alone = self.with_secret_key and self.members == 1 and self.workers is None and self.scheme == "bgv"
+        if not alone or not any(stage.form == PACKED for stage in self.stages):
+            return 1
+        rows = max((stage.n_rows or 1 for stage in self.stages), default=1)
+        return min(MOST_COPIES, 1 << max(0, (ring // max(LEAST_SLOTS, rows)).bit_length() - 1))
 
     def found_with(self, parameters: Parameters) -> _Found:
         """The proofs for parameters that are given; refused where they do not carry everything."""
-        largest = self.largest(parameters.slots)
+        slots, copies = parameters.slots, parameters.copies
+        largest = self.largest(slots, copies)
         fits = largest <= parameters.max_value
-        found = self._proven(parameters, _Shapes(self.stages, parameters.ring_degree)) if fits else None
+        found = self._proven(parameters, _Shapes(self.stages, slots, copies)) if fits else None
         if found is None:
-            depth = max(depth_of(stage.circuits(parameters.slots)) for stage in self.stages)
+            depth = max(depth_of(stage.circuits(slots, copies)) for stage in self.stages)
             why = (
                 f"it is {depth} products deep over {self.stages[0].layout(parameters.slots).n_rows:,} rows, and that is not proven "
                 f"to decrypt with {parameters!r}"
@@ -448,17 +461,18 @@ class _Search:
             raise ParameterError(f"these keys were made for something else: {why}. Make new ones")
         return found
 
-    def _in_ring(self, ring: int) -> _Found | None:
-        largest = self.largest(ring)
+    def _in_ring(self, ring: int, copies: int = 1) -> _Found | None:
+        slots = ring // copies
+        largest = self.largest(slots, copies)
         if largest >= 1 << (MAX_PRIME_BITS - 2):
             return None
         t = plain_modulus_for(ring, largest)
-        shapes = _Shapes(self.stages, ring)
+        shapes = _Shapes(self.stages, slots, copies)
 
         def proven(primes: tuple[int, ...]) -> _Found | None:
             try:
                 for parameters in self._with_kept_primes(
-                    Parameters(self.scheme, ring, t, primes, members=self.members)
+                    Parameters(self.scheme, ring, t, primes, members=self.members, copies=copies)
                 ):
                     found = self._proven(parameters, shapes)
                     if found is not None:
@@ -522,7 +536,7 @@ class _Search:
         count: int,
         given: Mapping[str, Noise],
     ) -> NoiseReport:
-        layout, own = stage.layout(parameters.slots), self.with_secret_key
+        layout, own = stage.layout(parameters.slots, parameters.copies), self.with_secret_key
         if stage.form == ROWS:
             used = {name: given[name] for name, _ in totals_of(circuits).values()}
             jointly = self.members > 1
@@ -602,8 +616,8 @@ def _kept(parameters: Parameters, pack: Noise) -> Noise:
 class _Shapes:
     """The circuits of all stages for one ring, with one node for all of a shape."""
 
-    def __init__(self, stages: Sequence[Stage], ring: int) -> None:
-        self._stages = [Shapes(stage.circuits(ring)) for stage in stages]
+    def __init__(self, stages: Sequence[Stage], slots: int, copies: int) -> None:
+        self._stages = [Shapes(stage.circuits(slots, copies)) for stage in stages]
         self._known: dict[int, list[list[Expression]]] = {}
         #: By the primes that are kept, and that of key switching.
         self.hopes: dict[tuple[tuple[int, ...], int], bool] = {}
@@ -620,13 +634,13 @@ class _Shapes:
 def given_factor(parameters: Parameters) -> int:
     """What totals are multiplied by, modulo t, once they were brought down from columns that were not, packed and expanded."""
     dropped = len(parameters.data_moduli) - packing_primes(parameters)
-    scale = expansion_scale(parameters.ring_degree, parameters.plain_modulus)
+    scale = expansion_scale(parameters)
     return scale * parameters.switch_factor(0, dropped) % parameters.plain_modulus
 
 
 def scaled_circuits(stage: Stage, parameters: Parameters) -> list[Expression]:
     """The circuits of a stage, with coefficients for the factors that expanded totals have."""
-    circuits = stage.circuits(parameters.slots)
+    circuits = stage.circuits(parameters.slots, parameters.copies)
     totals = totals_of(circuits)
     if not totals:
         return circuits
@@ -653,7 +667,7 @@ class _Figures:
             program_of(
                 scaled_circuits(stage, self.parameters),
                 self.parameters,
-                stage.layout(self.parameters.slots),
+                stage.layout(self.parameters.slots, self.parameters.copies),
                 stage.form,
                 report,
                 with_secret_key=self.search.with_secret_key,
@@ -682,25 +696,26 @@ class _Figures:
 
     def plan(self, n_columns: int, workers: int | None, price: float | None) -> Plan:
         """All figures."""
-        parameters, slots, times = self.parameters, self.parameters.slots, self.times
-        layout = self.search.stages[0].layout(slots)
+        parameters, times = self.parameters, self.times
+        slots, copies = parameters.slots, parameters.copies
+        layout = self.search.stages[0].layout(slots, copies)
         fits, draws, predictions = self._of("fit"), self._of("draw"), self._of("predict")
         prediction = self._prediction(fits, draws, predictions) if predictions else None
-        n_totals = sum(len(stage.circuits(slots)) for stage, _ in (*fits, *draws))
+        n_totals = sum(len(stage.circuits(slots, copies)) for stage, _ in (*fits, *draws))
         down = sum(self._download(stage, report) for stage, report in self._open_results())
         counts = sum((cost.counts for cost in self.costs), Counter[Kind]())
         rotations = {
             step
             for stage in self.search.stages
             for step in rotations_needed(
-                stage.circuits(slots), stage.layout(slots), replicated=stage.form == "replicated"
+                stage.circuits(slots, copies), stage.layout(slots, copies), replicated=stage.form == "replicated"
             )
         }
         made = Plan(
             parameters=parameters,
             layout=layout,
             depth=self._depth(),
-            largest=self.search.largest(slots),
+            largest=self.search.largest(slots, copies),
             n_columns=n_columns,
             n_totals=n_totals,
             bytes_up=n_columns * layout.n_chunks * parameters.packed_bytes(),
@@ -718,17 +733,17 @@ class _Figures:
         )
         if workers is None or not fits:
             return made
-        packs = sum(-(-len(stage.circuits(slots)) // report.way.width) for stage, report in self._fits())
+        packs = sum(-(-len(stage.circuits(slots, copies)) // report.way.width) for stage, report in self._fits())
         nbytes = packs * packing_parameters(parameters).packed_bytes()
         costs = [cost for _, cost in fits]
         return replace(made, cluster=_on_cluster(made, costs, packs, nbytes, times, workers, price))
 
     def _depth(self) -> int:
         """Products in a row, from the first to the last of a chain of stages."""
-        slots = self.parameters.slots
+        slots, copies = self.parameters.slots, self.parameters.copies
         depths: dict[str, int] = {}
         for stage in self.search.stages:
-            circuits = stage.circuits(slots)
+            circuits = stage.circuits(slots, copies)
             before = max((depths[name] for name, _ in totals_of(circuits).values()), default=0)
             depths[stage.gives] = max(depths.get(stage.gives, 0), before + depth_of(circuits))
         return max(depths.values())
@@ -743,10 +758,11 @@ class _Figures:
         return [(stage, report) for stage, report in pairs if not stage.gives]
 
     def _download(self, stage: Stage, report: NoiseReport) -> int:
-        parameters, count = self.parameters, len(stage.circuits(self.parameters.slots))
+        parameters = self.parameters
+        count = len(stage.circuits(parameters.slots, parameters.copies))
         if stage.form == ROWS:
             end = len(parameters.data_moduli) - 1 if report.way.end is None else report.way.end
-            return count * stage.layout(parameters.slots).n_chunks * parameters.packed_bytes(end)
+            return count * stage.layout(parameters.slots, parameters.copies).n_chunks * parameters.packed_bytes(end)
         if stage.form != PACKED:
             return count * parameters.packed_bytes()
         return -(-count // report.way.width) * packing_parameters(parameters).packed_bytes()
@@ -757,15 +773,16 @@ class _Figures:
         draws: Sequence[tuple[Stage, Cost]],
         predictions: Sequence[tuple[Stage, Cost]],
     ) -> PredictionCost:
-        parameters, times, slots = self.parameters, self.times, self.parameters.slots
-        every = sum(len(stage.circuits(slots)) for stage, _ in fits)
-        different = sum(len(totals_of(stage.circuits(slots))) for stage, _ in predictions)
+        parameters, times = self.parameters, self.times
+        slots, copies = parameters.slots, parameters.copies
+        every = sum(len(stage.circuits(slots, copies)) for stage, _ in fits)
+        different = sum(len(totals_of(stage.circuits(slots, copies))) for stage, _ in predictions)
         spread = sum((cost.spread for _, cost in predictions), Counter[Kind]())
         rows = sum((cost.rows for _, cost in predictions), Counter[Kind]())
         seconds = times.rows_ratio * work_seconds(rows, times, parameters)
         seconds += times.finish_ratio * work_seconds(spread, times, parameters)
         return PredictionCost(
-            predictions[0][0].layout(slots).n_rows,
+            predictions[0][0].layout(slots, copies).n_rows,
             _technique(different, every),
             every,
             different,

@@ -23,7 +23,7 @@ from encryptedstats.crypto.packing import packing_primes
 from encryptedstats.crypto.parameters import Parameters
 
 COLUMN, GIVEN, EXPAND, HERE = "column", "given", "expand", "here"
-ADD_UP, MULTIPLY, MASK, MOVE = "add up", "multiply", "mask", "move"
+ADD_UP, MULTIPLY, MASK, MOVE, SHIFT = "add up", "multiply", "mask", "move", "shift"
 RELINEARISE, SWITCH, ROTATE, SUM, PACK = "relinearise", "switch", "rotate", "sum", "pack"
 Chunks = frozenset[int] | None  # None: all of them
 #: The forms that results come in.
@@ -38,11 +38,13 @@ class Step:
     op : str
         ``column`` (a chunk of a stored column), ``given`` (packs of totals from elsewhere), ``expand`` (one total taken out of
         given packs, into all slots), ``here`` (a number encrypted on the spot), ``add up``, ``multiply``, ``mask``, ``move`` (the
-        value of another chunk), ``relinearise``, ``switch``, ``rotate``, ``sum`` (over chunks) or ``pack``.
+        value of another chunk), ``shift`` (a product with a power of X), ``relinearise``, ``switch``, ``rotate``, ``sum`` (over
+        chunks) or ``pack``.
     args : tuple of Step
     data
         The name of a column, or of given packs; the number of the total that is expanded; what is encrypted here, and what for;
-        ``(coefficients, constant)``; :class:`Marks`; how many chunks on; the rotation (0 swaps the half rows).
+        ``(coefficients, constant)``; :class:`Marks`; how many chunks on; the power of X; the rotation (0 swaps the half
+        rows).
     noise : Noise
         A bound, with level and size of the ciphertext.
     factor : int
@@ -138,7 +140,8 @@ class Batch:
 class Program:
     """Outputs in a form, with all that they take; ``packs`` holds them where the form is packed, ``width`` in each.
 
-    ``batches`` are computed one after the other: together they are all outputs.
+    ``batches`` are computed one after the other: together they are all outputs. Of packed ones ``beside`` neighbours share a
+    ciphertext, in the order of their ``places``.
     """
 
     parameters: Parameters
@@ -148,6 +151,8 @@ class Program:
     packs: tuple[Step, ...] = ()
     width: int = 1
     batches: tuple[Batch, ...] = ()
+    beside: int = 1
+    places: tuple[int, ...] = ()
 
     def part(self, steps: Sequence[Step]) -> Program:
         """Some outputs alone, not packed."""

@@ -88,6 +88,7 @@ def read_noise(
     quick: bool = False,
     flooded: bool | None = None,
     end: int | None = None,
+    beside: int | None = None,
 ) -> NoiseReport:
     """The proof for the cheapest strategy that has one.
 
@@ -95,7 +96,7 @@ def read_noise(
     packed, if some stand for more.
 
     ``flooded`` proves packs that are flooded in the end; by default those of rows that others encrypted. ``end`` is the level
-    that rows have to end at.
+    that rows have to end at. ``beside`` is how many packed totals lie side by side: by default as many as the parameters have copies.
 
     With ``quick``, rows are proven for the cheapest strategy or not at all, and nobody finds out why not.
 
@@ -107,11 +108,14 @@ def read_noise(
     n_outputs = len(outputs) if n_outputs is None else n_outputs
     outputs = representatives(outputs)
     flooded = not with_secret_key and form == PACKED if flooded is None else flooded
+    if form != PACKED or beside is None:
+        beside = parameters.copies if form == PACKED and can_lie_side_by_side(parameters) else 1
     rules = NoiseRules(parameters, with_secret_key=with_secret_key)
     trial = _Trial(outputs, n_outputs, parameters, layout, form, flooded, rules, given or {})
     reports = []
     for strategy in strategies(parameters)[: 1 if quick and form == ROWS else None]:
-        reports.append(trial.report(Way(strategy, level, end=end, flooded=flooded and form == ROWS)))
+        way = Way(strategy, level, end=end, flooded=flooded and form == ROWS, beside=beside)
+        reports.append(trial.report(way))
         if reports[-1].budget >= 1.0 and (form != PACKED or parameters.kept_primes is None):
             return reports[-1]
     proven = [report for report in reports if report.budget >= 1.0]
@@ -218,6 +222,7 @@ def lowest_start(
                 level=level,
                 flooded=report.flooded,
                 quick=True,
+                beside=report.way.beside,
             )
         except NoiseError:
             continue
@@ -285,7 +290,8 @@ class _Trial:
 
     def report(self, way: Way) -> NoiseReport:
         """What a way would leave, proven or not."""
-        parameters, lowering = self.parameters, Lowering(self.rules, self.layout, way, self.given)
+        parameters, alone = self.parameters, replace(way, beside=1)
+        lowering = Lowering(self.rules, self.layout, alone, self.given)
         found = lowering.outputs(self.outputs)
         noises = {lowering.relinearise(output.step).noise for output in found}
         budget = min(map(parameters.noise.budget, noises))
@@ -295,18 +301,21 @@ class _Trial:
             done = found if self.form == ROWS else lowering.finished(parameters, self.form, found).outputs
             noises |= {lowering.relinearise(output.step).noise for output in done}
             return NoiseReport(way, min(map(parameters.noise.budget, noises)))
-        width = 1 << packing_levels(min(self.n_outputs, parameters.ring_degree))
+        width = max(way.beside, 1 << packing_levels(min(self.n_outputs, parameters.ring_degree)))
         way = replace(way, width=width)
+        worst = _worst_of_each_form(found)
+        if way.beside > 1:
+            worst = [_all_side_by_side(self.rules, worst, way.beside)]
         try:
-            packs = {pack.noise for pack in lowering.finished(parameters, PACKED, _worst_of_each_form(found)).packs}
+            packs = {pack.noise for pack in lowering.finished(parameters, PACKED, worst).packs}
         except NoiseError:
             return NoiseReport(way, min(budget, 0.0))
         model = packing_model(parameters, packing_primes(parameters))
         if self.flooded:
             zero = encrypted_zero_noise(parameters)
             packs = {flooded_noise(model, noise, zero) for noise in packs}
-        worst = Noise(max(noise.flat for noise in packs), max(noise.peak for noise in packs))
-        return NoiseReport(way, min(budget, *map(model.budget, packs)), worst, self.flooded)
+        largest = Noise(max(noise.flat for noise in packs), max(noise.peak for noise in packs))
+        return NoiseReport(way, min(budget, *map(model.budget, packs)), largest, self.flooded)
 
     def _flooded_rows(self, lowering: Lowering, found: Sequence[Output]) -> float:
         """The bits to spare of answers for rows once the members of a joint key have flooded them, at the level they end at."""
@@ -354,6 +363,23 @@ def _worst_of_each_form(outputs: Sequence[Output]) -> list[Output]:
         larger = replace(noise, flat=max(noise.flat, known.flat), peak=max(noise.peak, known.peak))
         worst[noise.size, noise.level] = larger
     return [Output(Step(SUM, (), None, noise, is_total=True)) for noise in worst.values()]
+
+
+def _all_side_by_side(rules: NoiseRules, worst: Sequence[Output], beside: int) -> Output:
+    """One total above what any so many of these are, side by side."""
+    level = max(output.step.level for output in worst)
+    noises = [rules.switch(output.step.noise, level) for output in worst]
+    noise = replace(
+        max(noises, key=lambda noise: noise.size),
+        flat=beside * max(noise.flat for noise in noises),
+        peak=beside * max(noise.peak for noise in noises),
+    )
+    return Output(Step(SUM, (), None, noise, is_total=True))
+
+
+def can_lie_side_by_side(parameters: Parameters) -> bool:
+    """Whether totals can: not where switching leaves factors, that those of different degree do not share."""
+    return parameters.scheme == "bgv" and not parameters.has_factors
 
 
 def program_of(

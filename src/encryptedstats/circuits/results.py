@@ -97,6 +97,8 @@ class EncryptedNumbers:
         Totals in a pack.
     counts : sequence of int
         Rows of each chunk, where the numbers are of rows.
+    places : sequence of int
+        Where every packed total is, counted through all packs; in order, by default.
     """
 
     def __init__(
@@ -110,6 +112,7 @@ class EncryptedNumbers:
         flooded: bool | None = None,
         circuit: str | None = None,
         counts: Sequence[int] = (),
+        places: Sequence[int] = (),
     ) -> None:
         self.keys = keys
         self.form = form
@@ -117,6 +120,7 @@ class EncryptedNumbers:
         self.facts = tuple(facts)
         self.parts = tuple(parts)
         self.counts = tuple(counts)
+        self.places = tuple(places) or tuple(range(len(self.facts)))
         self.schema_digest = schema_digest  # of the rows, by which their owner knows the schema again; opaque here
         # For rows of others, whether noise hides them from who opens the totals; None for one's own.
         self.flooded = flooded
@@ -220,12 +224,14 @@ class EncryptedNumbers:
                 )
             parts.append(Part(self._combine_ciphertexts(a, b, level, sign), noise))
         flooded = None if self.flooded is other.flooded is None else False not in (self.flooded, other.flooded)
-        combined = EncryptedNumbers(self.keys, self.form, facts, parts, self.width, digest, flooded, self.circuit)
+        combined = EncryptedNumbers(
+            self.keys, self.form, facts, parts, self.width, digest, flooded, self.circuit, places=self.places
+        )
         combined.checkpoints = self.checkpoints + other.checkpoints
         return combined
 
     def _way_of_storing(self) -> tuple[Any, ...]:
-        return self.form, self.width, [(f.factor, f.stored.shift, f.stored.base) for f in self.facts]
+        return self.form, self.width, self.places, [(f.factor, f.stored.shift, f.stored.base) for f in self.facts]
 
     def _combine_ciphertexts(self, a: Part, b: Part, level: int, sign: int) -> Residues:
         engine = self._engine
@@ -255,8 +261,8 @@ class EncryptedNumbers:
 
     def equals(self, other: EncryptedNumbers) -> bool:
         """Whether both are the same, residue for residue, and are said to be of the same size."""
-        same = (self.form, self.width, self.facts, self.counts, len(self.parts))
-        return same == (other.form, other.width, other.facts, other.counts, len(other.parts)) and all(
+        same = (self.form, self.width, self.facts, self.counts, self.places, len(self.parts))
+        return same == (other.form, other.width, other.facts, other.counts, other.places, len(other.parts)) and all(
             np.array_equal(a.residues, b.residues) for a, b in zip(self.parts, other.parts, strict=True)
         )
 
@@ -276,7 +282,9 @@ class EncryptedNumbers:
             Part(residues, noise.at(len(self._engine.parameters.data_moduli) - residues.shape[1]))
             for residues, noise in packs
         ]
-        return EncryptedNumbers(keys, self.form, self.facts, parts, self.width, None, True, self.circuit, self.counts)
+        return EncryptedNumbers(
+            keys, self.form, self.facts, parts, self.width, None, True, self.circuit, self.counts, self.places
+        )
 
     def with_flooding(self) -> EncryptedNumbers:
         """The same totals, hidden from who opens them in all but their values: see :mod:`encryptedstats.crypto.flooding`."""
@@ -297,7 +305,7 @@ class EncryptedNumbers:
             residues = flood(self._engine, part.residues, zero, flooding_width(model, part.noise))
             parts.append(Part(residues, noise))
         flooded = EncryptedNumbers(
-            keys, self.form, self.facts, parts, self.width, self.schema_digest, True, self.circuit
+            keys, self.form, self.facts, parts, self.width, self.schema_digest, True, self.circuit, (), self.places
         )
         flooded.checkpoints = self.checkpoints
         return flooded
@@ -314,6 +322,7 @@ class EncryptedNumbers:
         sections = {
             "numbers": json.dumps([_listed_facts(f) for f in self.facts]).encode(),
             "chunks": json.dumps(list(self.counts)).encode(),
+            "places": json.dumps(list(self.places)).encode(),
             "noise": json.dumps([[p.noise.flat, p.noise.peak, p.noise.level] for p in self.parts]).encode(),
             "residues": b"".join(
                 residues_to_bytes(part.residues, self._engine.parameters.data_moduli) for part in self.parts
@@ -341,6 +350,9 @@ class EncryptedNumbers:
             raise FileFormatError("the results have rows where there are totals, or none where there should be")
         facts = [_read_facts(entry, parameters) for entry in file.listed("numbers")]
         _check_stored([one.stored for one in facts], form)
+        places = file.listed("places")
+        if sorted(place for place in places if type(place) is int) != list(range(len(facts))):
+            raise FileFormatError("the places of the results are not one for each")
         empty = cls(keys, form, facts, (), width, counts=counts)
         noises = [noise_from_json(entry, empty._model()) for entry in file.listed("noise")]
         if not 0 < len(facts) <= (MAX_OUTPUTS if form == ROWS else MAX_NUMBERS) or len(noises) != empty._n_parts():
@@ -352,7 +364,7 @@ class EncryptedNumbers:
         circuit = file.fields.get("circuit")
         if circuit is not None and (not isinstance(circuit, str) or len(circuit) > _DIGEST_LENGTH):
             raise FileFormatError("the results do not say what was computed")
-        return cls(keys, form, facts, parts, width, read_digest(file), flooded, circuit, counts)
+        return cls(keys, form, facts, parts, width, read_digest(file), flooded, circuit, counts, places)
 
     def _n_parts(self) -> int:
         """How many ciphertexts there have to be."""
@@ -380,7 +392,9 @@ class EncryptedNumbers:
         raise TypeError("encrypted numbers are not pickled: use save() and load()")
 
 
-def encrypted_numbers(keys: PublicKeys, values: Sequence[int], facts: Sequence[NumberFacts]) -> EncryptedNumbers:
+def encrypted_numbers(
+    keys: PublicKeys, values: Sequence[int], facts: Sequence[NumberFacts], places: Sequence[int] = ()
+) -> EncryptedNumbers:
     """Plain totals, encrypted anew with the public key, as a worker packs them; their facts say between which they lie.
 
     Such ciphertexts are fresh: they hold nothing of any rows but the totals, and are as good as flooded.
@@ -388,11 +402,13 @@ def encrypted_numbers(keys: PublicKeys, values: Sequence[int], facts: Sequence[N
     parameters = keys.parameters
     width = min(parameters.ring_degree, 1 << (max(1, len(values)) - 1).bit_length())
     level = len(parameters.data_moduli) - packing_primes(parameters)
+    places = tuple(places) or tuple(range(len(values)))
+    placed = [value for _, value in sorted(zip(places, values, strict=True))]
     parts = [
-        Part(*encrypted_totals(parameters, keys.encrypted_zero(level), values[start : start + width]))
-        for start in range(0, len(values), width)
+        Part(*encrypted_totals(parameters, keys.encrypted_zero(level), placed[start : start + width]))
+        for start in range(0, len(placed), width)
     ]
-    return EncryptedNumbers(keys, PACKED, facts, parts, width, flooded=True)
+    return EncryptedNumbers(keys, PACKED, facts, parts, width, flooded=True, places=places)
 
 
 def numbers_of_all(parts: Sequence[EncryptedNumbers]) -> EncryptedNumbers:
@@ -455,13 +471,12 @@ def _decrypted_rows(numbers: EncryptedNumbers, decryptor: Decryptor) -> NDArray[
 
 
 def _packed_sums(totals: EncryptedNumbers, decryptor: Decryptor) -> list[int]:
-    parameters, left, sums = totals.keys.parameters, len(totals.facts), []
+    parameters, left, sums = totals.keys.parameters, len(totals.facts), list[int]()
     for part in totals.parts:
         plain = decryptor.decrypt_packed(ciphertext_of(totals._engine, part.residues))
-        count = min(left, totals.width)
-        sums += unpack(parameters, plain, count)
+        sums += unpack(parameters, plain, min(left, totals.width))
         left -= totals.width
-    return sums
+    return [sums[place] for place in totals.places]
 
 
 def _slot_sums(totals: EncryptedNumbers, decryptor: Decryptor) -> list[int]:

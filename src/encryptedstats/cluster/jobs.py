@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
@@ -339,7 +340,7 @@ class Job(StoredJob):
 
 def _layout(facts: TableFacts, entries: Sequence[BlockEntry]) -> Layout:
     rows = tuple(entry.rows for entry in entries)
-    return Layout(sum(rows), facts.parameters.slots, rows)
+    return Layout(sum(rows), facts.parameters.slots, rows, facts.parameters.copies)
 
 
 def _joined(parts: Sequence[EncryptedNumbers], circuit: str) -> EncryptedNumbers:
@@ -347,8 +348,10 @@ def _joined(parts: Sequence[EncryptedNumbers], circuit: str) -> EncryptedNumbers
     first = parts[0]
     facts = [fact for part in parts for fact in part.facts]
     packs = [pack for part in parts for pack in part.parts]
+    before = [0, *accumulate(len(part.facts) for part in parts[:-1])]
+    places = [start + place for start, part in zip(before, parts, strict=True) for place in part.places]
     return EncryptedNumbers(
-        first.keys, first.form, facts, packs, first.width, first.schema_digest, first.flooded, circuit
+        first.keys, first.form, facts, packs, first.width, first.schema_digest, first.flooded, circuit, places=places
     )
 
 
@@ -592,8 +595,8 @@ def _shard_report(
 ) -> NoiseReport:
     largest = max(shards, key=lambda blocks: blocks[1] - blocks[0])
     inside = tuple(rows[slice(*largest)])
-    layout = Layout(sum(inside), facts.parameters.slots, inside)
-    return read_noise(outputs, facts.parameters, layout, with_secret_key=facts.with_secret_key)
+    layout = Layout(sum(inside), facts.parameters.slots, inside, facts.parameters.copies)
+    return read_noise(outputs, facts.parameters, layout, with_secret_key=facts.with_secret_key, beside=1)
 
 
 def _proof(

@@ -9,7 +9,9 @@ import struct
 from functools import lru_cache
 from typing import Any, Final
 
+import numpy as np
 import seal
+from numpy.typing import NDArray
 
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.errors import FileFormatError, ParameterError
@@ -21,6 +23,33 @@ _UNCOMPRESSED: Final = 0
 HEADER_BYTES: Final = 113  # of an uncompressed ciphertext, before its residues
 _FACTOR: Final = slice(81, 89)  # of BGV's correction factor in it
 _ONE: Final = (1).to_bytes(8, "little")
+
+
+class Encoder:
+    """Values to plaintexts and back: one in each slot, or each in as many slots as there are copies.
+
+    The slots of the copies of a value are so chosen that every one of them lies in another coset of the automorphisms X -> X^g
+    with g = 1 modulo 2k, k being the number of copies: sums over such a coset are sums over all values. See
+    :mod:`encryptedstats.crypto.packing`.
+    """
+
+    def __init__(self, context: Any, parameters: Parameters) -> None:
+        self._encoder = seal.BatchEncoder(context)
+        self._copies, self._t = parameters.copies, parameters.plain_modulus
+
+    def encode(self, values: NDArray[Any]) -> Any:
+        """The plaintext of one value a slot."""
+        copies = self._copies
+        return self._encoder.encode(values if copies == 1 else np.tile(np.repeat(values, copies // 2), 2))
+
+    def decode(self, plain: Any) -> NDArray[Any]:
+        """The values; what copies do not have in common adds up to nothing, as in what was computed side by side."""
+        slots = self._encoder.decode(plain)
+        if self._copies == 1:
+            return slots
+        t, found = self._t, slots.astype(object).reshape(2, -1, self._copies // 2).sum(axis=(0, 2))
+        found = found * pow(self._copies, -1, t) % t
+        return np.where(found > t // 2, found - t, found).astype(slots.dtype)
 
 
 class Engine:
@@ -38,7 +67,7 @@ class Engine:
         if not self.context.parameters_set():
             raise ParameterError(f"SEAL refuses these parameters: {self.context.parameter_error_message()}")
         self.evaluator = seal.Evaluator(self.context)
-        self.encoder = seal.BatchEncoder(self.context)
+        self.encoder = Encoder(self.context, parameters)
         self.level_ids = self._level_ids()
         self._headers: dict[tuple[int, int], bytes] = {}
 
@@ -55,6 +84,10 @@ class Engine:
     def encode_integer(self, value: int) -> Any:
         """A plaintext with ``value`` in its constant coefficient."""
         return seal.Plaintext(f"{value % self.parameters.plain_modulus:X}")
+
+    def encode_power(self, power: int) -> Any:
+        """The plaintext X^power."""
+        return seal.Plaintext(f"1x^{power}")
 
     def decode_integer(self, plain: Any) -> int | None:
         """The integer of a constant plaintext; None if it is not constant, as after a failed decryption."""

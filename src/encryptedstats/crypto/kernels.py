@@ -175,11 +175,18 @@ class Kernels:
         return out
 
     def pack(
-        self, totals: Sequence[Residues], levels: int | None = None, lowest: int = 0, threads: int | None = None
+        self,
+        totals: Sequence[Residues],
+        levels: int | None = None,
+        lowest: int = 0,
+        threads: int | None = None,
+        *,
+        start: int = 0,
     ) -> Residues:
         """Lowered totals merged into one ciphertext of the packing context: see :func:`encryptedstats.crypto.packing.pack`.
 
-        ``levels`` merges only so far, for totals that are a part of more; with ``lowest`` they are such parts.
+        ``levels`` merges only so far, for totals that are a part of more; with ``lowest`` they are such parts, or 2^start totals
+        side by side.
         """
         top = self.parameters.ring_degree.bit_length() - 1
         levels = top if levels is None else levels
@@ -187,7 +194,7 @@ class Kernels:
             raise ValueError(f"{len(totals)} totals: one ciphertext holds 1 to {self.parameters.ring_degree}")
         threads = cores() if threads is None else threads
         if threads < 2 or len(totals) < 3:
-            return self._pack(totals, levels, lowest)
+            return self._pack(totals, levels, lowest, start)
         # First subtrees, a few for every thread so that all end at about the same time, then one level of merges after the other.
         below = max(1, packing_levels(len(totals)) - packing_levels(8 * threads))
         nodes, level = totals, lowest
@@ -197,9 +204,9 @@ class Kernels:
                     break
                 apart = 1 << (to - level)
                 parts = [nodes[first : first + apart] for first in range(0, len(nodes), apart)]
-                nodes = list(pool.map(partial(self._pack, level=to, lowest=level), parts))
+                nodes = list(pool.map(partial(self._pack, level=to, lowest=level, start=start), parts))
                 level = to
-        return self._pack(nodes, levels, level)
+        return self._pack(nodes, levels, level, start)
 
     # -- totals out of a pack ---------------------------------------------------------------------------------------------
 
@@ -298,7 +305,7 @@ class Kernels:
             _residues.automorphism(self._ring, key, _words(residues), primes, out, scratch)
         return out
 
-    def _pack(self, totals: Sequence[Residues], level: int, lowest: int) -> Residues:
+    def _pack(self, totals: Sequence[Residues], level: int, lowest: int, start: int) -> Residues:
         primes = packing_primes(self.parameters)
         shape = (2, primes, self.parameters.ring_degree)
         for total in totals:
@@ -309,7 +316,7 @@ class Kernels:
         out = np.empty(shape, dtype=np.uint64)
         words = tuple(_words(total) for total in totals)
         with self._scratch(primes, max(1, level - lowest)) as scratch:
-            _residues.pack(self._ring, self._packing, words, primes, level, lowest, out, scratch)
+            _residues.pack(self._ring, self._packing, words, primes, level, lowest, lowest == start, out, scratch)
         return out
 
     @contextmanager

@@ -329,9 +329,9 @@ class PublicKeys:
         """Whether totals can be packed with these keys, many into one ciphertext."""
         return self._packing is not None
 
-    def pack(self, ciphertexts: Sequence[Any], levels: int | None = None, lowest: int = 0) -> Any:
+    def pack(self, ciphertexts: Sequence[Any], levels: int | None = None, lowest: int = 0, start: int = 0) -> Any:
         """Ciphertexts of the packing context merged into one: see :func:`encryptedstats.crypto.packing.pack`."""
-        return packing.pack(self.parameters, self._needed_packing(), ciphertexts, levels, lowest)
+        return packing.pack(self.parameters, self._needed_packing(), ciphertexts, levels, lowest, start)
 
     def part(self, pack: Any, level: int, *, odd: bool = True) -> tuple[Any, ...]:
         """A pack, with so many levels left, in two: the first half of its totals, and (``odd``) the others."""

@@ -13,6 +13,12 @@ On this way everything is multiplied by N, noise included, so ciphertexts are di
 makes them meaningless until the way is gone to its end, and then they are what they were, noise included. What a key switch adds is
 all that grows. Taking a pack apart is the same way back, from level log2 N down to 0.
 
+A small table leaves most slots empty. With ``copies`` in the parameters, k of them, the worker's ciphertexts hold every row k times,
+once in each of the k cosets of the automorphisms that levels log2 k + 1 to log2 N use (g = 1 modulo 2k). A sum over any of these
+cosets is the sum over all rows. What those automorphisms keep are the multiples of X^(N/k): so k totals can be put side by side as
+they are, each times another of these (:func:`side_by_side`), where the first log2 k levels would have merged them. That costs no
+noise, no multiplication and no key switch; and one ciphertext is brought down where there were k.
+
 All this is done under the first few primes only, in a SEAL context of its own with the same secret: key-switching keys are then
 a fraction of the size, and every step of the work too.
 """
@@ -84,6 +90,7 @@ def first_primes(parameters: Parameters, primes: int) -> Parameters:
             parameters.terms,
             allow_insecure=parameters.allow_insecure,
             members=parameters.members,
+            copies=parameters.copies,
         )
 
 
@@ -166,6 +173,11 @@ def packing_places(count: int, ring_degree: int) -> list[int]:
     return [int(f"{i:0{levels}b}"[::-1], 2) for i in range(count)]
 
 
+def side_by_side(place: int, copies: int, ring_degree: int) -> int:
+    """The power of X that the total of a place is multiplied by, to lie beside its ``copies`` neighbours in one ciphertext."""
+    return packing_places(place % copies + 1, copies)[-1] * (ring_degree // copies)
+
+
 def packing_levels(count: int) -> int:
     """How many times pairs are merged for so many totals."""
     return max(0, count - 1).bit_length()
@@ -204,26 +216,33 @@ def to_packing_context(engine: Engine, ciphertext: Any) -> Any:
 
 
 def pack(
-    parameters: Parameters, keys: Any, ciphertexts: Sequence[Any], levels: int | None = None, lowest: int = 0
+    parameters: Parameters,
+    keys: Any,
+    ciphertexts: Sequence[Any],
+    levels: int | None = None,
+    lowest: int = 0,
+    start: int = 0,
 ) -> Any:
     """One ciphertext of the packing context with all the constant coefficients, and nothing else.
 
     ``levels`` merges only so far, for totals that are a part of more; with ``lowest`` the ciphertexts are such parts, each but
-    the last of 2^lowest totals.
+    the last of 2^lowest totals. Where ``lowest`` is ``start`` they are no parts yet, but 2^start totals side by side.
     """
     engine = engine_for(packing_parameters(parameters))
     top = parameters.ring_degree.bit_length() - 1
     levels = top if levels is None else levels
     if not 0 <= lowest <= levels <= top or not 1 <= len(ciphertexts) <= 1 << (levels - lowest):
         raise ValueError(f"{len(ciphertexts)} totals: one ciphertext holds 1 to {parameters.ring_degree}")
-    items = list(ciphertexts) if lowest else [_divided_by_ring_degree(engine, each) for each in ciphertexts]
+    items = list(ciphertexts)
+    if lowest == start:
+        items = [_divided(engine, each, parameters.ring_degree >> start) for each in items]
     return _merged(engine, keys, items, levels, lowest)
 
 
-def _divided_by_ring_degree(engine: Engine, ciphertext: Any) -> Any:
-    residues, ring = residues_of(engine, ciphertext), engine.parameters.ring_degree
+def _divided(engine: Engine, ciphertext: Any, by: int) -> Any:
+    residues = residues_of(engine, ciphertext)
     moduli = engine.parameters.data_moduli[: residues.shape[1]]
-    return ciphertext_of(engine, times_constant(residues, [pow(ring, -1, p) for p in moduli], moduli))
+    return ciphertext_of(engine, times_constant(residues, [pow(by, -1, p) for p in moduli], moduli))
 
 
 def _merged(engine: Engine, keys: Any, items: list[Any], level: int, lowest: int) -> Any:
@@ -254,12 +273,13 @@ def unpack(parameters: Parameters, plain: Any, count: int) -> list[int]:
         If it holds anything else.
     """
     ring, t = parameters.ring_degree, parameters.plain_modulus
-    coefficients, places = plaintext_coefficients(plain, ring), packing_places(count, ring)
-    if np.count_nonzero(coefficients) > np.count_nonzero(coefficients[places]):
+    coefficients = plaintext_coefficients(plain, ring)
+    found = coefficients[packing_places(count, ring)]
+    if np.count_nonzero(coefficients) > np.count_nonzero(found):
         raise ValueError(
             "the result holds something beside its totals: it was altered, or not computed as asked. It is refused"
         )
-    return [centred(int(value) * ring, t) for value in coefficients[places]]
+    return [centred(int(value) * parameters.slots, t) for value in found]
 
 
 def encrypted_totals_noise(parameters: Parameters) -> Noise:
@@ -271,7 +291,7 @@ def encrypted_totals_noise(parameters: Parameters) -> Noise:
 def encrypted_totals(parameters: Parameters, zero: Residues, totals: Sequence[int]) -> tuple[Residues, Noise]:
     """A new pack of plain totals, as :func:`unpack` gives them back, and its noise; ``zero`` is encrypted at the level of packs."""
     engine, ring, t = engine_for(packing_parameters(parameters)), parameters.ring_degree, parameters.plain_modulus
-    inverse, places = pow(ring, -1, t), packing_places(len(totals), ring)
+    inverse, places = expansion_scale(parameters), packing_places(len(totals), ring)
     found = {place: total * inverse % t for place, total in zip(places, totals, strict=True)}
     terms = [f"{value:X}x^{place}" for place, value in sorted(found.items(), reverse=True) if value]
     noise = encrypted_totals_noise(parameters)
@@ -311,16 +331,16 @@ def expanded_noise(model: NoiseModel, packed: Noise) -> Noise:
     return noise
 
 
-def expansion_scale(ring_degree: int, plain_modulus: int) -> int:
+def expansion_scale(parameters: Parameters) -> int:
     """What totals are multiplied by, modulo t, once they are packed and expanded: a sum over slots is N times a coefficient."""
-    return pow(ring_degree, -1, plain_modulus)
+    return pow(parameters.slots, -1, parameters.plain_modulus)
 
 
 def parted(engine: Engine, keys: Any, ciphertext: Any, level: int, *, odd: bool = True) -> tuple[Any, ...]:
     """What holds the first half of the totals, and (``odd``) what holds the others: the inverse of :func:`merge`."""
     evaluator, ring = engine.evaluator, engine.parameters.ring_degree
     if 1 << level == ring:
-        ciphertext = _divided_by_ring_degree(engine, ciphertext)
+        ciphertext = _divided(engine, ciphertext, ring)
     moved = _moved(engine, keys, ciphertext, level)
     even = evaluator.add(ciphertext, moved)
     if not odd:

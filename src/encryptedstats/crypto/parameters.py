@@ -33,7 +33,8 @@ DEFAULT_TERMS: Final = 64
 MAX_TERMS: Final = 1 << 64
 SCHEMES: Final[tuple[Scheme, ...]] = ("bgv", "bfv")
 
-_PLANNED: Final = ("kept_primes", "digit_bits", "pair_base", "members")  # what only plans say
+_PLANNED: Final = ("kept_primes", "digit_bits", "pair_base", "members", "copies")  # what only plans say
+_UNPLANNED: Final = {"members": 1, "copies": 1}  # and what these are without a plan, where it is not None
 
 
 @dataclass(frozen=True, repr=False)
@@ -68,6 +69,9 @@ class Parameters:
         a small table; for totals that are opened, so not beside ``kept_primes`` or ``digit_bits``.
     members : int
         For how many members' joint key the noise is proven (``es.JointKey``); 1 for the key of one owner.
+    copies : int
+        How often a ciphertext holds every value: a small table is repeated in the slots that it leaves empty, so that many totals
+        can lie side by side in one ciphertext before they are brought down. A power of two.
 
     Examples
     --------
@@ -87,6 +91,7 @@ class Parameters:
     digit_bits: int | None = field(default=None, kw_only=True)
     pair_base: int | None = field(default=None, kw_only=True)
     members: int = field(default=1, kw_only=True)
+    copies: int = field(default=1, kw_only=True)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "coefficient_moduli", tuple(self.coefficient_moduli))
@@ -207,6 +212,9 @@ class Parameters:
             raise ParameterError(
                 f"members={self.members!r}: a joint key has 2 to {MAX_MEMBERS} members, an owner's has 1"
             )
+        copies = self.copies
+        if type(copies) is not int or not 1 <= copies <= self.ring_degree // 2 or copies & (copies - 1):
+            raise ParameterError(f"copies={copies!r}: a power of two from 1 to {self.ring_degree // 2}, half the ring degree")
         if self.members > 1 and self.scheme != "bgv":
             raise ParameterError(
                 f"members={self.members} with scheme={self.scheme!r}: joint keys are made for 'bgv' only"
@@ -272,8 +280,8 @@ class Parameters:
 
     @property
     def slots(self) -> int:
-        """How many values a ciphertext holds."""
-        return self.ring_degree
+        """How many values a ciphertext holds: a slot for each, or as many as there are copies."""
+        return self.ring_degree // self.copies
 
     @cached_property
     def noise(self) -> NoiseModel:
@@ -347,8 +355,7 @@ class Parameters:
             "allow_insecure": self.allow_insecure,
         }
         planned = {name: getattr(self, name) for name in _PLANNED}
-        planned["members"] = self.members if self.members > 1 else None
-        return values | {name: number for name, number in planned.items() if number is not None}
+        return values | {name: number for name, number in planned.items() if number != _UNPLANNED.get(name)}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Parameters:

@@ -89,7 +89,7 @@ class _Writer:
         self.home = int(
             np.argmax(layout.counts)
         )  # the leaves' own slots are the first of this chunk, none of them padding
-        self.page = min(layout.counts[self.home], layout.slots // 2)
+        self.page = min(layout.counts[self.home], layout.turn)
         self.n_places = len(trees) * self.n_leaves * fraction.averaged
         ends = np.cumsum(layout.counts)
         rows = np.arange(layout.n_rows)
@@ -140,7 +140,7 @@ class _Writer:
 
     def _disturbs(self, one: _Segment, other: _Segment) -> bool:
         """Whether the move of one would bring rows of the other beside its own, or they are of different chunks."""
-        half, (_, rotation, swap) = self.layout.slots // 2, one.move
+        half, (_, rotation, swap) = self.layout.turn, one.move
         there = (other.slots >= half) == swap  # comes to the first half row, where leaves have their slots
         lands = (other.slots[there] - rotation) % half
         return one.chunk != other.chunk or bool((lands < self.page).any())
@@ -151,7 +151,7 @@ class _Writer:
 
     def _segments(self, rows: NDArray[np.int64], places: NDArray[np.int64]) -> Iterator[_Segment]:
         chunks, slots = self.chunk_of_row[rows], self.slot_of_row[rows]
-        half = self.layout.slots // 2
+        half = self.layout.turn
         rotations, swaps = (slots % half - places % self.page) % half, slots >= half
         for chunk, rotation, swap in sorted(set(zip(chunks.tolist(), rotations.tolist(), swaps.tolist(), strict=True))):
             here = (chunks == chunk) & (rotations == rotation) & (swaps == swap)

@@ -93,7 +93,7 @@ def _planned(asked: Mapping[str, Any]) -> dict[str, Any]:
     """The work of a question on a table as its manifest says it is, by this machine's measured times; seconds are of one core."""
     question, facts, entries = _of_table(asked)
     rows = tuple(entry.rows for entry in entries)
-    parameters, layout = facts.parameters, Layout(sum(rows), facts.parameters.slots, rows)
+    parameters, layout = facts.parameters, Layout(sum(rows), facts.parameters.slots, rows, facts.parameters.copies)
     outputs, _ = facts.circuit(question, layout)
     report = read_noise(outputs, parameters, layout, with_secret_key=facts.with_secret_key)
     program = program_of(outputs, parameters, layout, PACKED, report, with_secret_key=facts.with_secret_key)

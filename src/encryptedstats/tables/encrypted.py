@@ -415,7 +415,7 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
     @property
     def layout(self) -> Layout:
         """Where the rows lie: slots and chunks, public."""
-        return Layout(self.n_rows, self.parameters.slots, self.blocks.rows)
+        return Layout(self.n_rows, self.parameters.slots, self.blocks.rows, self.parameters.copies)
 
     @property
     def n_rows(self) -> int:

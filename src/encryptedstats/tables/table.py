@@ -108,6 +108,8 @@ class Table(ColumnAlgebra[Integers], Asked):
         Public bound of the weights: a power of two.
     slots, chunk_rows
         Slots of a chunk, and rows in each if not all are full: see `layout`.
+    copies
+        How often an encrypted chunk holds each row.
     n_dropped
         How many rows were left out because a value was missing.
     moved
@@ -126,6 +128,7 @@ class Table(ColumnAlgebra[Integers], Asked):
     chunk_rows: tuple[int, ...] = ()
     n_dropped: int = 0
     moved: tuple[Moved, ...] = ()
+    copies: int = 1
 
     def __post_init__(self) -> None:
         if not len(self):
@@ -143,7 +146,7 @@ class Table(ColumnAlgebra[Integers], Asked):
     @property
     def layout(self) -> Layout:
         """Where the rows lie in slots and chunks."""
-        return Layout(len(self), self.slots, self.chunk_rows)
+        return Layout(len(self), self.slots, self.chunk_rows, self.copies)
 
     @property
     def public_schema(self) -> PublicSchema:
@@ -272,7 +275,7 @@ class Table(ColumnAlgebra[Integers], Asked):
     def with_layout(self, layout: Layout | int) -> Table:
         """The same rows in another layout, or in full chunks of so many slots."""
         if isinstance(layout, Layout):
-            return replace(self, slots=layout.slots, chunk_rows=layout.counts)
+            return replace(self, slots=layout.slots, chunk_rows=layout.counts, copies=layout.copies)
         return replace(self, slots=layout, chunk_rows=())
 
     def __getitem__(self, rows: slice) -> Table:

@@ -57,6 +57,8 @@ class Device(ABC):
     """Something that runs programs. All operations are on residues, (polynomials, primes, N) for each ciphertext."""
 
     name: ClassVar[str]
+    #: Whether it is worth its while to bring down many totals in one ciphertext.
+    side_by_side: ClassVar[bool] = True
 
     @property
     def is_here(self) -> bool:
@@ -100,14 +102,25 @@ class Device(ABC):
         """Steps that are computed from single ciphertexts which are known: switched, relinearised, added up, rotated."""
 
     @abstractmethod
-    def pack(self, totals: Sequence[Residues], keys: PublicKeys, workers: int | None = None) -> Residues:
-        """Totals under the primes of the packing context, merged into one ciphertext that holds them and nothing else."""
+    def pack(
+        self, totals: Sequence[Residues], keys: PublicKeys, workers: int | None = None, start: int = 0
+    ) -> Residues:
+        """Totals under the primes of the packing context, merged into one ciphertext that holds them and nothing else.
+
+        Each ciphertext has 2^start of them side by side.
+        """
 
     @abstractmethod
     def merge(
-        self, parts: Sequence[Residues], level: int, to: int, keys: PublicKeys, workers: int | None = None
+        self,
+        parts: Sequence[Residues],
+        level: int,
+        to: int,
+        keys: PublicKeys,
+        workers: int | None = None,
+        start: int = 0,
     ) -> Residues:
-        """Neighbouring parts of a pack, of 2^level places each (totals, at level 0), as one of 2^to places."""
+        """Neighbouring parts of a pack, of 2^level places each (as for :meth:`pack`, where ``level`` is ``start``), as one of 2^to."""
 
     @abstractmethod
     def split(self, node: Residues, level: int, keys: PublicKeys, *, odd: bool) -> Sequence[Residues]:

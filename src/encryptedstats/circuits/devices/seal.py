@@ -22,6 +22,7 @@ from encryptedstats.circuits.program import (
     MULTIPLY,
     RELINEARISE,
     ROTATE,
+    SHIFT,
     SUM,
     SWITCH,
     Program,
@@ -138,6 +139,8 @@ class Execution:
             return self._evaluator.multiply_plain(value, self.engine.encoder.encode(factors))
         if step.op == MOVE:
             return value
+        if step.op == SHIFT:
+            return self._evaluator.multiply_plain(value, self.engine.encode_power(step.data))
         raise ValueError(f"{step!r} is no instruction of this device")
 
     def _loaded(self, step: Step, chunk: int | None) -> Any:
@@ -334,32 +337,43 @@ class SealDevice(Device):
 
     # -- packs -----------------------------------------------------------------------------------------------------
 
-    def pack(self, totals: Sequence[Residues], keys: PublicKeys, workers: int | None = None) -> Residues:
+    def pack(
+        self, totals: Sequence[Residues], keys: PublicKeys, workers: int | None = None, start: int = 0
+    ) -> Residues:
         """Processes pack some neighbours each, and what they bring is merged."""
         engine, small = keys.engine, engine_for(packing_parameters(keys.parameters))
 
         def packed(some: Sequence[Residues], level: int | None) -> Any:
-            return keys.pack([to_packing_context(engine, ciphertext_of(engine, one)) for one in some], level)
+            found = [to_packing_context(engine, ciphertext_of(engine, one)) for one in some]
+            return keys.pack(found, level, start, start)
 
         if len(totals) <= BATCH:
             return residues_of(small, packed(totals, None))
-        level = max(1, packing_levels(-(-len(totals) // (workers or cores()))))
-        firsts = range(0, len(totals), 1 << level)
+        level = start + max(1, packing_levels(-(-len(totals) // (workers or cores()))))
+        size = 1 << (level - start)
+        firsts = range(0, len(totals), size)
         parts = ordered_map(
-            lambda first: residues_of(small, packed(totals[first : first + (1 << level)], level)), firsts, len(firsts)
+            lambda first: residues_of(small, packed(totals[first : first + size], level)), firsts, len(firsts)
         )
-        return residues_of(small, keys.pack([ciphertext_of(small, part) for part in parts], lowest=level))
+        merged = keys.pack([ciphertext_of(small, part) for part in parts], lowest=level, start=start)
+        return residues_of(small, merged)
 
     def merge(
-        self, parts: Sequence[Residues], level: int, to: int, keys: PublicKeys, workers: int | None = None
+        self,
+        parts: Sequence[Residues],
+        level: int,
+        to: int,
+        keys: PublicKeys,
+        workers: int | None = None,
+        start: int = 0,
     ) -> Residues:
         """One after the other."""
         engine, small = keys.engine, engine_for(packing_parameters(keys.parameters))
-        if level:
+        if level > start:
             found = [ciphertext_of(small, part) for part in parts]
         else:
             found = [to_packing_context(engine, ciphertext_of(engine, part)) for part in parts]
-        return residues_of(small, keys.pack(found, to, level))
+        return residues_of(small, keys.pack(found, to, level, start))
 
     def split(self, node: Residues, level: int, keys: PublicKeys, *, odd: bool) -> Sequence[Residues]:
         """Two additions and an automorphism."""

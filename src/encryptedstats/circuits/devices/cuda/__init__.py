@@ -34,7 +34,7 @@ from encryptedstats.circuits.devices.native import (
 from encryptedstats.circuits.devices.native.sums import Loads, row_obstacle, sums_under
 from encryptedstats.circuits.devices.native.tape import TapeWriter
 from encryptedstats.circuits.devices.seal import Execution, Place, batches_of
-from encryptedstats.circuits.program import EXPAND, RELINEARISE, ROWS, SUM, Program, Step
+from encryptedstats.circuits.program import EXPAND, RELINEARISE, ROWS, SHIFT, SUM, Program, Step
 from encryptedstats.circuits.sources import Source
 from encryptedstats.crypto.keys import PublicKeys
 from encryptedstats.crypto.residues import Residues
@@ -89,6 +89,7 @@ class CudaDevice(NativeDevice):
     """
 
     name: ClassVar[str] = "cuda"
+    side_by_side: ClassVar[bool] = False
     speed: ClassVar[Speed] = Speed(
         rows=2e-12, totals=35e-12, start=0.05
     )  # measured on an H200; it begins with a tape and its copies
@@ -108,6 +109,8 @@ class CudaDevice(NativeDevice):
 
     def obstacle(self, program: Program) -> str | None:
         """Whether there is a card, and BGV with primes that it computes with."""
+        if any(step.op == SHIFT for step in program.steps):
+            return "it brings down totals one by one, and in this program they lie side by side"
         why_not = super().obstacle(program)
         if why_not is not None:
             return why_not
@@ -402,17 +405,25 @@ class CudaDevice(NativeDevice):
 
     # -- packs -------------------------------------------------------------------------------------------------------
 
-    def pack(self, totals: Sequence[Residues], keys: PublicKeys, workers: int | None = None) -> Residues:
+    def pack(
+        self, totals: Sequence[Residues], keys: PublicKeys, workers: int | None = None, start: int = 0
+    ) -> Residues:
         """All merges of a level at a time."""
-        return self.merge(totals, 0, keys.parameters.ring_degree.bit_length() - 1, keys, workers)
+        return self.merge(totals, start, keys.parameters.ring_degree.bit_length() - 1, keys, workers, start)
 
     def merge(
-        self, parts: Sequence[Residues], level: int, to: int, keys: PublicKeys, workers: int | None = None
+        self,
+        parts: Sequence[Residues],
+        level: int,
+        to: int,
+        keys: PublicKeys,
+        workers: int | None = None,
+        start: int = 0,
     ) -> Residues:
         """As packs."""
         keyed = self._of(keys)
-        if keyed is None:
-            return super().merge(parts, level, to, keys, workers)
+        if keyed is None or start:
+            return super().merge(parts, level, to, keys, workers, start)
         return self._merged(parts, level, to, keyed)
 
     def _merged(self, parts: Sequence[Any], level: int, to: int | None, keyed: Keyed) -> Residues:

@@ -170,15 +170,23 @@ class NativeDevice(SealDevice):
         below = self._one_by_one(step.args[0], base, residues, kernels)
         return kernels.switch(below, step.level) if step.op == SWITCH else kernels.relinearise(below)
 
-    def pack(self, totals: Sequence[Residues], keys: PublicKeys, workers: int | None = None) -> Residues:
+    def pack(
+        self, totals: Sequence[Residues], keys: PublicKeys, workers: int | None = None, start: int = 0
+    ) -> Residues:
         """Threads pack some neighbours each."""
-        return _kernels(keys).pack(totals, threads=workers)
+        return _kernels(keys).pack(totals, lowest=start, threads=workers, start=start)
 
     def merge(
-        self, parts: Sequence[Residues], level: int, to: int, keys: PublicKeys, workers: int | None = None
+        self,
+        parts: Sequence[Residues],
+        level: int,
+        to: int,
+        keys: PublicKeys,
+        workers: int | None = None,
+        start: int = 0,
     ) -> Residues:
         """As packs."""
-        return _kernels(keys).pack(parts, to, level, workers)
+        return _kernels(keys).pack(parts, to, level, workers, start=start)
 
     def split(self, node: Residues, level: int, keys: PublicKeys, *, odd: bool) -> Sequence[Residues]:
         """On residues."""

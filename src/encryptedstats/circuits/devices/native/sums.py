@@ -25,6 +25,7 @@ from encryptedstats.circuits.devices.native.tape import (
     Tape,
     TapeWriter,
     is_load,
+    is_sum_of_loads,
     kept_writer,
     rows_in_order,
 )
@@ -38,6 +39,7 @@ from encryptedstats.circuits.program import (
     HERE,
     MULTIPLY,
     RELINEARISE,
+    SHIFT,
     SUM,
     SWITCH,
     Step,
@@ -99,9 +101,12 @@ def row_obstacle(rows: Sequence[Step], parameters: Parameters) -> str | None:
             f"the kernels compute modulo primes below 2^50, and one of these parameters has {largest.bit_length()} bits"
         )
     ops = {step.op for step in in_order(rows)}
-    if RELINEARISE in ops and not ops - {COLUMN, GIVEN, EXPAND, HERE, ADD_UP, MULTIPLY, SWITCH, RELINEARISE}:
+    if RELINEARISE in ops and not ops - {COLUMN, GIVEN, EXPAND, HERE, ADD_UP, MULTIPLY, SHIFT, SWITCH, RELINEARISE}:
         return "these parameters carry the circuit only if products are relinearised on the way"
-    loads = [step for step in rows_in_order(rows) if is_load(step)]
+    steps = list(rows_in_order(rows))
+    if any(step.op == SHIFT and not is_sum_of_loads(step) for step in steps):
+        return "the circuit puts totals side by side that are no products of columns"
+    loads = [step for step in steps if is_load(step)]
     if not all(map(_is_readable, loads)) or len({step.level for step in loads}) > 1:
         return "the circuit brings totals back into the rows, or rows into other places"
     return None
@@ -309,6 +314,8 @@ class Evaluator:
         self.loads, self.source, self.layout, self.threads = loads, loads.source, loads.source.layout, threads
         self.chunks = range(self.layout.n_chunks)  # that are added up
         self.block = block or (BLOCK if self.layout.n_chunks > 1 else BLOCK_OF_ONE)
+        if loads.parameters.copies > 1:
+            self.block = min(self.block, loads.parameters.slots)
         self.level = level or arithmetic() or ""
         self.parameters = loads.parameters
         self.ring, self.n_primes = self.parameters.ring_degree, len(self.parameters.data_moduli)
@@ -337,6 +344,7 @@ class Evaluator:
             montgomery=self.level == "ifma",
             most_vectors=self.most_vectors,
             share_all=share_all,
+            copies=self.parameters.copies,
         )
         table = self.layout.n_chunks * self._chunk_bytes(self.everything)
         self.holds = hold and (self.in_memory or table <= self.memory_limit // 2)
@@ -526,7 +534,12 @@ class Evaluator:
             scratch.put(buffer)
         primes, accumulators = one.primes(self.parameters), sums.reshape(-1)
         moduli = [self.parameters.data_moduli[prime] for prime in primes]
-        constants = [tape.constants_modulo(modulus) for modulus in moduli]
+        run_width = self.ring // tape.n_runs
+        first, last = one.start // run_width, (one.start + one.width - 1) // run_width
+        constants = [
+            [tape.constants_modulo(modulus, tape.root(self.ring, modulus, run)) for run in range(first, last + 1)]
+            for modulus in moduli
+        ]
         keeps = self.keeps and one == self.everything
         known = keeps and len(self._kept) > 0
         kept = np.empty(0, dtype=np.uint64)
@@ -536,7 +549,8 @@ class Evaluator:
         def work(piece: tuple[int, int, int]) -> int:
             prime, start, stop = piece
             shape = (prime, len(moduli), one.width, len(chunks), self.block, start, stop)
-            code = (tape.words, tape.segments, tape.places, constants[prime])
+            run = (one.start + start) // run_width - first
+            code = (tape.words, tape.segments, tape.places, constants[prime][run])
             add, buffer = chunks.start > self.chunks.start, scratch.get()
             try:
                 memory = (accumulators, buffer, kept)
@@ -544,7 +558,7 @@ class Evaluator:
             finally:
                 scratch.put(buffer)
 
-        pieces = self._pieces(len(moduli), one.width)
+        pieces = self._pieces(len(moduli), one, run_width)
         under_way = [pool.submit(work, piece) for piece in pieces]
         for (prime, _, _), done in zip(pieces, under_way, strict=True):
             bad = done.result()
@@ -553,14 +567,15 @@ class Evaluator:
         if keeps:
             self._kept = kept
 
-    def _pieces(self, n_primes: int, width: int) -> list[tuple[int, int, int]]:
-        """Primes and ranges of coefficients, whole blocks but for the last."""
-        blocks = -(-width // self.block)
+    def _pieces(self, n_primes: int, one: Slice, run_width: int) -> list[tuple[int, int, int]]:
+        """Primes and ranges of coefficients, whole blocks but for the last, none of them in two runs."""
+        width, block = one.width, self.block
+        blocks = -(-width // block)
         spans = min(blocks, -(-_PIECES * self.threads // n_primes))
-        span = -(-blocks // spans) * self.block
-        return [
-            (prime, start, min(start + span, width)) for prime in range(n_primes) for start in range(0, width, span)
-        ]
+        span = -(-blocks // spans) * block
+        inner = range(-one.start % run_width, width, run_width) if run_width < self.ring else range(0)
+        starts = sorted({*range(0, width, span), *inner})
+        return [(prime, a, b) for prime in range(n_primes) for a, b in pairwise([*starts, width])]
 
     def _scratch_for(self, tape: Tape, chunks: int) -> list[NDArray[np.uint64]]:
         shared, temporary, local = tape.vectors

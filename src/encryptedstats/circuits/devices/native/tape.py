@@ -17,7 +17,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from encryptedstats.circuits.program import ADD_UP, MULTIPLY, Step
+from encryptedstats.circuits.program import ADD_UP, MULTIPLY, SHIFT, Step
+from encryptedstats.crypto.kernels import minimal_root
 
 # Words of the tape, as in _native/fused.c.
 LOAD_OP, LINEAR_OP, PRODUCT_OP, ADD_OP = range(4)
@@ -43,8 +44,10 @@ class Tape:
         Components of each.
     columns : tuple of Step
         What the prologue loads, in the order of the column numbers: the same for all tapes of a circuit, as all of the prologue.
-    constants : tuple of (value, power)
-        Stand for value * R^power modulo the prime.
+    constants : tuple of (value, power, shift)
+        Stand for value * R^power * X^shift modulo the prime: where X^shift is the same, see :meth:`run`.
+    n_runs : int
+        The coefficients are in so many runs of which that is so.
     vectors : (int, int, int)
         Shared by a chunk, temporary, and of local sums.
     """
@@ -52,26 +55,49 @@ class Tape:
     totals: tuple[Step, ...]
     sizes: tuple[int, ...]
     columns: tuple[Step, ...]
-    constants: tuple[tuple[int, int], ...]
+    constants: tuple[tuple[int, int, int], ...]
+    n_runs: int
     vectors: tuple[int, int, int]
     words: NDArray[np.int32]
     segments: NDArray[np.int32]
     places: NDArray[np.int32]
 
-    def constants_modulo(self, prime: int) -> NDArray[np.uint64]:
-        """The constants for one prime."""
-        values = [value * pow(2, WORD_BITS * power, prime) % prime for value, power in self.constants]
+    def constants_modulo(self, prime: int, root: int = 1) -> NDArray[np.uint64]:
+        """The constants for one prime; ``root`` is X where they are multiplied."""
+        values = [
+            value * pow(2, WORD_BITS * power, prime) * pow(root, shift, prime) % prime
+            for value, power, shift in self.constants
+        ]
         return np.array(values, dtype=np.uint64)
+
+    def root(self, ring_degree: int, prime: int, run: int) -> int:
+        """What X can be taken for in a run of transformed coefficients, since only some of its powers are asked for.
+
+        In SEAL's order, coefficient i is the value at w^(2 r + 1), r being i with its bits reversed: of a run of N / k
+        coefficients these differ by multiples of 2k, which multiples of N / k do not see.
+        """
+        levels = self.n_runs.bit_length() - 1
+        exponent = 2 * int(f"{run:0{levels}b}"[::-1] or "0", 2) + 1 if levels else 1
+        return pow(minimal_root(prime, 2 * ring_degree), exponent, prime)
 
 
 def is_load(step: Step) -> bool:
     """Whether a step is read rather than computed by a tape: a column, or what stands in its place."""
-    return step.op not in (ADD_UP, MULTIPLY)
+    return step.op not in (ADD_UP, MULTIPLY, SHIFT)
 
 
 def is_sum_of_loads(step: Step) -> bool:
-    """Whether a step is a sum of what is read: so cheap that it may be computed as often as it is needed."""
+    """Whether a step is a sum of what is read, or that times a power of X: so cheap that it may be computed as often as it is
+    needed."""
+    if step.op == SHIFT:
+        return is_load(step.args[0]) or (step.args[0].op == ADD_UP and is_sum_of_loads(step.args[0]))
     return step.op == ADD_UP and all(is_load(arg) for arg in step.args)
+
+
+def _summed_loads(step: Step) -> tuple[tuple[Step, ...], tuple[int, ...], int]:
+    """What a sum of what is read adds up, with which coefficients, and its constant."""
+    inner = step.args[0] if step.op == SHIFT else step
+    return (inner.args, *inner.data) if inner.op == ADD_UP else ((inner,), (1,), 0)
 
 
 def rest_of(step: Step) -> tuple[Step, Step] | None:
@@ -89,7 +115,7 @@ def rest_of(step: Step) -> tuple[Step, Step] | None:
 
 def _terms_of(step: Step) -> tuple[dict[Step, int], int]:
     """A step as a sum: of itself, or of what it is a sum of."""
-    if not is_sum_of_loads(step):
+    if step.op != ADD_UP or not is_sum_of_loads(step):
         return {step: 1}, 0
     return dict(zip(step.args, step.data[0], strict=True)), step.data[1]
 
@@ -156,6 +182,8 @@ class TapeWriter:
         Local sums of a segment, at most, unless one total has more: a tree that is cut is computed in part twice.
     share_all : bool
         Whether the prologue computes all sums of columns, rather than those that are used several times.
+    copies : int
+        As of the parameters: totals may lie side by side.
     """
 
     def __init__(
@@ -166,17 +194,19 @@ class TapeWriter:
         montgomery: bool,
         most_vectors: int = MOST_SEGMENT_VECTORS,
         share_all: bool = False,
+        copies: int = 1,
     ) -> None:
         self.plain_modulus, self.montgomery, self.most_vectors = plain_modulus, montgomery, most_vectors
         self.share_all = share_all
         rows = [total.args[0] for total in totals]
         self.nodes = list(rows_in_order(rows))
+        self.n_runs = copies if any(node.op == SHIFT for node in self.nodes) else 1
         # Sums of columns are cheap: they are computed where they are needed, as often as that is.
         self.cheap = {n for n in self.nodes if is_load(n) or is_sum_of_loads(n)}
         self.scaled_factor = self._scaled_factors(rows)
         self.rests = self._rests()
         self.order = self._depth_first()
-        self.constants: dict[tuple[int, int], int] = {}
+        self.constants: dict[tuple[int, int, int], int] = {}
         self.columns: dict[Step, int] = {}
         self.shared: dict[Value, int] = {}
         self.prologue, self.n_shared = self._prologue(rows)
@@ -208,6 +238,7 @@ class TapeWriter:
             sizes=tuple(total.args[0].size for total in ordered),
             columns=tuple(self.columns),
             constants=tuple(self.constants),
+            n_runs=self.n_runs,
             vectors=(self.n_shared, most, n_local),
             words=np.array([word for code in words for word in code], dtype=np.int32),
             segments=np.array(bounds, dtype=np.int32),
@@ -325,28 +356,29 @@ class TapeWriter:
 
     def _combination(self, value: Value) -> _Word:
         node, power = value
-        coefficients, constant = node.data
-        factors = tuple(self._coefficient(c) for c in coefficients)
-        added = self._constant(self._lifted(constant), power) if constant else NONE
-        return _Word(LINEAR_OP, value, tuple((arg, power) for arg in node.args), constant=added, coefficients=factors)
+        shift = node.data if node.op == SHIFT else 0
+        args, coefficients, constant = _summed_loads(node)
+        factors = tuple(self._coefficient(c, shift) for c in coefficients)
+        added = self._constant(self._lifted(constant), power, shift) if constant else NONE
+        return _Word(LINEAR_OP, value, tuple((arg, power) for arg in args), constant=added, coefficients=factors)
 
     def _converted(self, node: Step) -> _Word:
         """A node multiplied by R."""
         return _Word(LINEAR_OP, (node, 1), ((node, 0),), coefficients=(self._constant(1, 2),))
 
-    def _coefficient(self, value: int) -> int:
+    def _coefficient(self, value: int, shift: int = 0) -> int:
         factor = self._lifted(abs(value)) * (1 if value > 0 else -1)
-        if abs(factor) == 1:
+        if abs(factor) == 1 and not shift:
             return PLUS if factor > 0 else MINUS
-        return self._constant(factor, int(self.montgomery))
+        return self._constant(factor, int(self.montgomery), shift)
 
     def _lifted(self, value: int) -> int:
         """A plaintext as SEAL lifts it to the coefficient primes: the integer nearest to 0 that is the same modulo t."""
         rest = value % self.plain_modulus
         return rest - self.plain_modulus if rest > self.plain_modulus // 2 else rest
 
-    def _constant(self, value: int, power: int) -> int:
-        return self.constants.setdefault((value, power), len(self.constants))
+    def _constant(self, value: int, power: int, shift: int = 0) -> int:
+        return self.constants.setdefault((value, power, shift), len(self.constants))
 
     def _with_cheap(self, steps: list[_Word]) -> list[_Word]:
         """The steps with the sums of columns they need before them, each once, but for those that the prologue has computed."""
@@ -354,7 +386,7 @@ class TapeWriter:
         complete = []
         for step in steps:
             for value in step.reads:
-                if value not in known and value[0].op == ADD_UP and value[0] in self.cheap:
+                if value not in known and not is_load(value[0]) and value[0] in self.cheap:
                     complete.append(self._combination(value))
                     known.add(value)
             complete.append(step)
@@ -372,9 +404,9 @@ class TapeWriter:
                 uses[node.args[chosen], int(self.montgomery)] += 1
             elif node not in self.cheap:
                 uses.update((arg, 0) for arg in node.args)
-        sums = [value for value, _ in uses.most_common() if value[0].op == ADD_UP and value[0] in self.cheap]
+        sums = [value for value, _ in uses.most_common() if not is_load(value[0]) and value[0] in self.cheap]
         columns = dict.fromkeys(value for value in uses if is_load(value[0]))
-        columns |= dict.fromkeys((arg, power) for node, power in sums for arg in node.args)
+        columns |= dict.fromkeys((arg, power) for node, power in sums for arg in _summed_loads(node)[0])
         often = [value for value in sums if uses[value] > 1][: SHARED_VECTORS // 2]
         kept = sums if self.share_all else often
         vectors, code = _Vectors(0), list[int]()
@@ -446,9 +478,17 @@ def kept_writer(
     montgomery: bool,
     most_vectors: int = MOST_SEGMENT_VECTORS,
     share_all: bool = False,
+    copies: int = 1,
 ) -> TapeWriter:
     """The writer for some totals, kept for who computes the same program again."""
-    return TapeWriter(totals, plain_modulus, montgomery=montgomery, most_vectors=most_vectors, share_all=share_all)
+    return TapeWriter(
+        totals,
+        plain_modulus,
+        montgomery=montgomery,
+        most_vectors=most_vectors,
+        share_all=share_all,
+        copies=copies,
+    )
 
 
 def _sum_of(node: Step) -> _Word:
