@@ -21,6 +21,7 @@ from encryptedstats.circuits.expressions import (
     RESAMPLE,
     TOTAL,
     Expression,
+    Marks,
     in_order,
     padding_value,
 )
@@ -41,6 +42,7 @@ from encryptedstats.circuits.program import (
     SUM,
     SWITCH,
     Chunks,
+    MarksBeside,
     Output,
     Program,
     Step,
@@ -444,7 +446,22 @@ class Lowering:
             rows = [self._shift(total.args[0], power) for total, power in zip(totals, powers, strict=True)]
             row = self._add_up(ones, rows, 0)
             return self._step(SUM, (row,), None, self.rules.sum(row.noise, max(1, self.layout.n_chunks)))
-        return self._add_up(ones, [self._shift(total, by) for total, by in zip(totals, powers, strict=True)], 0)
+        steps, marked = [], dict[tuple[Step, int], list[tuple[Marks, int]]]()
+        for total, power in zip(totals, powers, strict=True):
+            row = total.args[0]
+            if total.op == SUM and row.op == MASK:
+                marked.setdefault((row.args[0], row.data.chunk), []).append((row.data, power))
+            else:
+                steps.append(self._shift(total, power))
+        for (row, chunk), parts in marked.items():
+            steps.append(self._marked_beside(row, chunk, parts))
+        return self._add_up((1,) * len(steps), steps, 0)
+
+    def _marked_beside(self, row: Step, chunk: int, parts: Sequence[tuple[Marks, int]]) -> Step:
+        """The totals of marked slots, all at once: the same row times one public polynomial for all of them."""
+        noise, chunks = self.rules.mask(row.noise), in_both(frozenset((chunk,)), row.chunks)
+        masked = self._step(MASK, (row,), MarksBeside(tuple(parts)), noise, chunks)
+        return self._step(SUM, (masked,), None, self.rules.sum(noise, 1))
 
     def ended(self, model: NoiseModel, step: Step) -> Step:
         """Rows as they are stored: two polynomials, brought down."""

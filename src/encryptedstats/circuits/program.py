@@ -30,6 +30,22 @@ Chunks = frozenset[int] | None  # None: all of them
 PACKED, REPLICATED, SLOTS, ROWS = "packed", "replicated", "slots", "rows"
 
 
+@dataclass(frozen=True)
+class MarksBeside:
+    """The marks of totals that lie side by side, each with the power of X that it is multiplied by."""
+
+    parts: tuple[tuple[Marks, int], ...]
+
+    @property
+    def chunk(self) -> int:
+        """That all of them are in."""
+        return self.parts[0][0].chunk
+
+    def content(self) -> list[Any]:
+        """What tells them from others, as JSON."""
+        return [[power, *marks.content()] for marks, power in self.parts]
+
+
 class Step:
     """One instruction.
 
@@ -43,7 +59,7 @@ class Step:
     args : tuple of Step
     data
         The name of a column, or of given packs; the number of the total that is expanded; what is encrypted here, and what for;
-        ``(coefficients, constant)``; :class:`Marks`; how many chunks on; the power of X; the rotation (0 swaps the half
+        ``(coefficients, constant)``; :class:`Marks`, or those of several totals; how many chunks on; the power of X; the rotation (0 swaps the half
         rows).
     noise : Noise
         A bound, with level and size of the ciphertext.
@@ -258,7 +274,7 @@ def program_digest(steps: Sequence[Step]) -> str:
     """A hash of what some steps compute."""
     digests: dict[Step, str] = {}
     for step in in_order(steps):
-        data = step.data.content() if isinstance(step.data, Marks) else step.data
+        data = step.data.content() if isinstance(step.data, (Marks, MarksBeside)) else step.data
         content = [step.op, [digests[arg] for arg in step.args], data, step.level]
         digests[step] = hashlib.sha256(json.dumps(content, separators=(",", ":")).encode()).hexdigest()
     return hashlib.sha256("".join(digests[step] for step in steps).encode()).hexdigest()

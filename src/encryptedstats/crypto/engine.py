@@ -6,6 +6,7 @@ The only other module that calls SEAL is ``keys``; nothing above this package im
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -36,11 +37,27 @@ class Encoder:
     def __init__(self, context: Any, parameters: Parameters) -> None:
         self._encoder = seal.BatchEncoder(context)
         self._copies, self._t = parameters.copies, parameters.plain_modulus
+        self._powers: dict[int, NDArray[Any]] = {}
 
     def encode(self, values: NDArray[Any]) -> Any:
         """The plaintext of one value a slot."""
         copies = self._copies
         return self._encoder.encode(values if copies == 1 else np.tile(np.repeat(values, copies // 2), 2))
+
+    def encode_beside(self, parts: Sequence[tuple[NDArray[Any], int]]) -> Any:
+        """The plaintext of some values, one a slot, each times a power of X."""
+        found = np.zeros(len(self._power(0)), dtype=object)
+        for values, power in parts:
+            spread = values if self._copies == 1 else np.tile(np.repeat(values, self._copies // 2), 2)
+            (there,) = np.nonzero(spread)
+            found[there] += spread[there].astype(object) * self._power(power)[there]
+        return self._encoder.encode((found % self._t).astype(np.uint64))
+
+    def _power(self, power: int) -> NDArray[Any]:
+        """The slots of a power of X."""
+        if power not in self._powers:
+            self._powers[power] = self._encoder.decode(seal.Plaintext(f"1x^{power}" if power else "1"))
+        return self._powers[power]
 
     def decode(self, plain: Any) -> NDArray[Any]:
         """The values; what copies do not have in common adds up to nothing, as in what was computed side by side."""

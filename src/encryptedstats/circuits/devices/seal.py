@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from encryptedstats.circuits.devices.base import Device, Run, Speed
-from encryptedstats.circuits.expressions import ONES, in_order
+from encryptedstats.circuits.expressions import ONES, Marks, in_order
 from encryptedstats.circuits.program import (
     ADD_UP,
     COLUMN,
@@ -25,6 +25,7 @@ from encryptedstats.circuits.program import (
     SHIFT,
     SUM,
     SWITCH,
+    MarksBeside,
     Program,
     Step,
 )
@@ -135,13 +136,18 @@ class Execution:
         if step.op == ROTATE:
             return self.keys.rotate(value, step.data)
         if step.op == MASK:
-            factors = step.data.in_slots(self.keys.parameters.slots, self.keys.parameters.plain_modulus)
-            return self._evaluator.multiply_plain(value, self.engine.encoder.encode(factors))
+            return self._evaluator.multiply_plain(value, self._marks(step.data))
         if step.op == MOVE:
             return value
         if step.op == SHIFT:
             return self._evaluator.multiply_plain(value, self.engine.encode_power(step.data))
         raise ValueError(f"{step!r} is no instruction of this device")
+
+    def _marks(self, marks: Marks | MarksBeside) -> Any:
+        slots, t, encoder = self.keys.parameters.slots, self.keys.parameters.plain_modulus, self.engine.encoder
+        if isinstance(marks, Marks):
+            return encoder.encode(marks.in_slots(slots, t))
+        return encoder.encode_beside([(one.in_slots(slots, t), power) for one, power in marks.parts])
 
     def _loaded(self, step: Step, chunk: int | None) -> Any:
         if self.source is None or chunk is None:
