@@ -1591,16 +1591,16 @@ end:
     return found;
 }
 
-/* A node of `count` totals split from `level` down to `lowest`: the nodes go to out[first], out[first + step], ..., where `src` may
+/* A node of `count` totals split from `level` down to `lowest`, on the way to `start`: the nodes go to out[first], out[first + step], ..., where `src` may
    lie as well. */
 static PyObject *py_expand(PyObject *self, PyObject *args) {
     PyObject *ring, *groups, *found = NULL;
     Py_buffer src, out, scratch;
-    int primes, level, lowest, good = 0;
+    int primes, level, lowest, start, good = 0;
     Py_ssize_t count, first, step;
     (void)self;
-    if (!PyArg_ParseTuple(args, "OO!y*iiinw*nnw*", &ring, &PyTuple_Type, &groups, &src, &primes, &level, &lowest, &count, &out,
-                          &first, &step, &scratch))
+    if (!PyArg_ParseTuple(args, "OO!y*i(iii)nw*nnw*", &ring, &PyTuple_Type, &groups, &src, &primes, &level, &lowest, &start, &count,
+                          &out, &first, &step, &scratch))
         return NULL;
     Packer *K = calloc(1, sizeof(Packer));
     Ring *R = PyCapsule_GetPointer(ring, "ring");
@@ -1610,7 +1610,7 @@ static PyObject *py_expand(PyObject *self, PyObject *args) {
         goto end;
     }
     if (primes < 1 || primes > R->primes || lowest < 0 || level < lowest || level > R->logn || PyTuple_Size(groups) < level ||
-        count < 1 || count > (Py_ssize_t)1 << level) {
+        start < 0 || start > lowest || count < 1 || count > (Py_ssize_t)1 << level) {
         PyErr_SetString(PyExc_ValueError, "no such node");
         goto end;
     }
@@ -1627,7 +1627,7 @@ static PyObject *py_expand(PyObject *self, PyObject *args) {
     Component node[2];
     K->ring = R, K->primes = primes, K->lowest = lowest;
     take_packer(&s, K, node, level);
-    take_scale(K, level == R->logn ? level : 0);
+    take_scale(K, level == R->logn ? level - start : 0);
     good = !load_pair(K, node, src.buf);
     if (good) expand(K, node, (size_t)first, (size_t)step, (size_t)count, level, out.buf);
     Py_END_ALLOW_THREADS;
@@ -1740,7 +1740,7 @@ static PyMethodDef METHODS[] = {
     {"scratch", py_scratch, METH_VARARGS, "scratch(ring, primes, levels): words of memory for lower (levels 0), or pack and expand."},
     {"lower", py_lower, METH_VARARGS, "lower(ring, key, src, size, from, at, to, out, scratch)"},
     {"pack", py_pack, METH_VARARGS, "pack(ring, keys, totals, primes, level, lowest, whole, out, scratch)"},
-    {"expand", py_expand, METH_VARARGS, "expand(ring, keys, src, primes, level, lowest, count, out, first, step, scratch)"},
+    {"expand", py_expand, METH_VARARGS, "expand(ring, keys, src, primes, (level, lowest, start), count, out, first, step, scratch)"},
     {"automorphism", py_automorphism, METH_VARARGS, "automorphism(ring, key, src, primes, out, scratch)"},
     {"transform", py_transform, METH_VARARGS, "transform(ring, prime, inverse, src, out, scratch)"},
     {"way", py_way, METH_O, "way(ring): how this ring computes: integers, avx2, avx512 or ifma."},

@@ -179,6 +179,7 @@ class _Given:
     noise: Noise
     factors: tuple[int, ...]
     offsets: tuple[int, ...]
+    places: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -260,6 +261,7 @@ def _prepared(outputs: tuple[Expression | int, ...], about: _Circumstances) -> P
         with_secret_key=about.with_secret_key,
         given=noises,
         held=about.held,
+        places={packs.name: packs.places for packs in about.given},
     )
     if about.told is not None:
         facts = [replace(f, low=bound.low, high=bound.high) for f, bound in zip(facts, about.told, strict=True)]
@@ -279,7 +281,7 @@ def _known_of(name: str, packs: EncryptedNumbers) -> _Given:
     t = packs.keys.parameters.plain_modulus
     # A stored sum plus its offset is the number times its factor: so much does the number itself lack.
     offsets = tuple(f.offset * pow(f.factor, -1, t) % t for f in packs.facts)
-    return _Given(name, noise_of_packs(packs), tuple(expansion_scales(packs)), offsets)
+    return _Given(name, noise_of_packs(packs), tuple(expansion_scales(packs)), offsets, packs.places)
 
 
 def _check_form(outputs: Sequence[Expression | int], source: Source, form: str, flood: bool) -> None:
@@ -342,10 +344,11 @@ def _proof(outputs: Sequence[Expression], about: _Circumstances, given: Mapping[
 
 def _row_proof(outputs: Sequence[Expression], about: _Circumstances, given: Mapping[str, Noise]) -> NoiseReport:
     parameters = about.parameters
+    prove = partial(prove_rows, outputs, parameters, about.layout, given, with_secret_key=about.with_secret_key)
     try:
-        return prove_rows(
-            outputs, parameters, about.layout, given, with_secret_key=about.with_secret_key, flooded=about.flood
-        )
+        with suppress(NoiseError):
+            return prove(flooded=about.flood, beside=about.beside)
+        return prove(flooded=about.flood, beside=1)  # what was not planned for may do alone
     except NoiseError as error:
         if given and parameters.kept_primes is None:
             raise only_to_open(parameters) from error
@@ -569,22 +572,22 @@ class _Supply:
 
     def __post_init__(self) -> None:
         self.used = {(step.args[0].data, step.data): step for step in self.steps}
-        wanted: dict[str, set[int]] = {name: set() for name in self.packs}
-        for name, index in self.used:
-            wanted[name].add(index)
+        wanted: dict[tuple[str, int], set[int]] = {}
+        for packs, index in self.used:
+            wanted.setdefault(packs, set()).add(index)
         self._streams = {
-            name: expand_totals(totals, wanted[name], self.device, self.run.workers)
-            for name, totals in self.packs.items()
+            packs: expand_totals(self.packs[packs[0]], numbers, self.device, self.run.workers, packs[1])
+            for packs, numbers in wanted.items()
         }
 
     def fetch(self, steps: Iterable[Step]) -> None:
         """Expand until these are there."""
         for step in sorted(set(steps) - set(self.held), key=lambda step: int(step.data)):
-            name = step.args[0].data
+            packs = step.args[0].data
             while step not in self.held:
-                index, residues = next(self._streams[name])
-                if (name, index) in self.used:
-                    self.held[self.used[name, index]] = residues
+                index, residues = next(self._streams[packs])
+                if (packs, index) in self.used:
+                    self.held[self.used[packs, index]] = residues
 
     def forget(self, keep: set[Step]) -> None:
         """Let go of what is not needed any more."""

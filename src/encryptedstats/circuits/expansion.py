@@ -46,35 +46,45 @@ def check_packed(totals: EncryptedNumbers) -> None:
 
 
 def expand_totals(
-    totals: EncryptedNumbers, wanted: Collection[int], device: Device, workers: int | None = None
+    totals: EncryptedNumbers, wanted: Collection[int], device: Device, workers: int | None = None, start: int = 0
 ) -> Iterator[tuple[int, Residues]]:
     """Packed totals with their numbers, in the order of their places: each in all slots of a ciphertext under the primes of the packing context.
 
     A pack is parted into halves again and again, the first totals first, so that few ciphertexts are held at a time; parts that
-    hold no ``wanted`` total are left alone.
+    hold no ``wanted`` total are left alone. With ``start``, 2^start neighbours stay side by side, and what is numbered, and wanted,
+    is these.
     """
     check_packed(totals)
     chosen = np.zeros(len(totals), dtype=bool)
-    chosen[[totals.places[number] for number in wanted]] = True
     numbers = {place: number for number, place in enumerate(totals.places)}
+    if start:
+        numbers = {place: place >> start for place in totals.places}
+    for number in wanted:
+        chosen[number << start if start else totals.places[number]] = True
     top = totals.keys.parameters.ring_degree.bit_length() - 1
     for number, part in enumerate(totals.parts):
         places = range(number * totals.width, min((number + 1) * totals.width, len(totals)))
-        for group, level, node in _groups(device, totals, part.residues, places, top, chosen):
-            found = device.expand(node, len(group), level, totals.keys, workers)
-            yield from ((numbers[place], one) for place, one in zip(group, found, strict=True))
+        for group, level, node in _groups(device, totals, part.residues, places, top, chosen, start):
+            found = device.expand(node, len(group), level, totals.keys, workers, start)
+            yield from ((numbers[place], one) for place, one in zip(group[:: 1 << start], found, strict=True))
 
 
 def _groups(
-    device: Device, totals: EncryptedNumbers, node: Residues, numbers: range, level: int, chosen: NDArray[np.bool_]
+    device: Device,
+    totals: EncryptedNumbers,
+    node: Residues,
+    numbers: range,
+    level: int,
+    chosen: NDArray[np.bool_],
+    start: int,
 ) -> Iterator[tuple[range, int, Residues]]:
     """Nodes of at most so many totals, first totals first; nodes above them are parted when it is their turn."""
     if not chosen[numbers.start : numbers.stop].any():
         return
-    if 1 << level <= _EXPANDED_AT_ONCE:
+    if 1 << (level - start) <= _EXPANDED_AT_ONCE:
         yield numbers, level, node
         return
     half = 1 << (level - 1)
-    parts = device.split(node, level, totals.keys, odd=len(numbers) > half)
+    parts = device.split(node, level, totals.keys, odd=len(numbers) > half, start=start)
     for part, some in zip(parts, (numbers[:half], numbers[half:]), strict=False):
-        yield from _groups(device, totals, part, some, level - 1, chosen)
+        yield from _groups(device, totals, part, some, level - 1, chosen, start)

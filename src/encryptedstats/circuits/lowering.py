@@ -48,6 +48,7 @@ from encryptedstats.circuits.program import (
     Step,
     in_both,
 )
+from encryptedstats.circuits.rewriting import by_given
 from encryptedstats.crypto.noise import Noise, NoiseModel
 from encryptedstats.crypto.packing import (
     centred,
@@ -101,6 +102,7 @@ def lower(
     way: Way,
     given: Mapping[str, Noise] | None = None,
     held: int = HELD,
+    places: Mapping[str, Sequence[int]] | None = None,
 ) -> Program:
     """The program of some outputs.
 
@@ -115,6 +117,8 @@ def lower(
         The noise of given packs by name, at the level of the primes that packs keep.
     held : int
         Bytes of given totals that may be held at once.
+    places : mapping, optional
+        Where in their packs given totals are, by name; in order, by default.
 
     Raises
     ------
@@ -123,7 +127,7 @@ def lower(
     ValueError
         Where a plain number is added to nothing.
     """
-    lowering = Lowering(rules, layout, way, given or {})
+    lowering = Lowering(rules, layout, way, given or {}, places)
     totals = lowering.outputs(outputs)
     program = lowering.finished(parameters, form, totals, way.width, held)
     _check_numbers(program)
@@ -139,11 +143,31 @@ class _Total:
     each: bool = False
 
 
+@dataclass(frozen=True)
+class _SumOverGiven:
+    """An output as a sum over given totals, each times something; and the rest, which is all of it where there are none."""
+
+    factors: dict[Expression, Expression]
+    rest: Expression | int
+
+    @property
+    def needed(self) -> list[Expression]:
+        """What is to be lowered for it."""
+        return [*self.factors.values(), *([self.rest] if isinstance(self.rest, Expression) else [])]
+
+
 class Lowering:
     """One circuit, lowered. What is done for a node follows from the node alone, never from the others."""
 
-    def __init__(self, rules: NoiseRules, layout: Layout, way: Way, given: Mapping[str, Noise]) -> None:
-        self.rules, self.layout, self.way, self.given = rules, layout, way, given
+    def __init__(
+        self,
+        rules: NoiseRules,
+        layout: Layout,
+        way: Way,
+        given: Mapping[str, Noise],
+        places: Mapping[str, Sequence[int]] | None = None,
+    ) -> None:
+        self.rules, self.layout, self.way, self.given, self.places = rules, layout, way, given, places or {}
         self.rows: dict[Expression, Step] = {}
         self.totals: dict[Expression, _Total] = {}
         self._spread: dict[Expression, Step] = {}
@@ -152,21 +176,68 @@ class Lowering:
 
     def outputs(self, outputs: Sequence[Expression]) -> list[Output]:
         """Every output, not brought into its form."""
-        padding = padding_value(outputs)
-        for node in in_order(outputs):
+        padding, sums = padding_value(outputs), self._sums_over_given(outputs)
+        for node in in_order(needed for output in outputs for needed in sums[output].needed):
             if node.op == TOTAL:
                 self.totals[node] = self._summed(node, known_padding(node, padding))
             elif node.is_total:
                 self.totals[node] = self._total_product(node) if node.op == PRODUCT else self._total_sum(node)
             else:
                 self.rows[node] = self._row(node)
-        return [self._output(node) for node in outputs]
+        self._count_uses(self.rows.values())
+        return [self._output(node, sums[node]) for node in outputs]
 
-    def _output(self, node: Expression) -> Output:
+    def _sums_over_given(self, outputs: Sequence[Expression]) -> dict[Expression, _SumOverGiven]:
+        """Where totals lie side by side, outputs over rows are sums over given totals: of those packs that have the most of them,
+        where they are not linear in all."""
+        found = {output: _SumOverGiven({}, output) for output in outputs}
+        if self.way.beside == 1:
+            return found
+        for output in [output for output in outputs if not output.is_total]:
+            totals = Counter(node.data[0] for node in in_order([output]) if node.op == GIVEN)
+            for names in (set(totals), *({name} for name, _ in totals.most_common())):
+                parted = by_given(output, names) if names else None
+                if parted is not None:
+                    found[output] = _SumOverGiven(*parted)
+                    break
+        return found
+
+    def _count_uses(self, steps: Iterable[Step]) -> None:
+        products = [step for step in steps if step.op == MULTIPLY and all(map(is_read, step.args))]
+        self._uses = Counter(arg for step in products for arg in step.args)
+
+    def _output(self, node: Expression, over_given: _SumOverGiven) -> Output:
+        if over_given.factors:
+            return Output(self._inner_products(over_given))
         if not node.is_total:
             return Output(self.rows[node])
         total = self.totals[node]
         return Output(total.step, total.offset, total.each)
+
+    def _inner_products(self, over: _SumOverGiven) -> Step:
+        """A sum over given totals, as many at a time as lie side by side: what one of them is multiplied by goes with the inverse of
+        its power of X, so that the product has the sum of all in common, and only that: see :meth:`Encoder.decode`."""
+        beside, ring = self.way.beside, self.rules.parameters.ring_degree
+        groups: dict[tuple[str, int], list[tuple[int, Step]]] = {}
+        for node, factor in over.factors.items():
+            name, number = node.data
+            place = self.places[name][number] if name in self.places else number
+            groups.setdefault((name, place // beside), []).append((place % beside, self.rows[factor]))
+        terms = []
+        for (name, group), parts in groups.items():
+            powers = [side_by_side(place, beside, ring) for place, _ in parts]
+            # X^-h = -X^(N-h)
+            rows = [self._shift(row, ring - h if h else 0) for h, (_, row) in zip(powers, parts, strict=True)]
+            row = self._add_up([-1 if h else 1 for h in powers], rows, 0) if any(powers) or len(rows) > 1 else rows[0]
+            terms.append(self._multiply(row, self._expanded(name, group, beside.bit_length() - 1)))
+        if isinstance(over.rest, Expression):
+            terms.append(self.rows[over.rest])
+        constant = over.rest if isinstance(over.rest, int) else 0
+        return self._add_up((1,) * len(terms), terms, constant) if constant or len(terms) > 1 else terms[0]
+
+    def _expanded(self, name: str, number: int, start: int) -> Step:
+        packs = self._step(GIVEN, (), (name, start), self.given[name])
+        return self._step(EXPAND, (packs,), number, self.rules.expand(packs.noise, start))
 
     # -- instructions ----------------------------------------------------------------------------------------------
 
@@ -249,8 +320,7 @@ class Lowering:
 
     def _shifted_sum(self, step: Step, by: int) -> Step:
         """What is read of its terms, and its constant, is one term of it."""
-        (coefficients, constant), args = step.data, step.args
-        terms = list(zip(coefficients, args, strict=True))
+        terms, constant = _flattened(step)
         read = [(c, arg) for c, arg in terms if is_read(arg)]
         found = [(c, self._shift(arg, by)) for c, arg in terms if not is_read(arg)]
         if len(read) == 1 and not constant:
@@ -280,9 +350,7 @@ class Lowering:
             noise = self.rules.ones if node.data == ONES else self.rules.here
             return self.switch(self._step(HERE, (), node.data, noise), self.way.level)
         if node.op == GIVEN:
-            name, number = node.data
-            packs = self._step(GIVEN, (), name, self.given[name])
-            return self._step(EXPAND, (packs,), number, self.rules.expand(packs.noise))
+            return self._expanded(*node.data, start=0)
         if node.op == REPLICATE:
             return self._replicated(node.args[0])
         args = [self.rows[arg] for arg in node.args]
@@ -405,8 +473,7 @@ class Lowering:
         shares them. It is the same however many do lie side by side."""
         if copies == 1:
             return list(range(len(totals)))
-        products = [step for step in in_order(totals) if step.op == MULTIPLY and all(map(is_read, step.args))]
-        self._uses = Counter(arg for step in products for arg in step.args)
+        self._count_uses(in_order(totals))
         families: dict[Step, list[int]] = {}
         for number, total in enumerate(totals):
             families.setdefault(self._root(total), []).append(number)
@@ -424,14 +491,15 @@ class Lowering:
         return places
 
     def _root(self, step: Step) -> Step:
-        """The first of the products that a total is made of, one after the other."""
+        """By which totals are shifted alike: of the first of their products, what is not shifted. So the same sums of several
+        classes are, and those that compute on with them do the same for all classes."""
         while step.args and not is_read(step):
             if step.op == ADD_UP:
                 below = next(arg for arg in step.args if not is_read(arg))
             else:
                 below = self._carrier(step) if step.op == MULTIPLY else step.args[0]
             if is_read(below):
-                break
+                return next((arg for arg in step.args if arg is not below), below)
             step = below
         return step
 
@@ -495,6 +563,19 @@ def _together(steps: Iterable[Step]) -> Chunks:
             return None
         every |= step.chunks
     return every
+
+
+def _flattened(step: Step) -> tuple[list[tuple[int, Step]], int]:
+    """The terms of a sum, those of sums among them in their place, and its constant."""
+    terms, constant = list[tuple[int, Step]](), step.data[1]
+    for coefficient, arg in zip(step.data[0], step.args, strict=True):
+        if arg.op == ADD_UP:
+            inner, plain = _flattened(arg)
+            terms += [(coefficient * c, term) for c, term in inner]
+            constant += coefficient * plain
+        else:
+            terms.append((coefficient, arg))
+    return terms, constant
 
 
 def is_read(step: Step) -> bool:

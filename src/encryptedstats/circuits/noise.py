@@ -29,7 +29,7 @@ class NoiseRules:
         self._switched: dict[tuple[Noise, int], Noise] = {}
         self._relinearised: dict[Noise, Noise] = {}
         self._summed: dict[tuple[Noise, int], Noise] = {}
-        self._expanded: dict[Noise, Noise] = {}
+        self._expanded: dict[tuple[Noise, int], Noise] = {}
 
     def add_up(self, coefficients: Sequence[int], terms: Sequence[Noise], constant: int) -> Noise:
         """Bounds add, times their coefficients."""
@@ -69,12 +69,13 @@ class NoiseRules:
         """A product with an encoded plaintext."""
         return self.model.multiply_plain(value, self.model.message())
 
-    def expand(self, pack: Noise) -> Noise:
-        """A total that is taken out of a pack: a ciphertext under the primes that packs have kept, and at the pack's level."""
-        if pack not in self._expanded:
+    def expand(self, pack: Noise, start: int = 0) -> Noise:
+        """A total (or 2^start) that is taken out of a pack: a ciphertext under the primes that packs have kept, and at the pack's
+        level."""
+        if (pack, start) not in self._expanded:
             model = packing_model(self._parameters, packing_primes(self._parameters))
-            self._expanded[pack] = expanded_noise(model, pack.at(0)).at(pack.level)
-        return self._expanded[pack]
+            self._expanded[pack, start] = expanded_noise(model, pack.at(0), start).at(pack.level)
+        return self._expanded[pack, start]
 
     def sum(self, value: Noise, chunks: int) -> Noise:
         """As many values like this one, added up."""

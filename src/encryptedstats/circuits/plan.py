@@ -663,18 +663,22 @@ class _Figures:
     @cached_property
     def programs(self) -> list[Program]:
         """Of every stage."""
-        return [
-            program_of(
-                scaled_circuits(stage, self.parameters),
-                self.parameters,
-                stage.layout(self.parameters.slots, self.parameters.copies),
+        parameters, places, found = self.parameters, dict[str, Sequence[int]](), list[Program]()
+        for stage, report in zip(self.search.stages, self.found.reports, strict=True):
+            program = program_of(
+                scaled_circuits(stage, parameters),
+                parameters,
+                stage.layout(parameters.slots, parameters.copies),
                 stage.form,
                 report,
                 with_secret_key=self.search.with_secret_key,
                 given=self.found.given,
+                places=places,
             )
-            for stage, report in zip(self.search.stages, self.found.reports, strict=True)
-        ]
+            found.append(program)
+            if stage.gives:
+                places[stage.gives] = program.places
+        return found
 
     @cached_property
     def costs(self) -> list[Cost]:

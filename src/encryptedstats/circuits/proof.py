@@ -108,8 +108,8 @@ def read_noise(
     n_outputs = len(outputs) if n_outputs is None else n_outputs
     outputs = representatives(outputs)
     flooded = not with_secret_key and form == PACKED if flooded is None else flooded
-    if form != PACKED or beside is None:
-        beside = parameters.copies if form == PACKED and can_lie_side_by_side(parameters) else 1
+    if beside is None:
+        beside = parameters.copies if (form == PACKED or given) and can_lie_side_by_side(parameters) else 1
     rules = NoiseRules(parameters, with_secret_key=with_secret_key)
     trial = _Trial(outputs, n_outputs, parameters, layout, form, flooded, rules, given or {})
     reports = []
@@ -135,6 +135,7 @@ def prove_rows(
     with_secret_key: bool = True,
     quick: bool = False,
     flooded: bool = False,
+    beside: int | None = None,
 ) -> NoiseReport:
     """The proof for rows beside totals out of given packs of known noise; without totals, at the lowest level that has one.
 
@@ -165,6 +166,7 @@ def prove_rows(
                 quick=quick,
                 flooded=flooded,
                 end=end,
+                beside=beside,
             )
         except NoiseError as error:
             failure = error
@@ -290,7 +292,8 @@ class _Trial:
 
     def report(self, way: Way) -> NoiseReport:
         """What a way would leave, proven or not."""
-        parameters, alone = self.parameters, replace(way, beside=1)
+        parameters = self.parameters
+        alone = replace(way, beside=1) if self.form == PACKED else way
         lowering = Lowering(self.rules, self.layout, alone, self.given)
         found = lowering.outputs(self.outputs)
         noises = {lowering.relinearise(output.step).noise for output in found}
@@ -392,7 +395,8 @@ def program_of(
     with_secret_key: bool,
     given: Mapping[str, Noise] | None = None,
     held: int = HELD,
+    places: Mapping[str, Sequence[int]] | None = None,
 ) -> Program:
     """The program that a proof holds for, which holds so many bytes of given totals at once."""
     rules = NoiseRules(parameters, with_secret_key=with_secret_key)
-    return lower(outputs, rules, parameters, layout, form, report.way, given, held)
+    return lower(outputs, rules, parameters, layout, form, report.way, given, held, places)

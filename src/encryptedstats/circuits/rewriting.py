@@ -10,7 +10,7 @@ is added, so that nobody but the owner can tell the coefficients from the cipher
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from encryptedstats.circuits.expressions import (
     COLUMN,
@@ -24,6 +24,7 @@ from encryptedstats.circuits.expressions import (
     combination,
     fold,
     here,
+    in_order,
     linear,
     ones,
 )
@@ -100,6 +101,57 @@ class _Clearing:
         if isinstance(shared, int):
             return [(times * c, term) for c, term in terms], times * shared
         return [(times * c, term) for c, term in [*terms, (1, shared * self.ones)]], 0
+
+
+# -- what is linear in given totals -------------------------------------------------------------------------------------------
+
+
+def by_given(output: Expression, names: Collection[str]) -> tuple[dict[Expression, Expression], Expression | int] | None:
+    """An output as a sum over given totals of these names, each times what it is multiplied by, and the rest; None where it is
+    none.
+
+    >>> from encryptedstats.circuits.expressions import column, given
+    >>> x, a, b = column("x"), given("model", 0), given("model", 1)
+    >>> by_given(b + (a - b) * x + 3 * x, {"model"})
+    """
+    order = list(in_order([output]))
+    has = fold([output], lambda node, args: any(args) or (node.op == GIVEN and node.data[0] in names))
+    factors: dict[Expression, list[tuple[int, Expression | None]]] = {output: [(1, None)]}
+    found: dict[Expression, Expression] = {}
+    rest: list[tuple[int, Expression | None]] = []
+    for node in reversed(order):
+        if node not in factors or not has[node]:
+            continue
+        factor = _factor_of(factors.pop(node))
+        if node.op == GIVEN:
+            if isinstance(factor, int):
+                return None
+            found[node] = factor
+        elif node.op == LINEAR:
+            coefficients, constant = node.data
+            for coefficient, arg in zip(coefficients, node.args, strict=True):
+                place = factors.setdefault(arg, []) if has[arg] else rest
+                place.append(_times(factor, coefficient, None if has[arg] else arg))
+            if constant:
+                rest.append(_times(factor, constant, None))
+        elif node.op == PRODUCT and has[node.args[0]] != has[node.args[1]]:
+            inner, other = node.args if has[node.args[0]] else node.args[::-1]
+            factors.setdefault(inner, []).append(_times(factor, 1, other))
+        else:
+            return None
+    return found, _factor_of(rest)
+
+
+def _factor_of(terms: Sequence[tuple[int, Expression | None]]) -> Expression | int:
+    constant = sum(c for c, term in terms if term is None)
+    return combination([(c, term) for c, term in terms if term is not None], constant)
+
+
+def _times(factor: Expression | int, number: int, other: Expression | None) -> tuple[int, Expression | None]:
+    """A factor times a number, and times something else."""
+    if isinstance(factor, int):
+        return factor * number, other
+    return number, factor if other is None else factor * other
 
 
 # -- the factors of expanded totals ------------------------------------------------------------------------------------------

@@ -210,9 +210,9 @@ class Kernels:
 
     # -- totals out of a pack ---------------------------------------------------------------------------------------------
 
-    def split(self, node: Residues, level: int, *, odd: bool = True) -> Sequence[Residues]:
+    def split(self, node: Residues, level: int, *, odd: bool = True, start: int = 0) -> Sequence[Residues]:
         """The nodes of the first half of a node's totals and (``odd``) of the others: see :meth:`expand`."""
-        return list(self.expand(node, 1 << (level if odd else level - 1), level, level - 1, threads=1))
+        return list(self.expand(node, 1 << (level if odd else level - 1), level, level - 1, threads=1, start=start))
 
     def expand(
         self,
@@ -222,6 +222,7 @@ class Kernels:
         lowest: int = 0,
         threads: int | None = None,
         out: Residues | None = None,
+        start: int = 0,
     ) -> Residues:
         """The inverse of :meth:`pack`: a node of 2^level places split into nodes of 2^lowest, (nodes, 2, primes, N).
 
@@ -241,6 +242,9 @@ class Kernels:
             All cores by default.
         out : array of 64-bit words of that shape, optional
             Written to and returned, for a caller that expands again and again.
+        start : int
+            The lowest level of all that a pack is split down to, in this call and those that follow: 2^start totals stay side by
+            side.
         """
         self._check_node(node, count, level, lowest)
         threads = cores() if threads is None else threads
@@ -257,14 +261,14 @@ class Kernels:
         depth = 0
         while depth < level - lowest and 1 << depth < enough:
             source = node if depth == 0 else None
-            self._split_all(source, out, count, (level - depth, level - depth - 1, lowest), threads)
+            self._split_all(source, out, count, (level - depth, level - depth - 1, lowest), threads, start)
             depth += 1
         if depth == 0 or depth < level - lowest:
-            self._split_all(node if depth == 0 else None, out, count, (level - depth, lowest, lowest), threads)
+            self._split_all(node if depth == 0 else None, out, count, (level - depth, lowest, lowest), threads, start)
         return out
 
     def _split_all(
-        self, top: Residues | None, out: Residues, count: int, levels: tuple[int, int, int], threads: int
+        self, top: Residues | None, out: Residues, count: int, levels: tuple[int, int, int], threads: int, start: int
     ) -> None:
         """All nodes of one level, or the one at the ``top``, split down to another, in places for the nodes of a third."""
         level, to, lowest = levels
@@ -275,7 +279,8 @@ class Kernels:
                 for i in indices:
                     source = out[i * apart] if top is None else _words(top)
                     totals = min(1 << level, count - (i << level))
-                    _residues.expand(self._ring, keys, source, primes, level, to, totals, out, i * apart, step, scratch)
+                    levels = (level, to, start)
+                    _residues.expand(self._ring, keys, source, primes, levels, totals, out, i * apart, step, scratch)
 
         _share(work, -(-count >> level), threads)
 

@@ -333,13 +333,13 @@ class PublicKeys:
         """Ciphertexts of the packing context merged into one: see :func:`encryptedstats.crypto.packing.pack`."""
         return packing.pack(self.parameters, self._needed_packing(), ciphertexts, levels, lowest, start)
 
-    def part(self, pack: Any, level: int, *, odd: bool = True) -> tuple[Any, ...]:
+    def part(self, pack: Any, level: int, *, odd: bool = True, start: int = 0) -> tuple[Any, ...]:
         """A pack, with so many levels left, in two: the first half of its totals, and (``odd``) the others."""
-        return packing.parted(self._small_engine, self._needed_packing(), pack, level, odd=odd)
+        return packing.parted(self._small_engine, self._needed_packing(), pack, level, odd=odd, start=start)
 
-    def expand(self, pack: Any, count: int, level: int) -> list[Any]:
-        """The totals of a pack, each in every slot of a ciphertext."""
-        return packing.expand(self._small_engine, self._needed_packing(), pack, count, level)
+    def expand(self, pack: Any, count: int, level: int, start: int = 0) -> list[Any]:
+        """The totals of a pack, each in every slot of a ciphertext, or 2^start side by side."""
+        return packing.expand(self._small_engine, self._needed_packing(), pack, count, level, start)
 
     @property
     def _small_engine(self) -> Engine:

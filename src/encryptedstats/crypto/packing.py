@@ -320,14 +320,15 @@ def plaintext_coefficients(plain: Any, ring_degree: int) -> Any:
 # -- expanding: from a pack back to a ciphertext for each total, in every slot -------------------------------------------
 
 
-def expanded_noise(model: NoiseModel, packed: Noise) -> Noise:
-    """The noise of every total that is expanded out of a pack: a coefficient of the pack's, and what was added on the way.
+def expanded_noise(model: NoiseModel, packed: Noise, start: int = 0) -> Noise:
+    """The noise of every total, or of every 2^start side by side, that is expanded out of a pack: a coefficient of the pack's for
+    each, and what was added on the way.
 
-    What is added at level l is doubled at each level that follows, down to 0.
+    What is added at level l is doubled at each level that follows, down to ``start``.
     """
-    noise = Noise(model.coefficient_bound(packed))
-    for level in range(model.ring_degree.bit_length() - 1, 0, -1):
-        noise = noise + _automorphism_noise(model, level).times(1 << (level - 1))
+    noise = Noise(model.coefficient_bound(packed) * (1 << start))
+    for level in range(model.ring_degree.bit_length() - 1, start, -1):
+        noise = noise + _automorphism_noise(model, level).times(1 << (level - 1 - start))
     return noise
 
 
@@ -336,11 +337,16 @@ def expansion_scale(parameters: Parameters) -> int:
     return pow(parameters.slots, -1, parameters.plain_modulus)
 
 
-def parted(engine: Engine, keys: Any, ciphertext: Any, level: int, *, odd: bool = True) -> tuple[Any, ...]:
-    """What holds the first half of the totals, and (``odd``) what holds the others: the inverse of :func:`merge`."""
+def parted(
+    engine: Engine, keys: Any, ciphertext: Any, level: int, *, odd: bool = True, start: int = 0
+) -> tuple[Any, ...]:
+    """What holds the first half of the totals, and (``odd``) what holds the others: the inverse of :func:`merge`.
+
+    A pack is parted down to level ``start``.
+    """
     evaluator, ring = engine.evaluator, engine.parameters.ring_degree
     if 1 << level == ring:
-        ciphertext = _divided(engine, ciphertext, ring)
+        ciphertext = _divided(engine, ciphertext, ring >> start)
     moved = _moved(engine, keys, ciphertext, level)
     even = evaluator.add(ciphertext, moved)
     if not odd:
@@ -350,14 +356,14 @@ def parted(engine: Engine, keys: Any, ciphertext: Any, level: int, *, odd: bool 
     return even, shifted
 
 
-def expand(engine: Engine, keys: Any, ciphertext: Any, count: int, level: int) -> list[Any]:
-    """The totals of a pack (or of a part of one, with ``level`` levels left), in order."""
-    if not level:
+def expand(engine: Engine, keys: Any, ciphertext: Any, count: int, level: int, start: int = 0) -> list[Any]:
+    """The totals of a pack (or of a part of one, with ``level`` levels left), in order; or 2^start side by side."""
+    if level == start:
         return [ciphertext]
     half = 1 << (level - 1)
-    parts = parted(engine, keys, ciphertext, level, odd=count > half)
-    totals = expand(engine, keys, parts[0], min(count, half), level - 1)
-    return totals + expand(engine, keys, parts[1], count - half, level - 1) if count > half else totals
+    parts = parted(engine, keys, ciphertext, level, odd=count > half, start=start)
+    totals = expand(engine, keys, parts[0], min(count, half), level - 1, start)
+    return totals + expand(engine, keys, parts[1], count - half, level - 1, start) if count > half else totals
 
 
 def _moved(engine: Engine, keys: Any, ciphertext: Any, level: int) -> Any:

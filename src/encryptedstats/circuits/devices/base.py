@@ -123,14 +123,26 @@ class Device(ABC):
         """Neighbouring parts of a pack, of 2^level places each (as for :meth:`pack`, where ``level`` is ``start``), as one of 2^to."""
 
     @abstractmethod
-    def split(self, node: Residues, level: int, keys: PublicKeys, *, odd: bool) -> Sequence[Residues]:
-        """A part of a pack, of 2^level places, in two: the first half of its places, and (``odd``) the others."""
+    def split(
+        self, node: Residues, level: int, keys: PublicKeys, *, odd: bool, start: int = 0
+    ) -> Sequence[Residues]:
+        """A part of a pack, of 2^level places, in two: the first half of its places, and (``odd``) the others.
+
+        ``start`` is the level that it will be split down to.
+        """
 
     @abstractmethod
     def expand(
-        self, node: Residues, count: int, level: int, keys: PublicKeys, workers: int | None = None
+        self,
+        node: Residues,
+        count: int,
+        level: int,
+        keys: PublicKeys,
+        workers: int | None = None,
+        start: int = 0,
     ) -> Iterable[Residues]:
-        """The first ``count`` totals of a part of a pack, of 2^level places: each in every slot of a ciphertext."""
+        """The first ``count`` totals of a part of a pack, of 2^level places: each in every slot of a ciphertext, or 2^start side by
+        side."""
 
 
 _devices: dict[str, Device] = {}  # of two that are as fast, the first is taken

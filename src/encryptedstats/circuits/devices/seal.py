@@ -381,24 +381,32 @@ class SealDevice(Device):
             found = [to_packing_context(engine, ciphertext_of(engine, part)) for part in parts]
         return residues_of(small, keys.pack(found, to, level, start))
 
-    def split(self, node: Residues, level: int, keys: PublicKeys, *, odd: bool) -> Sequence[Residues]:
+    def split(
+        self, node: Residues, level: int, keys: PublicKeys, *, odd: bool, start: int = 0
+    ) -> Sequence[Residues]:
         """Two additions and an automorphism."""
         small = engine_for(packing_parameters(keys.parameters))
-        return [residues_of(small, part) for part in keys.part(ciphertext_of(small, node), level, odd=odd)]
+        return [residues_of(small, part) for part in keys.part(ciphertext_of(small, node), level, odd=odd, start=start)]
 
     def expand(
-        self, node: Residues, count: int, level: int, keys: PublicKeys, workers: int | None = None
+        self,
+        node: Residues,
+        count: int,
+        level: int,
+        keys: PublicKeys,
+        workers: int | None = None,
+        start: int = 0,
     ) -> Iterable[Residues]:
         """Two processes take a half each, where there is enough to do."""
         small, workers = engine_for(packing_parameters(keys.parameters)), workers or cores()
 
         def expanded(part: Residues, some: int, at: int) -> list[Residues]:
-            return [residues_of(small, total) for total in keys.expand(ciphertext_of(small, part), some, at)]
+            return [residues_of(small, total) for total in keys.expand(ciphertext_of(small, part), some, at, start)]
 
-        half = 1 << (level - 1) if level else 1
+        half = 1 << (level - 1) if level > start else count
         if count <= half or count < 4 * workers:
             return expanded(node, count, level)
-        parts, counts = self.split(node, level, keys, odd=True), (half, count - half)
+        parts, counts = self.split(node, level, keys, odd=True, start=start), (half, count - half)
         both = ordered_map(lambda i: expanded(parts[i], counts[i], level - 1), range(2), workers)
         return [total for part in both for total in part]
 

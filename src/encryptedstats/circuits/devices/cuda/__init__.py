@@ -430,14 +430,26 @@ class CudaDevice(NativeDevice):
         there = keyed.ring.card.joined(parts).shaped(len(parts), *parts[0].shape)
         return np.asarray(keyed.ring.pack(there, keyed.packing, level, to)[0])
 
-    def split(self, node: Residues, level: int, keys: PublicKeys, *, odd: bool) -> Sequence[Residues]:
+    def split(
+        self, node: Residues, level: int, keys: PublicKeys, *, odd: bool, start: int = 0
+    ) -> Sequence[Residues]:
         """The halves stay on the card."""
+        if start:
+            return super().split(np.asarray(node), level, keys, odd=odd, start=start)
         return self._expanded(node, 1 << (level if odd else level - 1), level, level - 1, keys)
 
     def expand(
-        self, node: Residues, count: int, level: int, keys: PublicKeys, workers: int | None = None
+        self,
+        node: Residues,
+        count: int,
+        level: int,
+        keys: PublicKeys,
+        workers: int | None = None,
+        start: int = 0,
     ) -> Iterable[Residues]:
         """The totals stay on the card."""
+        if start:
+            return super().expand(np.asarray(node), count, level, keys, workers, start)
         return self._expanded(node, count, level, 0, keys)
 
     def _expanded(self, node: Any, count: int, level: int, lowest: int, keys: PublicKeys) -> list[Any]:

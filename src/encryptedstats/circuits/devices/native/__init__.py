@@ -188,15 +188,23 @@ class NativeDevice(SealDevice):
         """As packs."""
         return _kernels(keys).pack(parts, to, level, workers, start=start)
 
-    def split(self, node: Residues, level: int, keys: PublicKeys, *, odd: bool) -> Sequence[Residues]:
+    def split(
+        self, node: Residues, level: int, keys: PublicKeys, *, odd: bool, start: int = 0
+    ) -> Sequence[Residues]:
         """On residues."""
-        return _kernels(keys).split(node, level, odd=odd)
+        return _kernels(keys).split(node, level, odd=odd, start=start)
 
     def expand(
-        self, node: Residues, count: int, level: int, keys: PublicKeys, workers: int | None = None
+        self,
+        node: Residues,
+        count: int,
+        level: int,
+        keys: PublicKeys,
+        workers: int | None = None,
+        start: int = 0,
     ) -> Iterable[Residues]:
         """On residues, by threads."""
-        return _kernels(keys).expand(node, count, level, threads=workers)
+        return _kernels(keys).expand(node, count, level, start, threads=workers, start=start)
 
 
 def loads_of(program: Program, source: Source, given: Mapping[Step, Residues], run: Run) -> tuple[Loads, int]:
