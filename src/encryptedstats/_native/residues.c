@@ -1687,6 +1687,96 @@ end:
     return found;
 }
 
+/* Products with plaintexts, added up: sum of src_j plain_j, of ciphertexts of size 2 under the first primes. A plaintext is n
+   coefficients modulo t, lifted as SEAL lifts them: to the integers nearest to 0. */
+typedef struct {
+    const uint64_t *src, *plain;
+} Masked;
+
+enum { MOST_MASKED = 4096 }; /* products of two numbers of 60 bits that add up in 128 bits, less than so many */
+
+static int masked(const Ring *R, int primes, const Masked *terms, size_t count, uint64_t *out, word *memory) {
+    size_t n = (size_t)R->n;
+    unsigned __int128 *sums = (unsigned __int128 *)memory;
+    word *spectrum = memory + 4 * n;
+    uint64_t *values = (uint64_t *)(spectrum + n), t = R->t;
+    for (int i = 0; i < primes; i++) {
+        const Prime *P = &R->p[i];
+        uint64_t p = P->p, carry = (uint64_t)(((unsigned __int128)1 << 64) % p);
+        memset(sums, 0, 2 * n * sizeof *sums);
+        for (size_t j = 0; j < count; j++) {
+            const uint64_t *plain = terms[j].plain, *at = terms[j].src + (size_t)i * n;
+            uint64_t wrong = 0;
+            for (size_t x = 0; x < n; x++) {
+                wrong |= (plain[x] >= t) | (at[x] >= p) | (at[(size_t)primes * n + x] >= p);
+                values[x] = plain[x] > t / 2 ? plain[x] + (p - t) : plain[x];
+            }
+            if (wrong) return 0;
+            R->ops->load(P, spectrum, values, 1, 0);
+            forward(R, P, spectrum, spectrum, spectrum, 0);
+            R->ops->store(P, values, spectrum, 1);
+            for (int c = 0; c < 2; c++, at += (size_t)primes * n)
+                for (size_t x = 0; x < n; x++) sums[(size_t)c * n + x] += (unsigned __int128)values[x] * at[x];
+        }
+        for (int c = 0; c < 2; c++)
+            for (size_t x = 0; x < n; x++) {
+                unsigned __int128 sum = sums[(size_t)c * n + x];
+                uint64_t high = (uint64_t)(sum >> 64) % p, low = (uint64_t)sum % p;
+                uint64_t more = (uint64_t)((unsigned __int128)high * carry % p);
+                out[((size_t)c * (size_t)primes + (size_t)i) * n + x] = (low + more) % p;
+            }
+    }
+    return 1;
+}
+
+static PyObject *py_masked(PyObject *self, PyObject *args) {
+    PyObject *ring, *given[2], *found = NULL;
+    Py_buffer out, scratch, *held = NULL;
+    Masked *terms = NULL;
+    int primes, good = 0;
+    Py_ssize_t holding = 0;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OiO!O!w*w*", &ring, &primes, &PyTuple_Type, &given[0], &PyTuple_Type, &given[1], &out, &scratch))
+        return NULL;
+    Ring *R = PyCapsule_GetPointer(ring, "ring");
+    if (!R) goto end;
+    Py_ssize_t count = PyTuple_Size(given[0]);
+    if (primes < 1 || primes > R->primes || count < 1 || count >= MOST_MASKED || PyTuple_Size(given[1]) != count) {
+        PyErr_SetString(PyExc_ValueError, "no such products");
+        goto end;
+    }
+    size_t n = (size_t)R->n, each = 2 * n * (size_t)primes;
+    held = calloc(2 * (size_t)count, sizeof *held), terms = calloc((size_t)count, sizeof *terms);
+    if (!held || !terms) {
+        PyErr_NoMemory();
+        goto end;
+    }
+    word *memory = memory_of(&scratch, 6 * n);
+    if (!memory || needs(&out, each, "the result")) goto end;
+    for (; holding < 2 * count; holding++) {
+        Py_buffer *view = &held[holding];
+        if (PyObject_GetBuffer(PyTuple_GetItem(given[holding % 2], holding / 2), view, PyBUF_C_CONTIGUOUS)) goto end;
+        if (needs(view, holding % 2 ? n : each, holding % 2 ? "a plaintext" : "a ciphertext")) {
+            holding++;
+            goto end;
+        }
+        *(holding % 2 ? &terms[holding / 2].plain : &terms[holding / 2].src) = view->buf;
+    }
+    Py_BEGIN_ALLOW_THREADS;
+    good = masked(R, primes, terms, (size_t)count, out.buf, memory);
+    Py_END_ALLOW_THREADS;
+    if (!good) {
+        PyErr_SetString(PyExc_ValueError, "a ciphertext or a plaintext has residues that are not below their prime");
+        goto end;
+    }
+    found = Py_NewRef(Py_None);
+end:
+    while (holding > 0) PyBuffer_Release(&held[--holding]);
+    free(held), free(terms);
+    PyBuffer_Release(&out), PyBuffer_Release(&scratch);
+    return found;
+}
+
 /* Transforms of some polynomials, to NTT form or back: for tests, and to be measured. */
 static PyObject *py_transform(PyObject *self, PyObject *args) {
     PyObject *ring, *found = NULL;
@@ -1742,6 +1832,7 @@ static PyMethodDef METHODS[] = {
     {"pack", py_pack, METH_VARARGS, "pack(ring, keys, totals, primes, level, lowest, whole, out, scratch)"},
     {"expand", py_expand, METH_VARARGS, "expand(ring, keys, src, primes, (level, lowest, start), count, out, first, step, scratch)"},
     {"automorphism", py_automorphism, METH_VARARGS, "automorphism(ring, key, src, primes, out, scratch)"},
+    {"masked", py_masked, METH_VARARGS, "masked(ring, primes, ciphertexts, plaintexts, out, scratch): their products, added up."},
     {"transform", py_transform, METH_VARARGS, "transform(ring, prime, inverse, src, out, scratch)"},
     {"way", py_way, METH_O, "way(ring): how this ring computes: integers, avx2, avx512 or ifma."},
     {NULL, NULL, 0, NULL},

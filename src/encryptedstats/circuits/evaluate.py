@@ -16,7 +16,7 @@ from encryptedstats.circuits.batching import HELD
 from encryptedstats.circuits.bounds import ColumnRange, Interval, read_bounds
 from encryptedstats.circuits.devices import AUTO, Device, Run, checked_name, device_for, registered
 from encryptedstats.circuits.expansion import check_packed, expand_totals, expansion_scales, noise_of_packs
-from encryptedstats.circuits.expressions import REPLICATE, Expression, circuit_digest, in_order
+from encryptedstats.circuits.expressions import MASK, REPLICATE, Expression, circuit_digest, in_order
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.program import (
     EXPAND,
@@ -38,7 +38,7 @@ from encryptedstats.circuits.proof import (
     resting_noise,
 )
 from encryptedstats.circuits.results import EncryptedNumbers, NumberFacts, Part
-from encryptedstats.circuits.rewriting import cleared, followed
+from encryptedstats.circuits.rewriting import cleared, followed, with_marks_joined
 from encryptedstats.circuits.sources import Source
 from encryptedstats.crypto.keys import PublicKeys
 from encryptedstats.crypto.noise import Noise
@@ -252,12 +252,16 @@ def _prepared(outputs: tuple[Expression | int, ...], about: _Circumstances) -> P
     exact = cleared(outputs) if form == ROWS else [o for o in outputs if isinstance(o, Expression)]
     scaled, factors = _followed(exact, parameters, about.given)
     noises = {packs.name: packs.noise for packs in about.given}
+    proof = about.report
+    if proof is None and any(node.op == MASK for node in in_order(scaled)):
+        with suppress(NoiseError):  # rarely this has more noise than what was planned
+            proof, scaled = _proof(with_marks_joined(scaled), about, noises), with_marks_joined(scaled)
     program = program_of(
         scaled,
         parameters,
         about.layout,
         form,
-        _proof(scaled, about, noises) if about.report is None else about.report,
+        _proof(scaled, about, noises) if proof is None else proof,
         with_secret_key=about.with_secret_key,
         given=noises,
         held=about.held,

@@ -173,6 +173,27 @@ class Marks:
         return f"{len(self.slots)} slots of chunk {self.chunk}"
 
 
+class Factors(Marks):
+    """Some slots of one chunk, each with a number that it is multiplied by."""
+
+    __slots__ = ("factors",)
+
+    def __init__(self, chunk: int, factors: Mapping[int, int]) -> None:
+        super().__init__(chunk, factors)
+        self.factors = tuple(factors[slot] for slot in self.slots.tolist())
+        self._digest = (*self._digest, self.factors)
+
+    def content(self) -> list[Any]:
+        """What tells them from others, as JSON."""
+        return [self.chunk, *zip(self.slots.tolist(), self.factors, strict=True)]
+
+    def in_slots(self, count: int, modulus: int) -> NDArray[np.uint64]:
+        """What every one of so many slots is multiplied by, modulo t."""
+        factors = np.zeros(count, dtype=np.uint64)
+        factors[self.slots] = [factor % modulus for factor in self.factors]
+        return factors
+
+
 class Weights(Marks):
     """A number modulo t for every slot of a run, drawn from a seed that everybody knows. Padding may be in it.
 

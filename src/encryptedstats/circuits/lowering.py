@@ -194,8 +194,12 @@ class Lowering:
         if self.way.beside == 1:
             return found
         for output in [output for output in outputs if not output.is_total]:
-            totals = Counter(node.data[0] for node in in_order([output]) if node.op == GIVEN)
-            for names in (set(totals), *({name} for name, _ in totals.most_common())):
+            last: dict[str, int] = {}
+            for node in in_order([output]):
+                if node.op == GIVEN:
+                    name, number = node.data
+                    last[name] = max(number, last.get(name, 0))
+            for names in (set(last), *({name} for name in sorted(last, key=lambda name: -last[name]))):
                 parted = by_given(output, names) if names else None
                 if parted is not None:
                     found[output] = _SumOverGiven(*parted)

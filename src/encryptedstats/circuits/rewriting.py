@@ -10,6 +10,7 @@ is added, so that nobody but the owner can tell the coefficients from the cipher
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 from encryptedstats.circuits.expressions import (
@@ -21,6 +22,8 @@ from encryptedstats.circuits.expressions import (
     PRODUCT,
     TOTAL,
     Expression,
+    Factors,
+    Marks,
     combination,
     fold,
     here,
@@ -101,6 +104,57 @@ class _Clearing:
         if isinstance(shared, int):
             return [(times * c, term) for c, term in terms], times * shared
         return [(times * c, term) for c, term in [*terms, (1, shared * self.ones)]], 0
+
+
+# -- marks --------------------------------------------------------------------------------------------------------------------
+
+
+def with_marks_joined(outputs: Sequence[Expression]) -> list[Expression]:
+    """The same circuits, with one product for each column in a sum of marked sums of columns, rather than one for each of these.
+
+    >>> from encryptedstats.circuits.expressions import Marks, column
+    >>> x, y = column("x"), column("y")
+    >>> with_marks_joined([(x - y).masked(Marks(0, [1])) + (1 - x).masked(Marks(0, [2]))])
+    [2 slots of chunk 0 of x + 1 slots of chunk 0 of y + 1 slots of chunk 0 of here:one]
+    """
+
+    def rule(node: Expression, args: list[Expression]) -> Expression:
+        if node.op == LINEAR and node.data == ((1,) * len(args), 0) and _share_a_chunk(args):
+            return _joined(args)
+        return Expression(node.op, tuple(args), node.data, node.is_total) if args else node
+
+    values = fold(outputs, rule)
+    return [values[output] for output in outputs]
+
+
+def _share_a_chunk(masks: Sequence[Expression]) -> bool:
+    return (
+        all(mask.op == MASK and type(mask.data) is Marks and _of_columns(mask.args[0]) for mask in masks)
+        and len({mask.data.chunk for mask in masks}) == 1
+    )
+
+
+def _of_columns(row: Expression) -> bool:
+    return row.op == COLUMN or (row.op == LINEAR and all(arg.op == COLUMN for arg in row.args))
+
+
+def _joined(masks: Sequence[Expression]) -> Expression:
+    found: dict[Expression, Counter[int]] = {}
+    for mask in masks:
+        (row,), slots = mask.args, mask.data.slots.tolist()
+        coefficients, constant = row.data if row.op == LINEAR else ((1,), 0)
+        terms = list(zip(coefficients, row.args or (row,), strict=True))
+        for coefficient, arg in [*terms, *([(constant, ones())] if constant else [])]:
+            factors = found.setdefault(arg, Counter())
+            for slot in slots:
+                factors[slot] += coefficient
+    chunk, parts = masks[0].data.chunk, list[tuple[int, Expression]]()
+    for arg, factors in found.items():
+        kept = {slot: factor for slot, factor in factors.items() if factor}
+        if kept:
+            plain = set(kept.values()) == {1}
+            parts.append((1, arg.masked(Marks(chunk, kept) if plain else Factors(chunk, kept))))
+    return linear(parts)
 
 
 # -- what is linear in given totals -------------------------------------------------------------------------------------------

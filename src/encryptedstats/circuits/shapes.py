@@ -36,6 +36,7 @@ class Shapes:
     def __init__(self, outputs: Sequence[Expression]) -> None:
         self.n_outputs = len(outputs)
         numbers: dict[Any, int] = {}
+        last: dict[str, int] = {}
 
         def rule(node: Expression, args: list[int]) -> int:
             key: tuple[Any, ...] = (node.op, tuple(args), node.data)
@@ -44,7 +45,9 @@ class Shapes:
             elif node.op == HERE:
                 key = (node.op, (), ONES if node.data == ONES else (1, "any"))
             elif node.op == GIVEN:
-                key = (node.op, (), node.data[0])
+                name, number = node.data
+                last[name] = max(number, last.get(name, 0))
+                key = (node.op, (), name)
             elif node.op == PRODUCT:
                 key = (node.op, tuple(sorted(args)), None)
             elif node.op == MASK:
@@ -57,6 +60,7 @@ class Shapes:
 
         found = fold(outputs, rule)
         self._nodes = list(numbers)
+        self._last = last  # by which packs with many totals are told from those with few
         self._outputs = list(dict.fromkeys(found[output] for output in outputs))
         self.given = [data for op, _, data, _ in self._nodes if op == GIVEN]
 
@@ -71,7 +75,7 @@ class Shapes:
             elif op == HERE:
                 made.append((here(*data), 1))
             elif op == GIVEN:
-                made.append((given(data, 0), (factors or {}).get(data, 1)))
+                made.append((given(data, self._last[data]), (factors or {}).get(data, 1)))
             elif op == LINEAR:
                 made.append(_sum([(c, times, *made[arg]) for (c, arg), times in args], data, t))
             elif op == PRODUCT:

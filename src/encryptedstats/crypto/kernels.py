@@ -17,6 +17,7 @@ from functools import cached_property, lru_cache, partial
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from encryptedstats.crypto.packing import NO_PACKING_KEYS, packing_elements, packing_levels, packing_primes
 from encryptedstats.crypto.parameters import Parameters
@@ -137,6 +138,16 @@ class Kernels:
     def rotate(self, residues: Residues, step: int) -> Residues:
         """Slots of a ciphertext rotated to the left within both half rows, at its level; step 0 swaps the half rows."""
         return self._automorphism(self._rotation[galois_element(self.parameters.ring_degree, step)], residues)
+
+    def masked(self, ciphertexts: Sequence[Residues], plaintexts: Sequence[NDArray[np.uint64]]) -> Residues:
+        """The sum of products of ciphertexts, (2, primes, N), with plaintexts: N coefficients modulo t each."""
+        out, primes = np.empty(ciphertexts[0].shape, dtype=np.uint64), ciphertexts[0].shape[1]
+        if any(residues.shape != out.shape for residues in ciphertexts):
+            raise ValueError("ciphertexts of different shapes are not added up")
+        words, plains = tuple(map(_words, ciphertexts)), tuple(map(_words, plaintexts))
+        with self._scratch(len(self.parameters.data_moduli)) as scratch:
+            _residues.masked(self._ring, primes, words, plains, out, scratch)
+        return out
 
     def transform(self, polynomials: Residues, prime: int, *, inverse: bool = False) -> Residues:
         """The number-theoretic transforms of polynomials, (..., N), modulo one prime, in SEAL's order."""

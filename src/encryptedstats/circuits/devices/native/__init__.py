@@ -19,12 +19,25 @@ from encryptedstats.circuits.devices.native.sums import (
     row_obstacle,
     sums_in_batches,
 )
-from encryptedstats.circuits.devices.seal import Execution, SealDevice
-from encryptedstats.circuits.program import EXPAND, HERE, RELINEARISE, ROTATE, ROWS, SUM, SWITCH, Program, Step
+from encryptedstats.circuits.devices.seal import Execution, Place, SealDevice
+from encryptedstats.circuits.program import (
+    ADD_UP,
+    COLUMN,
+    EXPAND,
+    HERE,
+    MASK,
+    RELINEARISE,
+    ROTATE,
+    ROWS,
+    SUM,
+    SWITCH,
+    Program,
+    Step,
+)
 from encryptedstats.circuits.sources import Source
 from encryptedstats.crypto.kernels import Kernels, kernels_are_built
 from encryptedstats.crypto.keys import PublicKeys
-from encryptedstats.crypto.packing import packing_primes
+from encryptedstats.crypto.packing import packing_primes, plaintext_coefficients
 from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of
 from encryptedstats.memory import LEAST, default_limit
 from encryptedstats.parallel import cores
@@ -36,7 +49,39 @@ _KEPT_BYTES = 1 << 30  # of columns that are switched once and kept
 class NativeExecution(Execution):
     """Step by step, with the kernels where keys or moduli are switched."""
 
+    def _needed(self, place: Place) -> list[Place]:
+        """What is marked and added up is, at once, and columns are read when it is."""
+        step, chunk = place
+        masks = self._masks(step, chunk)
+        if place in self.known or not masks:
+            return super()._needed(place)
+        return [(mask.args[0], chunk) for mask in masks if mask.args[0].op != COLUMN]
+
+    def _masks(self, step: Step, chunk: int | None) -> list[Step]:
+        """What a step is the sum of, where it is one of marked rows."""
+        if self.keys.kernels is None or chunk is None:
+            return []
+        if step.op == MASK:
+            return [step]
+        plain = step.op == ADD_UP and step.data == ((1,) * len(step.args), 0)
+        masks = [arg for arg in step.args if arg.is_at(chunk)] if plain else []
+        return masks if all(arg.op == MASK and (arg, chunk) not in self.known for arg in masks) else []
+
+    def _masked(self, masks: Sequence[Step], chunk: int, args: Mapping[Step, Any]) -> Any:
+        """The sum of products with public plaintexts."""
+        rows, ring = list[Residues](), self.keys.parameters.ring_degree
+        for row in (mask.args[0] for mask in masks):
+            if row.op == COLUMN and self.source is not None:
+                rows.append(self.source.residues(row.data, chunk))
+            else:
+                rows.append(residues_of(self.engine, args[row]))
+        plains = [plaintext_coefficients(self._marks(mask.data), ring) for mask in masks]
+        return ciphertext_of(self.engine, _kernels(self.keys).masked(rows, plains))
+
     def _instruction(self, step: Step, chunk: int | None, args: Mapping[Step, Any]) -> Any:
+        masks = self._masks(step, chunk)
+        if masks and chunk is not None:
+            return self._masked(masks, chunk, args)
         kernels = self.keys.kernels
         # A rotation without a key is refused by SEAL's way.
         dear = step.op in (RELINEARISE, SWITCH) or (step.op == ROTATE and step.data in self.keys.rotations)
