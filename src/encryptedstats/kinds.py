@@ -207,7 +207,7 @@ def _ciphertexts(facts: Facts) -> str:
 
 # -- the registry ------------------------------------------------------------------------------------------------------------
 
-_TOTALS: Final = frozenset({"numbers", "chunks", "noise", "residues"})
+_TOTALS: Final = frozenset({"numbers", "chunks", "places", "noise", "residues"})
 _DECRYPT: Final = "its owner opens it with decrypt"
 
 #: By the kind that a file says it is.

@@ -35,7 +35,8 @@ from encryptedstats.circuits.expressions import (
     in_order,
     padding_value,
 )
-from encryptedstats.circuits.lowering import Strategy, Way, lower, replication_steps
+from encryptedstats.circuits.layout import Layout
+from encryptedstats.circuits.lowering import Strategy, Way, lower, move_steps, replication_steps
 from encryptedstats.circuits.noise import NoiseRules
 from encryptedstats.circuits.program import SLOTS as SLOTS_FORM
 from encryptedstats.circuits.program import Output, Program, Step
@@ -73,7 +74,7 @@ def by_hand(outputs: Sequence[Expression], columns: Mapping[Any, Any], layout: L
     padding = padding_value(outputs)
     slots = [(c, s) for c in range(layout.n_chunks) for s in range(layout.slots)]
     rows = [(c, s) for c, count in enumerate(layout.counts) for s in range(count)]
-    half = layout.slots // 2
+    half = layout.turn
 
     def rule(node: Expression, args: list[Any]) -> Any:
         if node.op in (COLUMN, GIVEN, HERE):
@@ -147,7 +148,7 @@ class Lab:
         return float(measured - model.budget(bound))
 
     def source(self, counts: Sequence[int], seed: int = 0, **options: Any) -> MemorySource:
-        layout = Layout(sum(counts), self.parameters.slots, tuple(counts))
+        layout = Layout(sum(counts), self.parameters.slots, tuple(counts), self.parameters.copies)
         return MemorySource(self, layout, random_columns(layout.n_rows, seed), **options)
 
     def decrypt_slots(self, ciphertext: Any) -> np.ndarray:
@@ -219,19 +220,27 @@ def lab_of(
     kept: int | None = None,
     *,
     factors: bool = False,
+    copies: int = 1,
 ) -> Lab:
     """Small keys with all rotations, made once: exact up to half a milliard, four products deep; packs keep so many primes.
 
-    With ``factors``, primes are not 1 modulo t, and switching multiplies messages by something.
+    With ``factors``, primes are not 1 modulo t, and switching multiplies messages by something. With ``copies``, totals lie side
+    by side.
     """
-    layout = Layout(1, SLOTS)
-    shifts = [drawn_shift(seed, layout) for seed in SEEDS]
-    steps = {*replication_steps(SLOTS), *(rotation for _, rotation, _ in shifts)}
+    steps = rotation_steps(copies)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", es.InsecureParametersWarning)
-        parameters = replace(insecure("bfv" if factors else scheme, max_value, bits), kept_primes=kept, scheme=scheme)
+        made = insecure("bfv" if factors else scheme, max_value, bits)
+        parameters = replace(made, kept_primes=kept, scheme=scheme, copies=copies)
     assert parameters.has_factors == factors
-    return Lab(es.Owner(parameters), tuple(sorted(steps)))
+    return Lab(es.Owner(parameters), steps)
+
+
+def rotation_steps(copies: int = 1) -> tuple[int, ...]:
+    """All that circuits of these samples rotate by."""
+    layout = Layout(1, SLOTS // copies, copies=copies)
+    moved = {step for seed in SEEDS for step in move_steps(column("n").resample(seed), layout)}
+    return tuple(sorted({*replication_steps(layout), *moved}))
 
 
 @cache

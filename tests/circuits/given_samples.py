@@ -7,27 +7,26 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 
-from circuit_samples import SEEDS, SLOTS, Lab, MemorySource, insecure
+from circuit_samples import Lab, MemorySource, insecure, rotation_steps
 
 import encryptedstats as es
-from encryptedstats.circuits import Expression, Layout
-from encryptedstats.circuits.clear import drawn_shift
+from encryptedstats.circuits import Expression
 from encryptedstats.circuits.devices import Device, registered
 from encryptedstats.circuits.evaluate import evaluate
-from encryptedstats.circuits.lowering import replication_steps
 from encryptedstats.circuits.proof import read_noise
 from encryptedstats.circuits.results import EncryptedNumbers
 
 
 @cache
-def kept_lab(scheme: str, key: int = 0, n_bits: int = 49, primes: int = 10, kept: int = 6) -> Lab:
+def kept_lab(
+    scheme: str, key: int = 0, n_bits: int = 49, primes: int = 10, kept: int = 6, copies: int = 1
+) -> Lab:
     """Exact up to four millions; packs keep enough primes for two or three more products."""
-    shifts = [drawn_shift(seed, Layout(1, SLOTS)) for seed in SEEDS]
-    steps = {*replication_steps(SLOTS), *(rotation for _, rotation, _ in shifts)}
+    steps = rotation_steps(copies)
     made = insecure(scheme, 1 << 22, (n_bits,) * primes)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", es.InsecureParametersWarning)
-        return Lab(es.Owner(replace(made, kept_primes=kept)), tuple(sorted(steps)))
+        return Lab(es.Owner(replace(made, kept_primes=kept, copies=copies)), steps)
 
 
 def usable(keys: es.PublicKeys) -> dict[str, Device]:

@@ -83,10 +83,13 @@ def check(outputs: Sequence[Expression], source: MemorySource, name: str, **opti
         assert source.lab.owner.decrypt(expected) == source.clear(outputs)
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["plain", "factors"])
+#: BGV that the kernels take, primes below 2^50: with primes that are 1 modulo t, with others, and with totals side by side.
+LABS: dict[str, dict[str, Any]] = {"plain": {}, "factors": {"factors": True}, "copies": {"copies": 8}}
+
+
+@pytest.fixture(scope="module", params=LABS)
 def lab(request: pytest.FixtureRequest) -> Lab:
-    """BGV that the kernels take, primes below 2^50; with primes that are 1 modulo t, and with others."""
-    return lab_of("bgv", bits=(49,) * 8, factors=request.param)
+    return lab_of("bgv", bits=(49,) * 8, **LABS[request.param])
 
 
 #: One program for each thing that a device has to do.
@@ -110,8 +113,9 @@ PROGRAMS = {
 
 
 # What switching leaves is in packs as in the other forms.
-FORMED = [(False, "packed"), (False, "replicated"), (False, "slots"), (True, "packed")]
-REST = [pytest.param(True, form, marks=pytest.mark.slow) for form in ("replicated", "slots")]
+FORMED = [("plain", form) for form in ("packed", "replicated", "slots")] + [("factors", "packed"), ("copies", "packed")]
+FORMED += [("copies", "replicated"), ("copies", "slots")]
+REST = [pytest.param("factors", form, marks=pytest.mark.slow) for form in ("replicated", "slots")]
 
 
 @pytest.mark.parametrize(("lab", "form"), [*FORMED, *REST], indirect=["lab"])
@@ -131,9 +135,9 @@ def test_what_is_done_about_growing_ciphertexts(lab: Lab, name: str, strategy: A
 
 
 @few
-@given(circuits(), st.booleans())
-def test_random_programs(outputs: list[Expression], factors: bool) -> None:
-    source = lab_of("bgv", bits=(49,) * 8, factors=factors).source((9, 5), seed=1)
+@given(circuits(), st.sampled_from(list(LABS)))
+def test_random_programs(outputs: list[Expression], which: str) -> None:
+    source = lab_of("bgv", bits=(49,) * 8, **LABS[which]).source((9, 5), seed=1)
     expected = unless_refused(lambda: evaluate(outputs, source, device="seal", **QUIET))
     for name in NAMES if expected is not None else ():
         same_residues(evaluate(outputs, source, device=name, **QUIET), expected)
@@ -184,7 +188,7 @@ def test_columns_that_begin_lower_down(name: str) -> None:
     check(outputs, source, name)
 
 
-@pytest.mark.parametrize("lab", [False, pytest.param(True, marks=pytest.mark.slow)], indirect=True)
+@pytest.mark.parametrize("lab", ["plain", "copies", pytest.param("factors", marks=pytest.mark.slow)], indirect=True)
 def test_many_packs_and_batches(lab: Lab, name: str) -> None:
     """More totals than a batch has, several in a pack."""
     outputs = [(a * y + k * w).total() for k in range(1, 71)]

@@ -24,6 +24,7 @@ from effort import examples
 from encryptedstats.circuits import column
 from encryptedstats.circuits.digits import Stored
 from encryptedstats.circuits.evaluate import evaluate
+from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.lowering import replication_steps
 from encryptedstats.circuits.results import EncryptedNumbers, NumberFacts, Part
 from encryptedstats.crypto.keys import PublicKeys
@@ -42,7 +43,7 @@ MANY = settings(max_examples=examples(80), deadline=None, suppress_health_check=
 @pytest.fixture(scope="module", params=SCHEMES)
 def small(request) -> Lab:
     """The smallest keys: files of some kilobytes, loaded thousands of times."""
-    return Lab(es.Owner(insecure(request.param, 1 << 16, (40,) * 4)), tuple(replication_steps(1024)))
+    return Lab(es.Owner(insecure(request.param, 1 << 16, (40,) * 4)), tuple(replication_steps(Layout(1, 1024))))
 
 
 def results(lab: Lab, form: str = "packed", seed: int = 0, rows: int = 50, outputs=OUTPUTS) -> tuple[Any, list[int]]:

@@ -149,7 +149,7 @@ def lowered_rows(outputs, held):
 def test_expanding_is_an_instruction_of_its_own():
     program = lowered_rows([given_total("model", 3) * A + given_total("model", 4)], 1 << 30)
     packs, *others = [step for step in program.steps if step.op in (GIVEN, EXPAND)]
-    assert (packs.op, packs.data, packs.args) == (GIVEN, "model", ())
+    assert (packs.op, packs.data, packs.args) == (GIVEN, ("model", 0), ())
     assert [(step.op, step.data, step.args, step.level) for step in others] == [
         (EXPAND, 3, (packs,), 1),
         (EXPAND, 4, (packs,), 1),

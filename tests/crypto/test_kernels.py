@@ -125,7 +125,7 @@ class Lab:
         """Step by step as it is defined, one level after the other; X^-h is -X^(N-h)."""
         evaluator, ring, nodes = self.small.evaluator, self.parameters.ring_degree, [ciphertext]
         if 1 << level == ring:
-            nodes = [packing._divided_by_ring_degree(self.small, ciphertext)]
+            nodes = [packing._divided(self.small, ciphertext, self.small.parameters.ring_degree)]
         for now in range(level, lowest, -1):
             monomial = seal.Plaintext(f"1x^{ring - (ring >> now)}")
             moved = [self.seal_moved(node, now) for node in nodes]
@@ -372,9 +372,9 @@ def test_all_threads_merge_up_to_the_last_level(monkeypatch):
     ours, levels = lab.kernels("ifma"), []
     whole = Kernels._pack
 
-    def watched(self: Kernels, totals: Any, level: int, lowest: int) -> Residues:
+    def watched(self: Kernels, totals: Any, level: int, lowest: int, start: int) -> Residues:
         levels.append((threading.current_thread() is threading.main_thread(), lowest, level))
-        return whole(self, totals, level, lowest)
+        return whole(self, totals, level, lowest, start)
 
     monkeypatch.setattr(Kernels, "_pack", watched)
     totals = [lab.residues(2, lab.packed_primes, seed=i) for i in range(70)]
@@ -707,7 +707,7 @@ def test_the_extension_refuses_what_would_not_fit_in_memory(cpu):
 
     def expand(count: int, first: int, step: int, primes: int = 2, level: int = 2, scratch: Any = None) -> None:
         memory = memory_for(ours, 2, 2) if scratch is None else scratch
-        kernels._residues.expand(ours._ring, ours._packing, node, primes, level, 0, count, out, first, step, memory)
+        kernels._residues.expand(ours._ring, ours._packing, node, primes, (level, 0, 0), count, out, first, step, memory)
 
     expand(3, 0, 1)
     expand(2, 1, 1)
@@ -731,9 +731,9 @@ def test_keys_of_another_ring_are_refused(cpu):
     with pytest.raises(ValueError, match="a key of another ring"):
         native.lower(ring, other._relinearisation, whole, 3, 4, 1, 1, out, memory_for(ours, 4))
     with pytest.raises(ValueError, match="a key of another ring"):
-        native.pack(ring, other._packing, (node, node), 1, 1, 0, out, memory_for(ours, 1, 1))
+        native.pack(ring, other._packing, (node, node), 1, 1, 0, True, out, memory_for(ours, 1, 1))
     with pytest.raises(ValueError, match="a key of another ring"):
-        native.expand(ring, other._packing, node, 1, 1, 0, 1, out, 0, 1, memory_for(ours, 1, 1))
+        native.expand(ring, other._packing, node, 1, (1, 0, 0), 1, out, 0, 1, memory_for(ours, 1, 1))
     with pytest.raises(ValueError, match="a key of another ring"):
         native.automorphism(ring, other._packing[0][0], node, 1, out, memory_for(ours, 1, 1))
 
@@ -777,8 +777,9 @@ def good_calls() -> list[tuple[Callable[..., Any], tuple[Any, ...]]]:
             (native.key, (ring, relinearisation, len(relinearisation), 0)),
             (native.scratch, (ring, primes, 2)),
             (native.lower, (ring, ours._relinearisation, whole, 4, *[lab.primes] * 2, 1, words(2, 1, n), memory)),
-            (native.pack, (ring, keys, (node,) * 3, primes, 2, 0, words(2, primes, n), memory_for(ours, primes, 2))),
-            (native.expand, (ring, keys, node, primes, 2, 0, 3, words(3, 2, primes, n), 0, 1, memory_for(ours, primes, 2))),
+            (native.pack, (ring, keys, (node,) * 3, primes, 2, 0, True, words(2, primes, n), memory_for(ours, primes, 2))),
+            (native.masked, (ring, primes, (node,) * 3, (words(n) * 0,) * 3, words(2, primes, n), memory_for(ours, primes))),
+            (native.expand, (ring, keys, node, primes, (2, 0, 0), 3, words(3, 2, primes, n), 0, 1, memory_for(ours, primes, 2))),
             (native.automorphism, (ring, keys[0][0], node, primes, words(2, primes, n), memory_for(ours, primes, 1))),
             (native.transform, (ring, 0, 0, node[0, 0], words(n), memory_for(ours, 1))),
             (native.transform, (ring, 0, 1, node[0, 0], words(n), memory_for(ours, 1))),

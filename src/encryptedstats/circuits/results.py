@@ -350,13 +350,13 @@ class EncryptedNumbers:
             raise FileFormatError("the results have rows where there are totals, or none where there should be")
         facts = [_read_facts(entry, parameters) for entry in file.listed("numbers")]
         _check_stored([one.stored for one in facts], form)
-        places = file.listed("places")
-        if sorted(place for place in places if type(place) is int) != list(range(len(facts))):
-            raise FileFormatError("the places of the results are not one for each")
         empty = cls(keys, form, facts, (), width, counts=counts)
         noises = [noise_from_json(entry, empty._model()) for entry in file.listed("noise")]
         if not 0 < len(facts) <= (MAX_OUTPUTS if form == ROWS else MAX_NUMBERS) or len(noises) != empty._n_parts():
             raise FileFormatError("the number of ciphertexts does not fit the number of totals")
+        places = file.listed("places")
+        if sorted(place for place in places if type(place) is int) != list(range(len(facts))):
+            raise FileFormatError("the places of the results are not one for each")
         parts = _read_parts(file.section("residues"), noises, empty._engine)
         flooded = file.fields.get("flooded")
         if flooded not in (None, True, False):

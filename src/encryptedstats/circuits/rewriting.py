@@ -115,7 +115,7 @@ def with_marks_joined(outputs: Sequence[Expression]) -> list[Expression]:
     >>> from encryptedstats.circuits.expressions import Marks, column
     >>> x, y = column("x"), column("y")
     >>> with_marks_joined([(x - y).masked(Marks(0, [1])) + (1 - x).masked(Marks(0, [2]))])
-    [2 slots of chunk 0 of x + 1 slots of chunk 0 of y + 1 slots of chunk 0 of here:one]
+    [x.mask(2 slots of chunk 0) + y.mask(1 slots of chunk 0) + here:one.mask(1 slots of chunk 0)]
     """
 
     def rule(node: Expression, args: list[Expression]) -> Expression:
@@ -166,7 +166,8 @@ def by_given(output: Expression, names: Collection[str]) -> tuple[dict[Expressio
 
     >>> from encryptedstats.circuits.expressions import column, given
     >>> x, a, b = column("x"), given("model", 0), given("model", 1)
-    >>> by_given(b + (a - b) * x + 3 * x, {"model"})
+    >>> by_given(b * x + (a - b) * x * column("y") + 3 * x, {"model"})
+    ({model[0]: y * x, model[1]: -y * x + x}, 3*x)
     """
     order = list(in_order([output]))
     has = fold([output], lambda node, args: any(args) or (node.op == GIVEN and node.data[0] in names))

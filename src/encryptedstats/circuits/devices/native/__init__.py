@@ -47,7 +47,11 @@ _KEPT_BYTES = 1 << 30  # of columns that are switched once and kept
 
 
 class NativeExecution(Execution):
-    """Step by step, with the kernels where keys or moduli are switched."""
+    """Step by step, with the kernels where keys or moduli are switched, and where rows are marked."""
+
+    def __init__(self, keys: PublicKeys, known: Mapping[Place, Residues], source: Source | None = None) -> None:
+        super().__init__(keys, known, source)
+        self._read: dict[Place, Residues] = {}
 
     def _needed(self, place: Place) -> list[Place]:
         """What is marked and added up is, at once, and columns are read when it is."""
@@ -59,7 +63,7 @@ class NativeExecution(Execution):
 
     def _masks(self, step: Step, chunk: int | None) -> list[Step]:
         """What a step is the sum of, where it is one of marked rows."""
-        if self.keys.kernels is None or chunk is None:
+        if self.keys.kernels is None or chunk is None or step.size > 2:
             return []
         if step.op == MASK:
             return [step]
@@ -71,12 +75,19 @@ class NativeExecution(Execution):
         """The sum of products with public plaintexts."""
         rows, ring = list[Residues](), self.keys.parameters.ring_degree
         for row in (mask.args[0] for mask in masks):
-            if row.op == COLUMN and self.source is not None:
-                rows.append(self.source.residues(row.data, chunk))
-            else:
-                rows.append(residues_of(self.engine, args[row]))
+            rows.append(self._column(row, chunk) if row.op == COLUMN else residues_of(self.engine, args[row]))
         plains = [plaintext_coefficients(self._marks(mask.data), ring) for mask in masks]
         return ciphertext_of(self.engine, _kernels(self.keys).masked(rows, plains))
+
+    def _column(self, column: Step, chunk: int) -> Residues:
+        """Read once: it is marked many times."""
+        if (column, chunk) in self.known:
+            return self.known[column, chunk]
+        if (column, chunk) not in self._read:
+            if self.source is None:
+                raise ValueError(f"{column!r} is over rows, and there are none here")
+            self._read[column, chunk] = self.source.residues(column.data, chunk)
+        return self._read[column, chunk]
 
     def _instruction(self, step: Step, chunk: int | None, args: Mapping[Step, Any]) -> Any:
         masks = self._masks(step, chunk)
