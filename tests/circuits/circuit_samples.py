@@ -35,7 +35,6 @@ from encryptedstats.circuits.expressions import (
     in_order,
     padding_value,
 )
-from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.lowering import Strategy, Way, lower, move_steps, replication_steps
 from encryptedstats.circuits.noise import NoiseRules
 from encryptedstats.circuits.program import SLOTS as SLOTS_FORM

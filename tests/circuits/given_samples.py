@@ -18,9 +18,7 @@ from encryptedstats.circuits.results import EncryptedNumbers
 
 
 @cache
-def kept_lab(
-    scheme: str, key: int = 0, n_bits: int = 49, primes: int = 10, kept: int = 6, copies: int = 1
-) -> Lab:
+def kept_lab(scheme: str, key: int = 0, n_bits: int = 49, primes: int = 10, kept: int = 6, copies: int = 1) -> Lab:
     """Exact up to four millions; packs keep enough primes for two or three more products."""
     steps = rotation_steps(copies)
     made = insecure(scheme, 1 << 22, (n_bits,) * primes)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from circuit_samples import SEEDS, SLOTS, Lab, MemorySource, by_hand, circuits, insecure, lab_of, unless_refused
+from circuit_samples import SEEDS, SLOTS, Lab, by_hand, circuits, insecure, lab_of, unless_refused
 from given_samples import kept_lab, usable
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -56,7 +56,7 @@ def forest(count: int) -> list[Expression]:
 # -- where values lie --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("copies", (1, *COPIES, SLOTS // 2))
+@pytest.mark.parametrize("copies", [1, *COPIES, SLOTS // 2])
 def test_values_come_back(copies: int) -> None:
     parameters = replace(insecure("bgv", 5000, (40,) * 3), copies=copies)
     encoder = engine_for(parameters).encoder
@@ -171,7 +171,9 @@ def test_alone_they_are_in_the_same_places() -> None:
         both = one + evaluate(outputs, more, device="native", **QUIET)
     finally:
         unregister("alone")
-    assert source.lab.owner.decrypt(both) == [p + q for p, q in zip(source.clear(outputs), more.clear(outputs), strict=True)]
+    assert source.lab.owner.decrypt(both) == [
+        p + q for p, q in zip(source.clear(outputs), more.clear(outputs), strict=True)
+    ]
 
 
 def test_packs_hold_totals_and_nothing_else() -> None:
@@ -184,7 +186,9 @@ def test_packs_hold_totals_and_nothing_else() -> None:
         lowered |= some
     keys, small = source.keys, engine_for(packing_parameters(source.parameters))
     parts = [ciphertext_of(small, lowered[arg]) for arg in pack.args]
-    open_rows = residues_of(small, keys.pack(parts, 6, 3, 3))  # not merged to the end: other coefficients are not cleared
+    open_rows = residues_of(
+        small, keys.pack(parts, 6, 3, 3)
+    )  # not merged to the end: other coefficients are not cleared
     altered = EncryptedNumbers(
         keys, "packed", found.facts, [replace(found.parts[0], residues=open_rows)], found.width, places=found.places
     )
@@ -354,8 +358,8 @@ def test_sums_over_given_totals_are_a_few_products() -> None:
 @given(st.lists(st.integers(1, 3), min_size=3, max_size=3), st.lists(st.integers(-3, 3), min_size=4, max_size=4))
 def test_by_given_is_the_same_polynomial(coefficients: list[int], values: list[int]) -> None:
     x, p, q = column("n"), model(0), model(1)
-    k, l, m = coefficients
-    output = (p * k + q) * x + (p - q * l) * x * x + m * x + (q + 5) * (x - 2) + p * x
+    i, j, k = coefficients
+    output = (p * i + q) * x + (p - q * j) * x * x + k * x + (q + 5) * (x - 2) + p * x
     parted = by_given(output, {"model"})
     layout = Layout(1, 8)
     at = {"n": [values[0]], ("model", 0): [values[1]], ("model", 1): [values[2]]}
@@ -375,7 +379,9 @@ def test_by_given_is_the_same_polynomial(coefficients: list[int], values: list[i
 def frame() -> pd.DataFrame:
     rng = np.random.default_rng(4)
     x = rng.integers(0, 5, (300, 4))
-    return pd.DataFrame(x, columns=list("pqrs")).assign(sick=(x[:, 0] + x[:, 1] + rng.integers(0, 3, 300) > 5).astype(int))
+    return pd.DataFrame(x, columns=list("pqrs")).assign(
+        sick=(x[:, 0] + x[:, 1] + rng.integers(0, 3, 300) > 5).astype(int)
+    )
 
 
 def test_plans_repeat_small_tables_of_one_owner(frame: pd.DataFrame) -> None:

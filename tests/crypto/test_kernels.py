@@ -707,7 +707,9 @@ def test_the_extension_refuses_what_would_not_fit_in_memory(cpu):
 
     def expand(count: int, first: int, step: int, primes: int = 2, level: int = 2, scratch: Any = None) -> None:
         memory = memory_for(ours, 2, 2) if scratch is None else scratch
-        kernels._residues.expand(ours._ring, ours._packing, node, primes, (level, 0, 0), count, out, first, step, memory)
+        kernels._residues.expand(
+            ours._ring, ours._packing, node, primes, (level, 0, 0), count, out, first, step, memory
+        )
 
     expand(3, 0, 1)
     expand(2, 1, 1)

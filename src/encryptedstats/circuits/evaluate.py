@@ -149,7 +149,16 @@ def _totals(ready: Prepared, job: _Job, checkpoint: str | os.PathLike[str] | Non
     # What belongs to a joint key is flooded by its members, when they open it.
     flooded = None if source.with_secret_key or source.keys.joint else False
     totals = EncryptedNumbers(
-        source.keys, program.form, ready.facts, job.totals(), program.width, None, flooded, ready.circuit, (), program.places
+        source.keys,
+        program.form,
+        ready.facts,
+        job.totals(),
+        program.width,
+        None,
+        flooded,
+        ready.circuit,
+        (),
+        program.places,
     )
     totals.check_decrypts()
     totals = totals.with_flooding() if ready.flood else totals

@@ -48,7 +48,7 @@ def check_packed(totals: EncryptedNumbers) -> None:
 def expand_totals(
     totals: EncryptedNumbers, wanted: Collection[int], device: Device, workers: int | None = None, start: int = 0
 ) -> Iterator[tuple[int, Residues]]:
-    """Packed totals with their numbers, in the order of their places: each in all slots of a ciphertext under the primes of the packing context.
+    """Packed totals with their numbers, in the order of their places: each in all slots of a ciphertext, under packing's primes.
 
     A pack is parted into halves again and again, the first totals first, so that few ciphertexts are held at a time; parts that
     hold no ``wanted`` total are left alone. With ``start``, 2^start neighbours stay side by side, and what is numbered, and wanted,

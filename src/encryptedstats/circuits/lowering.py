@@ -81,8 +81,9 @@ LEVELLED = Strategy(relinearise=True)
 class Way:
     """How a circuit is lowered: at which level columns begin, what is done about growing ciphertexts, and how results end.
 
-    ``width`` totals are packed into a ciphertext, ``beside`` of them side by side before they are brought down; ``end`` is the level that rows have to end at, where it is not the lowest;
-    ``flooded`` rows leave room there for what the members of a joint key add when they open them.
+    ``width`` totals are packed into a ciphertext, ``beside`` of them side by side before they are brought down. ``end`` is the
+    level that rows have to end at, where it is not the lowest; ``flooded`` rows leave room there for what the members of a joint key add
+    when they open them.
     """
 
     strategy: Strategy
@@ -219,8 +220,11 @@ class Lowering:
         return Output(total.step, total.offset, total.each)
 
     def _inner_products(self, over: _SumOverGiven) -> Step:
-        """A sum over given totals, as many at a time as lie side by side: what one of them is multiplied by goes with the inverse of
-        its power of X, so that the product has the sum of all in common, and only that: see :meth:`Encoder.decode`."""
+        """A sum over given totals, as many at a time as lie side by side.
+
+        What one of them is multiplied by goes with the inverse of its power of X. So the product holds the sum of all in every
+        copy, and beside it only what adds up to nothing over the copies: see ``Encoder.decode``.
+        """
         beside, ring = self.way.beside, self.rules.parameters.ring_degree
         groups: dict[tuple[str, int], list[tuple[int, Step]]] = {}
         for node, factor in over.factors.items():
@@ -354,7 +358,8 @@ class Lowering:
             noise = self.rules.ones if node.data == ONES else self.rules.here
             return self.switch(self._step(HERE, (), node.data, noise), self.way.level)
         if node.op == GIVEN:
-            return self._expanded(*node.data, start=0)
+            name, number = node.data
+            return self._expanded(name, number, 0)
         if node.op == REPLICATE:
             return self._replicated(node.args[0])
         args = [self.rows[arg] for arg in node.args]

@@ -96,7 +96,7 @@ def read_noise(
     packed, if some stand for more.
 
     ``flooded`` proves packs that are flooded in the end; by default those of rows that others encrypted. ``end`` is the level
-    that rows have to end at. ``beside`` is how many packed totals lie side by side: by default as many as the parameters have copies.
+    that rows have to end at. ``beside`` is how many totals lie side by side: by default as many as the parameters have copies.
 
     With ``quick``, rows are proven for the cheapest strategy or not at all, and nobody finds out why not.
 

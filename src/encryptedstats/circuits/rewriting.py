@@ -160,7 +160,9 @@ def _joined(masks: Sequence[Expression]) -> Expression:
 # -- what is linear in given totals -------------------------------------------------------------------------------------------
 
 
-def by_given(output: Expression, names: Collection[str]) -> tuple[dict[Expression, Expression], Expression | int] | None:
+def by_given(
+    output: Expression, names: Collection[str]
+) -> tuple[dict[Expression, Expression], Expression | int] | None:
     """An output as a sum over given totals of these names, each times what it is multiplied by, and the rest; None where it is
     none.
 

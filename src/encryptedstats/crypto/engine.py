@@ -61,12 +61,13 @@ class Encoder:
 
     def decode(self, plain: Any) -> NDArray[Any]:
         """The values; what copies do not have in common adds up to nothing, as in what was computed side by side."""
-        slots = self._encoder.decode(plain)
+        slots: NDArray[Any] = self._encoder.decode(plain)
         if self._copies == 1:
             return slots
         t, found = self._t, slots.astype(object).reshape(2, -1, self._copies // 2).sum(axis=(0, 2))
         found = found * pow(self._copies, -1, t) % t
-        return np.where(found > t // 2, found - t, found).astype(slots.dtype)
+        values: NDArray[Any] = np.where(found > t // 2, found - t, found).astype(slots.dtype)
+        return values
 
 
 class Engine:

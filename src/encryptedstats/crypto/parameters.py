@@ -214,7 +214,9 @@ class Parameters:
             )
         copies = self.copies
         if type(copies) is not int or not 1 <= copies <= self.ring_degree // 2 or copies & (copies - 1):
-            raise ParameterError(f"copies={copies!r}: a power of two from 1 to {self.ring_degree // 2}, half the ring degree")
+            raise ParameterError(
+                f"copies={copies!r}: a power of two from 1 to {self.ring_degree // 2}, half the ring degree"
+            )
         if self.members > 1 and self.scheme != "bgv":
             raise ParameterError(
                 f"members={self.members} with scheme={self.scheme!r}: joint keys are made for 'bgv' only"

@@ -120,12 +120,13 @@ class Device(ABC):
         workers: int | None = None,
         start: int = 0,
     ) -> Residues:
-        """Neighbouring parts of a pack, of 2^level places each (as for :meth:`pack`, where ``level`` is ``start``), as one of 2^to."""
+        """Neighbouring parts of a pack, of 2^level places each, as one of 2^to.
+
+        Where ``level`` is ``start`` they are totals, as for :meth:`pack`.
+        """
 
     @abstractmethod
-    def split(
-        self, node: Residues, level: int, keys: PublicKeys, *, odd: bool, start: int = 0
-    ) -> Sequence[Residues]:
+    def split(self, node: Residues, level: int, keys: PublicKeys, *, odd: bool, start: int = 0) -> Sequence[Residues]:
         """A part of a pack, of 2^level places, in two: the first half of its places, and (``odd``) the others.
 
         ``start`` is the level that it will be split down to.

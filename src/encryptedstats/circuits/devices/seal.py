@@ -381,9 +381,7 @@ class SealDevice(Device):
             found = [to_packing_context(engine, ciphertext_of(engine, part)) for part in parts]
         return residues_of(small, keys.pack(found, to, level, start))
 
-    def split(
-        self, node: Residues, level: int, keys: PublicKeys, *, odd: bool, start: int = 0
-    ) -> Sequence[Residues]:
+    def split(self, node: Residues, level: int, keys: PublicKeys, *, odd: bool, start: int = 0) -> Sequence[Residues]:
         """Two additions and an automorphism."""
         small = engine_for(packing_parameters(keys.parameters))
         return [residues_of(small, part) for part in keys.part(ciphertext_of(small, node), level, odd=odd, start=start)]

@@ -430,9 +430,7 @@ class CudaDevice(NativeDevice):
         there = keyed.ring.card.joined(parts).shaped(len(parts), *parts[0].shape)
         return np.asarray(keyed.ring.pack(there, keyed.packing, level, to)[0])
 
-    def split(
-        self, node: Residues, level: int, keys: PublicKeys, *, odd: bool, start: int = 0
-    ) -> Sequence[Residues]:
+    def split(self, node: Residues, level: int, keys: PublicKeys, *, odd: bool, start: int = 0) -> Sequence[Residues]:
         """The halves stay on the card."""
         if start:
             return super().split(np.asarray(node), level, keys, odd=odd, start=start)

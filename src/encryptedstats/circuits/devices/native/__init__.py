@@ -244,9 +244,7 @@ class NativeDevice(SealDevice):
         """As packs."""
         return _kernels(keys).pack(parts, to, level, workers, start=start)
 
-    def split(
-        self, node: Residues, level: int, keys: PublicKeys, *, odd: bool, start: int = 0
-    ) -> Sequence[Residues]:
+    def split(self, node: Residues, level: int, keys: PublicKeys, *, odd: bool, start: int = 0) -> Sequence[Residues]:
         """On residues."""
         return _kernels(keys).split(node, level, odd=odd, start=start)
 
