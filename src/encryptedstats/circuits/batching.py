@@ -94,7 +94,7 @@ def _expanded(steps: Sequence[Step]) -> set[Step]:
 
 
 def _grouped(things: Sequence[tuple[T, set[Step]]], most: int) -> list[list[T]]:
-    """Things in groups that need no more than so many given totals together, unless one alone does.
+    """Things in groups that need no more than so many given totals together, or than one alone does.
 
     They come in the order in which their totals come out of their packs, all packs from first to last side by side: on average,
     since a total that all of them need, as the count of a class, says nothing about their order.
@@ -106,6 +106,7 @@ def _grouped(things: Sequence[tuple[T, set[Step]]], most: int) -> list[list[T]]:
     def place(entry: tuple[T, set[Step]]) -> float:
         return math.fsum(step.data / (last[step.args[0]] + 1) for step in entry[1]) / max(1, len(entry[1]))
 
+    most = max(most, *(len(needed) for _, needed in things))
     groups: list[list[T]] = []
     held: set[Step] = set()
     for thing, needed in sorted(things, key=place):

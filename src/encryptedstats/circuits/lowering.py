@@ -82,8 +82,8 @@ class Way:
     """How a circuit is lowered: at which level columns begin, what is done about growing ciphertexts, and how results end.
 
     ``width`` totals are packed into a ciphertext, ``beside`` of them side by side before they are brought down. ``end`` is the
-    level that rows have to end at, where it is not the lowest; ``flooded`` rows leave room there for what the members of a joint key add
-    when they open them.
+    level that rows have to end at, where it is not the lowest; ``flooded`` rows leave room there for what the members of a joint
+    key add when they open them.
     """
 
     strategy: Strategy

@@ -59,8 +59,8 @@ class Step:
     args : tuple of Step
     data
         The name of a column; of given packs the name, and how many totals of them are taken out side by side, as a power of two;
-        the number of what is expanded; what is encrypted here, and what for; ``(coefficients, constant)``; :class:`Marks`, or those of
-        several totals; how many chunks on; the power of X; the rotation (0 swaps the half rows).
+        the number of what is expanded; what is encrypted here, and what for; ``(coefficients, constant)``; :class:`Marks`, or those
+        of several totals; how many chunks on; the power of X; the rotation (0 swaps the half rows).
     noise : Noise
         A bound, with level and size of the ciphertext.
     factor : int

@@ -14,9 +14,9 @@ makes them meaningless until the way is gone to its end, and then they are what 
 all that grows. Taking a pack apart is the same way back, from level log2 N down to 0.
 
 A small table leaves most slots empty. With ``copies`` in the parameters, k of them, ciphertexts hold every row k times, once in
-each of the k cosets of the automorphisms that levels log2 k + 1 to log2 N use (g = 1 modulo 2k). A sum over any of these cosets is the
-sum over all rows, and what those automorphisms keep are the multiples of X^(N/k). So k totals can be put side by side as they are,
-each times another power of X (:func:`side_by_side`), where the first log2 k levels would have merged them. That costs no noise
+each of the k cosets of the automorphisms that levels log2 k + 1 to log2 N use (g = 1 modulo 2k). A sum over any of these cosets is
+the sum over all rows, and what those automorphisms keep are the multiples of X^(N/k). So k totals can be put side by side as they
+are, each times another power of X (:func:`side_by_side`), where the first log2 k levels would have merged them. That costs no noise
 but that of a sum, no multiplication and no key switch; and one ciphertext is brought down where there were k.
 
 All this is done under the first few primes only, in a SEAL context of its own with the same secret: key-switching keys are then
