@@ -438,7 +438,9 @@ class Lowering:
             model, steps = parameters.noise, [output.step for output in outputs]
             batches, whole = batches_of_rows(steps, parameters, held, self._add_up)
             ends = [self.ended(model, whole[step]) for step in steps]
-            return Program(parameters, self.layout, form, tuple(map(Output, ends)), batches=batches)
+            return Program(
+                parameters, self.layout, form, tuple(map(Output, ends)), batches=batches, beside=self.way.beside
+            )
         if form == REPLICATED:
             outputs = [
                 output if output.each else Output(self._rotated_and_added(output.step, output.offset), each=True)

@@ -26,6 +26,11 @@ _FACTOR: Final = slice(81, 89)  # of BGV's correction factor in it
 _ONE: Final = (1).to_bytes(8, "little")
 
 
+def in_copies(values: NDArray[Any], copies: int) -> NDArray[Any]:
+    """The slots of a ciphertext, in SEAL's order, that holds every value so many times: see :class:`Encoder`."""
+    return values if copies == 1 else np.tile(np.repeat(values, copies // 2), 2)
+
+
 class Encoder:
     """Values to plaintexts and back: one in each slot, or each in as many slots as there are copies.
 
@@ -41,14 +46,13 @@ class Encoder:
 
     def encode(self, values: NDArray[Any]) -> Any:
         """The plaintext of one value a slot."""
-        copies = self._copies
-        return self._encoder.encode(values if copies == 1 else np.tile(np.repeat(values, copies // 2), 2))
+        return self._encoder.encode(in_copies(values, self._copies))
 
     def encode_beside(self, parts: Sequence[tuple[NDArray[Any], int]]) -> Any:
         """The plaintext of some values, one a slot, each times a power of X."""
         found = np.zeros(len(self._power(0)), dtype=object)
         for values, power in parts:
-            spread = values if self._copies == 1 else np.tile(np.repeat(values, self._copies // 2), 2)
+            spread = in_copies(values, self._copies)
             (there,) = np.nonzero(spread)
             found[there] += spread[there].astype(object) * self._power(power)[there]
         return self._encoder.encode((found % self._t).astype(np.uint64))

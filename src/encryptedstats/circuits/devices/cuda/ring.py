@@ -16,7 +16,8 @@ from typing import Any, Final
 import numpy as np
 
 from encryptedstats.circuits.devices.cuda.card import Array, Card
-from encryptedstats.circuits.expressions import Marks, Weights
+from encryptedstats.circuits.expressions import Marks
+from encryptedstats.crypto.engine import in_copies
 from encryptedstats.crypto.kernels import minimal_root, switching_keys
 from encryptedstats.crypto.packing import packing_elements
 from encryptedstats.crypto.parameters import Parameters
@@ -465,7 +466,8 @@ class RingOnCard:
         """The polynomial that is 1 in marked slots, or what they are weighted by, and 0 in the others, (1, primes, N)."""
         card, n = self.card, self.n
         coefficients = card.empty(1, 1, n)
-        values = self._weighted(marks) if isinstance(marks, Weights) else self._marked(marks.slots)
+        alone = type(marks) is Marks and self.parameters.copies == 1
+        values = self._marked(marks.slots) if alone else self._weighted(marks)
         self.inverse(_polys(values), _polys(coefficients), 1, 1, plain=True)
         lifted, out = card.empty(1, primes, n), card.empty(1, primes, n)
         self._each("lifted", primes, 1, (_pointer(coefficients.pointer), _pointer(lifted.pointer)))
@@ -480,9 +482,10 @@ class RingOnCard:
         card.launch("marked", (-(-count // _THREADS), 1, 1), _THREADS, args)
         return values
 
-    def _weighted(self, weights: Weights) -> Array:
-        values = np.zeros((1, 1, self.n), dtype=np.uint64)
-        values[0, 0, self._places_of_slots] = weights.in_slots(self.n, self.parameters.plain_modulus)
+    def _weighted(self, marks: Marks) -> Array:
+        values, parameters = np.zeros((1, 1, self.n), dtype=np.uint64), self.parameters
+        factors = marks.in_slots(parameters.slots, parameters.plain_modulus)
+        values[0, 0, self._places_of_slots] = in_copies(factors, parameters.copies)
         return self.card.upload(values)
 
     # -- packs -------------------------------------------------------------------------------------------------------------
