@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from itertools import groupby
+from typing import Any, Final
 
 from encryptedstats.circuits.batching import HELD, batches_of_rows, batches_of_totals
 from encryptedstats.circuits.clear import check_marks, drawn_shift, known_padding
@@ -73,6 +74,7 @@ class Strategy:
     relinearise: bool
 
 
+_TOGETHER: Final = 128  # given totals, of others that are multiplied by such: they are a few megabytes each
 FLAT = Strategy(relinearise=False)
 LEVELLED = Strategy(relinearise=True)
 
@@ -226,13 +228,14 @@ class Lowering:
         copy, and beside it only what adds up to nothing over the copies: see ``Encoder.decode``.
         """
         beside, ring = self.way.beside, self.rules.parameters.ring_degree
-        groups: dict[tuple[str, int], list[tuple[int, Step]]] = {}
+        groups: dict[tuple[int, str, int], list[tuple[int, Step]]] = {}
         for node, factor in over.factors.items():
             name, number = node.data
             place = self.places[name][number] if name in self.places else number
-            groups.setdefault((name, place // beside), []).append((place % beside, self.rows[factor]))
+            for when, row in self._pieces(self.rows[factor]):
+                groups.setdefault((when, name, place // beside), []).append((place % beside, row))
         terms = []
-        for (name, group), parts in groups.items():
+        for (_, name, group), parts in sorted(groups.items(), key=lambda entry: entry[0]):
             powers = [side_by_side(place, beside, ring) for place, _ in parts]
             # X^-h = -X^(N-h)
             rows = [self._shift(row, ring - h if h else 0) for h, (_, row) in zip(powers, parts, strict=True)]
@@ -242,6 +245,21 @@ class Lowering:
             terms.append(self.rows[over.rest])
         constant = over.rest if isinstance(over.rest, int) else 0
         return self._add_up((1,) * len(terms), terms, constant) if constant or len(terms) > 1 else terms[0]
+
+    def _pieces(self, row: Step) -> list[tuple[int, Step]]:
+        """A row that has given totals among its terms, some of them at a time: few are held at once."""
+        if row.op != ADD_UP or not any(step.op == EXPAND for step in in_order([row])):
+            return [(0, row)]
+        terms, constant = _flattened(row)
+        pieces: dict[int, list[tuple[int, Step]]] = {}
+        for coefficient, term in terms:
+            first = min((step.data for step in in_order([term]) if step.op == EXPAND), default=0)
+            pieces.setdefault(first // _TOGETHER, []).append((coefficient, term))
+        found = []
+        for when, some in sorted(pieces.items()):
+            found.append((when, self._add_up([c for c, _ in some], [term for _, term in some], constant)))
+            constant = 0
+        return found
 
     def _expanded(self, name: str, number: int, start: int) -> Step:
         packs = self._step(GIVEN, (), (name, start), self.given[name])
@@ -480,31 +498,27 @@ class Lowering:
         )
 
     def _places(self, totals: Sequence[Step], copies: int) -> list[int]:
-        """Where totals are packed, so that those that lie side by side are of different products, and what is shifted the same way
-        shares them. It is the same however many do lie side by side."""
+        """Where totals are packed: neighbours that have products in common, as those of a branching, are shifted alike and do not
+        lie side by side. Else it is in order, and the same however many do lie side by side."""
         if copies == 1:
             return list(range(len(totals)))
         self._count_uses(in_order(totals))
-        families: dict[Step, list[int]] = {}
-        for number, total in enumerate(totals):
-            families.setdefault(self._root(total), []).append(number)
-        room = [len(range(shift, len(totals), copies)) for shift in range(copies)]
-        free = list(map(len, map(range, room)))
-        places = [0] * len(totals)
-        for family in sorted(families.values(), key=len, reverse=True):
-            left = family
-            while left:
-                shift = max(range(copies), key=free.__getitem__)
-                some, left = left[: free[shift]], left[free[shift] :]
-                for number in some:
-                    places[number] = (room[shift] - free[shift]) * copies + shift
-                    free[shift] -= 1
+        free = [len(range(shift, len(totals), copies)) for shift in range(copies)]
+        next_places, places = list(range(copies)), list[int]()
+        for _, family in groupby(totals, self._root):
+            shift = free.index(max(free))
+            for _ in family:
+                if not free[shift]:  # the last ones have to go where there is room
+                    shift = free.index(max(free))
+                places.append(next_places[shift])
+                next_places[shift] += copies
+                free[shift] -= 1
         return places
 
     def _root(self, step: Step) -> Step:
         """By which totals are shifted alike: of the first of their products, what is not shifted. So the same sums of several
         classes are, and those that compute on with them do the same for all classes."""
-        while step.args and not is_read(step):
+        while step.args and step.op != MASK and not is_read(step):
             if step.op == ADD_UP:
                 below = next(arg for arg in step.args if not is_read(arg))
             else:

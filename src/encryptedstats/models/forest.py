@@ -294,7 +294,9 @@ class CompletelyRandomForest(TotalsClassifier):
         """
         self._check_drawn(known)
         trees = self.grow(schema)
-        left, share = _shared(known["left"], trees), {split: _goes_left(split) for tree in trees for split in tree}
+        # With fractions trees have no products in common, and few of these are held at a time where trees share no counts.
+        left = known["left"] if DRAWN in known else _shared(known["left"], trees)
+        share = {split: _goes_left(split) for tree in trees for split in tree}
         largest = known.highest("class_counts") * (known.highest(DRAWN) if DRAWN in known else 1)
         votes = []
         for c, count in enumerate(known["class_counts"]):
