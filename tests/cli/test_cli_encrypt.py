@@ -128,7 +128,11 @@ def test_rows_to_predict(hospital: Hospital, tmp_path: Path) -> None:
 @pytest.fixture
 def long_csv(hospital: Hospital, tmp_path: Path) -> Path:
     """More rows than two blocks hold, few columns: see `narrow`."""
-    slots = es.PublicKeys.load(hospital.public).parameters.slots
+    return rows_of_three_blocks(hospital, tmp_path)
+
+
+def rows_of_three_blocks(story: Hospital, tmp_path: Path) -> Path:
+    slots = es.PublicKeys.load(story.public).parameters.slots
     frame = pd.DataFrame({"a": np.arange(2 * slots + 10) % 2, "b": 1})
     frame.to_csv(tmp_path / "long.csv", index=False)
     done("schema", tmp_path / "long.csv", "-o", tmp_path / "narrow.json")
@@ -183,8 +187,9 @@ def test_an_interrupt_leaves_a_draft_that_is_resumed(
 
 
 def test_a_draft_of_something_else(
-    registry: Hospital, run: Run, long_csv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    registry: Hospital, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    long_csv = rows_of_three_blocks(registry, tmp_path)
     public = ("--schema", tmp_path / "narrow.json", "--public-keys", registry.public, "--workers", 1)
     out = tmp_path / "t"
     with monkeypatch.context() as patch:

@@ -142,12 +142,15 @@ NOISE_MUTANTS = [
         "packing without key switches", "noise = noise + Noise(model.coefficient_bound(added))", "del added", PACKING
     ),
     Mutant(
-        "expansion without the noise of the pack", _PACKED.replace("start", "packed"), "noise = Noise(0.0)\n", PACKING
+        "expansion without the noise of the pack",
+        "noise = Noise(model.coefficient_bound(packed) * (1 << start))\n",
+        "noise = Noise(0.0)\n",
+        PACKING,
     ),
-    Mutant("expansion without doubling", ".times(1 << (level - 1))", "", PACKING),
+    Mutant("expansion without doubling", ".times(1 << (level - 1 - start))", "", PACKING),
     Mutant(
         "expansion without key switches",
-        "noise = noise + _automorphism_noise(model, level).times(1 << (level - 1))",
+        "noise = noise + _automorphism_noise(model, level).times(1 << (level - 1 - start))",
         "pass",
         PACKING,
     ),

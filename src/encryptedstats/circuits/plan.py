@@ -515,7 +515,8 @@ class _Search:
             if not self._hopeful(parameters, shapes):
                 return None
             reports, given = list[NoiseReport](), dict[str, Noise]()
-            for stage, circuits, count in zip(self.stages, shapes.of(parameters), shapes.counts, strict=True):
+            for number, stage in enumerate(self.stages):
+                circuits, count = shapes.of(number, parameters), shapes.count(number)
                 report = self._report(parameters, stage, circuits, count, given)
                 room = self._room(stage, parameters.slots)
                 if stage.form == PACKED and report.budget < 1.0 + room:
@@ -574,8 +575,9 @@ class _Search:
         least = packed_noise(model, replace(model.rounded(2), size=2))
         given = {stage.gives: _kept(parameters, least) for stage in self.stages if stage.gives}
         try:
-            for stage, circuits in zip(self.stages, shapes.of(parameters), strict=True):
+            for number, stage in enumerate(self.stages):
                 if stage.form == ROWS:
+                    circuits = shapes.of(number, parameters)
                     self._report(parameters, stage, circuits, len(circuits), given)
         except NoiseError:
             return False
@@ -614,21 +616,34 @@ def _kept(parameters: Parameters, pack: Noise) -> Noise:
 
 
 class _Shapes:
-    """The circuits of all stages for one ring, with one node for all of a shape."""
+    """The circuits of all stages for one ring, with one node for all of a shape.
+
+    Each is written when it is asked for: most rings are too small already for the first.
+    """
 
     def __init__(self, stages: Sequence[Stage], slots: int, copies: int) -> None:
-        self._stages = [Shapes(stage.circuits(slots, copies)) for stage in stages]
-        self._known: dict[int, list[list[Expression]]] = {}
+        self._stages, self._layout = stages, (slots, copies)
+        self._shapes: dict[int, Shapes] = {}
+        self._known: dict[tuple[int, int], list[Expression]] = {}
         #: By the primes that are kept, and that of key switching.
         self.hopes: dict[tuple[tuple[int, ...], int], bool] = {}
-        self.counts = [shapes.n_outputs for shapes in self._stages]
 
-    def of(self, parameters: Parameters) -> list[list[Expression]]:
-        """What is to be proven of every stage: by the factor that given totals have."""
+    def _of(self, number: int) -> Shapes:
+        if number not in self._shapes:
+            self._shapes[number] = Shapes(self._stages[number].circuits(*self._layout))
+        return self._shapes[number]
+
+    def count(self, number: int) -> int:
+        """How many outputs a stage has."""
+        return self._of(number).n_outputs
+
+    def of(self, number: int, parameters: Parameters) -> list[Expression]:
+        """What is to be proven of a stage: by the factor that given totals have."""
         factor, t = given_factor(parameters), parameters.plain_modulus
-        if factor not in self._known:
-            self._known[factor] = [shapes.circuits(dict.fromkeys(shapes.given, factor), t) for shapes in self._stages]
-        return self._known[factor]
+        if (number, factor) not in self._known:
+            shapes = self._of(number)
+            self._known[number, factor] = shapes.circuits(dict.fromkeys(shapes.given, factor), t)
+        return self._known[number, factor]
 
 
 def given_factor(parameters: Parameters) -> int:
@@ -787,7 +802,7 @@ class _Figures:
         seconds += times.finish_ratio * work_seconds(spread, times, parameters)
         return PredictionCost(
             predictions[0][0].layout(slots, copies).n_rows,
-            _technique(different, every),
+            _technique(different, every, parameters.copies),
             every,
             different,
             packing_primes(parameters) if every else 0,
@@ -805,10 +820,11 @@ def _device_text(seconds: Mapping[str, float]) -> str:
     return f"{first}, about {others[0][1] / least:,.0f} times as fast as {others[0][0]}"
 
 
-def _technique(different: int, every: int) -> str:
+def _technique(different: int, every: int, copies: int) -> str:
     if not every:
         return "an open model: its numbers are coefficients"
-    text = f"pack and expand: {different:,} totals, each into all slots of a ciphertext"
+    text = f"pack and expand: {different:,} totals, "
+    text += f"up to {copies} side by side in a ciphertext" if copies > 1 else "each into all slots of a ciphertext"
     if different < every:
         text += f" ({every:,} in the model; equal splits are shared)"
     return text

@@ -109,7 +109,8 @@ def read_noise(
     outputs = representatives(outputs)
     flooded = not with_secret_key and form == PACKED if flooded is None else flooded
     if beside is None:
-        beside = parameters.copies if (form == PACKED or given) and can_lie_side_by_side(parameters) else 1
+        able = with_secret_key and (form == PACKED or bool(given)) and can_lie_side_by_side(parameters)
+        beside = parameters.copies if able else 1
     rules = NoiseRules(parameters, with_secret_key=with_secret_key)
     trial = _Trial(outputs, n_outputs, parameters, layout, form, flooded, rules, given or {})
     reports = []
@@ -381,7 +382,10 @@ def _all_side_by_side(rules: NoiseRules, worst: Sequence[Output], beside: int) -
 
 
 def can_lie_side_by_side(parameters: Parameters) -> bool:
-    """Whether totals can: not where switching leaves factors, that those of different degree do not share."""
+    """Whether totals can, of rows that the owner encrypted in copies.
+
+    Not where switching leaves factors, that totals of different degree do not share.
+    """
     return parameters.scheme == "bgv" and not parameters.has_factors
 
 

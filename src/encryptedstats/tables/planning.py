@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Final
 
 from encryptedstats.checks import as_count
@@ -294,7 +295,10 @@ def _over_stored(stage: Stage, schema: PublicSchema, columns: Sequence[Column]) 
     """The stage as it is computed: from the columns that are stored."""
     outputs = stage.outputs
     if callable(outputs):
-        return replace(stage, outputs=lambda layout: in_stored(outputs(layout), schema, columns)[0])
+        # A layout is asked for again and again, while parameters are sought and when they are found.
+        return replace(
+            stage, outputs=lru_cache(maxsize=4)(lambda layout: in_stored(outputs(layout), schema, columns)[0])
+        )
     if stage.form == ROWS:
         return stage  # written over stored columns already, and cleared in padding
     return replace(stage, outputs=in_stored(outputs, schema, columns)[0])
