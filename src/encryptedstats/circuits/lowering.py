@@ -242,7 +242,7 @@ class Lowering:
             row = self._add_up([-1 if h else 1 for h in powers], rows, 0) if any(powers) or len(rows) > 1 else rows[0]
             terms.append(self._multiply(row, self._expanded(name, group, beside.bit_length() - 1)))
         if isinstance(over.rest, Expression):
-            terms.append(self.rows[over.rest])
+            terms += [row for _, row in self._pieces(self.rows[over.rest])]
         constant = over.rest if isinstance(over.rest, int) else 0
         return self._add_up((1,) * len(terms), terms, constant) if constant or len(terms) > 1 else terms[0]
 
