@@ -318,7 +318,7 @@ def _predicted(fraction: int, rows: int) -> dict[str, Any]:
     sealed, sealed_new = owner.encrypt(train), owner.encrypt(table)
     found: dict[str, Any] = {"rows": rows, "ring": owner.parameters.ring_degree}
     found["primes"] = len(owner.parameters.data_moduli)
-    residues = []
+    opened = []
     for name in ("cuda", "native"):
         seconds: dict[str, Any] = {}
         for lap in range(3 if name == "cuda" else 1):
@@ -328,14 +328,12 @@ def _predicted(fraction: int, rows: int) -> dict[str, Any]:
             votes = forest.predict_votes(sealed_new, device=name, progress=False)
             seconds[f"lap {lap}"] = [1e3 * (between - started), 1e3 * (time.perf_counter() - between)]
         found[name] = {"fit_predict_ms": seconds}
-        residues.append([part.residues for part in votes.ciphertexts.parts])
-    found["exact"] = all(np.array_equal(a, b) for a, b in zip(*residues, strict=True))
+        opened.append(
+            owner.decrypt(votes, schema=schema).to_numpy()
+        )  # residues differ: a card puts no totals side by side
+    found["exact"] = bool((opened[0] == opened[1]).all())
     expected = es.CompletelyRandomForest(forest.n_trees, 2, fraction=fraction, random_state=1).fit(train)
-    try:
-        opened = owner.decrypt(votes, schema=schema).to_numpy()
-        found["votes"] = bool((opened == expected.predict_votes(table).to_numpy()).all())
-    except ValueError as error:  # of both devices alike
-        found["votes"] = str(error)
+    found["votes"] = bool((opened[0] == expected.predict_votes(table).to_numpy()).all())
     return found
 
 

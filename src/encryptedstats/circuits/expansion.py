@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator
 from typing import Final
 
@@ -15,7 +16,8 @@ from encryptedstats.crypto.noise import Noise
 from encryptedstats.crypto.packing import expansion_scale, packing_primes
 from encryptedstats.crypto.residues import Residues
 
-_EXPANDED_AT_ONCE: Final = 64  # totals: a few megabytes each
+_EXPANDED_AT_ONCE: Final = 64  # totals ...
+_EXPANDED_BYTES: Final = 64 << 20  # ... and bytes: as long as one of these is held, all are
 
 
 def noise_of_packs(totals: EncryptedNumbers) -> Noise:
@@ -81,7 +83,8 @@ def _groups(
     """Nodes of at most so many totals, first totals first; nodes above them are parted when it is their turn."""
     if not chosen[numbers.start : numbers.stop].any():
         return
-    if 1 << (level - start) <= _EXPANDED_AT_ONCE:
+    most = min(_EXPANDED_AT_ONCE, max(1, _EXPANDED_BYTES // (8 * math.prod(node.shape))))
+    if 1 << (level - start) <= most:
         yield numbers, level, node
         return
     half = 1 << (level - 1)

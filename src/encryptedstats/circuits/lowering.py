@@ -74,7 +74,7 @@ class Strategy:
     relinearise: bool
 
 
-_TOGETHER: Final = 128  # given totals, of others that are multiplied by such: they are a few megabytes each
+_TOGETHER: Final = 64  # given totals, of others that are multiplied by such: they are a few megabytes each
 FLAT = Strategy(relinearise=False)
 LEVELLED = Strategy(relinearise=True)
 
