@@ -230,7 +230,7 @@ FOREST = es.CompletelyRandomForest
 #: Ring, sizes of the primes, and how many packs keep: a larger one costs every user time and bytes. Primes need not be 1 modulo t,
 #: so that there are enough small ones for many of them in a small ring: "means" and "by others" took N = 16384, six primes, before.
 #: Measured, that takes the same seconds, and a half to two thirds of the bytes up and a third to a half down. Small tables are
-#: repeated in their ciphertexts: totals that lie side by side take one to three bits more a prime, and a tenth of the time.
+#: repeated in their ciphertexts: totals that lie side by side take one to three bits more a prime, and a fraction of the time.
 KNOWN: dict[str, tuple[Any, dict[str, Any], tuple[int, tuple[int, ...], int]]] = {
     "mnb": (es.MultinomialNB(), {}, (8192, (48, 49, 49, 49), 2)),
     "means": (es.LinearMeans(), {}, (8192, (23,) * 8 + (24,), 7)),
