@@ -336,9 +336,10 @@ class Parameters:
             )
         else:
             security = f"BELOW 128 bits, INSECURE (allow_insecure=True): not for real data\n{'':16}{TABLE_NAME}"
+        values = "values" if self.copies == 1 else f"{self.slots} values, each {self.copies} times,"
         return (
             f"{title} parameters\n"
-            f"  ring degree   {self.ring_degree} (values in a ciphertext)\n"
+            f"  ring degree   {self.ring_degree} ({values} in a ciphertext)\n"
             f"  log2 moduli   {data}; key switching {math.log2(self.coefficient_moduli[-1]):.1f}\n"
             f"  t             {self.plain_modulus} ({math.log2(self.plain_modulus):.1f} bits): exact up to ±{self.max_value:,}\n"
             f"  security      {security}\n"
