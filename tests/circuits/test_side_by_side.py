@@ -156,9 +156,10 @@ def test_a_ciphertext_is_brought_down_for_many_totals() -> None:
     assert costs[8, MULTIPLY] < 1.5 * costs[1, MULTIPLY]
 
 
-def test_alone_they_are_in_the_same_places() -> None:
+@pytest.mark.parametrize("count", [3, None], ids=["fewer than copies", "many"])
+def test_alone_they_are_in_the_same_places(count: int | None) -> None:
     """So that results of devices that put nothing side by side can be added to those of others."""
-    source, more, outputs = lab(8).source((20,)), lab(8).source((9,), seed=5), forest(5)
+    source, more, outputs = lab(8).source((20,)), lab(8).source((9,), seed=5), forest(5)[:count]
     ready, alone = prepare(outputs, source), prepare(outputs, source, beside=1)
     assert (ready.program.beside, alone.program.beside) == (8, 1)
     assert ready.program.places == alone.program.places

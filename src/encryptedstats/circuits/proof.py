@@ -305,7 +305,7 @@ class _Trial:
             done = found if self.form == ROWS else lowering.finished(parameters, self.form, found).outputs
             noises |= {lowering.relinearise(output.step).noise for output in done}
             return NoiseReport(way, min(map(parameters.noise.budget, noises)))
-        width = max(way.beside, 1 << packing_levels(min(self.n_outputs, parameters.ring_degree)))
+        width = max(parameters.copies, 1 << packing_levels(min(self.n_outputs, parameters.ring_degree)))
         way = replace(way, width=width)
         worst = _worst_of_each_form(found)
         if way.beside > 1:
