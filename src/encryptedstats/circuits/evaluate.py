@@ -157,8 +157,7 @@ def _totals(ready: Prepared, job: _Job, checkpoint: str | os.PathLike[str] | Non
         None,
         flooded,
         ready.circuit,
-        (),
-        program.places,
+        places=program.places,
     )
     totals.check_decrypts()
     totals = totals.with_flooding() if ready.flood else totals
@@ -263,8 +262,9 @@ def _prepared(outputs: tuple[Expression | int, ...], about: _Circumstances) -> P
     noises = {packs.name: packs.noise for packs in about.given}
     proof = about.report
     if proof is None and any(node.op == MASK for node in in_order(scaled)):
+        joined = with_marks_joined(scaled)
         with suppress(NoiseError):  # rarely this has more noise than what was planned
-            proof, scaled = _proof(with_marks_joined(scaled), about, noises), with_marks_joined(scaled)
+            proof, scaled = _proof(joined, about, noises), joined
     program = program_of(
         scaled,
         parameters,
@@ -344,24 +344,30 @@ def _proof(outputs: Sequence[Expression], about: _Circumstances, given: Mapping[
         read_noise, outputs, parameters, layout, with_secret_key=own, form=about.form, given=given, level=level
     )
     try:
-        report = prove(flooded=about.flood, beside=about.beside)
+        report = _beside_or_alone(partial(prove, flooded=about.flood), about)
     except NoiseError:
-        if about.joint:  # to be computed on with: its members refuse to open what they cannot flood
-            report = prove(flooded=False, beside=about.beside)
-        elif parameters.copies > 1 and about.beside != 1:  # what was not planned for may do alone
-            report = prove(flooded=about.flood, beside=1)
-        else:
+        if not about.joint:
             raise
+        report = prove(flooded=False)  # to be computed on with: its members refuse to open what they cannot flood
     return report if given else lowest_start(outputs, parameters, layout, report, with_secret_key=own)
+
+
+def _beside_or_alone(prove: Callable[..., NoiseReport], about: _Circumstances) -> NoiseReport:
+    """The proof with totals side by side; what was not planned for may do alone."""
+    try:
+        return prove(beside=about.beside)
+    except NoiseError:
+        if about.parameters.copies == 1 or about.beside == 1:
+            raise
+        return prove(beside=1)
 
 
 def _row_proof(outputs: Sequence[Expression], about: _Circumstances, given: Mapping[str, Noise]) -> NoiseReport:
     parameters = about.parameters
-    prove = partial(prove_rows, outputs, parameters, about.layout, given, with_secret_key=about.with_secret_key)
+    own = about.with_secret_key
+    prove = partial(prove_rows, outputs, parameters, about.layout, given, with_secret_key=own, flooded=about.flood)
     try:
-        with suppress(NoiseError):
-            return prove(flooded=about.flood, beside=about.beside)
-        return prove(flooded=about.flood, beside=1)  # what was not planned for may do alone
+        return _beside_or_alone(prove, about)
     except NoiseError as error:
         if given and parameters.kept_primes is None:
             raise only_to_open(parameters) from error

@@ -48,6 +48,7 @@ from encryptedstats.circuits.program import (
     Program,
     Step,
     in_both,
+    is_readable,
 )
 from encryptedstats.circuits.rewriting import by_given
 from encryptedstats.crypto.noise import Noise, NoiseModel
@@ -605,9 +606,7 @@ def _flattened(step: Step) -> tuple[list[tuple[int, Step]], int]:
 
 def is_read(step: Step) -> bool:
     """Whether a step is a column, or what stands in its place, or a sum of such."""
-    if step.op == ADD_UP:
-        return all(is_read(arg) and arg.op != ADD_UP for arg in step.args)
-    return step.op in (COLUMN, HERE, EXPAND) or (step.op == SWITCH and step.args[0].op in (COLUMN, HERE))
+    return all(map(is_readable, step.args)) if step.op == ADD_UP else is_readable(step)
 
 
 def move_steps(node: Expression, layout: Layout) -> list[int]:

@@ -257,6 +257,13 @@ class Program:
         }
 
 
+def is_readable(step: Step) -> bool:
+    """Whether a step is a column, a number or a given total; columns and numbers may be switched down."""
+    if step.op == SWITCH:
+        return step.args[0].op in (COLUMN, HERE)
+    return step.op in (COLUMN, HERE, EXPAND)
+
+
 def _shifted(chunks: Chunks, by: int, n_chunks: int) -> Chunks:
     return None if chunks is None else frozenset((chunk + by) % n_chunks for chunk in chunks)
 

@@ -305,7 +305,7 @@ class EncryptedNumbers:
             residues = flood(self._engine, part.residues, zero, flooding_width(model, part.noise))
             parts.append(Part(residues, noise))
         flooded = EncryptedNumbers(
-            keys, self.form, self.facts, parts, self.width, self.schema_digest, True, self.circuit, (), self.places
+            keys, self.form, self.facts, parts, self.width, self.schema_digest, True, self.circuit, places=self.places
         )
         flooded.checkpoints = self.checkpoints
         return flooded

@@ -26,6 +26,11 @@ _FACTOR: Final = slice(81, 89)  # of BGV's correction factor in it
 _ONE: Final = (1).to_bytes(8, "little")
 
 
+def power_of_x(power: int) -> Any:
+    """The plaintext X^power."""
+    return seal.Plaintext(f"1x^{power}" if power else "1")
+
+
 def in_copies(values: NDArray[Any], copies: int) -> NDArray[Any]:
     """The slots of a ciphertext, in SEAL's order, that holds every value so many times: see :class:`Encoder`."""
     return values if copies == 1 else np.tile(np.repeat(values, copies // 2), 2)
@@ -60,7 +65,7 @@ class Encoder:
     def _power(self, power: int) -> NDArray[Any]:
         """The slots of a power of X."""
         if power not in self._powers:
-            self._powers[power] = self._encoder.decode(seal.Plaintext(f"1x^{power}" if power else "1"))
+            self._powers[power] = self._encoder.decode(power_of_x(power))
         return self._powers[power]
 
     def decode(self, plain: Any) -> NDArray[Any]:
@@ -109,7 +114,7 @@ class Engine:
 
     def encode_power(self, power: int) -> Any:
         """The plaintext X^power."""
-        return seal.Plaintext(f"1x^{power}")
+        return power_of_x(power)
 
     def decode_integer(self, plain: Any) -> int | None:
         """The integer of a constant plaintext; None if it is not constant, as after a failed decryption."""

@@ -169,13 +169,17 @@ def packing_places(count: int, ring_degree: int) -> list[int]:
     >>> packing_places(6, 1024)
     [0, 512, 256, 768, 128, 640]
     """
-    levels = ring_degree.bit_length() - 1
-    return [int(f"{i:0{levels}b}"[::-1], 2) for i in range(count)]
+    return [reversed_bits(i, ring_degree) for i in range(count)]
+
+
+def reversed_bits(number: int, count: int) -> int:
+    """A number below a power of two, with as many bits as those have, in the other order."""
+    return int(f"{number:0{count.bit_length() - 1}b}"[::-1], 2)
 
 
 def side_by_side(place: int, copies: int, ring_degree: int) -> int:
     """The power of X that the total of a place is multiplied by, to lie beside its ``copies`` neighbours in one ciphertext."""
-    return packing_places(place % copies + 1, copies)[-1] * (ring_degree // copies)
+    return reversed_bits(place % copies, copies) * (ring_degree // copies)
 
 
 def packing_levels(count: int) -> int:
@@ -259,7 +263,7 @@ def merge(engine: Engine, keys: Any, even: Any, odd: Any | None, level: int) -> 
     evaluator = engine.evaluator
     if odd is None:
         return evaluator.add(even, _moved(engine, keys, even, level))
-    shifted = evaluator.multiply_plain(odd, seal.Plaintext(f"1x^{engine.parameters.ring_degree >> level}"))
+    shifted = evaluator.multiply_plain(odd, engine.encode_power(engine.parameters.ring_degree >> level))
     plus, minus = evaluator.add(even, shifted), evaluator.sub(even, shifted)
     return evaluator.add(plus, _moved(engine, keys, minus, level))
 
@@ -352,7 +356,7 @@ def parted(
     if not odd:
         return (even,)
     # X^-h = -X^(N-h)
-    shifted = evaluator.multiply_plain(evaluator.sub(moved, ciphertext), seal.Plaintext(f"1x^{ring - (ring >> level)}"))
+    shifted = evaluator.multiply_plain(evaluator.sub(moved, ciphertext), engine.encode_power(ring - (ring >> level)))
     return even, shifted
 
 

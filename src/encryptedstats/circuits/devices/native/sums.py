@@ -43,6 +43,7 @@ from encryptedstats.circuits.program import (
     SUM,
     SWITCH,
     Step,
+    is_readable,
     program_digest,
 )
 from encryptedstats.circuits.slices import (
@@ -107,16 +108,9 @@ def row_obstacle(rows: Sequence[Step], parameters: Parameters) -> str | None:
     if any(step.op == SHIFT and not is_sum_of_loads(step) for step in steps):
         return "the circuit puts totals side by side that are no products of columns"
     loads = [step for step in steps if is_load(step)]
-    if not all(map(_is_readable, loads)) or len({step.level for step in loads}) > 1:
+    if not all(map(is_readable, loads)) or len({step.level for step in loads}) > 1:
         return "the circuit brings totals back into the rows, or rows into other places"
     return None
-
-
-def _is_readable(load: Step) -> bool:
-    """A column, a number or a given total; columns and numbers may be switched down before they are computed with."""
-    if load.op == SWITCH:
-        return load.args[0].op in (COLUMN, HERE)
-    return load.op in (COLUMN, HERE, EXPAND)
 
 
 def sums_under(steps: Iterable[Step]) -> list[Step]:

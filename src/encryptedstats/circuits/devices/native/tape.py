@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from encryptedstats.circuits.program import ADD_UP, MULTIPLY, SHIFT, Step
 from encryptedstats.crypto.kernels import minimal_root
+from encryptedstats.crypto.packing import reversed_bits
 
 # Words of the tape, as in _native/fused.c.
 LOAD_OP, LINEAR_OP, PRODUCT_OP, ADD_OP = range(4)
@@ -45,7 +46,7 @@ class Tape:
     columns : tuple of Step
         What the prologue loads, in the order of the column numbers: the same for all tapes of a circuit, as all of the prologue.
     constants : tuple of (value, power, shift)
-        Stand for value * R^power * X^shift modulo the prime: where X^shift is the same, see :meth:`run`.
+        Stand for value * R^power * X^shift modulo the prime: where X^shift is the same, see :meth:`root`.
     n_runs : int
         The coefficients are in so many runs of which that is so.
     vectors : (int, int, int)
@@ -76,9 +77,7 @@ class Tape:
         In SEAL's order, coefficient i is the value at w^(2 r + 1), r being i with its bits reversed: of a run of N / k
         coefficients these differ by multiples of 2k, which multiples of N / k do not see.
         """
-        levels = self.n_runs.bit_length() - 1
-        exponent = 2 * int(f"{run:0{levels}b}"[::-1] or "0", 2) + 1 if levels else 1
-        return pow(minimal_root(prime, 2 * ring_degree), exponent, prime)
+        return pow(minimal_root(prime, 2 * ring_degree), 2 * reversed_bits(run, self.n_runs) + 1, prime)
 
 
 def is_load(step: Step) -> bool:
