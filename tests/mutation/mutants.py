@@ -1,6 +1,7 @@
-"""Mistakes that could be made in the noise rules, one small change of the source each: the calibration must see every one of them.
+"""Mutants of the noise rules: small wrong changes of the source that the calibration must notice.
 
-A mutant names a text that must occur exactly once in its file, so that the list cannot outlive the code that it is about.
+The other lists, one per area, are the modules ``mutation/*_mutants.py``. The text that a mutant
+changes must occur exactly once in its file, so that no list can outlive the code it is about.
 """
 
 from __future__ import annotations
@@ -10,26 +11,28 @@ from pathlib import Path
 
 from linked_package import PACKAGE
 
+CALIBRATION = ("tests/crypto/test_noise_calibration.py", "tests/crypto/test_joint_noise.py")
 MODEL, PACKING, FLOODING = "crypto/noise.py", "crypto/packing.py", "crypto/flooding.py"
 _PACKED = "noise = Noise(model.coefficient_bound(start))\n"
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """One wrong rule: in ``file``, ``old`` becomes ``new``."""
+    """One wrong rule: in ``file``, ``old`` becomes ``new``, and one of ``tests`` must fail."""
 
     name: str
     old: str
     new: str
     file: str = MODEL
+    tests: tuple[str, ...] = CALIBRATION
 
     def source(self) -> str:
-        """The file with the mistake in it."""
+        """Return the text of the file with the mistake in it."""
         text = (PACKAGE / self.file).read_text()
         if (count := text.count(self.old)) != 1:
             raise ValueError(
                 f"mutant {self.name!r}: its text occurs {count} times in {self.file}, not once. "
-                f"The rule was rewritten: write the mutant anew, in {Path(__file__).name}. It is\n{self.old}"
+                f"The rule was rewritten: write the mutant anew, in {Path(__file__).parent.name}. It is\n{self.old}"
             )
         return text.replace(self.old, self.new)
 
