@@ -39,9 +39,12 @@ def free_port() -> int:
 class Server:
     """A server of a storage in a process of its own, which can be killed and started again at the same port."""
 
-    def __init__(self, folder: Path, limits: Limits = LIMITS, *, certificate: Path | None = None) -> None:
+    def __init__(
+        self, folder: Path, limits: Limits = LIMITS, *, certificate: Path | None = None, slow: float = 0.0
+    ) -> None:
         self.folder, self.limits, self.port = folder, limits, free_port()
         self.certificate = certificate
+        self.slow = slow  # seconds that plans and submissions take longer
         self.pid = 0
 
     @property
@@ -67,7 +70,13 @@ class Server:
             code = 1
             try:
                 # A process that imports everything again takes seconds: the test of the program itself has it.
-                jobs.Maker.__call__ = lambda self, function, *given: function(*given)  # type: ignore[method-assign]  # in this process
+                slow = self.slow
+
+                def make(self: Any, function: Any, *given: Any) -> Any:
+                    time.sleep(slow)
+                    return function(*given)
+
+                jobs.Maker.__call__ = make  # type: ignore[method-assign]  # in this process
                 files = {"certificate": self.certificate, "certificate_key": self.certificate}
                 running.serve(settings, "127.0.0.1", self.port, **(files if self.certificate else {}))
                 code = 0

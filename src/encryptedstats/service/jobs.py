@@ -98,6 +98,34 @@ class Maker:
             self._end(pool)
 
 
+class Makers:
+    """Several makers, one request each: the long plan of one owner does not hold up another's."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._lock = threading.Lock()
+        self._idle: list[Maker] = []
+        self._all: list[Maker] = []
+
+    def __call__(self, function: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
+        """Return the result of a function of :mod:`encryptedstats.service.making`."""
+        with self._lock:
+            if not self._idle:
+                self._idle.append(Maker(self._seconds))
+                self._all.append(self._idle[0])
+            maker = self._idle.pop()  # the one used last: others stay unused where few requests come
+        try:
+            return maker(function, *arguments)
+        finally:
+            with self._lock:
+                self._idle.append(maker)
+
+    def close(self) -> None:
+        """End all processes."""
+        for maker in self._all:
+            maker.close()
+
+
 def _busy(why: str) -> Refusal:
     return Refusal(503, "the request", why, "ask for less at once, or try again in a while", {"Retry-After": "5"})
 
@@ -132,7 +160,7 @@ class Jobs:
 
     def __init__(self, door: Door, queue: str, limits: Limits) -> None:
         self.door, self.queue, self.limits = door, queue, limits
-        self.make = Maker(limits.making_seconds)
+        self.make = Makers(limits.making_seconds)
         self._queue_store = open_store(queue)
         self._names: tuple[float, Collection[str]] = (float("-inf"), ())
         self._lock = threading.Lock()
@@ -318,7 +346,7 @@ class Jobs:
         self._forget_names()
 
     def close(self) -> None:
-        """End the process that makes jobs."""
+        """End the processes that make jobs."""
         self.make.close()
 
 

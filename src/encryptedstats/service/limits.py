@@ -36,6 +36,12 @@ class Limits:
         Of an owner, in the long run; ``burst`` of them at once.
     failures_per_minute : float
         Of an address whose tokens are refused.
+    makers : int
+        Processes that work out plans and jobs. An owner has one at a time; others use the rest.
+    connections : int
+        Open connections of one address. A proxy speaks for many, and has no limit.
+    idle_connections : int
+        Open connections of one address that send no request. The oldest is closed for a new one.
     idle_seconds : float
         For which a body may stand still, or a connection say nothing.
     least_bytes_per_second : int
@@ -51,6 +57,9 @@ class Limits:
     requests_per_second: float = 100.0
     burst: int = 400
     failures_per_minute: float = 30.0
+    makers: int = 4
+    connections: int = 256
+    idle_connections: int = 64
     idle_seconds: float = 30.0
     least_bytes_per_second: int = 1 << 10
 
@@ -77,11 +86,6 @@ class Rate:
                 bucket.left -= 1
                 return 0.0
             return (1 - bucket.left) / self._per_second
-
-    def is_spent(self, who: str) -> bool:
-        """Whether nothing is left; nothing is counted."""
-        with self._lock:
-            return self._filled(who).left < 1
 
     def _filled(self, who: str) -> _Bucket:
         now = time.monotonic()

@@ -39,7 +39,8 @@ from encryptedstats.service.limits import Limits, Rate, too_many
 from encryptedstats.service.lingering import Lingering
 from encryptedstats.service.presigned import Presigner
 from encryptedstats.service.refusals import Refusal
-from encryptedstats.service.tokens import OWNER, Holder, Tokens
+from encryptedstats.service.tokens import OPERATOR, OWNER, Holder, Tokens
+from encryptedstats.service.turns import Turns
 from encryptedstats.storage.files import sweep
 from encryptedstats.storage.objects import Store, open_store
 
@@ -47,6 +48,7 @@ _log = logging.getLogger("encryptedstats.service")
 _HEX: Final = "^[0-9a-f]{64}$"
 _EVENT_SECONDS: Final = 0.5  # between looks at a job whose events somebody watches
 _QUIET_SECONDS: Final = 15.0  # after which a silent stream says that it lives
+_ADDRESS_LENGTH: Final = 60  # of an address in the log: proxies pass on what they are told
 
 
 @dataclass
@@ -87,6 +89,7 @@ class Service:
     presigner: Presigner
     rate: Rate
     failures: Rate
+    turns: Turns
 
     @classmethod
     def of(cls, settings: Settings) -> "Service":
@@ -96,15 +99,19 @@ class Service:
         jobs = Jobs(door, settings.queue, limits)
         rate = Rate(limits.requests_per_second, limits.burst)
         failures = Rate(limits.failures_per_minute / 60, limits.failures_per_minute)
-        return cls(settings, store, door, jobs, Tokens(store), Log(settings.audit), Presigner(door), rate, failures)
+        turns = Turns(limits.makers, limits.making_seconds)
+        log, presigner = Log(settings.audit), Presigner(door)
+        return cls(settings, store, door, jobs, Tokens(store), log, presigner, rate, failures, turns)
 
     def holder(self, token: str, address: str, role: str) -> Holder:
         """Whose a token is; refused where it is nobody's, of another role, or asks too often."""
-        if self.failures.is_spent(address):
-            raise too_many("the token", 60 / self.settings.limits.failures_per_minute)
+        # The token comes first: a good one is accepted from an address where others guess.
         holder = self.tokens.holder(token) if token else None
         if holder is None:
-            self.failures.take(address)
+            if self.failures.take(address):
+                raise too_many("the token", 60 / self.settings.limits.failures_per_minute)
+            if token or role == OPERATOR:
+                self.log.add("?", "token refused", address=address[:_ADDRESS_LENGTH], role=role)
             raise Refusal(
                 401,
                 "the token",
@@ -113,6 +120,9 @@ class Service:
                 {"WWW-Authenticate": "Bearer"},
             )
         if holder.role != role:
+            if not self.failures.take(address):  # lines of the log are limited as guesses are
+                facts = {"address": address[:_ADDRESS_LENGTH], "role": role}
+                self.log.add(holder.owner, "token refused", name=holder.name, **facts)
             raise Refusal(
                 403, "the token", f"it is one of an {holder.role}, and one of an {role} is needed", "take the other one"
             )
@@ -371,7 +381,7 @@ def _add_objects(app: FastAPI, service: Service) -> None:
         return service.settings.limits.quota_bytes if holder.quota_bytes is None else holder.quota_bytes
 
     @app.get("/healthz", tags=["worker"], summary="Whether the server answers")
-    def healthz() -> dict[str, bool]:
+    async def healthz() -> dict[str, bool]:  # in the loop itself: all threads may be busy
         """For proxies and monitors; needs no token and says nothing."""
         return {"ok": True}
 
@@ -521,22 +531,31 @@ def _add_jobs(app: FastAPI, service: Service) -> None:
         return place, jobs.record(place, job_id)
 
     @app.post("/v1/jobs", tags=["jobs"], summary="Ask for a computation", status_code=201, responses=_ERRORS)
-    def post_job(request: JobRequest, holder: Owner) -> JobStatus:
-        """Put it into the queue of the worker. What is asked twice is done once; what was cancelled or failed goes on."""
-        place = Place(store, holder.owner)
-        record = jobs.submit(place, request.asked())
-        log.add(holder.owner, "submit", name=holder.name, job=record.id, kind=record.kind, table=request.table)
-        return JobStatus(**jobs.status(place, record))
+    async def post_job(request: JobRequest, holder: Owner) -> JobStatus:
+        """Put it into the queue of the worker. What is asked twice is done once; what was cancelled or failed goes on.
+
+        An owner has one plan or submission at a time.
+        """
+
+        def submit() -> JobStatus:
+            place = Place(store, holder.owner)
+            record = jobs.submit(place, request.asked())
+            log.add(holder.owner, "submit", name=holder.name, job=record.id, kind=record.kind, table=request.table)
+            return JobStatus(**jobs.status(place, record))
+
+        async with service.turns.take(holder.owner):
+            return await run_in_threadpool(submit)
 
     @app.post("/v1/plans", tags=["jobs"], summary="What a computation would take", responses=_ERRORS)
-    def post_plan(request: JobRequest, holder: Owner) -> dict[str, Any]:
+    async def post_plan(request: JobRequest, holder: Owner) -> dict[str, Any]:
         """Of fit and ask: seconds of one core by what this machine has measured, products, and bytes of the answer.
 
         Of the table, its manifest is enough: it can be planned before the blocks are sent.
         """
         if request.kind not in ("fit", "ask"):
             raise Refusal(422, "the plan", f"nothing is planned for {request.kind}", "plan a fit or a question")
-        return jobs.plan(Place(store, holder.owner), request.asked())
+        async with service.turns.take(holder.owner):
+            return await run_in_threadpool(lambda: jobs.plan(Place(store, holder.owner), request.asked()))
 
     @app.get("/v1/jobs", tags=["jobs"], summary="The jobs of the token's owner", responses=_ERRORS)
     def get_jobs(holder: Owner) -> JobList:

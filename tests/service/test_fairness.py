@@ -1,0 +1,204 @@
+"""One owner, or a stranger, tries to keep the server from answering others: plans, connections, guesses."""
+
+from __future__ import annotations
+
+import json
+import resource
+import socket
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import service_samples as service
+from cluster_samples import FOREST, Hospital
+
+from encryptedstats.service import audit, sessions, tokens
+from encryptedstats.storage.objects import open_store
+
+AT_ONCE = 45  # more than the threads of a server
+
+
+def plan_request(table: str) -> dict[str, Any]:
+    return {"kind": "fit", "table": table, "question": FOREST.name, "params": FOREST.parameters()}
+
+
+def healthy_within(server: service.Server, seconds: float) -> bool:
+    started = time.monotonic()
+    answer = httpx.get(f"{server.url}/healthz", timeout=20, trust_env=False)
+    return answer.status_code == 200 and time.monotonic() - started < seconds
+
+
+@contextmanager
+def planning(server: service.Server, tokens_: list[str], table: str) -> Iterator[list[Any]]:
+    """Ask for plans at the same time, one for each token."""
+
+    def plan(token: str) -> httpx.Response:
+        with server.raw(token) as client:
+            return client.post("/v1/plans", json=plan_request(table))
+
+    with ThreadPoolExecutor(len(tokens_)) as pool:
+        asked = [pool.submit(plan, token) for token in tokens_]
+        time.sleep(0.7)  # all are there
+        yield asked
+
+
+def test_one_owner_does_not_hold_up_another(tmp_path: Path, hospital: Hospital) -> None:
+    with service.Server(tmp_path, slow=2.5) as server:
+        north = server.token("north")
+        with server.connect("south") as south:
+            table = south.upload(hospital.table)
+        with server.connect("north") as worker:
+            worker.upload(hospital.table)
+        with planning(server, [north] * AT_ONCE, table.name) as asked:
+            assert healthy_within(server, 1.0)
+            with server.raw(server.token("south")) as client:
+                assert client.post("/v1/plans", json=plan_request(table.name)).status_code == 200
+            answers = [one.result() for one in asked]
+        statuses = sorted(one.status_code for one in answers)
+        assert statuses == [200] + [429] * (AT_ONCE - 1)
+        late = next(one for one in answers if one.status_code == 429)
+        assert int(late.headers["Retry-After"]) > 0
+        with server.raw(north) as client:  # a submission takes the same turn, which is free again
+            assert client.post("/v1/jobs", json=plan_request(table.name)).status_code == 201
+
+
+def test_a_submission_and_a_plan_are_one_turn(tmp_path: Path, hospital: Hospital) -> None:
+    with service.Server(tmp_path, slow=2.5) as server:
+        north = server.token("north")
+        with server.connect("north") as worker:
+            table = worker.upload(hospital.table)
+        with planning(server, [north], table.name) as (asked,), server.raw(north) as client:
+            assert client.post("/v1/jobs", json=plan_request(table.name)).status_code == 429
+            assert client.get("/v1/jobs").json() == {"jobs": []}  # what takes no time is answered
+            assert asked.result().status_code == 200
+
+
+def test_health_is_answered_while_all_threads_are_busy(tmp_path: Path, hospital: Hospital) -> None:
+    with service.Server(tmp_path, replace(service.LIMITS, makers=64), slow=3.0) as server:
+        owners = [server.token(f"owner {number}") for number in range(AT_ONCE)]
+        with server.connect("owner 0") as worker:
+            table = worker.upload(hospital.table)
+        for number in range(1, AT_ONCE):
+            with server.connect(f"owner {number}") as worker:
+                worker.upload(hospital.table)
+        with planning(server, owners, table.name) as asked:
+            assert healthy_within(server, 1.0)
+            assert {one.result().status_code for one in asked} == {200}
+
+
+def test_more_owners_than_makers_wait_for_each_other(tmp_path: Path, hospital: Hospital) -> None:
+    with service.Server(tmp_path, replace(service.LIMITS, makers=1), slow=0.5) as server:
+        owners = [server.token(name) for name in ("north", "south")]
+        for name in ("north", "south"):
+            with server.connect(name) as worker:
+                table = worker.upload(hospital.table)
+        with planning(server, owners, table.name) as asked:
+            assert [one.result().status_code for one in asked] == [200, 200]
+
+
+# -- connections -------------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def many_files() -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(8192, before[1]), before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def closed(line: socket.socket) -> bool:
+    line.settimeout(0.05)
+    try:
+        return line.recv(1) == b""
+    except TimeoutError:
+        return False
+    except ConnectionError:
+        return True
+
+
+def test_idle_connections_of_one_address_do_not_shut_others_out(tmp_path: Path) -> None:
+    limits = replace(service.LIMITS, idle_seconds=60.0, idle_connections=20, connections=100_000)
+    with many_files(), ExitStack() as open_ones, service.Server(tmp_path, limits) as server:
+        lines = []
+        for _ in range(1100):
+            lines.append(open_ones.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=10)))
+        assert healthy_within(server, 2.0)
+        assert all(closed(line) for line in lines[:100])  # the oldest went
+        assert not any(closed(line) for line in lines[-10:])
+
+
+def test_an_address_has_so_many_connections_and_no_more(tmp_path: Path) -> None:
+    limits = replace(service.LIMITS, idle_seconds=60.0, connections=10)
+    request = b"POST /v1/plans HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\nx"
+    with ExitStack() as open_ones, service.Server(tmp_path, limits) as server:
+        time.sleep(0.2)  # the connection that waited for the server has gone
+        lines = []
+        for _ in range(30):  # none is idle: each has begun a request
+            lines.append(open_ones.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=10)))
+            lines[-1].sendall(request)
+        time.sleep(0.3)
+        assert [closed(line) for line in lines] == [False] * 10 + [True] * 20
+        for line in lines:
+            line.close()
+        time.sleep(0.3)
+        assert healthy_within(server, 2.0)  # those that ended count no more
+
+
+# -- tokens ------------------------------------------------------------------------------------------------------------------
+
+
+def test_guesses_are_slowed_down_and_good_tokens_are_not(tmp_path: Path) -> None:
+    with service.Server(tmp_path, replace(service.LIMITS, failures_per_minute=5)) as server:
+        good, operator = server.token("north"), server.token("me", role=tokens.OPERATOR)
+        with server.raw("est_guess") as client:
+            answers = [client.get("/v1/offers") for _ in range(8)]
+        assert [one.status_code for one in answers] == [401] * 5 + [429] * 3
+        assert int(answers[-1].headers["Retry-After"]) > 0
+        with server.raw(good) as client:  # from the same address
+            assert client.get("/v1/offers").status_code == 200
+        with httpx.Client(base_url=server.url, trust_env=False) as page:
+            assert page.post("/login", data={"token": operator}).status_code == 303
+
+
+def test_failed_logins_are_in_the_log(tmp_path: Path) -> None:
+    with service.Server(tmp_path, replace(service.LIMITS, failures_per_minute=4)) as server:
+        owner = server.token("north")
+        with httpx.Client(base_url=server.url, trust_env=False) as page:
+            assert page.post("/login", data={"token": "est_guess"}).status_code == 401
+            assert page.post("/login", data={"token": ""}).status_code == 401
+            assert page.post("/login", data={"token": owner}).status_code == 403
+        with server.raw("est_another") as client:
+            for _ in range(10):
+                client.get("/v1/offers")
+        path = server.folder / "audit.jsonl"
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        assert audit.check(path) == len(lines)
+        found = [(line["what"], line["role"], line.get("name"), line["address"]) for line in lines]
+        here = "127.0.0.1"
+        assert found == [
+            ("token refused", "operator", None, here),
+            ("token refused", "operator", None, here),
+            ("token refused", "operator", "north", here),
+            ("token refused", "owner", None, here),  # guesses beyond the limit do not fill the log
+        ]
+        assert "est_" not in path.read_text()
+
+
+def test_a_session_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_store(tmp_path)
+    _, holder = tokens.add(store, "me", role=tokens.OPERATOR)
+    found = sessions.Sessions(store, tokens.Tokens(store))
+    cookie, now = found.begin(holder), time.time()
+    monkeypatch.setattr(time, "time", lambda: now + sessions.SECONDS - 60)
+    assert found.holder(cookie) == holder
+    monkeypatch.setattr(time, "time", lambda: now + sessions.SECONDS + 60)
+    assert found.holder(cookie) is None
