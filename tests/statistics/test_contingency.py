@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -18,6 +23,7 @@ from statsmodels.stats.proportion import confint_proportions_2indep
 
 import encryptedstats as es
 from effort import examples
+from encryptedstats.statistics._fisher import conditional_odds, larger_pvalue, two_by_two_pvalue
 from encryptedstats.statistics.contingency import _breslow_day, _pooled
 
 
@@ -80,6 +86,124 @@ def test_fishers_test_is_scipys(affairs: es.Table) -> None:
         exact = st.contingency.odds_ratio(counts)
         assert found.odds_ratio == pytest.approx(exact.statistic)
         assert found.confidence_interval == pytest.approx(tuple(exact.confidence_interval(0.95, side)))
+
+
+@pytest.mark.parametrize(
+    ("counts", "pvalue"),
+    [
+        ([[1, 2, 1, 0], [3, 3, 6, 1], [10, 10, 14, 9], [6, 7, 12, 11]], 0.782684938966546),
+        ([[3, 1, 2], [2, 4, 1]], 0.475524475524475),
+        ([[5, 0, 3], [1, 6, 2], [2, 2, 7]], 0.0115889672728258),
+        ([[12, 5, 9, 3, 1], [4, 8, 2, 7, 6], [3, 3, 8, 5, 9]], 0.00359009225004907),
+        ([[20, 15, 30], [10, 25, 12]], 0.00477646190175992),
+        ([[200, 150, 300], [190, 170, 280]], 0.344456447096715),
+        ([[2, 3, 1, 0], [1, 1, 4, 2], [0, 2, 2, 5], [3, 0, 1, 1], [1, 2, 0, 3]], 0.104772508743194),
+        ([[40, 30, 20], [35, 28, 30], [22, 31, 40]], 0.0146564662233516),
+    ],
+)
+def test_fishers_test_of_larger_tables_is_rs(counts: list[list[int]], pvalue: float) -> None:
+    """R: fisher.test(matrix(c(...), nrow, byrow = TRUE), workspace = 2e7)$p.value."""
+    found, exact = larger_pvalue(np.array(counts))
+    assert exact
+    assert found == pytest.approx(pvalue, rel=1e-9)
+    assert larger_pvalue(np.array(counts).T) == (pytest.approx(found, rel=1e-12), True)
+
+
+@settings(max_examples=examples(30))
+@given(some.lists(some.lists(some.integers(0, 4), min_size=3, max_size=3), min_size=2, max_size=4))
+def test_fishers_test_of_larger_tables_counts_every_table(counts: list[list[int]]) -> None:
+    table = np.array(counts)
+    rows, columns = table.sum(axis=1).tolist(), table.sum(axis=0).tolist()
+
+    def weights(rows: list[int], left: list[int]) -> Iterator[Fraction]:
+        if not rows:
+            yield Fraction(1)
+            return
+        for line in itertools.product(*(range(x + 1) for x in left)):
+            if sum(line) == rows[0]:
+                for rest in weights(rows[1:], [x - y for x, y in zip(left, line, strict=True)]):
+                    yield rest / math.prod(map(math.factorial, line))
+
+    every = list(weights(rows, columns))
+    own = Fraction(1, math.prod(math.factorial(x) for x in table.flat))
+    wanted = sum(x for x in every if x <= own) / sum(every)
+    assert larger_pvalue(table) == (pytest.approx(float(wanted), rel=1e-12), True)
+
+
+def test_fishers_test_of_a_table_that_is_too_large_is_simulated_alike_every_time() -> None:
+    counts = np.array([[30_000, 20_000, 10_000], [20_100, 13_300, 6_600]])
+    rows = np.repeat(np.argwhere(counts >= 0), counts.flat, axis=0)
+    table = table_of(pd.DataFrame(rows, columns=["a", "b"]), kinds={"a": "categorical", "b": "categorical"})
+    found = table.ask(es.FisherExact("a", "b"))
+    assert found == table.ask(es.FisherExact("a", "b"))
+    assert any("20,000 random tables" in note for note in found.notes)
+    # With so many rows, the chi-square distribution is as good: R's chisq.test.
+    assert found.pvalue == pytest.approx(st.chi2_contingency(counts).pvalue, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("counts", "pvalues"),
+    [
+        ([[3, 1], [1, 3]], (0.485714285714286, 0.985714285714286, 0.242857142857143)),
+        ([[0, 5], [4, 6]], (0.230769230769231, 0.153846153846154, 1)),
+        ([[25_100, 24_900], [24_950, 25_050]], (0.346008806385954, 0.830213240274863, 0.173004403192977)),
+        ([[30_000, 20_000], [26_000, 24_000]], (2.50672929448391e-143, 1, 1.25336464724197e-143)),
+    ],
+)
+def test_fishers_test_of_two_by_two_is_rs(counts: list[list[int]], pvalues: tuple[float, ...]) -> None:
+    """R: fisher.test(matrix(c(...), 2, byrow = TRUE), alternative = a)$p.value."""
+    for side, wanted in zip(("two-sided", "less", "greater"), pvalues, strict=True):
+        assert two_by_two_pvalue(np.array(counts), side) == pytest.approx(wanted, rel=1e-12)
+
+
+@pytest.mark.parametrize("counts", [[[3, 1], [1, 3]], [[0, 5], [4, 6]], [[5, 0], [4, 6]], [[40, 25], [30, 44]]])
+@pytest.mark.parametrize("side", ["two-sided", "less", "greater"])
+def test_the_conditional_odds_ratio_is_scipys(counts: list[list[int]], side: str) -> None:
+    wanted = st.contingency.odds_ratio(counts)
+    estimate, interval = conditional_odds(np.array(counts), side, 0.9)
+    assert estimate == pytest.approx(wanted.statistic)
+    assert interval == pytest.approx(tuple(wanted.confidence_interval(0.9, side)))
+
+
+def test_yates_correction_stops_at_the_expected_counts() -> None:
+    """R: chisq.test(matrix(c(5, 5, 6, 7), 2, byrow = TRUE)) gives X-squared = 0: |O - E| is 0.217."""
+    table = small(a=["x"] * 10 + ["y"] * 13, b=list("pppppqqqqq") + list("ppppppqqqqqqq"))
+    found = opened(table, es.ChiSquare("a", "b"))
+    assert (found.statistic, found.pvalue) == (0, 1)
+    assert opened(table, es.ChiSquare("a", "b", correction=False)).statistic > 0.03
+
+
+def test_mantel_haenszel_leaves_out_a_correction_that_is_too_large() -> None:
+    """R: mantelhaen.test(array(c(3, 2, 4, 3, 5, 4, 6, 5), c(2, 2, 2))), where |sum(O - E)| < 0.5.
+
+    And mantelhaen.test(array(c(8, 2, 4, 7, 5, 4, 2, 9), c(2, 2, 2)))$statistic, where it is not.
+    """
+    near = [np.array([[3, 4], [2, 3]]), np.array([[5, 6], [4, 5]])]
+    assert _pooled(near, correction=True)["chi2"] == pytest.approx(0.00861759055363638, rel=1e-12)
+    assert _pooled(near, correction=False)["chi2"] == pytest.approx(0.00861759055363638, rel=1e-12)
+    far = [np.array([[8, 4], [2, 7]]), np.array([[5, 2], [4, 9]])]
+    assert _pooled(far, correction=True)["chi2"] == pytest.approx(5.21985682488884, rel=1e-12)
+    assert _pooled(far, correction=False)["chi2"] > 5.3
+
+
+def test_strata_with_an_empty_margin_are_no_degrees_of_freedom_of_breslow_and_day() -> None:
+    full = [np.array([[8, 4], [2, 7]]), np.array([[5, 2], [4, 9]]), np.array([[3, 6], [5, 4]])]
+    odds = _pooled(full, correction=False)["odds"]
+    wanted = StratifiedTable(full).test_equal_odds(adjust=True).statistic
+    for empty in ([[5, 0], [3, 0]], [[0, 5], [0, 3]], [[0, 0], [3, 4]], [[2, 4], [0, 0]]):
+        assert _breslow_day([*full, np.array(empty)], odds) == (pytest.approx(wanted), 2)
+    assert _breslow_day([full[0], np.array([[5, 0], [3, 0]])], odds)[1] == 0
+
+
+def test_odds_without_events_are_printed_as_not_available() -> None:
+    frame = pd.DataFrame({"a": ["x", "y"] * 5, "b": ["no"] * 10})
+    schema = es.Schema.infer(pd.DataFrame({"a": ["x", "y"], "b": ["no", "yes"]}))
+    found = opened(schema.table(frame), es.OddsRatio("a", "b"))
+    assert np.isnan(found.oddsratio)
+    assert found.risk_difference == 0
+    assert "Empty" not in found.summary()
+    last = found.summary().split("risk ratio")[1].splitlines()
+    assert last[2].split() == ["y", "NA", "NA", "NA"]
 
 
 def test_strata_are_those_of_statsmodels(affairs: es.Table) -> None:
@@ -245,6 +369,7 @@ def test_one_row_and_one_class_are_refused() -> None:
         (es.ChiSquare("v0", "v0"), "the variables have to be different ones"),
         (es.ChiSquare("v0", p=[1.0]), "3 shares that add up to 1 are needed"),
         (es.ChiSquare("v2", "v0"), "'v2' is a number and has no bins"),
+        (es.FisherExact("v0", "v1", alternative="less"), "for two groups by two, and these are 3 by 2"),
         (es.FisherExact("v0", "v1", alternative="both"), "one of 'two-sided', 'less' and 'greater'"),
         (es.MantelHaenszel("v0", "v1", "class"), "'v0' has 3 groups: Mantel-Haenszel is about two by two"),
         (es.OddsRatio("v1", "v0"), "'v0' has 3 groups: say which of them is the event="),

@@ -53,6 +53,21 @@ def in_the_clear(frame: pd.DataFrame, question: es.Question) -> Any:
     return schema_of(frame).table(frame).ask(question)
 
 
+@pytest.mark.parametrize(
+    ("weeks", "died", "median", "low"),
+    [
+        ([1, 2, 3, 4, 5, 6], [1, 1, 0, 1, 1, 1], 4, 2),
+        ([1, 2, 3, 5, 8, 9], [1, 1, 1, 1, 0, 1], 4, 2),  # flat at one half from 3 to 5
+        ([1, 2, 3, 6, 8, 9], [1, 1, 1, 0, 0, 1], 6, 2),  # flat over two censored weeks
+        ([1, 2, 3, 4], [1, 1, 0, 0], 2, 1),  # flat to the end
+    ],
+)
+def test_the_median_of_a_flat_curve_is_rs(weeks: list[int], died: list[int], median: float, low: float) -> None:
+    """R: summary(survfit(Surv(weeks, died) ~ 1))$table[c("median", "0.95LCL", "0.95UCL")]; the last is NA."""
+    found = in_the_clear(pd.DataFrame({"week": weeks, "arm": "a", "died": died}), es.KaplanMeier("week"))
+    assert found.groups[["median", "low", "high"]].iloc[0].tolist() == [median, low, np.inf]
+
+
 # -- equality with others ---------------------------------------------------------------------------------------------
 
 

@@ -14,9 +14,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from encryptedstats.errors import DataError, ParameterError, SchemaError
+from encryptedstats.errors import Cure, DataError, ParameterError, SchemaError
 from encryptedstats.metrics import auc, auc_interval, delong_variance, roc_points, wilson_interval
 from encryptedstats.statistics._distributions import chi2_tail, normal_quantile, normal_tails
+from encryptedstats.statistics._fisher import SIMULATED, conditional_odds, larger_pvalue, two_by_two_pvalue
 from encryptedstats.statistics.factors import (
     Cells,
     Counted,
@@ -246,13 +247,21 @@ class FisherExactResult(Result):
 class FisherExact(Counted):
     """Fisher's exact test of two variables; of two groups by two also the odds ratio with its exact interval.
 
+    The p-value is exact, as in R. Where a table is too large for that, it is estimated from random
+    tables, which are the same at every time; a note then says so.
+
     Parameters
     ----------
     first, second : str
         Variables with bins, or the class.
     alternative : "two-sided", "less" or "greater"
-        Of two groups by two.
+        Other than two-sided only for two groups by two.
     confidence : float
+
+    References
+    ----------
+    Mehta and Patel (1983), A network algorithm for performing Fisher's exact test in r x c
+    contingency tables.
     """
 
     of_variables: ClassVar[tuple[str, ...]] = ("first", "second")
@@ -266,31 +275,32 @@ class FisherExact(Counted):
         return self.first, self.second
 
     def check_schema(self, schema: PublicSchema) -> None:
-        """Refuse sides and levels that there are not."""
+        """Refuse unknown alternatives and levels, and one-sided tests of more than two groups."""
         super().check_schema(schema)
         check_alternative(self.alternative)
         confidence_level(self.confidence)
+        shape = tuple(len(factor(schema, variable).labels) for variable in self._asked())
+        if self.alternative != "two-sided" and shape != (2, 2):
+            sizes = " by ".join(map(str, shape))
+            raise ParameterError(
+                f"alternative={self.alternative!r} is for two groups by two, and these are {sizes}: ",
+                Cure("parameter", "alternative='two-sided'", {"parameter": "alternative", "value": "two-sided"}),
+            )
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> FisherExactResult:
-        """The test, by scipy."""
-        from scipy.stats import fisher_exact
-        from scipy.stats.contingency import odds_ratio
-
+        """Test the counts, with both margins fixed."""
         cells = self._cells(totals, schema, n_rows)
         kept, notes = without_empty(cells)
         counts = kept.counts.astype(np.int64)
         estimate, interval, statistic = np.nan, (np.nan, np.nan), np.nan
         if counts.shape == (2, 2):
-            pvalue = float(fisher_exact(counts, self.alternative).pvalue)
+            pvalue = two_by_two_pvalue(counts, self.alternative)
             statistic = exact_ratio(int(counts[0, 0]) * int(counts[1, 1]), int(counts[0, 1]) * int(counts[1, 0]))
-            found = odds_ratio(counts, kind="conditional")
-            estimate = float(found.statistic)
-            ends = found.confidence_interval(self.confidence, self.alternative)
-            interval = (float(ends.low), float(ends.high))
-        elif self.alternative != "two-sided":
-            raise DataError(f"alternative={self.alternative!r} is for two groups by two, and there are {counts.shape}")
+            estimate, interval = conditional_odds(counts, self.alternative, self.confidence)
         else:
-            pvalue = float(fisher_exact(counts).pvalue)
+            pvalue, exact = larger_pvalue(counts)
+            if not exact:
+                notes = (*notes, _simulated_note(pvalue))
         return FisherExactResult(
             title=f"Fisher's exact test: {' by '.join(one.name for one in kept.factors)}",
             n_rows=cells.n,
@@ -302,6 +312,14 @@ class FisherExact(Counted):
             confidence=self.confidence,
             observed=kept.frame,
         )
+
+
+def _simulated_note(pvalue: float) -> str:
+    error = float(np.sqrt(pvalue * (1 - pvalue) / SIMULATED))
+    return (
+        f"the table is too large for an exact p-value: it is estimated from {SIMULATED:,} random "
+        f"tables, the same at every time, with a standard error of {number_text(error)}"
+    )
 
 
 def check_alternative(alternative: str) -> None:
@@ -459,7 +477,9 @@ def _pooled(tables: Sequence[NDArray[Any]], correction: bool) -> dict[str, float
         R, S, P, Q = Fraction(a * d, n), Fraction(b * c, n), Fraction(a + d, n), Fraction(b + c, n)
         r, s, pr, mixed, qs = r + R, s + S, pr + P * R, mixed + P * S + Q * R, qs + Q * S
         above, below = above + Fraction(a * (c + d), n), below + Fraction(c * (a + b), n)
-    away = abs(apart) - (min(Fraction(1, 2), abs(apart)) if correction else 0)
+    # As in R, the correction is left out where it would go beyond what is expected.
+    half = Fraction(1, 2)
+    away = abs(apart) - (half if correction and abs(apart) >= half else 0)
     chi2 = exact_ratio(away * away, variance)
     squared = pr / (2 * r * r) + mixed / (2 * r * s) + qs / (2 * s * s) if r and s else None
     se = np.nan if squared is None else float(np.sqrt(float(squared)))
@@ -467,7 +487,11 @@ def _pooled(tables: Sequence[NDArray[Any]], correction: bool) -> dict[str, float
 
 
 def _breslow_day(tables: Sequence[NDArray[Any]], odds: float) -> tuple[float, int]:
-    """The test of one odds ratio in all strata with Tarone's correction, and its degrees of freedom."""
+    """Test for one odds ratio in all strata, with Tarone's correction; also its degrees of freedom.
+
+    Strata with an empty margin have no odds ratio: they say nothing, and do not count.
+    """
+    tables = [table for table in tables if table.sum(axis=0).all() and table.sum(axis=1).all()]
     if not np.isfinite(odds) or odds <= 0 or len(tables) < 2:
         return np.nan, 0
     total, apart, spread = 0.0, 0.0, 0.0
@@ -489,8 +513,6 @@ def _breslow_day(tables: Sequence[NDArray[Any]], odds: float) -> tuple[float, in
             inside = [x for x in roots if low - 1e-9 <= x <= high + 1e-9]
             fitted = float(inside[0])
         parts = (fitted, exposed - fitted, events - fitted, n - exposed - events + fitted)
-        if min(parts) <= 0:
-            continue
         variance = 1 / sum(1 / part for part in parts)
         total, apart, spread = total + (a - fitted) ** 2 / variance, apart + a - fitted, spread + variance
     return total - apart**2 / spread, len(tables) - 1
@@ -626,11 +648,14 @@ class OddsRatioResult(Result):
     groups : DataFrame
         A line for each group: rows, events, risk; of all but the reference the three measures, each with ``low`` and
         ``high``, and the p-value of the odds ratio.
+    reference : level
+        The group that all others are compared with.
     oddsratio, riskratio, risk_difference : float
         Of the last group; with the intervals ``oddsratio_interval`` and so on. Of two groups, these are all there is.
     """
 
     groups: pd.DataFrame
+    reference: Any
     confidence: float
     oddsratio: float
     oddsratio_interval: Interval
@@ -646,9 +671,10 @@ class OddsRatioResult(Result):
 
     def body(self) -> str:
         """The groups, and below them one measure after the other."""
-        frame, parts = self.groups, [frame_text(self.groups[["rows", "events", "risk"]])]
+        parts = [frame_text(self.groups[["rows", "events", "risk"]])]
+        compared = self.groups.drop(index=self.reference)
         for name in ("odds ratio", "risk ratio", "risk difference"):
-            own = frame[[name, f"{name} low", f"{name} high"]].dropna(how="all")
+            own = compared[[name, f"{name} low", f"{name} high"]]
             parts.append(frame_text(own.set_axis([name, "low", "high"], axis=1)))
         return "\n\n".join(parts)
 
@@ -739,6 +765,7 @@ class OddsRatio(Counted):
                 f"{self.confidence:.0%} intervals: Wald's of the logarithm for ratios, Newcombe's for differences",
             ),
             groups=frame,
+            reference=exposure.labels[first],
             confidence=self.confidence,
             oddsratio=float(last["odds ratio"]),
             oddsratio_interval=interval("odds ratio"),

@@ -53,6 +53,7 @@ CLASS: Final = "class"
 INTERVALS: Final = ("log", "log-log", "plain")
 WEIGHTS: Final = ("logrank", "wilcoxon", "tarone-ware", "peto")
 _ALL: Final = "all rows"  # the group that everybody is in
+_FLAT: Final = float(np.sqrt(np.finfo(float).eps))  # a curve this close to a share has reached it, as in R
 _SHOWN: Final = 24  # lines of a long table in a summary
 
 
@@ -262,7 +263,10 @@ class KaplanMeierResult(Result):
 
     @property
     def median(self) -> pd.Series[float]:
-        """The first time at which one half or fewer are without the event, by group."""
+        """When one half or fewer are without the event, by group.
+
+        Where exactly one half are for some time, the middle of this time, as in R.
+        """
         return self.groups["median"]
 
     def to_frame(self) -> pd.DataFrame:
@@ -453,8 +457,15 @@ def _group_line(curve: pd.DataFrame, rows: int) -> dict[str, float]:
 
 
 def _first_below(curve: pd.DataFrame, what: str, share: float = 0.5) -> float:
-    below = np.flatnonzero(curve[what].to_numpy() <= share)
-    return float(curve.index[below[0]]) if len(below) else np.inf
+    """Return when a curve comes down to a share; the middle of the time that it stays there, as R."""
+    values, times = curve[what].to_numpy(), curve.index.to_numpy(dtype=float)
+    reached = np.flatnonzero(values < share + _FLAT)
+    if not len(reached):
+        return np.inf
+    first = reached[0]
+    lower = np.flatnonzero(values < values[first])
+    stays = abs(values[first] - share) < _FLAT and len(lower) and np.isfinite(times[lower[0]])
+    return float((times[first] + times[lower[0]]) / 2 if stays else times[first])
 
 
 # -- life tables ------------------------------------------------------------------------------------------------------------
