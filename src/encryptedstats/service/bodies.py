@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Awaitable
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -95,9 +96,17 @@ class Bounded:
         )
 
 
+class AsciiJSON(JSONResponse):
+    """JSON of ASCII characters: names that a request brings may have parts that UTF-8 cannot write."""
+
+    def render(self, content: Any) -> bytes:
+        """Return the bytes to send."""
+        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
+
+
 def answer_to(refusal: Refusal) -> JSONResponse:
     """What a refusal is answered with."""
-    return JSONResponse(refusal.body(), refusal.status, headers=refusal.headers)
+    return AsciiJSON(refusal.body(), refusal.status, headers=refusal.headers)
 
 
 def _is_object(scope: Scope) -> bool:

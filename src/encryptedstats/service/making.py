@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Final
 
 from encryptedstats import cluster
 from encryptedstats.circuits.calibration import measured_times
@@ -22,10 +22,13 @@ from encryptedstats.crypto.packing import packing_parameters
 from encryptedstats.errors import EncryptedStatsError
 from encryptedstats.storage.objects import read_object
 from encryptedstats.tables import Question
+from encryptedstats.tables.answers import IMPOSSIBLE
 from encryptedstats.tables.blocks import BlockEntry
 from encryptedstats.tables.encrypted import MAX_MANIFEST_BYTES, TableFacts
 from encryptedstats.tables.questions import question_class
 
+#: What may be raised where somebody else wrote the parameters.
+_REFUSED: Final = (EncryptedStatsError, FileNotFoundError, NotImplementedError, *IMPOSSIBLE)
 FIT, ASK, PREDICT, COMBINE, DRAW = KINDS = ("fit", "ask", "predict", "combine", "draw")
 
 
@@ -35,16 +38,23 @@ def submitted(asked: Mapping[str, Any], plan: bool = True) -> dict[str, Any]:
         job = _submit(asked)
         planned = _planned(asked) if plan and asked["kind"] in (FIT, ASK) else None
         return {"sheet": asdict(Sheet.of(job)), "plan": planned}
-    except (EncryptedStatsError, ValueError, TypeError, ArithmeticError, FileNotFoundError) as error:
-        return {"refused": str(error)}
+    except _REFUSED as error:
+        return {"refused": _words_of(error, asked)}
 
 
 def planned(asked: Mapping[str, Any]) -> dict[str, Any]:
     """What a fit or a question would take here; or why it cannot be done."""
     try:
         return {"plan": _planned(asked)}
-    except (EncryptedStatsError, ValueError, TypeError, ArithmeticError, FileNotFoundError) as error:
-        return {"refused": str(error)}
+    except _REFUSED as error:
+        return {"refused": _words_of(error, asked)}
+
+
+def _words_of(error: Exception, asked: Mapping[str, Any]) -> str:
+    """Return the reason of a refusal. Errors that were not written for people name what was asked."""
+    if isinstance(error, (EncryptedStatsError, FileNotFoundError)) or type(error) in (ValueError, TypeError):
+        return str(error)
+    return f"these parameters of {asked.get('question')!r} cannot be ({type(error).__name__}: {error})"
 
 
 def _question(asked: Mapping[str, Any]) -> Question:

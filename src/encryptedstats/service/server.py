@@ -9,6 +9,7 @@ FastAPI reads annotations while functions are made, so that they are not put off
 import asyncio
 import json
 import logging
+import re
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable
@@ -32,7 +33,7 @@ from encryptedstats.errors import StorageError
 from encryptedstats.pages import SecurityHeaders
 from encryptedstats.parallel import cores
 from encryptedstats.service.audit import Log
-from encryptedstats.service.bodies import Bounded, Pace, answer_to
+from encryptedstats.service.bodies import AsciiJSON, Bounded, Pace, answer_to
 from encryptedstats.service.door import PART_BYTES, Door, Incoming, Place
 from encryptedstats.service.jobs import ENDED, Jobs, Record
 from encryptedstats.service.limits import Limits, Rate, too_many
@@ -46,6 +47,7 @@ from encryptedstats.storage.objects import Store, open_store
 
 _log = logging.getLogger("encryptedstats.service")
 _HEX: Final = "^[0-9a-f]{64}$"
+_RANGE: Final = re.compile("bytes=([0-9]{1,18})-")
 _EVENT_SECONDS: Final = 0.5  # between looks at a job whose events somebody watches
 _QUIET_SECONDS: Final = 15.0  # after which a silent stream says that it lives
 _ADDRESS_LENGTH: Final = 60  # of an address in the log: proxies pass on what they are told
@@ -311,6 +313,7 @@ def make_app(settings: Settings) -> FastAPI:
         docs_url=None,  # FastAPI's own page loads scripts from elsewhere
         redoc_url=None,
         openapi_url="/openapi.json",
+        default_response_class=AsciiJSON,
     )
     app.state.service = service
     app.add_middleware(Bounded, limits=settings.limits)
@@ -337,12 +340,12 @@ def _add_handlers(app: FastAPI) -> None:
         first = error.errors()[0]
         where = " ".join(map(str, first["loc"][1:])) or str(first["loc"][0])
         refusal = Refusal(422, f"the {first['loc'][0]}", f"{where}: {first['msg']}", "see /docs for what is allowed")
-        return JSONResponse(refusal.body(), refusal.status)
+        return answer_to(refusal)
 
     @app.exception_handler(HTTPException)
     async def unknown(request: Request, error: HTTPException) -> JSONResponse:
         refusal = Refusal(error.status_code, "the request", str(error.detail), "see /docs for what can be asked")
-        return JSONResponse(refusal.body(), refusal.status, headers=error.headers)
+        return AsciiJSON(refusal.body(), refusal.status, headers=error.headers)
 
     @app.exception_handler(StorageError)
     async def storage(request: Request, error: StorageError) -> JSONResponse:
@@ -642,10 +645,10 @@ def _sent(service: Service, place: Place, what: str, name: str, wanted: str | No
 
 def _start_of(wanted: str | None, size: int) -> int:
     """From which byte on; the whole, where something else is asked for."""
-    unit, _, first = (wanted or "").partition("=")
-    if unit != "bytes" or not first.endswith("-") or not first[:-1].isdigit():
+    found = _RANGE.fullmatch(wanted or "")
+    if found is None:
         return 0
-    start = int(first[:-1])
+    start = int(found[1])
     if start >= size:
         raise Refusal(416, "the range", f"there are {size:,} bytes", "ask from the first one on")
     return start
