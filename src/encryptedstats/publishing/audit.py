@@ -20,11 +20,10 @@ from encryptedstats.circuits.expressions import COLUMN, LINEAR, PRODUCT, Express
 from encryptedstats.publishing.forms import CellForm
 from encryptedstats.publishing.rules import DIFFERENCING, Finding, are_counts, shown_rows
 from encryptedstats.publishing.sensitivity import possible_states
-from encryptedstats.publishing.suppression import extremes
+from encryptedstats.publishing.suppression import find_extremes, find_least_hidden
 from encryptedstats.storage.chains import Entry
 from encryptedstats.tables.questions import Question, question_class
 from encryptedstats.tables.variables import PublicSchema
-from encryptedstats.words import plural
 
 #: Counts of a result up to which the ledger keeps them, to compare later ones with.
 MOST_KEPT: Final = 2_000
@@ -32,9 +31,9 @@ _MOST_KINDS: Final = 20_000  # of rows, up to which counts are compared
 _MOST_ATOMS: Final = (
     300  # groups of rows that no count tells apart, up to which each is bounded: two linear programs each
 )
-_MOST_HIDDEN: Final = 100
-_CLOSE: Final = 1e-6
+_MOST_HIDDEN: Final = 300
 
+Floats = NDArray[np.float64]
 Groups = NDArray[np.bool_]  # of counts by kinds of rows
 Said = Mapping[str, Any]
 
@@ -50,11 +49,16 @@ class Shown:
     block_ids: tuple[str, ...]
     of_cells: bool = False  # then all of them count rows, sums of cells among them
     predicted: bool = False  # then they count what rows were predicted to be, which no column says
+    shape: tuple[int, ...] = ()  # of the table with margins, where the numbers are one
 
-    def counted(self, schema: PublicSchema) -> list[tuple[Expression, int | None]]:
-        """Those that count rows."""
-        good = self.count_rows(schema)
-        return [(row, n) for row, n, counts in zip(self.rows, self.numbers, good, strict=True) if counts]
+    def find_counts(self, schema: PublicSchema) -> list[tuple[Expression, int | None, int]]:
+        """Return the counts of rows: what a row adds, the count, and the least a hidden one is."""
+        least = [0] * len(self.numbers)
+        if self.shape:
+            hidden = np.array([n is None for n in self.numbers]).reshape(self.shape)
+            least = [int(x) for x in find_least_hidden(hidden).flat]
+        listed = zip(self.rows, self.numbers, least, self.count_rows(schema), strict=True)
+        return [(row, n, low) for row, n, low, counts in listed if counts]
 
     def count_rows(self, schema: PublicSchema) -> list[bool]:
         """Which of the numbers count rows."""
@@ -98,8 +102,17 @@ def audited(new: Shown, before: Sequence[Entry], schema: PublicSchema, schema_ha
         if found is None:
             unknown += [entry.number for entry in before if entry.content.get("shown") is not None]
         else:
-            findings += found
+            findings += found[0]
+            if not found[1]:
+                unknown += _compared(before, new)
     return Audit(tuple(findings), tuple(dict.fromkeys(unknown)))
+
+
+def _compared(before: Sequence[Entry], new: Shown) -> list[int]:
+    """Return the entries of the same rows."""
+    listed = [entry for entry in before if entry.content.get("what") == "published"]
+    blocks = set(new.block_ids)
+    return [entry.number for entry in listed if set(entry.content["blocks"]) == blocks]
 
 
 def _of_rows(
@@ -118,8 +131,8 @@ def _of_rows(
     elif between < min_count:
         yield Finding(
             DIFFERENCING,
-            f"it is of {new.n_rows:,} rows, and entry {number} of the ledger of {int(said['rows']):,}, all but {between} of them "
-            f"the same: the difference is a result of {between} rows",
+            f"it has the rows of entry {number} of the ledger but for fewer than {min_count}: the "
+            "difference is a result of these few",
         )
     elif (said["question"], said["params"], said["schema"], bool(said.get("predicted"))) == (
         new.question.name,
@@ -128,10 +141,12 @@ def _of_rows(
         new.predicted,
     ):
         pairs = zip(new.numbers, said.get("shown", ()), new.count_rows(schema), strict=False)
-        small = sum(0 < abs(a - b) < min_count for a, b, counts in pairs if counts and a is not None and b is not None)
-        if small:
-            counted = f"{plural(small, 'count')} of 1 to {min_count - 1} rows"
-            text = f"less entry {number} of the ledger, which is of some of its rows, it has {counted}"
+        both = [(a, b) for a, b, counts in pairs if counts and a is not None and b is not None]
+        if any(0 < abs(a - b) < min_count for a, b in both):
+            text = (
+                f"less entry {number} of the ledger, which is of some of its rows, it has counts "
+                f"of 1 to {min_count - 1} rows"
+            )
             yield Finding(DIFFERENCING, text)
 
 
@@ -143,12 +158,13 @@ def _shown(said: Said, schema: PublicSchema) -> Shown | None:
     except (ValueError, TypeError, LookupError):
         return None
     of_cells = isinstance(form, CellForm)
+    shape: tuple[int, ...] = ()
     if isinstance(form, CellForm):
-        rows = cells_and_sums(form)
+        rows, shape = cells_and_sums(form), shape_with_margins(form)
     numbers = said.get("shown", ())
     if len(rows) != len(numbers):
         return None
-    return Shown(question, rows, numbers, int(said["rows"]), tuple(said["blocks"]), of_cells)
+    return Shown(question, rows, numbers, int(said["rows"]), tuple(said["blocks"]), of_cells, shape=shape)
 
 
 def cells_and_sums(form: CellForm) -> list[Any]:
@@ -159,25 +175,35 @@ def cells_and_sums(form: CellForm) -> list[Any]:
     return list(found.flat)
 
 
+def shape_with_margins(form: CellForm) -> tuple[int, ...]:
+    """Return the shape of the table of a question with its margins."""
+    return tuple(size + 1 for size in form.shapes["cells"])
+
+
 # -- counts of the same rows -------------------------------------------------------------------------------------------------
 
 
-def _of_counts(results: Sequence[Shown], schema: PublicSchema, min_count: int) -> list[Finding] | None:
-    """What the counts of several results of the same rows tell together; None where there are too many kinds of rows."""
-    lists = [one.counted(schema) for one in results]
-    counts = [pair for listed in lists for pair in listed]
+def _of_counts(results: Sequence[Shown], schema: PublicSchema, min_count: int) -> tuple[list[Finding], bool] | None:
+    """Find what counts of several results of the same rows tell together, and whether all was tried.
+
+    Return None where there are too many kinds of rows.
+    """
+    lists = [one.find_counts(schema) for one in results]
+    counts = [entry for listed in lists for entry in listed]
     if not counts:
-        return []
-    groups = _atoms([row for row, _ in counts], schema)
+        return [], True
+    groups = _atoms([row for row, _, _ in counts], schema)
     if groups is None:
         return None
     everything = np.ones((1, groups.shape[1]), dtype=bool)
-    shown = [k for k, (_, number) in enumerate(counts) if number is not None]
-    hidden = [k for k, (_, number) in enumerate(counts) if number is None]
+    shown = [k for k, (_, number, _) in enumerate(counts) if number is not None]
+    hidden = [k for k, (_, number, _) in enumerate(counts) if number is None]
     known = np.concatenate([groups[shown], everything])
     values = np.array([*(counts[k][1] for k in shown), results[0].n_rows], dtype=float)
     of_new = np.array([*(k < len(lists[0]) for k in shown), False])
-    return [*_nested(known, values, of_new, min_count), *_concluded(known, values, groups[hidden], min_count)]
+    least = np.array([counts[k][2] for k in hidden], dtype=float)
+    more, complete = _conclude(known, values, groups[hidden], least, min_count)
+    return [*_nested(known, values, of_new, min_count), *more], complete
 
 
 def _atoms(rows: Sequence[Expression], schema: PublicSchema) -> Groups | None:
@@ -207,36 +233,50 @@ def _atoms(rows: Sequence[Expression], schema: PublicSchema) -> Groups | None:
     return np.unique(np.array([values[row] > 0 for row in rows], dtype=bool), axis=1)
 
 
-def _nested(groups: Groups, values: NDArray[np.float64], of_new: NDArray[np.bool_], min_count: int) -> list[Finding]:
+def _nested(groups: Groups, values: Floats, of_new: NDArray[np.bool_], min_count: int) -> list[Finding]:
     """Counts of the new result and of others, of which one is of all rows of the other, and of few more."""
-    small = 0
+    small = False
     for one, own, new in zip(groups, values, of_new, strict=True):
         inside = (groups <= one).all(axis=1) & (groups < one).any(axis=1) & (of_new != new)
-        small += int((inside & (own - values > 0) & (own - values < min_count)).sum())
+        small |= bool((inside & (own - values > 0) & (own - values < min_count)).any())
     if not small:
         return []
     return [
         Finding(
             DIFFERENCING,
-            f"{plural(small, 'difference')} of 1 to {min_count - 1} rows to what the ledger has, or to all rows: one count is of "
-            "the same rows as another, and of these",
+            f"it differs by 1 to {min_count - 1} rows from counts that the ledger has, or from all "
+            "rows: one count is of the same rows as another, and of these few",
         )
     ]
 
 
-def _concluded(groups: Groups, values: NDArray[np.float64], hidden: Groups, min_count: int) -> list[Finding]:
-    """Hidden counts, and groups of rows that nobody counted, that are known from all the others to be small."""
-    secret = np.unique(hidden, axis=0)[:_MOST_HIDDEN]
-    atoms = np.eye(groups.shape[1], dtype=bool) if groups.shape[1] <= _MOST_ATOMS else secret[:0]
-    known = 0
-    for goal in secret:  # it was hidden, and now it is nearly known, and may be small
-        least, most = extremes(goal.astype(float), groups.astype(float), values)
-        known += most - least < min_count - 1 - _CLOSE and most > _CLOSE and least < min_count - _CLOSE
-    for goal in atoms:
-        if not (secret == goal).all(axis=1).any():
-            least, most = extremes(goal.astype(float), groups.astype(float), values)
-            known += least > _CLOSE and most < min_count - _CLOSE
-    if not known:
-        return []
-    text = f"with what the ledger has, {plural(known, 'group')} of 1 to {min_count - 1} rows could be computed that nothing shows"
-    return [Finding(DIFFERENCING, text)]
+def _conclude(
+    groups: Groups, values: Floats, hidden: Groups, least: Floats, min_count: int
+) -> tuple[list[Finding], bool]:
+    """Find hidden counts, and uncounted groups of rows, that are known from the others to be small.
+
+    Counts are whole, and hidden ones are at least ``least``. Also return whether all were tried.
+    """
+    secret = np.unique(hidden, axis=0)
+    atoms = np.eye(groups.shape[1], dtype=bool)
+    complete = len(secret) <= _MOST_HIDDEN and len(atoms) <= _MOST_ATOMS
+    secret, atoms = secret[:_MOST_HIDDEN], atoms if len(atoms) <= _MOST_ATOMS else atoms[:0]
+    lines = groups.astype(float)
+    above = hidden[least > 0].astype(float), least[least > 0]
+
+    def is_known(goal: Groups, *, was_hidden: bool) -> bool:
+        found = find_extremes(goal.astype(float), lines, values, *above)
+        if found is None:  # not solved: nothing is concluded to be safe
+            return True
+        low, high = round(found[0]), round(found[1])
+        if was_hidden:  # it is nearly known, and may be small
+            return high - low < min_count - 1 and high > 0 and low < min_count
+        return low > 0 and high < min_count
+
+    counted = {tuple(goal) for goal in secret}
+    if not any(is_known(goal, was_hidden=True) for goal in secret) and not any(
+        is_known(goal, was_hidden=False) for goal in atoms if tuple(goal) not in counted
+    ):
+        return [], complete
+    text = f"with what the ledger has, groups of 1 to {min_count - 1} rows could be computed that nothing shows"
+    return [Finding(DIFFERENCING, text)], complete

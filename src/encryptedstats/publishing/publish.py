@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from encryptedstats.crypto.dispatch import decrypt_value, publish_value
 from encryptedstats.crypto.keys import Owner
 from encryptedstats.errors import DisclosureError, DisclosureWarning, ParameterError
-from encryptedstats.publishing.audit import Audit, Shown, audited, cells_and_sums
+from encryptedstats.publishing.audit import Audit, Shown, audited, cells_and_sums, shape_with_margins
 from encryptedstats.publishing.forms import CellForm
 from encryptedstats.publishing.ledger import PUBLISHED, Ledger
 from encryptedstats.publishing.opening import Source, source_of
 from encryptedstats.publishing.rules import (
-    CONCENTRATION,
     MIN_COUNT,
     REFUSE,
+    SUPPRESSION,
     Finding,
     Rules,
     broken_rules,
@@ -36,7 +36,6 @@ from encryptedstats.tables.questions import in_shapes
 from encryptedstats.tables.results import frame_text
 from encryptedstats.tables.statistics import labels, variable_name
 from encryptedstats.tables.variables import PublicSchema
-from encryptedstats.words import plural
 
 ALL: Final = "all"
 _LEFT_OUT: Final = "nothing can be shown of it"
@@ -139,11 +138,14 @@ def checked(source: Source, totals: list[int], rules: Rules) -> tuple[Published,
         rows = cells_and_sums(form)
         numbers = [None if out else int(n) for n, out in zip(with_margins(cells).flat, hidden.flat, strict=True)]
     if not findings:
-        result = asked.opened(totals, source.schema, source.n_rows, source.block_ids, source.n_dropped)
+        known = source.n_rows, source.block_ids, source.n_dropped
+        result = asked.opened(totals, source.schema, *known, weight_bound=source.weight_bound)
     elif table is None:
         numbers = [None] * len(numbers)
     made = Published(result, table, tuple(findings), rules, title, source.n_rows)
-    return made, Shown(asked, rows, numbers, source.n_rows, source.block_ids, isinstance(form, CellForm))
+    shape = shape_with_margins(form) if isinstance(form, CellForm) else ()
+    of_cells = isinstance(form, CellForm)
+    return made, Shown(asked, rows, numbers, source.n_rows, source.block_ids, of_cells, shape=shape)
 
 
 def _hidden_table(
@@ -154,12 +156,20 @@ def _hidden_table(
         found = suppress(cells, rules.min_count, rules.concentration)
     except DisclosureError as error:
         return None, np.ones(with_margins(cells).shape, dtype=bool), [Finding(MIN_COUNT, str(error))]
-    more = int((found.hidden & ~found.small).sum())
-    findings = []
-    if more:
-        rule, what = (MIN_COUNT, "the small ones") if found.small.any() else (CONCENTRATION, "the shares of a group")
-        findings.append(Finding(rule, f"{plural(more, 'more count')} hidden, from which {what} could be computed"))
+    findings = [_describe_hidden(rules)] if found.hidden.any() else []
     return _frame(found, _axes(source)), found.hidden, findings
+
+
+def _describe_hidden(rules: Rules) -> Finding:
+    """Return the same remark for every table of a profile: the reason would narrow counts down."""
+    reasons = [f"counts of 1 to {rules.min_count - 1} rows"] if rules.min_count > 1 else []
+    if rules.concentration is not None:
+        reasons.append("groups of one kind")
+    return Finding(
+        SUPPRESSION,
+        f"{' or '.join(reasons)} are hidden, and with them counts that would reveal them: ask for "
+        "fewer bins or levels, or release it with an epsilon",
+    )
 
 
 def _axes(source: Source) -> list[pd.Index[Any]]:
@@ -205,7 +215,7 @@ def _prediction(source: Source, owner: Owner, rules: Rules, book: Ledger | None)
         numbers = [None if out else int(n) for n, out in zip(found.counts, found.hidden, strict=True)]
         table: pd.DataFrame | None = _frame(found, [pd.Index([*map(str, counted.index), ALL], name="predicted")])
         if found.hidden.any():
-            findings.append(Finding(MIN_COUNT, f"{plural(int(found.hidden.sum()), 'count')} hidden"))
+            findings.append(_describe_hidden(replace(rules, concentration=None)))
     except DisclosureError as error:
         table = None
         findings.append(Finding(MIN_COUNT, str(error)))

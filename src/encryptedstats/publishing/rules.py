@@ -20,17 +20,16 @@ from encryptedstats.circuits.expressions import Expression, column_names
 from encryptedstats.errors import FileFormatError, ParameterError
 from encryptedstats.publishing.forms import CellForm, Form, MomentForm, PowerForm, form_of
 from encryptedstats.publishing.sensitivity import added_by_row
-from encryptedstats.publishing.suppression import groups_of_one_kind
 from encryptedstats.tables.columns import Column, column_ranges
 from encryptedstats.tables.questions import Question
 from encryptedstats.tables.variables import PublicSchema
-from encryptedstats.words import plural
 
 Named = Mapping[str, NDArray[Any]]
 
 MIN_COUNT: Final = "min_count"
 DOMINANCE: Final = "dominance"
 CONCENTRATION: Final = "concentration"
+SUPPRESSION: Final = "suppression"
 RATIO: Final = "rows_per_parameter"
 DIFFERENCING: Final = "differencing"
 REFUSE: Final = "refuse"
@@ -153,9 +152,9 @@ def broken_rules(question: Question, totals: Named, schema: PublicSchema, n_rows
     """Which rules the opened totals of a question break, cell by cell in tables, all in all in models."""
     form, rows = shown_rows(question, schema)
     numbers = shown_numbers(form, totals, n_rows)
-    found = list(_small_counts(rows, numbers, schema, n_rows, rules, margins=isinstance(form, CellForm)))
-    if form is not None and isinstance(form, CellForm):
-        found += _concentrated(np.array(numbers, dtype=np.int64).reshape(form.shapes["cells"]), rules)
+    # Cells are hidden one by one instead: see `suppression`.
+    in_cells = isinstance(form, CellForm)
+    found = [] if in_cells else list(_small_counts(rows, numbers, schema, n_rows, rules))
     if isinstance(form, (MomentForm, PowerForm)):
         found += _dominated(_summed(form, totals, n_rows), rules, columns=isinstance(form, MomentForm))
     parameters = n_parameters(question, form, schema)
@@ -197,30 +196,20 @@ def _is_number(row: Expression, schema: PublicSchema) -> bool:
 
 
 def _small_counts(
-    rows: list[Any], numbers: list[int], schema: PublicSchema, n_rows: int, rules: Rules, *, margins: bool
+    rows: list[Any], numbers: list[int], schema: PublicSchema, n_rows: int, rules: Rules
 ) -> Iterator[Finding]:
+    """Yield what is small. Remarks are published, so they never say how many or how large."""
     k = rules.min_count
     if 0 < n_rows < k:
-        yield Finding(MIN_COUNT, f"there are {n_rows} rows in all, fewer than {k}")
-    counts = [number for number, counts in zip(numbers, are_counts(rows, schema), strict=True) if counts]
-    small = sum(0 < number < k for number in counts)
-    # All rows but a few are as telling as these few; in a table with margins they are one of the cells anyway.
-    rest = 0 if margins else sum(0 < n_rows - number < k for number in counts)
-    if small or rest:
+        yield Finding(MIN_COUNT, f"there are fewer rows than the {k} that the rules ask for")
+    counts = [n for n, counts in zip(numbers, are_counts(rows, schema), strict=True) if counts]
+    # A count of all rows but a few is as telling as the few.
+    if any(0 < n < k or 0 < n_rows - n < k for n in counts):
         yield Finding(
             MIN_COUNT,
-            f"{small + rest:,} of {len(counts):,} counts are of 1 to {k - 1} rows, or of all rows but so many: ask for fewer bins, "
-            "levels or leaves, or release it with an epsilon",
+            f"it has counts of 1 to {k - 1} rows, or of all rows but 1 to {k - 1}: ask for fewer "
+            "bins, levels or leaves, or release it with an epsilon",
         )
-
-
-def _concentrated(cells: NDArray[np.int64], rules: Rules) -> list[Finding]:
-    """Groups along any axis nearly all of whose rows are of one kind."""
-    found = 0 if rules.concentration is None else len(list(groups_of_one_kind(cells, rules.concentration)))
-    if not found:
-        return []
-    text = f"more than {rules.concentration:.0%} of {plural(found, 'group')} are of one kind: who is in one is known to be of it"
-    return [Finding(CONCENTRATION, text)]
 
 
 def _summed(form: MomentForm | PowerForm, totals: Named, n_rows: int) -> Iterator[tuple[Interval, int, int, int]]:
@@ -242,25 +231,24 @@ def _dominated(summed: Iterator[tuple[Interval, int, int, int]], rules: Rules, *
     than that root divided by the sum. And where squares around the mean add up to those of k rows at the ends of the bounds, or to
     less, they may come from as few: a column of zeros with a single one is the worst of them. Rows of groups are counted instead.
     """
-    shares = spreads = 0
+    shares = spreads = False
     for bound, n, total, square in summed:
         width = bound.high - bound.low
         if rules.dominance is not None and bound.low >= 0 and total > 0:
-            shares += math.sqrt(square) > rules.dominance * total
+            shares |= math.sqrt(square) > rules.dominance * total
         if columns and rules.min_count and width and n > 0:
             spread = square - total**2 / n
-            spreads += 0 < spread < rules.min_count * (1 - rules.min_count / n) * width**2
+            spreads |= 0 < spread < rules.min_count * (1 - rules.min_count / n) * width**2
     found = []
     if shares:
-        found.append(
-            Finding(DOMINANCE, f"more than {rules.dominance:.0%} of {plural(shares, 'sum')} may come from one row")
-        )
+        found.append(Finding(DOMINANCE, f"more than {rules.dominance:.0%} of a sum may come from one row"))
     if spreads:
         found.append(
             Finding(
                 MIN_COUNT,
-                f"the spread of {plural(spreads, 'column')} may come from fewer than {rules.min_count} rows, as of a column that "
-                "is 1 in a single row: leave them out, or give numbers tighter bounds, Schema.infer(..., bounds={...})",
+                f"the spread of a column may come from fewer than {rules.min_count} rows, as of a "
+                "column that is 1 in a single row: leave such columns out, or give numbers tighter "
+                "bounds, Schema.infer(..., bounds={...})",
             )
         )
     return found
