@@ -49,7 +49,11 @@ QUESTIONS: dict[str, dict[str, Any]] = {
     "TTest": es.TTest("v1", by="class").parameters(),
     "counts": {"variables": [0, -1]},
     "crosstab": {"variables": [0, 2]},
-    "folds": {"question": "MultinomialNB", "params": {"alpha": 1.0, "bins": 5}, "n_folds": 2},
+    "folds": {
+        "question": "CompletelyRandomForest",
+        "params": es.CompletelyRandomForest(n_trees=2, depth=2, random_state=3).parameters(),
+        "n_folds": 2,
+    },
     "moments": {"variables": [1]},
 }  # fmt: skip
 HEX = "0123456789abcdef"
