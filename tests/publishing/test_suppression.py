@@ -82,7 +82,9 @@ def test_the_sum_of_hidden_counts_of_a_vector_is_far_enough_above_them() -> None
     assert found.hidden.tolist() == [True, True, True, False]
     found = suppress(np.array([1, 0, 6, 3, 90]), 5)
     assert found.hidden.tolist() == [True, False, True, True, False, False]
-    assert suppress(np.array([2, 30, 30, 50]), 5).hidden.tolist() == [True] * 3 + [False] * 2
+    assert suppress(np.array([2, 30, 30]), 5).hidden.tolist() == [True] * 3 + [False]
+    found = suppress(np.array([2, 30, 30, 50]), 5)  # one count instead of two
+    assert found.hidden.tolist() == [True, False, False, True, False]
 
 
 def test_hidden_counts_of_a_vector_are_not_zero() -> None:
@@ -96,6 +98,7 @@ def test_a_group_of_one_kind_is_hidden_with_what_tells_it() -> None:
     assert not suppress(cells, 0).hidden.any()
     found = suppress(cells, 0, 0.9)
     assert found.hidden[0, :2].all()  # the zero beside the forty tells as much as the forty
+    assert not found.hidden[:, -1].any()
     least, _ = find_range(found, (0, 0))
     assert least <= 36
     assert not suppress(np.array([[40, 10], [20, 20]]), 0, 0.9).hidden.any()

@@ -103,8 +103,8 @@ def concentrated_cells(cells: Counts, concentration: float | None) -> Mask:
 def hide_in_vector(cells: Counts, min_count: int) -> Mask:
     """Return which counts of a vector with a known sum are hidden.
 
-    Hide the small counts and all equal to the smallest count that is ``min_count - 1`` above the
-    smallest of them. Without such a count hide everything, zeros included. The sums for which only
+    Hide the small counts and the smallest count that is ``min_count - 1`` above the smallest of
+    them, one that occurs once if there is one, or else all that are equal to it. Without such a count hide everything, zeros included. The sums for which only
     few vectors are without one are a narrow band; there everything is hidden where any is small.
     Where there are ``min_count`` rows in all, hide everything: two counts would otherwise be known
     to be small both.
@@ -119,7 +119,8 @@ def hide_in_vector(cells: Counts, min_count: int) -> Mask:
     far = cells[cells >= cells[small].min() + min_count - 1]
     if in_band or not len(far):
         return np.ones_like(small)
-    hidden: Mask = small | (cells == far.min())
+    values, times = np.unique(far, return_counts=True)
+    hidden: Mask = small | (cells == (values[times == 1] if 1 in times else values)[0])
     return hidden
 
 
