@@ -66,7 +66,13 @@ def moved_answer(
     moved = encrypted_numbers(encryptor.keys, values, facts, numbers.places)
     moved.flooded, moved.schema_digest = numbers.flooded, digest
     return EncryptedAnswer(
-        answer.question, moved, answer.schema, answer.n_rows, answer.block_ids, n_dropped=answer.n_dropped
+        answer.question,
+        moved,
+        answer.schema,
+        answer.n_rows,
+        answer.block_ids,
+        n_dropped=answer.n_dropped,
+        weight_bound=answer.weight_bound,
     )
 
 

@@ -69,7 +69,7 @@ def test_totals_come_back_as_they_were_and_noisy_ones_can_be_read(
     rng = np.random.default_rng(0)
     moved = sensitivity(form.rows, known, relation=REPLACE if public else ADD, groups=form.groups).ranges
     for scale in (3, 300):
-        noisy = numbers + (rng.normal(0, scale, len(numbers)) * moved).round().astype(int).astype(object)
+        noisy = numbers + (rng.normal(0, scale, len(numbers)) * moved.astype(float)).round().astype(int).astype(object)
         named, rows = form.totals(noisy, n_rows)
         totals = [int(x) for name in form.shapes for x in named[name].flat]
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,10 +15,14 @@ import pandas as pd
 import pytest
 
 import encryptedstats as es
+from encryptedstats.errors import ExistsError
+from encryptedstats.publishing import ledger as ledger_module
 from encryptedstats.publishing.accounting import Spent
 from encryptedstats.publishing.ledger import Budget
 from encryptedstats.publishing.rules import Rules
+from encryptedstats.publishing.units import ADD, RELATIONS, REPLACE, Unit
 
+pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
 TENTH = Spent(0.005, 0.1)
 
 SPEND = """
@@ -48,6 +53,7 @@ def ledger(owner: es.Owner, tmp_path: Path) -> es.Ledger:
 def key_file(owner: es.Owner, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("keys") / "secret.key"
     owner.save(path)
+    owner.key_file = None  # all tests begin ledgers of this key
     return path
 
 
@@ -224,3 +230,151 @@ def test_impossible_budgets_are_refused(
 ) -> None:
     with pytest.raises(es.ParameterError, match=message):
         es.Ledger.begin(tmp_path / "ledger", owner, **options)
+
+
+# -- one unit ----------------------------------------------------------------------------------------
+
+
+def older(url: Path, owner: es.Owner, *spent: Unit) -> es.Ledger:
+    """A ledger as version 0.2 wrote it: units are named by releases, in words, and by nothing else."""
+    book = es.Ledger(url, owner)
+    key = book.keys.signing_key.hex()
+    begin = {"what": "begin", "time": "2026-01-01T00:00:00+00:00", "version": "0.2", "key_id": owner.key_id,
+             "members": [key], "budget": {"epsilon": 3.0, "delta": 1e-6}, "rules": None}  # fmt: skip
+    book._append(lambda before: begin, owner)
+    for unit in spent:
+        said = {"what": "released", "time": "2026-01-01T00:00:00+00:00", "version": "0.2", "rho": 0.005,
+                "pure_epsilon": 0.1, "epsilon": 0.1, "question": "counts", "params": {},
+                "rows": 9, "unit": unit.who, "relation": RELATIONS[unit.relation]}  # fmt: skip
+        book._append(lambda before, said=said: said, owner)
+    return es.Ledger(url, owner)
+
+
+def test_unit_and_relation_are_fixed_when_a_ledger_begins(owner: es.Owner, tmp_path: Path) -> None:
+    book = es.Ledger.begin(tmp_path / "people", owner, epsilon=1.0, max_rows=4, relation=ADD)
+    assert es.Ledger(book.url, owner).unit == Unit(4, ADD)
+    book.spend(owner, TENTH, {"epsilon": 0.1}, Unit(4, ADD))
+    for other in (Unit(), Unit(4), Unit(3, ADD), Unit(1, ADD)):
+        with pytest.raises(es.ParameterError) as refused:
+            book.spend(owner, TENTH, {"epsilon": 0.1}, other)
+        assert [cure.action for cure in refused.value.cures] == ["unit of the ledger"]
+    assert len(book.entries()) == 2
+    assert book.epsilon_spent == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("wrong", [{"max_rows": 0}, {"max_rows": True}, {"relation": "remove"}], ids=str)
+def test_an_impossible_unit_begins_no_ledger(owner: es.Owner, tmp_path: Path, wrong: dict[str, object]) -> None:
+    with pytest.raises(es.ParameterError):
+        es.Ledger.begin(tmp_path / "ledger", owner, **wrong)
+    assert not (tmp_path / "ledger").exists()
+
+
+def test_an_older_ledger_has_the_unit_of_its_releases(owner: es.Owner, tmp_path: Path) -> None:
+    book = older(tmp_path / "old", owner, Unit(3), Unit(3))
+    assert book.unit == Unit(3, REPLACE)
+    assert book.epsilon_spent == pytest.approx(0.2)
+    with pytest.raises(es.ParameterError):
+        book.spend(owner, TENTH, {"epsilon": 0.1})
+    book.spend(owner, TENTH, {"epsilon": 0.1}, Unit(3))
+    assert book.epsilon_spent == pytest.approx(0.3)
+
+
+def test_the_first_release_fixes_the_unit_of_an_older_ledger(owner: es.Owner, tmp_path: Path) -> None:
+    book = older(tmp_path / "old", owner)
+    assert book.unit is None
+    book.spend(owner, TENTH, {"epsilon": 0.1}, Unit(2, ADD))
+    assert book.unit == Unit(2, ADD)
+    with pytest.raises(es.ParameterError):
+        book.spend(owner, TENTH, {"epsilon": 0.1})
+
+
+@pytest.mark.parametrize("other", [Unit(3), Unit(1, ADD)], ids=str)
+def test_an_older_ledger_of_different_units_is_read_and_not_added_up(
+    owner: es.Owner, tmp_path: Path, other: Unit
+) -> None:
+    """Version 0.2 said that an epsilon of a row and one of a person are "spent 2"."""
+    book = older(tmp_path / "old", owner, Unit(), other)
+    assert len(book.entries()) == 3
+    assert book.to_frame()["spent"].isna().all()
+    assert "different units" in repr(book)
+    for asked in (lambda: book.epsilon_spent, lambda: book.rho_spent, lambda: book.spend(owner, TENTH, {}, other)):
+        with pytest.raises(es.FileFormatError) as refused:
+            asked()
+        assert [cure.action for cure in refused.value.cures] == ["ledger for each unit"]
+    es.write_report(tmp_path / "report.html", keys=owner, ledger=book)
+    assert "units mixed" in (tmp_path / "report.html").read_text()
+
+
+def test_a_unit_that_is_not_known_is_refused(owner: es.Owner, tmp_path: Path) -> None:
+    book = older(tmp_path / "old", owner)
+    said = {"what": "released", "time": "", "rho": 0.1, "pure_epsilon": None, "unit": "a house", "relation": "odd"}
+    book._append(lambda before: said, owner)
+    with pytest.raises(es.FileFormatError):
+        book.spend(owner, TENTH, {})
+
+
+# -- one ledger --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fresh(owner: es.Owner, tmp_path: Path) -> es.Owner:
+    """The same key, from a file of its own."""
+    (tmp_path / "keys").mkdir()
+    owner.save(tmp_path / "keys" / "secret.key")
+    owner.key_file = None
+    return es.Owner.load(tmp_path / "keys" / "secret.key")
+
+
+def test_a_second_ledger_in_the_same_folder_is_noticed(ledger: es.Ledger, owner: es.Owner, tmp_path: Path) -> None:
+    """It would start at epsilon 0, as if nothing had been spent."""
+    with pytest.raises(ExistsError) as refused:
+        es.Ledger.begin(tmp_path / "again", owner, epsilon=1.0)
+    assert [cure.action for cure in refused.value.cures] == ["another ledger"]
+    assert not (tmp_path / "again" / "ledger").exists()
+
+
+def test_a_second_ledger_elsewhere_is_noticed_beside_the_key(fresh: es.Owner, tmp_path: Path) -> None:
+    es.Ledger.begin(tmp_path / "here" / "ledger", fresh, epsilon=1.0)
+    again = es.Owner.load(tmp_path / "keys" / "secret.key")
+    with pytest.raises(ExistsError) as refused:
+        es.Ledger.begin(tmp_path / "there" / "ledger", again, epsilon=1.0)
+    assert [cure.action for cure in refused.value.cures] == ["another ledger"]
+
+
+def test_a_ledger_that_was_thrown_away_is_still_noticed(fresh: es.Owner, tmp_path: Path) -> None:
+    es.Ledger.begin(tmp_path / "here" / "ledger", fresh, epsilon=1.0)
+    shutil.rmtree(tmp_path / "here")
+    with pytest.raises(ExistsError):
+        es.Ledger.begin(tmp_path / "there" / "ledger", fresh, epsilon=1.0)
+
+
+def test_another_ledger_can_be_begun_on_purpose_and_says_so(fresh: es.Owner, tmp_path: Path) -> None:
+    first = es.Ledger.begin(tmp_path / "here" / "ledger", fresh, epsilon=1.0)
+    second = es.Ledger.begin(tmp_path / "there" / "ledger", fresh, epsilon=1.0, another=True)
+    assert (first.n_others, second.n_others) == (0, 1)
+    frame = pd.DataFrame({"x": list("ab") * 20, "sick": [0, 1, 1, 0] * 10})
+    schema = es.Schema.infer(frame, target="sick")
+    found = fresh.release(fresh.encrypt(schema.table(frame)).counts("x"), schema, epsilon=0.5, ledger=second)
+    assert "costs in other ledgers of this key" in found.privacy.not_covered[0]
+    es.write_report(tmp_path / "report.html", keys=fresh, ledger=second)
+    assert "costs in other ledgers of this key" in (tmp_path / "report.html").read_text()
+
+
+def test_a_ledger_of_another_key_is_no_second_one(ledger: es.Ledger, stranger: es.Owner, tmp_path: Path) -> None:
+    assert es.Ledger.begin(tmp_path / "theirs", stranger).n_others == 0
+
+
+def test_a_damaged_list_of_ledgers_is_not_taken_for_an_empty_one(fresh: es.Owner, tmp_path: Path) -> None:
+    (tmp_path / "keys" / "secret.key.ledgers").write_text("{")
+    with pytest.raises(es.FileFormatError):
+        es.Ledger.begin(tmp_path / "ledger", fresh)
+
+
+def test_a_key_that_nothing_can_be_written_beside_begins_a_ledger(
+    fresh: es.Owner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*args: object, **options: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(ledger_module, "write_atomic", refused)
+    assert es.Ledger.begin(tmp_path / "ledger", fresh).n_others == 0

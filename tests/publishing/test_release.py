@@ -11,9 +11,15 @@ import pytest
 from published_samples import patients
 
 import encryptedstats as es
+from encryptedstats.circuits.expressions import column
 from encryptedstats.publishing import opening as module
+from encryptedstats.publishing import release as release_module
 from encryptedstats.publishing.ledger import Ledger
+from encryptedstats.publishing.mechanisms import noised
+from encryptedstats.publishing.tables import WRITTEN
+from encryptedstats.tables.statistics import Counts
 
+pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
 FRAME = patients(300)
 SCHEMA = es.Schema.infer(FRAME, target="sick")
 
@@ -28,7 +34,6 @@ def ledger(owner: es.Owner, tmp_path: Path) -> es.Ledger:
     return es.Ledger.begin(tmp_path / "ledger", owner, epsilon=3.0, delta=1e-6)
 
 
-@pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
 def test_a_forest_is_released_from_its_file_and_the_cost_is_stated(
     owner: es.Owner, table: es.EncryptedTable, ledger: es.Ledger, tmp_path: Path
 ) -> None:
@@ -163,15 +168,82 @@ def test_tests_of_means_are_read_from_noisy_sums(owner: es.Owner) -> None:
 
 
 def test_weights_have_to_be_bounded(owner: es.Owner) -> None:
-    rows = SCHEMA.table(FRAME, weights=np.arange(300) % 3 + 1)
+    rows = SCHEMA.table(FRAME, weights=np.arange(300) % 3 + 1)  # the public bound is 4
     model = es.MultinomialNB().fit(rows)
-    with pytest.raises(
-        es.ParameterError, match=r"rows of this table have weights: say how large one may be, max_weight="
-    ):
+    assert owner.release(model, epsilon=1.0).privacy.l1 == 6
+    assert owner.release(model, epsilon=1.0, max_weight=9).privacy.l1 == 6
+    for less in (0, 1, 3, True):
+        with pytest.raises(es.ParameterError):
+            owner.release(model, epsilon=1.0, max_weight=less)
+
+
+#: One row counts four times and three rows not at all: the weights add up to the number of rows.
+LEVEL = np.array([4, 0, 0, 0] + [1] * 296)
+
+
+def from_file(owner: es.Owner, given: Any, path: Path) -> Any:
+    given.save(path)
+    return es.load(path, owner.public_keys())
+
+
+def weighed(owner: es.Owner, form: str, path: Path) -> Any:
+    """An answer of rows with weights, on the way that ``form`` names."""
+    table, plain = SCHEMA.table(FRAME, weights=LEVEL), SCHEMA.table(FRAME)
+    if form == "result":
+        return table.ask(es.ChiSquare("sex", "sick"))
+    if form == "result from its file":
+        return from_file(owner, table.ask(es.ChiSquare("sex", "sick")), path)
+    if form == "sealed result":
+        return owner.encrypt(table).ask(es.ChiSquare("sex", "sick"))
+    if form == "opened result":
+        return owner.open(owner.encrypt(table).ask(es.ChiSquare("sex", "sick")), SCHEMA)
+    model = es.MultinomialNB()
+    if form in ("model", "model from its file"):
+        fitted = model.fit(table)
+    elif form == "sum":
+        fitted = model.fit(table) + es.MultinomialNB().fit(plain)
+    elif form == "difference":
+        fitted = (model.fit(table) + es.MultinomialNB().fit(plain)) - es.MultinomialNB().fit(plain)
+    else:
+        fitted = model.fit(owner.encrypt(table))
+    if form == "opened model":
+        fitted = owner.decrypt(fitted)
+    return from_file(owner, fitted, path) if "from its file" in form else fitted
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "model", "model from its file", "sum", "difference", "sealed model", "sealed model from its file", "opened model",
+        "result", "result from its file", "sealed result", "opened result",
+    ],
+)  # fmt: skip
+def test_noise_is_for_the_weight_bound_that_travels_with_an_answer(
+    owner: es.Owner, form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Weights that add up to the number of rows cannot be noticed in the counts: the bound says it."""
+    ranges: list[int] = []
+
+    def recorded(values: Any, found: Any, mechanism: Any) -> Any:
+        ranges.extend(found)
+        return noised(values, found, mechanism)
+
+    monkeypatch.setattr(release_module, "noised", recorded)
+    given = weighed(owner, form, tmp_path / "answer")
+    with pytest.raises(es.ParameterError):
+        owner.release(given, epsilon=1.0, max_weight=1)
+    owner.release(given, epsilon=1.0)
+    assert set(ranges) == {4}
+
+
+def test_an_answer_that_names_no_weight_bound_needs_one(owner: es.Owner) -> None:
+    """As those do that an older version has written."""
+    model = es.MultinomialNB().fit(SCHEMA.table(FRAME))
+    model.weight_bound_ = None
+    with pytest.raises(es.ParameterError) as refused:
         owner.release(model, epsilon=1.0)
-    assert owner.release(model, epsilon=1.0, max_weight=3).privacy.l1 == 6
-    with pytest.raises(es.ParameterError, match="max_weight=0: the largest weight of a row"):
-        owner.release(model, epsilon=1.0, max_weight=0)
+    assert [cure.action for cure in refused.value.cures] == ["largest weight"]
+    assert owner.release(model, epsilon=1.0, max_weight=1).result.class_counts_.sum() == 300
 
 
 def with_numbers(n: int = 300) -> pd.DataFrame:
@@ -204,6 +276,7 @@ def test_weights_are_refused_before_anything_is_spent(
 ) -> None:
     rows = SCHEMA.table(FRAME, weights=weights)
     model = es.MultinomialNB().fit(owner.encrypt(rows) if sealed else rows)
+    model.weight_bound_ = 1  # as whoever computes could write
     monkeypatch.setattr(module.Source, "opened", lambda *args: pytest.fail("it was opened"))
     with pytest.raises(es.ParameterError, match="the rows of this table have weights"):
         owner.release(model, epsilon=1.0, ledger=ledger)
@@ -244,3 +317,140 @@ def test_predictions_and_large_deltas_are_refused(owner: es.Owner, table: es.Enc
 
 def test_without_a_ledger_it_says_so(owner: es.Owner, table: es.EncryptedTable) -> None:
     assert "spent from no ledger" in str(owner.release(table.counts("sex"), SCHEMA, epsilon=1.0))
+
+
+# -- ranges and encodings ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("bits", "bound"), [(31, 4), (31, 1), (30, 16), (61, 1)])
+def test_a_range_that_would_wrap_at_64_bits_is_refused_before_anything_is_spent(
+    owner: es.Owner, ledger: es.Ledger, bits: int, bound: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Squares up to 2^62 with weights up to 4 have a range of 2^64, which is 0 in 64 bits: no noise at all."""
+    frame = pd.DataFrame({"x": [0, 1, 2, 3] * 10, "sick": [0, 1] * 20})
+    schema = es.Schema.infer(frame, target="sick", kinds={"x": "number"}, bounds={"x": (-(1 << bits), 1 << bits)})
+    result = schema.table(frame).ask(es.Covariance(["x"]))
+    monkeypatch.setattr(module.Source, "opened", lambda *args: pytest.fail("it was opened"))
+    with pytest.raises(es.ParameterError) as refused:
+        owner.release(result, epsilon=0.1, ledger=ledger, max_weight=bound)
+    assert [cure.action for cure in refused.value.cures] == ["narrower bounds"]
+    assert len(ledger.entries()) == 1
+
+
+class LastDigit(Counts):
+    """Counts that are none: a digit of a number in place of a cell."""
+
+    def totals(self, schema: Any, columns: Any = None, fold: Any = None) -> Any:
+        return {"cells": np.array([column("v0.digit0.bits4").total()], dtype=object)}
+
+    def shapes(self, schema: Any) -> Any:
+        return {"cells": (1,)}
+
+
+def test_an_encoding_without_a_known_sensitivity_is_not_released(owner: es.Owner) -> None:
+    """Taken for an indicator that is 1 in every row, it would be released exactly."""
+    frame = pd.DataFrame({"x": [0, 100, 200, 255], "sick": [0, 1] * 2})
+    schema = es.Schema.infer(frame, target="sick", kinds={"x": "number"}, bounds={"x": (0, 255)}).public()
+    with pytest.raises(es.ParameterError, match=r"v0\.digit0\.bits4 has the encoding 'digit'") as refused:
+        release_module.planned(LastDigit((0,)), schema, epsilon=1.0)
+    assert [cure.action for cure in refused.value.cures] == ["known encoding"]
+
+
+# -- what a release writes ---------------------------------------------------------------------------
+
+
+def contents(value: Any) -> set[Any]:
+    """All numbers and texts in a JSON value."""
+    if isinstance(value, dict):
+        return {one for key, inner in value.items() for one in ({key} | contents(inner))}
+    return {one for inner in value for one in contents(inner)} if isinstance(value, list) else {value}
+
+
+def test_where_the_number_of_rows_is_not_public_no_entry_of_the_ledger_has_it(owner: es.Owner, tmp_path: Path) -> None:
+    frame = patients(277)
+    table = owner.encrypt(SCHEMA.table(frame))
+    table.counts("sex").save(tmp_path / "sex.enc")
+    book = es.Ledger.begin(tmp_path / "ledger", owner, epsilon=3.0, relation="add")
+    found = owner.release(tmp_path / "sex.enc", SCHEMA, epsilon=0.05, delta=0, ledger=book)
+    module.record_opening(tmp_path / "sex.enc", owner, book)
+    found.save(tmp_path / "sex.released")
+    said = [entry.content for entry in book.entries()]
+    assert not any(277 in contents(one) for one in said)
+    assert not any("rows" in one for one in said)
+    assert b"277" not in (tmp_path / "sex.released").read_bytes()
+    assert book.to_frame()["rows"].isna().all()
+
+
+def test_the_hash_of_a_file_with_exact_totals_is_not_in_the_ledger(
+    owner: es.Owner, ledger: es.Ledger, tmp_path: Path
+) -> None:
+    """Who can guess the totals could write the same file, and compare."""
+    es.MultinomialNB().fit(SCHEMA.table(FRAME)).save(tmp_path / "opened")
+    owner.release(tmp_path / "opened", epsilon=1.0, ledger=ledger)
+    assert ledger.entries()[-1].content["file"] == ""
+
+
+def test_a_released_table_has_no_standard_errors_intervals_or_tests(owner: es.Owner) -> None:
+    frame = pd.DataFrame({"t": pd.Categorical([0, 1, 2] * 40, ordered=True), "e": ["a", "b"] * 60})
+    schema = es.Schema.infer(frame)
+    curve = owner.release(schema.table(frame).ask(es.KaplanMeier("t", "e", event_level="b")), epsilon=5.0)
+    assert {"std_error", "low", "high"} <= set(curve.result.to_frame())
+    assert list(curve.to_frame()) == ["at_risk", "events", "censored", "survival"]
+    pairs = pd.DataFrame({"a": list("xyxy") * 30, "b": list("xyxx") * 30})
+    kappa = owner.release(es.Schema.infer(pairs).table(pairs).ask(es.Kappa("a", "b")), epsilon=5.0)
+    assert list(kappa.to_frame().index) == ["kappa", "agreement"]
+
+
+def test_levels_that_are_called_as_interval_ends_are_written(owner: es.Owner) -> None:
+    frame = pd.DataFrame({"risk": ["low", "high"] * 50, "sick": [0, 1, 1, 0] * 25})
+    schema = es.Schema.infer(frame, target="sick")
+    found = owner.release(schema.table(frame).ask(es.ChiSquare("sick", "risk")), epsilon=5.0).to_frame()
+    assert set(found) == {"low", "high"}
+
+
+def test_a_question_whose_columns_are_not_known_writes_no_table(
+    owner: es.Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = owner.release(SCHEMA.table(FRAME).ask(es.ChiSquare("sex", "sick")), epsilon=5.0)
+    monkeypatch.delitem(WRITTEN, "ChiSquare")
+    with pytest.raises(es.ParameterError) as refused:
+        found.to_frame()
+    assert [cure.action for cure in refused.value.cures] == ["save the release"]
+
+
+# -- units -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("other", [{"max_rows": 4}, {"relation": "add"}, {"max_rows": 2, "relation": "add"}], ids=str)
+def test_a_release_of_another_unit_is_refused_before_anything_is_spent(
+    owner: es.Owner, table: es.EncryptedTable, ledger: es.Ledger, other: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Added up, epsilons of a row and of a person would promise one of the two too much."""
+    monkeypatch.setattr(module.Source, "opened", lambda *args: pytest.fail("it was opened"))
+    with pytest.raises(es.ParameterError) as refused:
+        owner.release(table.counts("sex"), SCHEMA, epsilon=0.5, ledger=ledger, **other)
+    assert [cure.action for cure in refused.value.cures] == ["unit of the ledger"]
+    assert len(ledger.entries()) == 1
+
+
+def test_the_unit_of_the_ledger_is_that_of_its_releases(
+    owner: es.Owner, table: es.EncryptedTable, tmp_path: Path
+) -> None:
+    book = es.Ledger.begin(tmp_path / "people", owner, epsilon=3.0, max_rows=4, relation="add")
+    found = owner.release(table.counts("sex"), SCHEMA, epsilon=0.5, delta=0, ledger=book)
+    assert found.privacy.unit == "a person with at most 4 rows"
+    assert found.privacy.scale == pytest.approx(8.0)
+    with pytest.raises(es.ParameterError):
+        owner.release(table.counts("sex"), SCHEMA, epsilon=0.5, ledger=book, max_rows=1)
+
+
+def test_exact_openings_of_the_same_rows_are_the_first_thing_that_epsilon_does_not_cover(
+    owner: es.Owner, table: es.EncryptedTable, ledger: es.Ledger, tmp_path: Path
+) -> None:
+    other = owner.encrypt(SCHEMA.table(patients(50, seed=9)))
+    for place, rows in enumerate((table, other)):
+        rows.counts("sex").save(tmp_path / f"{place}.enc")
+        module.record_opening(tmp_path / f"{place}.enc", owner, ledger)
+    found = owner.release(table.counts("sex"), SCHEMA, epsilon=0.5, ledger=ledger)
+    assert found.privacy.not_covered[0].startswith("1 result of the same rows, opened exactly (entry 1 of the ledger)")
+    assert ledger.entries()[-1].content["not_covered"][0] == found.privacy.not_covered[0]

@@ -9,6 +9,7 @@ import pytest
 from published_samples import patients
 
 import encryptedstats as es
+from encryptedstats.publishing.opening import record_opening
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
 
@@ -40,7 +41,7 @@ def test_it_says_what_happened_and_no_names(
         owner.fingerprint,
         "cross table of v2 and class",
         "rules five",
-        "left out, min_count",
+        "left out, suppression",
         "Laplace noise of scale 4",
         "Epsilon 0.5 of 2 is spent",
         "released with noise",
@@ -53,6 +54,44 @@ def test_it_says_what_happened_and_no_names(
         assert text in page, text
     assert "region" not in page.replace("region.enc", "").replace("region.released", "")
     assert (tmp_path / "report.html").stat().st_mode & 0o777 == 0o600
+
+
+def test_it_says_what_epsilon_does_not_cover_exact_openings_first(
+    owner: es.Owner, study: tuple[list[Path], es.Ledger], tmp_path: Path
+) -> None:
+    """An exact table beside a release of the same rows: "3 of 3 epsilon spent" alone would hide it."""
+    files, ledger = study
+    record_opening(files[1], owner, ledger)
+    exact = owner.open(files[1])
+    assert exact is not None
+    es.MultinomialNB().fit(es.Schema.infer(patients(40), target="sick").table(patients(40))).save(
+        tmp_path / "bayes.opened"
+    )
+    es.write_report(tmp_path / "report.html", [*files, tmp_path / "bayes.opened"], keys=owner, ledger=ledger)
+    page = (tmp_path / "report.html").read_text()
+    told = page[page.index("It does not cover") :]
+    first, second, third, fourth = (
+        told.index("1 result of the same rows, opened exactly (entry 3 of the ledger)"),
+        told.index("1 result of the same rows, published by rules without noise (entry 1 of the ledger)"),
+        told.index("the exact numbers in bayes.opened"),
+        told.index("bins, levels, classes and bounds"),
+    )
+    assert first < second < third < fourth
+    assert told.index("<li>") + len("<li>") == first
+    assert "<b>1</b><span>opened exactly</span>" in page
+    assert "epsilon of noisy results only" in page
+
+
+def test_exact_openings_are_told_where_nothing_was_released(owner: es.Owner, tmp_path: Path) -> None:
+    frame = patients(287)
+    table = owner.encrypt(es.Schema.infer(frame, target="sick").table(frame))
+    table.crosstab("region", "sick").save(tmp_path / "region.enc")
+    ledger = es.Ledger.begin(tmp_path / "ledger", owner, relation="add")
+    record_opening(tmp_path / "region.enc", owner, ledger)
+    es.write_report(tmp_path / "report.html", keys=owner, ledger=ledger)
+    page = (tmp_path / "report.html").read_text()
+    assert "1 result without noise" in page
+    assert "287" not in page  # the number of rows is not public in this ledger
 
 
 def test_without_a_ledger_it_says_that_it_does_not_know(

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import encryptedstats as es
 from effort import examples
+from encryptedstats.circuits.expressions import column
 from encryptedstats.publishing import sensitivity as module
 from encryptedstats.publishing.forms import form_of
 from encryptedstats.publishing.mechanisms import GAUSSIAN, calibrated
@@ -302,3 +303,83 @@ def test_an_unknown_relation_is_refused() -> None:
     schema = es.Schema.infer(pd.DataFrame({"x": list("ab"), "y": [0, 1]}), target="y").public()
     with pytest.raises(ValueError, match="relation='remove': 'replace' or 'add'"):
         sensitivity([1], schema, relation="remove")
+
+
+def test_ranges_are_python_integers_that_floats_do_not_round() -> None:
+    """2^61 - 1 is rounded in floating point, and 2^64 is 0 in 64 bits."""
+    schema = numbers(x=(0, 1)).public()
+    x = column("v0.number")
+    found = sensitivity([x * ((1 << 61) - 1), x * 3], schema, relation=ADD)
+    assert found.ranges.tolist() == [(1 << 61) - 1, 3]
+    assert all(type(one) is int for one in found.ranges)
+    assert found.l1 == pytest.approx(2.0)
+    both = sensitivity([x * (1 << 60), x * -(1 << 60)], schema, max_weight=3)
+    assert both.ranges.tolist() == [3 << 60, 3 << 60]
+
+
+@pytest.mark.parametrize(("factor", "weight"), [(1 << 62, 1), (1 << 61, 2), (1 << 32, 1 << 32), (1 << 64, 1)])
+@pytest.mark.parametrize("relation", [REPLACE, ADD])
+def test_a_range_of_2_to_the_62_is_refused(factor: int, weight: int, relation: str) -> None:
+    schema = numbers(x=(0, 1)).public()
+    with pytest.raises(es.ParameterError) as refused:
+        sensitivity([column("v0.number") * factor], schema, relation=relation, max_weight=weight)
+    assert [cure.action for cure in refused.value.cures] == ["narrower bounds"]
+
+
+def test_a_row_of_weight_0_adds_nothing() -> None:
+    """What is the same in all rows is not public where rows have weights: their sum is not."""
+    schema = es.Schema.infer(pd.DataFrame({"x": list("ab"), "y": [0, 1]}), target="y").public()
+    cells = [column("class0") + column("class1"), column("class0")]
+    found = sensitivity(cells, schema, max_weight=4)
+    added = np.array([[w * (c == 0 or 1), w * (c == 0)] for w in range(5) for c in (0, 1)], dtype=float)
+    ranges, l1, l2 = brute(added, REPLACE, found.ranges)
+    assert (ranges == found.ranges).all()
+    assert l1 <= found.l1 * (1 + 1e-12)
+    assert l2 <= found.l2 * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("low", [-2, 0])
+def test_pairs_that_are_too_many_are_bounded_where_numbers_are_below_0(
+    low: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Squares of distances add up where no total is below 0; of -2 and 2 they are twice as much."""
+    monkeypatch.setattr(module, "_MOST_COMPARED", 1)
+    schema = numbers(x=(low, 2), z=(low, 2), w=(low, 2)).public()
+    rows = [column(f"v{j}.number") * column("v2.number") for j in range(2)]
+    found = sensitivity(rows, schema)
+    values = range(low, 3)
+    added = np.array([[x * w, z * w] for x in values for z in values for w in values], dtype=float)
+    _, l1, l2 = brute(added, REPLACE, found.ranges)
+    assert l1 <= found.l1 * (1 + 1e-12)
+    assert l2 <= found.l2 * (1 + 1e-12)
+
+
+def test_every_encoding_says_its_value_in_a_row_or_cannot_be_released(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = es.Schema.infer(pd.DataFrame({"x": pd.Categorical(list("abc"), ordered=True), "y": [0, 1, 1]}), target="y")
+    names = {
+        "onehot": "v0.bin1",
+        "cumulative": "v0.upto1",
+        "ordinal": "v0.code",
+        "centred": "v0.centred",
+        "class": "class1",
+    }
+    seen = {
+        encoding: sorted({state[name] for states in module.possible_states(schema.public(), [name], tried=True).values()
+                          for state in states})
+        for encoding, name in names.items()
+    }  # fmt: skip
+    assert seen == {
+        "onehot": [0, 1],
+        "cumulative": [0, 1],
+        "ordinal": [1, 2, 3],
+        "centred": [-1, 0, 1],
+        "class": [0, 1],
+    }
+    states = module.possible_states(schema.public(), ["v0.upto1"], tried=True)["v0"]
+    assert [state["v0.upto1"] for state in states] == [1, 1, 0]
+    for encoding, name in names.items():
+        with monkeypatch.context() as without:
+            without.delitem(module.ROW_VALUES, encoding)
+            with pytest.raises(es.ParameterError) as refused:
+                sensitivity([column(name)], schema.public())
+            assert [cure.action for cure in refused.value.cures] == ["known encoding"]

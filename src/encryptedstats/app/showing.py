@@ -166,7 +166,8 @@ def released(found: es.Release, title: str, file: Path) -> Outgoing:
     if privacy.spent is not None and privacy.budget is not None:
         facts.append(("left of the budget", left_text(privacy.spent, privacy.budget)))
     remarks = [_in_page_words(line) for line in privacy.describe()]
-    return Outgoing(shown.title, shown.table, facts, remarks, _in_page_words(found.summary()), shown.csv, file)
+    text, written = _in_page_words(found.summary()), found.to_frame()
+    return Outgoing(shown.title, table_of(written), facts, remarks, text, written.to_csv(lineterminator="\n"), file)
 
 
 def left_text(spent: float, budget: float) -> str:

@@ -99,6 +99,12 @@ WORDS: Final[dict[str, str]] = {
     "as factors": "--output-kind factors",
     "largest weight": "--max-weight N",
     "begin ledger": "ledger --begin",
+    "another ledger": "--another",
+    "ledger for each unit": "another ledger for each unit, ledger --begin --another",
+    "unit of the ledger": "as the ledger says, without --max-rows and --relation",
+    "narrower bounds": "give narrower bounds, fewer digits, or a smaller bound of the weights when the table is encrypted",
+    "known encoding": "Ask for bins, codes, numbers or classes",
+    "save the release": "give -o a name that does not end in .csv",
     "public schema": "schema --range COLUMN=LOW:HIGH, --levels COLUMN=A,B,..., --classes A,B,...",
     "import questions": "name the file that defines it, decrypt --questions FILE.py, or install the package that brings it",
 }

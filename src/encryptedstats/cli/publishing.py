@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import pandas as pd
 import typer
@@ -66,16 +66,32 @@ def release(
     ] = 1e-6,
     ledger: LedgerFolder = None,
     relation: Annotated[
-        Relation,
-        typer.Option(help="Neighbours: one row for another, the number of rows public; or one row more or less."),
-    ] = Relation.exchanged,
+        Relation | None,
+        typer.Option(
+            help="Neighbours: one row for another, the number of rows public; or one row more or less. By default those of the "
+            "ledger; without one, replace.",
+            show_default=False,
+        ),
+    ] = None,
     max_rows: Annotated[
-        int,
-        typer.Option(min=1, metavar="N", help="Rows that a person has at most: all of them are protected together."),
-    ] = 1,
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Rows that a person has at most: all of them are protected together. By default as the ledger says; without "
+            "one, 1.",
+            show_default=False,
+        ),
+    ] = None,
     max_weight: Annotated[
-        int, typer.Option(min=1, metavar="N", help="The largest weight of a row, where rows have weights.")
-    ] = 1,
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="The largest weight of a row; by default the bound that the table was encrypted with.",
+            show_default=False,
+        ),
+    ] = None,
     mechanism: Annotated[Noise, typer.Option(help="Which noise; auto takes the lesser.")] = Noise.auto,
     questions: Annotated[
         str | None,
@@ -105,10 +121,11 @@ def release(
     owner = load_owner(key, passphrase_file, opens=file)
     if questions is not None:
         load_questions(questions)
-    options = {"relation": relation.value, "max_rows": max_rows, "max_weight": max_weight, "mechanism": mechanism.value}
+    near = None if relation is None else relation.value
+    options = {"relation": near, "max_rows": max_rows, "max_weight": max_weight, "mechanism": mechanism.value}
     found = owner.release(file, private, epsilon=epsilon, delta=delta, ledger=ledger, **options)
     if out is not None and out.suffix == ".csv":
-        write_text(out, _table(found.result).to_csv(lineterminator="\n"), force=force)
+        write_text(out, found.to_frame().to_csv(lineterminator="\n"), force=force)
     elif out is not None:
         save(found, out, force=force)
     if as_json:
@@ -122,16 +139,6 @@ def release(
     if out is not None:
         console.print()
         console.print(Text.assemble("Wrote ", (printable(str(out)), "bold"), f"  {size_text(out.stat().st_size)}"))
-
-
-def _table(result: Any) -> pd.DataFrame:
-    if isinstance(result, pd.DataFrame):
-        return result
-    made = result.summary() if hasattr(result, "fit") else result
-    if not hasattr(made, "to_frame"):
-        raise ValueError("this result is no table: leave -o out to see it, or give a name that does not end in .csv")
-    table: pd.DataFrame = made.to_frame()
-    return table
 
 
 def ledger(
@@ -161,13 +168,31 @@ def ledger(
             show_default=False,
         ),
     ] = None,
+    relation: Annotated[
+        Relation,
+        typer.Option(
+            help="Of a new ledger: which tables are neighbours in all its releases. It takes the number of rows for public "
+            "(replace), or not (add)."
+        ),
+    ] = Relation.exchanged,
+    max_rows: Annotated[
+        int,
+        typer.Option(
+            min=1, metavar="N", help="Of a new ledger: rows that a person has at most; 1 protects single rows."
+        ),
+    ] = 1,
+    another: Annotated[
+        bool,
+        typer.Option("--another", help="Begin it although the key has another ledger, whose costs it does not count."),
+    ] = False,
     passphrase_file: PassphraseFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what was opened, published and released, and what is left of the budget; or begin a ledger.
 
-    Every entry is signed and names the one before it, so that what is altered is noticed. Whoever can write to the folder can still
-    roll it back to an earlier state: keep the hash of the last entry elsewhere.
+    Whose privacy its epsilon is about is fixed when it begins: releases of another unit or relation are refused. Every entry is
+    signed and names the one before it, so that what is altered is noticed. Whoever can write to the folder can still roll it back
+    to an earlier state: keep the hash of the last entry elsewhere.
 
     Examples:
       encryptedstats ledger study.ledger --begin --key secret.key --epsilon 3 --rules pcornet
@@ -177,7 +202,17 @@ def ledger(
         owner = load_owner(key, passphrase_file)
         if begin:
             others = [es.PublicKeys.load(one) for one in member or ()]
-            book = es.Ledger.begin(folder, owner, epsilon=epsilon, delta=delta, rules=rules, members=others)
+            book = es.Ledger.begin(
+                folder,
+                owner,
+                epsilon=epsilon,
+                delta=delta,
+                rules=rules,
+                members=others,
+                max_rows=max_rows,
+                relation=relation.value,
+                another=another,
+            )
         else:
             book = es.Ledger.of(folder, owner)
             book.set_budget(owner, float(epsilon or 0), delta)
@@ -193,23 +228,39 @@ def _public(key: Path | None, keys: Path | None, passphrase_file: Path | None) -
 
 
 def _show_ledger(book: es.Ledger, as_json: bool) -> None:
-    budget, chosen, frame, head = book.budget, book.rules, book.to_frame(), book.head()
+    budget, chosen, frame, head, units = book.budget, book.rules, book.to_frame(), book.head(), book.units
+    mixed = len(units) > 1  # by an older version: their costs do not add up
+    epsilon, rho = (None, None) if mixed else (book.epsilon_spent, book.rho_spent)
     if as_json:
         entries = [{"by": entry.by, "hash": entry.hash, **entry.content} for entry in book.entries()]
-        limit = None if budget is None else vars(budget)
-        spent = {"epsilon_spent": book.epsilon_spent, "rho_spent": book.rho_spent}
         print_json(
-            {"ledger": book.url, "key_id": book.keys.key_id, "budget": limit, **spent, "head": head, "entries": entries}
+            {
+                "ledger": book.url,
+                "key_id": book.keys.key_id,
+                "units": [unit.to_dict() for unit in units],
+                "other_ledgers": book.n_others,
+                "budget": None if budget is None else vars(budget),
+                "epsilon_spent": epsilon,
+                "rho_spent": rho,
+                "head": head,
+                "entries": entries,
+            }
         )
         return
     left = "no budget" if budget is None else f"of {budget.epsilon:g} at delta {budget.delta:g}"
+    spent = Text("costs of different units do not add up: begin a ledger for each", style="yellow")
+    if epsilon is not None:
+        spent = Text.assemble((f"epsilon {epsilon:.4g}", "bold"), f" {left} (rho {rho:.4g})")
     rows: list[tuple[str, RenderableType]] = [
         ("ledger", Text(f"{printable(book.url)}, {len(frame)} {'entry' if len(frame) == 1 else 'entries'}")),
         ("key", Text(book.keys.fingerprint, style="cyan")),
-        ("spent", Text.assemble((f"epsilon {book.epsilon_spent:.4g}", "bold"), f" {left} (rho {book.rho_spent:.4g})")),
+        ("spent", spent),
+        ("about", Text("; and ".join(map(str, units)) or "not fixed yet: the first release fixes it")),
         ("rules", "none" if chosen is None else printable(chosen.describe())),
         ("last entry", Text(f"{head}  keep it elsewhere: then a roll-back is noticed")),
     ]
+    if book.n_others:
+        rows.insert(3, ("beside it", Text(f"{book.n_others} other of this key, not counted here", style="yellow")))
     console = Console()
     console.print(fact_table(rows))
     console.print()

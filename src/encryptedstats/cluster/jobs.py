@@ -333,8 +333,16 @@ class Job(StoredJob):
         ids, totals = tuple(entry.id for entry in self.entries), _joined(results, self.circuit_digest)
         totals = totals.in_parts(self.facts.circuit(self.question, self.layout)[1])
         totals = totals.with_flooding() if totals.flooded is False else totals
-        n_dropped = self.facts.n_dropped
-        answer = EncryptedAnswer(self.question, totals, self.facts.schema, self.n_rows, ids, n_dropped=n_dropped)
+        facts = self.facts
+        answer = EncryptedAnswer(
+            self.question,
+            totals,
+            facts.schema,
+            self.n_rows,
+            ids,
+            n_dropped=facts.n_dropped,
+            weight_bound=facts.weight_bound,
+        )
         return answer.to_container()
 
 

@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Final, NoReturn, Protocol
 
 import seal
@@ -485,6 +486,9 @@ class Owner:
     26
     """
 
+    #: The file that the key was saved to or loaded from last; what belongs to the key is noted beside it.
+    key_file: Path | None = None
+
     def __init__(self, parameters: Parameters | HasParameters) -> None:
         rotations: Iterable[int] = ()
         if not isinstance(parameters, Parameters):
@@ -667,8 +671,9 @@ class Owner:
             Whose budget it is spent from, before anything is shown.
         **options
             ``relation``: ``"replace"`` (one row for another, the number of rows is public) or ``"add"`` (one row more or less).
-            ``max_rows``: how many rows a person has at most, 1 by default. ``max_weight``: the largest weight of a row, where rows
-            have weights. ``mechanism``: ``"laplace"`` or ``"gaussian"``.
+            ``max_rows``: how many rows a person has at most, 1 by default. Both are those of the ledger where there is one, and
+            others are refused. ``max_weight``: the largest weight of a row, by default the bound that the table was encrypted
+            with; less is refused. ``mechanism``: ``"laplace"`` or ``"gaussian"``.
 
         Returns
         -------
@@ -747,6 +752,7 @@ class Owner:
         sections = {**self._bare_keys._own_sections(), "secret_key": secret}
         file = Container(OWNER_KIND, self.parameters.fingerprint, self.key_id, fields, sections)
         container.write(file, path, mode=PRIVATE, overwrite=overwrite)
+        self.key_file = Path(path).resolve()
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], passphrase: str | None = None) -> Owner:
@@ -768,6 +774,7 @@ class Owner:
             raise FileFormatError(f"the secret key of the file is malformed: {error}") from error
         if owner.key_id != keys.key_id:
             raise FileFormatError("the secret key of the file does not fit the signing key in it")
+        owner.key_file = Path(path).resolve()
         return owner
 
     def __repr__(self) -> str:

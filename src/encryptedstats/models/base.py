@@ -51,6 +51,7 @@ from encryptedstats.tables._encoding import as_weights, rows_to_predict
 from encryptedstats.tables._frames import as_frame, describe_missing, missing_masks
 from encryptedstats.tables.answers import (
     ANSWER_KINDS,
+    bound_of_both,
     dropped_of_both,
     integers_section,
     read_answer,
@@ -103,6 +104,8 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
     n_rows_ : int
     n_dropped_ : int
         Rows that were left out of the table, for values that were missing.
+    weight_bound_ : int or None
+        Public bound of the weights of the rows, 1 where they have none; None where it is not known.
     block_ids_ : tuple of str
         Encrypted blocks whose rows are in the model, or folds of blocks.
     growth_ : dict
@@ -173,14 +176,23 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         n_rows: int,
         block_ids: tuple[str, ...] = (),
         n_dropped: int = 0,
+        *,
+        weight_bound: int | None = None,
     ) -> M:
         """A fitted model of these totals."""
-        return self._like()._set_state(list(totals), schema, n_rows, block_ids, n_dropped=n_dropped)
+        return self._like()._set_state(
+            list(totals), schema, n_rows, block_ids, n_dropped=n_dropped, weight_bound=weight_bound
+        )
 
     def closed(self: M, answer: EncryptedAnswer) -> M:
         """A fitted model that is encrypted."""
         model = self._like()._set_state(
-            answer.ciphertexts, answer.schema, answer.n_rows, answer.block_ids, n_dropped=answer.n_dropped
+            answer.ciphertexts,
+            answer.schema,
+            answer.n_rows,
+            answer.block_ids,
+            n_dropped=answer.n_dropped,
+            weight_bound=answer.weight_bound,
         )
         return model._with_beside(answer.beside)
 
@@ -194,6 +206,7 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
             self.block_ids_,
             beside=self._beside(),
             n_dropped=self.n_dropped_,
+            weight_bound=self.weight_bound_,
         )
 
     def as_asked(self: M) -> M:
@@ -253,7 +266,12 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
             joined_digest(self.totals_.schema_digest, X.facts.schema_digest)  # refused before the work, not after it
         joined = self + self._like()._fit_table(X, **options)
         return self._set_state(
-            joined.totals_, joined.schema_, joined.n_rows_, joined.block_ids_, n_dropped=joined.n_dropped_
+            joined.totals_,
+            joined.schema_,
+            joined.n_rows_,
+            joined.block_ids_,
+            n_dropped=joined.n_dropped_,
+            weight_bound=joined.weight_bound_,
         )
 
     def _training_table(self, X: Any, y: Any, sample_weight: Any = None, **known: Any) -> Table | EncryptedTable:
@@ -287,7 +305,15 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         asked = self.settled()
         totals = table.totals(asked, **options)
         known, ids = known_schema(table), _block_ids(table)
-        return self._set_state(totals, known, table.n_rows, ids, asked.parameters(), n_dropped=table.n_dropped)
+        return self._set_state(
+            totals,
+            known,
+            table.n_rows,
+            ids,
+            asked.parameters(),
+            n_dropped=table.n_dropped,
+            weight_bound=table.weight_bound,
+        )
 
     def _translate(self, schema: Schema | PublicSchema) -> None:
         """Remember by which ids the variables go that parameters name."""
@@ -311,6 +337,7 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         block_ids: tuple[str, ...],
         growth: dict[str, Any] | None = None,
         n_dropped: int = 0,
+        weight_bound: int | None = None,
     ) -> M:
         growth = self.parameters() if growth is None else growth
         for name in [name for name in vars(self) if name.endswith("_") and name not in self._carried]:
@@ -320,6 +347,7 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         self.schema_ = schema
         self.n_rows_ = n_rows
         self.n_dropped_ = n_dropped
+        self.weight_bound_ = weight_bound
         self.block_ids_ = block_ids
         self.growth_ = growth
         self._set_labels(schema)
@@ -438,7 +466,8 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
             self.n_rows_ + sign * other.n_rows_,
             dropped_of_both(self.n_dropped_, other.n_dropped_, sign),
         )
-        return self._like()._set_state(totals, schema, n_rows, block_ids, n_dropped=n_dropped)
+        bound = bound_of_both(self.weight_bound_, other.weight_bound_)
+        return self._like()._set_state(totals, schema, n_rows, block_ids, n_dropped=n_dropped, weight_bound=bound)
 
     def _check_unchanged(self) -> None:
         """Totals belong to the parameters they were fitted with: with others, new rows would be counted differently."""
@@ -501,7 +530,9 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         if self.is_encrypted:
             return self.as_answer().to_container()
         schema = self.schema_ if names else self.schema_.public()
-        fields, sections = stored_head(self.as_asked(), schema, self.n_rows_, self.block_ids_, self.n_dropped_)
+        fields, sections = stored_head(
+            self.as_asked(), schema, self.n_rows_, self.block_ids_, self.n_dropped_, self.weight_bound_
+        )
         fields["private"] = isinstance(schema, Schema)
         numbers = {"totals": self.totals_, **self._beside()}
         sections |= {name: json.dumps([int(total) for total in found]).encode() for name, found in numbers.items()}
@@ -711,7 +742,9 @@ def read_model(file: Container, keys: PublicKeys | None = None) -> Any:
         public = head.schema.public()
         if len(totals) != model.n_totals(public):
             raise FileFormatError(f"the file has {len(totals)} totals, and such a model has {model.n_totals(public)}")
-        opened = model.opened(totals, head.schema, head.n_rows, head.block_ids, head.n_dropped)
+        opened = model.opened(
+            totals, head.schema, head.n_rows, head.block_ids, head.n_dropped, weight_bound=head.weight_bound
+        )
         shapes = model.beside_shapes(public)
         opened = opened._with_beside(read_beside(file, shapes, lambda name: integers_section(file, name)))
     except FileFormatError:
@@ -741,7 +774,9 @@ def _decrypt_model(model: Any, decryptor: Decryptor, *, schema: Schema | None = 
         raise TypeError("this model is open already: there is nothing to decrypt (es.load(path) reads an opened model)")
     known = opening_schema(schema, model.schema_, model.totals_, decryptor)
     totals = decrypt_value(model.totals_, decryptor)
-    opened = model.opened(totals, known, model.n_rows_, model.block_ids_, model.n_dropped_)
+    opened = model.opened(
+        totals, known, model.n_rows_, model.block_ids_, model.n_dropped_, weight_bound=model.weight_bound_
+    )
     return opened._with_beside({name: decrypt_value(found, decryptor) for name, found in model._beside().items()})
 
 

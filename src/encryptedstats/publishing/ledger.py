@@ -3,16 +3,23 @@
 It lies in a folder beside the key, or where all members of a study reach it: a chain of signed entries (`storage.chains`). A cost
 is written before the result is shown, so a crash in between costs privacy and never gives it away. Who can write to the folder can
 still roll it back to an earlier state: whoever keeps the hash of its last entry (``ledger.head()``) notices.
+
+A ledger adds up epsilons of one unit of privacy and one neighbouring relation (`units.Unit`), which
+are fixed when it begins. A second ledger of the same key would start at 0 again: `Ledger.begin`
+looks for others in the folder around it and in the list beside the key file (`other_ledgers`).
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, Final
 
 import pandas as pd
@@ -30,8 +37,11 @@ from encryptedstats.errors import (
 )
 from encryptedstats.publishing.accounting import Spent, total_epsilon
 from encryptedstats.publishing.rules import Rules
+from encryptedstats.publishing.units import ADD, REPLACE, ROW, Unit
 from encryptedstats.storage.chains import Chain, Entry
+from encryptedstats.storage.files import PRIVATE, write_atomic
 from encryptedstats.storage.objects import open_store
+from encryptedstats.words import plural
 
 FOLDER: Final = "ledger"
 BEGIN: Final = "begin"
@@ -40,6 +50,7 @@ PUBLISHED: Final = "published"
 RELEASED: Final = "released"
 BUDGET: Final = "budget"
 _MEMBER: Final = 64  # digits of a signing key
+_LISTED: Final = ".ledgers"  # beside the key file: the ledgers that were begun for it
 
 Content = dict[str, Any]
 
@@ -95,12 +106,27 @@ class Ledger:
         delta: float = 1e-6,
         rules: str | Rules | None = None,
         members: Sequence[PublicKeys] = (),
+        max_rows: int = 1,
+        relation: str = REPLACE,
+        another: bool = False,
     ) -> Ledger:
-        """A new ledger, with a budget if ``epsilon`` is given, and the rules of the study.
+        """Begin a ledger, with a budget if ``epsilon`` is given, and the rules of the study.
 
-        ``members`` are the public keys of others who may write into it.
+        Parameters
+        ----------
+        url, owner, epsilon, delta, rules
+            Its folder, who begins it, its budget and its rules.
+        members : sequence of PublicKeys
+            Others who may write into it.
+        max_rows, relation
+            The unit and the neighbouring relation of every release that is spent from it, fixed
+            from now on: 1 protects a row, more protect a person with up to that many rows;
+            ``"replace"`` takes the number of rows for public, ``"add"`` does not.
+        another : bool
+            Begin it although there is another ledger of this key, whose costs it does not count.
         """
         ledger = cls(url, owner)
+        unit = Unit(max_rows, relation)
         budget = None if epsilon is None else Budget(epsilon, delta)
         chosen = None if rules is None else Rules.named(rules)
         signing = [ledger.keys.signing_key.hex(), *(keys.signing_key.hex() for keys in members)]
@@ -110,15 +136,25 @@ class Ledger:
                 raise ExistsError(
                     f"{ledger.url} has a ledger already, and was not touched: use it, or give another folder"
                 )
+            others = other_ledgers(ledger.url, owner)
+            if others and not another:
+                raise ExistsError(
+                    f"key {owner.key_id} has a ledger already, {others[0]}: a second one would start at epsilon 0 again. "
+                    "Spend from the first, or begin another for rows that the first has nothing of, ",
+                    Cure("another ledger", "another=True"),
+                )
             return _stamped(
                 BEGIN,
                 key_id=owner.key_id,
                 members=list(dict.fromkeys(signing)),
                 budget=None if budget is None else vars(budget),
                 rules=None if chosen is None else chosen.to_dict(),
+                unit=unit.to_dict(),
+                others=len(others),
             )
 
         ledger._append(content, owner)
+        _list_beside_key(ledger.url, owner)
         return ledger
 
     @classmethod
@@ -163,14 +199,38 @@ class Ledger:
         return _budget(self.entries())
 
     @property
+    def unit(self) -> Unit | None:
+        """Return whose privacy its epsilon is about; None of an older ledger without any release.
+
+        Raises
+        ------
+        FileFormatError
+            Where an older version has spent releases of different units from it: these do not add up.
+        """
+        return unit_of(self.entries())
+
+    @property
+    def units(self) -> tuple[Unit, ...]:
+        """Return every unit that occurs in it: one, or several where an older version mixed them."""
+        return tuple(_units(self.entries()))
+
+    @property
+    def n_others(self) -> int:
+        """Return how many other ledgers of this key were noticed when this one began."""
+        return int(self.entries()[0].content.get("others", 0))
+
+    @property
     def rho_spent(self) -> float:
         """What all releases cost together, in zCDP."""
-        return sum(one.rho for one in _spent(self.entries()))
+        entries = self.entries()
+        unit_of(entries)  # costs of different units do not add up
+        return sum(one.rho for one in _spent(entries))
 
     @property
     def epsilon_spent(self) -> float:
         """What all releases cost together, at the delta of the budget (1e-6 without one)."""
         entries = self.entries()
+        unit_of(entries)  # costs of different units do not add up
         budget = _budget(entries)
         return total_epsilon(_spent(entries), 1e-6 if budget is None else budget.delta)
 
@@ -179,6 +239,7 @@ class Ledger:
         entries = self.entries()
         budget = _budget(entries)
         delta, lines = 1e-6 if budget is None else budget.delta, []
+        mixed = len(_units(entries)) > 1
         for entry in entries:
             said = entry.content
             spent = _spent(entries[: entry.number + 1])
@@ -189,7 +250,7 @@ class Ledger:
                     "question": said.get("question", ""),
                     "rows": said.get("rows"),
                     "epsilon": said.get("epsilon"),
-                    "spent": round(total_epsilon(spent, delta), 4),
+                    "spent": math.nan if mixed else round(total_epsilon(spent, delta), 4),
                     "by": entry.by[:8],
                 }
             )
@@ -199,7 +260,9 @@ class Ledger:
         entries = self.entries()
         budget = _budget(entries)
         limit = "no budget" if budget is None else f"epsilon {budget.epsilon:g} at delta {budget.delta:g}"
-        return f"Ledger({self.url!r}, {len(entries)} entries, {limit}, spent {self.epsilon_spent:.4g})"
+        units = _units(entries)
+        spent = "costs of different units" if len(units) > 1 else f"spent {self.epsilon_spent:.4g}"
+        return f"Ledger({self.url!r}, {len(entries)} entries, {limit}, {spent})"
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
@@ -216,10 +279,15 @@ class Ledger:
         budget = Budget(epsilon, delta)
         self._append(lambda before: _stamped(BUDGET, **vars(budget)), owner)
 
-    def spend(self, owner: Owner, spent: Spent, said: Mapping[str, Any]) -> Entry:
-        """Write down a release, before it is shown; refused where the budget does not allow it."""
+    def check_unit(self, unit: Unit) -> None:
+        """Refuse a release of another unit or relation than the ledger is about."""
+        _check_unit(self.entries(), unit, self.url)
+
+    def spend(self, owner: Owner, spent: Spent, said: Mapping[str, Any], unit: Unit = ROW) -> Entry:
+        """Write down a release, before it is shown; refused where unit or budget do not allow it."""
 
         def content(before: Sequence[Entry]) -> Content:
+            _check_unit(before, unit, self.url)
             budget = _budget(before)
             if budget is not None:
                 already = _spent(before)
@@ -230,7 +298,8 @@ class Ledger:
                         f"the budget of the ledger {self.url} is epsilon {budget.epsilon:g} at delta {budget.delta:g}; {now:.4g} "
                         f"is spent, and with this release it would be {after:.4g}: ask for a smaller epsilon, or for less"
                     )
-            return _stamped(RELEASED, rho=spent.rho, pure_epsilon=spent.pure_epsilon, **said)
+            whose = {"unit": unit.who, "relation": unit.neighbours, "max_rows": unit.max_rows}
+            return _stamped(RELEASED, rho=spent.rho, pure_epsilon=spent.pure_epsilon, **{**said, **whose})
 
         return self._append(content, owner)
 
@@ -269,3 +338,141 @@ def _budget(entries: Sequence[Entry]) -> Budget | None:
 def _spent(entries: Sequence[Entry]) -> list[Spent]:
     released = [entry.content for entry in entries if entry.content["what"] == RELEASED]
     return [Spent(float(said["rho"]), said["pure_epsilon"]) for said in released]
+
+
+# -- units ---------------------------------------------------------------------------------------
+
+
+def _units(entries: Sequence[Entry]) -> list[Unit]:
+    """Return every unit that the ledger began with or that something was spent in."""
+    begun = entries[0].content.get("unit") if entries else None
+    found = [] if begun is None else [_read_unit(lambda: Unit.from_dict(begun))]
+    for entry in entries:
+        said = entry.content
+        if said["what"] == RELEASED and "unit" in said:
+            words = str(said["unit"]), str(said.get("relation"))
+            found.append(_read_unit(lambda words=words: Unit.from_words(*words)))  # type: ignore[misc]
+    return list(dict.fromkeys(found))
+
+
+def _read_unit(read: Callable[[], Unit]) -> Unit:
+    try:
+        return read()
+    except (ParameterError, KeyError, TypeError) as error:
+        raise FileFormatError(f"the ledger names a unit or relation that is not known here: {error}") from error
+
+
+def unit_of(entries: Sequence[Entry]) -> Unit | None:
+    """Return the one unit of a ledger, None where nothing fixes it; refused where there are several."""
+    found = _units(entries)
+    if len(found) > 1:
+        raise FileFormatError(
+            f"the releases of this ledger are about different units ({'; and '.join(map(str, found))}), "
+            "whose epsilons do not add up: begin ",
+            Cure("ledger for each unit", "another ledger for each unit, es.Ledger.begin(..., another=True)"),
+            ". Its entries can still be read",
+        )
+    return found[0] if found else None
+
+
+def hides_rows(entries: Sequence[Entry]) -> bool:
+    """Return whether the number of rows is not public in this ledger, so that no entry may name it."""
+    return any(unit.relation == ADD for unit in _units(entries))
+
+
+def exact_of_same_rows(entries: Sequence[Entry], blocks: Iterable[str]) -> dict[str, list[int]]:
+    """Return the entries that show some of these rows without noise, those opened exactly first."""
+    own, found = set(blocks), dict[str, list[int]]()
+    for what in (OPENED, PUBLISHED):
+        numbers = [one.number for one in entries if one.content["what"] == what and own & _blocks(one)]
+        if numbers:
+            found[what] = numbers
+    return found
+
+
+def _blocks(entry: Entry) -> set[str]:
+    return {str(block) for block in entry.content.get("blocks", ())}
+
+
+def describe_exact(found: Mapping[str, Sequence[int]]) -> list[str]:
+    """Return in words what :func:`exact_of_same_rows` found, the exact openings first."""
+    words = {
+        OPENED: "{n} of the same rows, opened exactly ({entries} of the ledger): epsilon is about noisy numbers only",
+        PUBLISHED: "{n} of the same rows, published by rules without noise ({entries} of the ledger)",
+    }
+    return [
+        words[what].format(
+            n=plural(len(numbers), "result"),
+            entries=f"{'entry' if len(numbers) == 1 else 'entries'} {', '.join(map(str, numbers))}",
+        )
+        for what, numbers in found.items()
+    ]
+
+
+def _check_unit(entries: Sequence[Entry], unit: Unit, url: str) -> None:
+    own = unit_of(entries)
+    if own is not None and unit != own:
+        raise ParameterError(
+            f"the ledger {url} is about {own}, and this release about {unit}: epsilons of different units do not add up. "
+            "Nothing was spent. Release it ",
+            Cure("unit of the ledger", f"with max_rows={own.max_rows}, relation={own.relation!r}"),
+            ", or leave both out",
+        )
+
+
+# -- other ledgers of the same key ---------------------------------------------------------------
+
+
+def other_ledgers(url: str, owner: Owner) -> list[str]:
+    """Return other ledgers of the key, as far as they can be noticed from here.
+
+    These are the local folders beside ``url``, and what the list beside the key file names. A ledger
+    elsewhere, under a key without a file, or at a remote store is not noticed.
+    """
+    own = _local(url)
+    found = [*(_ledgers_beside(own, owner.key_id) if own is not None else ()), *_listed_beside_key(owner)]
+    return [one for one in dict.fromkeys(found) if one != str(url if own is None else own)]
+
+
+def _local(url: str) -> Path | None:
+    return None if "://" in url else Path(url).resolve()
+
+
+def _ledgers_beside(own: Path, key_id: str) -> list[str]:
+    found = []
+    for first in sorted(own.parent.glob(f"*/{FOLDER}/00000000.json")):
+        try:
+            content = json.loads(first.read_bytes())["content"]
+        except (OSError, ValueError, KeyError, TypeError):
+            continue  # not a ledger, or not ours to read
+        if isinstance(content, dict) and content.get("key_id") == key_id:
+            found.append(str(first.parent.parent))
+    return found
+
+
+def _list_file(owner: Owner) -> Path | None:
+    file = owner.key_file
+    return None if file is None else file.with_name(file.name + _LISTED)
+
+
+def _listed_beside_key(owner: Owner) -> list[str]:
+    file = _list_file(owner)
+    if file is None or not file.exists():
+        return []
+    try:
+        listed = json.loads(file.read_bytes())
+    except (OSError, ValueError) as error:
+        raise FileFormatError(f"{file} lists the ledgers of the key, and cannot be read: {error}") from error
+    own = listed.get(owner.key_id, []) if isinstance(listed, dict) else []
+    return [str(one) for one in own]
+
+
+def _list_beside_key(url: str, owner: Owner) -> None:
+    """Add a ledger to the list beside the key file, if there is one that can be written."""
+    file, local = _list_file(owner), _local(url)
+    if file is None:
+        return
+    listed = [*_listed_beside_key(owner), url if local is None else str(local)]
+    # A key may lie where nothing can be written: the folder of the ledger is still looked at.
+    with contextlib.suppress(OSError):
+        write_atomic(file, [json.dumps({owner.key_id: listed}).encode()], mode=PRIVATE, overwrite=True)

@@ -60,7 +60,7 @@ def calibrated(found: Sensitivity, epsilon: float, delta: float, max_rows: int =
     return min(laplace, gaussian, key=lambda one: one.deviation)
 
 
-def noised(values: NDArray[Any], ranges: NDArray[np.int64], mechanism: Mechanism) -> NDArray[Any]:
+def noised(values: NDArray[Any], ranges: NDArray[Any], mechanism: Mechanism) -> NDArray[Any]:
     """Whole numbers with noise; those that no row can move as they are."""
     dp = opendp()
     result = np.array([int(value) for value in values], dtype=object)

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 import numpy as np
+import pandas as pd
 
 from encryptedstats.circuits.bounds import Interval
 from encryptedstats.circuits.expressions import sum_of
@@ -24,10 +25,12 @@ from encryptedstats.crypto.keys import Owner
 from encryptedstats.errors import Cure, DataError, ParameterError
 from encryptedstats.publishing.accounting import Spent
 from encryptedstats.publishing.forms import form_of
-from encryptedstats.publishing.ledger import Ledger
+from encryptedstats.publishing.ledger import Ledger, describe_exact, exact_of_same_rows
 from encryptedstats.publishing.mechanisms import AUTO, Mechanism, calibrated, noised, opendp
 from encryptedstats.publishing.opening import Source, source_of
-from encryptedstats.publishing.sensitivity import REPLACE, describe_relation, row_interval, sensitivity
+from encryptedstats.publishing.sensitivity import row_interval, sensitivity
+from encryptedstats.publishing.tables import written_table
+from encryptedstats.publishing.units import ADD, REPLACE, ROW, Unit
 from encryptedstats.storage.objects import save_file
 from encryptedstats.tables.answers import opened_container
 from encryptedstats.tables.questions import OpenedTotals, Question
@@ -45,6 +48,7 @@ NOT_COVERED: Final = (
     f"bins, levels, classes and bounds that the schema learned from these rows: give them instead, {PUBLIC_SCHEMA}",
     "which question is asked, where that was chosen by looking at these rows",
 )
+_LARGEST_WEIGHT: Final = Cure("largest weight", "max_weight=...")
 _INTERVALS: Final = (
     "standard errors, intervals and p-values know nothing of the noise: they are too good, do not publish them"
 )
@@ -127,6 +131,13 @@ class Release:
         shown = getattr(self.result, "summary", None)
         return "\n".join([str(shown() if callable(shown) else self.result), "", *self.privacy.describe()])
 
+    def to_frame(self) -> pd.DataFrame:
+        """Return the result as a table for others, without standard errors, intervals and tests.
+
+        These know nothing of the noise and must not be published.
+        """
+        return written_table(self.source.question.name, self.result)
+
     def __repr__(self) -> str:
         return self.summary()
 
@@ -171,14 +182,12 @@ def planned(
     mechanism: str = AUTO,
 ) -> Planned:
     """How a question would be released: from the question alone, so that whoever sees it learns nothing of the rows."""
-    if isinstance(max_weight, bool) or not isinstance(max_weight, (int, np.integer)) or max_weight < 1:
-        raise ParameterError(f"max_weight={max_weight!r}: the largest weight of a row, 1 or more")
+    unit = Unit(max_rows, relation)
     form = form_of(question, schema)
     moved = sensitivity(form.rows, schema, relation=relation, groups=form.groups, max_weight=max_weight)
     chosen = calibrated(moved, epsilon, delta, max_rows, mechanism)
-    unit, _, words = describe_relation(relation, max_rows).partition("; ")
     privacy = Privacy(
-        float(epsilon), 0.0 if chosen.spent.pure_epsilon is not None else float(delta), chosen.spent.rho, unit, words,
+        float(epsilon), 0.0 if chosen.spent.pure_epsilon is not None else float(delta), chosen.spent.rho, unit.who, unit.neighbours,
         chosen.name, chosen.scale, moved.l1, moved.l2,
     )  # fmt: skip
 
@@ -202,33 +211,39 @@ def release(
     epsilon: float,
     delta: float = 1e-6,
     ledger: Any = None,
-    **options: Any,
+    relation: str | None = None,
+    max_rows: int | None = None,
+    max_weight: int | None = None,
+    mechanism: str = AUTO,
 ) -> Release:
     """What ``owner.release`` does."""
     book = None if ledger is None else Ledger.of(ledger, owner)
+    unit = _chosen_unit(book, max_rows, relation)
     source = source_of(given, owner, schema)
     if source.is_prediction:
         raise ParameterError("predictions are of single rows: release the model, and predict with what is released")
     asked = source.question.in_ids(source.schema)
     public = source.schema.public()
-    plan = planned(asked, public, epsilon=epsilon, delta=delta, **options)
+    most = _chosen_weight(source, max_weight)
+    plan = planned(asked, public, epsilon=epsilon, delta=delta, max_weight=most, mechanism=mechanism, **unit.to_dict())
     if plan.privacy.delta * source.n_rows >= 1:
         raise ParameterError(
             f"delta={delta:g} with {source.n_rows:,} rows: it could give away a row as it is. Take far less than 1 divided by the "
             "rows"
         )
     privacy = plan.privacy
-    max_weight = options.get("max_weight", 1)
     opendp()  # where it is missing nothing is spent
-    _check_known_weights(source, asked, public, max_weight)
+    _check_known_weights(source, asked, public, most)
     if book is not None:  # spent before anything is shown, or even opened
+        privacy = replace(privacy, not_covered=(*_not_covered_by(book, source), *privacy.not_covered))
         stated = privacy.to_dict()
-        kept = ("epsilon", "delta", "unit", "relation", "mechanism", "scale", "l1", "l2", "not_covered")
-        book.spend(owner, plan.spent, {**source.said(), **{name: stated[name] for name in kept}})
+        kept = ("epsilon", "delta", "mechanism", "scale", "l1", "l2", "not_covered")
+        said = {**source.said(with_rows=unit.relation != ADD), **{name: stated[name] for name in kept}}
+        book.spend(owner, plan.spent, said, unit)
         budget = book.budget
         privacy = replace(privacy, spent=book.epsilon_spent, budget=None if budget is None else budget.epsilon)
     exact = source.opened(owner)
-    _check_counted(asked, exact, public, source.n_rows, max_weight)
+    _check_counted(asked, exact, public, source.n_rows, most)
     totals, n_rows = plan.noisy(exact, source.n_rows)
     # Without the ids of the blocks: they are hashes of the rows, without noise. The ledger has them.
     return Release(
@@ -246,6 +261,43 @@ def _read(question: Question, totals: list[int], schema: Schema | PublicSchema, 
             f"with this noise there is no result: {error}. Its cost is spent all the same; ask for a larger epsilon, or for a "
             "question of fewer totals"
         ) from error
+
+
+def _chosen_unit(book: Ledger | None, max_rows: int | None, relation: str | None) -> Unit:
+    """Return the unit of a release: the ledger's where there is one, and no other."""
+    own = ROW if book is None else book.unit or ROW
+    unit = Unit(own.max_rows if max_rows is None else max_rows, own.relation if relation is None else relation)
+    if book is not None:
+        book.check_unit(unit)
+    return unit
+
+
+def _not_covered_by(book: Ledger, source: Source) -> list[str]:
+    """Return what the ledger knows of the same rows that this epsilon does not cover."""
+    known = describe_exact(exact_of_same_rows(book.entries(), source.block_ids))
+    if book.n_others:
+        known.append(f"costs in other ledgers of this key: {book.n_others} were noticed when this one began")
+    return known
+
+
+def _chosen_weight(source: Source, given: int | None) -> int:
+    """Return the largest weight that noise is made for: at least the bound that the answer brings."""
+    bound = source.weight_bound
+    if given is None and bound is None:
+        raise ParameterError(
+            "this answer does not say whether its rows have weights (older versions did not write it): "
+            "say how large one may be, 1 where they have none, ",
+            _LARGEST_WEIGHT,
+        )
+    if given is not None and (isinstance(given, bool) or not isinstance(given, (int, np.integer)) or given < 1):
+        raise ParameterError(f"max_weight={given!r}: the largest weight of a row, 1 or more")
+    if given is not None and bound is not None and given < bound:
+        raise ParameterError(
+            f"max_weight={given}: the rows of this table have weights up to {bound}, and noise for less would not hide a row. "
+            "Leave it out, or give at least the bound, ",
+            _LARGEST_WEIGHT,
+        )
+    return int(given if given is not None else bound or 1)
 
 
 def _check_known_weights(source: Source, question: Question, schema: PublicSchema, max_weight: int) -> None:
@@ -289,6 +341,6 @@ def _counted_by_row(question: Question, schema: PublicSchema, name: str) -> Inte
 def _weights_error() -> ParameterError:
     return ParameterError(
         "the rows of this table have weights: say how large one may be, ",
-        Cure("largest weight", "max_weight=..."),
+        _LARGEST_WEIGHT,
         ". Nothing was shown",
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import html
+import math
 import os
 import shutil
 import subprocess
@@ -25,8 +26,18 @@ from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.crypto.security import TABLE_NAME
 from encryptedstats.errors import REPLACE, ExistsError, InsecureParametersWarning, KeyMismatchError
 from encryptedstats.kinds import KINDS
-from encryptedstats.publishing.ledger import BEGIN, BUDGET, PUBLISHED, RELEASED, Ledger
+from encryptedstats.publishing.ledger import (
+    BEGIN,
+    BUDGET,
+    OPENED,
+    PUBLISHED,
+    RELEASED,
+    Ledger,
+    describe_exact,
+    exact_of_same_rows,
+)
 from encryptedstats.publishing.rules import Rules
+from encryptedstats.publishing.units import Unit
 from encryptedstats.storage import container
 from encryptedstats.storage.chains import Entry
 from encryptedstats.storage.files import PRIVATE, write_atomic
@@ -118,7 +129,7 @@ def report_page(files: Sequence[str], keys: PublicKeys, ledger: Ledger | None, t
         _key(keys),
         _questions(computed),
         _openings(entries, ledger),
-        _privacy(entries),
+        _privacy(entries, computed, ledger),
         _software(entries, tables, computed, ledger),
     ]
     made = datetime.now(timezone.utc).strftime("%d %B %Y, %H:%M UTC")
@@ -164,22 +175,29 @@ def _summary(
     keys: PublicKeys,
     ledger: Ledger | None,
 ) -> str:
-    released = sum(entry.content["what"] == RELEASED for entry in entries)
-    published = sum(entry.content["what"] == PUBLISHED for entry in entries)
+    opened, published, released = (
+        sum(entry.content["what"] == what for entry in entries) for what in (OPENED, PUBLISHED, RELEASED)
+    )
     security = keys.parameters.security
     boxes = [
         ("encrypted rows", f"{sum(table.facts['rows'] for table in tables):,}" if tables else "&ndash;"),
         ("bits of security", str(security) if security else "<span class=bad>insecure</span>"),
         ("results computed", str(len(computed))),
+        ("opened exactly", str(opened) if ledger is not None else "&ndash;"),
         ("published by rules", str(published) if ledger is not None else "&ndash;"),
         ("released with noise", str(released) if ledger is not None else "&ndash;"),
     ]
     if ledger is not None:
-        budget = ledger.budget
-        spent = f"{ledger.epsilon_spent:.3g}"
-        boxes.append(("epsilon spent", spent if budget is None else f"{spent} of {budget.epsilon:g}"))
+        boxes.append(("epsilon of noisy results only", _spent_words(ledger)))
     shown = "".join(f"<div><b>{value}</b><span>{name}</span></div>" for name, value in boxes)
     return f"<section class=boxes>{shown}</section>"
+
+
+def _spent_words(ledger: Ledger) -> str:
+    if len(ledger.units) > 1:
+        return "<span class=bad>units mixed</span>"
+    budget, spent = ledger.budget, f"{ledger.epsilon_spent:.3g}"
+    return spent if budget is None else f"{spent} of {budget.epsilon:g}"
 
 
 def _who(has_ledger: bool) -> str:
@@ -214,7 +232,7 @@ def _who(has_ledger: bool) -> str:
             (
                 "Members who read the ledger",
                 "its entries",
-                "which questions were asked, of how many rows, and what was shown; no names",
+                "which questions were asked, of how many rows (where that is public), and what was shown; no names",
                 "notice what is altered; only who keeps its last hash notices that it was rolled back",
             )
         )
@@ -318,7 +336,7 @@ def _openings(entries: Sequence[Entry], ledger: Ledger | None) -> str:
         lines.append(
             f"<tr><td class=n>{entry.number}</td><td class=when>{_text(said['time'].replace('T', ' ')[:16])}</td>"
             f"<td><span class='tag {_text(said['what'])}'>{_text(said['what'])}</span></td><td>{_said(said)}</td>"
-            f"<td class=n>{_cost(said)}</td><td class=n>{spent:.3g}</td></tr>"
+            f"<td class=n>{_cost(said)}</td><td class=n>{'' if math.isnan(spent) else f'{spent:.3g}'}</td></tr>"
         )
     names = (
         "<th class=n>#",
@@ -330,10 +348,13 @@ def _openings(entries: Sequence[Entry], ledger: Ledger | None) -> str:
     )
     head = f"<tr>{'</th>'.join(names)}</th></tr>"
     bar = ""
-    if budget is not None:
+    if len(ledger.units) > 1:
+        bar = "<p class=bad>Releases of different units were spent from this ledger: their epsilons do not add up.</p>"
+    elif budget is not None:
         share = min(1.0, ledger.epsilon_spent / budget.epsilon)
         bar = (
-            f"<p>Epsilon {ledger.epsilon_spent:.3g} of {budget.epsilon:g} is spent, at delta {budget.delta:g}.</p>"
+            f"<p>Epsilon {ledger.epsilon_spent:.3g} of {budget.epsilon:g} is spent on noisy results, at delta {budget.delta:g}. "
+            "What was opened exactly or published by rules is not in it.</p>"
             f"<div class=bar><div style='width:{100 * share:.1f}%'></div></div>"
         )
     tail = (
@@ -348,11 +369,13 @@ def _said(said: Any) -> str:
     if said["what"] == BEGIN:
         rules = "no rules" if said["rules"] is None else Rules.from_dict(said["rules"]).describe()
         budget = "no budget" if said["budget"] is None else f"budget epsilon {said['budget']['epsilon']:g}"
-        return _text(f"{budget}; {plural(len(said['members']), 'member')}; {rules}")
+        unit = "" if said.get("unit") is None else f"; epsilon is about {Unit.from_dict(said['unit'])}"
+        return _text(f"{budget}{unit}; {plural(len(said['members']), 'member')}; {rules}")
     if said["what"] == BUDGET:
         return _text(f"budget set to epsilon {said['epsilon']:g}, delta {said['delta']:g}")
     what = "predictions by " if said.get("predicted") else ""
-    lines = [f"{what}{_text(_asked(said))}, {said['rows']:,} rows"]
+    rows = f", {said['rows']:,} rows" if "rows" in said else ""
+    lines = [f"{what}{_text(_asked(said))}{rows}"]
     if said["what"] == PUBLISHED:
         lines.append(_text(f"rules {Rules.from_dict(said['rules']).name}"))
         lines += [_text(f"left out, {finding}") for finding in said["findings"]]
@@ -368,15 +391,46 @@ def _cost(said: Any) -> str:
     return f"{said['epsilon']:g}{delta}<br><small>&rho; {said['rho']:.3g}</small>"
 
 
-def _privacy(entries: Sequence[Entry]) -> str:
-    released = [entry.content for entry in entries if entry.content["what"] == RELEASED]
-    if not released:
+def _privacy(entries: Sequence[Entry], computed: Sequence[_Computed], ledger: Ledger | None) -> str:
+    """Say what epsilon is about, and first of all what it does not cover: exact openings."""
+    if ledger is None:
         return ""
-    units = dict.fromkeys(f"{said['unit']}; {said['relation']}" for said in released if "unit" in said)
-    open_ = dict.fromkeys(what for said in released for what in said.get("not_covered", ()))
-    body = "<p>Epsilon is about: " + "; and about ".join(map(_text, units)) + ".</p>" if units else ""
-    body += "<p>It does not cover</p><ul>" + "".join(f"<li>{_text(what)}</li>" for what in open_) + "</ul>"
-    return _section("What epsilon is about", body)
+    released = [entry.content for entry in entries if entry.content["what"] == RELEASED]
+    items = [*_without_noise(entries, released), *_opened_files(computed)]
+    items.append("results that were opened without this ledger: whoever holds the key can, and no file tells")
+    if ledger.n_others:
+        items.append(f"costs in other ledgers of this key, of which {ledger.n_others} were noticed when this one began")
+    stated = [what for said in released for what in said.get("not_covered", ())]
+    items += [what for what in dict.fromkeys(stated) if " of the ledger)" not in what and "other ledgers" not in what]
+    body = "<p>It does not cover</p><ul>" + "".join(f"<li>{_text(what)}</li>" for what in items) + "</ul>"
+    if released:
+        units = "; and about ".join(_text(str(unit)) for unit in ledger.units)
+        body = f"<p>Epsilon is about: {units}.</p>{body}"
+    return _section("What epsilon is about, and what not", body)
+
+
+def _without_noise(entries: Sequence[Entry], released: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Name the entries without noise: first of rows that were released too, then all others."""
+    shared = exact_of_same_rows(entries, [block for said in released for block in said.get("blocks", ())])
+    found = describe_exact(shared)
+    others = [
+        entry.number
+        for entry in entries
+        if entry.content["what"] in (OPENED, PUBLISHED)
+        and entry.number not in {n for ns in shared.values() for n in ns}
+    ]
+    if others:
+        numbers = ", ".join(map(str, others))
+        found.append(
+            f"{plural(len(others), 'result')} without noise of rows that no release is known to be of (entries {numbers})"
+        )
+    return found
+
+
+def _opened_files(computed: Sequence[_Computed]) -> list[str]:
+    """Name the given files that hold exact totals in the clear."""
+    exact = [one for one in computed if not one.released and one.facts.get("encrypted") is False]
+    return [f"the exact numbers in {Path(one.where).name}, which is opened and has no noise" for one in exact]
 
 
 def _software(

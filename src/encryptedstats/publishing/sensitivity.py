@@ -4,14 +4,17 @@ A row adds f(x) to the vector of totals, where x is what the row is: one bin of 
 public bounds. The sensitivity is the largest norm of f(x), or of f(x) - f(x') where a row may be exchanged for another. Three ways
 give it: totals of which every row is in one are seen from their sum; otherwise all rows that differ are tried, variable by
 variable, until nothing is left to choose; where these are too many, intervals bound it. The first two are exact, all are proven.
+
+Each encoding says in `ROW_VALUES` which value its column has in a row. A total over a column whose
+encoding has no entry there cannot be released: its sensitivity is not known.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,25 +31,24 @@ from encryptedstats.circuits.expressions import (
     fold,
     in_order,
 )
+from encryptedstats.errors import Cure, ParameterError
+from encryptedstats.publishing.units import ADD, RELATIONS, REPLACE
 from encryptedstats.tables.binning import code_values
 from encryptedstats.tables.columns import OF_ROWS, Column, column_ranges
 from encryptedstats.tables.variables import PublicSchema
 
-REPLACE: Final = "replace"
-ADD: Final = "add"
-#: Which tables are neighbours, in words.
-RELATIONS: Final = {
-    REPLACE: "one row is replaced by any other (the number of rows is public)",
-    ADD: "one row is added or left out (the number of rows is not public)",
-}
 #: More kinds of rows than these are not tried one by one.
 MOST_STATES: Final = 20_000
 _MOST_VALUES: Final = 64  # of a number, to be tried one by one
 _MOST_COMPARED: Final = 200_000_000  # numbers, for all pairs of rows
+#: Noise is drawn in 64 bits: a total that one row moves this far cannot be released.
+LARGEST_RANGE: Final = 1 << 62
+_EXACT_FLOAT: Final = 1 << 52  # differences of smaller integers are exact in floating point
 
 Number = Expression | int
 State = Mapping[str, int | Interval]  # of the columns of one variable
 Floats = NDArray[np.float64]
+Numbers = NDArray[Any]  # floats, or Python integers where floats would round them
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class Sensitivity:
 
     Attributes
     ----------
-    ranges : array
+    ranges : array of Python integers
         Of each total: the largest change. 0 where no row changes it.
     l1, l2 : float
         Of all of them, each divided by its range: so one noise, times the range of each, fits all.
@@ -63,7 +65,7 @@ class Sensitivity:
         Whether all kinds of rows were tried, so that some tables do differ so much; else it is a proven bound.
     """
 
-    ranges: NDArray[np.int64]
+    ranges: NDArray[np.object_]
     l1: float
     l2: float
     exact: bool
@@ -81,18 +83,39 @@ def sensitivity(
 
     ``groups`` are positions to be looked at by themselves: the bound of all is the sum of theirs. By default there is one group.
     A row of weight w adds w times as much, and its weight may be any from 0 to ``max_weight`` where that is not 1.
+
+    Raises
+    ------
+    ParameterError
+        Where one row can move a total by 2^62 or more, or a column has an encoding without an
+        entry in `ROW_VALUES`.
     """
     if relation not in RELATIONS:
         raise ValueError(f"relation={relation!r}: {' or '.join(map(repr, RELATIONS))}")
     rows = [added_by_row(total) for total in totals]
     parts = [list(range(len(rows)))] if groups is None else [list(group) for group in groups]
-    ranges, l1, l2_squared, exact = np.zeros(len(rows), dtype=np.int64), 0.0, 0.0, True
+    ranges, l1, l2_squared, exact = _integers([0] * len(rows)), 0.0, 0.0, True
     for part in parts:
         found = _of_group([rows[i] for i in part], schema, relation, weighted=max_weight > 1)
-        ranges[part] = found.ranges * max_weight
+        ranges[part] = found.ranges * int(max_weight)
+        _check_ranges(ranges[part])
         l1, l2_squared, exact = l1 + found.l1, l2_squared + found.l2**2, exact and found.exact
     # Groups are as far as they can be at once only if some rows are: with one group that is known.
     return Sensitivity(ranges, l1, math.sqrt(l2_squared), exact and len(parts) == 1)
+
+
+def _integers(values: Iterable[Any]) -> NDArray[np.object_]:
+    """Return an array of Python integers, which do not wrap around as those of 64 bits do."""
+    return np.array([int(value) for value in values], dtype=object)
+
+
+def _check_ranges(ranges: Iterable[int]) -> None:
+    largest = max(ranges, default=0)
+    if largest >= LARGEST_RANGE:
+        raise ParameterError(
+            f"one row can move a total by {largest:,}, and releases allow less than 2^62 ({LARGEST_RANGE:,}): ",
+            Cure("narrower bounds", "give narrower bounds=, fewer digits=, or a smaller weight_bound="),
+        )
 
 
 def added_by_row(total: Number) -> Number:
@@ -114,55 +137,98 @@ def added_by_row(total: Number) -> Number:
 # -- what a row can be -----------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class RowState:
+    """What one row can be, as far as one variable or the target is concerned.
+
+    Attributes
+    ----------
+    bin, n_bins : int
+        Of a variable with bins.
+    number : int, Interval or None
+        Of a number: its value, or the bounds it lies in; None where it is missing.
+    target, fold : int, int or None
+        The class of the row, and the fold it is in.
+    """
+
+    bin: int = 0
+    n_bins: int = 0
+    number: int | Interval | None = None
+    target: int = 0
+    fold: int | None = None
+
+
+def _code(column: Column, state: RowState) -> int:
+    return int(code_values(state.n_bins, centred=column.encoding == "centred")[state.bin])
+
+
+def _of_target(column: Column, state: RowState) -> int:
+    return int(column.index == state.target and column.fold in (None, state.fold))
+
+
+#: For each encoding: which value its column has in a row (without the weight of the row).
+ROW_VALUES: Final[dict[str, Callable[[Column, RowState], int | Interval]]] = {
+    "onehot": lambda column, state: int(state.bin == column.index),
+    "cumulative": lambda column, state: int(state.bin <= column.index),
+    "ordinal": _code,
+    "centred": _code,
+    "number": lambda column, state: 0 if state.number is None else state.number,
+    "present": lambda column, state: int(state.number is not None),
+    "class": _of_target,
+    "rows": _of_target,
+}
+
+
+def _known_columns(names: Iterable[str]) -> list[Column]:
+    """Return the columns of these names; refused where an encoding has no entry in `ROW_VALUES`."""
+    columns = [Column.parse(name) for name in dict.fromkeys(names)]
+    unknown = [column for column in columns if column.encoding not in ROW_VALUES]
+    if unknown:
+        raise ParameterError(
+            f"column {unknown[0]} has the encoding {unknown[0].encoding!r}, whose sensitivity is not known: "
+            "a total over it cannot be released. ",
+            Cure("known encoding", f"Encodings that can: {', '.join(ROW_VALUES)}"),
+        )
+    return columns
+
+
 def possible_states(schema: PublicSchema, names: Iterable[str], *, tried: bool) -> dict[str, list[State]]:
     """What the columns of each variable can be in a row, for the columns that occur; ``tried``: with short numbers value by value.
 
-    The one place that knows the columns that questions are written with: however they are stored, an indicator of every bin and
-    class, codes, and numbers.
+    The columns are those that questions are written with, however they are stored.
     """
-    columns = [Column.parse(name) for name in dict.fromkeys(names)]
-    found: dict[str, list[State]] = {}
-    for key in dict.fromkeys("class" if c.encoding in OF_ROWS else f"v{c.variable}" for c in columns):
-        if key == "class":
-            found[key] = _class_states(schema, [c for c in columns if c.encoding in OF_ROWS])
-            continue
-        own = [c for c in columns if c.encoding not in OF_ROWS and f"v{c.variable}" == key]
-        known = schema.at(own[0].variable)
-        if known.kind == "number":
-            found[key] = _number_states(known.low or 0, known.high or 0, known.missing_bin, own, tried)
-        else:
-            found[key] = [{str(c): _of_bin(c, k, known.n_bins) for c in own} for k in range(known.n_bins)]
-    return found
+    grouped: dict[str, list[Column]] = {}
+    for column in _known_columns(names):
+        key = "class" if column.encoding in OF_ROWS else f"v{column.variable}"
+        grouped.setdefault(key, []).append(column)
+    return {
+        key: [
+            {str(one): ROW_VALUES[one.encoding](one, state) for one in columns}
+            for state in _row_states(schema, columns, tried=tried)
+        ]
+        for key, columns in grouped.items()
+    }
 
 
-def _class_states(schema: PublicSchema, columns: Sequence[Column]) -> list[State]:
-    folds = {c.fold for c in columns} | {None}
-    classes = range(schema.n_classes) if schema.n_classes else range(1)
-    return [
-        {str(c): int(c.index == k and c.fold in (None, where)) for c in columns}
-        for k in classes
-        for where in sorted(folds, key=str)
-    ]
-
-
-def _number_states(low: int, high: int, missing: bool, columns: Sequence[Column], tried: bool) -> list[State]:
-    values: list[int | Interval] = [Interval(low, high)]
-    if tried and high - low < _MOST_VALUES:
-        values = list(range(low, high + 1))
-    states = [{str(c): value if c.encoding == "number" else 1 for c in columns} for value in values]
-    return [*states, {str(c): 0 for c in columns}] if missing else [*states]
-
-
-def _of_bin(column: Column, k: int, n_bins: int) -> int:
-    if column.encoding == "onehot":
-        return int(column.index == k)
-    return code_values(n_bins, centred=column.encoding == "centred")[k]
+def _row_states(schema: PublicSchema, columns: Sequence[Column], *, tried: bool) -> list[RowState]:
+    """Return what a row can be, as far as these columns of one variable, or of the target, tell."""
+    if columns[0].encoding in OF_ROWS:
+        folds = sorted({column.fold for column in columns} | {None}, key=str)
+        return [RowState(target=k, fold=fold) for k in range(schema.n_classes or 1) for fold in folds]
+    known = schema.at(columns[0].variable)
+    if known.kind != "number":
+        return [RowState(bin=k, n_bins=known.n_bins) for k in range(known.n_bins)]
+    low, high = known.low or 0, known.high or 0
+    short = tried and high - low < _MOST_VALUES
+    values: Sequence[int | Interval] = range(low, high + 1) if short else [Interval(low, high)]
+    return [*(RowState(number=value) for value in values), *([RowState()] if known.missing_bin else [])]
 
 
 # -- three ways ------------------------------------------------------------------------------------------------------------
 
 
 def _of_group(rows: Sequence[Number], schema: PublicSchema, relation: str, *, weighted: bool) -> Sensitivity:
+    _known_columns(column_names(row for row in rows if isinstance(row, Expression)))
     found = _exclusive(rows, schema, relation)
     if found is not None:
         return found
@@ -170,9 +236,15 @@ def _of_group(rows: Sequence[Number], schema: PublicSchema, relation: str, *, we
         low_high = _states(rows, schema, tried=tried)
         if low_high is not None:
             return _measured(*low_high, relation, weighted=weighted)
-    bounds = [row_interval(row, schema) for row in rows]
-    low, high = (np.array([[getattr(one, name) for one in bounds]], dtype=float) for name in ("low", "high"))
-    return _measured(low, high, relation, weighted=weighted)
+    return _measured(*_ends([[row_interval(row, schema) for row in rows]]), relation, weighted=weighted)
+
+
+def _ends(bounds: Sequence[Sequence[Interval]]) -> tuple[Numbers, Numbers]:
+    """Return the lower and upper ends, as floats where they and their differences are exact."""
+    low, high = ([[getattr(one, name) for one in line] for line in bounds] for name in ("low", "high"))
+    largest = max((abs(end) for part in (low, high) for line in part for end in line), default=0)
+    kind = float if largest < _EXACT_FLOAT else object
+    return np.array(low, dtype=kind), np.array(high, dtype=kind)
 
 
 def _exclusive(rows: Sequence[Number], schema: PublicSchema, relation: str) -> Sensitivity | None:
@@ -188,7 +260,7 @@ def _exclusive(rows: Sequence[Number], schema: PublicSchema, relation: str) -> S
     if bounds[whole].high > 1 or any(bounds[row].low < 0 for row in written):
         return None
     apart = 2.0 if relation == REPLACE and len(rows) > 1 else 1.0
-    return Sensitivity(np.ones(len(rows), dtype=np.int64), apart, math.sqrt(apart), exact=False)
+    return Sensitivity(_integers([1] * len(rows)), apart, math.sqrt(apart), exact=False)
 
 
 def flat_terms(rows: Iterable[Expression]) -> dict[Expression, int]:
@@ -208,7 +280,7 @@ def flat_terms(rows: Iterable[Expression]) -> dict[Expression, int]:
     return found
 
 
-def _states(rows: Sequence[Number], schema: PublicSchema, *, tried: bool) -> tuple[Floats, Floats] | None:
+def _states(rows: Sequence[Number], schema: PublicSchema, *, tried: bool) -> tuple[Numbers, Numbers] | None:
     """Between which numbers all rows lie, for every kind of row (without what is alike); None where there are too many."""
     states = possible_states(schema, column_names(row for row in rows if isinstance(row, Expression)), tried=tried)
     seen: set[tuple[tuple[Number, ...], frozenset[str]]] = set()
@@ -232,11 +304,7 @@ def _states(rows: Sequence[Number], schema: PublicSchema, *, tried: bool) -> tup
             return None
     numbers = {name: value for listed in states.values() for one in listed for name, value in one.items()
                if isinstance(value, Interval)}  # fmt: skip
-    bounds = [[_bounded(value, numbers) for value in end] for end in ends]
-    low, high = (
-        np.array([[getattr(x, name) for x in line] for line in bounds], dtype=float) for name in ("low", "high")
-    )
-    return low, high
+    return _ends([[_bounded(value, numbers) for value in end] for end in ends])
 
 
 def _next_variable(rows: Iterable[Number], states: Mapping[str, list[State]], open_: frozenset[str]) -> str | None:
@@ -295,7 +363,7 @@ def row_interval(row: Number, schema: PublicSchema) -> Interval:
     return read_bounds([row], column_ranges(schema, map(Column.parse, column_names([row]))), 1)[row]
 
 
-def _measured(low: Floats, high: Floats, relation: str, *, weighted: bool) -> Sensitivity:
+def _measured(low: Numbers, high: Numbers, relation: str, *, weighted: bool) -> Sensitivity:
     """From what every kind of row can add: all pairs of them, or what bounds these where they are too many."""
     size = np.maximum(np.abs(low), np.abs(high))
     point, (n, m) = bool((low == high).all()), low.shape
@@ -307,13 +375,13 @@ def _measured(low: Floats, high: Floats, relation: str, *, weighted: bool) -> Se
             ranges = np.maximum(ranges, size.max(axis=0))
     used = ranges > 0
     if not used.any():
-        return Sensitivity(ranges.astype(np.int64), 0.0, 0.0, exact=True)
-    scaled = size[:, used] / ranges[used]
+        return Sensitivity(_integers(ranges), 0.0, 0.0, exact=True)
+    scaled = _divide(size[:, used], ranges[used])
     alone = scaled.sum(axis=1).max(), (scaled**2).sum(axis=1).max()
     if relation == ADD:
         l1, l2_squared = alone
     else:
-        low, high = low[:, used] / ranges[used], high[:, used] / ranges[used]
+        low, high = (_divide(ends[:, used], ranges[used]) for ends in (low, high))
         if n * n * m <= _MOST_COMPARED:
             l1, l2_squared = _apart(low, high)
         else:
@@ -326,7 +394,12 @@ def _measured(low: Floats, high: Floats, relation: str, *, weighted: bool) -> Se
             )
         if weighted:
             l1, l2_squared = max(l1, alone[0]), max(l2_squared, alone[1])
-    return Sensitivity(ranges.astype(np.int64), float(l1), math.sqrt(l2_squared), exact)
+    return Sensitivity(_integers(ranges), float(l1), math.sqrt(l2_squared), exact)
+
+
+def _divide(values: Numbers, ranges: Numbers) -> Floats:
+    shares: Floats = (values / ranges).astype(float)
+    return shares
 
 
 def _apart(low: Floats, high: Floats) -> tuple[float, float]:
@@ -337,9 +410,3 @@ def _apart(low: Floats, high: Floats) -> tuple[float, float]:
         l1 = max(l1, float(distance.sum(axis=1).max()))
         l2_squared = max(l2_squared, float((distance**2).sum(axis=1).max()))
     return l1, l2_squared
-
-
-def describe_relation(relation: str, max_rows: int) -> str:
-    """The unit and the relation in words, as they are stated with every epsilon."""
-    unit = "a row" if max_rows == 1 else f"a person with at most {max_rows} rows"
-    return f"{unit}; {RELATIONS[relation]}"

@@ -354,8 +354,8 @@ class GLM(TotalsModel):
         asked.check_schema(known.public())
         totals = table.totals(asked, **options)
         block_ids = table.blocks.ids if isinstance(table, EncryptedTable) else ()
-        growth, n_dropped = asked.get_params(), table.n_dropped
-        return self._set_state(totals, known, table.n_rows, block_ids, growth, n_dropped=n_dropped)
+        growth, n_dropped, bound = asked.get_params(), table.n_dropped, table.weight_bound
+        return self._set_state(totals, known, table.n_rows, block_ids, growth, n_dropped, bound)
 
     @property
     def _asked(self) -> dict[str, Any]:

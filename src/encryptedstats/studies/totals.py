@@ -66,7 +66,8 @@ def encrypted_answer(question: Question, table: Table, keys: PublicKeys) -> Encr
         for one, shift in zip(outputs, shifts, strict=True)
     ]
     numbers = encrypted_numbers(keys, values, facts)
-    return EncryptedAnswer(question, numbers, schema, table.n_rows, n_dropped=table.n_dropped)
+    n_dropped, bound = table.n_dropped, table.weight_bound
+    return EncryptedAnswer(question, numbers, schema, table.n_rows, n_dropped=n_dropped, weight_bound=bound)
 
 
 def added_up(study: Study, question: str, now: Round, keys: PublicKeys) -> EncryptedAnswer:
@@ -149,4 +150,4 @@ def unmasked(study: Study, question: str, now: Round, asked: Question, schema: S
         raise FileFormatError(
             f"the sum is of {n_rows} rows, which cannot be: a member has sent other masks or other totals than it should"
         )
-    return asked.opened(totals, schema, n_rows, n_dropped=n_dropped)
+    return asked.opened(totals, schema, n_rows, n_dropped=n_dropped, weight_bound=1)

@@ -75,6 +75,9 @@ class EncryptedAnswer:
         Of a prediction: which of its ways to answer.
     n_dropped : int
         Rows that were left out, for values that were missing, when the table was encrypted.
+    weight_bound : int or None
+        Public bound of the weights of the rows: 1 where they have none; None where it is not known,
+        as in files of older versions.
     """
 
     def __init__(
@@ -88,6 +91,7 @@ class EncryptedAnswer:
         output: str = "",
         beside: Mapping[str, EncryptedNumbers] = _NOTHING,
         n_dropped: int = 0,
+        weight_bound: int | None = None,
     ) -> None:
         self.question = question
         self.ciphertexts = ciphertexts
@@ -97,6 +101,7 @@ class EncryptedAnswer:
         self.output = output
         self.beside = dict(beside)
         self.n_dropped = n_dropped
+        self.weight_bound = weight_bound
         self.model_blocks: tuple[str, ...] = ()  # of a prediction that was computed anew: those that its model is of
 
     @property
@@ -164,7 +169,10 @@ class EncryptedAnswer:
         schema = other.schema if isinstance(self.schema, PublicSchema) else self.schema
         n_rows, n_dropped = self.n_rows + sign * other.n_rows, dropped_of_both(self.n_dropped, other.n_dropped, sign)
         found = totals.combined(theirs, sign)
-        return EncryptedAnswer(self.question, found, schema, n_rows, block_ids, n_dropped=n_dropped)
+        bound = bound_of_both(self.weight_bound, other.weight_bound)
+        return EncryptedAnswer(
+            self.question, found, schema, n_rows, block_ids, n_dropped=n_dropped, weight_bound=bound
+        )
 
     def handed_out(self) -> Any:
         """What users get of it: totals as their question has it, a prediction as it is."""
@@ -189,7 +197,9 @@ class EncryptedAnswer:
         if self.ciphertexts.form == ROWS:
             shapes = self.question.answer_shapes(schema.public(), self.output)
             return self.question.judge(in_shapes(opened, shapes), schema, self.output)
-        return self.question.opened(opened, schema, self.n_rows, self.block_ids, self.n_dropped)
+        return self.question.opened(
+            opened, schema, self.n_rows, self.block_ids, self.n_dropped, weight_bound=self.weight_bound
+        )
 
     # -- computed anew, and opened by the members of a joint key -----------------------------------------------------
 
@@ -269,6 +279,7 @@ class EncryptedAnswer:
             self.block_ids,
             output=self.output,
             n_dropped=self.n_dropped,
+            weight_bound=self.weight_bound,
         )
 
     # -- files -----------------------------------------------------------------------------------------------------
@@ -283,7 +294,9 @@ class EncryptedAnswer:
 
     def to_container(self, kind: str | None = None, fields: dict[str, Any] | None = None) -> Container:
         """As a checked envelope of bytes; ``fields`` are for those who store more with it."""
-        head, sections = stored_head(self.question, self.schema.public(), self.n_rows, self.block_ids, self.n_dropped)
+        head, sections = stored_head(
+            self.question, self.schema.public(), self.n_rows, self.block_ids, self.n_dropped, self.weight_bound
+        )
         if self.kind == PREDICTION_KIND:
             head["output"] = self.output
         sections |= {name: container.to_bytes(totals.to_container()) for name, totals in self.beside.items()}
@@ -307,6 +320,11 @@ def dropped_of_both(own: int, others: int, sign: int) -> int:
     return max(0, own + sign * others)
 
 
+def bound_of_both(own: int | None, others: int | None) -> int | None:
+    """Return the weight bound of the rows of both; None where one of the two is not known."""
+    return None if own is None or others is None else max(own, others)
+
+
 def same_schema(a: Schema | PublicSchema, b: Schema | PublicSchema) -> bool:
     """Whether rows of both mean the same, as far as it is known here: bins, and also their names and edges."""
     if isinstance(a, PublicSchema) or isinstance(b, PublicSchema):
@@ -326,10 +344,16 @@ class StoredHead:
     n_rows: int
     block_ids: tuple[str, ...]
     n_dropped: int
+    weight_bound: int | None = None
 
 
 def stored_head(
-    question: Question, schema: Schema | PublicSchema, n_rows: int, block_ids: Sequence[str], n_dropped: int
+    question: Question,
+    schema: Schema | PublicSchema,
+    n_rows: int,
+    block_ids: Sequence[str],
+    n_dropped: int,
+    weight_bound: int | None = None,
 ) -> tuple[dict[str, Any], dict[str, bytes]]:
     """The fields and sections that :func:`read_head` reads."""
     listed = list(block_ids) if len(block_ids) <= MAX_LISTED_BLOCKS else []
@@ -341,6 +365,8 @@ def stored_head(
         BLOCKS: listed,
         "schema": schema.to_json(),
     }
+    if weight_bound is not None:
+        fields["weight_bound"] = int(weight_bound)
     return fields, {} if len(listed) == len(block_ids) else {BLOCKS: json.dumps(list(block_ids)).encode()}
 
 
@@ -355,6 +381,9 @@ def read_head(file: Container, schema_type: type[Schema | PublicSchema] = Public
         or len(set(blocks)) != len(blocks)
     ):
         raise FileFormatError("the file states an impossible number of rows or list of blocks")
+    weight_bound = file.expect("weight_bound", int) if "weight_bound" in file.fields else None
+    if weight_bound is not None and not 1 <= weight_bound <= 1 << 62:
+        raise FileFormatError("the file states an impossible bound of the weights of its rows")
     try:
         question = question_class(name).from_parameters(parameters)
         schema = schema_type.from_json(document)
@@ -368,7 +397,7 @@ def read_head(file: Container, schema_type: type[Schema | PublicSchema] = Public
         raise
     except IMPOSSIBLE as error:
         raise FileFormatError(f"the file has a question or schema that cannot be: {error}") from error
-    return StoredHead(question, schema, n_rows, tuple(blocks), n_dropped)
+    return StoredHead(question, schema, n_rows, tuple(blocks), n_dropped, weight_bound)
 
 
 def listed_blocks(file: Container) -> list[Any]:
@@ -389,7 +418,9 @@ def integers_section(file: Container, name: str) -> list[int]:
 
 def opened_container(opened: OpenedTotals) -> Container:
     """The opened totals of a question that is no model, as a checked envelope of bytes."""
-    fields, sections = stored_head(opened.question, opened.schema, opened.n_rows, opened.block_ids, opened.n_dropped)
+    fields, sections = stored_head(
+        opened.question, opened.schema, opened.n_rows, opened.block_ids, opened.n_dropped, opened.weight_bound
+    )
     fields["private"] = isinstance(opened.schema, Schema)
     return Container(OPEN_RESULT_KIND, "", "", fields, sections | {"totals": json.dumps(list(opened.totals)).encode()})
 
@@ -404,7 +435,9 @@ def read_opened(file: Container) -> Any:
     if len(totals) != expected:
         raise FileFormatError(f"the file has {len(totals)} totals, and an answer to {question.name} has {expected}")
     try:
-        return question.opened(totals, head.schema, head.n_rows, head.block_ids, head.n_dropped)
+        return question.opened(
+            totals, head.schema, head.n_rows, head.block_ids, head.n_dropped, weight_bound=head.weight_bound
+        )
     except IMPOSSIBLE as error:
         raise FileFormatError(f"the file has totals that cannot be: {error}") from error
 
@@ -447,6 +480,7 @@ def read_answer(file: Container, keys: PublicKeys | None) -> EncryptedAnswer:
         output=output,
         beside=_read_beside(file, head.question, public, keys),
         n_dropped=head.n_dropped,
+        weight_bound=head.weight_bound,
     )
 
 

@@ -427,6 +427,11 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
         """Number of rows that were left out, for values that were missing."""
         return self.facts.n_dropped
 
+    @property
+    def weight_bound(self) -> int:
+        """Return the public bound of the weights of the rows; 1 where they have none."""
+        return self.facts.weight_bound
+
     def __len__(self) -> int:
         return self.n_rows
 
@@ -600,7 +605,15 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
     def answer_to(self, asked: Question, **options: Any) -> EncryptedAnswer:
         """The same as an answer, whatever its question makes of it; the question as whoever computes asks it."""
         totals, schema = self.totals(asked, **options), self.private_schema or self.schema
-        return EncryptedAnswer(asked, totals, schema, self.n_rows, self.blocks.ids, n_dropped=self.n_dropped)
+        return EncryptedAnswer(
+            asked,
+            totals,
+            schema,
+            self.n_rows,
+            self.blocks.ids,
+            n_dropped=self.n_dropped,
+            weight_bound=self.weight_bound,
+        )
 
     def predicted_by(self, answer: EncryptedAnswer, output: str, **options: Any) -> EncryptedAnswer:
         """What an encrypted answer in totals says of every row: see :meth:`EncryptedAnswer.predict_votes`."""

@@ -97,17 +97,27 @@ class Folds(Question):
         n_rows: int,
         block_ids: tuple[str, ...] = (),
         n_dropped: int = 0,
+        *,
+        weight_bound: int | None = None,
     ) -> list[Any]:
         """The same, with the rows that are in each."""
-        return self._without_each(self.named(totals, schema.public()), schema, block_ids, n_dropped)
+        return self._without_each(
+            self.named(totals, schema.public()), schema, block_ids, n_dropped, weight_bound=weight_bound
+        )
 
     def _without_each(
-        self, totals: Totals, schema: Schema | PublicSchema, block_ids: tuple[str, ...], n_dropped: int = 0
+        self,
+        totals: Totals,
+        schema: Schema | PublicSchema,
+        block_ids: tuple[str, ...],
+        n_dropped: int = 0,
+        weight_bound: int | None = None,
     ) -> list[Any]:
         found = []
         for fold in range(self.n_folds):
             rest = {name: array.sum(axis=0) - array[fold] for name, array in totals.items()}
             flat = [int(total) for array in rest.values() for total in array.flat]
             rows = without_fold(block_ids, fold, self.n_folds)
-            found.append(self.question.opened(flat, schema, int(rest[CLASS_COUNTS].sum()), rows, n_dropped))
+            count = int(rest[CLASS_COUNTS].sum())
+            found.append(self.question.opened(flat, schema, count, rows, n_dropped, weight_bound=weight_bound))
         return found

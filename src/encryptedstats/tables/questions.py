@@ -247,11 +247,14 @@ class Question(ABC):
         n_rows: int,
         block_ids: tuple[str, ...] = (),
         n_dropped: int = 0,
+        *,
+        weight_bound: int | None = None,
     ) -> Any:
         """What the totals of these rows are read as; ``n_dropped`` more were left out of their table."""
         found = self.read(self.named(totals, schema.public()), schema, n_rows)
         if isinstance(found, ReadResult):
-            found.read_from(OpenedTotals(self, tuple(map(int, totals)), schema, n_rows, block_ids, n_dropped))
+            whole = tuple(map(int, totals))
+            found.read_from(OpenedTotals(self, whole, schema, n_rows, block_ids, n_dropped, weight_bound))
         return found
 
     def beside_shapes(self, schema: PublicSchema) -> Shapes:
@@ -300,7 +303,8 @@ class Question(ABC):
 class OpenedTotals:
     """The totals that answer a question, opened, and all that it takes to read them again.
 
-    ``n_dropped`` is how many rows were left out of the table because values were missing.
+    ``n_dropped`` is how many rows were left out of the table because values were missing,
+    ``weight_bound`` the public bound of their weights (1 without weights, None where it is not known).
     """
 
     question: Question
@@ -309,6 +313,7 @@ class OpenedTotals:
     n_rows: int
     block_ids: tuple[str, ...] = ()
     n_dropped: int = 0
+    weight_bound: int | None = None
 
 
 class ReadResult:

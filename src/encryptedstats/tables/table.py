@@ -249,7 +249,8 @@ class Table(ColumnAlgebra[Integers], Asked):
     def ask(self, question: Question, **options: Any) -> Any:
         """The answer to a question. Options are those of encrypted tables, and change nothing here."""
         asked = asked_of(checked_question(question), self.schema).settled()
-        return asked.opened(self.totals(asked), self.schema, self.n_rows, n_dropped=self.n_dropped)
+        totals, bound = self.totals(asked), self.weight_bound
+        return asked.opened(totals, self.schema, self.n_rows, n_dropped=self.n_dropped, weight_bound=bound)
 
     def totals(self, question: Question) -> list[int]:
         """The totals that answer a question, one after the other."""
