@@ -104,8 +104,9 @@ def hide_in_vector(cells: Counts, min_count: int) -> Mask:
     """Return which counts of a vector with a known sum are hidden.
 
     Hide the small counts and the smallest count that is ``min_count - 1`` above the smallest of
-    them, one that occurs once if there is one, or else all that are equal to it. Without such a count hide everything, zeros included. The sums for which only
-    few vectors are without one are a narrow band; there everything is hidden where any is small.
+    them, one that occurs once if there is one, or else all that are equal to it. Without such a
+    count hide everything, zeros included. The sums for which only few vectors are without one are
+    a narrow band; there everything is hidden where any is small.
     Where there are ``min_count`` rows in all, hide everything: two counts would otherwise be known
     to be small both.
     """

@@ -170,9 +170,7 @@ class EncryptedAnswer:
         n_rows, n_dropped = self.n_rows + sign * other.n_rows, dropped_of_both(self.n_dropped, other.n_dropped, sign)
         found = totals.combined(theirs, sign)
         bound = bound_of_both(self.weight_bound, other.weight_bound)
-        return EncryptedAnswer(
-            self.question, found, schema, n_rows, block_ids, n_dropped=n_dropped, weight_bound=bound
-        )
+        return EncryptedAnswer(self.question, found, schema, n_rows, block_ids, n_dropped=n_dropped, weight_bound=bound)
 
     def handed_out(self) -> Any:
         """What users get of it: totals as their question has it, a prediction as it is."""

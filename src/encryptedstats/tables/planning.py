@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from encryptedstats.checks import as_count
 from encryptedstats.circuits.digits import digit_bounds, in_pairs
-from encryptedstats.circuits.expressions import Expression, column_names, depth_of
+from encryptedstats.circuits.expressions import COLUMN, LINEAR, Expression, column, column_names, fold, in_order
 from encryptedstats.circuits.plan import OPENED_FIRST, Plan, Stage, is_fast, plan_stages
 from encryptedstats.circuits.program import ROWS
 from encryptedstats.crypto import Parameters
@@ -408,19 +408,44 @@ def _in_ids(question: Question, schema: Schema | PublicSchema) -> Question:
     return question
 
 
-def _deeper_folds(
+def _fold_totals(
     asked: Question, schema: PublicSchema, columns: Sequence[Column], found: Sequence[Expression]
 ) -> list[Expression]:
-    """The totals of all folds of a model, where they take more products in a row than those of all rows: keys must carry both.
+    """Return the totals of all folds of a model, where they differ from those of all rows by more than the fold.
 
-    Classifiers start every total from a class, and of a fold from that of the fold; a regression needs none but for its folds.
+    Keys must carry both. Classifiers start every total from a class, and in a fold from the class within the fold, which takes
+    the same parameters. The classes of all rows add up to 1, but within a fold they do not: totals that need the sum take
+    larger values and more noise there.
     """
     n_folds = 1 + max((column.fold for column in columns if column.fold is not None), default=-1)
     if not n_folds or asked.kind != MODEL_KIND or CLASS_COUNTS not in asked.shapes(schema):
         return []
-    if depth_of(asked.circuit(schema, columns, 0)) <= depth_of(found):
+    of_one = asked.circuit(schema, columns, 0)
+    if set(_without_fold(of_one)) <= set(found) and not _adds_classes(of_one):
         return []
     return Folds(asked, n_folds).circuit(schema, columns)
+
+
+def _adds_classes(outputs: Sequence[Expression]) -> bool:
+    """Check whether several classes of a fold are added up anywhere."""
+
+    def is_of_fold(node: Expression) -> bool:
+        return node.op == COLUMN and Column.parse(node.data).fold is not None
+
+    sums = (node for node in in_order(outputs) if node.op == LINEAR)
+    return any(sum(map(is_of_fold, node.args)) > 1 for node in sums)
+
+
+def _without_fold(outputs: Sequence[Expression]) -> list[Expression]:
+    """Write the totals of a fold with the columns of all rows."""
+
+    def rule(node: Expression, args: list[Expression]) -> Expression:
+        if node.op == COLUMN:
+            return column(str(replace(Column.parse(node.data), fold=None)))
+        return Expression(node.op, tuple(args), node.data, node.is_total)
+
+    values = fold(outputs, rule)
+    return [values[output] for output in outputs]
 
 
 def _outputs(circuit: Any, rows: _PlannedRows, columns: Sequence[Column]) -> list[Expression]:
@@ -431,7 +456,7 @@ def _outputs(circuit: Any, rows: _PlannedRows, columns: Sequence[Column]) -> lis
         if isinstance(part, Question):
             asked = _in_ids(part, rows.known)
             found = asked.circuit(public, columns, weight_bound=rows.weight_bound)
-            outputs += [*found, *_deeper_folds(asked, public, columns, found)]
+            outputs += [*found, *_fold_totals(asked, public, columns, found)]
         elif isinstance(part, Expression) and part.is_total:
             outputs.append(part)
         else:
