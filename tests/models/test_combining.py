@@ -345,6 +345,7 @@ def test_an_encrypted_model_keeps_nothing_of_an_earlier_clear_fit(sealed_fit: Fi
         "schema_",
         "n_rows_",
         "n_dropped_",
+        "weight_bound_",
         "block_ids_",
         "classes_",
         "n_features_in_",
