@@ -48,6 +48,14 @@ def join_all(run: Run) -> None:
         assert f"You are {name} in study" in joined.stdout
 
 
+def share_all(run: Run, sites: tuple[str, ...] = SITES) -> None:
+    """Let every site store the totals that all have announced."""
+    for site in sites:
+        said = run("study", "share", "shared", "--identity", f"{site}.id")
+        assert said.exit_code == 0, said.output
+    assert "next: registry, encryptedstats study open" in said.stdout
+
+
 def together() -> es.Table:
     rows = pd.concat([pd.read_csv(f"{site}.csv") for site in SITES], ignore_index=True)
     return es.Schema.load("schema.json").table(rows)
@@ -62,7 +70,8 @@ def test_masked_totals_without_any_key(run: Run, place: Path) -> None:
     for site in SITES:
         said = run("study", "add", "shared", f"{site}.csv", "--identity", f"{site}.id")
         assert said.exit_code == 0, said.output
-    assert "next: registry, encryptedstats study open" in said.stdout
+    assert "next: north, encryptedstats study share" in said.stdout
+    share_all(run)
     opened = run("study", "open", "shared", "--identity", "registry.id", "-o", "results")
     assert opened.exit_code == 0, opened.output
     assert "All is opened" in opened.stdout
@@ -85,6 +94,7 @@ def test_a_site_that_does_not_come(run: Run, place: Path) -> None:
     assert "next: north, encryptedstats study add" in said.stdout
     for site in SITES[:2]:
         run("study", "add", "shared", f"{site}.csv", "--identity", f"{site}.id")
+    share_all(run, SITES[:2])
     shown = run("study", "open", "shared", "--identity", "registry.id").stdout
     assert "bayes:" in shown
     assert "80" in shown

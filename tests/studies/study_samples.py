@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 import encryptedstats as es
+from encryptedstats.tables.encrypted import EncryptedTable
 
 SITES = ("north", "south", "west")
 N = 30
@@ -111,6 +112,13 @@ class World:
                     return found
                 found |= self.take(who, what)
         raise AssertionError(f"it does not end: {self.steps()}")
+
+
+def bring_forged(party: es.Study, forged: EncryptedTable, kind: str = "rows") -> None:
+    """Bring encrypted rows that the library would not have made."""
+    staged = party._staging_place() / "forged"
+    forged.save(staged)
+    party._announce_rows(kind, staged, party.state())
 
 
 def copied(made: World, folder: Path) -> World:

@@ -26,6 +26,14 @@ def without_rows(folder: Path, way: str, **options: Any) -> World:
     return made
 
 
+def add_all(made: World, sites: tuple[str, ...] = SITES) -> None:
+    """Let sites announce their totals, and then store them, which they do when all are announced."""
+    for site in sites:
+        made.as_(site).add(FRAMES[site])
+    for site in sites:
+        made.as_(site).share()
+
+
 @pytest.mark.parametrize("way", ["totals", "masked"])
 def test_totals_from_home_are_those_of_all_rows(tmp_path: Path, way: str) -> None:
     made = without_rows(tmp_path / "w", way)
@@ -58,8 +66,7 @@ def test_masks_wait_for_everybody(tmp_path: Path) -> None:
 
 def test_what_a_site_sends_is_uniform_and_vanishes_in_the_sum_alone(tmp_path: Path) -> None:
     made = without_rows(tmp_path / "w", "masked")
-    for site in SITES:
-        made.as_(site).add(FRAMES[site])
+    add_all(made)
     registry = made.as_("registry")
     state = registry.state()
     now = state.round("bayes")
@@ -108,6 +115,8 @@ def test_other_bytes_under_one_binding_are_never_sent(tmp_path: Path, monkeypatc
     made.as_("north").add(frame(77))
     for site in SITES[1:]:
         made.as_(site).add(FRAMES[site])
+    for site in SITES:
+        made.as_(site).share()
     found, together = made.as_("registry").open(), SCHEMA.table(TOGETHER)
     assert found["ages"].equals(together.counts("age", by="class"))  # what was stored first is what was sent
     assert list(found["bayes"].totals_) != list(
@@ -144,24 +153,26 @@ def test_a_dropout_restarts_the_round_under_other_masks(tmp_path: Path) -> None:
     registry = made.as_("registry")
     assert registry.open() == {}
     old = registry.state().round("bayes").objects["north"]
-    for question in ("bayes", "ages"):
-        registry.restart(question, SITES[:2], "west does not answer")
+    assert not registry.transcript.has_object(old)  # nothing is stored before all have announced their totals
+    registry.exclude("west", "west does not answer")
     with pytest.raises(es.StudyError, match="it is of another round than 1: replayed"):
         made.as_("north").post("totals", {"question": "bayes", "round": 0, "object": old})
     assert made.steps() == [(site, "add") for site in SITES[:2]]
-    for site in SITES[:2]:
-        made.as_(site).add(FRAMES[site])
+    add_all(made, SITES[:2])
     made.as_("west").add(FRAMES["west"])  # not in this round: says nothing
     found = made.as_("registry").open()
     assert found["bayes"].n_rows_ == 60
 
 
 def test_two_sums_that_would_tell_the_totals_of_one_are_refused(tmp_path: Path) -> None:
+    """All have announced their totals of one of two questions: nobody is excluded from the other."""
     made = without_rows(tmp_path / "w", "masked")
     for site in SITES:
-        made.as_(site).add(FRAMES[site])
-    with pytest.raises(es.StudyError, match="two sums of different members would tell those of single ones"):
-        made.as_("registry").restart("bayes", SITES[:2], "let us see")
+        party = made.as_(site)
+        party._add_totals("bayes", SCHEMA.table(FRAMES[site]))
+    with pytest.raises(es.StudyError, match="its members stay"):
+        made.as_("registry").exclude("west", "let us see")
+    assert {one.members for one in es.Study(made.url).state().rounds.values()} == {SITES}
 
 
 def test_a_wrong_mask_is_noticed_by_the_number_of_rows(tmp_path: Path) -> None:
@@ -177,6 +188,8 @@ def test_a_wrong_mask_is_noticed_by_the_number_of_rows(tmp_path: Path) -> None:
     )
     west._me = real
     west.post("totals", {"question": "bayes", "round": 0, "object": west.transcript.store_object(bad)})
+    for site in SITES[:2]:
+        made.as_(site).share()
     with pytest.raises(es.FileFormatError, match="a member has sent other masks or other totals than it should"):
         made.as_("registry").open()
 
@@ -212,6 +225,8 @@ def test_a_site_does_not_say_how_much_noise_its_totals_have(
             if site == "south":
                 patch.setattr(totals, "encrypted_answer", lying)
             made.as_(site).add(FRAMES[site])
+    for site in SITES:
+        made.as_(site).share()
     with pytest.raises(es.FileFormatError, match="the totals of south are not as a site encrypts them: their noise"):
         made.as_("centre").fit()
 
@@ -228,8 +243,7 @@ def test_cut_points_are_agreed_on_by_masked_counts_over_a_grid(tmp_path: Path) -
     """Nobody sees the ages of one site: a fine grid that everybody knows, and the sum of the counts in it."""
     fine = SCHEMA.with_bins("age", edges=range(20, 80))
     made = world(tmp_path / "w", schema=fine, questions={"ages": (Counts((0,)), "masked")}).join_all()
-    for site in SITES:
-        made.as_(site).add(FRAMES[site])
+    add_all(made)
     counts = made.as_("registry").open()["ages"]["count"]
     agreed = fine.with_quantiles("age", counts, bins=4)
     edges, ages = agreed["age"].edges, TOGETHER["age"]

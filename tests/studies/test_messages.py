@@ -121,7 +121,6 @@ def test_messages_of_strangers_and_of_unknown_kinds_do_not_count(study: World) -
         ("north", {"kind": "coin", "number": "z"}, "no hash of an object"),
         ("north", {"kind": "coin"}, "no hash of an object"),
         ("north", {"kind": "totals", "question": "forest", "round": 0, "object": SOME}, "sites answer with totals"),
-        ("registry", {"kind": "restart", "question": "forest", "members": [], "why": ""}, "sites answer with totals"),
         ("registry", {"kind": "exclude", "name": "centre", "why": "so"}, "centre is no site that can be excluded"),
     ],
 )  # fmt: skip

@@ -11,12 +11,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
-from study_samples import FOREST, FRAMES, SCHEMA, SITES, TOGETHER, World, copied, frame, killed_at, world
+from study_samples import FOREST, FRAMES, SCHEMA, SITES, TOGETHER, World, bring_forged, copied, frame, killed_at, world
 
 import encryptedstats as es
 from encryptedstats.storage import container
 from encryptedstats.storage.chains import Chain
-from encryptedstats.studies.pooling import manifest_hash
 from encryptedstats.studies.transcript import _KINDS, MESSAGES, Message, Refused
 from encryptedstats.tables.encrypted import EncryptedTable, MemoryBlocks
 
@@ -119,14 +118,13 @@ def test_new_rows_that_are_encrypted_wrongly_are_left_out(begun: World, tmp_path
     """A 2 where a 0 or 1 belongs: votes would be of a person who cannot be."""
     made = copied(begun, tmp_path)
     north = made.as_("north")
-    keys, place = north.public_keys(), f"{made.url}/rows/north/wrong"
+    keys = north.public_keys()
     sealed = keys.encrypt(SCHEMA.table(NEW["north"].drop(columns="ill"), slots=1024))
     primes = np.array(keys.parameters.data_moduli, dtype=np.uint64)[:, None]
     block = sealed.blocks.block(0).copy()
     block[0] = (2 * block[0]) % primes
     blocks = MemoryBlocks(sealed.blocks.ids, sealed.blocks.rows, (block,))
-    EncryptedTable(sealed.facts, blocks, keys, accepted=True).save(place)
-    north.post("new rows", {"folder": "rows/north/wrong", "manifest": manifest_hash(place), "n_rows": 11})
+    bring_forged(north, EncryptedTable(sealed.facts, blocks, keys, accepted=True), "new rows")
     with_rows(made, {"west": NEW["west"]})  # north has said which
     found = made.run()["forest"]
     state = es.Study(made.url).state()

@@ -57,6 +57,11 @@ WORDS: Final[dict[str, str]] = {
     "say one of the format": "--{option}",
     "say the decimal mark": "correct it, or say how numbers are written, --decimal . or --decimal ,",
     "device": "--device {device}",
+    # studies
+    "let the study plan": "create the study on the command line, which plans them",
+    "create the study again": "create it again, with encryptedstats study create",
+    "mask totals": "--ask-masked gives the same sum",
+    "name another receiver": "--receiver names a party that is no --site",
     # keys
     "schema of the rows": "give the schema that the table was encrypted with, with --schema (keep its file beside the secret key)",
     "keys of the file": ", or the secret key that they belong to",

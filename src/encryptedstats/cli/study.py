@@ -230,7 +230,8 @@ def study_add(
 ) -> None:
     """Bring your rows: checked against the agreed schema, and encrypted for the study's key.
 
-    Of questions that are answered at home, the totals of the rows are computed, and sent encrypted or masked.
+    Of questions that are answered at home, the totals of the rows are computed, encrypted or masked, and announced. When all sites
+    have announced theirs, study share stores them.
 
     Examples:
       encryptedstats study add shared patients.csv --identity north.id
@@ -260,7 +261,7 @@ def study_fit(
 
 
 def study_share(url: StudyUrl, identity: IdentityFile, passphrase_file: PassphraseFile = None) -> None:
-    """Give what the study waits for from you: your number of the coin, or your share of an opening.
+    """Send what the study waits for from you: your number of the coin, totals that all have announced, your share of an opening.
 
     With a joint key, what is to be opened is first computed anew from the rows of all sites: that takes as long as the worker took.
 
@@ -269,7 +270,7 @@ def study_share(url: StudyUrl, identity: IdentityFile, passphrase_file: Passphra
     """
     study = _opened(url, identity, passphrase_file)
     given = study.share()
-    typer.echo(printable(f"Gave {', '.join(given)}" if given else "Nothing is waited for from you now"))
+    typer.echo(printable(f"Sent {', '.join(given)}" if given else "The study does not wait for you now"))
     _tell(study)
 
 
@@ -313,21 +314,15 @@ def study_exclude(
     why: Annotated[str, typer.Option(metavar="TEXT", help="The reason, for the record.", show_default=False)],
     passphrase_file: PassphraseFile = None,
 ) -> None:
-    """Go on without a site that does not come: in writing, and before anything is opened.
+    """Go on without a site that does not come, in all questions, in writing.
 
-    Where totals are computed at home, the round begins again without it, under other masks.
+    Totals that are computed at home are sent again without it, under other masks. Refused once any question is complete.
 
     Examples:
       encryptedstats study exclude shared west --why "has withdrawn" --identity registry.id
     """
     study = _opened(url, identity, passphrase_file)
-    document, state = study.document, study.state()
-    for question in document.asked("totals", "masked"):
-        now = state.round(question)
-        if site in now.members and not now.complete:
-            study.restart(question, [member for member in now.members if member != site], why)
-    if document.asked("rows"):
-        study.exclude(site, why)
+    study.exclude(site, why)
     _tell(study)
 
 

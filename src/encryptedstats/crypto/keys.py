@@ -204,6 +204,7 @@ class PublicKeys:
         Where the key that checks the owner's signatures would be, there is a hash of the packing and rotation keys: so the key id
         is one of all of them.
         """
+        _check_members(engine.parameters)
         made = {"packing": packing} | ({} if rotation is None else {"rotation": rotation})
         digest = _digest_of_members({name: keys.to_string() for name, keys in made.items()}, steps)
         signed = {name: Signed(keys, _OF_NOBODY) for name, keys in made.items()}
@@ -869,7 +870,18 @@ def _digest_of_members(sections: Mapping[str, bytes], steps: Sequence[int]) -> b
     return hashlib.sha256(b"encryptedstats: keys of members" + b"".join(statements)).digest()
 
 
+def _check_members(parameters: Parameters) -> None:
+    """Refuse keys that claim to be joint under parameters of one member: nobody would flood results."""
+    if parameters.members < 2:
+        raise KeyMismatchError(
+            f"keys that are marked as joint, and their parameters are for {parameters.members} member: joint keys "
+            "have parameters for all of their members"
+        )
+
+
 def _check_signatures(keys: PublicKeys, file: Container, signatures: dict[str, Any], steps: list[int]) -> None:
+    if any(signature == _OF_NOBODY for signature in signatures.values()):
+        _check_members(keys.parameters)
     if signatures and all(signature == _OF_NOBODY for signature in signatures.values()):
         if _digest_of_members({name: file.section(name) for name in signatures}, steps) != keys._signing_key:
             raise FileFormatError(

@@ -562,7 +562,7 @@ def _stored(table: Url | EncryptedTable) -> Iterator[Store]:
     if not isinstance(table, EncryptedTable):
         yield open_store(table)
     elif isinstance(table.blocks, StoredBlocks):
-        yield table.blocks.store
+        yield open_store(table.blocks.store.url)
     else:
         with tempfile.TemporaryDirectory() as folder:
             table.save(folder)

@@ -58,8 +58,8 @@ _LOOKS: Final = 3  # at an object that is not what it should be, where it came o
 _ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
 
-class Store(Protocol):
-    """Named objects under one address."""
+class Readable(Protocol):
+    """Named objects under one address that can be read."""
 
     url: str
 
@@ -71,6 +71,13 @@ class Store(Protocol):
 
     def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """Several parts of an object, each given by its start and length, in as few steps as the storage can."""
+
+    def where(self, name: str) -> str:
+        """The full name of an object, for messages."""
+
+
+class Store(Readable, Protocol):
+    """Named objects under one address."""
 
     def write(self, name: str, parts: Iterable[bytes]) -> None:
         """Make or replace an object, whole or not at all."""
@@ -108,9 +115,6 @@ class Store(Protocol):
     def sweep(self) -> None:
         """Remove what killed processes have left unfinished."""
 
-    def where(self, name: str) -> str:
-        """The full name of an object, for messages."""
-
 
 def open_store(url: str | os.PathLike[str]) -> Store:
     """The store at a local path or fsspec URL, of a protocol that is allowed."""
@@ -136,7 +140,7 @@ def check_protocol(address: str) -> None:
         )
 
 
-def looked_at_again(store: Store, read: Callable[[], T]) -> T:
+def looked_at_again(store: Readable, read: Callable[[], T]) -> T:
     """What ``read`` gives; where it finds something wrong and the bytes came over a network, it is tried again."""
     over_network = isinstance(store, FsspecStore) and not store.url.startswith(_HERE)
     for _ in range(_LOOKS - 1 if over_network else 0):

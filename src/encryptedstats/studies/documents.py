@@ -19,7 +19,7 @@ from encryptedstats.checks import as_count
 from encryptedstats.circuits.expressions import circuit_digest
 from encryptedstats.crypto import Parameters
 from encryptedstats.crypto.envelopes import SEED_BYTES, locked, unlocked
-from encryptedstats.errors import FileFormatError, KeyMismatchError, ParameterError, SchemaError
+from encryptedstats.errors import Cure, FileFormatError, KeyMismatchError, ParameterError, SchemaError, StudyError
 from encryptedstats.studies.parties import RECEIVER, SITE, WORKER, Identity, Invitation
 from encryptedstats.tables import PublicSchema, Question, Schema
 from encryptedstats.tables.answering import stages_of
@@ -32,9 +32,12 @@ ROWS, VOTES, TOTALS, MASKED = "rows", "votes", "totals", "masked"
 WAYS: Final = (ROWS, VOTES, TOTALS, MASKED)
 #: Who can open results: one party that holds the key; k members who put its pieces together; all members, none of whom ever has it.
 ONE_HOLDER, ESCROW, JOINT = "one holder", "escrow", "joint"
-ID_DIGITS: Final = 32
+ID_DIGITS: Final = 64
+#: Parameters of less security are refused in documents. Tests with small rings lower it.
+MIN_SECURITY = 128
 MAX_DOCUMENT_BYTES: Final = 64 << 20
-_FORMAT: Final = "encryptedstats study 1"
+_FORMAT: Final = "encryptedstats study 2"
+_FIRST_FORMAT: Final = "encryptedstats study 1"
 _NAME_LENGTH: Final = 64
 _READ_BOTH: Final = ", question.in_ids(schema).opened(totals, schema, n_rows)"
 
@@ -128,6 +131,27 @@ class Document:
         return {name: one for name, one in self.questions.items() if one.way in ways}
 
     @property
+    def row_readers(self) -> tuple[str, ...]:
+        """Parties for whom encrypted rows are sealed: the worker, and sites that compute again before they share."""
+        others = self.sites if self.key.kind == JOINT else ()
+        return tuple(dict.fromkeys((self.worker, *others)))
+
+    @property
+    def open_risks(self) -> tuple[str, ...]:
+        """What the study does not protect from, in sentences for its members."""
+        if not self.needs_key:
+            return (f"all sites but one, together with {self.receiver}, get the totals of the one that is left",)
+        if self.key.kind == ONE_HOLDER:
+            return (f"{self.receiver} together with {self.worker} can read all rows",)
+        if self.key.kind == ESCROW:
+            return (
+                f"{self.receiver} makes the key and is believed to forget it: together with {self.worker} it could read all rows",
+            )
+        return (
+            f"the noise of rows is not proven: {self.receiver} together with one site gets the key, and with it all rows",
+        )
+
+    @property
     def needs_key(self) -> bool:
         """Whether anything is encrypted for a key: masked totals are not."""
         return bool(self.asked(ROWS, VOTES, TOTALS))
@@ -164,6 +188,11 @@ class Document:
         """The inverse, with every check."""
         try:
             values = json.loads(data)
+            if values["format"] == _FIRST_FORMAT:
+                raise StudyError(
+                    f"{where} is of a study of version 0.2, in which the receiver can read the rows of sites: ",
+                    Cure("create the study again", "create it again"),
+                )
             if values["format"] != _FORMAT:
                 raise ValueError(f"format {values['format']!r}")
             questions = {
@@ -218,11 +247,9 @@ class Document:
                 f"openers={self.key.openers}: of {len(self.sites)} sites, 2 to {len(self.sites)} together can open. "
                 "Where one is to open alone, let it hold the key"
             )
-        if self.key.kind == JOINT and self.parameters.members != len(self.sites):
-            raise ValueError(
-                f"parameters for {self.parameters.members} members, and a joint key of {len(self.sites)} sites: leave them out, or "
-                f"plan for members={len(self.sites)}"
-            )
+        self._check_parameters()
+        if self.key.kind == JOINT:
+            self._check_joint()
         if self.asked(VOTES) and self.key.kind != JOINT:
             raise ValueError(
                 "votes are numbers of single rows, which sites encrypt for each other: they are opened under a joint key alone, "
@@ -235,6 +262,43 @@ class Document:
             if one.question.settled() is not one.question:
                 raise ValueError("a question that leaves something to chance: everybody must ask the same")
         self._check_asked_once()
+
+    def _check_parameters(self) -> None:
+        """Refuse parameters under which a promise of the study does not hold."""
+        found, joint = self.parameters, self.key.kind == JOINT
+        expected = len(self.sites) if joint else 1
+        if found.members != expected:
+            raise ParameterError(
+                f"parameters for {found.members} members, and a key of kind {self.key.kind!r} of "
+                f"{len(self.sites)} sites needs {expected}: ",
+                Cure("let the study plan", f"leave parameters out, or plan for members={expected}"),
+            )
+        if found.copies != 1:
+            raise ParameterError(
+                f"parameters with copies={found.copies}: the rows of sites are checked slot by slot, and forged copies "
+                "would pass: ",
+                Cure("let the study plan", "leave parameters out, or plan for copies=1"),
+            )
+        if found.security < MIN_SECURITY:
+            raise ParameterError(
+                f"parameters of {found.security} bits of security, and a study needs {MIN_SECURITY}: ",
+                Cure("let the study plan", "leave parameters out"),
+            )
+
+    def _check_joint(self) -> None:
+        """Refuse what would open a ciphertext that one party has chosen under a joint key."""
+        if self.asked(TOTALS):
+            raise ParameterError(
+                f"{', '.join(self.asked(TOTALS))}: under a joint key, encrypted totals of one site could be chosen so that "
+                "their sum tells the other sites' parts of the key: ",
+                Cure("mask totals", f"ask in the way {MASKED!r}, which gives the same sum"),
+            )
+        if self.receiver in self.sites:
+            raise ParameterError(
+                f"{self.receiver} is the receiver and a site: a site that sees openings of its own ciphertexts could read "
+                "the joint key: ",
+                Cure("name another receiver", "name a receiver who brings no rows"),
+            )
 
     def _check_votes(self, name: str, question: Question) -> None:
         """Refuse what has no votes before it is opened, or only with something that is drawn from the rows of one owner."""

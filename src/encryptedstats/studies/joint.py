@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from encryptedstats.circuits.results import EncryptedNumbers
@@ -18,9 +19,8 @@ from encryptedstats.crypto.threshold import SHARES_KIND, Pack, packs_digest
 from encryptedstats.errors import FileFormatError, KeyMismatchError, MemberError, StudyError, VerificationError
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
-from encryptedstats.studies import totals as home
 from encryptedstats.studies import validity
-from encryptedstats.studies.documents import JOINT, TOTALS, Document
+from encryptedstats.studies.documents import JOINT, Document
 from encryptedstats.studies.holding import KeyKind, Opener, loaded_key, own_key, publish_keys, register
 from encryptedstats.studies.parties import RECEIVER, SITE
 from encryptedstats.studies.transcript import CHECK, KEY_ROUNDS, Call, State
@@ -83,9 +83,10 @@ class Joint(KeyKind):
                 return state
             if me not in state.key_rounds[name]:
                 said = {one: self._said(study, state, one) for one in KEY_ROUNDS[:number]}
-                digest = study.transcript.store_object(makes[name](said))
-                study.post("key round", {"round": name, "object": digest})
+                study.send("key round", {"round": name}, f"key-{name}", partial(makes[name], said))
                 state = study.state()
+            else:
+                study.store_announced(f"key-{name}", state.key_rounds[name][me])
         return state
 
     def check_keys(self, study: Study, state: State, keys: PublicKeys) -> None:
@@ -154,12 +155,10 @@ class Joint(KeyKind):
         return answer.ciphertexts
 
     def _computed(self, study: Study, state: State, name: str, keys: PublicKeys) -> EncryptedNumbers:
-        """The same, computed here from the rows, or the encrypted totals, of all sites."""
+        """The same, computed here from the rows of all sites."""
         if name.startswith(CHECK):
             rows, sites = study._checked_rows(name.removeprefix(CHECK), state, keys), len(study.document.sites)
             return validity.ask(rows, state.coin or b"", sites)
-        if study.document.questions[name].way == TOTALS:
-            return home.added_up(study, name, state.round(name), keys).ciphertexts
         return study.answer_from_rows(name).ciphertexts
 
     def _receiver(self, study: Study, state: State) -> PublicKeys:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from encryptedstats.crypto import PublicKeys
-from encryptedstats.errors import FileFormatError, SchemaError
-from encryptedstats.storage.objects import Store, open_store
+from encryptedstats.errors import FileFormatError, SchemaError, StudyError
+from encryptedstats.storage.objects import open_store
 from encryptedstats.studies.documents import Document
+from encryptedstats.studies.sealing import SealedStore
 from encryptedstats.studies.transcript import SiteRows
 from encryptedstats.tables import EncryptedTable
 from encryptedstats.tables.blocks import Residues
@@ -79,20 +82,57 @@ class PooledBlocks:
         return part.signer(place)
 
 
-def manifest_hash(url: str) -> str:
-    """The hash that fixes a stored table: of its manifest, which has those of all blocks."""
-    return hashlib.sha256(open_store(url).read(MANIFEST, limit=MAX_MANIFEST_BYTES)).hexdigest()
+def describe_rows(url: str, folder: str) -> dict[str, Any]:
+    """Return how a message announces a stored table: hashes that fix it, and its size."""
+    store = open_store(url)
+    data = store.read(MANIFEST, limit=MAX_MANIFEST_BYTES)
+    _, entries = read_manifest(store, data)
+    return {
+        "folder": folder,
+        "manifest": hashlib.sha256(data).hexdigest(),
+        "n_rows": sum(entry.rows for entry in entries),
+        "n_blocks": len(entries),
+        "blocks": hash_block_ids([entry.id for entry in entries]),
+    }
+
+
+def hash_block_ids(ids: Sequence[str]) -> str:
+    """Return the hash by which parties who cannot read rows know the blocks that results are from."""
+    return hashlib.sha256(json.dumps(list(ids)).encode()).hexdigest()
+
+
+def are_from_rows(ids: Sequence[str], n_rows: int, rows: Sequence[SiteRows]) -> bool:
+    """Return whether these are the blocks of these rows, one site behind the other."""
+    start = 0
+    for one in rows:
+        if hash_block_ids(ids[start : start + one.n_blocks]) != one.blocks:
+            return False
+        start += one.n_blocks
+    return start == len(ids) and n_rows == sum(one.n_rows for one in rows)
+
+
+def seal_rows(url: str, sealed: SealedStore) -> None:
+    """Copy a stored table into a sealed folder, the manifest last; objects that are there stay."""
+    store = open_store(url)
+    _, entries = read_manifest(store, store.read(MANIFEST, limit=MAX_MANIFEST_BYTES))
+    for name in (*(entry.name for entry in entries), MANIFEST):
+        if not sealed.exists(name):
+            sealed.write(name, store.read(name))
 
 
 def site_table(
-    store: Store, site: str, rows: SiteRows, document: Document, keys: PublicKeys, *, new: bool = False
+    place: SealedStore, site: str, rows: SiteRows, document: Document, keys: PublicKeys, *, new: bool = False
 ) -> EncryptedTable:
     """The rows of a site, if they are those that its message fixed, and of the form that the study has agreed on.
 
     ``new`` ones are to be voted on: they have no class.
     """
-    place = open_store(store.where(rows.folder))
-    data = place.read(MANIFEST, limit=MAX_MANIFEST_BYTES)
+    try:
+        data = place.read(MANIFEST, limit=MAX_MANIFEST_BYTES)
+    except FileNotFoundError:
+        raise StudyError(
+            f"the rows of {site} are announced and not all there yet: {site} has to add them again"
+        ) from None
     if hashlib.sha256(data).hexdigest() != rows.manifest:
         raise FileFormatError(
             f"the rows of {site} at {place.url} are not those of its message: they were altered or exchanged. Do not go on"
@@ -107,7 +147,8 @@ def site_table(
     )
     agreed = (document.schema, columns, 1, 0, document.parameters, keys.key_id)
     found = (facts.schema, facts.columns, facts.weight_bound, facts.n_folds, facts.parameters, facts.key_id)
-    if found != agreed or sum(entry.rows for entry in entries) != rows.n_rows:
+    n_rows = sum(entry.rows for entry in entries)
+    if found != agreed or not are_from_rows([entry.id for entry in entries], n_rows, [rows]):
         raise SchemaError(
             f"the table of {site} has other columns, weights, folds, keys or rows than the study has agreed on: exclude {site}, or "
             "let it encrypt again in a new study"

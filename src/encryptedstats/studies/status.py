@@ -7,7 +7,7 @@ from typing import Any
 
 from encryptedstats.studies.documents import MASKED, TOTALS
 from encryptedstats.studies.holding import kind_of
-from encryptedstats.studies.transcript import State
+from encryptedstats.studies.transcript import MIN_SITES, State
 
 
 @dataclass(frozen=True)
@@ -16,18 +16,20 @@ class Status:
 
     state: State
     refusals: list[str] = field(default_factory=list)
+    unsent: list[tuple[str, str]] = field(default_factory=list)
 
     @property
     def next(self) -> list[tuple[str, str]]:
         """Who has to do what: pairs of a name and ``"join"``, ``"keygen"``, ``"add"``, ``"share"``, ``"fit"`` or ``"open"``."""
-        return next_steps(self.state)
+        return self.unsent or next_steps(self.state)
 
     @property
     def ended(self) -> str:
         """Why nobody has anything to do, where that is so."""
         if set(self.state.opened) == set(self.state.document.questions):
             return "all is opened"
-        return "no site has new rows" if self.state.good_sites else "no site has rows that are valid"
+        enough = len(self.state.good_sites) >= MIN_SITES
+        return "no site has new rows" if enough else f"fewer than {MIN_SITES} sites have rows that are valid"
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -47,6 +49,7 @@ class Status:
             "answered": sorted(state.answers),
             "opened": sorted(state.opened),
             "refused": [*map(str, state.refused), *self.refusals],
+            "open_risks": list(document.open_risks),
             "next": [list(step) for step in self.next],
         }
 
@@ -58,6 +61,7 @@ class Status:
             f"  sites      {', '.join(document.sites)}; worker {document.worker}, receiver {document.receiver}",
             f"  questions  {', '.join(f'{name} ({one.way})' for name, one in document.questions.items())}",
             f"  key        {key}; {'key ' + state.key_id if state.key_id else 'not made yet'}",
+            *(f"  risk       {risk}" for risk in document.open_risks),
             f"  joined     {', '.join(facts['joined']) or 'nobody yet'}",
         ]
         rows = [f"{site} {count:,}" for site, count in facts["rows"].items()]
@@ -98,7 +102,8 @@ def _owing(state: State) -> list[str]:
     document = state.document
     owing = [site for site in state.sites if site not in state.rows] if document.pools else []
     owing = list(state.undecided) or owing  # those before all others
-    for question in document.asked(TOTALS, MASKED):
+    ready = state.judged or not document.pools
+    for question in document.asked(TOTALS, MASKED) if ready else ():
         now = state.round(question)
         owing += [site for site in now.members if site not in now.objects]
     return list(dict.fromkeys(owing))

@@ -7,8 +7,10 @@ another is, and whoever is killed goes on where it was. Each call does what is d
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import secrets
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -18,6 +20,7 @@ from typing import Any, Final
 
 from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.crypto import Parameters, PublicKeys
+from encryptedstats.crypto.envelopes import sealed_for
 from encryptedstats.crypto.keys import fingerprint_of
 from encryptedstats.errors import ExistsError, FileFormatError, KeyMismatchError, StudyError
 from encryptedstats.storage import container
@@ -37,19 +40,22 @@ from encryptedstats.studies.documents import (
 )
 from encryptedstats.studies.holding import Opener, kind_of
 from encryptedstats.studies.parties import RECEIVER, SITE, WORKER, Identity, Invitation
-from encryptedstats.studies.pooling import manifest_hash, pooled, site_table
+from encryptedstats.studies.pooling import are_from_rows, describe_rows, pooled, seal_rows, site_table
+from encryptedstats.studies.sealing import SealedStore
 from encryptedstats.studies.status import Status
-from encryptedstats.studies.transcript import CHECK, MAX_OBJECT_BYTES, NEW, Message, State, Transcript
+from encryptedstats.studies.transcript import CHECK, MAX_OBJECT_BYTES, NEW, Message, Round, SiteRows, State, Transcript
 from encryptedstats.tables import EncryptedAnswer, EncryptedTable, Question, Schema, Table
 from encryptedstats.tables.answering import stages_of
 from encryptedstats.tables.answers import PREDICTION_KIND, read_answer
 from encryptedstats.tables.columns import table_columns
+from encryptedstats.tables.encrypted import MANIFEST
 from encryptedstats.tables.encrypting import file_tables
 from encryptedstats.tables.questions import asked_of, is_same
 
 DOCUMENT: Final = "study.json"
 _SEEN: Final = ".seen"
 _SENT: Final = ".sent"
+_STAGED: Final = ".staged"
 _MAX_SEEN_BYTES: Final = 1 << 10
 
 
@@ -275,7 +281,23 @@ class Study:
 
     def status(self) -> Status:
         """Who has done what, what was refused, and who has to do what next; prints as a list."""
-        return Status(self.state(), list(self.refusals))
+        state = self.state()
+        return Status(state, list(self.refusals), self._unsent(state))
+
+    def _unsent(self, state: State) -> list[tuple[str, str]]:
+        """List who has announced what is not stored: a process of theirs was stopped, or waited for the others."""
+        brought = [*state.rows.items(), *state.new_rows.items()]
+        found = [(site, "add") for site, rows in brought if not self.store.exists(f"{rows.folder}/{MANIFEST}")]
+        has = self.transcript.has_object
+        for now in state.rounds.values():
+            found += [(site, "share") for site, digest in now.objects.items() if now.complete and not has(digest)]
+        if state.call is not None:
+            given = state.shares.get(state.call.hash, {})
+            found += [(site, "share") for site, digest in given.items() if not has(digest)]
+        for given in state.key_rounds.values():
+            found += [(site, "keygen") for site, digest in given.items() if not state.keys and not has(digest)]
+        found += [(self.document.worker, "fit") for digest in _computed_objects(state).values() if not has(digest)]
+        return list(dict.fromkeys(found))
 
     def messages(self) -> list[Message]:
         """All messages, in order: the record of the study, openings among them."""
@@ -347,14 +369,16 @@ class Study:
             table = Table.concat(list(file_tables(self.schema, data, self.document.parameters.slots)))
         else:
             table = None
+        self._upload_rows(state)
         if self.document.pools and self.me.name not in state.rows:
             if self.me.name in state.undecided:
                 self._add_new_rows(new, state, options)
             if not self.state().undecided:
                 self._add_rows("rows", data if table is None else table, state, options)
-        if table is not None:
+        if table is not None and (self.state().judged or not self.document.pools):
             for question in self.document.asked(TOTALS, MASKED):
                 self._add_totals(question, table)
+        self._store_totals()
 
     def _checked_table(self, data: Any, y: Any) -> Table:
         table = data if isinstance(data, Table) else self.schema.table(data, y, slots=self.document.parameters.slots)
@@ -381,14 +405,44 @@ class Study:
         if state.key_id in state.retired:
             raise StudyError(f"the key {state.key_id} of the study is retired: {state.retired[state.key_id]}")
         kind_of(self.document.key.kind).check_keys(self, state, keys)
-        # An attempt that is killed leaves a folder that no message names.
-        folder = f"rows/{self.me.name}/{secrets.token_hex(8)}"
-        place = f"{self.url.rstrip('/')}/{folder}"
+        staged = self._staging_place() / secrets.token_hex(8)
         if isinstance(data, Table):
-            made = keys.encrypt(data, out=place, **options)
+            keys.encrypt(data, out=staged, **options)
         else:
-            made = keys.encrypt_file(data, self.schema, place, **options)
-        self.post(kind, {"folder": folder, "manifest": manifest_hash(place), "n_rows": made.n_rows})
+            keys.encrypt_file(data, self.schema, staged, **options)
+        self._announce_rows(kind, staged, state)
+
+    def _announce_rows(self, kind: str, staged: Path, state: State) -> None:
+        """Post the message that fixes encrypted rows and whom they are sealed for; then store them."""
+        folder, keys = f"rows/{self.me.name}/{staged.name}", {}
+        for name in self.document.row_readers:
+            bound = self._bind_folder(folder, name)
+            keys[name] = sealed_for(state.parties[name].sealing, self._own_folder_key(folder), bound).hex()
+        self.post(kind, {**describe_rows(str(staged), folder), "keys": keys})
+        self._upload_rows(self.state())
+
+    def _staging_place(self) -> Path:
+        """Return the folder at home where rows are encrypted before their message is posted."""
+        place = Path(self.beside_identity(_STAGED))
+        place.mkdir(mode=0o700, exist_ok=True)
+        return place
+
+    def _upload_rows(self, state: State) -> None:
+        """Store encrypted rows that a message of yours has announced; forget attempts without a message."""
+        if self._home is None or not Path(self._home + _STAGED).is_dir():
+            return
+        announced = [rows[self.me.name].folder for rows in (state.new_rows, state.rows) if self.me.name in rows]
+        for staged in self._staging_place().iterdir():
+            for folder in announced:
+                if Path(folder).name == staged.name:
+                    seal_rows(str(staged), SealedStore(self.store, folder, self._own_folder_key(folder)))
+            shutil.rmtree(staged)
+
+    def _own_folder_key(self, folder: str) -> bytes:
+        return self.me.secret(b"rows\0" + folder.encode())
+
+    def _bind_folder(self, folder: str, reader: str) -> bytes:
+        return json.dumps(["encryptedstats rows", self.document.id, folder, reader]).encode()
 
     def _add_totals(self, question: str, table: Table) -> None:
         state, asked = self.state(), self.document.questions[question]
@@ -396,33 +450,62 @@ class Study:
         if name in now.objects or name not in now.members:
             return
 
-        def made() -> bytes:
+        def make() -> bytes:
             if asked.way == MASKED:
                 return home.masked_totals(self, state, question, home.site_values(asked.question, table))
             keys = self._keys_of(state)
             kind_of(self.document.key.kind).check_keys(self, state, keys)
-            return container.to_bytes(home.encrypted_answer(asked.question, table, keys).to_container())
+            answer = home.encrypted_answer(asked.question, table, keys)
+            return home.sealed_answer(self, state, question, answer)
 
-        # What was stored once under this binding is what is sent, whatever the rows are now.
-        digest = self._made_once(f"totals-{question}-{now.number}", made)
-        self.post("totals", {"question": question, "round": now.number, "object": digest})
+        # What was made once under this binding is what is sent, whatever the rows are now.
+        data = self._kept(_name_totals(question, now), make)
+        self.post("totals", {"question": question, "round": now.number, "object": hashlib.sha256(data).hexdigest()})
+
+    def _store_totals(self) -> list[str]:
+        """Store your totals of questions for which every member has announced its own.
+
+        Before that, a member could be excluded, and the totals of two lists of members would tell those of single ones.
+        """
+        stored = []
+        for question, now in self.state().rounds.items():
+            name = self.me.name
+            if now.complete and name in now.objects and not self.transcript.has_object(now.objects[name]):
+                self.store_announced(_name_totals(question, now), now.objects[name])
+                stored.append(f"totals of {question}")
+        return stored
 
     def share(self) -> list[str]:
         """Give what the study waits for from you: your number of the coin, your share of an opening. Says what was given."""
-        given = self._toss()
+        given = [*self._toss(), *self._store_totals()]
         state = self.state()
         call = state.call
         kind = kind_of(self.document.key.kind)
         due = call is not None and kind.shared and SITE in self.document.roles(self.me.name)
-        if call is not None and due and self.me.name not in state.shares.get(call.hash, {}):
-            digest = self._made_once(f"share-{call.hash}", partial(kind.share, self, state, call))
-            self.post("share", {"call": call.hash, "object": digest})
-            given.append(f"a share for opening {', '.join(call.items)}")
+        if call is not None and due:
+            name = f"share-{call.hash}"
+            if self.me.name not in state.shares.get(call.hash, {}):
+                self.send("share", {"call": call.hash}, name, partial(kind.share, self, state, call))
+                given.append(f"a share for opening {', '.join(call.items)}")
+            else:
+                self.store_announced(name, state.shares[call.hash][self.me.name])
         return given
 
-    def _made_once(self, name: str, make: Callable[[], bytes]) -> str:
-        """Make what is sent once for one purpose: who runs again sends the same bytes."""
-        return self.transcript.store_object(self._kept(name, make))
+    def send(self, kind: str, content: Mapping[str, Any], name: str, make: Callable[[], bytes]) -> None:
+        """Post a message that names an object, then store the object; both are made once, under a name at home."""
+        digest = hashlib.sha256(self._kept(name, make)).hexdigest()
+        self.post(kind, {**content, "object": digest})
+        self.store_announced(name, digest)
+
+    def store_announced(self, name: str, digest: str) -> None:
+        """Store an object that a message of yours names, unless it is there."""
+        if self.transcript.has_object(digest):
+            return
+        place = Path(self.beside_identity(_SENT)) / name
+        data = read_object(place, limit=MAX_OBJECT_BYTES)
+        if hashlib.sha256(data).hexdigest() != digest:
+            raise StudyError(f"{place} is not what your message has announced: it was changed since")
+        self.transcript.store_object(data)
 
     def _kept(self, name: str, make: Callable[[], bytes]) -> bytes:
         """What was made the first time, kept at home: in the shared folder somebody else could put bytes in their place, and they
@@ -455,38 +538,60 @@ class Study:
         """
         self._as(WORKER, "compute")
         state, done = self.state(), []
+        for name, digest in _computed_objects(state).items():
+            self.store_announced(name, digest)
         if state.coin is not None and not state.checks:
             self._check_sites(state, options)
             done.append("validity totals of " + ", ".join(state.checked))
         for question in self._answerable(self.state()):
-            answer = self._answer(question, self.state(), options)
-            digest = self.transcript.store_object(container.to_bytes(answer.to_container()))
-            self.post("answer", {"question": question, "object": digest})
+
+            def make(question: str = question) -> bytes:
+                return container.to_bytes(self._answer(question, self.state(), options).to_container())
+
+            self.send("answer", {"question": question}, _name_answer(question), make)
             done.append(question)
         return done
 
     def _answerable(self, state: State) -> list[str]:
         ready = list(state.answerable)
-        ready += [question for question in self.document.asked(TOTALS) if state.round(question).complete]
+        ready += [question for question in self.document.asked(TOTALS) if self._has_totals(state, question)]
         return [question for question in ready if question not in state.answers]
+
+    def _has_totals(self, state: State, question: str) -> bool:
+        now = state.round(question)
+        return now.complete and all(map(self.transcript.has_object, now.objects.values()))
 
     def _check_sites(self, state: State, options: Mapping[str, Any]) -> None:
         keys, coin, found = self._keys_of(state), state.coin or b"", {}
         for one in state.checked:
-            rows = self._checked_rows(one, state, keys)
-            total = validity.ask(rows, coin, len(self.document.sites), **options)
-            found[one] = self.transcript.store_object(container.to_bytes(total.to_container()))
+
+            def make(one: str = one) -> bytes:
+                rows = self._checked_rows(one, state, keys)
+                total = validity.ask(rows, coin, len(self.document.sites), **options)
+                return container.to_bytes(total.to_container())
+
+            found[one] = hashlib.sha256(self._kept(_name_check(one, coin), make)).hexdigest()
         self.post("checks", {"objects": found})
+        for one, digest in found.items():
+            self.store_announced(_name_check(one, coin), digest)
 
     def _site(self, site: str, state: State, keys: PublicKeys) -> EncryptedTable:
-        return site_table(self.store, site, state.rows[site], self.document, keys)
+        rows = state.rows[site]
+        return site_table(self._sealed_folder(site, rows), site, rows, self.document, keys)
+
+    def _sealed_folder(self, site: str, rows: SiteRows) -> SealedStore:
+        if self.me.name not in rows.keys:
+            raise StudyError(f"the rows of {site} are sealed for {', '.join(rows.keys)}, not for {self.me.name}")
+        key = self.me.reader.open(rows.keys[self.me.name], self._bind_folder(rows.folder, self.me.name))
+        return SealedStore(self.store, rows.folder, key)
 
     def _checked_rows(self, one: str, state: State, keys: PublicKeys) -> EncryptedTable:
         """What validity totals are of: the rows of a site, or its new rows."""
         if not one.startswith(NEW):
             return self._site(one, state, keys)
         site = one.removeprefix(NEW)
-        return site_table(self.store, site, state.new_rows[site], self.document, keys, new=True)
+        rows = state.new_rows[site]
+        return site_table(self._sealed_folder(site, rows), site, rows, self.document, keys, new=True)
 
     def new_rows(self) -> EncryptedTable:
         """The encrypted rows that are voted on, of all sites that were found to be valid, in the order of the document."""
@@ -518,14 +623,12 @@ class Study:
     # -- the receiver ----------------------------------------------------------------------------------------------
 
     def exclude(self, site: str, why: str) -> None:
-        """Go on without a site that brings no rows or does not show its number. Before anything is opened."""
+        """Go on without a site that does not come, in all questions; those who sent totals send them under other masks.
+
+        Refused once any question has the totals or validity totals of all its members.
+        """
         self._as(RECEIVER, "exclude sites")
         self.post("exclude", {"name": site, "why": why})
-
-    def restart(self, question: str, members: Sequence[str], why: str) -> None:
-        """Ask for totals again from fewer members, since some do not come; those who sent some send them under other masks."""
-        self._as(RECEIVER, "restart rounds")
-        self.post("restart", {"question": question, "members": list(members), "why": why})
 
     def open(
         self, key: str | os.PathLike[str] | None = None, passphrase: str | None = None, *, again: bool = False
@@ -598,13 +701,18 @@ class Study:
         asked = self.document.questions[question]
         good = is_same(answer.question, asked.question) and answer.schema.public() == self.document.schema
         if asked.way != TOTALS:
-            of = self.new_rows() if asked.way == VOTES else self.table()
-            good = good and (answer.block_ids, answer.n_rows) == (of.blocks.ids, of.n_rows)
+            votes = asked.way == VOTES
+            rows = (
+                [state.new_rows[s] for s in state.asking_sites] if votes else [state.rows[s] for s in state.good_sites]
+            )
+            good = good and are_from_rows(answer.block_ids, answer.n_rows, rows)
             good = good and (answer.kind == PREDICTION_KIND, answer.output) == (
                 asked.way == VOTES,
                 asked.question.outputs[0] if asked.way == VOTES else "",
             )
-            good = good and (bool(answer.ciphertexts.flooded) or of.keys.joint)  # whose members flood when they share
+            good = good and (
+                bool(answer.ciphertexts.flooded) or self._keys_of(state).joint
+            )  # whose members flood when they share
         if not good:
             raise FileFormatError(
                 f"what {self.document.worker} gave for {question!r} answers another question, or is from other rows: "
@@ -615,7 +723,7 @@ class Study:
         found = {}
         for question, asked in self.document.asked(MASKED).items():
             now = state.round(question)
-            if now.complete:
+            if self._has_totals(state, question):
                 read = home.unmasked(self, question, now, asked.question, self.schema)
                 if question not in state.opened:
                     self.post("opened", {"question": question, "object": now.digest})
@@ -625,6 +733,24 @@ class Study:
     def __repr__(self) -> str:
         who = "somebody" if self._me is None else self._me.name
         return f"Study({self.document.name!r} at {self.url}, {len(self.document.sites)} sites, seen by {who})"
+
+
+def _name_totals(question: str, now: Round) -> str:
+    return f"totals-{question}-{now.number}"
+
+
+def _name_answer(question: str) -> str:
+    return f"answer-{question}"
+
+
+def _name_check(one: str, coin: bytes) -> str:
+    return f"check-{one.replace(' ', '-')}-{coin.hex()[:16]}"
+
+
+def _computed_objects(state: State) -> dict[str, str]:
+    """Return the hashes of all that the worker has computed, by the names that it keeps them under."""
+    checks = {_name_check(one, state.coin or b""): digest for one, digest in state.checks.items()}
+    return checks | {_name_answer(question): digest for question, digest in state.answers.items()}
 
 
 def planned_circuits(schema: Schema, asked: Mapping[str, tuple[Question, str]], n_rows: int) -> list[Any]:

@@ -72,7 +72,7 @@ def encrypted_answer(question: Question, table: Table, keys: PublicKeys) -> Encr
 
 def added_up(study: Study, question: str, now: Round, keys: PublicKeys) -> EncryptedAnswer:
     """The encrypted totals of all members, added up by a worker who sees none of them."""
-    answers = [_encrypted_by(study, site, now.objects[site], keys) for site in now.members]
+    answers = [_encrypted_by(study, question, site, now, keys) for site in now.members]
     total = answers[0]
     for one in answers[1:]:
         total = total + one
@@ -81,10 +81,18 @@ def added_up(study: Study, question: str, now: Round, keys: PublicKeys) -> Encry
     return total
 
 
-def _encrypted_by(study: Study, site: str, digest: str, keys: PublicKeys) -> EncryptedAnswer:
-    """The totals of a site, if they are said to be as new as they have to be: the flooding that hides the secrets of members is by
-    what is proven of the noise, and what a file says of its own is no proof."""
-    answer = read_answer(container.from_bytes(study.transcript.read_object(digest)), keys)
+def sealed_answer(study: Study, state: State, question: str, answer: EncryptedAnswer) -> bytes:
+    """Return the encrypted totals of this site, sealed for the worker: the receiver, who has the key, adds nothing up."""
+    data = container.to_bytes(answer.to_container())
+    worker = state.parties[study.document.worker]
+    return sealed_for(worker.sealing, data, _binding(study, question, state.round(question), study.me.name))
+
+
+def _encrypted_by(study: Study, question: str, site: str, now: Round, keys: PublicKeys) -> EncryptedAnswer:
+    """Open the totals of a site, if their noise is said to be that of new ciphertexts."""
+    sealed = study.transcript.read_object(now.objects[site])
+    data = study.me.reader.open(sealed, _binding(study, question, now, site))
+    answer = read_answer(container.from_bytes(data), keys)
     fresh = encrypted_totals_noise(keys.parameters)
     if answer.ciphertexts.form != PACKED or any(part.noise != fresh for part in answer.ciphertexts.parts):
         raise FileFormatError(

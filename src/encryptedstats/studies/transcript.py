@@ -25,6 +25,8 @@ OBJECTS: Final = "objects"
 #: The messages by which all sites make a joint key, each when those before it are all there.
 KEY_ROUNDS: Final = ("commitment", "contribution", "relinearisation")
 DIGITS: Final = 64
+#: Results are from this many sites or more: the sum of one is its own.
+MIN_SITES: Final = 2
 MAX_OBJECT_BYTES: Final = 1 << 30
 
 
@@ -90,11 +92,14 @@ class Refusal:
 
 @dataclass(frozen=True)
 class SiteRows:
-    """The encrypted rows of a site: where they lie, and the hash of the manifest that fixes every block."""
+    """The encrypted rows of a site: their sealed folder, and the hash of the manifest that fixes every block."""
 
     folder: str
     manifest: str
     n_rows: int
+    n_blocks: int
+    blocks: str  # hash of the ids of the blocks
+    keys: Mapping[str, bytes]  # the key of the folder, sealed for each reader
 
 
 @dataclass
@@ -108,7 +113,7 @@ class Round:
     @property
     def complete(self) -> bool:
         """Whether all are there."""
-        return set(self.objects) == set(self.members)
+        return bool(self.members) and set(self.objects) == set(self.members)
 
     @property
     def digest(self) -> str:
@@ -183,6 +188,20 @@ class State:
         return tuple(site for site in self.document.sites if site not in self.excluded)
 
     @property
+    def members(self) -> tuple[str, ...]:
+        """Return the sites that every question is answered by: the list is one for the whole study."""
+        return self.good_sites if self.judged else self.sites
+
+    @property
+    def has_complete_question(self) -> bool:
+        """Return whether any question has all that it is answered from: no member leaves after this."""
+        return bool(self.checks) or any(one.complete for one in self.rounds.values())
+
+    def begin_rounds(self) -> None:
+        """Begin all rounds of totals again, under other masks, with the members that there are now."""
+        self.rounds = {name: Round(one.number + 1, self.members) for name, one in self.rounds.items()}
+
+    @property
     def undecided(self) -> tuple[str, ...]:
         """Sites that have to say which new rows they bring, before anybody brings rows that models are of."""
         return tuple(site for site in self.sites if site not in self.asked) if self.document.asked(VOTES) else ()
@@ -242,7 +261,8 @@ class State:
     def answerable(self) -> tuple[str, ...]:
         """The questions that the worker answers from rows, when these are judged; votes need rows to vote on."""
         ways = (ROWS, VOTES) if self.asking_sites else (ROWS,)
-        return tuple(self.document.asked(*ways)) if self.judged and self.good_sites else ()
+        enough = self.judged and len(self.good_sites) >= MIN_SITES
+        return tuple(self.document.asked(*ways)) if enough else ()
 
     @property
     def call(self) -> Call | None:
@@ -347,6 +367,10 @@ class Transcript:
 
     # -- objects ---------------------------------------------------------------------------------------------------
 
+    def has_object(self, digest: str) -> bool:
+        """Return whether the bytes of a hash are there: their message is posted first."""
+        return self.store.exists(f"{OBJECTS}/{digest}")
+
     def store_object(self, data: bytes) -> str:
         """Keep bytes under their hash, which messages name."""
         digest = hashlib.sha256(data).hexdigest()
@@ -356,7 +380,12 @@ class Transcript:
     def read_object(self, digest: str) -> bytes:
         """The bytes of a hash; refused where they are others."""
         name = f"{OBJECTS}/{digest}"
-        data = self.store.read(name, limit=MAX_OBJECT_BYTES)
+        try:
+            data = self.store.read(name, limit=MAX_OBJECT_BYTES)
+        except FileNotFoundError:
+            raise StudyError(
+                f"{self.store.where(name)} is announced and not there yet: see in the status who has to act first"
+            ) from None
         if hashlib.sha256(data).hexdigest() != digest:
             raise FileFormatError(
                 f"{self.store.where(name)} was altered: it is not what its message says. Do not go on with it"
@@ -429,11 +458,27 @@ def _keys(state: State, said: Message) -> None:
     state.more["key parts"] = said.digests("parts")
 
 
+def _sealed_keys(state: State, said: Message) -> dict[str, bytes]:
+    found, readers = said.content.get("keys"), set(state.document.row_readers)
+    state.need(isinstance(found, dict) and set(found) == readers, f"it is not sealed for {', '.join(sorted(readers))}")
+    try:
+        return {name: bytes.fromhex(sealed) for name, sealed in (found or {}).items()}
+    except (TypeError, ValueError):
+        raise Refused("the keys of its folder are malformed") from None
+
+
 def _checked_rows(state: State, said: Message) -> SiteRows:
     state.need(said.by not in state.rows, f"the rows of {said.by} are there already, and stay as they are")
     state.need(said.by not in state.excluded, f"{said.by} is excluded")
     state.need(not state.coins, "coins are shown already: no rows come after that")
-    rows = SiteRows(said.text("folder"), said.digest("manifest"), said.count("n_rows"))
+    rows = SiteRows(
+        said.text("folder"),
+        said.digest("manifest"),
+        said.count("n_rows"),
+        said.count("n_blocks"),
+        said.digest("blocks"),
+        _sealed_keys(state, said),
+    )
     state.need(
         rows.folder.startswith(f"rows/{said.by}/") and ".." not in rows.folder, "rows lie in the site's own folder"
     )
@@ -471,8 +516,14 @@ def _rows(state: State, said: Message) -> None:
 def _exclude(state: State, said: Message) -> None:
     name = said.text("name")
     state.need(name in state.document.sites and name not in state.excluded, f"{name} is no site that can be excluded")
-    state.need(not state.checks, "validity totals are there already: who is not valid is excluded by them")
-    state.excluded[name] = said.text("why")
+    # The sum of all, less the sum of some, would be the totals of the others.
+    state.need(
+        not state.has_complete_question, "a question has all totals or validity totals already: its members stay"
+    )
+    state.need(len(state.sites) > MIN_SITES, f"fewer than {MIN_SITES} sites would be left")
+    why = said.text("why")
+    state.excluded[name] = why
+    state.begin_rounds()
 
 
 @message("coin", "")
@@ -506,6 +557,7 @@ def _verdict(state: State, said: Message) -> None:
     state.need(good, "it is not pass or fail for every site")
     state.valid = dict(found or {})
     state.pending -= {CHECK + site for site in state.valid}
+    state.begin_rounds()
 
 
 @message("answer", WORKER)
@@ -565,28 +617,15 @@ def _totals(state: State, said: Message) -> None:
     name = said.text("question")
     state.need(name in state.document.asked(TOTALS, MASKED), f"{name!r} is no question that sites answer with totals")
     state.need(state.joined, "not everybody has joined")
+    state.need(state.judged or not state.document.pools, "rows are not judged yet, by which members are fixed")
     now = state.round(name)
+    state.need(len(now.members) >= MIN_SITES, f"fewer than {MIN_SITES} sites are left: the sum would be of one")
     state.need(said.count("round") == now.number, f"it is of another round than {now.number}: replayed")
     state.need(said.by in now.members, f"{said.by} is not in round {now.number}")
     state.need(said.by not in now.objects, f"the totals of {said.by} are there already: the first ones count")
     if name in state.document.asked(TOTALS):
         state.need(bool(state.keys) and state.key_id not in state.retired, "the study has no key, or it is retired")
     now.objects[said.by] = said.digest("object")
-
-
-@message("restart", RECEIVER)
-def _restart(state: State, said: Message) -> None:
-    name, members = said.text("question"), said.content.get("members")
-    state.need(name in state.document.asked(TOTALS, MASKED), f"{name!r} is no question that sites answer with totals")
-    now = state.round(name)
-    # The sum of all, less that of some, would be the totals of the others.
-    state.need(
-        not now.complete, "its totals are all there: two sums of different members would tell those of single ones"
-    )
-    good = isinstance(members, list) and set(members) < set(now.members) and len(members) == len(set(members)) >= 2
-    state.need(good, "it does not name two or more of the members, and fewer than there were")
-    said.text("why")
-    state.rounds[name] = Round(now.number + 1, tuple(site for site in now.members if site in set(members or [])))
 
 
 @message("retire", RECEIVER)

@@ -30,7 +30,7 @@ from encryptedstats.errors import FileFormatError
 from encryptedstats.parallel import cores
 from encryptedstats.storage import container, pieces
 from encryptedstats.storage.container import Container
-from encryptedstats.storage.objects import Store, looked_at_again
+from encryptedstats.storage.objects import Readable, Store, looked_at_again
 from encryptedstats.storage.pieces import DIGEST_BYTES, RUN, SEED_BYTES
 
 Residues = NDArray[np.uint64]
@@ -331,7 +331,7 @@ def _checked_shape(
 # -- reading ---------------------------------------------------------------------------------------------------------------
 
 
-def read_block(store: Store, entry: BlockEntry, shape: BlockShape, key_id: str) -> Residues:
+def read_block(store: Readable, entry: BlockEntry, shape: BlockShape, key_id: str) -> Residues:
     """All residues of a block, shape (columns, 2, primes, N)."""
     everything = (range(shape.n_primes), range(shape.n_runs), range(shape.n_columns))
 
@@ -344,7 +344,7 @@ def read_block(store: Store, entry: BlockEntry, shape: BlockShape, key_id: str) 
     return looked_at_again(store, read)
 
 
-def _whole_block(store: Store, entry: BlockEntry, shape: BlockShape, key_id: str) -> tuple[bytes, BlockShape]:
+def _whole_block(store: Readable, entry: BlockEntry, shape: BlockShape, key_id: str) -> tuple[bytes, BlockShape]:
     """A whole object of which all is checked but the pieces."""
     data, where = store.read(entry.name, limit=entry.bytes), store.where(entry.name)
     head = memoryview(data)[: entry.start + entry.shape(shape).head_bytes]
@@ -357,26 +357,28 @@ def _whole_block(store: Store, entry: BlockEntry, shape: BlockShape, key_id: str
     return data, own
 
 
-def read_seeds(store: Store, entry: BlockEntry, shape: BlockShape) -> bytes:
+def read_seeds(store: Readable, entry: BlockEntry, shape: BlockShape) -> bytes:
     """The seeds of a block, one after the other; none of a block that is stored whole."""
     own = entry.shape(shape)
     return looked_at_again(store, lambda: _read_head(store, entry, own))[: own.seed_bytes]
 
 
 def read_runs(
-    store: Store, entry: BlockEntry, shape: BlockShape, *, prime: int, runs: range, columns: Sequence[int]
+    store: Readable, entry: BlockEntry, shape: BlockShape, *, prime: int, runs: range, columns: Sequence[int]
 ) -> Residues:
     """The residues of one prime and some runs of coefficients side by side, of some columns; shape (columns, 2, coefficients)."""
     return _read(store, entry, shape, [prime], runs, columns)[:, :, 0]
 
 
-def read_column(store: Store, entry: BlockEntry, shape: BlockShape, column: int) -> Residues:
+def read_column(store: Readable, entry: BlockEntry, shape: BlockShape, column: int) -> Residues:
     """The ciphertext of one column, shape (2, primes, N), without reading the others."""
     one: Residues = _read(store, entry, shape, range(shape.n_primes), range(shape.n_runs), [column])[0]
     return one
 
 
-def read_columns(store: Store, entry: BlockEntry, shape: BlockShape, key_id: str, columns: Sequence[int]) -> Residues:
+def read_columns(
+    store: Readable, entry: BlockEntry, shape: BlockShape, key_id: str, columns: Sequence[int]
+) -> Residues:
     """The ciphertexts of some columns, shape (columns, 2, primes, N); the others are not read where they are the greater part."""
     if 2 * len(set(columns)) > shape.n_columns:  # one large read is faster than many small ones of as many bytes
         everything = read_block(store, entry, shape, key_id)
@@ -385,7 +387,7 @@ def read_columns(store: Store, entry: BlockEntry, shape: BlockShape, key_id: str
 
 
 def _read(
-    store: Store, entry: BlockEntry, shape: BlockShape, primes: Sequence[int], runs: range, columns: Sequence[int]
+    store: Readable, entry: BlockEntry, shape: BlockShape, primes: Sequence[int], runs: range, columns: Sequence[int]
 ) -> Residues:
     """Some primes, runs and columns of a block, shape (columns, 2, primes, coefficients), each piece checked by its digest."""
     wanted, own = sorted(set(columns)), entry.shape(shape)
@@ -402,7 +404,7 @@ def _read(
 class _Reading:
     """One read of a block: what lies side by side is read at once, and what was read is unpacked on all cores."""
 
-    store: Store
+    store: Readable
     entry: BlockEntry
     shape: BlockShape
     primes: Sequence[int]
@@ -474,12 +476,12 @@ def _readers(process: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(cores(), thread_name_prefix=f"reading-{process}")
 
 
-def _read_head(store: Store, entry: BlockEntry, shape: BlockShape) -> bytes:
+def _read_head(store: Readable, entry: BlockEntry, shape: BlockShape) -> bytes:
     """Seeds and digests of a block."""
     return _checked_head(store.read(entry.name, entry.start, shape.head_bytes), store, entry, shape)
 
 
-def _checked_head(head: bytes, store: Store, entry: BlockEntry, shape: BlockShape) -> bytes:
+def _checked_head(head: bytes, store: Readable, entry: BlockEntry, shape: BlockShape) -> bytes:
     """Seeds and digests, if they are all, and those that the owner has signed."""
     if len(head) != shape.head_bytes or _sha256(head) != entry.digests_sha256:
         raise FileFormatError(f"{store.where(entry.name)} is not the block that the manifest lists, or is damaged")

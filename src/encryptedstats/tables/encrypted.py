@@ -50,7 +50,7 @@ from encryptedstats.recent import Recent
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.leases import writing
-from encryptedstats.storage.objects import Store, looked_at_again, open_store
+from encryptedstats.storage.objects import Readable, Store, looked_at_again, open_store
 from encryptedstats.tables.answering import MODEL
 from encryptedstats.tables.answers import EncryptedAnswer
 from encryptedstats.tables.blocks import (
@@ -262,7 +262,7 @@ class MemoryBlocks:
 class StoredBlocks:
     """Blocks that are read from a store when they are needed, and checked then."""
 
-    store: Store
+    store: Readable
     entries: tuple[BlockEntry, ...]
     shape: BlockShape
     key_id: str
@@ -666,7 +666,7 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
         )
 
     def _append_stored(self, blocks: StoredBlocks, more: EncryptedTable) -> EncryptedTable:
-        store = blocks.store
+        store = open_store(blocks.store.url)
         with writing(store, wait=APPEND_SECONDS) as writer:
             store.sweep()
             manifest = _manifest_bytes(store)
@@ -952,7 +952,7 @@ def table_is_there(store: Store) -> ExistsError:
     return ExistsError(f"there is a table at {store.url} already; it was not touched (", REPLACE, " replaces it)")
 
 
-def read_manifest(store: Store, data: bytes) -> tuple[TableFacts, tuple[BlockEntry, ...]]:
+def read_manifest(store: Readable, data: bytes) -> tuple[TableFacts, tuple[BlockEntry, ...]]:
     """What a manifest says of the table in a store, checked."""
     where = store.where(MANIFEST)
     file = container.from_bytes(data, kind=TABLE_KIND, name=where)
