@@ -346,11 +346,12 @@ class Study:
 
         Parameters
         ----------
-        data : DataFrame, 2-D array, Table, or path of a CSV or Parquet file
-            Checked against the agreed schema: a level, class or number that it does not know is an error.
+        data : DataFrame, 2-D array, Table, path of a CSV or Parquet file, or EncryptedTable
+            An encrypted table was made with :meth:`public_keys` elsewhere, and brings no totals. All others are
+            checked against the agreed schema: a level, class or number that it does not know is an error.
         y : array, optional
             Classes, where ``data`` has none.
-        new : DataFrame, 2-D array, or path of a CSV or Parquet file, optional
+        new : DataFrame, 2-D array, path of a CSV or Parquet file, or EncryptedTable, optional
             Where the study asks for votes: rows of yours that are voted on; their class, if it is known, stays at home. **The
             receiver sees the votes of each of them.** New rows come before any others: so the first call says which you bring, or
             that you bring none, and when all sites have said so another call brings the others. :meth:`status` says when.
@@ -361,8 +362,12 @@ class Study:
         state = self.state()
         if new is not None and not self.document.asked(VOTES):
             raise StudyError("new= is for studies that ask for votes, and no question of this one does")
-        if not isinstance(data, (str, os.PathLike)):
-            table: Table | None = self._checked_table(data, y)
+        if isinstance(data, EncryptedTable):
+            if self.document.asked(TOTALS, MASKED):
+                raise StudyError("totals are computed from plain rows, and these are encrypted: give the rows")
+            table: Table | None = None
+        elif not isinstance(data, (str, os.PathLike)):
+            table = self._checked_table(data, y)
         elif self.document.asked(
             TOTALS, MASKED
         ):  # these take the rows as a whole; encrypted rows are read a piece at a time
@@ -395,6 +400,9 @@ class Study:
         if data is None:
             self.post("new rows", {"n_rows": 0})
             return
+        if isinstance(data, EncryptedTable):
+            self._add_rows("new rows", data, state, options)
+            return
         if isinstance(data, (str, os.PathLike)):
             data = Table.concat(list(file_tables(self.schema, data, self.document.parameters.slots)))
         table = replace(self._checked_table(data, None), class_codes=None, target_values=None)
@@ -406,7 +414,9 @@ class Study:
             raise StudyError(f"the key {state.key_id} of the study is retired: {state.retired[state.key_id]}")
         kind_of(self.document.key.kind).check_keys(self, state, keys)
         staged = self._staging_place() / secrets.token_hex(8)
-        if isinstance(data, Table):
+        if isinstance(data, EncryptedTable):
+            data.save(staged)
+        elif isinstance(data, Table):
             keys.encrypt(data, out=staged, **options)
         else:
             keys.encrypt_file(data, self.schema, staged, **options)
