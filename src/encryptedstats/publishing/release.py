@@ -28,12 +28,12 @@ from encryptedstats.publishing.forms import form_of
 from encryptedstats.publishing.ledger import Ledger, describe_exact, exact_of_same_rows
 from encryptedstats.publishing.mechanisms import AUTO, Mechanism, calibrated, noised, opendp
 from encryptedstats.publishing.opening import Source, source_of
-from encryptedstats.publishing.sensitivity import row_interval, sensitivity
+from encryptedstats.publishing.sensitivity import Number, check_totals, row_interval, sensitivity
 from encryptedstats.publishing.tables import written_table
 from encryptedstats.publishing.units import ADD, REPLACE, ROW, Unit
 from encryptedstats.storage.objects import save_file
 from encryptedstats.tables.answers import opened_container
-from encryptedstats.tables.questions import OpenedTotals, Question
+from encryptedstats.tables.questions import ImpossibleTotalsError, OpenedTotals, Question
 from encryptedstats.tables.schema import Schema
 from encryptedstats.tables.variables import PublicSchema
 
@@ -163,6 +163,7 @@ class Planned:
     mechanism: Mechanism
     privacy: Privacy
     noisy: Any  # from exact totals and the rows to noisy totals and rows
+    rows: Sequence[Number] = ()  # what a row adds to each number that gets noise
 
     @property
     def spent(self) -> Spent:
@@ -199,7 +200,7 @@ def planned(
         flat = [int(x) for name in form.shapes for x in np.asarray(named[name], dtype=object).flat]
         return flat, n_rows if relation == REPLACE else rows
 
-    return Planned(question, schema, chosen, privacy, noisy)
+    return Planned(question, schema, chosen, privacy, noisy, form.rows)
 
 
 @release_value.register(object)
@@ -232,6 +233,7 @@ def release(
             "rows"
         )
     privacy = plan.privacy
+    check_totals(plan.rows, public, source.n_rows, most)
     opendp()  # where it is missing nothing is spent
     _check_known_weights(source, asked, public, most)
     if book is not None:  # spent before anything is shown, or even opened
@@ -256,7 +258,7 @@ def release(
 def _read(question: Question, totals: list[int], schema: Schema | PublicSchema, n_rows: int) -> Any:
     try:
         return question.opened(totals, schema, n_rows)
-    except (DataError, ZeroDivisionError) as error:
+    except (DataError, ImpossibleTotalsError, ZeroDivisionError) as error:
         raise DataError(
             f"with this noise there is no result: {error}. Its cost is spent all the same; ask for a larger epsilon, or for a "
             "question of fewer totals"
