@@ -25,7 +25,7 @@ from encryptedstats.crypto.keys import Owner
 from encryptedstats.errors import Cure, DataError, ParameterError
 from encryptedstats.publishing.accounting import Spent
 from encryptedstats.publishing.forms import form_of
-from encryptedstats.publishing.ledger import Ledger, describe_exact, exact_of_same_rows
+from encryptedstats.publishing.ledger import Ledger, describe_exact, exact_of_same_rows, other_ledgers
 from encryptedstats.publishing.mechanisms import AUTO, Mechanism, calibrated, noised, opendp
 from encryptedstats.publishing.opening import Source, source_of
 from encryptedstats.publishing.sensitivity import Number, check_totals, row_interval, sensitivity
@@ -237,10 +237,12 @@ def release(
     opendp()  # where it is missing nothing is spent
     _check_known_weights(source, asked, public, most)
     if book is not None:  # spent before anything is shown, or even opened
-        privacy = replace(privacy, not_covered=(*_not_covered_by(book, source), *privacy.not_covered))
+        n_others = max(book.n_others, len(other_ledgers(book.url, owner)))
+        privacy = replace(privacy, not_covered=(*_not_covered_by(book, source, n_others), *privacy.not_covered))
         stated = privacy.to_dict()
         kept = ("epsilon", "delta", "mechanism", "scale", "l1", "l2", "not_covered")
-        said = {**source.said(with_rows=unit.relation != ADD), **{name: stated[name] for name in kept}}
+        rows = source.said(with_rows=unit.relation != ADD)
+        said = {**rows, "others": n_others, **{name: stated[name] for name in kept}}
         book.spend(owner, plan.spent, said, unit)
         budget = book.budget
         privacy = replace(privacy, spent=book.epsilon_spent, budget=None if budget is None else budget.epsilon)
@@ -274,11 +276,11 @@ def _chosen_unit(book: Ledger | None, max_rows: int | None, relation: str | None
     return unit
 
 
-def _not_covered_by(book: Ledger, source: Source) -> list[str]:
+def _not_covered_by(book: Ledger, source: Source, n_others: int) -> list[str]:
     """Return what the ledger knows of the same rows that this epsilon does not cover."""
     known = describe_exact(exact_of_same_rows(book.entries(), source.block_ids))
-    if book.n_others:
-        known.append(f"costs in other ledgers of this key: {book.n_others} were noticed when this one began")
+    if n_others:
+        known.append(f"costs in other ledgers of this key, of which {n_others} were noticed")
     return known
 
 
