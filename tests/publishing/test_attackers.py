@@ -134,6 +134,15 @@ def dominated_group(owner: es.Owner, publish: Publish) -> float | None:
     return float(round(math.sqrt(deviation**2 * (n - 1) + n * mean**2)))
 
 
+def heavy_row(owner: es.Owner, publish: Publish) -> float | None:
+    """One row of weight 20 is a count of 20."""
+    frame = pd.DataFrame({"region": ["c"] + ["a", "b"] * 300, "sick": [1] + [0, 0, 1, 1] * 150})
+    schema = es.Schema.infer(frame, target="sick")
+    table = owner.encrypt(schema.table(frame, weights=np.array([20] + [1] * 600)))
+    shown = publish(table.crosstab("region", "sick"), schema).table
+    return None if pd.isna(shown.loc["c", "all"]) else float(shown.loc["c", "all"])
+
+
 # -- models ----------------------------------------------------------------------------------------------------------------
 
 
@@ -253,6 +262,7 @@ ATTACKS = [
     pytest.param(one_level_alone, FIVE, NO_RULES, 77, id="level of one row"),
     pytest.param(dominated, Rules(0, dominance=0.85), NO_RULES, 1000, id="dominance"),
     pytest.param(dominated_group, Rules(0, dominance=0.85), NO_RULES, 1000, id="dominance in a group"),
+    pytest.param(heavy_row, FIVE, "no weights", 20, id="one row of a large weight"),
     pytest.param(class_of_one, FIVE, NO_RULES, 2, id="class of one row"),
     pytest.param(more_counts_than_rows, Rules(0, rows_per_parameter=3.0), NO_RULES, 1, id="rows to parameters"),
     pytest.param(few_predicted, FIVE, NO_RULES, 1, id="predictions"),
@@ -295,6 +305,9 @@ def test_the_secret_is_found_without_the_rule_and_not_with_it(
     guarded, open_ = (es.Ledger.begin(tmp_path / name, owner, another=True) for name in ("guarded", "open"))
     assert tried(attack, owner, guarded, rules) is None
     if isinstance(without, str):  # a step of the rule that no profile leaves out
-        monkeypatch.setattr(publish, "suppress", hide_small_counts_only)
+        if without == "no weights":
+            monkeypatch.setattr(publish, "_count_weights", lambda rules, source: rules)
+        else:
+            monkeypatch.setattr(publish, "suppress", hide_small_counts_only)
         without = rules
     assert tried(attack, owner, open_, without) == pytest.approx(secret)

@@ -333,6 +333,15 @@ def test_a_second_ledger_in_the_same_folder_is_noticed(ledger: es.Ledger, owner:
     assert not (tmp_path / "again" / "ledger").exists()
 
 
+@pytest.mark.parametrize("where", ["file://{}/again", "{}/ledger/inside", "{}/ledger/deep/inside"])
+def test_a_second_ledger_in_another_spelling_or_inside_the_first_is_noticed(
+    ledger: es.Ledger, owner: es.Owner, tmp_path: Path, where: str
+) -> None:
+    with pytest.raises(ExistsError) as refused:
+        es.Ledger.begin(where.format(tmp_path), owner, epsilon=1.0)
+    assert [cure.action for cure in refused.value.cures] == ["another ledger"]
+
+
 def test_a_second_ledger_elsewhere_is_noticed_beside_the_key(fresh: es.Owner, tmp_path: Path) -> None:
     es.Ledger.begin(tmp_path / "here" / "ledger", fresh, epsilon=1.0)
     again = es.Owner.load(tmp_path / "keys" / "secret.key")
@@ -358,6 +367,9 @@ def test_another_ledger_can_be_begun_on_purpose_and_says_so(fresh: es.Owner, tmp
     assert "costs in other ledgers of this key" in found.privacy.not_covered[0]
     es.write_report(tmp_path / "report.html", keys=fresh, ledger=second)
     assert "costs in other ledgers of this key" in (tmp_path / "report.html").read_text()
+    again = fresh.release(fresh.encrypt(schema.table(frame)).counts("x"), schema, epsilon=0.5, ledger=first)
+    assert "costs in other ledgers of this key" in again.privacy.not_covered[0]  # begun after this one
+    assert first.n_others == 1
 
 
 def test_a_ledger_of_another_key_is_no_second_one(ledger: es.Ledger, stranger: es.Owner, tmp_path: Path) -> None:

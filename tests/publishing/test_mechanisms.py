@@ -162,3 +162,11 @@ def test_of_two_mechanisms_that_do_the_one_of_less_noise_is_taken() -> None:
 def test_what_cannot_be_is_refused(options: dict[str, object], message: str) -> None:
     with pytest.raises(es.ParameterError, match=message.replace("(", r"\(")):
         calibrated(sensitivity(1, 1), **{"epsilon": 1.0, "delta": 1e-6, **options})
+
+
+@pytest.mark.parametrize("epsilon", [1e-320, 1e-170, 1e-10, 1e10, 1e200, float("inf"), float("nan"), 0, True])
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_an_epsilon_that_floats_cannot_count_with_is_refused(epsilon: float, delta: float) -> None:
+    """Beyond these the noise or the cost overflows, when the cost is spent already."""
+    with pytest.raises(es.ParameterError):
+        calibrated(Sensitivity(np.array([1], dtype=object), 1.0, 1.0, exact=True), epsilon, delta)

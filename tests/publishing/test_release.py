@@ -337,6 +337,31 @@ def test_a_range_that_would_wrap_at_64_bits_is_refused_before_anything_is_spent(
     assert len(ledger.entries()) == 1
 
 
+@pytest.mark.parametrize("relation", ["replace", "add"])
+def test_a_total_of_2_to_the_62_is_refused_before_anything_is_spent(
+    owner: es.Owner, tmp_path: Path, relation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One row moves the sum of squares by 2^58 at most, and sixteen rows together by 2^62."""
+    book = es.Ledger.begin(tmp_path / "ledger", owner, epsilon=3.0, relation=relation)
+    frame = pd.DataFrame({"x": [0, 1 << 29] * 8, "sick": [0, 1] * 8})
+    schema = es.Schema.infer(frame, target="sick", kinds={"x": "number"}, bounds={"x": (-(1 << 29), 1 << 29)})
+    owner.release(schema.table(frame[:15]).ask(es.Covariance(["x"])), epsilon=0.1, ledger=book)
+    assert len(book.entries()) == 2
+    monkeypatch.setattr(module.Source, "opened", lambda *args: pytest.fail("it was opened"))
+    for rows, most in ((frame, None), (frame[:4], 4)):
+        with pytest.raises(es.ParameterError) as refused:
+            owner.release(schema.table(rows).ask(es.Covariance(["x"])), epsilon=0.1, ledger=book, max_weight=most)
+        assert [cure.action for cure in refused.value.cures] == ["narrower bounds"]
+    assert len(book.entries()) == 2
+
+
+def test_a_total_is_bounded_by_rows_that_there_can_be(owner: es.Owner) -> None:
+    """Numbers far from 0 and near to each other are small around their middle."""
+    frame = pd.DataFrame({"x": [1 << 30, (1 << 30) + 100] * 8, "sick": [0, 1] * 8})
+    schema = es.Schema.infer(frame, target="sick", kinds={"x": "number"}, bounds={"x": (1 << 30, (1 << 30) + 100)})
+    assert owner.release(schema.table(frame).ask(es.Covariance(["x"])), epsilon=5.0).result is not None
+
+
 class LastDigit(Counts):
     """Counts that are none: a digit of a number in place of a cell."""
 

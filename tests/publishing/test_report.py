@@ -94,6 +94,24 @@ def test_exact_openings_are_told_where_nothing_was_released(owner: es.Owner, tmp
     assert "287" not in page  # the number of rows is not public in this ledger
 
 
+@pytest.mark.parametrize("relation", ["add", "replace"])
+def test_the_number_of_rows_is_not_told_where_it_is_not_public(owner: es.Owner, tmp_path: Path, relation: str) -> None:
+    """Table, results and ledger all know it: under "add" one row more or less would be seen."""
+    frame = patients(287)
+    schema = es.Schema.infer(frame, target="sick")
+    table = owner.encrypt(schema.table(frame))
+    table.save(tmp_path / "rows.enc")
+    table.crosstab("region", "sick").save(tmp_path / "region.enc")
+    ledger = es.Ledger.begin(tmp_path / "ledger", owner, relation=relation)
+    owner.release(tmp_path / "region.enc", schema, epsilon=0.01, ledger=ledger)
+    es.write_report(
+        tmp_path / "report.html", [tmp_path / "rows.enc", tmp_path / "region.enc"], keys=owner, ledger=ledger
+    )
+    page = (tmp_path / "report.html").read_text()
+    assert (">287<" in page) is (relation == "replace")
+    assert ("not public<" in page) is (relation == "add")
+
+
 def test_without_a_ledger_it_says_that_it_does_not_know(
     owner: es.Owner, study: tuple[list[Path], es.Ledger], tmp_path: Path
 ) -> None:

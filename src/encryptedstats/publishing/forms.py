@@ -229,7 +229,14 @@ class MomentForm(Form):
         products += np.diag(_lacking(products - np.outer(around, around) / n, limits, n))
         whole, c = [round(x) for x in around], self.middle
         sums = [s + n * m for s, m in zip(whole, c, strict=True)]
-        back = [round(products[a, b]) + c[b] * whole[a] + c[a] * whole[b] + n * c[a] * c[b] for a, b in self.pairs]
+        # Squares are put right once more in whole numbers: floats round those above 2^53.
+        moved = [
+            max(round(products[a, b]), -(-whole[a] * whole[b] // n)) if a == b else round(products[a, b])
+            for a, b in self.pairs
+        ]
+        back = [
+            x + c[b] * whole[a] + c[a] * whole[b] + n * c[a] * c[b] for (a, b), x in zip(self.pairs, moved, strict=True)
+        ]
         named = {"sums": as_objects(sums), "products": as_objects(back)}
         if self.counted:
             named[self.counted] = as_objects([n])

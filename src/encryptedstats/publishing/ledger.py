@@ -49,6 +49,7 @@ OPENED: Final = "opened"
 PUBLISHED: Final = "published"
 RELEASED: Final = "released"
 BUDGET: Final = "budget"
+_FIRST: Final = "00000000.json"
 _MEMBER: Final = 64  # digits of a signing key
 _LISTED: Final = ".ledgers"  # beside the key file: the ledgers that were begun for it
 
@@ -216,8 +217,8 @@ class Ledger:
 
     @property
     def n_others(self) -> int:
-        """Return how many other ledgers of this key were noticed when this one began."""
-        return int(self.entries()[0].content.get("others", 0))
+        """Return how many other ledgers of this key were noticed when this one began, or since."""
+        return max(int(entry.content.get("others", 0)) for entry in self.entries())
 
     @property
     def rho_spent(self) -> float:
@@ -426,8 +427,8 @@ def _check_unit(entries: Sequence[Entry], unit: Unit, url: str) -> None:
 def other_ledgers(url: str, owner: Owner) -> list[str]:
     """Return other ledgers of the key, as far as they can be noticed from here.
 
-    These are the local folders beside ``url``, and what the list beside the key file names. A ledger
-    elsewhere, under a key without a file, or at a remote store is not noticed.
+    These are the local folders beside ``url`` and around it, and what the list beside the key file
+    names. A ledger elsewhere, under a key without a file, or at a remote store is not noticed.
     """
     own = _local(url)
     found = [*(_ledgers_beside(own, owner.key_id) if own is not None else ()), *_listed_beside_key(owner)]
@@ -435,12 +436,14 @@ def other_ledgers(url: str, owner: Owner) -> list[str]:
 
 
 def _local(url: str) -> Path | None:
-    return None if "://" in url else Path(url).resolve()
+    path = url.removeprefix("file://")
+    return None if "://" in path else Path(path).resolve()
 
 
 def _ledgers_beside(own: Path, key_id: str) -> list[str]:
     found = []
-    for first in sorted(own.parent.glob(f"*/{FOLDER}/00000000.json")):
+    around = [folder / FOLDER / _FIRST for folder in own.parents]
+    for first in [*sorted(own.parent.glob(f"*/{FOLDER}/{_FIRST}")), *around]:
         try:
             content = json.loads(first.read_bytes())["content"]
         except (OSError, ValueError, KeyError, TypeError):

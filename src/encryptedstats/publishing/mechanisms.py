@@ -21,6 +21,8 @@ LAPLACE: Final = "laplace"
 GAUSSIAN: Final = "gaussian"
 AUTO: Final = "auto"
 NEEDS_OPENDP: Final = "releases take noise from OpenDP: pip install 'encryptedstats[privacy]'"
+#: Beyond these noise or costs are no numbers that floating point holds, and nothing is left to read or to hide.
+EPSILONS: Final = (1e-9, 1e9)
 _LARGEST: Final = 1 << 62
 _ABOVE: Final = 1 + 1e-9  # scales are rounded up
 
@@ -90,8 +92,9 @@ def opendp() -> Any:
 
 
 def _check(epsilon: float, delta: float, max_rows: int, mechanism: str) -> None:
-    if isinstance(epsilon, bool) or not isinstance(epsilon, (int, float)) or not 0 < epsilon < math.inf:
-        raise ParameterError(f"epsilon={epsilon!r}: a number above 0, such as 1.0")
+    least, most = EPSILONS
+    if isinstance(epsilon, bool) or not isinstance(epsilon, (int, float)) or not least <= epsilon <= most:
+        raise ParameterError(f"epsilon={epsilon!r}: a number above 0, such as 1.0 (from {least:g} to {most:g})")
     if isinstance(delta, bool) or not isinstance(delta, (int, float)) or not 0 <= delta < 1:
         raise ParameterError(f"delta={delta!r}: 0, or a number far below 1 divided by the rows, such as 1e-6")
     if isinstance(max_rows, bool) or not isinstance(max_rows, (int, np.integer)) or max_rows < 1:

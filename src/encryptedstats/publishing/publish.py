@@ -57,6 +57,9 @@ class Published:
     title : str
         What was asked.
     n_rows : int
+    weight_bound : int
+        The largest weight of a row. Counts are sums of weights then, and the least count of
+        ``rules`` is that many times as large: one row may be a count of as much.
     """
 
     result: Any
@@ -65,6 +68,7 @@ class Published:
     rules: Rules
     title: str
     n_rows: int
+    weight_bound: int = 1
 
     @property
     def is_whole(self) -> bool:
@@ -85,8 +89,10 @@ class Published:
 
     def remarks(self) -> list[str]:
         """The rules, and what they left out."""
+        weights = f"rows have weights up to {self.weight_bound}: the least count of the rules is as many times larger"
         return [
             f"published by the rules {self.rules.describe()}",
+            *([weights] if self.weight_bound > 1 else ()),
             *(f"left out, {finding}" for finding in self.findings),
         ]
 
@@ -114,6 +120,7 @@ def publish(
     source = source_of(given, owner, schema)
     if source.is_prediction:
         return _prediction(source, owner, chosen, book)
+    chosen = _count_weights(chosen, source)
     totals = source.opened(owner)
     made, shown = checked(source, totals, chosen)
     if book is not None:
@@ -121,12 +128,18 @@ def publish(
     return made
 
 
+def _count_weights(rules: Rules, source: Source) -> Rules:
+    """Return the rules for sums of weights: as many rows have at least that count."""
+    return replace(rules, min_count=rules.min_count * (source.weight_bound or 1))
+
+
 def checked(source: Source, totals: list[int], rules: Rules) -> tuple[Published, Shown]:
     """What may be shown of opened totals, by themselves."""
     public = source.schema.public()
     asked = source.question.in_ids(source.schema)
     named = in_shapes(totals, asked.shapes(public))
-    findings = broken_rules(asked, named, public, source.n_rows, rules)
+    bound = source.weight_bound or 1
+    findings = broken_rules(asked, named, public, source.n_rows, rules, bound)
     form, rows = shown_rows(asked, public)
     numbers: list[int | None] = [*shown_numbers(form, named, source.n_rows)]
     title = asked.describe(source.schema)
@@ -142,7 +155,7 @@ def checked(source: Source, totals: list[int], rules: Rules) -> tuple[Published,
         result = asked.opened(totals, source.schema, *known, weight_bound=source.weight_bound)
     elif table is None:
         numbers = [None] * len(numbers)
-    made = Published(result, table, tuple(findings), rules, title, source.n_rows)
+    made = Published(result, table, tuple(findings), rules, title, source.n_rows, bound)
     shape = shape_with_margins(form) if isinstance(form, CellForm) else ()
     of_cells = isinstance(form, CellForm)
     return made, Shown(asked, rows, numbers, source.n_rows, source.block_ids, of_cells, shape=shape)

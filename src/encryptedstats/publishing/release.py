@@ -25,15 +25,15 @@ from encryptedstats.crypto.keys import Owner
 from encryptedstats.errors import Cure, DataError, ParameterError
 from encryptedstats.publishing.accounting import Spent
 from encryptedstats.publishing.forms import form_of
-from encryptedstats.publishing.ledger import Ledger, describe_exact, exact_of_same_rows
+from encryptedstats.publishing.ledger import Ledger, describe_exact, exact_of_same_rows, other_ledgers
 from encryptedstats.publishing.mechanisms import AUTO, Mechanism, calibrated, noised, opendp
 from encryptedstats.publishing.opening import Source, source_of
-from encryptedstats.publishing.sensitivity import row_interval, sensitivity
+from encryptedstats.publishing.sensitivity import Number, check_totals, row_interval, sensitivity
 from encryptedstats.publishing.tables import written_table
 from encryptedstats.publishing.units import ADD, REPLACE, ROW, Unit
 from encryptedstats.storage.objects import save_file
 from encryptedstats.tables.answers import opened_container
-from encryptedstats.tables.questions import OpenedTotals, Question
+from encryptedstats.tables.questions import ImpossibleTotalsError, OpenedTotals, Question
 from encryptedstats.tables.schema import Schema
 from encryptedstats.tables.variables import PublicSchema
 
@@ -163,6 +163,7 @@ class Planned:
     mechanism: Mechanism
     privacy: Privacy
     noisy: Any  # from exact totals and the rows to noisy totals and rows
+    rows: Sequence[Number] = ()  # what a row adds to each number that gets noise
 
     @property
     def spent(self) -> Spent:
@@ -199,7 +200,7 @@ def planned(
         flat = [int(x) for name in form.shapes for x in np.asarray(named[name], dtype=object).flat]
         return flat, n_rows if relation == REPLACE else rows
 
-    return Planned(question, schema, chosen, privacy, noisy)
+    return Planned(question, schema, chosen, privacy, noisy, form.rows)
 
 
 @release_value.register(object)
@@ -232,13 +233,16 @@ def release(
             "rows"
         )
     privacy = plan.privacy
+    check_totals(plan.rows, public, source.n_rows, most)
     opendp()  # where it is missing nothing is spent
     _check_known_weights(source, asked, public, most)
     if book is not None:  # spent before anything is shown, or even opened
-        privacy = replace(privacy, not_covered=(*_not_covered_by(book, source), *privacy.not_covered))
+        n_others = max(book.n_others, len(other_ledgers(book.url, owner)))
+        privacy = replace(privacy, not_covered=(*_not_covered_by(book, source, n_others), *privacy.not_covered))
         stated = privacy.to_dict()
         kept = ("epsilon", "delta", "mechanism", "scale", "l1", "l2", "not_covered")
-        said = {**source.said(with_rows=unit.relation != ADD), **{name: stated[name] for name in kept}}
+        rows = source.said(with_rows=unit.relation != ADD)
+        said = {**rows, "others": n_others, **{name: stated[name] for name in kept}}
         book.spend(owner, plan.spent, said, unit)
         budget = book.budget
         privacy = replace(privacy, spent=book.epsilon_spent, budget=None if budget is None else budget.epsilon)
@@ -256,7 +260,7 @@ def release(
 def _read(question: Question, totals: list[int], schema: Schema | PublicSchema, n_rows: int) -> Any:
     try:
         return question.opened(totals, schema, n_rows)
-    except (DataError, ZeroDivisionError) as error:
+    except (DataError, ImpossibleTotalsError, ZeroDivisionError) as error:
         raise DataError(
             f"with this noise there is no result: {error}. Its cost is spent all the same; ask for a larger epsilon, or for a "
             "question of fewer totals"
@@ -272,11 +276,11 @@ def _chosen_unit(book: Ledger | None, max_rows: int | None, relation: str | None
     return unit
 
 
-def _not_covered_by(book: Ledger, source: Source) -> list[str]:
+def _not_covered_by(book: Ledger, source: Source, n_others: int) -> list[str]:
     """Return what the ledger knows of the same rows that this epsilon does not cover."""
     known = describe_exact(exact_of_same_rows(book.entries(), source.block_ids))
-    if book.n_others:
-        known.append(f"costs in other ledgers of this key: {book.n_others} were noticed when this one began")
+    if n_others:
+        known.append(f"costs in other ledgers of this key, of which {n_others} were noticed")
     return known
 
 

@@ -35,6 +35,7 @@ from encryptedstats.publishing.ledger import (
     Ledger,
     describe_exact,
     exact_of_same_rows,
+    hides_rows,
 )
 from encryptedstats.publishing.rules import Rules
 from encryptedstats.publishing.units import Unit
@@ -122,12 +123,13 @@ def report_page(files: Sequence[str], keys: PublicKeys, ledger: Ledger | None, t
             else:
                 computed.append(found)
     entries = ledger.entries() if ledger is not None else ()
+    hidden = hides_rows(entries)
     parts = [
-        _summary(tables, computed, entries, keys, ledger),
+        _summary(tables, computed, entries, keys, ledger, hidden),
         _who(bool(entries)),
-        _tables(tables),
+        _tables(tables, hidden),
         _key(keys),
-        _questions(computed),
+        _questions(computed, hidden),
         _openings(entries, ledger),
         _privacy(entries, computed, ledger),
         _software(entries, tables, computed, ledger),
@@ -174,13 +176,14 @@ def _summary(
     entries: Sequence[Entry],
     keys: PublicKeys,
     ledger: Ledger | None,
+    hidden: bool,
 ) -> str:
     opened, published, released = (
         sum(entry.content["what"] == what for entry in entries) for what in (OPENED, PUBLISHED, RELEASED)
     )
     security = keys.parameters.security
     boxes = [
-        ("encrypted rows", f"{sum(table.facts['rows'] for table in tables):,}" if tables else "&ndash;"),
+        ("encrypted rows", _n_rows(sum(table.facts["rows"] for table in tables), hidden) if tables else "&ndash;"),
         ("bits of security", str(security) if security else "<span class=bad>insecure</span>"),
         ("results computed", str(len(computed))),
         ("opened exactly", str(opened) if ledger is not None else "&ndash;"),
@@ -191,6 +194,11 @@ def _summary(
         boxes.append(("epsilon of noisy results only", _spent_words(ledger)))
     shown = "".join(f"<div><b>{value}</b><span>{name}</span></div>" for name, value in boxes)
     return f"<section class=boxes>{shown}</section>"
+
+
+def _n_rows(rows: int, hidden: bool) -> str:
+    """Return the number of rows as text, unless the ledger takes it for not public."""
+    return "not public" if hidden else f"{rows:,}"
 
 
 def _spent_words(ledger: Ledger) -> str:
@@ -243,7 +251,7 @@ def _who(has_ledger: bool) -> str:
     return _section("Who could see what", f"<table class=wide>{head}{lines}</table>")
 
 
-def _tables(tables: Sequence[_Table]) -> str:
+def _tables(tables: Sequence[_Table], hidden: bool) -> str:
     if not tables:
         return _section("The tables", "<p>No table was given to this report.</p>")
     parts = []
@@ -256,7 +264,8 @@ def _tables(tables: Sequence[_Table]) -> str:
             ("found at", _code(table.where)),
             (
                 "rows",
-                f"{facts['rows']:,}" + (f", {facts['rows_left_out']:,} left out" if facts["rows_left_out"] else ""),
+                _n_rows(facts["rows"], hidden)
+                + (f", {_n_rows(facts['rows_left_out'], hidden)} left out" if facts["rows_left_out"] else ""),
             ),
             ("classes", str(facts["classes"] or "none")),
             ("encrypted with", _text(by)),
@@ -294,14 +303,15 @@ def _key(keys: PublicKeys) -> str:
     return _section("The key", _facts(rows))
 
 
-def _questions(computed: Sequence[_Computed]) -> str:
+def _questions(computed: Sequence[_Computed], hidden: bool) -> str:
     if not computed:
         return _section("What was computed", "<p>No results were given to this report.</p>")
     lines = []
     for one in computed:
         asked = _asked(one.facts) if "question" in one.facts else one.words
         state = "released with noise" if one.released else one.words
-        rows = f"{one.facts['rows']:,}" if "rows" in one.facts else ""
+        # What was released has the number of rows with noise where it is not public.
+        rows = _n_rows(one.facts["rows"], hidden and not one.released) if "rows" in one.facts else ""
         found = f"{_code(one.where)}<br>{_code(one.digest[:_DIGEST_SHOWN])}, {size_text(one.size)}"
         lines.append(f"<tr><td>{_text(asked)}</td><td class=n>{rows}</td><td>{_text(state)}</td><td>{found}</td></tr>")
     head = "<tr><th>question</th><th class=n>rows</th><th>which is</th><th class=hash>found at, hash</th></tr>"
@@ -399,7 +409,7 @@ def _privacy(entries: Sequence[Entry], computed: Sequence[_Computed], ledger: Le
     items = [*_without_noise(entries, released), *_opened_files(computed)]
     items.append("results that were opened without this ledger: whoever holds the key can, and no file tells")
     if ledger.n_others:
-        items.append(f"costs in other ledgers of this key, of which {ledger.n_others} were noticed when this one began")
+        items.append(f"costs in other ledgers of this key, of which {ledger.n_others} were noticed")
     stated = [what for said in released for what in said.get("not_covered", ())]
     items += [what for what in dict.fromkeys(stated) if " of the ledger)" not in what and "other ledgers" not in what]
     body = "<p>It does not cover</p><ul>" + "".join(f"<li>{_text(what)}</li>" for what in items) + "</ul>"

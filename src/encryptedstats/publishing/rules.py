@@ -148,15 +148,20 @@ def shown_numbers(form: Form | None, totals: Named, n_rows: int) -> list[int]:
     return [int(x) for array in totals.values() for x in array.flat]
 
 
-def broken_rules(question: Question, totals: Named, schema: PublicSchema, n_rows: int, rules: Rules) -> list[Finding]:
-    """Which rules the opened totals of a question break, cell by cell in tables, all in all in models."""
+def broken_rules(
+    question: Question, totals: Named, schema: PublicSchema, n_rows: int, rules: Rules, weight_bound: int = 1
+) -> list[Finding]:
+    """Return the rules that the opened totals of a question break, except for counts of cells.
+
+    Where rows have weights, ``rules.min_count`` is about sums of weights.
+    """
     form, rows = shown_rows(question, schema)
     numbers = shown_numbers(form, totals, n_rows)
     # Cells are hidden one by one instead: see `suppression`.
     in_cells = isinstance(form, CellForm)
     found = [] if in_cells else list(_small_counts(rows, numbers, schema, n_rows, rules))
     if isinstance(form, (MomentForm, PowerForm)):
-        found += _dominated(_summed(form, totals, n_rows), rules, columns=isinstance(form, MomentForm))
+        found += _dominated(_summed(form, totals, n_rows), rules, weight_bound, columns=isinstance(form, MomentForm))
     parameters = n_parameters(question, form, schema)
     if parameters and rules.rows_per_parameter * parameters > n_rows:
         found.append(
@@ -224,18 +229,21 @@ def _summed(form: MomentForm | PowerForm, totals: Named, n_rows: int) -> Iterato
         yield bound, n, int(total), squares[a]
 
 
-def _dominated(summed: Iterator[tuple[Interval, int, int, int]], rules: Rules, *, columns: bool) -> list[Finding]:
+def _dominated(
+    summed: Iterator[tuple[Interval, int, int, int]], rules: Rules, weight_bound: int, *, columns: bool
+) -> list[Finding]:
     """Sums that may come from one row, and columns whose spread may come from few.
 
     The largest of n numbers is at most the root of the sum of their squares, so that its share of the sum is known to be no more
     than that root divided by the sum. And where squares around the mean add up to those of k rows at the ends of the bounds, or to
     less, they may come from as few: a column of zeros with a single one is the worst of them. Rows of groups are counted instead.
+    A row of weight w adds w x to the sum and w x^2 to the squares, so that (w x)^2 is at most w times its squares.
     """
     shares = spreads = False
     for bound, n, total, square in summed:
         width = bound.high - bound.low
         if rules.dominance is not None and bound.low >= 0 and total > 0:
-            shares |= math.sqrt(square) > rules.dominance * total
+            shares |= math.sqrt(weight_bound * square) > rules.dominance * total
         if columns and rules.min_count and width and n > 0:
             spread = square - total**2 / n
             spreads |= 0 < spread < rules.min_count * (1 - rules.min_count / n) * width**2

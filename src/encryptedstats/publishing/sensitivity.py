@@ -43,6 +43,7 @@ _MOST_VALUES: Final = 64  # of a number, to be tried one by one
 _MOST_COMPARED: Final = 200_000_000  # numbers, for all pairs of rows
 #: Noise is drawn in 64 bits: a total that one row moves this far cannot be released.
 LARGEST_RANGE: Final = 1 << 62
+NARROWER: Final = Cure("narrower bounds", "give narrower bounds=, fewer digits=, or a smaller weight_bound=")
 _EXACT_FLOAT: Final = 1 << 52  # differences of smaller integers are exact in floating point
 
 Number = Expression | int
@@ -114,8 +115,34 @@ def _check_ranges(ranges: Iterable[int]) -> None:
     if largest >= LARGEST_RANGE:
         raise ParameterError(
             f"one row can move a total by {largest:,}, and releases allow less than 2^62 ({LARGEST_RANGE:,}): ",
-            Cure("narrower bounds", "give narrower bounds=, fewer digits=, or a smaller weight_bound="),
+            NARROWER,
         )
+
+
+def check_totals(rows: Sequence[Number], schema: PublicSchema, n_rows: int, max_weight: int = 1) -> None:
+    """Refuse totals that can reach 2^62, by what a row adds and by what is public of the table.
+
+    Noise is drawn in 64 bits, and the totals themselves are known only after the cost is spent.
+    """
+    written = [row for row in rows if isinstance(row, Expression)]
+    known = read_bounds(written, column_ranges(schema, map(Column.parse, column_names(written))), 1)
+    factor = n_rows * max_weight
+    largest = max((abs(row) * factor for row in rows if isinstance(row, int)), default=0)
+    for row in written:
+        most = _size(known[row]) * factor
+        if most >= LARGEST_RANGE:  # these bounds count an empty row as well: look at real rows only
+            most = _size(row_interval(row, schema)) * factor
+        largest = max(largest, most)
+    if largest >= LARGEST_RANGE:
+        raise ParameterError(
+            f"a total over {n_rows:,} rows can be as large as {largest:,}, and releases allow less than 2^62 "
+            f"({LARGEST_RANGE:,}): ",
+            NARROWER,
+        )
+
+
+def _size(interval: Interval) -> int:
+    return max(abs(interval.low), abs(interval.high))
 
 
 def added_by_row(total: Number) -> Number:
