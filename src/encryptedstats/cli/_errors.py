@@ -82,6 +82,8 @@ WORDS: Final[dict[str, str]] = {
     "planned keys": "keygen --plan makes those that were planned, and encrypt puts them into the table",
     "open before predicting": "without --encrypted-prediction",
     # models and results
+    "ask of fewer variables": "ask of fewer variables, without those that are missing everywhere",
+    "leave the term out": "leave it out of the formula",
     "open": "its owner opens it with decrypt -o, and predicts with what is opened",
     "open with names": "decrypt it again, with --schema",
     "open before adding": "let the owner decrypt them, and combine what is opened",

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from encryptedstats.errors import DataError
 from encryptedstats.tables.questions import refuse_impossible
 
 Exact = NDArray[Any]  # of Python's integers or fractions
@@ -89,7 +90,9 @@ class Moments:
 
     def check(self) -> None:
         """Refuse sums that no rows can have."""
-        refuse_impossible(self.weight > 0, "the weights add up to nothing")
+        refuse_impossible(self.weight >= 0, "the weights add up to less than nothing")
+        if not self.weight:
+            raise DataError("the weights of all rows are 0: there is nothing to explain")
         refuse_impossible(all(value >= 0 for value in np.diag(self.scatter)), "a sum of squares would be negative")
 
 

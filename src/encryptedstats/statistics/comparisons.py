@@ -37,6 +37,7 @@ from encryptedstats.tables.questions import (
     Question,
     Shapes,
     Totals,
+    check_complete_rows,
     complete_rows,
     has_gaps,
     number_column,
@@ -204,6 +205,7 @@ class TTest(Question):
             return self._of_pairs(totals, schema, n_rows)
         found = read_powers(totals, schema, self.variable, self._by, n_rows)
         if self.by is None:
+            check_complete_rows(int(found.n), n_rows, [found.name])
             title, frame = f"One sample t-test: {found.name}", found.describe()
             return self._of_one(title, found.notes, int(found.n), found.mean(()), found.scatter(()), frame)
         chosen = self._chosen(schema)

@@ -342,13 +342,13 @@ class _Read:
 
 def read_moments(totals: Totals, variables: Sequence[int], schema: Schema | PublicSchema, n_rows: int) -> _Read:
     """The totals of moments, refusing those that cannot be."""
-    n = complete_count(totals, n_rows)
+    names = [variable_name(schema, j) for j in variables]
+    n = complete_count(totals, n_rows, names)
     k, sums = len(variables), totals["sums"]
     scatter = n * symmetric(totals["products"], k) - np.outer(sums, sums)
     refuse_impossible(all(value >= 0 for value in np.diag(scatter)), "a variance would be negative")
     squares = np.outer(np.diag(scatter), np.diag(scatter))
     refuse_impossible(bool((scatter * scatter <= squares).all()), "a correlation would be beyond 1")
-    names = [variable_name(schema, j) for j in variables]
     gone = left_out(
         n_rows - n, [name for j, name in zip(variables, names, strict=True) if has_gaps(schema.public(), j)]
     )

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from encryptedstats.circuits.bounds import Interval
 from encryptedstats.circuits.expressions import COLUMN, LINEAR, PRODUCT, TOTAL, Expression, column, sum_of
 from encryptedstats.circuits.expressions import fold as fold_graph
-from encryptedstats.errors import Cure, FileFormatError, ParameterError, SchemaError, StillEncryptedError
+from encryptedstats.errors import Cure, DataError, FileFormatError, ParameterError, SchemaError, StillEncryptedError
 from encryptedstats.tables.columns import OF_ROWS, Column
 from encryptedstats.tables.naming import ids_of, level_names_of, levels_of, names_of
 from encryptedstats.tables.variables import KEEP_NUMBERS, PublicSchema
@@ -591,3 +591,14 @@ def refuse_impossible(good: bool, what: str) -> None:
     """Opened totals that break an invariant are no result of this computation."""
     if not good:
         raise ImpossibleTotalsError(f"{what}: the result was altered, or is of other rows. It is refused")
+
+
+def check_complete_rows(n: int, n_rows: int, names: Iterable[str] = ()) -> None:
+    """Refuse to compute a statistic where every row has a missing value; ``n`` rows are complete."""
+    refuse_impossible(n >= 0, f"{n:,} rows would be complete")
+    if not n:
+        listed = ", ".join(dict.fromkeys(names)) or "the variables"
+        raise DataError(
+            f"no row is complete: each of the {n_rows:,} rows has a missing value among {listed}; ",
+            Cure("ask of fewer variables", "ask of fewer variables, without those that are missing everywhere"),
+        )
