@@ -1,4 +1,4 @@
-"""Linear and ridge regression: sums of products of two columns are all that they need, and the owner solves them exactly.
+"""Linear and ridge regression: sums of products of two columns are all that they need, and the owner solves them.
 
 X'X, X'y and y'y (with weights X'WX) are totals of products. Standard errors, tests, intervals, analysis of variance and the
 cross-validation of a penalty follow from them, without another pass over the rows.
@@ -379,7 +379,8 @@ def _check_size(made: Design) -> None:
 class LinearRegression(_LeastSquares):
     r"""Least squares, with all that R's ``summary(lm)`` says, from X'X, X'y and y'y; exact until the last rounding.
 
-    The sums are integers, and are centred and solved as such: ill-conditioned columns lose nothing. A column that depends on
+    The sums are integers and are centred as such. They are solved in fixed point, with as many digits as the columns need:
+    ill-conditioned columns lose nothing. A column that depends on
     earlier ones is *aliased*, as in R: its coefficient is NaN, and it predicts nothing. (scikit-learn would spread the effect over
     all of them.)
 
@@ -565,12 +566,12 @@ class LinearRegression(_LeastSquares):
         factors = [made.term_factors(columns) for _, columns in made.terms]
         rows = {}
         for place, (_, columns) in enumerate(made.terms):
-            # A term is seen after those before it (type 1), or after all that do not contain it (type 2).
-            others = range(place) if type == 1 else [k for k in range(len(owns)) if not factors[place] <= factors[k]]
-            before = sorted(j for k in others for j in owns[k])
-            without, with_it = (solve(self._moments.of(kept)) for kept in (before, sorted([*before, *owns[place]])))
             name = term_name(made.columns[columns[0]], self.schema_)
-            rows[name] = (len(with_it.used) - len(without.used), without.residuals[-1] - with_it.residuals[-1])
+            if type == 1:
+                rows[name] = self._solution.explained_by(owns[place])
+            else:
+                others = [k for k in range(len(owns)) if not factors[place] <= factors[k]]
+                rows[name] = self._explained_after([j for k in others for j in owns[k]], owns[place])
         df, left = self.df_resid_, self._solution.residuals[-1]
         table = []
         for terms_df, squares in rows.values():
@@ -588,6 +589,14 @@ class LinearRegression(_LeastSquares):
             table=frame,
         )
 
+    def _explained_after(self, before: Sequence[int], own: Sequence[int]) -> tuple[int, Fraction]:
+        """Return the degrees of freedom and the sum of squares of columns after some others."""
+        found, all_others = self._solution, len(before) + len(own) == len(self.columns_)
+        if all_others and found.is_stable_without(own):
+            return found.explained_last(own)
+        kept = solve(self._moments.of([*before, *own]))
+        return kept.explained_by(range(len(before), len(before) + len(own)))
+
     def _perfect_note(self) -> tuple[str, ...]:
         perfect = self.df_resid_ > 0 and not self._solution.residuals[-1]
         return ("an essentially perfect fit: tests are not reliable",) if perfect else ()
@@ -595,8 +604,10 @@ class LinearRegression(_LeastSquares):
     def vif(self) -> pd.Series[Any]:
         """Variance inflation factors: how much larger the variance of each coefficient is than if the columns were uncorrelated."""
         self._check_open()
-        scatter, inverse = self._moments.in_units, self._solution.inverse
-        found = [float(scatter[j, j] * inverse[j, j]) or math.nan for j in range(len(self.columns_))]
+        found = [
+            float(square * self._solution.inverse[j, j]) or math.nan
+            for j, square in enumerate(self._moments.squares_in_units[:-1])
+        ]
         return pd.Series(found, self.columns_, name="VIF")
 
     def predict(self, X: Any, interval: str | None = None, confidence: float = 0.95) -> Any:
