@@ -20,6 +20,7 @@ from encryptedstats.errors import DataError, ParameterError, SchemaError
 from encryptedstats.statistics.contingency import check_alternative, exact_ratio, test_line
 from encryptedstats.statistics.factors import (
     Powers,
+    check_groups,
     chosen_group,
     confidence_level,
     factor,
@@ -380,6 +381,7 @@ class Anova(Question):
         positions = [factor_position(schema, variable) for variable in self.by]
         if not 1 <= len(positions) <= 2 or len(set(positions)) < len(positions):
             raise ParameterError(f"by={self.by!r}: one factor, or two different ones")
+        check_groups(schema, self.by)
         if self.typ not in (1, 2, 3):
             raise ParameterError(self.named_parameter("typ"), ": one of 1, 2 and 3")
         yes_or_no(self.interaction, "interaction")

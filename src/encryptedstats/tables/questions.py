@@ -197,6 +197,12 @@ class Question(ABC):
     def check_schema(self, schema: PublicSchema) -> None:  # noqa: B027  most have nothing to refuse
         """Refuse a schema that it cannot be asked of."""
 
+    def check_names(self, schema: Schema) -> None:  # noqa: B027  most have nothing to refuse
+        """Refuse a schema whose names and levels show that it cannot be asked; only the owner knows these.
+
+        The question is in ids, and :meth:`check_schema` has accepted it.
+        """
+
     @abstractmethod
     def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
         """The totals by name: (nested lists or arrays of) expressions that end in ``.total()``.
@@ -461,6 +467,8 @@ def asked_of(question: Question, schema: Schema | PublicSchema) -> Question:
     asked = question.in_ids(schema)
     try:
         asked.check_schema(schema.public())
+        if not isinstance(schema, PublicSchema):
+            asked.check_names(schema)
     except (SchemaError, ParameterError) as error:
         if isinstance(schema, PublicSchema):
             raise
