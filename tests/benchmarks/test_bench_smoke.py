@@ -23,7 +23,7 @@ def bench(*arguments: object) -> subprocess.CompletedProcess[str]:
 def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """Some parts in one process: where the files are, and what was printed."""
     out = tmp_path_factory.mktemp("bench") / "new" / "folder"
-    done = bench("integers", "growth", "scan", "--quick", "--out", out)
+    done = bench("integers", "growth", "scan", "readers", "--quick", "--out", out)
     assert done.returncode == 0, done.stderr
     return out, done.stdout
 
@@ -55,6 +55,12 @@ def test_a_scan_is_measured_beside_numpy(measured: tuple[Path, str]) -> None:
     found = json.loads((measured[0] / "scan.json").read_text())["results"]
     assert (found["people"], found["snps"], found["products"]) == (500, 100, 200)
     assert {"plain NumPy", "encrypt", "scan, encrypted", "open and read"} <= set(found["seconds"])
+
+
+def test_readers_are_measured_beside_r(measured: tuple[Path, str]) -> None:
+    rows = json.loads((measured[0] / "readers.json").read_text())["results"]["rows"]
+    assert len(rows) == 7
+    assert all(row["median_s"] > 0 for row in rows)
 
 
 def test_an_unknown_part_is_a_usage_error() -> None:

@@ -275,7 +275,7 @@ def test_one_row(frame: pd.DataFrame) -> None:
     found = in_the_clear(pd.concat([one]), es.KaplanMeier("v0"))
     assert found.curves["survival"].tolist() == [0]
     assert found.median.tolist() == [one["week"].iloc[0]]
-    with pytest.raises(es.DataError, match="'arm' has rows in 1 of its 1 groups: at least 2"):
+    with pytest.raises(es.SchemaError):
         in_the_clear(one, es.LogRank("v0", by="v1"))
     assert in_the_clear(one, es.IncidenceRate("v0")).rates["events"].tolist() == [1]
 

@@ -87,6 +87,12 @@ WORDS: Final[dict[str, str]] = {
     "planned keys": "keygen --plan makes those that were planned, and encrypt puts them into the table",
     "open before predicting": "without --encrypted-prediction",
     # models and results
+    "name another variable": "name a variable with two groups or more",
+    "give the same levels": "give both the same levels in the same order, schema --levels COLUMN=A,B,...",
+    "keep points of time": "keep it as a number, schema --digits COLUMN=N, or give it a grid of levels, "
+    "schema --levels COLUMN=1,2,...",
+    "ask of fewer variables": "ask of fewer variables, without those that are missing everywhere",
+    "leave the term out": "leave it out of the formula",
     "open": "its owner opens it with decrypt -o, and predicts with what is opened",
     "open with names": "decrypt it again, with --schema",
     "open before adding": "let the owner decrypt them, and combine what is opened",

@@ -1,23 +1,33 @@
-"""Least squares from exact totals: everything that a regression says follows from one elimination in integers.
+"""Least squares from exact totals: everything that a regression says follows from one elimination.
 
-Sums of squares and products are Python integers, so nothing is rounded before the end, however ill-conditioned the columns are: a
-column that depends on earlier ones has a pivot of exactly 0. Nothing here knows tables.
+Sums of squares and products are Python integers. They are eliminated in fixed point, with as many digits as the conditioning of the
+columns asks for, so that 192 binary digits of every result are right; zeros are found in modular arithmetic. A column that depends
+on earlier ones has a pivot of exactly 0. Nothing here knows tables.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from operator import mul
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from encryptedstats.errors import DataError
 from encryptedstats.tables.questions import refuse_impossible
 
 Exact = NDArray[Any]  # of Python's integers or fractions
+#: Binary digits of slopes and of the inverse, in units in which every sum of squares is about 1.
+DIGITS: Final = 192
+_FIRST_BITS: Final = 384
+_CLEAR_BITS: Final = 64  # of a residual sum of squares that are right, at least
+_CANCELLED: Final = 1 << 128  # a sum of rounded terms that is smaller than them by this factor is 0
+_PRIME: Final = (1 << 127) - 1
+_NEGATIVE: Final = "a sum of squares would be negative"
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,14 +82,11 @@ class Moments:
         )
 
     @cached_property
-    def in_units(self) -> Exact:
-        """The scatter in units of the columns, as fractions."""
+    def squares_in_units(self) -> list[Fraction]:
+        """The diagonal of the scatter in units of the columns."""
         unit = self.divisor * self.weight_scale
-        found = [
-            [Fraction(value, unit * a * b) for value, b in zip(row, self.scales, strict=True)]
-            for row, a in zip(self.scatter, self.scales, strict=True)
-        ]
-        return np.array(found, dtype=object)
+        pairs = zip(np.diag(self.scatter), self.scales, strict=True)
+        return [Fraction(int(value), unit * int(scale) ** 2) for value, scale in pairs]
 
     def of(self, columns: Sequence[int]) -> Moments:
         """The same for some of the columns x."""
@@ -89,13 +96,17 @@ class Moments:
 
     def check(self) -> None:
         """Refuse sums that no rows can have."""
-        refuse_impossible(self.weight > 0, "the weights add up to nothing")
+        refuse_impossible(self.weight >= 0, "the weights add up to less than nothing")
+        if not self.weight:
+            raise DataError("the weights of all rows are 0: there is nothing to explain")
         refuse_impossible(all(value >= 0 for value in np.diag(self.scatter)), "a sum of squares would be negative")
 
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """The least squares of y on x_1 ... x_p, in the units of the columns; exact.
+    """The least squares of y on x_1 ... x_p, in the units of the columns.
+
+    Numbers are rounded to 192 binary digits, in units in which every sum of squares is about 1; zeros are exact.
 
     Attributes
     ----------
@@ -122,81 +133,240 @@ class Solution:
         """(X'WX)^-1 of the intercept, if there is one, and the columns."""
         if not self.moments.centred:
             return self.inverse
-        means = self.moments.means[:-1]
-        across = self.inverse @ means if len(means) else means
-        p = len(self.slopes)
+        means, p = self.moments.means[:-1], len(self.slopes)
+        across = [add_up(row[k] * means[k] for k in self.used) for row in self.inverse]
         found = np.empty((p + 1, p + 1), dtype=object)
         weight = Fraction(self.moments.weight, self.moments.weight_scale)
-        found[0, 0] = 1 / weight + (means @ across if p else 0)
-        found[0, 1:] = found[1:, 0] = -across
+        found[0, 0] = 1 / weight + add_up(means[k] * across[k] for k in self.used)
+        found[0, 1:] = found[1:, 0] = [-value for value in across]
         found[1:, 1:] = self.inverse
         return found
+
+    def explained_by(self, columns: Sequence[int]) -> tuple[int, Fraction]:
+        """Return the degrees of freedom and the sum of squares of adjacent columns, after all before them."""
+        if not columns:
+            return 0, Fraction(0)
+        squares = self.residuals[columns[0]] - self.residuals[columns[-1] + 1]
+        return len(set(columns) & set(self.used)), squares
+
+    def explained_last(self, columns: Sequence[int]) -> tuple[int, Fraction]:
+        """Return the degrees of freedom and the sum of squares of columns, after all others.
+
+        The others must not become independent when these columns are left out: see :meth:`is_stable_without`.
+        """
+        own = [j for j in columns if j in self.used]
+        return len(own), _quadratic(self.inverse[np.ix_(own, own)], self.slopes[own])
+
+    def is_stable_without(self, columns: Sequence[int]) -> bool:
+        """Whether no other column is aliased, except for columns that do not vary."""
+        aliased = set(range(len(self.slopes))) - set(self.used) - set(columns)
+        return not any(self.moments.scatter[j, j] for j in aliased)
+
+
+def _quadratic(matrix: Exact, vector: Exact) -> Fraction:
+    """Return v' A^-1 v of a positive definite matrix."""
+    rows = [[*line, value] for line, value in zip(matrix.tolist(), vector.tolist(), strict=True)]
+    found = Fraction(0)
+    for k, row in enumerate(rows):
+        found += row[-1] ** 2 / row[k]
+        for below in rows[k + 1 :]:
+            ratio = below[k] / row[k]
+            below[k:] = [b - ratio * a for a, b in zip(row[k:], below[k:], strict=True)]
+    return found
+
+
+def add_up(terms: Iterable[Fraction]) -> Fraction:
+    """Return the sum of rounded numbers; 0 where only their rounding is left."""
+    listed = list(terms)
+    found = sum(listed, Fraction(0))
+    return found if abs(found) * _CANCELLED > sum(map(abs, listed)) else Fraction(0)
 
 
 def solve(moments: Moments, penalty: Fraction = Fraction(0)) -> Solution:
     """Least squares, with a penalty on the squares of the slopes."""
     moments.check()
-    p, y_scale = len(moments.sums) - 1, int(moments.scales[-1])
-    unit = moments.divisor * moments.weight_scale
-    work = np.zeros((p + 1, 2 * p + 1), dtype=object)
-    work[:, : p + 1] = moments.scatter * penalty.denominator
+    p, unit = len(moments.sums) - 1, moments.divisor * moments.weight_scale
+    scales = [int(scale) for scale in moments.scales]
+    matrix = [[int(value) * penalty.denominator for value in row] for row in moments.scatter]
     for j in range(p):
-        work[j, j] += penalty.numerator * unit * int(moments.scales[j]) ** 2
-        work[j, p + 1 + j] = 1
+        matrix[j][j] += penalty.numerator * unit * scales[j] ** 2
     unit *= penalty.denominator
-    found = eliminate(work, p)
-    residuals = [Fraction(int(corner), below * unit * y_scale**2) for corner, below in found.corners]
-    refuse_impossible(residuals[-1] >= 0, "a sum of squares would be negative")
+    found = factor_matrix(matrix, p)
+    y, y_scale = found.halves[-1], scales[-1]
+
+    def rounded(value: int, bits: int, above: int, below: int) -> Fraction:
+        return Fraction(value * above << max(0, -bits), below << max(0, bits))
+
+    left, gains = found.corner, dict(zip(found.used, found.gains, strict=True))
+    residuals = [rounded(left, found.bits - 2 * y, 1, unit * y_scale**2)]
+    for j in reversed(range(p)):
+        left += gains.get(j, 0)
+        residuals.append(rounded(left, found.bits - 2 * y, 1, unit * y_scale**2))
     slopes = np.array([Fraction(0)] * p, dtype=object)
     inverse = np.full((p, p), Fraction(0), dtype=object)
-    for a in found.used:
-        scale = int(moments.scales[a])
-        slopes[a] = Fraction(int(found.work[a, p]) * scale, found.below * y_scale)
-        for b in found.used:
-            value = int(found.work[a, p + 1 + b])
-            inverse[a, b] = Fraction(value * unit * scale * int(moments.scales[b]), found.below)
+    for place, a in enumerate(found.used):
+        slopes[a] = rounded(found.slopes[place], DIGITS + found.halves[a] - y, scales[a], y_scale)
+        for other, b in enumerate(found.used[: place + 1]):
+            bits = DIGITS + found.halves[a] + found.halves[b]
+            value = rounded(found.inverse[other][place], bits, unit * scales[a] * scales[b], 1)
+            inverse[a, b] = inverse[b, a] = value
     means = moments.means
-    intercept = means[-1] - sum((slope * mean for slope, mean in zip(slopes, means[:-1], strict=True)), Fraction(0))
-    return Solution(found.used, slopes, intercept, inverse, residuals, moments)
+    intercept = add_up([means[-1], *(-slopes[j] * means[j] for j in found.used)])
+    return Solution(found.used, slopes, intercept, inverse, residuals[::-1], moments)
+
+
+# -- factors of a matrix ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
-class Eliminated:
-    """What is left of a matrix of integers: divided by ``below``, its first columns are those of the identity where ``used``.
+class Factors:
+    """Results of eliminating the columns of a symmetric matrix of integers; its last row and column may be y's.
 
-    ``corners`` are the last row of the last of these columns before and after each step, and what divides it.
+    Row and column j are divided by ``2^halves[j]``, so that the diagonal lies between 1/4 and 1.
+
+    Attributes
+    ----------
+    used : list of int
+        Columns that depend on no earlier ones.
+    halves : list of int
+    bits : int
+        ``corner`` and ``gains`` are integers over ``2^bits``.
+    corner : int
+        What is left of y's entry of the diagonal.
+    gains : list of int
+        What each used column takes from it.
+    slopes : list of int
+        Of the used columns, over ``2^DIGITS``.
+    inverse : list of lists of int
+        Of the used columns, over ``2^DIGITS``.
     """
 
-    work: Exact
-    below: int
     used: list[int]
-    corners: list[tuple[int, int]]
+    halves: list[int]
+    bits: int
+    corner: int
+    gains: list[int]
+    slopes: list[int]
+    inverse: list[list[int]]
 
 
-def eliminate(work: Exact, p: int) -> Eliminated:
-    """Fraction-free elimination (Bareiss, 1968) of the first p columns, in order.
+def factor_matrix(matrix: Sequence[Sequence[int]], p: int) -> Factors:
+    """Eliminate the first p columns of a positive semidefinite matrix of integers, in order.
 
-    A column that depends on earlier ones is left out. Every entry stays a minor of the matrix, so that the divisions leave nothing
-    over.
+    A column that depends on earlier ones is left out. Pivots are compared with 0 modulo a prime of 127 bits: an integer
+    that is not 0 passes for 0 with a probability of about 2^-127. Everything else is computed in fixed point, with more
+    digits than the conditioning of the columns can cost.
     """
-    below, used, corners = 1, [], [(work[-1, p], 1)] if work.shape[1] > p else []
+    zeros = _eliminate_modulo(matrix, p)
+    kept = [*zeros.used, *range(p, len(matrix))]
+    halves = [(int(matrix[j][j]).bit_length() + 1) // 2 for j in range(len(matrix))]
+    chosen = [[int(matrix[a][b]) for b in kept] for a in kept]
+    bits = _FIRST_BITS
+    while True:
+        found = _eliminate_rounded(chosen, [halves[a] for a in kept], len(zeros.used), bits)
+        if found is not None:
+            lost = _lost_bits(found.inverse, bits)
+            refuse_impossible(zeros.corner or found.corner > -1 << lost, _NEGATIVE)
+            clear = zeros.corner or found.corner >> (lost + _CLEAR_BITS) > 0
+            if clear and bits - lost >= DIGITS:
+                break
+        bits *= 2
+    shift = bits - DIGITS
+    half = 1 << (shift - 1)
+    return Factors(
+        zeros.used,
+        halves,
+        bits,
+        0 if zeros.corner else found.corner,
+        [0 if zero else gain for zero, gain in zip(zeros.gains, found.gains, strict=True)],
+        [(value + half) >> shift for value in found.slopes],
+        [[(value + half) >> shift for value in row] for row in found.inverse],
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Zeros:
+    """Which columns are used, which of them take nothing from the corner, and whether nothing of it is left."""
+
+    used: list[int]
+    gains: list[bool]
+    corner: bool
+
+
+def _eliminate_modulo(matrix: Sequence[Sequence[int]], p: int) -> _Zeros:
+    rows = [[int(value) % _PRIME for value in row[j:]] for j, row in enumerate(matrix)]
+    used, gains, has_y = list[int](), list[bool](), len(matrix) > p
     for k in range(p):
-        pivot = int(work[k, k])
-        refuse_impossible(pivot >= 0, "a sum of squares would be negative")
-        if pivot:
-            row = work[k].copy()
-            work = (pivot * work - np.outer(work[:, k], row)) // below
-            work[k] = row
-            below = pivot
-            used.append(k)
-        if corners:
-            corners.append((work[-1, p], below))
-    return Eliminated(work, below, used, corners)
+        pivot, *rest = rows[k]
+        if not pivot:
+            refuse_impossible(not any(rest), _NEGATIVE)
+            continue
+        used.append(k)
+        gains.append(not (has_y and rest[-1]))
+        inverse = pow(pivot, -1, _PRIME)
+        for place, value in enumerate(rest):
+            if value:
+                ratio, below = value * inverse % _PRIME, rows[k + 1 + place]
+                rows[k + 1 + place] = [(b - ratio * a) % _PRIME for a, b in zip(rest[place:], below, strict=True)]
+    return _Zeros(used, gains, not (has_y and rows[-1][0]))
+
+
+@dataclass(frozen=True, eq=False)
+class _Rounded:
+    corner: int
+    gains: list[int]
+    slopes: list[int]
+    inverse: list[list[int]]
+
+
+def _eliminate_rounded(matrix: Sequence[Sequence[int]], halves: Sequence[int], p: int, bits: int) -> _Rounded | None:
+    """Eliminate independent columns in fixed point; None where a pivot cannot be told from 0 with these bits.
+
+    Every step rounds by at most 2^-bits, so the factors are exactly those of a matrix that differs by n 2^-bits.
+    """
+    rows = [
+        [_shift(value, bits - halves[i] - half) for value, half in zip(row[i:], halves[i:], strict=True)]
+        for i, row in enumerate(matrix)
+    ]
+    ratios, pivots, gains = [], [], []
+    for k in range(p):
+        pivot, *rest = rows[k]
+        refuse_impossible(pivot > -1 << bits // 2, _NEGATIVE)
+        if pivot < 1 << bits // 2:
+            return None
+        ratio = [(value << bits) // pivot for value in rest]
+        for place, value in enumerate(rest):
+            if value:
+                below = rows[k + 1 + place]
+                rows[k + 1 + place] = [b - (value * a >> bits) for a, b in zip(ratio[place:], below, strict=True)]
+        pivots.append(pivot)
+        ratios.append(ratio)
+        gains.append(rest[-1] * ratio[-1] >> bits if len(matrix) > p else 0)
+    slopes, inverse = [0] * p, [[0] * p for _ in range(p)]
+    for k in reversed(range(p)):
+        ratio = ratios[k][: p - k - 1]
+        if len(matrix) > p:
+            slopes[k] = ratios[k][-1] - (sum(map(mul, ratio, slopes[k + 1 :])) >> bits)
+        for j in range(k + 1, p):
+            inverse[k][j] = inverse[j][k] = -(sum(map(mul, ratio, inverse[j][k + 1 :])) >> bits)
+        inverse[k][k] = (1 << 2 * bits) // pivots[k] - (sum(map(mul, ratio, inverse[k][k + 1 :])) >> bits)
+    return _Rounded(rows[-1][0] if len(matrix) > p else 0, gains, slopes, inverse)
+
+
+def _shift(value: int, bits: int) -> int:
+    return value << bits if bits >= 0 else value >> -bits
+
+
+def _lost_bits(inverse: Sequence[Sequence[int]], bits: int) -> int:
+    """Bound the bits that rounding costs: the trace bounds the norm of the inverse, whose square multiplies errors."""
+    trace = sum(row[j] for j, row in enumerate(inverse))
+    norm = max(0, trace.bit_length() - bits)
+    return 3 * norm + 6 * len(inverse).bit_length() + 16
 
 
 def independent(scatter: Exact) -> list[int]:
     """The columns that depend on no earlier ones, from exact sums of products."""
-    return eliminate(np.array(scatter, dtype=object), len(scatter)).used
+    return factor_matrix(scatter.tolist(), len(scatter)).used
 
 
 def as_floats(values: Any) -> NDArray[np.float64]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import chain
+from math import lcm
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
@@ -18,6 +20,7 @@ from encryptedstats.errors import DataError, ParameterError, SchemaError
 from encryptedstats.statistics.contingency import check_alternative, exact_ratio, test_line
 from encryptedstats.statistics.factors import (
     Powers,
+    check_groups,
     chosen_group,
     confidence_level,
     factor,
@@ -37,6 +40,7 @@ from encryptedstats.tables.questions import (
     Question,
     Shapes,
     Totals,
+    check_complete_rows,
     complete_rows,
     has_gaps,
     number_column,
@@ -204,6 +208,7 @@ class TTest(Question):
             return self._of_pairs(totals, schema, n_rows)
         found = read_powers(totals, schema, self.variable, self._by, n_rows)
         if self.by is None:
+            check_complete_rows(int(found.n), n_rows, [found.name])
             title, frame = f"One sample t-test: {found.name}", found.describe()
             return self._of_one(title, found.notes, int(found.n), found.mean(()), found.scatter(()), frame)
         chosen = self._chosen(schema)
@@ -376,6 +381,7 @@ class Anova(Question):
         positions = [factor_position(schema, variable) for variable in self.by]
         if not 1 <= len(positions) <= 2 or len(set(positions)) < len(positions):
             raise ParameterError(f"by={self.by!r}: one factor, or two different ones")
+        check_groups(schema, self.by)
         if self.typ not in (1, 2, 3):
             raise ParameterError(self.named_parameter("typ"), ": one of 1, 2 and 3")
         yes_or_no(self.interaction, "interaction")
@@ -404,14 +410,14 @@ class Anova(Question):
             between = sum((Fraction(found.sums[0][k]) * found.mean(k) for k in filled), Fraction(0)) - grand
             sources = [(names[0], between, len(filled) - 1)]
         else:
-            sources = _two_way(found, names, self.interaction, self.typ)
+            sources = _two_way(_TwoWay.read(found), names, self.interaction, self.typ)
             if self.typ == 3:
                 notes = (*notes, "effects add up to 0 over the groups of a factor")
         if len(self.by) == 1 or self.interaction:
             residual = sum((found.scatter(place) for place in filled), Fraction(0))
             left = n - len(filled)
         else:
-            explained, rank = _explained(found, _additive(found, filled), filled)
+            explained, rank = _TwoWay.read(found).additive()
             residual, left = sum(found.sums[1].flat, Fraction(0)) - explained, n - rank
         if self.equal_var:
             table, notes = _anova_table(sources, residual, left, notes)
@@ -499,67 +505,121 @@ def _welch(found: Powers, filled: Sequence[Any], name: str, squares: Fraction, r
 # -- two factors: sums of squares that models explain, in exact fractions ----------------------------------------------------------
 
 
-def _two_way(found: Powers, names: Sequence[str], interaction: bool, typ: int) -> list[Source]:
-    a, b = found.n.shape
-    filled = [place for place in np.ndindex(a, b) if found.n[place]]
-    one = _effects([place[0] for place in filled], a)
-    other = _effects([place[1] for place in filled], b)
-    both = [[x * y for x, y in zip(left, right, strict=True)] for left in one for right in other] if interaction else []
-    constant = [[1] * len(filled)]
+Explained = tuple[Fraction, int]  # a sum of squares, and the number of independent columns that explain it
 
-    def explained(*parts: list[list[int]]) -> tuple[Fraction, int]:
-        return _explained(found, [*constant, *(column for part in parts for column in part)], filled)
 
-    full = explained(one, other, both)
-    if typ == 3 and full[1] < 1 + len(one) + len(other) + len(both):
+@dataclass(frozen=True)
+class _TwoWay:
+    """What models of two factors explain, from the rows and sums of every pair of groups.
+
+    A model with the interaction fits the mean of every pair, and a model of one factor the mean of every group. Only the
+    additive model needs an elimination: of the smaller factor, after the larger one.
+    """
+
+    rows: list[list[int]]
+    sums: list[list[Fraction]]
+
+    @classmethod
+    def read(cls, found: Powers) -> _TwoWay:
+        """Take the groups of the first factor as lines."""
+        rows = [[int(n) for n in line] for line in found.n.tolist()]
+        return cls(rows, [[Fraction(s) for s in line] for line in found.sums[0].tolist()])
+
+    @property
+    def exchanged(self) -> _TwoWay:
+        """With the second factor as the first."""
+        return _TwoWay([*map(list, zip(*self.rows, strict=True))], [*map(list, zip(*self.sums, strict=True))])
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every pair of groups has rows."""
+        return all(map(all, self.rows))
+
+    def by_pair(self) -> Explained:
+        """Explain every pair of groups by its mean."""
+        places = zip(chain(*self.sums), chain(*self.rows), strict=True)
+        found = [s**2 / n for s, n in places if n]
+        return sum(found, Fraction(0)), len(found)
+
+    def by_first(self) -> Explained:
+        """Explain every group of the first factor by its mean."""
+        found = [sum(s, Fraction(0)) ** 2 / sum(n) for s, n in zip(self.sums, self.rows, strict=True)]
+        return sum(found, Fraction(0)), len(found)
+
+    def by_constant(self) -> Explained:
+        """Explain all rows by their mean."""
+        return sum(chain(*self.sums), Fraction(0)) ** 2 / sum(chain(*self.rows)), 1
+
+    def additive(self) -> Explained:
+        """Explain all rows by the sum of the effects of both factors."""
+        if len(self.rows) < len(self.rows[0]):
+            return self.exchanged.additive()
+        common = lcm(*(sum(line) for line in self.rows))  # denominators, so that all that follows is in integers
+        unit = lcm(*(s.denominator for s in chain(*self.sums)))
+        own = range(len(self.rows[0]))
+        matrix = [[0] * (len(own) + 1) for _ in own]
+        for rows, sums in zip(self.rows, self.sums, strict=True):
+            share, total = common // sum(rows), int(sum(sums) * unit)
+            for j in own:
+                matrix[j][j] += common * rows[j]
+                matrix[j][-1] += common * int(sums[j] * unit) - share * rows[j] * total
+                for k in own:
+                    matrix[j][k] -= share * rows[j] * rows[k]
+        (first, rank), (more, free) = self.by_first(), _eliminate(matrix)
+        return first + more / (common * unit**2), rank + free
+
+    def between_means(self) -> Fraction:
+        """Return the sum of squares of the first factor in a model with the interaction and effects that add up to 0.
+
+        Every pair of groups must have rows. The means over the groups of the second factor are compared, each weighted by
+        the inverse of its variance (Yates, 1934: weighted squares of means).
+        """
+        k = len(self.rows[0])
+        means = [
+            sum((s / n for s, n in zip(sums, rows, strict=True)), Fraction(0)) / k
+            for sums, rows in zip(self.sums, self.rows, strict=True)
+        ]
+        weights = [k**2 / sum((Fraction(1, n) for n in rows), Fraction(0)) for rows in self.rows]
+        whole = sum((w * m for w, m in zip(weights, means, strict=True)), Fraction(0))
+        squares = sum((w * m**2 for w, m in zip(weights, means, strict=True)), Fraction(0))
+        return squares - whole**2 / sum(weights, Fraction(0))
+
+
+def _eliminate(matrix: list[list[int]]) -> Explained:
+    """Eliminate a positive semidefinite matrix with one column beside it, without fractions (Bareiss, 1968).
+
+    Return what the columns explain of the last one, and how many of them depend on no earlier ones.
+    """
+    gained, rank, before = Fraction(0), 0, 1
+    rows = [row[k:] for k, row in enumerate(matrix)]
+    for k, (pivot, *rest) in enumerate(rows):
+        if not pivot:  # the column depends on earlier ones
+            continue
+        gained, rank = gained + Fraction(rest[-1] ** 2, pivot * before), rank + 1
+        for place, below in enumerate(rows[k + 1 :]):
+            value = rest[place]
+            below[:] = [(pivot * b - value * a) // before for a, b in zip(rest[place:], below, strict=True)]
+        before = pivot
+    return gained, rank
+
+
+def _two_way(cells: _TwoWay, names: Sequence[str], interaction: bool, typ: int) -> list[Source]:
+    a, b = len(cells.rows), len(cells.rows[0])
+    additive = cells.additive()
+    full = cells.by_pair() if interaction else additive
+    if typ == 3 and (not cells.is_complete if interaction else full[1] < a + b - 1):
         raise DataError(
             f"there are no rows in some groups of {names[0]} and {names[1]}, so effects are aliased: typ=2, or interaction=False"
         )
-    additive = explained(one, other)
-    if typ == 1:
-        steps = [explained(), explained(one), additive, full]
-        pairs = [(steps[k], steps[k + 1]) for k in range(3)]
-    elif typ == 2:
-        pairs = [(explained(other), additive), (explained(one), additive), (additive, full)]
+    if typ == 3 and interaction:
+        one, other = (cells.between_means(), a - 1), (cells.exchanged.between_means(), b - 1)
     else:
-        pairs = [(explained(other, both), full), (explained(one, both), full), (additive, full)]
-    labels = [*names, f"{names[0]}:{names[1]}"]
-    found_sources = [
-        (name, more[0] - less[0], more[1] - less[1]) for name, (less, more) in zip(labels, pairs, strict=True)
-    ]
-    return found_sources if interaction else found_sources[:2]
+        first, second = cells.by_first(), cells.exchanged.by_first()
+        one = _more(first, cells.by_constant()) if typ == 1 else _more(additive, second)
+        other = _more(additive, first)
+    sources = [(names[0], *one), (names[1], *other)]
+    return [*sources, (f"{names[0]}:{names[1]}", *_more(full, additive))] if interaction else sources
 
 
-def _effects(codes: Sequence[int], levels: int) -> list[list[int]]:
-    """Columns that say how far a level is from the mean of all: 1 for a level, -1 for the last."""
-    return [[1 if code == k else -1 if code == levels - 1 else 0 for code in codes] for k in range(levels - 1)]
-
-
-def _additive(found: Powers, filled: Sequence[Any]) -> list[list[int]]:
-    a, b = found.n.shape
-    return [[1] * len(filled), *_effects([p[0] for p in filled], a), *_effects([p[1] for p in filled], b)]
-
-
-def _explained(found: Powers, columns: Sequence[Sequence[int]], filled: Sequence[Any]) -> tuple[Fraction, int]:
-    """What the best sum of columns explains of the sum of squares, and how many of them are no sums of others."""
-    weights, sums = [int(found.n[place]) for place in filled], [found.sums[0][place] for place in filled]
-    matrix = [
-        [
-            *(Fraction(sum(w * x * y for w, x, y in zip(weights, left, right, strict=True))) for right in columns),
-            sum((x * s for x, s in zip(left, sums, strict=True)), Fraction(0)),
-        ]
-        for left in columns
-    ]
-    # Symmetric elimination: each pivot d with right side r explains r^2 / d. A pivot of 0 is a column that others make up.
-    gained, rank = Fraction(0), 0
-    for k, line in enumerate(matrix):
-        pivot = line[k]
-        if not pivot:
-            continue
-        gained, rank = gained + line[-1] ** 2 / pivot, rank + 1
-        for below in matrix[k + 1 :]:
-            if below[k]:
-                ratio = below[k] / pivot
-                for place in range(k, len(line)):
-                    below[place] -= ratio * line[place]
-    return gained, rank
+def _more(with_it: Explained, without: Explained) -> Explained:
+    return with_it[0] - without[0], with_it[1] - without[1]

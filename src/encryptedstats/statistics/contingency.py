@@ -22,6 +22,7 @@ from encryptedstats.statistics.factors import (
     Cells,
     Counted,
     Factor,
+    check_groups,
     chosen_group,
     confidence_level,
     factor,
@@ -129,8 +130,9 @@ class ChiSquare(Counted):
         return (self.first,) if self.second is None else (self.first, self.second)
 
     def check_schema(self, schema: PublicSchema) -> None:
-        """Refuse shares that do not fit."""
+        """Refuse factors of one group, and shares that do not fit."""
         super().check_schema(schema)
+        check_groups(schema, self._asked())
         yes_or_no(self.correction, "correction")
         if self.p is None:
             return
@@ -275,8 +277,9 @@ class FisherExact(Counted):
         return self.first, self.second
 
     def check_schema(self, schema: PublicSchema) -> None:
-        """Refuse unknown alternatives and levels, and one-sided tests of more than two groups."""
+        """Refuse factors of one group, unknown alternatives, and one-sided tests of more than two groups."""
         super().check_schema(schema)
+        check_groups(schema, self._asked())
         check_alternative(self.alternative)
         confidence_level(self.confidence)
         shape = tuple(len(factor(schema, variable).labels) for variable in self._asked())
@@ -583,6 +586,9 @@ class CochranArmitage(Counted):
             finite_numbers(self.scores, "scores")
             if len(self.scores) != len(exposure.labels):
                 raise ParameterError(f"scores={self.scores!r}: {len(exposure.labels)} are needed, one for each group")
+            if len(set(self.scores)) < 2:
+                raise ParameterError(f"scores={self.scores!r}: all are the same, and a trend needs two different ones")
+        check_groups(schema, [self.exposure])
         two_groups(factor(schema, self.outcome), self.event)
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TrendResult:
@@ -631,9 +637,15 @@ class CochranArmitage(Counted):
 
 
 def two_groups(outcome: Factor, event: Any) -> None:
-    """Refuse an outcome of more than two groups where no event is named, and an event that it has not."""
+    """Refuse an outcome of one group, of more than two where no event is named, and an event that it does not have."""
+    if len(outcome.labels) < 2:
+        raise SchemaError(
+            f"the outcome {outcome.name!r} has one group: every row has the event, or none has; ",
+            Cure("name another variable", "name a variable with two groups or more"),
+        )
     if event is None and len(outcome.labels) != 2:
         raise ParameterError(f"{outcome.name!r} has {len(outcome.labels)} groups: say which of them is the event=")
+    chosen_group(outcome, event, "event", -1)
 
 
 # -- odds and risks -----------------------------------------------------------------------------------------------------------
@@ -714,17 +726,17 @@ class OddsRatio(Counted):
         return self.exposure, self.outcome
 
     def check_schema(self, schema: PublicSchema) -> None:
-        """Refuse more than two outcomes without an event."""
+        """Refuse an exposure of one group, and more than two outcomes without an event."""
         super().check_schema(schema)
         confidence_level(self.confidence)
+        check_groups(schema, [self.exposure])
+        chosen_group(factor(schema, self.exposure), self.reference, "reference", 0)
         two_groups(factor(schema, self.outcome), self.event)
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> OddsRatioResult:
         """The measures of every group against the reference."""
         cells = self._cells(totals, schema, n_rows)
         exposure, outcome = cells.factors
-        if len(exposure.labels) < 2:
-            raise DataError(f"{exposure.name!r} has one group: there is nothing to compare it with")
         event, first = (
             chosen_group(outcome, self.event, "event", -1),
             chosen_group(exposure, self.reference, "reference", 0),
@@ -870,13 +882,26 @@ class Kappa(Counted):
             raise SchemaError(
                 f"{self.first!r} has {len(one.labels)} groups, {self.second!r} has {len(other.labels)}: kappa needs the same"
             )
+        check_groups(schema, self._asked())
+
+    def check_names(self, schema: Schema) -> None:
+        """Refuse ratings whose levels differ."""
+        one, other = (factor(schema, variable) for variable in self._asked())
+        if list(map(str, one.labels)) != list(map(str, other.labels)):
+            raise SchemaError(
+                f"{one.name!r} and {other.name!r} have different levels, {one.labels} and {other.labels}: ",
+                Cure(
+                    "give the same levels",
+                    "give both the same levels in the same order, schema.with_kind(name, kind, levels=[...])",
+                ),
+            )
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> KappaResult:
         """Kappa, and its large-sample errors."""
         cells = self._cells(totals, schema, n_rows)
         one, other = cells.factors
-        if list(map(str, one.labels)) != list(map(str, other.labels)):
-            raise DataError(f"{one.name!r} and {other.name!r} have different levels: {one.labels} and {other.labels}")
+        if isinstance(schema, Schema):
+            self.check_names(schema)
         if not cells.n:
             raise DataError("there are no rows with both ratings")
         k = len(one.labels)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import reprlib
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
@@ -82,6 +82,17 @@ def factor_position(schema: Schema | PublicSchema, variable: str) -> int:
     if public.at(where).kind == "number" if where != -1 else public.target_number is not None:
         raise SchemaError(f"variable {variable!r} is a number and has no bins: a factor is needed here")
     return where
+
+
+def check_groups(schema: Schema | PublicSchema, variables: Iterable[str]) -> None:
+    """Refuse factors of one group, of which nothing can be compared; a bin for missing values is no group."""
+    for variable in variables:
+        found = factor(schema, variable)
+        if len(found.labels) < 2:
+            raise SchemaError(
+                f"{variable!r} has {len(found.labels)} group, and groups are compared: ",
+                Cure("name another variable", "name a variable with two groups or more"),
+            )
 
 
 def cell_totals(schema: PublicSchema, variables: Sequence[str], fold: int | None = None) -> NDArray[Any]:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from encryptedstats.circuits.expressions import Expression
-from encryptedstats.errors import ParameterError, SchemaError
+from encryptedstats.errors import Cure, ParameterError, SchemaError
 from encryptedstats.tables.naming import level_id, level_name, level_number, name_of, position, target_id, variable_id
 from encryptedstats.tables.questions import Question, bin_columns, complete_rows, number_column, product_of
 from encryptedstats.tables.statistics import labels, scale, variable_name
@@ -321,6 +321,8 @@ class Design:
         What is 1 in rows where nothing that is needed is missing, else 0; None where nothing can be.
     compared : tuple of (int, int)
         Positions of factors that have no column for a level, and that level: the one that their others are compared with.
+    constant : tuple of int
+        Positions of factors with one level, which ``.`` does not stand for.
     """
 
     schema: PublicSchema
@@ -329,6 +331,7 @@ class Design:
     terms: tuple[tuple[str, tuple[int, ...]], ...]
     complete: Expression | None
     compared: tuple[tuple[int, int], ...] = ()
+    constant: tuple[int, ...] = ()
 
     @property
     def intercept(self) -> bool:
@@ -374,7 +377,14 @@ class Design:
                 found.append(
                     f"no rows have {missing}, the reference level: others of {variable_name(schema, j)} are compared with {instead}"
                 )
+        if self.constant:
+            names = ", ".join(variable_name(schema, j) for j in self.constant)
+            found.append(f"left out, with one level each: {names}")
         return found
+
+    def term_factors(self, columns: Sequence[int]) -> frozenset[tuple[int, int]]:
+        """Return the variables and powers of the term that these columns belong to."""
+        return frozenset((factor.variable, factor.power) for factor in self.columns[columns[0]].factors)
 
     def names(self, schema: Schema | PublicSchema) -> list[str]:
         """What the columns are called."""
@@ -411,12 +421,16 @@ def design(
     reference: Mapping[str, Any] | None = None,
     *,
     missing: str = "level",
+    besides: Sequence[int] = (),
 ) -> Design:
     """The design of a formula in ids (see :meth:`Formula.in_ids`).
 
     A variable with bins is coded as R codes a factor: by all levels but the ``reference`` one (by default the first) where the rest
     of the term is in the model as well, else by all levels; without an intercept, the first factor has all of them. ``missing``
     says what becomes of its bin for missing values.
+
+    A term with a factor of one level is refused, as in R; ``.`` does not stand for such factors, nor for variables
+    at the positions ``besides``.
     """
     made = parse(formula) if isinstance(formula, str) else formula
     if missing not in MISSING:
@@ -425,9 +439,11 @@ def design(
         raise SchemaError("the schema has no target: say what is explained, 'y ~ ...'")
     targets = tuple(position(schema, name) for name in made.targets or (target_id(schema),))
     if made.terms is None:
-        others = [j for j in range(len(schema.variables)) if j not in targets]
-        terms: list[tuple[tuple[int, int], ...]] = [((j, 1),) for j in others]
+        others = [j for j in range(len(schema.variables)) if j not in (*targets, *besides)]
+        constant = tuple(j for j in others if _n_levels(schema, j, missing) == 1)
+        terms: list[tuple[tuple[int, int], ...]] = [((j, 1),) for j in others if j not in constant]
     else:
+        constant = ()
         terms = [tuple((position(schema, name), power) for name, power in term) for term in made.terms]
     references = _references(schema, reference or {})
     present = {frozenset(term) for term in (*terms, ())}
@@ -445,9 +461,14 @@ def design(
     used = [*targets, *dict.fromkeys(j for term in terms for j, _ in term)]
     complete = complete_rows(schema, used, bins=missing == "complete")
     compared = (term[0][0] for term in terms if _is_factor(term, schema) and term != whole)
-    return Design(
-        schema, targets, tuple(columns), tuple(listed), complete, tuple((j, references.get(j, 0)) for j in compared)
-    )
+    reference_levels = tuple((j, references.get(j, 0)) for j in compared)
+    return Design(schema, targets, tuple(columns), tuple(listed), complete, reference_levels, constant)
+
+
+def _n_levels(schema: PublicSchema, j: int, missing: str) -> int:
+    """Return how many levels a factor has in a design; 0 for a number."""
+    known = schema.variables[j]
+    return 0 if known.kind == "number" else known.n_bins - (missing == "complete" and known.missing_bin)
 
 
 def _is_factor(term: Sequence[tuple[int, int]], schema: PublicSchema) -> bool:
@@ -477,7 +498,12 @@ def _coded(
             continue
         if power > 1:
             raise SchemaError(f"{known.id}^{power}: {known.id!r} has bins, and powers are of numbers")
-        levels = list(range(known.n_bins - (missing == "complete" and known.missing_bin)))
+        levels = list(range(_n_levels(schema, j, missing)))
+        if len(levels) < 2:
+            raise SchemaError(
+                f"the factor {known.id!r} has one level, and terms need factors with two or more: ",
+                Cure("leave the term out", "leave it out of the formula"),
+            )
         first = references.get(j, 0)
         if first not in levels:
             raise SchemaError(f"the reference of {known.id!r} is its bin for missing values, whose rows are left out")

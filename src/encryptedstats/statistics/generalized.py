@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 import pandas as pd
@@ -29,7 +29,7 @@ from encryptedstats.statistics.factors import (
 from encryptedstats.statistics.formulas import Design, design, formula_in_names, parse
 from encryptedstats.tables import EncryptedTable, Table
 from encryptedstats.tables.naming import level_id, names_of, position, target_id, variable_id
-from encryptedstats.tables.questions import Arrays, Columns, Shapes, Totals, number_column
+from encryptedstats.tables.questions import Arrays, Columns, Shapes, Totals, asked_of, number_column
 from encryptedstats.tables.results import Result, dropped_rows, frame_text, number_text, stars
 from encryptedstats.tables.schema import Schema
 from encryptedstats.tables.statistics import scale, variable_name
@@ -350,8 +350,7 @@ class GLM(TotalsModel):
 
     def _fit_table(self, table: Table | EncryptedTable, **options: Any) -> GLM:
         known = known_schema(table)
-        asked = self.in_ids(known)
-        asked.check_schema(known.public())
+        asked = cast(GLM, asked_of(self, known))
         totals = table.totals(asked, **options)
         block_ids = table.blocks.ids if isinstance(table, EncryptedTable) else ()
         growth, n_dropped, bound = asked.get_params(), table.n_dropped, table.weight_bound

@@ -21,6 +21,7 @@ from encryptedstats.statistics._distributions import chi2_tail
 from encryptedstats.statistics.factors import (
     Counted,
     cell_shape,
+    check_groups,
     chosen_group,
     confidence_level,
     factor,
@@ -28,6 +29,8 @@ from encryptedstats.statistics.factors import (
 from encryptedstats.statistics.generalized import INTERCEPT, GLMResult, Levels, cell_matrix, check_size, fitted_result
 from encryptedstats.statistics.survival import (
     CLASS,
+    check_person_time,
+    check_points,
     check_time,
     event_number,
     is_kept_number,
@@ -159,6 +162,10 @@ class CoxScore(Question):
             raise DataError(
                 f"the covariate {constant[0]!r} has one level: it is constant, and there is nothing to test"
             )
+
+    def check_names(self, schema: Schema) -> None:
+        """Refuse levels of the time that are no numbers."""
+        times_of(schema, self.time)
 
     def _columns(self, schema: PublicSchema) -> list[_Column]:
         found: list[_Column] = []
@@ -380,7 +387,12 @@ class PiecewiseExponential(Counted):
         super().check_schema(schema)
         event_number(schema, self.event, self.event_level)
         self._ends(schema)
+        check_groups(schema, self.covariates)
         check_size("PiecewiseExponential", self._asked(), cell_shape(schema, self._asked()))
+
+    def check_names(self, schema: Schema) -> None:
+        """Refuse a time that does not say how long rows were followed."""
+        check_person_time(schema, self.time)
 
     def _ends(self, schema: Schema | PublicSchema) -> list[int]:
         """The last point of the grid in every interval."""
@@ -395,11 +407,7 @@ class PiecewiseExponential(Counted):
         cells = self._cells(totals, schema, n_rows)
         times, level = times_of(schema, self.time), event_number(schema, self.event, self.event_level)
         need_times(schema, times.name)
-        if times.starts is not None:
-            raise SchemaError(
-                f"the time {times.name!r} is cut into intervals, which do not say how long a row was followed: give it a grid, "
-                f"schema.with_kind({times.name!r}, 'ordinal', levels=range(1, 53)), and cuts="
-            )
+        check_points(times)
         counts, covariates = cells.counts.astype(float), cells.factors[2:]
         events, exposure = by_interval(counts, times.ends, self._ends(schema), level)
         if not events.sum():

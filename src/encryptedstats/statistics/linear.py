@@ -1,4 +1,4 @@
-"""Linear and ridge regression: sums of products of two columns are all that they need, and the owner solves them exactly.
+"""Linear and ridge regression: sums of products of two columns are all that they need, and the owner solves them.
 
 X'X, X'y and y'y (with weights X'WX) are totals of products. Standard errors, tests, intervals, analysis of variance and the
 cross-validation of a penalty follow from them, without another pass over the rows.
@@ -26,6 +26,7 @@ from encryptedstats.errors import Cure, ParameterError, SchemaError
 from encryptedstats.models.base import TotalsModel, unused_name
 from encryptedstats.statistics._fixed import named_columns, repeated, schema_of_numbers
 from encryptedstats.statistics._least_squares import Moments, Solution, as_floats, solve
+from encryptedstats.statistics.contingency import exact_ratio
 from encryptedstats.statistics.factors import NUMBERS, confidence_level, yes_or_no
 from encryptedstats.statistics.formulas import INTERCEPT, Design, DesignColumn, OfFormula, design, parse
 from encryptedstats.statistics.plots import plot_coefficients, plot_path
@@ -38,6 +39,7 @@ from encryptedstats.tables.questions import (
     Columns,
     Shapes,
     Totals,
+    check_complete_rows,
     number_column,
     product_of,
     refuse_impossible,
@@ -197,11 +199,8 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
         formula = parse(known["formula"])
         formula = formula if known["fit_intercept"] else replace(formula, intercept=False)
         weighing = self._weighing(schema, fit)
-        if formula.terms is None and weighing is not None:  # what weighs the rows explains nothing
-            targets = [position(schema, name) for name in formula.targets]
-            others = [v.id for j, v in enumerate(schema.variables) if j != weighing and j not in targets]
-            formula = replace(formula, terms=tuple(((name, 1),) for name in others))
-        found = design(formula, schema, known["reference"], missing=known["missing"])
+        besides = () if weighing is None else (weighing,)  # what weighs the rows explains nothing
+        found = design(formula, schema, known["reference"], missing=known["missing"], besides=besides)
         if len(found.targets) != 1:
             raise ParameterError(f"formula={self.formula!r}: one variable is explained at a time")
         return found
@@ -276,9 +275,11 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
         self.columns_ = [one.name(self.schema_) for one in x[:-1]]
         self.target_ = variable_name(self.schema_, made.targets[0])
         n = int(totals[CLASS_COUNTS].sum()) if CLASS_COUNTS in totals else self.n_rows_
-        refuse_impossible(n > 0, "there are no rows")
         counted = self.weights == ROWS or n == self.n_rows_ or (made.complete is not None and n < self.n_rows_)
         refuse_impossible(counted, f"{n:,} rows are counted, of {self.n_rows_:,}")
+        if made.complete is not None:
+            names = [variable_name(self.schema_, j) for j in (*made.variables, *made.targets)]
+            check_complete_rows(n, self.n_rows_, names)
         self.n_missing_ = 0 if made.complete is None or self.weights == ROWS else self.n_rows_ - n
         weight, unit, weighing = n, 1, self._weighing(schema)
         if weighing is not None:
@@ -378,7 +379,8 @@ def _check_size(made: Design) -> None:
 class LinearRegression(_LeastSquares):
     r"""Least squares, with all that R's ``summary(lm)`` says, from X'X, X'y and y'y; exact until the last rounding.
 
-    The sums are integers, and are centred and solved as such: ill-conditioned columns lose nothing. A column that depends on
+    The sums are integers and are centred as such. They are solved in fixed point, with as many digits as the columns need:
+    ill-conditioned columns lose nothing. A column that depends on
     earlier ones is *aliased*, as in R: its coefficient is NaN, and it predicts nothing. (scikit-learn would spread the effect over
     all of them.)
 
@@ -475,14 +477,14 @@ class LinearRegression(_LeastSquares):
         adjusted = float(1 - left / df / (total / free)) if total and df > 0 else math.nan
         fvalue = math.nan
         if used and df > 0:
-            fvalue = float((total - left) / used / (left / df)) if left else math.inf if total else math.nan
+            fvalue = exact_ratio((total - left) / used * df, left)
         llf = math.nan
         if not self._weight_name() and left:
             llf = -n / 2 * (math.log(2 * math.pi) + math.log(float(left / n)) + 1)
         k = used + moments.centred
         notes = [*self._left_out()]
         notes += [f"aliased, depends on columns before it: {name}" for name in self.aliased_]
-        notes += self._reference_notes()
+        notes += [*self._reference_notes(), *self._perfect_note()]
         if self._weight_name():
             notes.append(
                 f"weighted by {self._weight_name()}; the log-likelihood would need the logarithms of the weights"
@@ -561,22 +563,20 @@ class LinearRegression(_LeastSquares):
             raise ValueError(f"type={type!r}: 1 and 2 are there")
         made = self._fitted_design()
         owns = [[j - made.intercept for j in columns] for _, columns in made.terms]
-        factors = [
-            frozenset((f.variable, f.power) for f in made.columns[columns[0]].factors) for _, columns in made.terms
-        ]
+        factors = [made.term_factors(columns) for _, columns in made.terms]
         rows = {}
         for place, (_, columns) in enumerate(made.terms):
-            # A term is seen after those before it (type 1), or after all that do not contain it (type 2).
-            others = range(place) if type == 1 else [k for k in range(len(owns)) if not factors[place] <= factors[k]]
-            before = sorted(j for k in others for j in owns[k])
-            without, with_it = (solve(self._moments.of(kept)) for kept in (before, sorted([*before, *owns[place]])))
             name = term_name(made.columns[columns[0]], self.schema_)
-            rows[name] = (len(with_it.used) - len(without.used), without.residuals[-1] - with_it.residuals[-1])
+            if type == 1:
+                rows[name] = self._solution.explained_by(owns[place])
+            else:
+                others = [k for k in range(len(owns)) if not factors[place] <= factors[k]]
+                rows[name] = self._explained_after([j for k in others for j in owns[k]], owns[place])
         df, left = self.df_resid_, self._solution.residuals[-1]
         table = []
         for terms_df, squares in rows.values():
             mean = squares / terms_df if terms_df else None
-            f = float(mean / (left / df)) if mean is not None and df > 0 and left else math.nan
+            f = exact_ratio(mean * df, left) if mean is not None and df > 0 else math.nan
             p = float(f_distribution.sf(f, terms_df, df)) if not math.isnan(f) else math.nan
             table.append([terms_df, float(squares), math.nan if mean is None else float(mean), f, p])
         table.append([df, float(left), self.scale_, math.nan, math.nan])
@@ -585,15 +585,29 @@ class LinearRegression(_LeastSquares):
         return AnovaResult(
             title=f"Analysis of variance of {self.target_}, type {type}",
             n_rows=self._moments.n_rows,
-            notes=self._left_out(),
+            notes=(*self._left_out(), *self._perfect_note()),
             table=frame,
         )
+
+    def _explained_after(self, before: Sequence[int], own: Sequence[int]) -> tuple[int, Fraction]:
+        """Return the degrees of freedom and the sum of squares of columns after some others."""
+        found, all_others = self._solution, len(before) + len(own) == len(self.columns_)
+        if all_others and found.is_stable_without(own):
+            return found.explained_last(own)
+        kept = solve(self._moments.of([*before, *own]))
+        return kept.explained_by(range(len(before), len(before) + len(own)))
+
+    def _perfect_note(self) -> tuple[str, ...]:
+        perfect = self.df_resid_ > 0 and not self._solution.residuals[-1]
+        return ("an essentially perfect fit: tests are not reliable",) if perfect else ()
 
     def vif(self) -> pd.Series[Any]:
         """Variance inflation factors: how much larger the variance of each coefficient is than if the columns were uncorrelated."""
         self._check_open()
-        scatter, inverse = self._moments.in_units, self._solution.inverse
-        found = [float(scatter[j, j] * inverse[j, j]) or math.nan for j in range(len(self.columns_))]
+        found = [
+            float(square * self._solution.inverse[j, j]) or math.nan
+            for j, square in enumerate(self._moments.squares_in_units[:-1])
+        ]
         return pd.Series(found, self.columns_, name="VIF")
 
     def predict(self, X: Any, interval: str | None = None, confidence: float = 0.95) -> Any:

@@ -342,13 +342,13 @@ class _Read:
 
 def read_moments(totals: Totals, variables: Sequence[int], schema: Schema | PublicSchema, n_rows: int) -> _Read:
     """The totals of moments, refusing those that cannot be."""
-    n = complete_count(totals, n_rows)
+    names = [variable_name(schema, j) for j in variables]
+    n = complete_count(totals, n_rows, names)
     k, sums = len(variables), totals["sums"]
     scatter = n * symmetric(totals["products"], k) - np.outer(sums, sums)
     refuse_impossible(all(value >= 0 for value in np.diag(scatter)), "a variance would be negative")
     squares = np.outer(np.diag(scatter), np.diag(scatter))
     refuse_impossible(bool((scatter * scatter <= squares).all()), "a correlation would be beyond 1")
-    names = [variable_name(schema, j) for j in variables]
     gone = left_out(
         n_rows - n, [name for j, name in zip(variables, names, strict=True) if has_gaps(schema.public(), j)]
     )
@@ -553,6 +553,12 @@ class _NormalClasses(FisherDiscriminant):
         self.priors = priors
         self.unbiased = unbiased
 
+    def check_schema(self, schema: PublicSchema) -> None:
+        """Refuse priors that are no shares of the classes."""
+        super().check_schema(schema)
+        yes_or_no(self.unbiased, "unbiased")
+        self._checked_priors(schema.n_classes)
+
     @abstractmethod
     def _logs(self, table: Table) -> NDArray[np.float64]:
         """The logarithm of the probability of each class, up to a constant."""
@@ -593,22 +599,22 @@ class _NormalClasses(FisherDiscriminant):
     def _learn_means(self, totals: Totals, schema: PublicSchema) -> _ByClass:
         found = _ByClass(totals["class_counts"], totals["sums"].T, self._features(schema), self.schema_)
         self.class_counts_, self.means_ = found.counts.astype(np.int64), found.means
-        self.priors_ = self._checked_priors(found)
+        given = self._checked_priors(len(found.counts))
+        self.priors_ = as_floats([Fraction(int(n), found.n) for n in found.counts]) if given is None else given
         self._predictor_scales = as_floats(found.scales)
         return found
 
-    def _checked_priors(self, found: _ByClass) -> NDArray[np.float64]:
+    def _checked_priors(self, n_classes: int) -> NDArray[np.float64] | None:
         if self.priors is None:
-            return as_floats([Fraction(int(n), found.n) for n in found.counts])
-        given = np.asarray(self.priors, dtype=float)
-        if (
-            given.shape != found.counts.shape
-            or not (given >= 0).all()
-            or not math.isclose(given.sum(), 1, abs_tol=1e-9)
-        ):
+            return None
+        try:
+            given = np.asarray(self.priors, dtype=float)
+        except (TypeError, ValueError):
+            given = np.empty(0)
+        good = given.shape == (n_classes,) and bool((given >= 0).all())
+        if not good or not math.isclose(given.sum(), 1, abs_tol=1e-9):
             raise ParameterError(
-                self.named_parameter("priors"),
-                f": {len(found.counts)} numbers of at least 0 are needed that add up to 1",
+                self.named_parameter("priors"), f": {n_classes} numbers of at least 0 are needed that add up to 1"
             )
         return given
 

@@ -22,6 +22,7 @@ from encryptedstats.statistics.factors import (
     Counted,
     cell_shape,
     cell_totals,
+    check_groups,
     chosen_group,
     confidence_level,
     factor,
@@ -95,6 +96,28 @@ def need_times(schema: Schema | PublicSchema, time: str) -> None:
             f"the times of {time!r} are numbers of bins here, and person-time needs the times themselves: ",
             Cure("open with names", "owner.decrypt(answer, schema=schema)"),
         )
+
+
+def check_points(times: Times) -> None:
+    """Refuse intervals, which do not say how long a row was followed: person-time needs points of a grid, or numbers."""
+    if times.starts is not None:
+        words = (
+            f"keep it as a number, schema.with_kind({times.name!r}, 'number', digits=...), or give it a grid of levels"
+        )
+        raise SchemaError(
+            f"the time {times.name!r} is cut into intervals, which do not say how long a row was followed: ",
+            Cure("keep points of time", words, {"name": times.name}),
+        )
+
+
+def check_person_time(schema: Schema, time: str) -> None:
+    """Refuse a time that does not say how long rows were followed: intervals, or the class, whose levels are no times."""
+    if factor(schema, time).position == -1:
+        raise SchemaError(
+            f"the time {time!r} is the class, whose levels do not say how long a row was followed: ",
+            Cure("name another variable", "name a variable with a grid of levels, or a number"),
+        )
+    check_points(times_of(schema, time))
 
 
 def _known_times(schema: Schema, position: int) -> Times:
@@ -180,6 +203,11 @@ class _Followed(Counted):
         check_time(schema, self.time)
         super().check_schema(schema)
         event_number(schema, self.event, self.event_level)
+
+    def check_names(self, schema: Schema) -> None:
+        """Refuse levels of the time that are no numbers."""
+        if not is_kept_number(schema.public(), self.time):
+            times_of(schema, self.time)
 
     def risk_sets(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> RiskSets:
         """The opened totals, refusing those that cannot be."""
@@ -644,6 +672,11 @@ class LogRank(_Followed):
         if self.by is None:
             raise ParameterError("by=None: a log-rank test compares groups, by= names the variable")
 
+    def check_schema(self, schema: PublicSchema) -> None:
+        """Refuse one group as well."""
+        super().check_schema(schema)
+        check_groups(schema, [str(self.by)])
+
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> LogRankResult:
         """The test."""
         sets = self.risk_sets(totals, schema, n_rows).with_rows(2)
@@ -761,6 +794,11 @@ class IncidenceRate(_Followed):
             raise SchemaError(f"{self.describe(schema)}: event and group have to be different variables")
         event_number(schema, self.event, self.event_level)
 
+    def check_names(self, schema: Schema) -> None:
+        """Refuse a time that does not say how long rows were followed."""
+        if not is_kept_number(schema.public(), self.time):
+            check_person_time(schema, self.time)
+
     def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
         """The rows of every outcome and group, and their time; or the rows of every time."""
         if not is_kept_number(schema, self.time):
@@ -812,11 +850,7 @@ class IncidenceRate(_Followed):
         if not is_kept_number(schema.public(), self.time):
             sets = self.risk_sets(totals, schema, n_rows)
             need_times(schema, sets.times.name)
-            if sets.times.starts is not None:
-                raise SchemaError(
-                    f"the time {sets.times.name!r} is cut into intervals, which do not say how long a row was followed: "
-                    f"keep it as a number, schema.with_kind({sets.times.name!r}, 'number', digits=...), or give it a grid of levels"
-                )
+            check_points(sets.times)
             points = [Fraction(point) for point in sets.times.ends.tolist()]
             return sets, [
                 sum((n * t for n, t in zip(row, points, strict=True)), Fraction(0)) for row in sets.ending.tolist()

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from encryptedstats.circuits.bounds import Interval
 from encryptedstats.circuits.expressions import COLUMN, LINEAR, PRODUCT, TOTAL, Expression, column, sum_of
 from encryptedstats.circuits.expressions import fold as fold_graph
-from encryptedstats.errors import Cure, FileFormatError, ParameterError, SchemaError, StillEncryptedError
+from encryptedstats.errors import Cure, DataError, FileFormatError, ParameterError, SchemaError, StillEncryptedError
 from encryptedstats.tables.columns import OF_ROWS, Column
 from encryptedstats.tables.naming import ids_of, level_names_of, levels_of, names_of
 from encryptedstats.tables.variables import KEEP_NUMBERS, PublicSchema
@@ -196,6 +196,12 @@ class Question(ABC):
 
     def check_schema(self, schema: PublicSchema) -> None:  # noqa: B027  most have nothing to refuse
         """Refuse a schema that it cannot be asked of."""
+
+    def check_names(self, schema: Schema) -> None:  # noqa: B027  most have nothing to refuse
+        """Refuse a schema whose names and levels show that it cannot be asked; only the owner knows these.
+
+        The question is in ids, and :meth:`check_schema` has accepted it.
+        """
 
     @abstractmethod
     def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
@@ -461,6 +467,8 @@ def asked_of(question: Question, schema: Schema | PublicSchema) -> Question:
     asked = question.in_ids(schema)
     try:
         asked.check_schema(schema.public())
+        if not isinstance(schema, PublicSchema):
+            asked.check_names(schema)
     except (SchemaError, ParameterError) as error:
         if isinstance(schema, PublicSchema):
             raise
@@ -591,3 +599,14 @@ def refuse_impossible(good: bool, what: str) -> None:
     """Opened totals that break an invariant are no result of this computation."""
     if not good:
         raise ImpossibleTotalsError(f"{what}: the result was altered, or is of other rows. It is refused")
+
+
+def check_complete_rows(n: int, n_rows: int, names: Iterable[str] = ()) -> None:
+    """Refuse to compute a statistic where every row has a missing value; ``n`` rows are complete."""
+    refuse_impossible(n >= 0, f"{n:,} rows would be complete")
+    if not n:
+        listed = ", ".join(dict.fromkeys(names)) or "the variables"
+        raise DataError(
+            f"no row is complete: each of the {n_rows:,} rows has a missing value among {listed}; ",
+            Cure("ask of fewer variables", "ask of fewer variables, without those that are missing everywhere"),
+        )

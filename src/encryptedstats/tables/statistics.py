@@ -25,6 +25,7 @@ from encryptedstats.tables.questions import (
     Shapes,
     Totals,
     bin_columns,
+    check_complete_rows,
     class_columns,
     complete_rows,
     has_gaps,
@@ -171,8 +172,9 @@ class Moments(Statistic):
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> pd.DataFrame:
         """A column for each variable, in its own units as far as the schema knows them; ``count`` is of complete rows."""
-        n_rows = complete_count(totals, n_rows)
-        sums, names = totals["sums"], self.names(schema)
+        names = self.names(schema)
+        n_rows = complete_count(totals, n_rows, names)
+        sums = totals["sums"]
         scales = [scale(schema, j) for j in self.variables]
         frame = pd.DataFrame(
             index=["count", "sum", "mean", "var", "std", *(f"cov({name})" for name in names)], columns=names
@@ -194,11 +196,11 @@ class Moments(Statistic):
         return frame.astype(float)
 
 
-def complete_count(totals: Totals, n_rows: int) -> int:
-    """How many rows the totals of :class:`Moments` are of; refused where that cannot be."""
+def complete_count(totals: Totals, n_rows: int, names: Sequence[str] = ()) -> int:
+    """Return how many rows the totals of :class:`Moments` count; refuse impossible counts and 0."""
     n = int(totals[_COMPLETE][0]) if _COMPLETE in totals else n_rows
     refuse_impossible(n <= n_rows, f"{n:,} rows are counted, of {n_rows:,}")
-    refuse_impossible(n > 0, "there are no rows")
+    check_complete_rows(n, n_rows, names)
     return n
 
 
