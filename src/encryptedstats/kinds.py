@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from encryptedstats.circuits.results import NUMBERS_KIND, EncryptedNumbers
+from encryptedstats.circuits.results import CUT, NUMBERS_KIND, EncryptedNumbers
 from encryptedstats.crypto import PublicKeys, arrays
 from encryptedstats.crypto.arrays import ARRAY_KIND
 from encryptedstats.crypto.keys import OWNER_KIND, PUBLIC_KIND
@@ -27,7 +27,7 @@ from encryptedstats.crypto.threshold import (
 from encryptedstats.errors import FileFormatError
 from encryptedstats.storage.container import Container
 from encryptedstats.tables import PublicSchema, Schema
-from encryptedstats.tables.answers import PREDICTION_KIND, listed_blocks, read_answer, read_opened
+from encryptedstats.tables.answers import MODEL_CUT, PREDICTION_KIND, listed_blocks, read_answer, read_opened
 from encryptedstats.tables.blocks import BLOCK_KIND
 from encryptedstats.tables.encrypted import TABLE_KIND
 from encryptedstats.tables.encrypting import DRAFT_KIND
@@ -207,7 +207,7 @@ def _ciphertexts(facts: Facts) -> str:
 
 # -- the registry ------------------------------------------------------------------------------------------------------------
 
-_TOTALS: Final = frozenset({"numbers", "chunks", "places", "noise", "residues"})
+_TOTALS: Final = frozenset({"numbers", "chunks", "places", "noise", "residues", CUT})
 _DECRYPT: Final = "its owner opens it with decrypt"
 
 #: By the kind that a file says it is.
@@ -320,7 +320,7 @@ KINDS: Final[dict[str, FileKind]] = {
     PREDICTION_KIND: FileKind(
         "an encrypted prediction",
         _DECRYPT,
-        _TOTALS | {"blocks"},
+        _TOTALS | {"blocks", MODEL_CUT},
         _read_answer,
         True,
         True,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,7 @@ def test_a_fit_is_exact_and_follows_by_events(
     assert seen[-1] == BLOCKS * ROWS
     out = north.result(job, tmp_path / "forest.enc")
     assert hospital.is_exact(FOREST, out)
+    es.verify(out, hospital.table, FOREST)
     assert status.plan is not None
     assert status.plan["rows"] == BLOCKS * ROWS
     with pytest.raises(es.EncryptedStatsError, match="exists already; it was not touched"):
@@ -66,6 +68,14 @@ def test_a_statistic_by_the_words_of_tables(
     out = north.result(table.counts("v1", "class"), tmp_path / "counts.enc")
     opened = hospital.owner.open(out, SCHEMA)
     assert opened.equals(hospital.plain().counts("sex", "ill"))
+    es.verify(out, hospital.table)
+    file = container.read(out)
+    residues = bytearray(file.section("residues"))
+    residues[0] ^= 1
+    altered = tmp_path / "altered.enc"
+    container.write(replace(file, sections={**file.sections, "residues": bytes(residues)}), altered)
+    with pytest.raises(es.VerificationError):
+        es.verify(altered, hospital.table)
 
 
 def test_a_plan_costs_nothing(north: es.Worker, table: WorkerTable) -> None:

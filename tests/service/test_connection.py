@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -99,3 +100,47 @@ def test_a_pin_is_not_lost_within_a_line_to_a_proxy(monkeypatch: pytest.MonkeyPa
             with pytest.raises(es.WorkerError, match="cannot be reached"):
                 Connection("https://worker.invalid", "token", given, 0.0).json("GET", "/v1/offers")
             assert asked() == through
+
+
+@pytest.mark.parametrize("listens", [False, True])
+@pytest.mark.parametrize("call", [("GET", "/v1/offers"), ("POST", "/v1/plans"), ("POST", "/v1/objects/missing")])
+def test_an_unreachable_worker_is_an_error_within_ten_seconds(listens: bool, call: tuple[str, str]) -> None:
+    """A port that nobody listens on, and one that takes connections and never answers."""
+    with socket.socket() as line:
+        line.bind(("127.0.0.1", 0))
+        if listens:
+            line.listen(8)
+        started = time.monotonic()
+        connection = Connection(f"http://127.0.0.1:{line.getsockname()[1]}", "est_x", None, 60.0)
+        with pytest.raises(es.WorkerError) as caught:
+            connection.json(*call)
+        assert time.monotonic() - started < 10
+        assert caught.value.status == 0
+
+
+def test_a_worker_that_takes_no_connection_is_an_error_within_ten_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As behind a firewall that drops packets: the queue of connections is full, and nobody accepts one."""
+    with socket.socket() as line:
+        line.bind(("127.0.0.1", 0))
+        line.listen(0)
+        waiting = [socket.socket() for _ in range(4)]
+        for one in waiting:
+            one.setblocking(False)
+            one.connect_ex(line.getsockname())
+        started = time.monotonic()
+        with pytest.raises(es.WorkerError):
+            Connection(f"http://127.0.0.1:{line.getsockname()[1]}", "est_x", None, 60.0).json("POST", "/v1/plans")
+        assert time.monotonic() - started < 10
+        for one in waiting:
+            one.close()
+
+
+def test_a_worker_that_has_answered_is_waited_for() -> None:
+    """One that is started anew: nobody listens for longer than a first answer may take."""
+    with scripted(WHOLE) as (url, _):
+        connection = Connection(url, "token", None, 7.0)
+        assert connection.json("GET", "/v1/offers") == {"taken": 17}
+    started = time.monotonic()
+    with pytest.raises(es.WorkerError):
+        connection.json("GET", "/v1/offers")
+    assert time.monotonic() - started > 3

@@ -6,14 +6,16 @@ import hashlib
 import os
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
 
 import httpx
 import pytest
 import service_samples as service
-from cluster_samples import FOREST, Hospital
+from cluster_samples import FOREST, Hospital, small_owner
 
 import encryptedstats as es
 from encryptedstats.service import audit, tokens
@@ -237,6 +239,60 @@ def test_a_secret_key_is_refused_however_it_is_wrapped(
     nothing_came_of_it(server, before)
 
 
+@pytest.mark.parametrize("section", ["public_key", "relinearisation", "signing_key", "packing", "rotation"])
+def test_a_secret_key_is_no_section_of_public_keys(
+    server: service.Server, mallory: httpx.Client, hospital: Hospital, tmp_path: Path, section: str
+) -> None:
+    """Under the name of a section that public keys have."""
+    hospital.owner.save(tmp_path / "secret.key")
+    secret = container.from_bytes((tmp_path / "secret.key").read_bytes()).section("secret_key")
+    keys = hospital.owner.public_keys([1] if section == "rotation" else []).to_container()
+    good = container.to_bytes(keys)
+    assert mallory.put(f"/v1/objects/{named(good)}", content=good).status_code == 201
+    dressed = container.to_bytes(replace(keys, sections={**keys.sections, section: secret}))
+    assert mallory.put(f"/v1/objects/{named(dressed)}", content=dressed).status_code == 422
+    assert not any(named(dressed) in name for name in server.objects())
+
+
+def test_a_secret_key_is_no_part_of_other_uploads(
+    server: service.Server, mallory: httpx.Client, hospital: Hospital, tmp_path: Path
+) -> None:
+    """As a section or as a field of a block, a manifest, an answer or public keys."""
+    hospital.owner.save(tmp_path / "secret.key")
+    secret = container.from_bytes((tmp_path / "secret.key").read_bytes()).section("secret_key")
+    table = es.load(hospital.table)
+    answer = FOREST.fit(table, workers=1).to_container()
+    files = [
+        answer,
+        container.read(hospital.table / MANIFEST),
+        container.from_bytes(block(hospital)),
+        hospital.owner.public_keys().to_container(),
+    ]
+    for file in files:
+        good = container.to_bytes(file)
+        assert mallory.put(f"/v1/objects/{named(good)}", content=good).status_code == 201, file.kind
+        dressed = [replace(file, sections={**file.sections, name: secret}) for name in file.sections]
+        dressed += [replace(file, sections={**file.sections, "more": secret})]
+        dressed += [replace(file, fields={**file.fields, "more": secret.hex()[:1000]})]
+        dressed += [replace(file, fields={**file.fields, name: secret.hex()[:1000]}) for name in file.fields]
+        for one in dressed:
+            data = container.to_bytes(one)
+            answered = mallory.put(f"/v1/objects/{named(data)}", content=data)
+            assert answered.status_code == 422, (file.kind, set(one.sections) - set(file.sections), answered.text)
+            assert not any(named(data) in name for name in server.objects())
+
+
+def test_one_upload_of_an_owner_is_read_at_a_time(tmp_path: Path, hospital: Hospital) -> None:
+    keys = container.to_bytes(hospital.owner.public_keys().to_container())
+    with service.Server(tmp_path, slow=1.0) as server, server.raw(server.token("north")) as client:
+        put = partial(client.put, f"/v1/objects/{named(keys)}", content=keys)
+        with ThreadPoolExecutor(3) as pool:
+            answers = list(pool.map(lambda _: put(), range(3)))
+        assert sorted(answer.status_code for answer in answers) == [201, 429, 429]
+        assert {a.headers.get("Retry-After") for a in answers if a.status_code == 429} == {"1"}
+        assert put().status_code == 201
+
+
 def test_a_refusal_is_read_by_who_is_still_sending(server: service.Server) -> None:
     """A connection that is closed on a body would be reset, and the answer lost; one that goes on and on is closed all the same."""
     with server.raw("est_wrong") as client:
@@ -320,7 +376,7 @@ def test_a_table_needs_all_its_blocks_and_its_own_keys(server: service.Server, h
     with server.raw(server.token("half")) as client:
         manifest = (hospital.table / MANIFEST).read_bytes()
         keys = next(hospital.table.glob("public-*.keys")).read_bytes()
-        stranger = container.to_bytes(replace(container.from_bytes(keys), key_id="0" * 32))
+        stranger = container.to_bytes(small_owner().public_keys().to_container())
         for data in (manifest, keys, stranger):
             assert client.put(f"/v1/objects/{named(data)}", content=data).status_code == 201
         table = f"/v1/tables/{named(manifest)}"

@@ -45,6 +45,7 @@ from encryptedstats.storage.objects import load_file, save_file
 
 NUMBERS_KIND: Final = "encrypted numbers"
 _FORMS: Final = (PACKED, REPLICATED, SLOTS, ROWS)
+CUT: Final = "cut"  # the section of a file that says in which shards its numbers were computed
 MAX_NUMBERS: Final = 1 << 24
 MAX_OUTPUTS: Final = 1 << 16  # of every row
 _DIGEST_LENGTH: Final = 64
@@ -79,6 +80,51 @@ class Part:
     noise: Noise
 
 
+@dataclass(frozen=True)
+class Cut:
+    """How totals were computed in shards, so that they can be computed again in the same way.
+
+    Attributes
+    ----------
+    blocks : tuple of int
+        Where each shard ends, counted in blocks of the table; the last number is all of them.
+    totals : tuple of int
+        Where each range of totals ends; the last number is all of them.
+    width : int
+        Totals in a pack.
+    """
+
+    blocks: tuple[int, ...]
+    totals: tuple[int, ...]
+    width: int
+
+    def to_bytes(self) -> bytes:
+        """Return the section of a file that :func:`read_cut` reads."""
+        return json.dumps([list(self.blocks), list(self.totals), self.width]).encode()
+
+
+def read_cut(file: Container, name: str = CUT) -> Cut | None:
+    """Read how a result was computed in shards; None where the file has no such section."""
+    if name not in file.sections:
+        return None
+    found = file.listed(name)
+    if [type(one) for one in found] != [list, list, int] or not all(_are_stops(stops) for stops in found[:2]):
+        raise FileFormatError("the file has a malformed list of shards")
+    blocks, totals, width = found
+    if not blocks or not totals or width < 1 or any(stop % width for stop in totals[:-1]):
+        raise FileFormatError("the file has shards that leave something out, or count it twice")
+    return Cut(tuple(blocks), tuple(totals), width)
+
+
+def _are_stops(stops: Sequence[Any]) -> bool:
+    return all(type(stop) is int for stop in stops) and all(a < b for a, b in pairwise([0, *stops]))
+
+
+def pieces_of(stops: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the first and the one after the last of each piece that ends at these stops."""
+    return list(pairwise([0, *stops]))
+
+
 class EncryptedNumbers:
     """Integers under encryption. ``owner.decrypt`` gives totals as a list, numbers of rows as an array (rows, numbers).
 
@@ -99,6 +145,11 @@ class EncryptedNumbers:
         Rows of each chunk, where the numbers are of rows.
     places : sequence of int
         Where every packed total is, counted through all packs; in order, by default.
+
+    Attributes
+    ----------
+    cut : Cut or None
+        The shards that they were computed in; None where all rows were evaluated at once.
     """
 
     def __init__(
@@ -125,6 +176,7 @@ class EncryptedNumbers:
         # For rows of others, whether noise hides them from who opens the totals; None for one's own.
         self.flooded = flooded
         self.circuit = circuit  # a digest of what was computed: only the same adds up
+        self.cut: Cut | None = None
         self.checkpoints: tuple[str | os.PathLike[str], ...] = ()  # all that is stored of them, until they are saved
 
     def __len__(self) -> int:
@@ -328,6 +380,8 @@ class EncryptedNumbers:
                 residues_to_bytes(part.residues, self._engine.parameters.data_moduli) for part in self.parts
             ),
         }
+        if self.cut is not None:
+            sections[CUT] = self.cut.to_bytes()
         own = {"parameters": parameters.to_dict(), "form": self.form, "width": self.width}
         own |= {"flooded": self.flooded, "circuit": self.circuit}
         own |= {DIGEST_FIELD: self.schema_digest, **(fields or {})}
@@ -364,7 +418,9 @@ class EncryptedNumbers:
         circuit = file.fields.get("circuit")
         if circuit is not None and (not isinstance(circuit, str) or len(circuit) > _DIGEST_LENGTH):
             raise FileFormatError("the results do not say what was computed")
-        return cls(keys, form, facts, parts, width, read_digest(file), flooded, circuit, counts, places)
+        numbers = cls(keys, form, facts, parts, width, read_digest(file), flooded, circuit, counts, places)
+        numbers.cut = _checked_cut(read_cut(file), numbers)
+        return numbers
 
     def _n_parts(self) -> int:
         """How many ciphertexts there have to be."""
@@ -390,6 +446,13 @@ class EncryptedNumbers:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("encrypted numbers are not pickled: use save() and load()")
+
+
+def _checked_cut(cut: Cut | None, numbers: EncryptedNumbers) -> Cut | None:
+    """Refuse ranges that are not all totals in packs of these numbers: no computation was cut so."""
+    if cut is not None and (PACKED, len(numbers.facts), numbers.width) != (numbers.form, cut.totals[-1], cut.width):
+        raise FileFormatError("the file has ranges of totals that leave something out, or count it twice")
+    return cut
 
 
 def encrypted_numbers(

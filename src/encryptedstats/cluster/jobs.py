@@ -15,7 +15,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
@@ -26,8 +25,8 @@ from encryptedstats.circuits.expressions import Expression, circuit_digest, colu
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.plan import FAN_IN, chunks_per_shard
 from encryptedstats.circuits.program import PACKED
-from encryptedstats.circuits.proof import NoiseReport, read_noise, room_for
-from encryptedstats.circuits.results import EncryptedNumbers
+from encryptedstats.circuits.proof import NoiseReport, room_for
+from encryptedstats.circuits.results import Cut, EncryptedNumbers
 from encryptedstats.crypto import PublicKeys
 from encryptedstats.crypto.keys import PUBLIC_KIND
 from encryptedstats.errors import ClusterError, Cure, FileFormatError, KeyMismatchError, NoiseError, TooLargeError
@@ -51,6 +50,7 @@ from encryptedstats.tables.encrypted import (
 )
 from encryptedstats.tables.folds import Folds, folds_of
 from encryptedstats.tables.questions import question_class
+from encryptedstats.tables.sharding import join_ranges, prove_shards
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -330,9 +330,11 @@ class Job(StoredJob):
 
     def finish(self, item: Item, results: Sequence[EncryptedNumbers]) -> Container:
         """The encrypted answer."""
-        ids, totals = tuple(entry.id for entry in self.entries), _joined(results, self.circuit_digest)
+        ids, totals = tuple(entry.id for entry in self.entries), join_ranges(results, self.circuit_digest)
         totals = totals.in_parts(self.facts.circuit(self.question, self.layout)[1])
         totals = totals.with_flooding() if totals.flooded is False else totals
+        blocks, ranges = (tuple(stop for _, stop in cuts) for cuts in (self.shards, self.ranges))
+        totals.cut = Cut(blocks, ranges, totals.width)
         facts = self.facts
         answer = EncryptedAnswer(
             self.question,
@@ -349,18 +351,6 @@ class Job(StoredJob):
 def _layout(facts: TableFacts, entries: Sequence[BlockEntry]) -> Layout:
     rows = tuple(entry.rows for entry in entries)
     return Layout(sum(rows), facts.parameters.slots, rows, facts.parameters.copies)
-
-
-def _joined(parts: Sequence[EncryptedNumbers], circuit: str) -> EncryptedNumbers:
-    """The totals of all ranges, one after the other. All but the last range fill their packs."""
-    first = parts[0]
-    facts = [fact for part in parts for fact in part.facts]
-    packs = [pack for part in parts for pack in part.parts]
-    before = [0, *accumulate(len(part.facts) for part in parts[:-1])]
-    places = [start + place for start, part in zip(before, parts, strict=True) for place in part.places]
-    return EncryptedNumbers(
-        first.keys, first.form, facts, packs, first.width, first.schema_digest, first.flooded, circuit, places=places
-    )
 
 
 def other_version(job: StoredJob, question: Question) -> ClusterError:
@@ -586,7 +576,7 @@ def _add_up_proof(
     """The proof for the largest shard, with room to add up all of them; and that the sum of all fits below t."""
     try:
         number_facts(outputs, table.parameters, table.layout, table.ranges())
-        report = _shard_report(outputs, table.facts, table.blocks.rows, shards)
+        report = prove_shards(outputs, table.facts, table.blocks.rows, shards)
     except (NoiseError, TooLargeError) as error:
         raise type(error)(error, ". ", table._cure(outputs)) from None
     if report.budget < 1.0 + room_for(len(shards), flooded=report.flooded):
@@ -596,15 +586,6 @@ def _add_up_proof(
             Cure("fewer shards", "fewer shards, rows_per_shard=, or keys that es.plan(..., workers=) makes room with"),
         )
     return report
-
-
-def _shard_report(
-    outputs: Sequence[Expression], facts: TableFacts, rows: Sequence[int], shards: Sequence[tuple[int, int]]
-) -> NoiseReport:
-    largest = max(shards, key=lambda blocks: blocks[1] - blocks[0])
-    inside = tuple(rows[slice(*largest)])
-    layout = Layout(sum(inside), facts.parameters.slots, inside, facts.parameters.copies)
-    return read_noise(outputs, facts.parameters, layout, with_secret_key=facts.with_secret_key, beside=1)
 
 
 def _proof(
@@ -617,7 +598,7 @@ def _proof(
 ) -> NoiseReport:
     """The proof, made again: a job may come from anybody, and only a width that is proven gives a result that decrypts."""
     outputs, _ = facts.circuit(question, _layout(facts, entries))
-    report = _shard_report(outputs, facts, [entry.rows for entry in entries], shards)
+    report = prove_shards(outputs, facts, [entry.rows for entry in entries], shards)
     if width > report.width or relinearise != report.strategy.relinearise:
         raise FileFormatError(
             "the job asks for packs that are not proven to decrypt: it is of another version, or altered"

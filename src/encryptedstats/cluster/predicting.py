@@ -152,12 +152,20 @@ def _concatenated(parts: Sequence[EncryptedAnswer]) -> EncryptedAnswer:
         raise ClusterError("the votes of the shards are not of one prediction: delete the queue, and predict again")
     rows = numbers_of_all([part.ciphertexts for part in parts])
     blocks = [block for part in parts for block in part.block_ids]
-    return EncryptedAnswer(first.question, rows, first.schema, rows.n_rows, blocks, output=first.output)
+    return EncryptedAnswer(
+        first.question,
+        rows,
+        first.schema,
+        rows.n_rows,
+        blocks,
+        output=first.output,
+        model_cut=first.model_cut,
+    )
 
 
 def _meaning(votes: EncryptedAnswer) -> tuple[Any, ...]:
     """What the owner reads the ciphertexts by."""
-    how = (votes.ciphertexts.facts, votes.output)
+    how = (votes.ciphertexts.facts, votes.output, votes.model_cut)
     return (*how, votes.question.parameters(), votes.schema.public(), votes.schema_digest)
 
 

@@ -184,8 +184,11 @@ def engine_for(parameters: Parameters) -> Engine:
     return Engine(parameters)
 
 
-def check_seal_bytes(data: bytes) -> None:
-    """Refuse bytes that SEAL would have to guess about: wrong magic, compressed (a bomb could hide), wrong length."""
+def check_seal_bytes(data: bytes, whole: int | None = None) -> None:
+    """Refuse bytes that SEAL would have to guess about: wrong magic, compressed (a bomb could hide), wrong length.
+
+    ``whole`` is the length of the object where only its first bytes are given.
+    """
     if len(data) < _SEAL_HEADER.size:
         raise FileFormatError("a SEAL object is cut short")
     magic, header_size, _major, _minor, compression, _reserved, length = _SEAL_HEADER.unpack_from(data)
@@ -193,5 +196,5 @@ def check_seal_bytes(data: bytes) -> None:
         raise FileFormatError("bytes that should be a SEAL object are not")
     if compression != _UNCOMPRESSED:
         raise FileFormatError("a SEAL object is compressed; this library writes and reads plain ones only")
-    if length != len(data):
+    if length != (len(data) if whole is None else whole):
         raise FileFormatError("a SEAL object states another length than it has")

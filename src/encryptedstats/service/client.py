@@ -67,7 +67,8 @@ def connect(
         ``"sha256:..."``, the SHA-256 of the worker's certificate: then that one is taken, whoever signed it, and no other. By
         default it is what ``ENCRYPTEDSTATS_PIN`` says, if that is set.
     patience : float
-        Seconds for which a worker that does not answer is asked again: it may be starting anew.
+        Seconds for which a worker that has answered before is asked again: it may be starting anew. One
+        that has never answered is given up within 10 seconds.
 
     Examples
     --------

@@ -30,7 +30,11 @@ if TYPE_CHECKING:
 TOKEN_VARIABLE: Final = "ENCRYPTEDSTATS_TOKEN"
 TOKEN_FILE_VARIABLE: Final = "ENCRYPTEDSTATS_TOKEN_FILE"
 PIN_VARIABLE: Final = "ENCRYPTEDSTATS_PIN"
-PATIENCE: Final = 60.0  # seconds for which a worker that does not answer is asked again
+PATIENCE: Final = 60.0  # seconds for which a worker that has answered before is asked again
+_FIRST_PATIENCE: Final = 5.0  # seconds for which a worker that has never answered is asked again
+_FIRST_SECONDS: Final = 8.0  # in which the first answer has to come
+_CONNECT_SECONDS: Final = 3.0
+_SLOW: Final = (("POST", "/v1/plans"), ("POST", "/v1/jobs"))  # answered when they are worked out
 _AGAIN: Final = (408, 429, 502, 503, 504)
 _PAUSES: Final = (0.2, 5.0)
 _MAX_TOKEN: Final = 4096
@@ -146,12 +150,13 @@ class Connection:
         if pin is not None and parts.scheme == "http":
             raise ValueError(f"{url!r} has no certificate to pin: give an https:// address, or no pin")
         self.url, self.patience = url.rstrip("/"), patience
+        self._is_reached = False
         self._httpx: Any = httpx
         self._client: httpx.Client = httpx.Client(
             base_url=self.url,
             headers={"Authorization": f"Bearer {token}"},
             verify=True if pin is None else pinned_context(pin),
-            timeout=httpx.Timeout(60.0, connect=10.0),
+            timeout=httpx.Timeout(60.0, connect=_CONNECT_SECONDS),
             # No proxy lies on the way to this machine itself, nor to one whose certificate is known.
             trust_env=pin is None and not loopback,
             limits=httpx.Limits(max_connections=32),
@@ -191,16 +196,28 @@ class Connection:
             self._taken(client, "PUT", url, whole=True, content=body, headers=body.headers)
 
     def _taken(self, client: httpx.Client, method: str, path: str, *, whole: bool, **options: Any) -> httpx.Response:
-        """The answer to a request that is sent until it is taken, refused for good, or patience ends."""
-        end, pause = time.monotonic() + self.patience, _PAUSES[0]
+        """The answer to a request that is sent until it is taken, refused for good, or patience ends.
+
+        A worker that has never answered is given up sooner: its address may be wrong.
+        """
+        started, pause = time.monotonic(), _PAUSES[0]
+        end, own = started + self.patience, client is self._client
         while True:
             wait = pause * random.uniform(0.7, 1.3)  # so that those whose worker was restarted do not all come at once
+            is_first = own and not self._is_reached
+            soonest = self._httpx.Timeout(_FIRST_SECONDS, connect=_CONNECT_SECONDS)
+            limits = {"timeout": soonest} if is_first else {}
             try:
-                response = client.send(client.build_request(method, path, **options), stream=not whole)
+                if is_first and (method, path) in _SLOW:
+                    self._client.get("/healthz", timeout=soonest)
+                    self._is_reached, limits = True, {}
+                response = client.send(client.build_request(method, path, **limits, **options), stream=not whole)
             except self._httpx.TransportError as error:
-                if _is_final(error) or time.monotonic() + wait > end:
+                soon = min(end, started + _FIRST_PATIENCE) if is_first else end
+                if _is_final(error) or time.monotonic() + wait > soon:
                     raise self._unreachable(error) from error
             else:
+                self._is_reached |= own
                 if response.status_code < 300:  # a redirection is none: the token is for this address
                     return response
                 refusal, after = self._refusal(response)

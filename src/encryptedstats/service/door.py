@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -25,6 +25,7 @@ from encryptedstats.cluster.jobs import listed_table
 from encryptedstats.crypto.keys import OWNER_KIND, PUBLIC_KIND
 from encryptedstats.errors import FileFormatError
 from encryptedstats.kinds import KINDS
+from encryptedstats.service.contents import READ_WHOLE, refuse_fields, refuse_sections
 from encryptedstats.service.limits import Limits
 from encryptedstats.service.refusals import Refusal, missing
 from encryptedstats.storage import container
@@ -42,6 +43,8 @@ from encryptedstats.tables.encrypted import (
 )
 from encryptedstats.words import plural
 
+#: Runs a function of :mod:`encryptedstats.service.making`, in another process where there is one.
+Make = Callable[..., dict[str, Any]]
 #: What an owner may send: all of it encrypted, or public.
 WELCOME: Final = (TABLE_KIND, BLOCK_KIND, PUBLIC_KIND, *ANSWER_KINDS)
 PART_BYTES: Final = 1 << 20
@@ -72,7 +75,7 @@ def refused_kind(found: container.Container, lengths: dict[str, int], name: str)
         return Refusal(
             422, what, f"{known.words} has no section {strange[0][:60]!r}", "send the file as the library wrote it"
         )
-    return None
+    return refuse_fields(found, what)
 
 
 class Incoming:
@@ -84,6 +87,7 @@ class Incoming:
         self._file: BinaryIO = open(self.path, "xb")  # noqa: SIM115  closed by close
         self._hash, self._tail, self._head = hashlib.sha256(), b"", b""
         self._is_known = False
+        self.kind, self._lengths = "", dict[str, int]()
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes; refused as soon as they are too many, or of something that must not come in."""
@@ -114,6 +118,7 @@ class Incoming:
         if refusal is not None:
             raise refusal
         self._is_known, self._head = True, b""
+        self.kind, self._lengths = found[0].kind, found[1]
 
     def finish(self) -> Path:
         """The file, if its hash is its name."""
@@ -128,6 +133,7 @@ class Incoming:
             )
         self._file.flush()
         os.fsync(self._file.fileno())
+        refuse_sections(self.path, self._lengths, self.kind, self._what)
         return self.path
 
     def close(self) -> None:
@@ -293,8 +299,10 @@ def _own_folder() -> Path:
 class Door:
     """Objects and tables of owners in a storage."""
 
-    def __init__(self, store: Store, limits: Limits, spool: Path | None = None) -> None:
+    def __init__(self, store: Store, limits: Limits, spool: Path | None = None, make: Make | None = None) -> None:
         self.store, self.limits = store, limits
+        self._reading, self._lock = set[str](), threading.Lock()
+        self.make: Make = (lambda function, *given: function(*given)) if make is None else make
         self.usage = Usage(store)
         beside = Path(store.url).absolute() / _SPOOL if isinstance(store, FolderStore) else None
         self.spool = spool or beside or _own_folder()
@@ -330,7 +338,27 @@ class Door:
     def keep(self, place: Place, incoming: Incoming, quota: int) -> None:
         """Make an object of a body that is all there, and that there is still room for."""
         self.usage.check(place.owner, quota)
-        self.store.take(place.of("objects", incoming.sha256), incoming.finish())
+        path = incoming.finish()
+        if incoming.kind in READ_WHOLE:
+            self._read_whole(place.owner, path, f"the object {incoming.sha256[:12]}")
+        self.store.take(place.of("objects", incoming.sha256), path)
+
+    def _read_whole(self, owner: str, path: Path, what: str) -> None:
+        """Refuse a file that is not what it says, in another process; one file of an owner at a time."""
+        from encryptedstats.service import making
+
+        with self._lock:
+            if owner in self._reading or len(self._reading) >= self.limits.makers:
+                cure, again = "send it again in a second", {"Retry-After": "1"}
+                raise Refusal(429, what, "other uploads are being checked", cure, again)
+            self._reading.add(owner)
+        try:
+            refused = self.make(making.check_file, str(path)).get("refused")
+        finally:
+            with self._lock:
+                self._reading.discard(owner)
+        if refused is not None:
+            raise Refusal(422, what, refused.replace(str(path), "it"), "send the file as the library wrote it")
 
     def size(self, place: Place, what: str, name: str) -> int:
         """The bytes of an object or a result."""

@@ -160,7 +160,7 @@ class Jobs:
 
     def __init__(self, door: Door, queue: str, limits: Limits) -> None:
         self.door, self.queue, self.limits = door, queue, limits
-        self.make = Makers(limits.making_seconds)
+        self.make = door.make = Makers(limits.making_seconds)
         self._queue_store = open_store(queue)
         self._names: tuple[float, Collection[str]] = (float("-inf"), ())
         self._lock = threading.Lock()

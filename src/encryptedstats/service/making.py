@@ -20,6 +20,8 @@ from encryptedstats.cluster.jobs import StoredJob, listed_table
 from encryptedstats.cluster.queues import Sheet
 from encryptedstats.crypto.packing import packing_parameters
 from encryptedstats.errors import EncryptedStatsError
+from encryptedstats.service.contents import read_whole
+from encryptedstats.storage.files import read_regular
 from encryptedstats.storage.objects import read_object
 from encryptedstats.tables import Question
 from encryptedstats.tables.answers import IMPOSSIBLE
@@ -48,6 +50,15 @@ def planned(asked: Mapping[str, Any]) -> dict[str, Any]:
         return {"plan": _planned(asked)}
     except _REFUSED as error:
         return {"refused": _words_of(error, asked)}
+
+
+def check_file(path: str) -> dict[str, Any]:
+    """Read an upload whole; return why it does not come in, or nothing."""
+    try:
+        read_whole(read_regular(path))
+        return {}
+    except _REFUSED as error:
+        return {"refused": str(error)}
 
 
 def _words_of(error: Exception, asked: Mapping[str, Any]) -> str:

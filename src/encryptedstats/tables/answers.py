@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from encryptedstats.circuits.digits import in_digits
 from encryptedstats.circuits.program import ROWS
-from encryptedstats.circuits.results import NUMBERS_KIND, EncryptedNumbers
+from encryptedstats.circuits.results import NUMBERS_KIND, Cut, EncryptedNumbers, read_cut
 from encryptedstats.crypto.keys import PublicKeys
 from encryptedstats.crypto.noise import Noise
 from encryptedstats.crypto.residues import Residues
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 PREDICTION_KIND: Final = "encrypted prediction"
 ANSWER_KINDS: Final = (RESULT_KIND, MODEL_KIND, FOLDS_KIND, PREDICTION_KIND)
 BLOCKS: Final = "blocks"  # a section of files, for more blocks than their headers have room for
+MODEL_CUT: Final = "model_cut"  # a section: the shards that the model of a prediction was computed in
 MAX_LISTED_BLOCKS: Final = 4096
 MAX_BINS: Final = 1 << 20
 #: What a question may raise that is made from what somebody else has written.
@@ -78,6 +79,8 @@ class EncryptedAnswer:
     weight_bound : int or None
         Public bound of the weights of the rows: 1 where they have none; None where it is not known,
         as in files of older versions.
+    model_cut : Cut or None
+        Of a prediction: the shards that its model was computed in.
     """
 
     def __init__(
@@ -92,6 +95,7 @@ class EncryptedAnswer:
         beside: Mapping[str, EncryptedNumbers] = _NOTHING,
         n_dropped: int = 0,
         weight_bound: int | None = None,
+        model_cut: Cut | None = None,
     ) -> None:
         self.question = question
         self.ciphertexts = ciphertexts
@@ -102,6 +106,7 @@ class EncryptedAnswer:
         self.beside = dict(beside)
         self.n_dropped = n_dropped
         self.weight_bound = weight_bound
+        self.model_cut = model_cut
         self.model_blocks: tuple[str, ...] = ()  # of a prediction that was computed anew: those that its model is of
 
     @property
@@ -243,17 +248,26 @@ class EncryptedAnswer:
                 "noise that is drawn anew each time was added to this result, because others encrypted its rows: nobody computes "
                 "the same one again"
             )
-        if rows is None:
-            own = table.answer_to(self.question, form=self.ciphertexts.form, **options)
-        else:
-            own = table.answer_to(self.question, **options).predict_votes(rows, output=self.output, **options)
-            own.model_blocks = table.blocks.ids
-        if not own.ciphertexts.equals(self.ciphertexts):
+        from encryptedstats.tables.sharding import answer_again, predict_again
+
+        own = answer_again(self, table, **options) if rows is None else predict_again(self, table, rows, **options)
+        if not self._is_same(own):
             raise VerificationError(
-                "this is not what its question gives over these rows: it was altered, or computed in another way (in shards, by "
-                "another version)"
+                "this is not what its question gives over these rows: it was altered, or computed in another way (by another "
+                "version, added up from other results, or predicted by an opened model)"
             )
         return own
+
+    def _is_same(self, own: EncryptedAnswer) -> bool:
+        """Compare all that is said of an answer with one that was computed here; older files do not state the weight bound."""
+        said = [
+            (one.schema.public(), one.n_dropped, one.schema_digest, one.ciphertexts.flooded, sorted(one.beside))
+            for one in (self, own)
+        ]
+        if said[0] != said[1] or self.weight_bound not in (None, own.weight_bound):
+            return False
+        pairs = [(own.ciphertexts, self.ciphertexts), *((own.beside[name], self.beside[name]) for name in self.beside)]
+        return all(found.equals(given) for found, given in pairs)
 
     def statement(self) -> bytes:
         """What it answers, and of which rows."""
@@ -297,6 +311,8 @@ class EncryptedAnswer:
         )
         if self.kind == PREDICTION_KIND:
             head["output"] = self.output
+            if self.model_cut is not None:
+                sections[MODEL_CUT] = self.model_cut.to_bytes()
         sections |= {name: container.to_bytes(totals.to_container()) for name, totals in self.beside.items()}
         file = self.ciphertexts.to_container(kind or self.kind, {**head, **(fields or {})})
         return replace(file, sections={**file.sections, **sections})
@@ -467,6 +483,11 @@ def read_answer(file: Container, keys: PublicKeys | None) -> EncryptedAnswer:
                 f"the file says {head.n_rows:,} rows, and its {len(head.block_ids):,} blocks hold fewer"
             )
         _check_parts(head.question, public, ciphertexts)
+    cut = ciphertexts.cut
+    if cut is not None and cut.blocks[-1] != len(head.block_ids):
+        raise FileFormatError(
+            "the file has shards of other blocks than it is of: some would be left out or counted twice"
+        )
     if file.kind not in (PREDICTION_KIND, head.question.kind):
         raise FileFormatError(f"the file says that it holds {file.kind!r}, and {head.question.name} gives none")
     return EncryptedAnswer(
@@ -479,6 +500,7 @@ def read_answer(file: Container, keys: PublicKeys | None) -> EncryptedAnswer:
         beside=_read_beside(file, head.question, public, keys),
         n_dropped=head.n_dropped,
         weight_bound=head.weight_bound,
+        model_cut=read_cut(file, MODEL_CUT) if is_prediction else None,
     )
 
 

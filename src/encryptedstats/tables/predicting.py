@@ -150,7 +150,8 @@ def predicted(by: Answerer, rows: EncryptedTable, output: str, **options: Any) -
     schema = rows.private_schema or (by.schema if isinstance(by.schema, Schema) else rows.schema)
     # Rows that were encrypted with the public key have no digest: that of the totals is that of their own rows.
     found.schema_digest = joined_digest(by.schema_digest, rows.facts.schema_digest)
-    return EncryptedAnswer(by.asked, found, schema, rows.n_rows, rows.blocks.ids, output=output)
+    cut = None if by.totals is None else by.totals.cut
+    return EncryptedAnswer(by.asked, found, schema, rows.n_rows, rows.blocks.ids, output=output, model_cut=cut)
 
 
 def total_bounds(totals: EncryptedNumbers) -> list[Interval]:

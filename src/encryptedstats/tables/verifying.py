@@ -1,4 +1,4 @@
-"""``es.verify``: a worker's result computed anew, by whoever has the rows. Residues do not depend on who computes them."""
+"""``es.verify``: compute a worker's result anew from the rows. Residues do not depend on who computes them."""
 
 from __future__ import annotations
 
@@ -22,9 +22,11 @@ def verify(
 ) -> EncryptedAnswer:
     """Compute an encrypted result anew from the encrypted rows, and compare every residue. No secret key is needed.
 
-    A worker who followed the question gives the very same ciphertexts, whatever the device: so who has the table can know that a
-    result is what was asked for. It takes as long as the computation did. Results that the worker flooded with noise, which
-    is drawn anew each time, cannot be verified, nor what a cluster computed in shards.
+    A worker that followed the question gives the very same ciphertexts on every device, so anybody with the table can
+    check that a result is the answer to the question. It takes as long as the computation did. A result of a service, a
+    queue or Dask states the shards that it was computed in, and is computed in the same shards again. Three kinds of
+    results cannot be verified: those that the worker flooded with noise, which is drawn anew each time; those that were
+    added up from other results; and predictions of an opened model.
 
     Parameters
     ----------

@@ -1,0 +1,130 @@
+"""Computations in shards: some blocks of a table and some totals of a question at a time.
+
+A cluster computes so, and adds the shards up. An answer says which shards it was computed in, and
+``es.verify`` computes it again in the same ones: key switching rounds, so the same totals in other
+shards have other residues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import reduce
+from itertools import accumulate
+from operator import add
+from typing import Any
+
+from encryptedstats.circuits.expressions import Expression, circuit_digest
+from encryptedstats.circuits.layout import Layout
+from encryptedstats.circuits.program import PACKED
+from encryptedstats.circuits.proof import NoiseReport, read_noise
+from encryptedstats.circuits.results import Cut, EncryptedNumbers, pieces_of
+from encryptedstats.errors import VerificationError
+from encryptedstats.tables.answers import EncryptedAnswer
+from encryptedstats.tables.encrypted import EncryptedTable, MemoryBlocks, StoredBlocks, TableFacts
+from encryptedstats.tables.questions import Question
+
+
+def prove_shards(
+    outputs: Sequence[Expression], facts: TableFacts, rows: Sequence[int], shards: Sequence[tuple[int, int]]
+) -> NoiseReport:
+    """Return the proof for the largest shard, which all shards are computed by."""
+    largest = max(shards, key=lambda blocks: blocks[1] - blocks[0])
+    inside = tuple(rows[slice(*largest)])
+    layout = Layout(sum(inside), facts.parameters.slots, inside, facts.parameters.copies)
+    return read_noise(outputs, facts.parameters, layout, with_secret_key=facts.with_secret_key, beside=1)
+
+
+def join_ranges(parts: Sequence[EncryptedNumbers], circuit: str) -> EncryptedNumbers:
+    """Join the totals of all ranges, one after the other. All ranges but the last fill their packs."""
+    first = parts[0]
+    facts = [fact for part in parts for fact in part.facts]
+    packs = [pack for part in parts for pack in part.parts]
+    before = [0, *accumulate(len(part.facts) for part in parts[:-1])]
+    places = [start + place for start, part in zip(before, parts, strict=True) for place in part.places]
+    return EncryptedNumbers(
+        first.keys, first.form, facts, packs, first.width, first.schema_digest, first.flooded, circuit, places=places
+    )
+
+
+def take_blocks(table: EncryptedTable, start: int, stop: int) -> EncryptedTable:
+    """Return the table of some blocks of another."""
+    blocks, some = table.blocks, slice(start, stop)
+    if isinstance(blocks, StoredBlocks):
+        taken: Any = replace(blocks, entries=blocks.entries[some])
+    elif isinstance(blocks, MemoryBlocks):
+        taken = MemoryBlocks(
+            blocks.ids[some], blocks.rows[some], blocks.residues[some], blocks.signers[some], blocks.seeding[some]
+        )
+    else:
+        raise TypeError(f"blocks of a {type(blocks).__name__} cannot be taken apart")
+    return EncryptedTable(table.facts, taken, table.keys, table.private_schema, accepted=True)
+
+
+def total_in_shards(table: EncryptedTable, question: Question, cut: Cut, **options: Any) -> EncryptedNumbers:
+    """Compute the totals of a question in the shards of a cut, as a cluster does, and add them up.
+
+    Nothing is flooded.
+    """
+    outputs, stored = table.facts.circuit(question, table.layout)
+    shards, ranges = pieces_of(cut.blocks), pieces_of(cut.totals)
+    if cut.blocks[-1] != len(table.blocks.ids) or cut.totals[-1] != len(outputs):
+        raise VerificationError("the result states shards that are not all blocks and totals, each once")
+    report = prove_shards(outputs, table.facts, table.blocks.rows, shards)
+    if cut.width > report.width:
+        raise VerificationError(
+            f"the result has {cut.width} totals in a ciphertext, and at most {report.width} are proven to decrypt"
+        )
+    report = report.with_width(cut.width)
+    parts = [take_blocks(table, *shard) for shard in shards]
+
+    def total(first: int, last: int) -> EncryptedNumbers:
+        evaluated = (part.evaluate(outputs[first:last], report=report, flood=False, **options) for part in parts)
+        return reduce(add, evaluated)
+
+    totals = join_ranges([total(*one) for one in ranges], circuit_digest(outputs)).in_parts(stored)
+    totals.cut = cut
+    return totals
+
+
+def answer_again(answer: EncryptedAnswer, table: EncryptedTable, **options: Any) -> EncryptedAnswer:
+    """Answer the question of an answer in totals anew, in the shards that it states."""
+    given = answer.ciphertexts
+    whole = {} if given.form == PACKED else {"form": given.form}
+    return _answer(answer.question, table, given.cut, drawn=bool(answer.beside), **whole, **options)
+
+
+def predict_again(
+    votes: EncryptedAnswer, table: EncryptedTable, rows: EncryptedTable, **options: Any
+) -> EncryptedAnswer:
+    """Predict the rows anew, by the model that the table gives in the shards that the votes state.
+
+    Votes of rows are the same residues in whichever shards the rows are predicted.
+    """
+    question = votes.question
+    drawn = bool(question.beside_shapes(table.schema))
+    model = _answer(question, table, votes.model_cut, drawn=drawn, **options)
+    own = model.predict_votes(rows, output=votes.output, **options)
+    own.model_blocks = table.blocks.ids
+    return own
+
+
+def _answer(
+    question: Question, table: EncryptedTable, cut: Cut | None, *, drawn: bool, **options: Any
+) -> EncryptedAnswer:
+    answer = EncryptedAnswer(
+        question,
+        table.totals(question, **options) if cut is None else total_in_shards(table, question, cut, **options),
+        table.private_schema or table.schema,
+        table.n_rows,
+        table.blocks.ids,
+        n_dropped=table.n_dropped,
+        weight_bound=table.weight_bound,
+    )
+    if not drawn:
+        return answer
+    model = question.closed(answer)
+    if not hasattr(model, "draw_fraction"):
+        raise VerificationError(f"the result has more totals beside its own than a {question.name} gives")
+    again: EncryptedAnswer = model.draw_fraction(table, **options).as_answer()
+    return again
