@@ -79,6 +79,7 @@ WORDS: Final[dict[str, str]] = {
     "less depth": "--depth up to {depth} with this --max-value",
     "other scheme": "--scheme bfv",
     "both smaller": "a smaller --depth together with a smaller --max-value",
+    "make private": "chmod 600 {file!r}",
     "planned keys": "keygen --plan makes those that were planned, and encrypt puts them into the table",
     "open before predicting": "without --encrypted-prediction",
     # models and results
