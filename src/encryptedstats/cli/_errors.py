@@ -57,6 +57,7 @@ WORDS: Final[dict[str, str]] = {
     "say one of the format": "--{option}",
     "say the decimal mark": "correct it, or say how numbers are written, --decimal . or --decimal ,",
     "device": "--device {device}",
+    "any device": "--device auto chooses one that can",
     # keys
     "schema of the rows": "give the schema that the table was encrypted with, with --schema (keep its file beside the secret key)",
     "keys of the file": ", or the secret key that they belong to",
