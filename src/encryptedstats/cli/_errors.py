@@ -34,6 +34,7 @@ WORDS: Final[dict[str, str]] = {
     "cut into bins": "make a schema with --kind COLUMN=continuous",
     "leave out": "leave it out (--leave-out)",
     "leave column out": "leave the column out (--leave-out)",
+    "smaller integers": "correct it, write the column in a larger unit, or leave it out (--leave-out)",
     "leave one out": "leave one of them out (--leave-out)",
     "name the id": " (--id {name!r})",
     "cut at the median": "",
@@ -53,6 +54,8 @@ WORDS: Final[dict[str, str]] = {
     "column of the target": "the rows have no column of the target",
     "declare folds": "encrypt --folds K does",
     # how a file is written
+    "name every column": "name every column, also that of row names (R: write.csv(x, row.names=FALSE) leaves it out)",
+    "remove title lines": "remove all lines above the column names",
     "say the format": "--{option} {value!r}",
     "say one of the format": "--{option}",
     "say the decimal mark": "correct it, or say how numbers are written, --decimal . or --decimal ,",
