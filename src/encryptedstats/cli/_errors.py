@@ -87,6 +87,7 @@ WORDS: Final[dict[str, str]] = {
     "planned keys": "keygen --plan makes those that were planned, and encrypt puts them into the table",
     "open before predicting": "without --encrypted-prediction",
     # models and results
+    "predict numbers": "predict writes the numbers that it expects, to compare with yours",
     "open": "its owner opens it with decrypt -o, and predicts with what is opened",
     "open with names": "decrypt it again, with --schema",
     "open before adding": "let the owner decrypt them, and combine what is opened",
