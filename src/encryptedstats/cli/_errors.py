@@ -56,6 +56,7 @@ WORDS: Final[dict[str, str]] = {
     # how a file is written
     "name every column": "name every column, also that of row names (R: write.csv(x, row.names=FALSE) leaves it out)",
     "remove title lines": "remove all lines above the column names",
+    "take again": "take it again",
     "say the format": "--{option} {value!r}",
     "say one of the format": "--{option}",
     "say the decimal mark": "correct it, or say how numbers are written, --decimal . or --decimal ,",
