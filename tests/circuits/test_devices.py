@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -39,6 +40,7 @@ from encryptedstats.circuits.expansion import expand_totals
 from encryptedstats.circuits.expressions import Marks, Weights
 from encryptedstats.circuits.expressions import given as given_total
 from encryptedstats.circuits.lowering import FLAT, LEVELLED
+from encryptedstats.circuits.program import SHIFT
 from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.errors import DeviceError
 
@@ -350,6 +352,17 @@ def test_no_such_device(lab: Lab) -> None:
 def test_without_a_card_the_device_says_why(lab: Lab) -> None:
     with pytest.raises(DeviceError, match=r"device='cuda' cannot do this: .*(driver|cuda-bindings|card)"):
         evaluate([a.total()], lab.source((5,)), device="cuda")
+
+
+@pytest.mark.skipif(not NO_CARD, reason="there is a card here")
+def test_without_a_card_nothing_else_is_blamed(lab: Lab) -> None:
+    """Totals that lie side by side, which this device does not compute, are not the reason."""
+    totals = [(a * b).total(), a.total(), b.total()]
+    with pytest.raises(DeviceError, match="no GPU was found") as refused:
+        evaluate(totals, lab.source((5, 5)), device="cuda")
+    assert [cure.action for cure in refused.value.cures] == ["device", "any device"]
+    shifted: Any = SimpleNamespace(steps=[SimpleNamespace(op=SHIFT)])
+    assert "no GPU was found" in str(registered()["cuda"].obstacle(shifted))
 
 
 def test_what_a_device_cannot_do_it_says(name: str) -> None:

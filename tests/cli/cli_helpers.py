@@ -70,6 +70,19 @@ def the_error(result: Any) -> str:
     return lines[0]
 
 
+def cause_of(result: Any) -> BaseException | None:
+    """Return the error that a command of :func:`invoke` ended with."""
+    ended = result.exception.__context__
+    return None if ended is None else ended.__cause__
+
+
+def private_file(path: Path, content: bytes) -> Path:
+    """Write a file that only its user may read, such as one with a passphrase."""
+    path.touch(mode=0o600)
+    path.write_bytes(content)
+    return path
+
+
 def names(folder: Path) -> list[str]:
     """What lies in a folder, temporary files included."""
     return sorted(path.name for path in folder.iterdir())

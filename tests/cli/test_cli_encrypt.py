@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from cli_helpers import Hospital, Run, disk_full, done, names, the_error
+from cli_helpers import Hospital, Run, disk_full, done, names, private_file, the_error
 
 import encryptedstats as es
 from encryptedstats.storage.objects import FolderStore, open_store
@@ -282,8 +282,8 @@ def test_keys_for_smaller_numbers(run: Run, hospital: Hospital, files: Path, tmp
 def test_passphrases(
     run: Run, hospital: Hospital, files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "wrong").write_text("battery staple\n")
-    (tmp_path / "right").write_text("correct horse\n")
+    private_file(tmp_path / "wrong", b"battery staple\n")
+    private_file(tmp_path / "right", b"correct horse\n")
     pd.DataFrame({"a": [0, 1, 1]}).to_csv(tmp_path / "d.csv", index=False)
     done("schema", tmp_path / "d.csv", "-o", tmp_path / "s.json")
     rows = (

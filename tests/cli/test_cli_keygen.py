@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import os
 import stat
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_helpers import Run, the_error
+from cli_helpers import Run, cause_of, done, private_file, the_error
 
 import encryptedstats as es
+from encryptedstats.cli._keys import first_line
 
 SMALL = ("--depth", 1, "--max-value", 1000)
 
@@ -101,7 +103,7 @@ def test_a_passphrase_is_asked_twice_until_it_agrees(run: Run, tmp_path: Path) -
 
 
 def test_a_passphrase_from_a_file(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "words").write_text("späte Wörter\nsecond line\n", encoding="utf-8")
+    private_file(tmp_path / "words", "späte Wörter\nsecond line\n".encode())
     options = ("--passphrase-file", tmp_path / "words", "--json")
     facts = json.loads(run("keygen", tmp_path / "s", tmp_path / "p", *SMALL, *options).stdout)
     assert facts["secret"]["locked"] is True
@@ -109,7 +111,7 @@ def test_a_passphrase_from_a_file(run: Run, tmp_path: Path) -> None:
 
 
 def test_a_passphrase_file_that_is_empty_or_missing(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "words").write_text("\nsecond line\n")
+    private_file(tmp_path / "words", b"\nsecond line\n")
     pair = (tmp_path / "s", tmp_path / "p")
     assert "first line" in the_error(run("keygen", *pair, *SMALL, "--passphrase-file", tmp_path / "words"))
     assert "check the path" in the_error(run("keygen", *pair, *SMALL, "--passphrase-file", tmp_path / "none"))
@@ -118,6 +120,30 @@ def test_a_passphrase_file_that_is_empty_or_missing(run: Run, tmp_path: Path) ->
     assert "no UTF-8 text" in error
     assert "e9" not in error.replace(str(tmp_path), "")
     assert names(tmp_path) == ["words"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes of files are POSIX")
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o644, 0o620, 0o602, 0o610])
+def test_a_passphrase_file_that_others_may_use_is_refused(run: Run, tmp_path: Path, mode: int) -> None:
+    words, pair = private_file(tmp_path / "words", b"correct horse\n"), (tmp_path / "s", tmp_path / "p")
+    words.chmod(mode)
+    result = run("keygen", *pair, *SMALL, "--passphrase-file", words)
+    assert "correct horse" not in the_error(result)
+    error = cause_of(result)
+    assert isinstance(error, es.PassphraseError)
+    assert [cure.action for cure in error.cures] == ["make private"]
+    assert names(tmp_path) == ["words"]
+    words.chmod(0o600)
+    done("keygen", *pair, *SMALL, "--passphrase-file", words)
+
+
+def test_a_passphrase_may_come_through_a_pipe(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe, 0o644)
+    writer = threading.Thread(target=pipe.write_bytes, args=(b"correct horse\n",))
+    writer.start()
+    assert first_line(pipe) == "correct horse"
+    writer.join()
 
 
 def test_usage_errors(run: Run, tmp_path: Path) -> None:

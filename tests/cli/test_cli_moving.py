@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from cli_helpers import FOREST, Hospital, Run, Ward, done, the_error
+from cli_helpers import FOREST, Hospital, Run, Ward, done, private_file, the_error
 
 import encryptedstats as es
 from encryptedstats.crypto.keys import OWNER_KIND
@@ -19,7 +19,7 @@ def new(ward: Ward, tmp_path: Path) -> Path:
     owner = es.Owner(es.Owner.load(ward.key).parameters)
     owner.save(tmp_path / "new.key", passphrase="a new one")
     owner.public_keys().save(tmp_path / "new.keys")
-    (tmp_path / "words").write_text("a new one\n")
+    private_file(tmp_path / "words", b"a new one\n")
     return tmp_path / "new.key"
 
 

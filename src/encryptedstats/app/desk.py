@@ -14,6 +14,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -28,10 +29,14 @@ from encryptedstats.app.showing import Outgoing, Shown, published, released, sho
 from encryptedstats.app.words import in_page_words
 from encryptedstats.app.work import Work, run_command
 from encryptedstats.circuits.plan import Plan
+from encryptedstats.errors import Cure
 from encryptedstats.publishing.ledger import NoLedgerError
 from encryptedstats.publishing.opening import record_opening
+from encryptedstats.storage import container
 from encryptedstats.storage.files import PRIVATE, temporary_path, write_atomic, write_together
 from encryptedstats.tables.blocks import block_id_of
+from encryptedstats.tables.encrypted import MANIFEST
+from encryptedstats.tables.encrypting import DRAFT
 from encryptedstats.words import plural
 
 LEAST_PASSPHRASE: Final = 10
@@ -42,6 +47,10 @@ _COPY_AT_ONCE: Final = 1 << 20
 _SECONDS_BETWEEN_LOOKS: Final = 1.0
 #: The two ways in which others may see a result.
 BY_RULES, WITH_NOISE = "published", "released"
+
+
+class UnfinishedError(es.FileFormatError):
+    """A file of a result that is damaged, or that is still being copied."""
 
 
 class Refused(es.EncryptedStatsError, ValueError):
@@ -289,9 +298,9 @@ class Desk:
             return
         columns.check_unchanged(data)
         unlocked = self._key(project)
-        self._start(project, "encrypt", lambda work: self._encrypt(project, unlocked.passphrase, work))
+        self._start(project, "encrypt", lambda work: self._encrypt(project, unlocked, work))
 
-    def _encrypt(self, project: Project, passphrase: str, work: Work) -> None:
+    def _encrypt(self, project: Project, unlocked: Unlocked, work: Work) -> None:
         data, chunks = project.state.data, (project.state.plan or {}).get("chunks", 0)
         assert data is not None
         blocks = project.table_folder / "blocks"
@@ -302,14 +311,39 @@ class Desk:
             work.tell("Encrypting", done, chunks, "blocks")
 
         watch()
-        words = ["encrypt", data.path, str(project.table_folder), "--schema", str(project.schema_file)]
-        facts = run_command([*words, "--key", str(project.key_file)], passphrase, watch)
-        columns.check_unchanged(data)
+        found = self._find_finished_table(project, unlocked.owner)
+        if found is None:
+            words = ["encrypt", data.path, str(project.table_folder), "--schema", str(project.schema_file)]
+            # A finished table that does not fit was never sent: it is made anew.
+            force = ["--force"] if (project.table_folder / MANIFEST).is_file() else []
+            command = [*words, "--key", str(project.key_file), *force]
+            facts = run_command(command, unlocked.passphrase, watch)
+            columns.check_unchanged(data)
+            found = facts["rows"], facts["rows_left_out"]
         files = [path for path in project.table_folder.rglob("*") if path.is_file()]
         with project.changing() as state:
-            state.sealed = Sealed(
-                facts["rows"], facts["rows_left_out"], sum(path.stat().st_size for path in files), len(files)
-            )
+            state.sealed = Sealed(*found, sum(path.stat().st_size for path in files), len(files))
+
+    def _find_finished_table(self, project: Project, owner: es.Owner) -> tuple[int, int] | None:
+        """Return the rows of a table that an earlier run finished, and of those left out.
+
+        The program may have been killed after its command had finished the table and before it
+        noted that. The table is adopted if it has the project's key and schema and all rows of
+        the file, which must not have been touched since it was chosen. Otherwise return None.
+        """
+        data = project.state.data
+        assert data is not None
+        if not (project.table_folder / MANIFEST).is_file() or (project.table_folder / DRAFT).exists():
+            return None
+        try:
+            table = es.EncryptedTable.load(project.table_folder, owner.public_keys())
+        except (es.FileFormatError, es.KeyMismatchError, OSError):
+            return None
+        digest = owner.decryptor.schema_digest(self.schema(project).digest_json())
+        is_same = table.key_id == owner.key_id and table.facts.schema_digest == digest
+        is_all = table.n_rows + table.n_dropped == data.rows
+        is_untouched = os.stat(data.path).st_mtime_ns == data.modified
+        return (table.n_rows, table.n_dropped) if is_same and is_all and is_untouched else None
 
     # -- sending -----------------------------------------------------------------------------------------------------
 
@@ -388,18 +422,41 @@ class Desk:
     def _at_folder(self, project: Project, work: Work) -> None:
         sent = project.state.sent
         assert sent is not None
+        unfinished: dict[str, tuple[int, int]] = {}
         while coming := [one for one in project.state.asked if one.state != "here"]:
             for one in coming:
                 path = Path(sent.place) / f"{one.id}.enc"
-                if path.is_file():
+                if not path.is_file():
+                    continue
+                found = path.stat()
+                if unfinished.get(one.id) == (found.st_size, found.st_mtime_ns):
+                    continue
+                with suppress(UnfinishedError):  # still being copied: it is read again when it has changed
                     self.take_result(project, one, path)
+                    continue
+                unfinished[one.id] = found.st_size, found.st_mtime_ns
             here = sum(one.state == "here" for one in project.state.asked)
             work.tell("Waiting for results in the folder", here, len(project.state.asked), "results")
             work.wait(_SECONDS_BETWEEN_LOOKS)
 
     def take_result(self, project: Project, asked: Asked, path: Path) -> None:
-        """A result that has come back as a file: kept in the project, still encrypted."""
+        """Keep a result that has come back as a file in the project, still encrypted.
+
+        Raises
+        ------
+        UnfinishedError
+            The file is damaged, or not all of it is there yet. Nothing is kept.
+        """
         content = path.read_bytes()
+        try:
+            key_id = container.from_bytes(content).key_id
+        except es.FileFormatError as error:
+            raise UnfinishedError(
+                f"{path} is not a complete result ({error}). If it is still being copied, wait and ",
+                Cure("take again", "take it again"),
+            ) from error
+        if project.state.key is None or key_id != project.state.key.key_id:
+            raise es.KeyMismatchError(f"{path} belongs to key {key_id}, which is not the key of this project")
         with project.changing():
             write_atomic(project.result_file(asked), [content], mode=PRIVATE)
             asked.state, asked.failed = "here", ""

@@ -7,10 +7,12 @@ argument, in the environment or in a file.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 import encryptedstats as es
@@ -80,9 +82,14 @@ class Work:
             self.finished.set()
 
 
-def command_words(*words: str) -> list[str]:
-    """How a command of this program is started."""
-    return [sys.executable, "-m", "encryptedstats.cli", *words]
+def command_words(*words: str, parent: int | None = None) -> list[str]:
+    """Return the command line that runs a command of this program in a new process.
+
+    ``parent`` is the descriptor of a pipe: the process ends when the other end is closed.
+    """
+    if parent is None:
+        return [sys.executable, "-m", "encryptedstats.cli", *words]
+    return [sys.executable, "-m", "encryptedstats.app.child", str(parent), *words]
 
 
 def run_command(
@@ -93,12 +100,37 @@ def run_command(
     With a passphrase, the command gets it as the first line of its standard input.
     """
     unlock = [] if passphrase is None else ["--passphrase-file", _STDIN]
+    with _open_life_line() as life:
+        return _run([*words, *unlock, "--json"], passphrase, watch, life)
+
+
+@contextmanager
+def _open_life_line() -> Iterator[int | None]:
+    """Open a pipe that a child waits on: the system closes its other end however this process ends."""
+    if os.name != "posix":  # descriptors cannot be passed on by number elsewhere
+        yield None
+        return
+    theirs, ours = os.pipe()
+    try:
+        yield theirs
+    finally:
+        os.close(theirs)
+        os.close(ours)
+
+
+def _run(
+    words: Sequence[str],
+    passphrase: str | None,
+    watch: Callable[[], None] | None,
+    life: int | None,
+) -> dict[str, Any]:
     process = subprocess.Popen(
-        [*command_words(*words), *unlock, "--json"],
+        command_words(*words, parent=life),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        pass_fds=() if life is None else (life,),
     )
     given: str | None = "" if passphrase is None else f"{passphrase}\n"
     try:

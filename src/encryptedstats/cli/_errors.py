@@ -34,6 +34,7 @@ WORDS: Final[dict[str, str]] = {
     "cut into bins": "make a schema with --kind COLUMN=continuous",
     "leave out": "leave it out (--leave-out)",
     "leave column out": "leave the column out (--leave-out)",
+    "smaller integers": "correct it, write the column in a larger unit, or leave it out (--leave-out)",
     "leave one out": "leave one of them out (--leave-out)",
     "name the id": " (--id {name!r})",
     "cut at the median": "",
@@ -53,6 +54,9 @@ WORDS: Final[dict[str, str]] = {
     "column of the target": "the rows have no column of the target",
     "declare folds": "encrypt --folds K does",
     # how a file is written
+    "name every column": "name every column, also that of row names (R: write.csv(x, row.names=FALSE) leaves it out)",
+    "remove title lines": "remove all lines above the column names",
+    "take again": "take it again",
     "say the format": "--{option} {value!r}",
     "say one of the format": "--{option}",
     "say the decimal mark": "correct it, or say how numbers are written, --decimal . or --decimal ,",
@@ -62,6 +66,7 @@ WORDS: Final[dict[str, str]] = {
     "create the study again": "create it again, with encryptedstats study create",
     "mask totals": "--ask-masked gives the same sum",
     "name another receiver": "--receiver names a party that is no --site",
+    "any device": "--device auto chooses one that can",
     # keys
     "schema of the rows": "give the schema that the table was encrypted with, with --schema (keep its file beside the secret key)",
     "keys of the file": ", or the secret key that they belong to",
@@ -84,6 +89,7 @@ WORDS: Final[dict[str, str]] = {
     "less depth": "--depth up to {depth} with this --max-value",
     "other scheme": "--scheme bfv",
     "both smaller": "a smaller --depth together with a smaller --max-value",
+    "make private": "chmod 600 {file!r}",
     "planned keys": "keygen --plan makes those that were planned, and encrypt puts them into the table",
     "open before predicting": "without --encrypted-prediction",
     # models and results
@@ -93,6 +99,7 @@ WORDS: Final[dict[str, str]] = {
     "schema --levels COLUMN=1,2,...",
     "ask of fewer variables": "ask of fewer variables, without those that are missing everywhere",
     "leave the term out": "leave it out of the formula",
+    "predict numbers": "predict writes the numbers that it expects, to compare with yours",
     "open": "its owner opens it with decrypt -o, and predicts with what is opened",
     "open with names": "decrypt it again, with --schema",
     "open before adding": "let the owner decrypt them, and combine what is opened",

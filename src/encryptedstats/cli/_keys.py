@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import sys
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import encryptedstats as es
 from encryptedstats.cli._console import progress
 from encryptedstats.cli._inputs import expect
 from encryptedstats.crypto.keys import OWNER_KIND
+from encryptedstats.errors import Cure
 from encryptedstats.storage import container
 from encryptedstats.storage.objects import load_file
 
@@ -53,8 +56,16 @@ def _somebody_is_here() -> bool:
     return sys.stdin.isatty()
 
 
-def first_line(file: Path) -> str:
-    """The passphrase that a file keeps."""
+def first_line(file: Path, *, private: bool = True) -> str:
+    """Return the first line of a file, such as its passphrase.
+
+    Raises
+    ------
+    PassphraseError
+        It is ``private``, and the file's group or others have any permission on it.
+    """
+    if private:
+        _check_private(file)
     try:
         line = file.read_bytes().partition(b"\n")[0].decode().removesuffix("\r")
     except UnicodeDecodeError:  # whose message would show a byte of the passphrase
@@ -62,3 +73,19 @@ def first_line(file: Path) -> str:
     if not line:
         raise es.PassphraseError(f"the first line of {file} is empty: write the passphrase there")
     return line
+
+
+def _check_private(file: Path) -> None:
+    """Refuse a passphrase file that other users may read or change, as ssh does with its keys.
+
+    Pipes, such as standard input, are not files of a mode, and are taken.
+    """
+    found = file.stat()
+    is_lax = stat.S_ISREG(found.st_mode) and found.st_mode & (stat.S_IRWXG | stat.S_IRWXO)
+    if os.name == "posix" and is_lax:
+        raise es.PassphraseError(
+            f"{file} holds a passphrase, and its mode {stat.S_IMODE(found.st_mode):04o} lets other "
+            "users read or change it: ",
+            Cure("make private", f"chmod 600 {file}", {"file": str(file)}),
+            ", and choose another passphrase if others use this machine",
+        )

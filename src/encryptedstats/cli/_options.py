@@ -58,7 +58,10 @@ SchemaFile = Annotated[Path, file_option("--schema", help="The schema, as the co
 OwnSchema = Annotated[Path | None, file_option("--schema", help="Your schema, to see names instead of v0, v1, ...")]
 KeyFile = Annotated[Path | None, file_option("--key", help="Your secret key, as keygen wrote it.")]
 PassphraseFile = Annotated[
-    Path | None, file_option(help="The first line opens a locked key; without it you are asked.")
+    Path | None,
+    file_option(
+        help="The first line opens a locked key; without it you are asked. Only you may have access (mode 0600)."
+    ),
 ]
 Encodings = Annotated[
     list[Encoding],

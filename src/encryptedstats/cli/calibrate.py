@@ -18,7 +18,7 @@ from encryptedstats.cli._inputs import check_rows, expect
 from encryptedstats.cli._options import AsJson, DataFile, Force, Weights, file_argument, output
 from encryptedstats.cli._questions import question_text
 from encryptedstats.cli._votes import counts_text
-from encryptedstats.cli.evaluate import inside, labelled_rows
+from encryptedstats.cli.evaluate import check_classifies, inside, labelled_rows
 from encryptedstats.kinds import read_file
 from encryptedstats.storage import container
 from encryptedstats.tables.dialects import CsvOptions
@@ -62,6 +62,7 @@ def calibrate(
     expect(file, (OPEN_MODEL_KIND,), "an opened model")
     check_rows(data)
     model = inside(read_file(container.read(file)))
+    check_classifies(model, file)
     table, unlabelled = labelled_rows(model._known_private(), data, weights, csv)
     try:
         calibrated = es.CalibratedModel(model, method.value).fit(table)

@@ -151,7 +151,7 @@ def encrypt(
     console = Console()
     speed = "" if kept else f", {facts['rows_per_second']:,.0f} rows/s"
     console.print(Text.assemble(("Encrypted", "bold"), f" in {time_text(seconds)}{speed}"))
-    console.print(fact_table(_rows(facts, private)))
+    console.print(fact_table(_rows(facts, private, table)))
     console.print()
     console.print(fact_table(_who_gets_what(table, out, key, public_keys, schema)))
 
@@ -210,7 +210,7 @@ def _left(store: Store, resumable: bool) -> str:
     return f"a draft is left at {store.url}; run again with --force (only who has the secret key can go on with one)"
 
 
-def _rows(facts: dict[str, Any], schema: es.Schema) -> list[tuple[str, RenderableType]]:
+def _rows(facts: dict[str, Any], schema: es.Schema, table: es.EncryptedTable) -> list[tuple[str, RenderableType]]:
     kinds = ", ".join(f"{count} {kind}" for kind, count in facts["variables"].items())
     classes = f", {facts['classes']} classes" if facts["classes"] else ""
     rows: list[tuple[str, RenderableType]] = [
@@ -219,7 +219,7 @@ def _rows(facts: dict[str, Any], schema: es.Schema) -> list[tuple[str, Renderabl
         ("size", f"{size_text(facts['bytes'])}, {facts['bytes_per_value']:,} bytes a value"),
         ("key", Text.assemble((facts["key_id"], "cyan"), f", encrypted with the {facts['encrypted_with']}")),
     ]
-    if schema.target is not None and not facts["classes"]:
+    if schema.target is not None and not table.has_target:
         absent = f"no column {schema.target!r} in the file: these are rows to predict"
         rows.append(("target", Text(printable(absent), style="yellow")))
     if facts["folds"]:

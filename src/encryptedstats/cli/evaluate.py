@@ -35,6 +35,7 @@ from encryptedstats.cli._options import (
     output,
 )
 from encryptedstats.cli._questions import question_text
+from encryptedstats.errors import Cure
 from encryptedstats.kinds import read_file
 from encryptedstats.progress import progress_bar
 from encryptedstats.storage import container
@@ -179,6 +180,7 @@ def _folds(file: Path, data: Path, schema: es.Schema, owner: es.Owner, **options
     """The model without each fold, and the rows of that fold."""
     folds = es.EncryptedAnswer.load(file, owner.public_keys())
     asked, models = folds.question, owner.decrypt(folds, schema=schema)
+    check_classifies(models[0], file)
     assert isinstance(asked, Folds)  # as the kind of the file says
     count = RowCount()
     options |= {"folds": asked.n_folds, "told": say_format(data), "count": count}
@@ -197,8 +199,19 @@ def _folds(file: Path, data: Path, schema: es.Schema, owner: es.Owner, **options
 
 def _opened(file: Path, data: Path, weights: str | None, csv: CsvOptions) -> _Work:
     model = read_file(container.read(file))
+    check_classifies(model, file)
     table, unlabelled = labelled_rows(model._known_private(), data, weights, csv)
     return _Work([model], table, [np.arange(len(table))], [_ALL], table.n_dropped, unlabelled)
+
+
+def check_classifies(model: Any, file: Path) -> None:
+    """Refuse a model that predicts no classes, such as a regression."""
+    if not hasattr(model, "classes_"):
+        raise es.DataError(
+            f"{file} holds {inside(model).name}, which predicts no classes, and scores are of "
+            "classes: give a classifier; ",
+            Cure("predict numbers", "predict() gives the numbers that it expects, to compare with yours"),
+        )
 
 
 def labelled_rows(

@@ -273,6 +273,12 @@ def _nature(head: bytes) -> str:
     return "no part of a table"
 
 
+def _target_row(facts: dict[str, Any], table: es.EncryptedTable) -> tuple[str, RenderableType]:
+    if table.has_target and not table.has_classes:
+        return "target", "a number"
+    return "class", f"{facts['classes']} classes" if facts["classes"] else "none: rows to predict"
+
+
 def _table_rows(facts: dict[str, Any], table: es.EncryptedTable) -> list[tuple[str, RenderableType]]:
     blocks = f"{plural(facts['blocks'], 'block')}, {facts['bytes_per_value']:,} bytes a value"
     keys = "those to compute with are inside" if facts["public_keys"] else "not inside: give them with --keys"
@@ -280,7 +286,7 @@ def _table_rows(facts: dict[str, Any], table: es.EncryptedTable) -> list[tuple[s
         ("table", Text(f"{printable(facts['file'])}  {size_text(facts['bytes'])} in {blocks}")),
         ("holds", Text(f"encrypted table of {plural(facts['rows'], 'row')}", style="bold")),
         ("variables", Text("\n".join(_variables(table.schema)))),
-        ("class", f"{facts['classes']} classes" if facts["classes"] else "none: rows to predict"),
+        _target_row(facts, table),
         ("columns", f"{facts['columns']:,}: {', '.join(f'{n:,} {coding}' for coding, n in facts['codings'].items())}"),
         ("key", Text.assemble((printable(facts["key_id"]), "cyan"), f", encrypted with the {facts['encrypted_with']}")),
         ("fingerprint", _fingerprint_text(facts)),

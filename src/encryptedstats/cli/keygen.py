@@ -63,7 +63,10 @@ def keygen(
         bool, typer.Option("--passphrase/--no-passphrase", help="Lock the secret key: asks for a passphrase twice.")
     ] = False,
     passphrase_file: Annotated[
-        Path | None, file_option(help="Lock the secret key with the first line of this file.")
+        Path | None,
+        file_option(
+            help="Lock the secret key with the first line of this file, to which only you may have access (mode 0600)."
+        ),
     ] = None,
     force: Force = False,
     as_json: AsJson = False,

@@ -47,7 +47,10 @@ def move(
     ] = None,
     passphrase_file: PassphraseFile = None,
     new_passphrase_file: Annotated[
-        Path | None, file_option(help="The first line opens a locked --new-key; without it you are asked.")
+        Path | None,
+        file_option(
+            help="The first line opens a locked --new-key; without it you are asked. Only you may have access (mode 0600)."
+        ),
     ] = None,
     force: Force = False,
     as_json: AsJson = False,

@@ -414,6 +414,6 @@ def _report(found: es.Schema, data: Path, rows: int, out: Path | None) -> Render
 
 def _next(found: es.Schema, rows: int, out: Path) -> Text:
     binned = [f"v{j}" for j, variable in enumerate(found.variables) if variable.kind != "number"]
-    by_class = ",class" if found.target is not None else ""
+    by_class = ",class" if found.classes else ""
     question = ("--counts", binned[0] + by_class) if binned else ("--moments", "v0")
     return command_line("plan", "--schema", out, "--rows", rows, *question, "-o", "plan.json")

@@ -185,7 +185,7 @@ def study_join(
       encryptedstats study join shared north.invitation north.id
     """
     words = None if passphrase_file is None else first_line(passphrase_file)
-    joined = es.Study.join(url, first_line(invitation), identity, passphrase=words)
+    joined = es.Study.join(url, first_line(invitation, private=False), identity, passphrase=words)
     typer.echo(
         printable(f"You are {joined.me.name} in study {joined.document.name!r}. Keep {identity}, and give it to nobody")
     )

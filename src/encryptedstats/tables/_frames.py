@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import numpy as np
 import pandas as pd
@@ -97,8 +97,17 @@ def unboxed(series: pd.Series[Any]) -> pd.Series[Any]:
         if content in ("floating", "mixed-integer-float", "decimal"):
             return series.where(series.notna(), np.nan).astype("float64")
     except OverflowError:
-        raise SchemaError(f"column {series.name!r} holds integers beyond 64 bits") from None
+        bad = series.map(_is_beyond_64_bits).to_numpy(dtype=bool)
+        refuse(series.name, series, bad, _BEYOND, cure=_TOO_LARGE)
     return series
+
+
+_BEYOND: Final = "is an integer beyond 64 bits"
+_TOO_LARGE: Final = Cure("smaller integers", "correct it, write the column in a larger unit, or leave the column out")
+
+
+def _is_beyond_64_bits(value: object) -> bool:
+    return isinstance(value, int) and not -(1 << 63) <= value < 1 << 63
 
 
 def numeric_values(series: pd.Series[Any], cure: str | Cure = "") -> NDArray[Any]:
@@ -118,7 +127,7 @@ def numeric_values(series: pd.Series[Any], cure: str | Cure = "") -> NDArray[Any
     if is_integer_dtype(present.dtype):
         too_large = np.asarray(present > np.iinfo(np.int64).max, dtype=bool)
         if too_large.any():
-            refuse(series.name, present, too_large, "is beyond 64 bits")
+            refuse(series.name, present, too_large, _BEYOND, cure=_TOO_LARGE)
         return present.to_numpy(dtype=np.int64)
     values = present.to_numpy(dtype=np.float64)
     infinite = ~np.isfinite(values)

@@ -222,6 +222,7 @@ def find_format(sample: Sample, options: CsvOptions, expected: Expected, where: 
     declared, skipped = _declared_separator(text)
     body = text.split("\n", skipped)[skipped] if skipped else text
     separator = options.separator or declared or _separator(body, sample.is_all, expected.columns, where)
+    _check_header(body, separator, skipped, where)
     columns = _columns(body, separator, sample.is_all, options.ignored, expected)
     found_dates = {} if options.dates == NONE else _dates(columns, options.dates, expected.known, where)
     rest = {name: values for name, values in columns.items() if name not in found_dates}
@@ -279,7 +280,12 @@ def _records(text: str, separator: str, is_all: bool) -> list[list[str]]:
     except csv.Error:
         return []
     rows = rows if is_all or len(rows) == SAMPLE_ROWS else rows[:-1]
-    return [row for row in rows if row]
+    return [row for row in rows if not _is_blank(row)]
+
+
+def _is_blank(row: list[str]) -> bool:
+    """Check whether pandas skips a line."""
+    return len(row) < 2 and not any(map(str.strip, row))
 
 
 def _separator(text: str, is_all: bool, columns: Collection[str] | None, where: str) -> str:
@@ -298,11 +304,58 @@ def _separator(text: str, is_all: bool, columns: Collection[str] | None, where: 
             "say which, ",
             say_one("separator"),
         )
-    return best[0] if best else ","
+    if best:
+        return best[0]
+    # The first line may have fewer fields than all others, and is refused with the right separator.
+    longer = {one: len(rows[1]) for one, rows in found.items() if _has_longer_rows(rows)}
+    return max(longer, key=lambda one: longer[one]) if longer else ","
 
 
 def _is_even(rows: list[list[str]]) -> bool:
     return sum(len(row) == len(rows[0]) for row in rows) >= MOSTLY * len(rows)
+
+
+def _has_longer_rows(rows: list[list[str]]) -> bool:
+    if len(rows) < 2 or len(rows[1]) <= len(rows[0]):
+        return False
+    n_full = sum(len(row) >= len(rows[0]) for row in rows)
+    return _is_even(rows[1:]) or (len(rows[0]) > 1 and n_full >= MOSTLY * len(rows))
+
+
+def _check_header(text: str, separator: str, skipped: int, where: str) -> None:
+    """Refuse a first line with fewer fields than the next one, and a title above the names.
+
+    pandas would take the first fields of every row for labels, so that all columns are shifted.
+    """
+    reader, lines = csv.reader(text.split("\n"), delimiter=separator), list[tuple[int, list[str]]]()
+    try:
+        for row in reader:
+            if not _is_blank(row):
+                lines.append((reader.line_num + skipped, row))
+            if len(lines) == 2:
+                break
+    except csv.Error:
+        return
+    if len(lines) < 2:
+        return
+    (first, names), (second, row) = lines
+    is_title = len(names) > 1 and not any(map(str.strip, names[1:])) and all(map(str.strip, row))
+    if len(row) > len(names) or is_title:
+        given = sum(bool(name.strip()) for name in names) if is_title else len(names)
+        raise SchemaError(
+            f"{where}: line {second} has {len(row)} fields, and line {first} names only {given}: ",
+            NAME_COLUMNS,
+            ", or ",
+            REMOVE_TITLE,
+        )
+
+
+#: What to do about a first line with fewer fields than the rows have.
+NAME_COLUMNS: Final = Cure(
+    "name every column",
+    "name every column, also that of row names (R: write.csv(x, row.names=FALSE) leaves it out)",
+)
+REMOVE_TITLE: Final = Cure("remove title lines", "remove all lines above the column names")
 
 
 def _columns(

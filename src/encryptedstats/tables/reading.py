@@ -26,6 +26,8 @@ from encryptedstats.errors import Cure, SchemaError, SchemaWarning
 from encryptedstats.tables._frames import days, refuse
 from encryptedstats.tables.dialects import (
     MISSING_WORDS,
+    NAME_COLUMNS,
+    REMOVE_TITLE,
     SAMPLE_BYTES,
     CsvFormat,
     CsvOptions,
@@ -47,6 +49,7 @@ _EXACT_NUMBERS: dict[str, Any] = (
 )
 _UNPACKED: Final[dict[str, Callable[..., Any]]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 _PACKED_OTHERWISE: Final = (".zip", ".tar", ".tgz", ".zst")  # pandas unpacks these itself
+_READ_FAILED: Final = "Calling read(nbytes) on source failed"
 _BOOLEANS: Final = {"True": True, "TRUE": True, "true": True, "False": False, "FALSE": False, "false": False}
 
 
@@ -80,11 +83,12 @@ def read_frames(
                 source,
                 chunksize=rows or 1 << 62,
                 low_memory=False,
+                index_col=False,  # or pandas takes first fields for labels where the names are too few
                 skiprows=skipped,
                 **_EXACT_NUMBERS,
                 **reader.options(),
             ) as frames:
-                for number, frame in enumerate(frames):
+                for number, frame in enumerate(_whole_rows(frames, path)):
                     if not number:
                         _warn_of_names_given_twice(frame, path)
                     frame.index += 1
@@ -96,8 +100,34 @@ def read_frames(
             f"{path} is not written in {error.encoding}, as its beginning looked: {error}; say in which it is, for instance ",
             say("charset", "cp1252"),
         ) from error
-    except (pd.errors.ParserError, EOFError, lzma.LZMAError, gzip.BadGzipFile) as error:
+    except pd.errors.ParserError as error:
+        if _READ_FAILED in str(error):  # pandas loses the exception where that is an interruption
+            raise KeyboardInterrupt from error
         raise SchemaError(f"{path} is not a CSV file that pandas can read: {error}") from error
+    except (EOFError, lzma.LZMAError, gzip.BadGzipFile) as error:
+        raise SchemaError(f"{path} is not a CSV file that pandas can read: {error}") from error
+
+
+def _whole_rows(frames: Iterator[pd.DataFrame], path: str | os.PathLike[str]) -> Iterator[pd.DataFrame]:
+    """Refuse rows with more fields than there are names, which pandas cuts off with a warning.
+
+    The beginning of a file shows most of them by their line; packed files have no sample.
+    """
+    while True:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            try:
+                frame = next(frames, None)
+            except pd.errors.ParserWarning as error:
+                raise SchemaError(
+                    f"{path}: rows have more fields than the first line has names: ",
+                    NAME_COLUMNS,
+                    ", or ",
+                    REMOVE_TITLE,
+                ) from error
+        if frame is None:
+            return
+        yield frame
 
 
 def read_frame(

@@ -11,7 +11,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from encryptedstats.circuits.program import Program, Step
 from encryptedstats.circuits.sources import Source
@@ -179,6 +179,9 @@ def checked_name(name: str) -> str:
     return name
 
 
+_ANY_DEVICE: Final = Cure("any device", 'device="auto" chooses one that can')
+
+
 def device_for(name: str, program: Program) -> Device:
     """The device of this name, if it can run the program; for "auto" the cheapest that can."""
     if checked_name(name) == AUTO:
@@ -186,7 +189,8 @@ def device_for(name: str, program: Program) -> Device:
     device = _devices[name]
     why_not = device.obstacle(program)
     if why_not is not None:
-        raise DeviceError(Cure("device", f"device={name!r}", {"device": name}), f" cannot do this: {why_not}")
+        asked = Cure("device", f"device={name!r}", {"device": name})
+        raise DeviceError(asked, f" cannot do this: {why_not}; ", _ANY_DEVICE)
     return device
 
 

@@ -109,6 +109,8 @@ class CudaDevice(NativeDevice):
 
     def obstacle(self, program: Program) -> str | None:
         """Whether there is a card, and BGV with primes that it computes with."""
+        if self._card is None and not cards.is_there():
+            return f"no GPU was found here: {cards.obstacle()}"
         if any(step.op == SHIFT for step in program.steps):
             return "it brings down totals one by one, and in this program they lie side by side"
         why_not = super().obstacle(program)
