@@ -13,7 +13,7 @@ import encryptedstats as es
 
 STORED = Path(__file__).parent / "stored"
 DEVICES = ("seal", "native")
-STORED_ANSWERS = {"forest.enc": "forest of depth 2", "t-test.enc": "t-test"}
+STORED_ANSWERS = {"forest.enc": "forest with repeats", "t-test.enc": "t-test"}
 N_ROWS = 60
 
 
@@ -81,6 +81,7 @@ def make_questions() -> dict[str, es.Question]:
         "forest of depth 1": es.CompletelyRandomForest(n_trees=20, depth=1, random_state=3),
         "forest of depth 2": es.CompletelyRandomForest(n_trees=6, depth=2, random_state=3),
         "forest of depth 3": es.CompletelyRandomForest(n_trees=4, depth=3, random_state=3),
+        "forest with repeats": es.CompletelyRandomForest(n_trees=6, depth=2, random_state=3, repeats=True),
         "linear means": es.LinearMeans(),
         "fisher discriminant": es.FisherDiscriminant(),
         "semi-parametric naive bayes": es.SemiparametricNB(),

@@ -32,8 +32,9 @@ MIXED = PublicSchema(
     2,
 )
 
-GOLDEN = "208cd44415dd6fe90ad1629c27e11da1ece905192b460684f9bf37c011e517c8"
-GOLDEN_WITH_MAX_FEATURES = "1f72c6a64ad5c8bde22a82940ce50e01c1c03d9d85d68c567fb6e4e3fca8293e"
+GOLDEN = "5fb9d9980e4cac5fb97cfae0e10454bd9b5c3227721ca01a6365f71b083cd9c6"
+GOLDEN_WITH_MAX_FEATURES = "f8d8ba7e537c9f902f164551ca8fadd6361ac60e82399ef865176d684a09fac0"
+GOLDEN_WITH_REPEATS = "208cd44415dd6fe90ad1629c27e11da1ece905192b460684f9bf37c011e517c8"
 GOLDEN_NUMBERS = [194, 880, 728, 795, 424, 867]
 
 
@@ -58,6 +59,7 @@ def test_the_golden_forest() -> None:
     """Encrypted shards may be fitted by any version on any machine: this forest must never change."""
     assert digest(grow(MIXED, 20, 3, None, 7)) == GOLDEN
     assert digest(grow(MIXED, 20, 3, 2, 7)) == GOLDEN_WITH_MAX_FEATURES
+    assert digest(grow(MIXED, 20, 3, None, 7, repeats=True)) == GOLDEN_WITH_REPEATS
 
 
 def test_the_golden_numbers() -> None:
@@ -114,8 +116,11 @@ def test_a_bin_for_missing_values_goes_to_either_side() -> None:
 
 
 def test_variables_are_uniform() -> None:
-    found = Counter(split.variable for tree in grow(MIXED, 400, 3, None, 1) for split in tree)
-    assert chisquare(list(found.values())).pvalue > 1e-3
+    roots = Counter(tree[0].variable for tree in grow(MIXED, 2000, 1, None, 1))
+    assert chisquare(list(roots.values())).pvalue > 1e-3
+    repeated = grow(MIXED, 400, 3, None, 1, repeats=True)
+    nodes = Counter(split.variable for tree in repeated for split in tree)
+    assert chisquare(list(nodes.values())).pvalue > 1e-3
 
 
 def test_numbers_of_any_size_are_uniform() -> None:
@@ -153,6 +158,66 @@ def test_both_sides_of_every_split_hold_bins(known: es.Schema, depth: int, seed:
                 assert all(b - a == 1 for a, b in pairwise(ordered))
 
 
+def reached(schema: PublicSchema, tree: Any) -> list[dict[int, set[int]]]:
+    """Return the bins of each variable that reach the nodes and leaves of a tree."""
+    nodes = [{j: set(range(variable.n_bins)) for j, variable in enumerate(schema.variables)}]
+    for k, split in enumerate(tree):
+        left = set(split.left)
+        nodes += [
+            {**nodes[k], split.variable: nodes[k][split.variable] & left},
+            {**nodes[k], split.variable: nodes[k][split.variable] - left},
+        ]
+    return nodes
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    schemas(("continuous", "ordinal", "categorical", "number")),
+    st.integers(1, 5),
+    st.integers(0, 999),
+    st.sampled_from([None, 1, 2]),
+)
+def test_rows_can_reach_every_leaf_while_bins_are_left_to_divide(
+    known: es.Schema, depth: int, seed: int, max_features: int | None
+) -> None:
+    public = known.public()
+    for tree in grow(public, 5, depth, max_features, seed):
+        nodes = reached(public, tree)
+        # Which variables the tree has drawn is known from its splits only.
+        drawn = {split.variable for split in tree} if max_features else range(len(public.variables))
+        for k, split in enumerate(tree):
+            sides = [nodes[2 * k + 1][split.variable], nodes[2 * k + 2][split.variable]]
+            assert all(sides) or all(len(nodes[k][j]) < 2 for j in drawn)
+
+
+def test_leaves_without_rows_are_those_that_cannot_be_avoided() -> None:
+    """With repeats a quarter of the leaves can hold no rows; two groups by five bins have ten cells."""
+    two = PublicVariable("v0", "categorical", 2), PublicVariable("v1", "ordinal", 5)
+    small = PublicSchema(two, 2)
+    empty = [
+        sum(
+            not all(nodes[j] for j in (0, 1))
+            for tree in grow(small, 200, 3, None, 1, repeats=repeats)
+            for nodes in reached(small, tree)[7:]
+        )
+        for repeats in (False, True)
+    ]
+    assert empty[1] > 200
+    assert empty[0] < empty[1] / 2
+    three = PublicSchema((*two, PublicVariable("v2", "continuous", 9)), 2)
+    for tree in grow(three, 200, 3, None, 1):
+        assert all(bins for nodes in reached(three, tree) for bins in nodes.values())
+
+
+def test_files_without_the_parameter_have_trees_that_repeat_splits() -> None:
+    forest = es.CompletelyRandomForest(n_trees=5, depth=3, random_state=7)
+    stored = forest.parameters()
+    del stored["repeats"]
+    found = es.CompletelyRandomForest.from_parameters(stored)
+    assert found.grow(MIXED) == grow(MIXED, 5, 3, None, 7, repeats=True) != forest.grow(MIXED)
+    assert es.CompletelyRandomForest.from_parameters(forest.parameters()).grow(MIXED) == forest.grow(MIXED)
+
+
 @pytest.mark.parametrize(
     ("wish", "most"), [(1, 1), (2, 2), (0.34, 2), ("sqrt", 2), (99, 4), (None, 4), (1.0, 4), (0.01, 1)]
 )
@@ -181,6 +246,7 @@ def test_nothing_to_split() -> None:
         ({"max_features": "all"}, "max_features='all'"),
         ({"fraction": 3}, "fraction=3: 0, a power of two"),
         ({"fraction": "all"}, "fraction='all'"),
+        ({"repeats": "no"}, "repeats='no': true or false"),
         ({"random_state": 1.5}, "random_state=1.5: an integer, or None"),
         ({"random_state": "7"}, "random_state='7': an integer, or None"),
     ],

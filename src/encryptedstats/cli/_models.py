@@ -196,7 +196,7 @@ def _no_model(name: str, known: Sequence[str]) -> str:
 
 
 def model_text(model: type[Any], parameters: Mapping[str, Any]) -> str:
-    """A model as it is asked for, by name and options.
+    """Name a model as it is asked for, with its options; switches that are off by default are left out.
 
     >>> import encryptedstats as es
     >>> model_text(es.CompletelyRandomForest, {"depth": 3, "fraction": 0, "n_trees": 10, "random_state": 7})
@@ -205,6 +205,8 @@ def model_text(model: type[Any], parameters: Mapping[str, Any]) -> str:
     'means --no-centred'
     """
     own = [one.parameter for one in _options_of(model.short_name, model).values()]
-    given = [(one, parameters[one]) for one in own if parameters.get(one) is not None]
+    known = inspect.signature(model).parameters
+    is_off = {one for one in own if parameters.get(one) is known[one].default is False}
+    given = [(one, parameters[one]) for one in own if one not in is_off and parameters.get(one) is not None]
     words = [flag(one, value) if isinstance(value, bool) else f"{flag(one)} {value}" for one, value in given]
     return printable(" ".join([model.short_name, *words]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -47,6 +47,9 @@ from encryptedstats.tables.questions import (
     refuse_impossible,
 )
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 MAX_DEPTH = 6
 
 
@@ -80,6 +83,9 @@ class CompletelyRandomForest(TotalsClassifier):
         Seed of the growth: trees are public, so it is no secret. None draws one at every fit.
     bins : int
         Bins of a continuous variable when fitting arrays and DataFrames.
+    repeats : bool
+        Whether splits ignore those above them, so that some leaves can hold no rows: for files of
+        earlier versions, whose trees grew so.
 
     Attributes
     ----------
@@ -126,6 +132,7 @@ class CompletelyRandomForest(TotalsClassifier):
         averaged: int = 1,
         random_state: int | None = 0,
         bins: int = 5,
+        repeats: bool = False,
     ) -> None:
         self.n_trees = n_trees
         self.depth = depth
@@ -134,6 +141,7 @@ class CompletelyRandomForest(TotalsClassifier):
         self.averaged = averaged
         self.random_state = random_state
         self.bins = bins
+        self.repeats = repeats
 
     # -- growth ----------------------------------------------------------------------------------------------------
 
@@ -144,7 +152,8 @@ class CompletelyRandomForest(TotalsClassifier):
             raise ValueError("random_state=None: growth on its own needs a seed, so that a fit can repeat it")
         self._check_parameters()
         public = schema.public()
-        return grow(public, self.n_trees, self.depth, self._n_features(public), int(seed))
+        n_features, repeats = self._n_features(public), bool(self.repeats)
+        return grow(public, self.n_trees, self.depth, n_features, int(seed), repeats=repeats)
 
     @property
     def random_state_(self) -> int:
@@ -157,6 +166,11 @@ class CompletelyRandomForest(TotalsClassifier):
         found = super().parameters()
         seed = found["random_state"]
         return {**found, "random_state": getattr(self, "growth_", found)["random_state"] if seed is None else seed}
+
+    @classmethod
+    def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
+        """Return the forest with these parameters; those of earlier files lack ``repeats``."""
+        return super().from_parameters({"repeats": True, **parameters})
 
     def settled(self) -> CompletelyRandomForest:
         """With a seed: that of its fit, if it had one."""
@@ -189,6 +203,8 @@ class CompletelyRandomForest(TotalsClassifier):
         for name, value, most in (("n_trees", self.n_trees, 1 << 20), ("depth", self.depth, MAX_DEPTH)):
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 1 <= value <= most:
                 raise ParameterError(self.named_parameter(name), f": an integer from 1 to {most} is needed")
+        if not isinstance(self.repeats, (bool, np.bool_)):
+            raise ParameterError(self.named_parameter("repeats"), ": true or false is needed")
         seed, fraction = self.random_state, self.fraction
         if seed is not None and (isinstance(seed, bool) or not isinstance(seed, (int, np.integer))):
             raise ParameterError(self.named_parameter("random_state"), ": an integer, or None to draw one")

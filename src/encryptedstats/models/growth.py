@@ -14,6 +14,7 @@ from typing import TypeVar
 from encryptedstats.tables.variables import PublicSchema, PublicVariable
 
 T = TypeVar("T")
+Bins = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -60,36 +61,81 @@ class Draws:
         return [items[i] for i in sorted(chosen)]
 
 
-def grow(schema: PublicSchema, n_trees: int, depth: int, max_features: int | None, seed: int) -> tuple[Tree, ...]:
-    """Trees of full depth; each draws its variables from a random ``max_features`` of them."""
+def grow(
+    schema: PublicSchema,
+    n_trees: int,
+    depth: int,
+    max_features: int | None,
+    seed: int,
+    *,
+    repeats: bool = False,
+) -> tuple[Tree, ...]:
+    """Return trees of full depth, each with variables from a random ``max_features`` of them.
+
+    A split divides the bins that can reach its node, so that every leaf can hold rows; where no
+    variable has two such bins left, and with ``repeats``, it is drawn from all bins.
+    """
     splittable = [j for j, variable in enumerate(schema.variables) if variable.n_bins > 1]
     if not splittable:
         raise ValueError("no variable has two bins or more: there is nothing to split")
-    return tuple(_tree(schema, splittable, depth, max_features, Draws(seed, t)) for t in range(n_trees))
+    found = (Draws(seed, t) for t in range(n_trees))
+    return tuple(_tree(schema, splittable, depth, max_features, draws, repeats) for draws in found)
 
 
-def _tree(schema: PublicSchema, splittable: list[int], depth: int, max_features: int | None, draws: Draws) -> Tree:
+@dataclass(frozen=True)
+class _Node:
+    """What can reach a node: bins of the variables split above, and the variables with two or more."""
+
+    splittable: list[int]
+    bins: dict[int, Bins]
+
+    def limited_to(self, variable: int, bins: Bins) -> _Node:
+        """Return the child that these bins of a variable reach."""
+        left = self.splittable if len(bins) > 1 else [j for j in self.splittable if j != variable]
+        return _Node(left, {**self.bins, variable: bins})
+
+
+def _tree(
+    schema: PublicSchema,
+    splittable: list[int],
+    depth: int,
+    max_features: int | None,
+    draws: Draws,
+    repeats: bool,
+) -> Tree:
     if max_features is not None and max_features < len(splittable):
         splittable = draws.sample(splittable, max_features)
-    splits = []
-    for _ in range(2**depth - 1):
-        variable = splittable[draws.below(len(splittable))]
-        splits.append(Split(variable, _left_bins(schema.variables[variable], draws)))
+    splits, root = list[Split](), _Node(splittable, {})
+    nodes = [root]
+    for k in range(2**depth - 1):
+        node = nodes[k] if nodes[k].splittable else root
+        variable = node.splittable[draws.below(len(node.splittable))]
+        known = schema.variables[variable]
+        bins = node.bins.get(variable, tuple(range(known.n_bins)))
+        left = _left_bins(known, bins, draws)
+        splits.append(Split(variable, left))
+        if repeats or not nodes[k].splittable:
+            nodes += [nodes[k]] * 2
+        elif k < 2 ** (depth - 1) - 1:  # the children are nodes as well
+            inside = set(left)
+            sides = [[b for b in bins if (b in inside) == is_left] for is_left in (True, False)]
+            nodes += [node.limited_to(variable, tuple(side)) for side in sides]
     return tuple(splits)
 
 
-def _left_bins(variable: PublicVariable, draws: Draws) -> tuple[int, ...]:
-    """Ordered bins are cut in two; the levels of a category, and a bin for missing values, go to random sides."""
+def _left_bins(variable: PublicVariable, bins: Bins, draws: Draws) -> Bins:
+    """Cut ordered bins in two; deal the levels of a category, and a bin for missing values, to random sides."""
     if variable.kind == "categorical":
-        return _random_side(variable.n_bins, draws)
-    ordered = variable.n_bins - variable.missing_bin
-    if ordered < 2:
-        return (0,)
-    left = tuple(range(1 + draws.below(ordered - 1)))
-    return (*left, ordered) if variable.missing_bin and draws.below(2) else left
+        return _random_side(bins, draws)
+    missing = variable.missing_bin and bins[-1] == variable.n_bins - 1
+    ordered = bins[:-1] if missing else bins
+    if len(ordered) < 2:
+        return tuple(range(ordered[0] + 1))
+    left = tuple(range(ordered[draws.below(len(ordered) - 1)] + 1))
+    return (*left, bins[-1]) if missing and draws.below(2) else left
 
 
-def _random_side(n_bins: int, draws: Draws) -> tuple[int, ...]:
-    """All ways to deal the bins to two sides are equally likely, but that neither side is empty."""
-    chosen = 1 + draws.below(2**n_bins - 2)
-    return tuple(k for k in range(n_bins) if chosen >> k & 1)
+def _random_side(bins: Bins, draws: Draws) -> Bins:
+    """Draw one of all ways to deal the bins to two sides, neither of which is empty."""
+    chosen = 1 + draws.below(2 ** len(bins) - 2)
+    return tuple(bin_ for k, bin_ in enumerate(bins) if chosen >> k & 1)
