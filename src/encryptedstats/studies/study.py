@@ -131,8 +131,6 @@ class Study:
         if not isinstance(identity, Identity):
             self._home = os.fspath(identity)
             self._seen = self._home + _SEEN
-            if object_exists(self._seen):
-                self.transcript.check_contains(read_object(self._seen, limit=_MAX_SEEN_BYTES).decode().strip())
             self._remember()
 
     def beside_identity(self, suffix: str) -> str:
@@ -145,8 +143,10 @@ class Study:
         return self._home + suffix
 
     def _remember(self) -> None:
-        """Keep the end of what was said at home: who cuts it off later is noticed."""
+        """Keep the end of the chain at home: a chain that lacks what this party has seen is refused."""
         if self._seen is not None:
+            if object_exists(self._seen):
+                self.transcript.check_contains(read_object(self._seen, limit=_MAX_SEEN_BYTES).decode().strip())
             write_object(self._seen, self.transcript.head().encode() + b"\n", private=True)
 
     @property
@@ -477,9 +477,11 @@ class Study:
 
         Before that, a member could be excluded, and the totals of two lists of members would tell those of single ones.
         """
-        stored = []
-        for question, now in self.state().rounds.items():
-            name = self.me.name
+        stored, name, rounds = [], self.me.name, self.state().rounds
+        # The announcements came after this party's own message: without them no later chain is followed,
+        # or whoever runs the folder could take one away and exclude its site after these totals are stored.
+        self._remember()
+        for question, now in rounds.items():
             if now.complete and name in now.objects and not self.transcript.has_object(now.objects[name]):
                 self.store_announced(_name_totals(question, now), now.objects[name])
                 stored.append(f"totals of {question}")

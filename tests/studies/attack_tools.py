@@ -1,0 +1,116 @@
+"""What attackers compute for themselves, with the files that they have and no rules to follow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from study_samples import FRAMES, SCHEMA, World, bring_forged
+
+import encryptedstats as es
+from encryptedstats.crypto.residues import ciphertext_of, residues_of
+from encryptedstats.storage.chains import Chain
+from encryptedstats.studies import holding
+from encryptedstats.studies.parties import Identity
+from encryptedstats.studies.transcript import MESSAGES
+from encryptedstats.tables.encrypted import EncryptedTable, MemoryBlocks
+
+
+def say(made: World, me: Identity, content: dict[str, Any], *, by: bytes = b"") -> None:
+    """Post a message without asking the rules; ``by`` is the key that it claims to be signed with."""
+    document = es.Study(made.url).document
+    chain = Chain(es.Study(made.url).store, MESSAGES, f"encryptedstats study {document.id}")
+    chain.append(content, (by or me.signer.public_bytes).hex(), me.signer.sign)
+
+
+def bayes_totals(*frames: pd.DataFrame) -> list[int]:
+    """Return the totals of the question over clear rows."""
+    return [int(one) for one in es.MultinomialNB().fit(SCHEMA.table(pd.concat(frames, ignore_index=True))).totals_]
+
+
+def read_rows(owner: es.Owner, table: EncryptedTable) -> dict[str, list[int]]:
+    """Decrypt every column of the first block of a table, row by row."""
+    engine, block = owner.public_keys().engine, table.blocks.block(0)
+    found = {}
+    for place, column in enumerate(table.facts.columns):
+        plain = owner._decryptor.decrypt(ciphertext_of(engine, block[place]))
+        found[str(column)] = [int(one) for one in engine.encoder.decode(plain)[: table.blocks.rows[0]]]
+    return found
+
+
+def clear_rows(site: str) -> dict[str, list[int]]:
+    """Return what :func:`read_rows` finds if it succeeds: an honest table of the rows of a site, decrypted by its owner."""
+    owner = es.Owner(es.Parameters.choose(max_value=100, depth=0))
+    return read_rows(owner, owner.encrypt(SCHEMA.table(FRAMES[site])))
+
+
+def plain_tables(folder: Path) -> list[Path]:
+    """Return the folders that hold encrypted tables which nobody sealed."""
+    found = []
+    for manifest in folder.rglob("table.manifest"):
+        try:
+            EncryptedTable.load(manifest.parent)
+        except es.FileFormatError:
+            continue
+        found.append(manifest.parent)
+    return sorted(found)
+
+
+def answers_in(made: World, owner: es.Owner) -> list[list[int]]:
+    """Open every object of the shared folder that is an encrypted answer for this key: its totals."""
+    found = []
+    for path in sorted(Path(made.url, "objects").iterdir()):
+        try:
+            answer = es.load(path, owner.public_keys())
+            found.append([int(one) for one in owner.decrypt(answer, schema=SCHEMA).totals_])
+        except (es.EncryptedStatsError, AttributeError, TypeError):
+            continue
+    return found
+
+
+def stored_objects(made: World) -> set[str]:
+    """Return the names of everything in the shared folder but the messages."""
+    root = Path(made.url)
+    every = (path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file())
+    return {name for name in every if not name.startswith(f"{MESSAGES}/")}
+
+
+def bring_multiplied(made: World, site: str, rows: pd.DataFrame, factor: int) -> None:
+    """Bring rows whose classes count several times."""
+    party = made.as_(site)
+    keys = party.public_keys()
+    good = keys.encrypt(SCHEMA.table(rows))
+    residues = good.blocks.block(0).copy()
+    for place, column in enumerate(map(str, good.facts.columns)):
+        if column.startswith("class"):
+            plain = keys.engine.encoder.encode(np.full(keys.parameters.slots, factor))
+            old = ciphertext_of(keys.engine, residues[place])
+            residues[place] = residues_of(keys.engine, keys.engine.evaluator.multiply_plain(old, plain))
+    blocks = MemoryBlocks(good.blocks.ids, good.blocks.rows, (residues,))
+    bring_forged(party, EncryptedTable(good.facts, blocks, keys))
+
+
+def mark_as_joint(keys: es.PublicKeys) -> es.PublicKeys:
+    """Write an owner's public keys as those that several members have made."""
+    parts = (keys._public_key, keys._relinearisation, keys.seal_packing, None, ())
+    return es.PublicKeys.of_members(keys.engine, *parts)
+
+
+def unseal_key(made: World, sites: tuple[str, ...]) -> es.Owner:
+    """Put the escrowed key together from the shares that some sites were dealt."""
+    parts, shares = es.Study(made.url).state().more["key parts"], []
+    for site in sites:
+        study = made.as_(site)
+        sealed = study.transcript.read_object(parts[holding.SHARE + site])
+        shares.append(study.me.reader.open(sealed, holding._bound_to(study, "deal", site)))
+    secret = holding._joined(shares)
+    return holding._unsealed(es.Study(made.url).transcript.read_object(parts[holding.SEALED]), secret)
+
+
+def open_folder(made: World, party: str, site: str) -> EncryptedTable:
+    """Open the sealed rows of a site with what a party has."""
+    study = made.as_(party)
+    state = study.state()
+    return study._site(site, state, study._keys_of(state))
