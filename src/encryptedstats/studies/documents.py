@@ -33,6 +33,8 @@ WAYS: Final = (ROWS, VOTES, TOTALS, MASKED)
 #: Who can open results: one party that holds the key; k members who put its pieces together; all members, none of whom ever has it.
 ONE_HOLDER, ESCROW, JOINT = "one holder", "escrow", "joint"
 ID_DIGITS: Final = 64
+#: Results are from this many sites or more: the sum of one is its own.
+MIN_SITES: Final = 2
 #: Parameters of less security are refused in documents. Tests with small rings lower it.
 MIN_SECURITY = 128
 MAX_DOCUMENT_BYTES: Final = 64 << 20
@@ -138,18 +140,29 @@ class Document:
 
     @property
     def open_risks(self) -> tuple[str, ...]:
-        """What the study does not protect from, in sentences for its members."""
+        """Return what the study does not protect from, in sentences for its members."""
+        found, receiver, worker = [], self.receiver, self.worker
+        if self.asked(MASKED):
+            found.append(f"all sites but one, together with {receiver}, get the totals of the one that is left")
+            if len(self.sites) == MIN_SITES:
+                found.append("each of the two sites gets the totals of the other from the sum")
         if not self.needs_key:
-            return (f"all sites but one, together with {self.receiver}, get the totals of the one that is left",)
+            return tuple(found)
         if self.key.kind == ONE_HOLDER:
-            return (f"{self.receiver} together with {self.worker} can read all rows",)
-        if self.key.kind == ESCROW:
-            return (
-                f"{self.receiver} makes the key and is believed to forget it: together with {self.worker} it could read all rows",
+            found.append(f"{receiver} together with {worker} can read all rows")
+        elif self.key.kind == ESCROW:
+            found.append(
+                f"{receiver} makes the key and is believed to forget it: together with {worker} it could read all rows"
             )
-        return (
-            f"the noise of rows is not proven: {self.receiver} together with one site gets the key, and with it all rows",
-        )
+            found.append(
+                f"{self.key.openers} sites together can open the answers, and with {worker} they can read all rows"
+            )
+        else:
+            found.append(
+                f"the noise of rows is not proven: {receiver} together with one site gets the key, and with it all rows"
+            )
+            found.append("all sites together have the key")
+        return tuple(found)
 
     @property
     def needs_key(self) -> bool:
@@ -233,7 +246,7 @@ class Document:
             raise ValueError(
                 f"names of parties and questions are words of letters, digits and _, up to {_NAME_LENGTH} of them"
             )
-        if len(set(self.sites)) != len(self.sites) or len(self.sites) < 2:
+        if len(set(self.sites)) != len(self.sites) or len(self.sites) < MIN_SITES:
             raise ValueError("a study has two sites or more, each with a name of its own")
         if self.worker == self.receiver:
             raise ValueError(

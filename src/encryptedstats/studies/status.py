@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from encryptedstats.studies.documents import MASKED, TOTALS
+from encryptedstats.studies.documents import MASKED, MIN_SITES, TOTALS
 from encryptedstats.studies.holding import kind_of
-from encryptedstats.studies.transcript import MIN_SITES, State
+from encryptedstats.studies.transcript import State
 
 
 @dataclass(frozen=True)

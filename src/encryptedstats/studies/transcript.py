@@ -17,7 +17,7 @@ from encryptedstats.crypto.signatures import verifies
 from encryptedstats.errors import EncryptedStatsError, FileFormatError, StudyError
 from encryptedstats.storage.chains import Chain, Entry
 from encryptedstats.storage.objects import Store
-from encryptedstats.studies.documents import JOINT, MASKED, ROWS, TOTALS, VOTES, Document
+from encryptedstats.studies.documents import JOINT, MASKED, MIN_SITES, ROWS, TOTALS, VOTES, Document
 from encryptedstats.studies.parties import RECEIVER, SITE, WORKER, Identity, Party, was_invited
 
 MESSAGES: Final = "messages"
@@ -25,8 +25,6 @@ OBJECTS: Final = "objects"
 #: The messages by which all sites make a joint key, each when those before it are all there.
 KEY_ROUNDS: Final = ("commitment", "contribution", "relinearisation")
 DIGITS: Final = 64
-#: Results are from this many sites or more: the sum of one is its own.
-MIN_SITES: Final = 2
 MAX_OBJECT_BYTES: Final = 1 << 30
 
 
