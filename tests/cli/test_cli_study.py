@@ -100,6 +100,27 @@ def test_a_site_that_does_not_come(run: Run, place: Path) -> None:
     assert "80" in shown
 
 
+@pytest.mark.parametrize(
+    ("options", "who"),
+    [
+        (["--ask", "bayes=MultinomialNB"], ("registry", "centre")),
+        (["--ask", "bayes=MultinomialNB", "--kind", "escrow", "--openers", 2], ("registry", "centre")),
+        (["--ask", "bayes=MultinomialNB", "--kind", "joint"], ("registry", "one site")),
+        (["--ask-masked", "bayes=MultinomialNB"], ("all sites but one", "registry")),
+    ],
+    ids=["one holder", "escrow", "joint", "masked"],
+)
+def test_the_status_says_from_whom_a_study_does_not_protect(
+    run: Run, place: Path, options: list[Any], who: tuple[str, str]
+) -> None:
+    made = create(run, *options)
+    assert made.exit_code == 0, made.output
+    shown = [line for line in run("study", "status", "shared").stdout.splitlines() if line.split()[:1] == ["risk"]]
+    facts = json.loads(run("study", "status", "shared", "--json").stdout)
+    assert [line.split(None, 1)[1] for line in shown] == facts["open_risks"]
+    assert all(word in shown[0] for word in who)
+
+
 def test_errors_say_who_is_meant(run: Run, place: Path) -> None:
     assert "no study lies at shared" in the_error(run("study", "status", "shared"))
     assert "two sites or more" in the_error(
