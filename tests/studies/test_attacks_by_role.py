@@ -471,8 +471,9 @@ def test_outsider_exchanges_no_rows(begun: World, tmp_path: Path, monkeypatch: p
 
 def test_documents_refuse_copies_and_less_than_128_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     several = replace(parameters(), copies=2)
-    with pytest.raises(es.ParameterError):
-        world(tmp_path / "copies", parameters=several)
+    for wrong in (several, replace(parameters(), members=3)):
+        with pytest.raises(es.ParameterError):
+            world(tmp_path / "wrong", parameters=wrong)
     with monkeypatch.context() as patch:
         patch.setattr(documents, "MIN_SECURITY", 128)
         with pytest.raises(es.ParameterError):
@@ -519,9 +520,10 @@ def test_keys_of_one_owner_are_never_those_of_members(tmp_path: Path, monkeypatc
     assert not is_flooded(marked)
 
 
-def test_ids_of_studies_have_256_bits(begun: World) -> None:
-    assert len(bytes.fromhex(begun.created.document.id)) == 32
-    assert begun.as_("north").me.study == begun.created.document.id
+def test_ids_of_studies_have_256_bits(tmp_path: Path) -> None:
+    made = world(tmp_path / "w").join_all()
+    assert len(bytes.fromhex(made.created.document.id)) == 32
+    assert made.as_("north").me.study == made.created.document.id
 
 
 # -- messages before objects -----------------------------------------------------------------------------------------------
