@@ -123,7 +123,9 @@ def test_a_file_that_changes_is_noticed(page: Page, tmp_path: Path) -> None:
 
 def test_every_known_question_has_a_form_but_those_of_positions(page: Page) -> None:
     offered = {form.name for forms in asking.catalogue().values() for form in forms}
-    assert set(known_questions()) - offered == {"counts", "crosstab", "moments", "folds"}
+    # Pages of the documents, run by the same process, define questions of their own.
+    own = {name for name, question in known_questions().items() if question.__module__.startswith("encryptedstats.")}
+    assert own - offered == {"counts", "crosstab", "moments", "folds"}
 
 
 def test_every_form_can_be_shown(planned: Page) -> None:

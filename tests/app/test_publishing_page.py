@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import sys
+from pathlib import Path
 
+import pandas as pd
 import pytest
 from desk_helpers import PASSPHRASE, Page, patients
 
 import encryptedstats as es
-from encryptedstats.app.showing import published
+from encryptedstats.app.showing import published, released
 from encryptedstats.publishing.rules import PROFILES
 from insecure import insecure_parameters
 
@@ -143,6 +145,23 @@ def test_a_ledger_that_was_altered_is_said_to_be(here: Page) -> None:
     text = here.get("results")
     assert "The ledger cannot be read." in text
     here.post(at(here, "publish"), 422, rules="five")
+
+
+def test_what_others_may_see_of_a_release_has_no_standard_errors() -> None:
+    """They know nothing of the noise: not in the table, the CSV or the text that can be downloaded."""
+    pytest.importorskip("opendp")
+    frame = pd.DataFrame({"x": list("ab") * 100, "ill": [0, 1, 1, 1] * 50})
+    model = es.GLM("ill ~ x").fit(es.Schema.infer(frame, target="ill").table(frame))
+    owner = es.Owner(insecure_parameters("bgv", 1 << 20, (50,) * 6))
+    found = owner.release(model, epsilon=5.0)
+    assert "Std. Error" in found.summary()  # the owner sees them, with a remark
+    shown = released(found, "GLM", Path("glm.released"))
+    assert shown.table is not None
+    for text in (shown.text, shown.csv, " ".join(shown.table.head)):
+        assert "Estimate" in text
+        assert "Std. Error" not in text
+        assert "Pr(" not in text
+    assert "epsilon 5" in shown.text
 
 
 def test_a_model_is_shown_whole_or_not_at_all() -> None:

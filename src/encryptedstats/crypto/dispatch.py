@@ -50,6 +50,12 @@ def openable(value: object) -> Any:
 
 
 @singledispatch
+def recompute_value(value: object, table: Any, rows: Any = None, **options: Any) -> Any:
+    """Compute a result anew from the rows that it is of. Registered by the layer that knows shards."""
+    raise TypeError(f"{_describe(value)} cannot be computed again: give an encrypted answer")
+
+
+@singledispatch
 def move_value(
     source: object, decryptor: Decryptor, encryptor: Encryptor, out: Any, schema: Any = None, overwrite: bool = False
 ) -> None:

@@ -16,6 +16,7 @@ from encryptedstats.tables.opening import opening_schema
 from encryptedstats.tables.planning import plan
 from encryptedstats.tables.questions import Question
 from encryptedstats.tables.schema import PublicSchema, Schema, Variable
+from encryptedstats.tables.sharding import recompute_answer
 from encryptedstats.tables.table import Table
 from encryptedstats.tables.verifying import verify
 
@@ -35,5 +36,6 @@ __all__ = [
     "encrypt_table",
     "opening_schema",
     "plan",
+    "recompute_answer",
     "verify",
 ]

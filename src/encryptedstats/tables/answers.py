@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from encryptedstats.circuits.digits import in_digits
 from encryptedstats.circuits.program import ROWS
 from encryptedstats.circuits.results import NUMBERS_KIND, Cut, EncryptedNumbers, read_cut
+from encryptedstats.crypto.dispatch import recompute_value
 from encryptedstats.crypto.keys import PublicKeys
 from encryptedstats.crypto.noise import Noise
 from encryptedstats.crypto.residues import Residues
@@ -248,9 +249,7 @@ class EncryptedAnswer:
                 "noise that is drawn anew each time was added to this result, because others encrypted its rows: nobody computes "
                 "the same one again"
             )
-        from encryptedstats.tables.sharding import answer_again, predict_again
-
-        own = answer_again(self, table, **options) if rows is None else predict_again(self, table, rows, **options)
+        own: EncryptedAnswer = recompute_value(self, table, rows, **options)
         if not self._is_same(own):
             raise VerificationError(
                 "this is not what its question gives over these rows: it was altered, or computed in another way (by another "

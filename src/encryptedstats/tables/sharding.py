@@ -19,6 +19,7 @@ from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.program import PACKED
 from encryptedstats.circuits.proof import NoiseReport, read_noise
 from encryptedstats.circuits.results import Cut, EncryptedNumbers, pieces_of
+from encryptedstats.crypto.dispatch import recompute_value
 from encryptedstats.errors import VerificationError
 from encryptedstats.tables.answers import EncryptedAnswer
 from encryptedstats.tables.encrypted import EncryptedTable, MemoryBlocks, StoredBlocks, TableFacts
@@ -85,6 +86,14 @@ def total_in_shards(table: EncryptedTable, question: Question, cut: Cut, **optio
     totals = join_ranges([total(*one) for one in ranges], circuit_digest(outputs)).in_parts(stored)
     totals.cut = cut
     return totals
+
+
+@recompute_value.register(EncryptedAnswer)
+def recompute_answer(
+    answer: EncryptedAnswer, table: EncryptedTable, rows: EncryptedTable | None = None, **options: Any
+) -> EncryptedAnswer:
+    """Compute an answer in totals, or votes for rows, in the shards that it states."""
+    return answer_again(answer, table, **options) if rows is None else predict_again(answer, table, rows, **options)
 
 
 def answer_again(answer: EncryptedAnswer, table: EncryptedTable, **options: Any) -> EncryptedAnswer:
