@@ -10,6 +10,7 @@ import pandas as pd
 from study_samples import FRAMES, SCHEMA, World, bring_forged
 
 import encryptedstats as es
+from encryptedstats.crypto.engine import in_copies
 from encryptedstats.crypto.residues import ciphertext_of, residues_of
 from encryptedstats.storage.chains import Chain
 from encryptedstats.studies import holding
@@ -90,6 +91,29 @@ def bring_multiplied(made: World, site: str, rows: pd.DataFrame, factor: int) ->
             residues[place] = residues_of(keys.engine, keys.engine.evaluator.multiply_plain(old, plain))
     blocks = MemoryBlocks(good.blocks.ids, good.blocks.rows, (residues,))
     bring_forged(party, EncryptedTable(good.facts, blocks, keys))
+
+
+def bring_unlike_copies(made: World, site: str, rows: pd.DataFrame) -> int:
+    """Bring rows whose first member of class 0 has other values in its two copies; return how often it counts."""
+    party = made.as_(site)
+    keys = party.public_keys()
+    good = keys.encrypt(SCHEMA.table(rows))
+    t, slots = keys.parameters.plain_modulus, keys.parameters.slots
+    squares = np.arange(t, dtype=np.int64) ** 2 % t
+    # x + y = 2 k and x^2 + y^2 = 2 k: x - k is a root of k - k^2.
+    times, root = next((k, int(at[0])) for k in range(5, 30) if len(at := np.flatnonzero(squares == (k - k * k) % t)))
+    row = int(np.flatnonzero(rows["ill"] == "no")[0])
+    added = in_copies(np.zeros(slots, dtype=np.int64), 2)
+    first, second = np.flatnonzero(in_copies(np.arange(slots) == row, 2))
+    added[first], added[second] = times + root - 1, times - root - 1
+    place = [str(one) for one in good.facts.columns].index("class0")
+    residues, encoder = good.blocks.block(0).copy(), keys.engine.encoder._encoder
+    old = ciphertext_of(keys.engine, residues[place])
+    plain = encoder.encode((added % t).astype(np.uint64))
+    residues[place] = residues_of(keys.engine, keys.engine.evaluator.add_plain(old, plain))
+    blocks = MemoryBlocks(good.blocks.ids, good.blocks.rows, (residues,))
+    bring_forged(party, EncryptedTable(good.facts, blocks, keys))
+    return times
 
 
 def mark_as_joint(keys: es.PublicKeys) -> es.PublicKeys:

@@ -19,6 +19,7 @@ from attack_tools import (
     answers_in,
     bayes_totals,
     bring_multiplied,
+    bring_unlike_copies,
     clear_rows,
     mark_as_joint,
     open_folder,
@@ -480,6 +481,21 @@ def test_documents_refuse_copies_and_less_than_128_bits(tmp_path: Path, monkeypa
             world(tmp_path / "insecure")
     monkeypatch.setattr(Document, "_check_parameters", lambda self: None)
     assert world(tmp_path / "both", parameters=several).created.document.parameters.copies == 2
+
+
+def test_rows_that_count_several_times_pass_where_parameters_have_copies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the rule: two copies share a weight, and x and y with x^2 - x + y^2 - y = 0 count (x + y) / 2 times."""
+    monkeypatch.setattr(Document, "_check_parameters", lambda self: None)
+    made = world(tmp_path / "w", questions=ROWS, parameters=replace(parameters(), copies=2))
+    made.with_rows({site: FRAMES[site] for site in SITES[:2]})
+    times = bring_unlike_copies(made, "west", FRAMES["west"])
+    found = made.run()["bayes"]
+    assert all(es.Study(made.url).state().valid.values())
+    honest = bayes_totals(*FRAMES.values())
+    gained = [int(one) - other for one, other in zip(found.totals_, honest, strict=True)]
+    assert max(gained) == times - 1
 
 
 def test_a_document_that_somebody_else_wrote_is_checked_when_it_is_read(
