@@ -20,7 +20,7 @@ from encryptedstats.tables.encrypted import EncryptedTable, MemoryBlocks
 
 
 def say(made: World, me: Identity, content: dict[str, Any], *, by: bytes = b"") -> None:
-    """Post a message without asking the rules; ``by`` is the key that it claims to be signed with."""
+    """Post a message without asking the rules; ``by`` is the signing key that it claims."""
     document = es.Study(made.url).document
     chain = Chain(es.Study(made.url).store, MESSAGES, f"encryptedstats study {document.id}")
     chain.append(content, (by or me.signer.public_bytes).hex(), me.signer.sign)
@@ -42,7 +42,7 @@ def read_rows(owner: es.Owner, table: EncryptedTable) -> dict[str, list[int]]:
 
 
 def clear_rows(site: str) -> dict[str, list[int]]:
-    """Return what :func:`read_rows` finds if it succeeds: an honest table of the rows of a site, decrypted by its owner."""
+    """Return what :func:`read_rows` finds in an honest table of the rows of a site."""
     owner = es.Owner(es.Parameters.choose(max_value=100, depth=0))
     return read_rows(owner, owner.encrypt(SCHEMA.table(FRAMES[site])))
 
@@ -60,7 +60,7 @@ def plain_tables(folder: Path) -> list[Path]:
 
 
 def answers_in(made: World, owner: es.Owner) -> list[list[int]]:
-    """Open every object of the shared folder that is an encrypted answer for this key: its totals."""
+    """Return the totals of every object of the shared folder that opens with this key."""
     found = []
     for path in sorted(Path(made.url, "objects").iterdir()):
         try:
@@ -94,7 +94,7 @@ def bring_multiplied(made: World, site: str, rows: pd.DataFrame, factor: int) ->
 
 
 def bring_unlike_copies(made: World, site: str, rows: pd.DataFrame) -> int:
-    """Bring rows whose first member of class 0 has other values in its two copies; return how often it counts."""
+    """Bring rows with one whose copies differ in class 0; return how often it counts."""
     party = made.as_(site)
     keys = party.public_keys()
     good = keys.encrypt(SCHEMA.table(rows))

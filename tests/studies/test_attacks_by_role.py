@@ -1,4 +1,4 @@
-"""Attack studies in every role and pair of roles: the tables of docs/studies.md and docs/threats.md, entry by entry.
+"""Attack studies in every role and pair of roles: the tables of docs/studies.md and docs/threats.md.
 
 An attack that a rule stops is tried twice: with the rule it fails, and with the rule taken out it
 succeeds. An attack that no rule stops succeeds, and its test says "limit": the documents name it.
@@ -82,7 +82,7 @@ def holder(made: World) -> es.Owner:
     return es.Owner.load(made.key or "")
 
 
-# -- one holder, and escrow whose key was kept ---------------------------------------------------------------------------
+# -- one holder, and escrow whose key was kept ----------------------------------------------------
 
 
 def test_receiver_opens_the_agreed_answers_of_the_folder_and_nothing_else(answered: World) -> None:
@@ -109,7 +109,7 @@ def test_receiver_reads_all_rows_that_are_not_sealed(tmp_path: Path, monkeypatch
 
 
 def test_receiver_who_is_given_the_keys_of_folders_reads_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows are sealed for the worker alone: a site that seals them for the receiver too shows them to her."""
+    """A site that seals rows for the receiver too shows them to her."""
     monkeypatch.setattr(Document, "row_readers", property(lambda self: (self.worker, self.receiver)))
     made = encrypted_world(tmp_path / "w")
     assert read_rows(holder(made), open_folder(made, "registry", "north")) == clear_rows("north")
@@ -143,7 +143,7 @@ def test_limit_receiver_and_worker_read_all_rows(begun: World) -> None:
 
 
 def test_worker_and_a_site_have_no_key(escrowed: World, begun: World) -> None:
-    """They have the rows, and nothing that opens them; under escrow one share of two unseals nothing."""
+    """They have the rows, and no key; under escrow one share of two unseals nothing."""
     for made in (begun, escrowed):
         files = [made.identity(name) for name in ("centre", "north")]
         files += [path for path in Path(made.url).rglob("*") if path.is_file()]
@@ -177,7 +177,7 @@ def test_limit_openers_of_an_escrow_open_answers_and_with_the_worker_all_rows(es
 
 
 def test_receiver_under_escrow_who_keeps_the_key_reads_no_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """She makes the key and may keep it: without the worker she opens the agreed answers and nothing else."""
+    """Without the worker she opens the agreed answers and nothing else."""
     kept, seal = [], study.kind_of("escrow").keygen.__globals__["_sealed"]
     monkeypatch.setitem(
         study.kind_of("escrow").keygen.__globals__,
@@ -194,7 +194,7 @@ def test_receiver_under_escrow_who_keeps_the_key_reads_no_rows(tmp_path: Path, m
     assert read_rows(kept[0], open_folder(made, "centre", "north")) == clear_rows("north")
 
 
-# -- totals that sites encrypt ---------------------------------------------------------------------------------------------
+# -- totals that sites encrypt --------------------------------------------------------------------
 
 
 def run_totals(folder: Path) -> World:
@@ -229,7 +229,7 @@ def test_limit_receiver_and_worker_open_the_totals_of_a_site(tmp_path: Path) -> 
     assert [int(one) for one in found.totals_] == bayes_totals(FRAMES["north"])
 
 
-# -- masked totals ---------------------------------------------------------------------------------------------------------
+# -- masked totals --------------------------------------------------------------------------------
 
 
 def add_masked(made: World, sites: tuple[str, ...] = SITES, *, store: bool = True) -> None:
@@ -249,7 +249,7 @@ def sent_values(made: World, site: str) -> list[int]:
 
 
 def unmask_as(made: World, site: str, helpers: tuple[str, ...]) -> list[int]:
-    """Take the masks off that some other sites have in common with a site; its row counts are left out."""
+    """Take the masks off that a site shares with some others; leave out its row counts."""
     values = sent_values(made, site)
     for other in helpers:
         party = made.as_(other)
@@ -304,7 +304,7 @@ def test_limit_one_of_two_sites_reads_the_other_from_the_sum(tmp_path: Path) -> 
     assert any("two sites" in risk for risk in es.Study(made.url).status().to_dict()["open_risks"])
 
 
-# -- one member list -------------------------------------------------------------------------------------------------------
+# -- one member list ------------------------------------------------------------------------------
 
 
 def difference(made: World, first: list[int]) -> list[int]:
@@ -340,7 +340,7 @@ def test_receiver_with_a_second_sum_reads_the_totals_of_one_site(
 
 
 def differ_by_forking(made: World) -> list[int]:
-    """Receiver and host: take the last announcement away after the totals were stored, and exclude its site.
+    """As receiver and host, take the last announcement away after totals were stored, and exclude its site.
 
     Processes of north and south begin before west announces, and store their totals after it. The
     host then removes the announcement of west, and both sites come back with their files.
@@ -391,7 +391,7 @@ def honest_frames() -> list[pd.DataFrame]:
     return [FRAMES["north"], FRAMES["south"]]
 
 
-# -- a site ----------------------------------------------------------------------------------------------------------------
+# -- a site ---------------------------------------------------------------------------------------
 
 
 def test_site_that_lets_its_rows_count_thrice_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -427,7 +427,7 @@ def test_site_that_claims_the_rows_of_another_is_refused(tmp_path: Path) -> None
 
 
 def test_site_that_copies_the_rows_of_another_into_its_own_folder_is_noticed(begun: World, tmp_path: Path) -> None:
-    """The worker hands the rows of north to west: the blocks are there twice, and nothing is computed."""
+    """The worker hands rows of north to west: the blocks are there twice, and nothing is computed."""
     made = world(tmp_path / "w", questions=ROWS).with_rows({site: FRAMES[site] for site in SITES[:2]})
     centre, west = made.as_("centre"), made.as_("west")
     west.add(open_folder(made, "centre", "north"))
@@ -436,7 +436,7 @@ def test_site_that_copies_the_rows_of_another_into_its_own_folder_is_noticed(beg
         centre.table()
 
 
-# -- outsiders -------------------------------------------------------------------------------------------------------------
+# -- outsiders ------------------------------------------------------------------------------------
 
 
 def test_outsider_speaks_for_nobody(begun: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -467,7 +467,7 @@ def test_outsider_exchanges_no_rows(begun: World, tmp_path: Path, monkeypatch: p
         made.as_("centre").fit()
 
 
-# -- documents -------------------------------------------------------------------------------------------------------------
+# -- documents ------------------------------------------------------------------------------------
 
 
 def test_documents_refuse_copies_and_less_than_128_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -486,7 +486,7 @@ def test_documents_refuse_copies_and_less_than_128_bits(tmp_path: Path, monkeypa
 def test_rows_that_count_several_times_pass_where_parameters_have_copies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without the rule: two copies share a weight, and x and y with x^2 - x + y^2 - y = 0 count (x + y) / 2 times."""
+    """Two copies share a weight, so x and y with x^2 - x + y^2 - y = 0 count (x + y) / 2 times."""
     monkeypatch.setattr(Document, "_check_parameters", lambda self: None)
     made = world(tmp_path / "w", questions=ROWS, parameters=replace(parameters(), copies=2))
     made.with_rows({site: FRAMES[site] for site in SITES[:2]})
@@ -517,7 +517,7 @@ def test_a_document_that_somebody_else_wrote_is_checked_when_it_is_read(
 
 
 def test_keys_of_one_owner_are_never_those_of_members(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Results under joint keys are flooded by members when they share: a mark on one owner's keys would switch it off."""
+    """A mark on the keys of one owner would switch flooding off, which members do when they share."""
     owner = es.Owner(parameters())
     with pytest.raises(es.KeyMismatchError):
         mark_as_joint(owner.public_keys())
@@ -542,7 +542,7 @@ def test_ids_of_studies_have_256_bits(tmp_path: Path) -> None:
     assert made.as_("north").me.study == made.created.document.id
 
 
-# -- messages before objects -----------------------------------------------------------------------------------------------
+# -- messages before objects ----------------------------------------------------------------------
 
 
 def is_refused_before_it_is_stored(made: World, act: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> bool:
@@ -562,7 +562,7 @@ def is_refused_before_it_is_stored(made: World, act: Callable[[], Any], monkeypa
 def test_nothing_is_stored_before_its_message_counts(
     begun: World, escrowed: World, masked: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What lies in the folder without a message could be another version of what counts: of totals, their difference."""
+    """Two versions of the totals of a site would tell their difference, so one is fixed first."""
     made = world(tmp_path / "rows", questions=ROWS).with_rows({})
     assert is_refused_before_it_is_stored(made, lambda: made.as_("north").add(FRAMES["north"]), monkeypatch)
     home = copied(masked, tmp_path / "masked")
@@ -592,7 +592,7 @@ def test_totals_are_stored_when_all_members_have_announced_theirs(
     assert es.Study(early.url).transcript.has_object(stored["north"])
 
 
-# -- the status ------------------------------------------------------------------------------------------------------------
+# -- the status -----------------------------------------------------------------------------------
 
 
 def test_status_names_the_risk_of_every_kind_of_key(begun: World) -> None:

@@ -1,4 +1,4 @@
-"""Attack studies with a joint key in every role and pair of roles; ``test_attacks_by_role.py`` says how.
+"""Attack studies with a joint key by role, as ``test_attacks_by_role.py`` attacks the others.
 
 A site that chooses the noise of its ciphertexts adds t k X^-j to a polynomial: the message stays, and
 what is opened carries k times a coefficient of the joint secret, for whoever sees it before rounding.
@@ -55,7 +55,7 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 @pytest.fixture(scope="module")
 def called(begun: World, tmp_path_factory: pytest.TempPathFactory) -> World:
-    """Rows are there, those of west with noise of its choice, and the receiver has called for validity totals."""
+    """Rows are there, those of west with chosen noise, and validity totals are called for."""
     made = copied(begun, tmp_path_factory.mktemp("called"))
     made.as_("registry").keygen(made.key)
     for site in SITES[:2]:
@@ -83,7 +83,7 @@ def answered(judged: World, tmp_path_factory: pytest.TempPathFactory) -> World:
     return made
 
 
-# -- what attackers compute ------------------------------------------------------------------------------------------------
+# -- what attackers compute -----------------------------------------------------------------------
 
 
 def coefficients(residues: Residues, moduli: tuple[int, ...]) -> list[int]:
@@ -120,7 +120,7 @@ def power_of_x(power: int, factor: int) -> Residues:
 
 
 def bring_noisy(made: World, site: str) -> None:
-    """Bring good rows whose classes have the noise t K, and whose column i has t K X^-i in its second polynomial."""
+    """Bring good rows: classes with the noise t K, column i with t K X^-i added to c_1."""
     party = made.as_(site)
     keys = party.public_keys()
     good = keys.encrypt(SCHEMA.table(FRAMES[site]))
@@ -144,7 +144,7 @@ def packs_of(made: World, name: str) -> list[tuple[Residues, Any]]:
 
 
 def shares_of(made: World, item: str) -> dict[str, bytes]:
-    """Return the shares of the last call that lie in the folder, for one thing that was called for."""
+    """Return the shares of the last call that lie in the folder, for one of its items."""
     study = es.Study(made.url)
     given = study.state().shares[study.state().calls[-1].hash]
     return {site: joint.Joint()._share_of(study, site, digest, item) for site, digest in given.items()}
@@ -165,15 +165,15 @@ def receive(made: World, name: str) -> list[int]:
 
 
 def is_readable(values: list[int], modulus: int) -> bool:
-    """Return whether coefficients keep away from half the modulus, as those of an opened ciphertext do."""
+    """Return whether coefficients stay far below half the modulus, as after decryption."""
     return max(map(abs, values)) < modulus >> 20
 
 
-# -- receiver and a site ---------------------------------------------------------------------------------------------------
+# -- receiver and a site --------------------------------------------------------------------------
 
 
 def test_limit_receiver_and_a_site_read_the_joint_key(answered: World, tmp_path: Path) -> None:
-    """West has t K in one factor of a product and t K X^-i in the other, so t^2 K^2 s_i comes out."""
+    """One factor of a product has t K, the other t K X^-i: t^2 K^2 s_i comes out."""
     made = copied(answered, tmp_path)
     for site in SITES:
         made.as_(site).share()
@@ -196,7 +196,7 @@ def test_encrypted_totals_and_a_receiver_who_is_a_site_are_refused(tmp_path: Pat
 def test_a_site_who_receives_reads_the_joint_key_from_encrypted_totals(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without the rule: west adds t k to c_1 of its totals, and k s comes out of the sum, every coefficient of it."""
+    """Without the rule, west adds t k to c_1 of its totals, and all of k s comes out of the sum."""
     monkeypatch.setattr(Document, "_check_joint", lambda self: None)
     monkeypatch.setattr(joint.Joint, "_computed", believe_worker)
     made = joint_world(tmp_path / "w", questions=HOME)
@@ -228,7 +228,7 @@ def test_a_site_who_receives_reads_the_joint_key_from_encrypted_totals(
     assert read == secret_coefficients(made, *SITES)
 
 
-# -- worker and receiver ---------------------------------------------------------------------------------------------------
+# -- worker and receiver --------------------------------------------------------------------------
 
 
 def believe_worker(self: Any, study: es.Study, state: Any, name: str, keys: es.PublicKeys) -> Any:
@@ -299,13 +299,13 @@ def test_worker_and_receiver_read_rows_that_are_encrypted_for_a_key_of_hers(
     assert read_rows(owner, open_folder(made, "centre", "north")) == clear_rows("north")
 
 
-# -- sites and the worker, without the receiver ----------------------------------------------------------------------------
+# -- sites and the worker, without the receiver ---------------------------------------------------
 
 
 def test_sites_do_not_read_validity_totals_from_the_shares_in_the_folder(
     called: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """West has chosen the ciphertexts of its total: it would read the key from shares that everybody can put together."""
+    """West has chosen what its total is made of, and would read the key from shares for everybody."""
     for has_receiver in (True, False):
         made = copied(called, tmp_path / str(has_receiver))
         with monkeypatch.context() as patch:

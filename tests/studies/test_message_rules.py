@@ -1,4 +1,4 @@
-"""The rules of messages one by one, on the state of a study in memory: nothing is encrypted, signed or stored."""
+"""Test the rules of messages one by one, on a state in memory: nothing is encrypted or stored."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def masked(sites: tuple[str, ...] = SITES) -> Talk:
     return Talk({"bayes": (BAYES, "masked"), "again": (BAYES, "masked")}, sites)
 
 
-# -- rows ------------------------------------------------------------------------------------------------------------------
+# -- rows -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("folder", ["rows/north/x", "rows/west/../north/x", "west/x", "rows/westnorth/x"])
@@ -134,7 +134,7 @@ def test_no_rows_come_after_a_coin_was_shown() -> None:
     assert not talk.bring("west")
 
 
-# -- the coin, validity, the verdict ---------------------------------------------------------------------------------------
+# -- the coin, validity, the verdict --------------------------------------------------------------
 
 
 def test_a_coin_is_the_number_that_its_party_was_bound_to_and_shown_once() -> None:
@@ -191,7 +191,7 @@ def test_answers_are_to_questions_of_the_document_when_rows_were_judged() -> Non
     assert not talk.say("centre", "answer", question="forest", object=TWO)
 
 
-# -- openings --------------------------------------------------------------------------------------------------------------
+# -- openings -------------------------------------------------------------------------------------
 
 
 def test_nothing_is_called_for_but_validity_totals_and_answers() -> None:
@@ -229,7 +229,7 @@ def test_openings_are_recorded_once_and_of_the_answer() -> None:
     assert not talk.say("registry", "opened", question="forest", object=ONE)
 
 
-# -- members and totals ----------------------------------------------------------------------------------------------------
+# -- members and totals ---------------------------------------------------------------------------
 
 
 def test_excluding_a_site_begins_all_rounds_again_without_it() -> None:
