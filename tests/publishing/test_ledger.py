@@ -353,8 +353,25 @@ def test_a_second_ledger_elsewhere_is_noticed_beside_the_key(fresh: es.Owner, tm
 def test_a_ledger_that_was_thrown_away_is_still_noticed(fresh: es.Owner, tmp_path: Path) -> None:
     es.Ledger.begin(tmp_path / "here" / "ledger", fresh, epsilon=1.0)
     shutil.rmtree(tmp_path / "here")
+    for place in ("there", "here"):
+        with pytest.raises(ExistsError):
+            es.Ledger.begin(tmp_path / place / "ledger", fresh, epsilon=1.0)
+    assert es.Ledger.begin(tmp_path / "here" / "ledger", fresh, epsilon=1.0, another=True).n_others == 1
+
+
+def test_the_list_beside_a_key_file_keeps_the_ledgers_of_a_key_that_lay_there(
+    fresh: es.Owner, stranger: es.Owner, tmp_path: Path
+) -> None:
+    file = tmp_path / "keys" / "secret.key"
+    es.Ledger.begin(tmp_path / "here" / "ledger", fresh, epsilon=1.0)
+    kept = file.rename(tmp_path / "kept.key")
+    stranger.save(file)
+    stranger.key_file = None
+    es.Ledger.begin(tmp_path / "theirs" / "ledger", es.Owner.load(file))
+    file.unlink()
+    kept.rename(file)
     with pytest.raises(ExistsError):
-        es.Ledger.begin(tmp_path / "there" / "ledger", fresh, epsilon=1.0)
+        es.Ledger.begin(tmp_path / "there" / "ledger", es.Owner.load(file), epsilon=1.0)
 
 
 def test_another_ledger_can_be_begun_on_purpose_and_says_so(fresh: es.Owner, tmp_path: Path) -> None:

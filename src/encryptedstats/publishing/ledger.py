@@ -41,6 +41,7 @@ from encryptedstats.publishing.units import ADD, REPLACE, ROW, Unit
 from encryptedstats.storage.chains import Chain, Entry
 from encryptedstats.storage.files import PRIVATE, write_atomic
 from encryptedstats.storage.objects import open_store
+from encryptedstats.tables.blocks import rows_id
 from encryptedstats.words import plural
 
 FOLDER: Final = "ledger"
@@ -138,6 +139,8 @@ class Ledger:
                     f"{ledger.url} has a ledger already, and was not touched: use it, or give another folder"
                 )
             others = other_ledgers(ledger.url, owner)
+            if _place(ledger.url) in _listed_beside_key(owner):  # begun here once, and gone
+                others.append(_place(ledger.url))
             if others and not another:
                 raise ExistsError(
                     f"key {owner.key_id} has a ledger already, {others[0]}: a second one would start at epsilon 0 again. "
@@ -383,7 +386,7 @@ def hides_rows(entries: Sequence[Entry]) -> bool:
 
 def exact_of_same_rows(entries: Sequence[Entry], blocks: Iterable[str]) -> dict[str, list[int]]:
     """Return the entries that show some of these rows without noise, those opened exactly first."""
-    own, found = set(blocks), dict[str, list[int]]()
+    own, found = {rows_id(block) for block in blocks}, dict[str, list[int]]()
     for what in (OPENED, PUBLISHED):
         numbers = [one.number for one in entries if one.content["what"] == what and own & _blocks(one)]
         if numbers:
@@ -392,7 +395,8 @@ def exact_of_same_rows(entries: Sequence[Entry], blocks: Iterable[str]) -> dict[
 
 
 def _blocks(entry: Entry) -> set[str]:
-    return {str(block) for block in entry.content.get("blocks", ())}
+    """Return what tells the rows of its blocks, also where they were encrypted anew."""
+    return {rows_id(str(block)) for block in entry.content.get("blocks", ())}
 
 
 def describe_exact(found: Mapping[str, Sequence[int]]) -> list[str]:
@@ -432,7 +436,13 @@ def other_ledgers(url: str, owner: Owner) -> list[str]:
     """
     own = _local(url)
     found = [*(_ledgers_beside(own, owner.key_id) if own is not None else ()), *_listed_beside_key(owner)]
-    return [one for one in dict.fromkeys(found) if one != str(url if own is None else own)]
+    return [one for one in dict.fromkeys(found) if one != _place(url)]
+
+
+def _place(url: str) -> str:
+    """Return the one spelling of a place by which ledgers are compared."""
+    local = _local(url)
+    return url if local is None else str(local)
 
 
 def _local(url: str) -> Path | None:
@@ -459,23 +469,27 @@ def _list_file(owner: Owner) -> Path | None:
 
 
 def _listed_beside_key(owner: Owner) -> list[str]:
-    file = _list_file(owner)
+    return _read_list(_list_file(owner)).get(owner.key_id, [])
+
+
+def _read_list(file: Path | None) -> dict[str, list[str]]:
+    """Return the ledgers by key: the file may have been made for another key that lay there."""
     if file is None or not file.exists():
-        return []
+        return {}
     try:
         listed = json.loads(file.read_bytes())
-    except (OSError, ValueError) as error:
+        return {str(key): [str(one) for one in places] for key, places in listed.items()}
+    except (OSError, ValueError, AttributeError, TypeError) as error:
         raise FileFormatError(f"{file} lists the ledgers of the key, and cannot be read: {error}") from error
-    own = listed.get(owner.key_id, []) if isinstance(listed, dict) else []
-    return [str(one) for one in own]
 
 
 def _list_beside_key(url: str, owner: Owner) -> None:
     """Add a ledger to the list beside the key file, if there is one that can be written."""
-    file, local = _list_file(owner), _local(url)
+    file = _list_file(owner)
     if file is None:
         return
-    listed = [*_listed_beside_key(owner), url if local is None else str(local)]
+    listed = _read_list(file)
+    listed[owner.key_id] = list(dict.fromkeys([*listed.get(owner.key_id, []), _place(url)]))
     # A key may lie where nothing can be written: the folder of the ledger is still looked at.
     with contextlib.suppress(OSError):
-        write_atomic(file, [json.dumps({owner.key_id: listed}).encode()], mode=PRIVATE, overwrite=True)
+        write_atomic(file, [json.dumps(listed).encode()], mode=PRIVATE, overwrite=True)
