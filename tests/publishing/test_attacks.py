@@ -104,6 +104,47 @@ def test_overlapping_tables_that_differ_by_few_rows_are_refused(owner: es.Owner,
         owner.publish(table.ask(Recoded(0, [[0, 1]])), schema, ledger=ledger)
 
 
+def publish_overlapping(owner: es.Owner, ledger: es.Ledger, counts: tuple[int, ...], without: int = 0) -> None:
+    """Publish ages up to 64 and up to 65, the second from a table that was encrypted anew."""
+    frame = ages(counts)
+    schema = es.Schema.infer(frame, target="sick", kinds={"age": "ordinal"})
+    first, again = (owner.encrypt(schema.table(frame[: len(frame) - less])) for less in (0, without))
+    assert not set(first.blocks.ids) & set(again.blocks.ids)
+    owner.publish(first.ask(Recoded(0, [[0]])), schema, ledger=ledger)
+    owner.publish(again.ask(Recoded(0, [[0, 1]])), schema, ledger=ledger)
+
+
+def test_rows_that_were_encrypted_anew_are_compared(owner: es.Owner, ledger: es.Ledger) -> None:
+    with pytest.raises(es.DisclosureError):
+        publish_overlapping(owner, ledger, (20, 3, 30, 20))
+
+
+@pytest.mark.parametrize("without", [0, 4])
+def test_a_small_table_that_may_have_been_encrypted_anew_is_warned_of(
+    owner: es.Owner, ledger: es.Ledger, without: int
+) -> None:
+    """Blocks of few rows are not known again. Four rows less are fewer than the rules ask for."""
+    with pytest.warns(es.DisclosureWarning):
+        publish_overlapping(owner, ledger, (20, 3, 20, 20), without)
+
+
+@pytest.mark.filterwarnings("error::encryptedstats.DisclosureWarning")
+def test_rows_of_another_size_or_schema_are_not_warned_of(owner: es.Owner, ledger: es.Ledger) -> None:
+    publish_overlapping(owner, ledger, (20, 3, 20, 20), 5)
+    frame = ages((20, 20, 20))
+    schema = es.Schema.infer(frame, target="sick", kinds={"age": "ordinal"})
+    owner.publish(owner.encrypt(schema.table(frame)).counts("age"), schema, ledger=ledger)
+
+
+def test_sums_of_weights_are_compared_without_the_number_of_rows(owner: es.Owner, ledger: es.Ledger) -> None:
+    """They do not add up to it, so that nothing could be concluded, and everything was refused."""
+    frame = patients(400).assign(region=lambda rows: rows.region.replace("c", "b"))
+    schema = es.Schema.infer(frame, target="sick")
+    table = owner.encrypt(schema.table(frame, weights=np.arange(400) % 2 + 1))
+    for by in ("sex", "region"):
+        assert owner.publish(table.crosstab(by, "sick"), schema, ledger=ledger).is_whole
+
+
 def test_a_profile_may_warn_instead(owner: es.Owner, tmp_path: Path) -> None:
     book = es.Ledger.begin(tmp_path / "warns", owner, rules=Rules(5, differencing="warn"))
     frame = ages((20, 3, 20, 20))

@@ -479,3 +479,12 @@ def test_exact_openings_of_the_same_rows_are_the_first_thing_that_epsilon_does_n
     found = owner.release(table.counts("sex"), SCHEMA, epsilon=0.5, ledger=ledger)
     assert found.privacy.not_covered[0].startswith("1 result of the same rows, opened exactly (entry 1 of the ledger)")
     assert ledger.entries()[-1].content["not_covered"][0] == found.privacy.not_covered[0]
+
+
+def test_exact_openings_are_known_again_where_the_rows_were_encrypted_anew(
+    owner: es.Owner, table: es.EncryptedTable, ledger: es.Ledger, tmp_path: Path
+) -> None:
+    owner.encrypt(SCHEMA.table(FRAME)).counts("sex").save(tmp_path / "sex.enc")
+    module.record_opening(tmp_path / "sex.enc", owner, ledger)
+    found = owner.release(table.counts("sex"), SCHEMA, epsilon=0.5, ledger=ledger)
+    assert found.privacy.not_covered[0].startswith("1 result of the same rows, opened exactly")

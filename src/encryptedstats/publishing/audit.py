@@ -8,7 +8,7 @@ be shown next.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, Final
@@ -22,6 +22,7 @@ from encryptedstats.publishing.rules import DIFFERENCING, Finding, are_counts, s
 from encryptedstats.publishing.sensitivity import possible_states
 from encryptedstats.publishing.suppression import find_extremes, find_least_hidden
 from encryptedstats.storage.chains import Entry
+from encryptedstats.tables.blocks import rows_id
 from encryptedstats.tables.questions import Question, question_class
 from encryptedstats.tables.variables import PublicSchema
 
@@ -50,6 +51,7 @@ class Shown:
     of_cells: bool = False  # then all of them count rows, sums of cells among them
     predicted: bool = False  # then they count what rows were predicted to be, which no column says
     shape: tuple[int, ...] = ()  # of the table with margins, where the numbers are one
+    weighted: bool = False  # then counts are sums of weights, which do not add up to the rows
 
     def find_counts(self, schema: PublicSchema) -> list[tuple[Expression, int | None, int]]:
         """Return the counts of rows: what a row adds, the count, and the least a hidden one is."""
@@ -90,7 +92,9 @@ def audited(new: Shown, before: Sequence[Entry], schema: PublicSchema, schema_ha
         if said.get("what") != "published":
             continue
         findings += _of_rows(new, said, entry.number, schema, schema_hash, min_count)
-        if set(said["blocks"]) == set(new.block_ids) and said["rows"] == new.n_rows:
+        if _may_be_encrypted_anew(new, said, schema_hash, min_count):
+            unknown.append(entry.number)
+        if _rows_of(said["blocks"]) == _rows_of(new.block_ids) and said["rows"] == new.n_rows:
             told = said["schema"] == schema_hash and not (new.predicted or said.get("predicted"))
             old = _shown(said, schema) if told else None
             if old is None:
@@ -111,15 +115,30 @@ def audited(new: Shown, before: Sequence[Entry], schema: PublicSchema, schema_ha
 def _compared(before: Sequence[Entry], new: Shown) -> list[int]:
     """Return the entries of the same rows."""
     listed = [entry for entry in before if entry.content.get("what") == "published"]
-    blocks = set(new.block_ids)
-    return [entry.number for entry in listed if set(entry.content["blocks"]) == blocks]
+    rows = _rows_of(new.block_ids)
+    return [entry.number for entry in listed if _rows_of(entry.content["blocks"]) == rows]
+
+
+def _rows_of(block_ids: Iterable[str]) -> set[str]:
+    """Return what tells the rows of blocks, also where they were encrypted anew."""
+    return {rows_id(block) for block in block_ids}
+
+
+def _may_be_encrypted_anew(new: Shown, said: Said, schema_hash: str, min_count: int) -> bool:
+    """Return whether an entry without any block of these may be of the same rows, or of all but a few.
+
+    Small blocks are not known again where they are encrypted anew.
+    """
+    if _rows_of(new.block_ids) & _rows_of(said["blocks"]) or said["schema"] != schema_hash:
+        return False
+    return abs(new.n_rows - int(said["rows"])) < max(min_count, 1)
 
 
 def _of_rows(
     new: Shown, said: Said, number: int, schema: PublicSchema, schema_hash: str, min_count: int
 ) -> Iterator[Finding]:
     """Rows that one of two results has and the other has not: a model, and the same without one shard."""
-    own, others = set(new.block_ids), set(said["blocks"])
+    own, others = _rows_of(new.block_ids), _rows_of(said["blocks"])
     if not own & others or own == others:
         return
     between = abs(new.n_rows - int(said["rows"]))
@@ -195,12 +214,13 @@ def _of_counts(results: Sequence[Shown], schema: PublicSchema, min_count: int) -
     groups = _atoms([row for row, _, _ in counts], schema)
     if groups is None:
         return None
-    everything = np.ones((1, groups.shape[1]), dtype=bool)
+    everything = np.ones((0 if results[0].weighted else 1, groups.shape[1]), dtype=bool)
     shown = [k for k, (_, number, _) in enumerate(counts) if number is not None]
     hidden = [k for k, (_, number, _) in enumerate(counts) if number is None]
     known = np.concatenate([groups[shown], everything])
-    values = np.array([*(counts[k][1] for k in shown), results[0].n_rows], dtype=float)
-    of_new = np.array([*(k < len(lists[0]) for k in shown), False])
+    total = [results[0].n_rows] * len(everything)
+    values = np.array([*(counts[k][1] for k in shown), *total], dtype=float)
+    of_new = np.array([*(k < len(lists[0]) for k in shown), *(False for _ in total)])
     least = np.array([counts[k][2] for k in hidden], dtype=float)
     more, complete = _conclude(known, values, groups[hidden], least, min_count)
     return [*_nested(known, values, of_new, min_count), *more], complete

@@ -158,7 +158,8 @@ def checked(source: Source, totals: list[int], rules: Rules) -> tuple[Published,
     made = Published(result, table, tuple(findings), rules, title, source.n_rows, bound)
     shape = shape_with_margins(form) if isinstance(form, CellForm) else ()
     of_cells = isinstance(form, CellForm)
-    return made, Shown(asked, rows, numbers, source.n_rows, source.block_ids, of_cells, shape=shape)
+    told = Shown(asked, rows, numbers, source.n_rows, source.block_ids, of_cells, shape=shape, weighted=bound > 1)
+    return made, told
 
 
 def _hidden_table(
@@ -264,8 +265,8 @@ def _written(made: Published, shown: Shown, source: Source, owner: Owner, book: 
     if audit.unknown:
         listed = ", ".join(map(str, audit.unknown))
         warnings.warn(
-            f"{made.title} could not be compared with the entries {listed} of the ledger, of the same rows: whether a difference "
-            "gives rows away is for you to see",
+            f"{made.title} could not be compared with the entries {listed} of the ledger, which are of the same rows "
+            "or may be: whether a difference gives rows away is for you to see",
             DisclosureWarning,
             stacklevel=5,
         )
