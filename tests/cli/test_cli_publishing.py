@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from cli_helpers import Hospital, Run, done, the_error
+from cli_helpers import Hospital, Run, cause_of, done, the_error
 
 import encryptedstats as es
+from encryptedstats.publishing.tables import WRITTEN
 
 
 @pytest.fixture
@@ -74,6 +75,22 @@ def test_a_released_table_is_written_as_csv(hospital: Hospital, tmp_path: Path) 
     counts = hospital.ask("released-grades", "counts", "v1", "--by", "class")
     done("release", counts, *owned(hospital), "--epsilon", 2, "--delta", 0, "-o", tmp_path / "counts.csv")
     assert (tmp_path / "counts.csv").read_text().startswith("grade,no,yes\n")
+
+
+def test_a_table_that_cannot_be_written_is_refused_before_it_is_paid_for(
+    run: Run, hospital: Hospital, ledger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the cost would be spent, and the result lost."""
+    counts = hospital.ask("released-grades", "counts", "v1", "--by", "class")
+    monkeypatch.delitem(WRITTEN, "counts")
+    released = ("release", counts, *owned(hospital), "--epsilon", 1, "--delta", 0, "--ledger", ledger)
+    refused = run(*released, "-o", tmp_path / "counts.csv")
+    the_error(refused)
+    error = cause_of(refused)
+    assert isinstance(error, es.ParameterError)
+    assert [cure.action for cure in error.cures] == ["save the release"]
+    assert len(es.Ledger(ledger, es.PublicKeys.load(hospital.public)).entries()) == 1
+    done(*released, "-o", tmp_path / "counts.released")
 
 
 def test_a_report_is_written_from_the_files(hospital: Hospital, forest: Path, ledger: Path, tmp_path: Path) -> None:

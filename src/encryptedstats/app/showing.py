@@ -17,7 +17,7 @@ from encryptedstats.app.words import WORDS
 from encryptedstats.metrics import SCORES
 from encryptedstats.publishing.publish import with_hidden
 from encryptedstats.publishing.release import PUBLIC_SCHEMA
-from encryptedstats.tables.results import ModelSummary, Result, is_pvalue, number_text, p_text
+from encryptedstats.tables.results import ModelSummary, Result, frame_text, is_pvalue, number_text, p_text
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,8 @@ def released(found: es.Release, title: str, file: Path) -> Outgoing:
     if privacy.spent is not None and privacy.budget is not None:
         facts.append(("left of the budget", left_text(privacy.spent, privacy.budget)))
     remarks = [_in_page_words(line) for line in privacy.describe()]
-    text, written = _in_page_words(found.summary()), found.to_frame()
+    written = found.to_frame()
+    text = "\n".join([shown.title, "", frame_text(written), "", *remarks])  # not the summary, which has p-values
     return Outgoing(shown.title, table_of(written), facts, remarks, text, written.to_csv(lineterminator="\n"), file)
 
 

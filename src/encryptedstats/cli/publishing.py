@@ -30,8 +30,10 @@ from encryptedstats.cli._options import (
     output,
 )
 from encryptedstats.cli.decrypt import check_opens
+from encryptedstats.publishing.opening import source_of
 from encryptedstats.publishing.release import PUBLIC_SCHEMA
 from encryptedstats.publishing.report import write_report
+from encryptedstats.publishing.tables import check_written
 from encryptedstats.tables.questions import load_questions
 
 
@@ -121,6 +123,8 @@ def release(
     owner = load_owner(key, passphrase_file, opens=file)
     if questions is not None:
         load_questions(questions)
+    if out is not None and out.suffix == ".csv":
+        check_written(source_of(file, owner, private).question.name)  # before it costs anything
     near = None if relation is None else relation.value
     options = {"relation": near, "max_rows": max_rows, "max_weight": max_weight, "mechanism": mechanism.value}
     found = owner.release(file, private, epsilon=epsilon, delta=delta, ledger=ledger, **options)

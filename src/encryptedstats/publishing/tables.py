@@ -36,14 +36,19 @@ WRITTEN: Final[dict[str, tuple[str, ...] | None]] = {
 }
 
 
-def written_table(question: str, result: Any) -> pd.DataFrame:
-    """Return the table of a released result without the columns that must not be published."""
-    made = result.summary() if hasattr(result, "fit") else result
-    if question not in WRITTEN or not (isinstance(made, pd.DataFrame) or hasattr(made, "to_frame")):
+def check_written(question: str) -> None:
+    """Refuse a question of which no table is written: before its release is paid for."""
+    if question not in WRITTEN:
         raise ParameterError(
             f"of a released {question} no table is written, because it is not known which of its columns may be published: ",
             Cure("save the release", "save it with release.save(path)"),
         )
+
+
+def written_table(question: str, result: Any) -> pd.DataFrame:
+    """Return the table of a released result without the columns that must not be published."""
+    check_written(question)
+    made = result.summary() if hasattr(result, "fit") else result
     table: pd.DataFrame = made if isinstance(made, pd.DataFrame) else made.to_frame()
     names = WRITTEN[question]
     if names is _ALL:
