@@ -1,4 +1,4 @@
-"""Attack studies in every role and pair of roles: the tables of docs/studies.md and docs/threats.md.
+"""Attack studies in every role and pair of roles, as docs/studies.md and docs/threats.md list them.
 
 An attack that a rule stops is tried twice: with the rule it fails, and with the rule taken out it
 succeeds. An attack that no rule stops succeeds, and its test says "limit": the documents name it.
@@ -340,7 +340,7 @@ def test_receiver_with_a_second_sum_reads_the_totals_of_one_site(
 
 
 def differ_by_forking(made: World) -> list[int]:
-    """As receiver and host, take the last announcement away after totals were stored, and exclude its site.
+    """As receiver and host, remove the last announcement after totals were stored, exclude its site.
 
     Processes of north and south begin before west announces, and store their totals after it. The
     host then removes the announcement of west, and both sites come back with their files.
@@ -427,7 +427,7 @@ def test_site_that_claims_the_rows_of_another_is_refused(tmp_path: Path) -> None
 
 
 def test_site_that_copies_the_rows_of_another_into_its_own_folder_is_noticed(begun: World, tmp_path: Path) -> None:
-    """The worker hands rows of north to west: the blocks are there twice, and nothing is computed."""
+    """The worker hands rows of north to west: blocks are there twice, and nothing is computed."""
     made = world(tmp_path / "w", questions=ROWS).with_rows({site: FRAMES[site] for site in SITES[:2]})
     centre, west = made.as_("centre"), made.as_("west")
     west.add(open_folder(made, "centre", "north"))
