@@ -8,12 +8,13 @@ how keys are stored.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from encryptedstats.crypto.digests import DIGEST_FIELD
-from encryptedstats.crypto.engine import check_seal_bytes, engine_for
+from encryptedstats.crypto.engine import engine_for
 from encryptedstats.crypto.keys import PUBLIC_KIND, PublicKeys, read_parameters
 from encryptedstats.errors import FileFormatError
 from encryptedstats.service.refusals import Refusal
@@ -38,7 +39,8 @@ FIELDS: Final[dict[str, set[str]]] = {
 }
 #: Kinds that are read whole before they become objects.
 READ_WHOLE: Final = (PUBLIC_KIND, TABLE_KIND, *ANSWER_KINDS)
-_SEAL_HEADER_BYTES: Final = 16
+_SEAL_MAGIC: Final = 0xA15E
+_SEAL_HEADER: Final = struct.Struct("<HBBBBHQ")  # magic, its size, version, compression, reserved, length
 _LONGEST_FIELD: Final = 64  # characters of the fields of a block: an id and a seal
 
 
@@ -67,19 +69,18 @@ def refuse_sections(path: Path, lengths: Mapping[str, int], kind: str, what: str
         start = path.stat().st_size - DIGEST_BYTES - sum(lengths.values())
         for name, length in lengths.items():
             file.seek(start)
-            if is_seal_object(file.read(min(length, _SEAL_HEADER_BYTES)), length):
+            if is_seal_object(file.read(min(length, _SEAL_HEADER.size)), length):
                 why = f"its section {name!r} holds a key, which is not sent in such a file"
                 raise Refusal(422, what, why, "send the file as the library wrote it")
             start += length
 
 
 def is_seal_object(head: bytes, length: int) -> bool:
-    """Return whether a section of this length with these first bytes is an object of SEAL."""
-    try:
-        check_seal_bytes(head, length)
-    except FileFormatError:
+    """Return whether a section of this length with these first bytes is an object of SEAL, compressed or not."""
+    if len(head) < _SEAL_HEADER.size:
         return False
-    return True
+    magic, header_size, _major, _minor, _compression, _reserved, stated = _SEAL_HEADER.unpack_from(head)
+    return (magic, header_size, stated) == (_SEAL_MAGIC, _SEAL_HEADER.size, length)
 
 
 def read_whole(data: bytes) -> None:
