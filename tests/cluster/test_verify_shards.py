@@ -15,10 +15,11 @@ from test_predict import predicting_owner
 
 import encryptedstats as es
 from encryptedstats import cluster
-from encryptedstats.circuits.results import CUT
+from encryptedstats.circuits.results import CUT, Cut
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.tables.answers import MODEL_CUT
+from encryptedstats.tables.sharding import total_in_shards
 from encryptedstats.tables.statistics import Counts
 
 BAYES = es.MultinomialNB()
@@ -204,6 +205,23 @@ def test_any_change_is_refused(forest: Path, hospital: Hospital, tmp_path: Path,
         return
     with pytest.raises((es.VerificationError, es.FileFormatError)):
         es.verify(copy, hospital.table, FOREST)
+
+
+def test_shards_are_all_blocks_and_totals_and_packs_decrypt() -> None:
+    owner = samples.small_owner()
+    sealed = owner.encrypt(samples.rows(0), workers=1).append(owner.encrypt(samples.rows(1), workers=1))
+    question = Counts(["v1"]).in_ids(sealed.schema)
+    n_totals, n_blocks = question.n_totals(sealed.schema), len(sealed.blocks.ids)
+    width = total_in_shards(sealed, question, Cut((1, n_blocks), (n_totals,), 1), workers=1).width
+    assert width == 1
+    for cut in (
+        Cut((1,), (n_totals,), 1),
+        Cut((1, n_blocks + 1), (n_totals,), 1),
+        Cut((n_blocks,), (n_totals - 1,), 1),
+        Cut((n_blocks,), (n_totals,), 1 << 40),
+    ):
+        with pytest.raises(es.VerificationError):
+            total_in_shards(sealed, question, cut, workers=1)
 
 
 def test_another_table_is_refused(forest: Path, hospital: Hospital, tmp_path: Path) -> None:
