@@ -330,6 +330,18 @@ def test_weights_of_a_table() -> None:
     assert found["accuracy"].n == np.count_nonzero(weights)
 
 
+def test_weights_are_no_copies_of_rows_in_intervals_of_calibration() -> None:
+    rng = np.random.default_rng(5)
+    p = rng.uniform(0.05, 0.95, 150)
+    positive, row = rng.random(150) < p, np.ones(150)
+    arrays = (positive, p, p > 0.5)
+    plain = metrics.Binary("yes", *arrays, row, True).estimates()
+    heavy = metrics.Binary("yes", *arrays, 7 * row, True, True).estimates()
+    for name in ("calibration_slope", "calibration_intercept", "auc", "accuracy", "brier"):
+        for end in ("value", "low", "high"):
+            assert getattr(heavy[name], end) == pytest.approx(getattr(plain[name], end)), name
+
+
 def test_everything_is_ready_for_json() -> None:
     X, y = rows(60)
     document = metrics.evaluate(DummyClassifier().fit(X, y), X, y).to_dict()
