@@ -170,3 +170,9 @@ def test_an_epsilon_that_floats_cannot_count_with_is_refused(epsilon: float, del
     """Beyond these the noise or the cost overflows, when the cost is spent already."""
     with pytest.raises(es.ParameterError):
         calibrated(Sensitivity(np.array([1], dtype=object), 1.0, 1.0, exact=True), epsilon, delta)
+
+
+@pytest.mark.parametrize("value", [1 << 62, -(1 << 62), 1 << 64])
+def test_a_total_that_noise_of_64_bits_does_not_reach_is_refused(value: int) -> None:
+    with pytest.raises(es.ParameterError):
+        noised(np.array([value], dtype=object), np.array([1]), Mechanism(LAPLACE, 1.0, Spent(0)))

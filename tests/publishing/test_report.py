@@ -78,6 +78,7 @@ def test_it_says_what_epsilon_does_not_cover_exact_openings_first(
     )
     assert first < second < third < fourth
     assert told.index("<li>") + len("<li>") == first
+    assert "the exact numbers in region.released" not in told
     assert "<b>1</b><span>opened exactly</span>" in page
     assert "epsilon of noisy results only" in page
 
