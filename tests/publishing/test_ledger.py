@@ -123,6 +123,16 @@ def test_who_is_no_member_cannot_write(ledger: es.Ledger, stranger: es.Owner) ->
         ledger.entries()
 
 
+@pytest.mark.parametrize("cost", [Spent(-1.0), Spent(0.005, -0.1)])
+def test_no_member_gives_budget_back(ledger: es.Ledger, owner: es.Owner, cost: Spent) -> None:
+    ledger.spend(owner, TENTH, {"epsilon": 0.1})
+    said = {"what": "released", "time": "", "rho": cost.rho, "pure_epsilon": cost.pure_epsilon}
+    ledger._append(lambda before: said, owner)
+    for asked in (lambda: ledger.epsilon_spent, lambda: ledger.rho_spent, lambda: ledger.spend(owner, TENTH, {})):
+        with pytest.raises(es.FileFormatError):
+            asked()
+
+
 @pytest.mark.parametrize("change", ["rho", "time"])
 def test_an_altered_entry_is_noticed(ledger: es.Ledger, owner: es.Owner, change: str) -> None:
     ledger.spend(owner, TENTH, {"epsilon": 0.1})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from pathlib import Path
 
@@ -81,6 +82,19 @@ def test_it_says_what_epsilon_does_not_cover_exact_openings_first(
     assert "the exact numbers in region.released" not in told
     assert "<b>1</b><span>opened exactly</span>" in page
     assert "epsilon of noisy results only" in page
+
+
+def test_hashes_of_files_with_exact_totals_are_not_told(owner: es.Owner, tmp_path: Path) -> None:
+    """Who can guess the totals could write the same file, and compare."""
+    frame = patients(40)
+    schema = es.Schema.infer(frame, target="sick")
+    files = [tmp_path / "bayes.opened", tmp_path / "sex.enc"]
+    es.MultinomialNB().fit(schema.table(frame)).save(files[0])
+    owner.encrypt(schema.table(frame)).counts("sex").save(files[1])
+    es.write_report(tmp_path / "report.html", files, keys=owner)
+    page = (tmp_path / "report.html").read_text()
+    hashes = [hashlib.sha256(file.read_bytes()).hexdigest()[:16] for file in files]
+    assert [one in page for one in hashes] == [False, True]
 
 
 def test_exact_openings_are_told_where_nothing_was_released(owner: es.Owner, tmp_path: Path) -> None:

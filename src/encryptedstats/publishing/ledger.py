@@ -341,7 +341,10 @@ def _budget(entries: Sequence[Entry]) -> Budget | None:
 
 def _spent(entries: Sequence[Entry]) -> list[Spent]:
     released = [entry.content for entry in entries if entry.content["what"] == RELEASED]
-    return [Spent(float(said["rho"]), said["pure_epsilon"]) for said in released]
+    spent = [Spent(float(said["rho"]), said["pure_epsilon"]) for said in released]
+    if any(one.rho < 0 or (one.pure_epsilon or 0) < 0 for one in spent):
+        raise FileFormatError("an entry of the ledger names a cost below 0, which would raise the budget")
+    return spent
 
 
 # -- units ---------------------------------------------------------------------------------------

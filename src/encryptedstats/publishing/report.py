@@ -68,7 +68,7 @@ class _Computed:
     words: str
     facts: dict[str, Any]
     key_id: str
-    digest: str
+    digest: str  # empty for a file with exact totals
     size: int
     released: dict[str, Any] | None
 
@@ -157,8 +157,11 @@ def _looked_at(where: str) -> _Table | _Computed:
     if "parameters" in file.fields:
         read_parameters(file)
     words = known.words if known is not None else file.kind
-    digest = hashlib.sha256(data).hexdigest()
-    return _Computed(where, words, facts, file.key_id, digest, len(data), file.fields.get("released"))
+    released = file.fields.get("released")
+    # Readers who can guess exact totals could confirm them by the hash of their file.
+    has_exact_totals = released is None and facts.get("encrypted") is False
+    digest = "" if has_exact_totals else hashlib.sha256(data).hexdigest()
+    return _Computed(where, words, facts, file.key_id, digest, len(data), released)
 
 
 def _variable(one: Any) -> str:
@@ -312,7 +315,8 @@ def _questions(computed: Sequence[_Computed], hidden: bool) -> str:
         state = "released with noise" if one.released else one.words
         # What was released has the number of rows with noise where it is not public.
         rows = _n_rows(one.facts["rows"], hidden and not one.released) if "rows" in one.facts else ""
-        found = f"{_code(one.where)}<br>{_code(one.digest[:_DIGEST_SHOWN])}, {size_text(one.size)}"
+        digest = f"{_code(one.digest[:_DIGEST_SHOWN])}, " if one.digest else ""
+        found = f"{_code(one.where)}<br>{digest}{size_text(one.size)}"
         lines.append(f"<tr><td>{_text(asked)}</td><td class=n>{rows}</td><td>{_text(state)}</td><td>{found}</td></tr>")
     head = "<tr><th>question</th><th class=n>rows</th><th>which is</th><th class=hash>found at, hash</th></tr>"
     note = (
@@ -450,7 +454,7 @@ def _software(
     if entries:
         used = ", ".join(dict.fromkeys(str(entry.content.get("version", "")) for entry in entries))
         rows.append(("versions that wrote the ledger", _text(used)))
-    rows += [(f"SHA-256 of {Path(one.where).name}", _code(one.digest)) for one in computed]
+    rows += [(f"SHA-256 of {Path(one.where).name}", _code(one.digest)) for one in computed if one.digest]
     return _section("Software and hashes", _facts(rows))
 
 
