@@ -141,6 +141,12 @@ def test_fishers_test_of_a_table_that_is_too_large_is_simulated_alike_every_time
     assert found.pvalue == pytest.approx(st.chi2_contingency(counts).pvalue, abs=0.01)
 
 
+def test_simulated_pvalues_are_never_0() -> None:
+    """As R's simulated ones: the table itself is among the 20,001."""
+    extreme = np.array([[30_000, 0, 10_000], [0, 20_000, 10_000]])
+    assert larger_pvalue(extreme) == (1 / 20_001, False)
+
+
 @pytest.mark.parametrize(
     ("counts", "pvalues"),
     [
