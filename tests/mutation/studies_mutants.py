@@ -1,0 +1,246 @@
+"""Mutants of the rules of studies, of joint keys and of the mark that tells these from others."""
+
+from __future__ import annotations
+
+from mutation.mutants import Mutant
+
+STUDIES = "studies/"
+RULES = ("tests/studies/test_message_rules.py",)
+NONE = "if False:"
+
+
+def _tests(file: str, *names: str) -> tuple[str, ...]:
+    return tuple(f"tests/{file}.py::test_{name}" for name in names)
+
+
+def _by_role(*names: str) -> tuple[str, ...]:
+    return _tests("studies/test_attacks_by_role", *names)
+
+
+def _on_joint_keys(*names: str) -> tuple[str, ...]:
+    return _tests("studies/test_attacks_on_joint_keys", *names)
+
+
+def _threshold(*names: str) -> tuple[str, ...]:
+    return _tests("crypto/test_threshold", *names)
+
+
+def _rule(name: str, old: str, new: str = "") -> Mutant:
+    return Mutant(f"studies: {name}", old, new, f"{STUDIES}transcript.py", RULES)
+
+
+def _place(name: str, old: str, new: str, file: str, tests: tuple[str, ...]) -> Mutant:
+    return Mutant(f"studies: {name}", old, new, file, tests)
+
+
+_RULES = [
+    _rule("a site claims the folder of another", 'f"rows/{said.by}/") and', '"rows/") and'),
+    _rule("folders above the site's own", ' and ".." not in rows.folder', ""),
+    _rule("rows sealed for anybody", " and set(found) == readers,", ","),
+    _rule("rows after a coin was shown", "need(not state.coins,", "need(True,"),
+    _rule("more rows than planned", "0 < rows.n_rows <= left,", "0 < rows.n_rows,"),
+    _rule("messages without rows", "0 < rows.n_rows <= left,", "rows.n_rows <= left,"),
+    _rule("rows brought twice", "said.by not in state.rows, f", "True, f"),
+    _rule("sites excluded from complete questions", 'has_complete_question, "a', 'judged, "a'),
+    _rule("one site left", "len(state.sites) > MIN_SITES", "len(state.sites) >= MIN_SITES"),
+    _rule("rounds that go on without a site", "= why\n    state.begin_rounds()\n", "= why\n"),
+    _rule("rounds that go on after a verdict", "in state.valid}\n    state.begin_rounds()\n", "in state.valid}\n"),
+    _rule("rounds under the masks of before", "Round(one.number + 1,", "Round(one.number,"),
+    _rule("members stay when totals are complete only", "return bool(self.checks) or any(", "return any("),
+    _rule("members stay when all totals are complete", "or any(one.complete for", "or all(one.complete for"),
+    _rule("excluded members", "self.good_sites if self.judged else self.sites", "self.document.sites"),
+    _rule("members with bad rows", "self.good_sites if self.judged else self.sites", "self.sites"),
+    _rule("any number for a coin", "shown == state.parties[said.by].coin", "True"),
+    _rule("a receiver who tosses no coin", "((*self.sites, self.document.receiver))", "(self.sites)"),
+    _rule(
+        "a coin of no rows",
+        '[self.document.id, *(f"{s} {self.rows[s].manifest}" for s in self.sites)]',
+        "[self.document.id]",
+    ),
+    _rule("a coin of no numbers", '[f"{name} {self.coins[name]}" for', '[f"{name}" for'),
+    _rule("validity totals before the coin", "need(state.coin is not None,", "need(True,"),
+    _rule("validity of some sites", "set(found) == set(state.checked),", "True,"),
+    _rule("a second verdict", "need(not state.valid,", "need(True,"),
+    _rule("a verdict on some sites", " and set(found) == set(state.checks) and", " and"),
+    _rule("answers from one site", "and len(self.good_sites) >= MIN_SITES", "and len(self.good_sites) > 0"),
+    _rule("answers before a verdict", "name in state.answerable,", "True,"),
+    _rule("calls for anything", "known.get(name) == found,", "True,"),
+    _rule("calls for validity again", "not (name.startswith(CHECK) and state.valid),", "True,"),
+    _rule("shares for calls of before", ' and said.text("call") == call.hash,', ","),
+    _rule("a second share", "said.by not in given,", "True,"),
+    _rule("openings of something else", 'answer == said.digest("object"),', "True,"),
+    _rule("totals of rounds before", 'said.count("round") == now.number,', "True,"),
+    _rule("totals before a verdict", "state.judged or not state.document.pools,", "True,"),
+    _rule("totals of sites that are not in the round", "need(said.by in now.members,", "need(True,"),
+    _rule("totals sent twice", "need(said.by not in now.objects,", "need(True,"),
+    _rule("the sum of one site", "need(len(now.members) >= MIN_SITES,", "need(True,"),
+    _rule("messages signed by others", "party is None or party.signing != key", "party is None"),
+    _rule("messages in any role", "if role and role not in", "if not role and role not in"),
+]
+
+DOCUMENTS, KEYS, THRESHOLD = f"{STUDIES}documents.py", "crypto/keys.py", "crypto/threshold.py"
+_REFUSED = _by_role("documents_refuse_copies_and_less_than_128_bits")
+_JOINT_REFUSED = _on_joint_keys("encrypted_totals_and_a_receiver_who_is_a_site_are_refused")
+_ONE_OWNER = _by_role("keys_of_one_owner_are_never_those_of_members")
+_FORKS = _by_role("receiver_and_host_get_no_second_sum_by_showing_two_chains")
+_HOME = "studies/test_home_totals"
+
+_DOCUMENTS = [
+    _place("documents with copies", "if found.copies != 1:", NONE, DOCUMENTS, _REFUSED),
+    _place("documents of little security", "if found.security < MIN_SECURITY:", NONE, DOCUMENTS, _REFUSED),
+    _place("parameters of members without a joint key", "if found.members != expected:", NONE, DOCUMENTS, _REFUSED),
+    _place(
+        "ids of 128 bits",
+        "ID_DIGITS: Final = 64",
+        "ID_DIGITS: Final = 32",
+        DOCUMENTS,
+        _by_role("ids_of_studies_have_256_bits"),
+    ),
+    _place("encrypted totals under a joint key", "if self.asked(TOTALS):", NONE, DOCUMENTS, _JOINT_REFUSED),
+    _place("a receiver who is a site", "if self.receiver in self.sites:", NONE, DOCUMENTS, _JOINT_REFUSED),
+    _place(
+        "rows sealed for all sites",
+        "others = self.sites if self.key.kind == JOINT else ()",
+        "others = self.sites",
+        DOCUMENTS,
+        _by_role("receiver_and_a_site_read_no_rows_of_another_site"),
+    ),
+    _place(
+        "one opener of an escrow",
+        "not 2 <= self.key.openers",
+        "not 1 <= self.key.openers",
+        DOCUMENTS,
+        _by_role("worker_and_a_site_read_all_rows_where_one_site_unseals_the_key"),
+    ),
+]
+
+_PARTIES = [
+    _place(
+        "totals stored before all are announced",
+        "if now.complete and name in now.objects and",
+        "if name in now.objects and",
+        f"{STUDIES}study.py",
+        _by_role("totals_are_stored_when_all_members_have_announced_theirs"),
+    ),
+    _place(
+        "announcements forgotten when totals are stored",
+        "        self._remember()\n        for question, now in rounds",
+        "        for question, now in rounds",
+        f"{STUDIES}study.py",
+        _FORKS,
+    ),
+    _place("chains that were exchanged", "if object_exists(self._seen):", NONE, f"{STUDIES}study.py", _FORKS),
+    _place(
+        "objects stored before their message",
+        '        self.post(kind, {**content, "object": digest})\n        self.store_announced(name, digest)\n',
+        '        self.store_announced(name, digest)\n        self.post(kind, {**content, "object": digest})\n',
+        f"{STUDIES}study.py",
+        _by_role("nothing_is_stored_before_its_message_counts"),
+    ),
+    _place(
+        "totals for all to see",
+        "return sealed_for(worker.sealing, data, _binding(",
+        "return data or sealed_for(worker.sealing, data, _binding(",
+        f"{STUDIES}totals.py",
+        _by_role("receiver_opens_the_sum_of_encrypted_totals_and_no_site_s"),
+    ),
+    _place(
+        "totals without masks",
+        "(a + sign * b) % _MODULUS",
+        "(a + 0 * b) % _MODULUS",
+        f"{STUDIES}totals.py",
+        _by_role("receiver_and_one_site_do_not_read_the_totals_of_another"),
+    ),
+    _place(
+        "masks for any members",
+        "now.number, list(now.members), what",
+        "now.number, what",
+        f"{STUDIES}totals.py",
+        _tests(_HOME, "masks_are_for_one_study_question_round_and_list_of_members"),
+    ),
+    _place(
+        "masks for any round",
+        "now.number, list(now.members), what",
+        "list(now.members), what",
+        f"{STUDIES}totals.py",
+        _tests(_HOME, "masks_are_for_one_study_question_round_and_list_of_members"),
+    ),
+    _place(
+        "totals with noise of a site's choice",
+        " or any(part.noise != fresh for part in answer.ciphertexts.parts)",
+        "",
+        f"{STUDIES}totals.py",
+        _tests(_HOME, "a_site_does_not_say_how_much_noise_its_totals_have"),
+    ),
+]
+
+_JOINT_KEYS = [
+    _place(
+        "shares without a look at what is claimed",
+        "if not own.equals(claimed):",
+        NONE,
+        f"{STUDIES}joint.py",
+        _on_joint_keys("sites_share_for_no_ciphertext_that_the_worker_has_chosen"),
+    ),
+    _place(
+        "rows for a key of the receiver's",
+        "if made.key_id != keys.key_id:",
+        NONE,
+        f"{STUDIES}joint.py",
+        _on_joint_keys("worker_and_receiver_read_rows_that_are_encrypted_for_a_key_of_hers"),
+    ),
+    _place(
+        "shares that everybody can put together",
+        "member.share_packs(own.packs(), statement, receiver)",
+        "member.share_packs(own.packs(), statement, None)",
+        f"{STUDIES}joint.py",
+        _on_joint_keys("sites_do_not_read_validity_totals_from_the_shares_in_the_folder"),
+    ),
+    _place("joint keys of one owner", "if parameters.members < 2:", NONE, KEYS, _ONE_OWNER),
+    _place("joint keys of one owner, made", "_check_members(engine.parameters)", "pass", KEYS, _ONE_OWNER),
+    _place("joint keys of one owner, loaded", "_check_members(keys.parameters)", "pass", KEYS, _ONE_OWNER),
+    _place(
+        "contributions that were not committed to",
+        "if _digest(contributions[member]) != digests.get(member):",
+        NONE,
+        THRESHOLD,
+        _threshold("contributions_are_what_was_committed_to"),
+    ),
+    _place(
+        "a second share of a ciphertext",
+        'if wanted <= set(seconds) or file.expect("receiver", str) != fields["receiver"]:',
+        NONE,
+        THRESHOLD,
+        _threshold("the_same_bytes_again_and_never_another_share"),
+    ),
+    _place(
+        "shares without flooding",
+        "np.stack([flooding, residues[1]])",
+        "np.stack([np.zeros_like(flooding), residues[1]])",
+        THRESHOLD,
+        _threshold("the_flooding_of_a_share"),
+    ),
+    _place(
+        "shares for another receiver",
+        'if message.fields["receiver"] != receiver:',
+        NONE,
+        THRESHOLD,
+        _threshold("what_is_no_share_of_this_opening_is_refused_and_named"),
+    ),
+    _place(
+        "residues that are not below their primes",
+        "if (one >= _column(moduli)).any():",
+        NONE,
+        THRESHOLD,
+        _threshold("what_is_no_share_of_this_opening_is_refused_and_named"),
+    ),
+    _place(
+        "shares without room for flooding",
+        "if not model.decrypts(flooded_noise(",
+        "if not model and not model.decrypts(flooded_noise(",
+        THRESHOLD,
+        _threshold("no_room_for_flooding_is_an_error"),
+    ),
+]
+
+MUTANTS = [*_RULES, *_DOCUMENTS, *_PARTIES, *_JOINT_KEYS]
