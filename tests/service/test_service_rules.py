@@ -148,6 +148,10 @@ def test_a_body_becomes_an_object_by_its_hash_and_length(tmp_path: Path) -> None
     other_name.feed(data)
     with refused(422):
         other_name.finish()
+    other_tail = incoming(tmp_path, data[:-32] + bytes(32), name=data[-32:].hex())
+    other_tail.feed(data[:-32] + bytes(32))
+    with refused(422):
+        other_tail.finish()
     damaged = incoming(tmp_path, data)
     damaged.feed(data[:-40] + bytes([data[-40] ^ 1]) + data[-39:])
     with refused(422):
@@ -191,13 +195,23 @@ def test_an_object_is_kept_only_where_there_is_room(tmp_path: Path) -> None:
         usage.check("o", 100)
 
 
-def test_large_objects_and_odd_presigned_names_are_refused(tmp_path: Path) -> None:
+def test_large_objects_are_refused(tmp_path: Path) -> None:
     door = Door(open_store(tmp_path), replace(LIMITS, object_bytes=100))
     door.check_size("0" * 64, 100)
     with refused(413):
         door.check_size("0" * 64, 101)
+
+
+def test_presigned_uploads_have_no_paths_for_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Presigner, "is_possible", True)
+    door = Door(open_store(tmp_path), LIMITS)
+    other = Place(door.store, "p").of("objects", "1" * 16)
+    door.store.create(other, b"of another owner")
+    upload = "../../p/objects/" + "1" * 16
+    assert len(upload) == 32
     with refused(404):
-        Presigner(door).take(Place(door.store, "o"), "0" * 64, "../" * 8, 100)
+        Presigner(door).take(Place(door.store, "o"), "0" * 64, upload, 100)
+    assert door.store.exists(other)
 
 
 def test_messages_do_not_say_where_things_lie(tmp_path: Path) -> None:
