@@ -271,7 +271,13 @@ MUTANTS = [
         MEANS,
         BY_R,
     ),
-    Mutant("statistics: Bareiss without the last pivot", "pivot * before)", "pivot)", MEANS, BY_R),
+    Mutant(
+        "statistics: Bareiss without the last pivot",
+        "pivot * before)",
+        "pivot)",
+        MEANS,
+        tests_in(EXACT, "sums_of_squares_of_two_factors"),
+    ),
     # least squares
     Mutant(
         "statistics: an intercept known for sure",
@@ -303,7 +309,10 @@ MUTANTS = [
         "0 if zeros.corner else found.corner,",
         "found.corner,",
         SQUARES,
-        tests_in(EXACT, "a_residual_that_is_nearly_nothing_is_exact"),
+        tests_in(
+            EXACT,
+            "nothing_is_left_of_what_is_explained_fully_by_columns_of_any_scale",
+        ),
     ),
     Mutant(
         "statistics: a penalty in other units",

@@ -105,6 +105,13 @@ def test_columns_that_nearly_depend_on_each_other_are_told_from_those_that_do() 
     assert solve(moments_of(np.column_stack([a, 3 * a, y]))).used == [0]
 
 
+def test_nothing_is_left_of_what_is_explained_fully_by_columns_of_any_scale() -> None:
+    a, b = np.random.default_rng(6).integers(-99, 99, (2, 30)).astype(object)
+    columns = np.column_stack([a, b, 3 * a - 7 * b + 5])
+    check_solution(columns)
+    assert solve(moments_of(columns)).residuals[-1] == 0
+
+
 def test_a_residual_that_is_nearly_nothing_is_exact() -> None:
     x = np.arange(20, dtype=object)
     y = x * 2**100
