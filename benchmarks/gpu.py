@@ -30,7 +30,7 @@ from encryptedstats.circuits.devices import CudaDevice, Device, Run, registered
 from encryptedstats.circuits.devices.cuda import card as cards
 from encryptedstats.circuits.devices.cuda.ring import RingOnCard, _polys, _with_each
 from encryptedstats.circuits.devices.cuda.sums import Tables
-from encryptedstats.circuits.evaluate import prepare
+from encryptedstats.circuits.evaluate import compile_for
 from encryptedstats.circuits.sources import Source
 from encryptedstats.parallel import cores
 from reproduction import datasets
@@ -179,7 +179,7 @@ def _fitted(name: str, times: int) -> dict[str, Any]:
     source: Source = sealed if times == 1 else Numbered(sealed, times)
     outputs = sealed.facts.circuit(forest, source.layout)[0]
     started = time.perf_counter()
-    program = prepare(outputs, source, beside=1).program
+    program = compile_for(outputs, source, beside=1).program
     prepared = time.perf_counter() - started
     ours, native = device(), registered()["native"]
     started = time.perf_counter()
@@ -253,7 +253,7 @@ def _from_pinned_memory() -> dict[str, Any]:
     sealed, ours = owner.encrypt(table), device()
     found = {}
     for name, source in (("pinned", Pinned(sealed, MILLION)), ("copied", Copied(sealed, MILLION))):
-        program = prepare(sealed.facts.circuit(forest, source.layout)[0], source, beside=1).program
+        program = compile_for(sealed.facts.circuit(forest, source.layout)[0], source, beside=1).program
         found[name] = laps(lambda: _afresh(ours, program, source), 5)  # noqa: B023  # run at once
     return found
 
@@ -271,7 +271,7 @@ def _from_disk() -> dict[str, Any]:
         found["bytes"] = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
         stored = es.load(folder + "/table")
         outputs = stored.facts.circuit(forest, stored.layout)[0]
-        program = prepare(outputs, stored, beside=1).program
+        program = compile_for(outputs, stored, beside=1).program
         found["packed"] = laps(lambda: _afresh(ours, program, stored), 3, 10.0)
         started = time.perf_counter()
         theirs = _packs_of(registered()["native"], program, stored)
@@ -289,7 +289,7 @@ def _products() -> dict[str, Any]:
     source = Numbered(sealed, MILLION)
     names = [str(one) for one in sealed.facts.columns][:20]
     outputs = [(column(a) * column(b)).total() for i, a in enumerate(names) for b in names[i:]]
-    program = prepare(outputs, source, beside=1).program
+    program = compile_for(outputs, source, beside=1).program
     ours = device()
     mine = list(ours.packs(program, source, {}, QUIET) or ())
     started = time.perf_counter()

@@ -17,7 +17,7 @@ from encryptedstats.circuits import calibration, column, linear
 from encryptedstats.circuits.calibration import calibrate, measured_times, scaled_times
 from encryptedstats.circuits.cost import ALONE, Cost, Times, read_cost
 from encryptedstats.circuits.devices.seal import BATCH, batches_of
-from encryptedstats.circuits.evaluate import evaluate, prepare
+from encryptedstats.circuits.evaluate import compile_for, evaluate
 from encryptedstats.circuits.lowering import FLAT, LEVELLED
 from encryptedstats.circuits.proof import program_of, read_noise
 from encryptedstats.crypto.engine import engine_for
@@ -78,7 +78,7 @@ def really_called(outputs, source: MemorySource, **options: Any) -> Counter[tupl
 
 def counted(outputs, source: MemorySource, form: str) -> Counter[tuple[str, int, int]]:
     """What the cost reader says."""
-    return read_cost(prepare(outputs, source, form=form).program).counts
+    return read_cost(compile_for(outputs, source, form=form).program).counts
 
 
 def by_name(counts: Counter[tuple[str, int, int]]) -> dict[str, int]:

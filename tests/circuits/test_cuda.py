@@ -25,7 +25,7 @@ from encryptedstats.circuits.devices.cuda.sums import CudaEvaluator, Tables
 from encryptedstats.circuits.devices.native import NativeExecution
 from encryptedstats.circuits.devices.native.sums import Evaluator
 from encryptedstats.circuits.devices.seal import Execution
-from encryptedstats.circuits.evaluate import evaluate, prepare
+from encryptedstats.circuits.evaluate import compile_for, evaluate
 from encryptedstats.circuits.expressions import Marks
 from encryptedstats.circuits.lowering import FLAT, LEVELLED
 from encryptedstats.circuits.slices import CheckpointSums
@@ -158,7 +158,7 @@ def test_what_is_run_again_is_started_at_once(lab: Lab, name: str) -> None:
     assert isinstance(device, CudaDevice)
     for seed in (3, 4):
         source = lab.source((9, 5), seed=seed)
-        program = prepare(outputs, source).program
+        program = compile_for(outputs, source).program
         first, again = (list(device.packs(program, source, {}, Run(progress=False)) or ()) for _ in range(2))
         assert device._ready is not None
         assert device._ready.program is program

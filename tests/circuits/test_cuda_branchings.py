@@ -15,7 +15,7 @@ from test_cuda import HostCuda
 from encryptedstats.circuits.devices import Run, register, registered, unregister
 from encryptedstats.circuits.devices.cuda import sums
 from encryptedstats.circuits.devices.cuda.branchings import branchings_of
-from encryptedstats.circuits.evaluate import prepare
+from encryptedstats.circuits.evaluate import compile_for
 from encryptedstats.circuits.expressions import Expression
 
 a, b, c, n, w, y = suite.a, suite.b, suite.c, suite.n, suite.w, suite.y
@@ -80,7 +80,7 @@ def test_residues_of_every_size(device: Any, bits: int, chunks: int) -> None:
     lab = lab_with(bits)
     plain = lab.source((2,) * chunks, seed=2)
     source = Extreme(lab, plain.layout, plain.columns, plain.known)
-    program = prepare(FOREST, source).program
+    program = compile_for(FOREST, source).program
     assert branchings_of(program.sums) is not None
     expected = totals_of(registered()["native"], program, source)
     for step, found in totals_of(device, program, source).items():
@@ -94,7 +94,7 @@ def test_groups_of_chunks_add_up(device: Any, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_every_sum_is_in_one_tree_and_trees_that_begin_alike_share_it() -> None:
-    program = prepare(FOREST, lab_with(49).source((9,))).program
+    program = compile_for(FOREST, lab_with(49).source((9,))).program
     trees = branchings_of(program.sums)
     assert trees is not None
     asked = Counter(total for one in trees for total in (one.root_total, *one.totals) if total is not None)
@@ -114,5 +114,5 @@ def test_every_sum_is_in_one_tree_and_trees_that_begin_alike_share_it() -> None:
 )
 def test_all_else_is_a_tape(outputs: list[Expression], device: Any) -> None:
     source = lab_with(49).source((4, 3))
-    assert branchings_of(prepare(outputs, source).program.sums) is None
+    assert branchings_of(compile_for(outputs, source).program.sums) is None
     suite.check(outputs, source, device.name)

@@ -35,7 +35,7 @@ from encryptedstats.circuits.devices import (
     unregister,
 )
 from encryptedstats.circuits.devices.cuda import card as cards
-from encryptedstats.circuits.evaluate import evaluate, prepare
+from encryptedstats.circuits.evaluate import compile_for, evaluate
 from encryptedstats.circuits.expansion import expand_totals
 from encryptedstats.circuits.expressions import Marks, Weights
 from encryptedstats.circuits.expressions import given as given_total
@@ -179,7 +179,7 @@ def test_the_kernels_switch_keys_where_rows_are_moved(monkeypatch: pytest.Monkey
     moved = (n * w).masked(Marks(1, [2, 3])).moved(1, 5, True)
     outputs = [(moved * w).masked(Marks(0, [slot])).total() for slot in range(3)]
     with forced(LEVELLED):
-        program = prepare(outputs, source).program
+        program = compile_for(outputs, source).program
         assert sum(step.op == "relinearise" for step in program.steps) == 2  # of n * w and of moved * w
         expected = evaluate(outputs, source, device="seal", **QUIET)
         for method in ("rotate", "relinearise"):
@@ -194,7 +194,7 @@ def test_columns_that_begin_lower_down(name: str) -> None:
     lab = kept_lab("bgv")
     source = lab.source((25, 3), seed=1)
     outputs = [a.total(), (a * y).total()]
-    assert prepare(outputs, source).program.sums[0].level > 0
+    assert compile_for(outputs, source).program.sums[0].level > 0
     check(outputs, source, name)
 
 
@@ -204,7 +204,7 @@ def test_many_packs_and_batches(lab: Lab, name: str) -> None:
     outputs = [(a * y + k * w).total() for k in range(1, 71)]
     source = lab.source((9, 5))
     expected = packed(outputs, source, 16)
-    report = prepare(outputs, source)
+    report = compile_for(outputs, source)
     assert report.program.width >= 16
     found = evaluate(outputs, source, device=name, progress=False, workers=2)
     assert lab.owner.decrypt(found) == lab.owner.decrypt(expected) == source.clear(outputs)
@@ -306,11 +306,11 @@ def stubborn() -> Iterator[Device]:
 
 
 def test_auto_takes_the_cheapest_that_can(lab: Lab, stubborn: Device) -> None:
-    program = prepare([(a * b).total()], lab.source((5,))).program
+    program = compile_for([(a * b).total()], lab.source((5,))).program
     assert stubborn.seconds(program) == 0
     assert "stubborn" not in prices([program])
     assert isinstance(device_for("auto", program), NativeDevice)
-    bfv = prepare([a.total()], lab_of("bfv").source((5,))).program
+    bfv = compile_for([a.total()], lab_of("bfv").source((5,))).program
     assert type(device_for("auto", bfv)) is SealDevice
     with pytest.raises(DeviceError, match=r"device='stubborn' cannot do this: it does not want to"):
         evaluate([a.total()], lab.source((5,)), device="stubborn")
@@ -321,7 +321,7 @@ def test_a_faster_device_is_taken_where_it_is_worth_beginning(lab: Lab) -> None:
         name = "card"
         speed = Speed(rows=0.0, totals=0.0, start=1.0)
 
-    programs = [prepare([(a * b).total()], lab.source((5,) * chunks)).program for chunks in (1, 9)]
+    programs = [compile_for([(a * b).total()], lab.source((5,) * chunks)).program for chunks in (1, 9)]
     (small, large), card = (program.words for program in programs), Card()
     assert large[0] == 9 * small[0]
     assert large[1] == small[1]
@@ -336,8 +336,8 @@ def test_a_faster_device_is_taken_where_it_is_worth_beginning(lab: Lab) -> None:
 
 
 def test_kernels_price_what_seal_does_for_them(lab: Lab) -> None:
-    here = prepare([(a * b).total()], lab.source((5, 5))).program
-    moved = prepare([(a * b).resample(SEEDS[0]).total()], lab.source((5, 5))).program
+    here = compile_for([(a * b).total()], lab.source((5, 5))).program
+    moved = compile_for([(a * b).resample(SEEDS[0]).total()], lab.source((5, 5))).program
     native, by_seal = registered()["native"], registered()["seal"]
     assert by_seal.seconds(here) > 5 * native.seconds(here)
     assert native.seconds(moved) > SealDevice.speed.rows * moved.words[0]

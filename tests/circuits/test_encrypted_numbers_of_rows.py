@@ -93,8 +93,8 @@ def altered(file: Container, section: str, change: Any) -> Container:
 @pytest.mark.parametrize(
     ("section", "change", "words"),
     [
-        ("numbers", lambda v: v[:1], "does not fit"),
-        ("numbers", lambda v: [], "does not fit"),
+        ("numbers", lambda v: v[:1], "places"),
+        ("numbers", lambda v: [], "places"),
         ("numbers", lambda v: [[0, 1, 0, 0, 0, 0, 0], *v[1:]], "cannot be"),
         ("numbers", lambda v: [[0, 1, 0, 1 << 40, 0, 0, 0], *v[1:]], "cannot be"),
         ("numbers", lambda v: [[2, 1, 0, 1, 0, 0, 0], *v[1:]], "cannot be"),

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from effort import examples
 from encryptedstats.circuits import column, expansion
+from encryptedstats.circuits.compiled import GivenPacks
 from encryptedstats.circuits.devices import registered
-from encryptedstats.circuits.expansion import expand_totals, expansion_scales, noise_of_packs
+from encryptedstats.circuits.expansion import expand_totals
 from encryptedstats.circuits.noise import NoiseRules
 from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.crypto import packing
@@ -59,7 +60,7 @@ def test_every_total_in_every_slot(scheme: str, count: int, width: int, key: int
     totals = packed(outputs, source, width)
     assert len(totals.parts) == -(-count // width)
     wanted = set(data.draw(st.lists(st.integers(0, count - 1), min_size=1, unique=True)))
-    scales, t = expansion_scales(totals), lab.parameters.plain_modulus
+    scales, t = GivenPacks.of_numbers("model", totals).factors, lab.parameters.plain_modulus
     found = dict(expand_totals(totals, wanted, fastest(lab.keys), workers=1))
     assert wanted <= set(found)
     clear = source.clear(outputs)
@@ -113,7 +114,7 @@ def test_expanded_totals_have_less_noise_than_was_proven(scheme: str) -> None:
         lab = kept_lab(scheme, key)
         totals = packed(TOTALS[:20], lab.source((40,), seed=key), 16)
         rules = NoiseRules(lab.parameters, with_secret_key=True)
-        small, noise = engine_for(packing_parameters(lab.parameters)), rules.expand(noise_of_packs(totals))
+        small, noise = engine_for(packing_parameters(lab.parameters)), rules.expand(GivenPacks.of_numbers("model", totals).noise)
         dropped = len(lab.parameters.data_moduli) - lab.parameters.kept_primes
         assert noise.level == dropped
         bound = noise.at(0)
@@ -130,4 +131,4 @@ def test_one_bound_holds_for_packs_of_different_noise() -> None:
     for parts in ((quiet, loud), (loud, quiet)):
         both = EncryptedNumbers(lab.keys, "packed", totals.facts, parts, 4)
         alone = EncryptedNumbers(lab.keys, "packed", totals.facts[:4], [loud], 4)
-        assert noise_of_packs(both) == noise_of_packs(alone)
+        assert GivenPacks.of_numbers("model", both).noise == GivenPacks.of_numbers("model", alone).noise

@@ -27,7 +27,7 @@ from encryptedstats.circuits.devices.native import sums as reader
 from encryptedstats.circuits.devices.native.sums import Evaluator, Loads, arithmetic, sums_in_batches
 from encryptedstats.circuits.devices.native.sums import _aligned as aligned
 from encryptedstats.circuits.devices.native.tape import Tape, TapeWriter
-from encryptedstats.circuits.evaluate import evaluate, prepare
+from encryptedstats.circuits.evaluate import compile_for, evaluate
 from encryptedstats.circuits.expressions import COLUMN, PRODUCT, TOTAL, Marks, fold, here, in_order
 from encryptedstats.circuits.expressions import given as given_total
 from encryptedstats.circuits.lowering import FLAT, LEVELLED, Lowering, Strategy, Way
@@ -715,7 +715,7 @@ def assert_same_parts(found: Any, expected: Any) -> None:
 
 def test_columns_that_begin_lower_are_read_and_switched_once() -> None:
     source, outputs = kept_lab().source((300, 40)), [(A * B).total(), (A + 3 * B).total(), (A * Y - B).total()]
-    program = prepare(outputs, source).program
+    program = compile_for(outputs, source).program
     assert {step.level for total in program.sums for step in total.args} == {program.sums[0].level} != {0}
     loads = {step.args[0].data for step in program.steps if step.op == SWITCH and step.args[0].op == COLUMN}
     assert loads == {"y0", "a0", "b0"}

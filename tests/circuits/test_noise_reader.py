@@ -30,7 +30,7 @@ from hypothesis import strategies as st
 import encryptedstats as es
 from effort import examples, one_scheme
 from encryptedstats.circuits import Layout, column, linear, lowering
-from encryptedstats.circuits.evaluate import evaluate, prepare
+from encryptedstats.circuits.evaluate import compile_for, evaluate
 from encryptedstats.circuits.expressions import depth_of
 from encryptedstats.circuits.lowering import FLAT, LEVELLED
 from encryptedstats.circuits.noise import MAX_SIZE
@@ -344,6 +344,6 @@ def test_evaluate_takes_the_strategy_that_was_proven(bgv):
     flat, levelled = [(A * B).total()], [(A**16).total()]
     for outputs, strategy, form in ((flat, FLAT, "packed"), (levelled, LEVELLED, "slots")):
         assert read_noise(outputs, bgv.parameters, source.layout, form=form).strategy is strategy
-        program = prepare(outputs, source, form=form).program
+        program = compile_for(outputs, source, form=form).program
         relinearised = [step for step in program.steps if step.op == RELINEARISE and not step.is_total]
         assert bool(relinearised) is (strategy is LEVELLED)

@@ -10,7 +10,7 @@ from given_samples import kept_lab, packed
 
 from encryptedstats.circuits import column
 from encryptedstats.circuits.bounds import ColumnRange, Interval
-from encryptedstats.circuits.evaluate import evaluate, prepare
+from encryptedstats.circuits.evaluate import compile_for, evaluate
 from encryptedstats.circuits.expressions import Expression, given
 from encryptedstats.circuits.proof import read_noise
 from encryptedstats.errors import TooLargeError
@@ -23,7 +23,7 @@ def written() -> list[Expression]:
 
 def test_the_same_circuit_of_another_table_is_prepared_once_and_computed_anew(bgv: Lab) -> None:
     first, second = bgv.source((9,), seed=3), bgv.source((9,), seed=4)
-    assert prepare(written(), first) is prepare(written(), second)
+    assert compile_for(written(), first) is compile_for(written(), second)
     for source in (first, second, first):
         found = bgv.owner.decrypt(evaluate(written(), source))
         assert found == source.clear(written())
@@ -36,35 +36,35 @@ def test_the_same_circuit_of_another_table_is_prepared_once_and_computed_anew(bg
         {"form": "slots"},
         {"memory_limit": 1 << 20},
         {"bounds": [Interval(0, 90), Interval(-90, 99), Interval(0, 95)]},
-        {"told": [Interval(-1000, 1000)] * 3},
+        {"reported_bounds": [Interval(-1000, 1000)] * 3},
     ],
 )
 def test_asked_otherwise_it_is_prepared_again(bgv: Lab, options: dict[str, Any]) -> None:
     source = bgv.source((9,), seed=3)
-    assert prepare(written(), source, **options) is not prepare(written(), source)
+    assert compile_for(written(), source, **options) is not compile_for(written(), source)
 
 
 def test_a_proof_of_others_is_not_mistaken_for_the_own(bgv: Lab) -> None:
     source = bgv.source((9,), seed=3)
     report = read_noise(written(), source.parameters, source.layout)
-    assert prepare(written(), source, report=report.with_width(1)).program.width == 1
-    assert prepare(written(), source).program.width == 4
+    assert compile_for(written(), source, report=report.with_width(1)).program.width == 1
+    assert compile_for(written(), source).program.width == 4
 
 
 def test_other_rows_bounds_keys_or_parameters_are_prepared_again(bgv: Lab) -> None:
     source = bgv.source((9,), seed=3)
-    known = prepare(written(), source)
-    more = prepare(written(), bgv.source((9, 5), seed=3))
+    known = compile_for(written(), source)
+    more = compile_for(written(), bgv.source((9, 5), seed=3))
     assert [facts.high for facts in more.facts] > [facts.high for facts in known.facts]
     assert more.program.layout.n_rows == 14
-    by_others = prepare(written(), bgv.source((9,), with_secret_key=False), flood=False)
+    by_others = compile_for(written(), bgv.source((9,), with_secret_key=False), flood=False)
     assert by_others.program.sums[0].noise.flat > known.program.sums[0].noise.flat
     smaller = lab_of("bgv", max_value=1 << 20).source((9,), seed=3)
-    assert prepare(written(), smaller).program.parameters == smaller.parameters != source.parameters
+    assert compile_for(written(), smaller).program.parameters == smaller.parameters != source.parameters
 
     wider = bgv.source((9,), seed=3, known={**RANGES, "w": ColumnRange(0, 1 << 40)})
     with pytest.raises(TooLargeError):
-        prepare(written(), wider)
+        compile_for(written(), wider)
 
 
 def test_given_totals_are_told_apart_by_how_they_are_read() -> None:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 import encryptedstats as es
 from encryptedstats.circuits import column
 from encryptedstats.circuits.devices import Run, registered
-from encryptedstats.circuits.evaluate import evaluate, prepare
+from encryptedstats.circuits.evaluate import compile_for, evaluate
 from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.crypto import packing
 from encryptedstats.crypto.engine import Engine, engine_for
@@ -125,7 +125,7 @@ def lab() -> Lab:
 def sums_of(lab: Lab) -> tuple[list[Residues], Numbers]:
     """Totals that are ready to be packed, and the columns they add up."""
     source = lab.source((ROWS,), seed=3)
-    program = prepare([column(name).total() for name in COLUMNS], source).program
+    program = compile_for([column(name).total() for name in COLUMNS], source).program
     (found,) = registered()["seal"].totals(program, source, {}, Run(workers=1, progress=False))
     rows = np.array([source.columns[name] for name in COLUMNS])
     return [found[output.step] for output in program.outputs], rows

@@ -18,9 +18,9 @@ from effort import one_scheme
 from encryptedstats.circuits import column, linear
 from encryptedstats.circuits.bounds import ColumnRange, Interval, read_bounds
 from encryptedstats.circuits.clear import read_clear
+from encryptedstats.circuits.compiled import GivenPacks
 from encryptedstats.circuits.devices import Device, registered
-from encryptedstats.circuits.evaluate import evaluate, prepare
-from encryptedstats.circuits.expansion import noise_of_packs
+from encryptedstats.circuits.evaluate import compile_for, evaluate
 from encryptedstats.circuits.expressions import Expression, Key, given, totals_of
 from encryptedstats.circuits.lowering import row_descent
 from encryptedstats.circuits.proof import prove_rows, read_noise, resting_level
@@ -218,7 +218,8 @@ def test_refused_before_anything_is_computed() -> None:
     with pytest.raises(ValueError, match="only packs can be expanded: form='packed'"):
         rows_of([given("model", 0)], bounds, new, slots)
     assert new.loads == 0
-    assert noise_of_packs(packs["model"]).level == len(lab.parameters.data_moduli) - lab.parameters.kept_primes
+    noise = GivenPacks.of_numbers("model", packs["model"]).noise
+    assert noise.level == len(lab.parameters.data_moduli) - lab.parameters.kept_primes
 
 
 # -- plain models ----------------------------------------------------------------------------------------------------------
@@ -288,7 +289,7 @@ def test_totals_of_rows_times_given_totals(scheme: str) -> None:
 
 @pytest.mark.parametrize("device", ["native", "seal"])
 def test_totals_without_room_are_merged_as_they_come(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same packs, to the last bit; some totals are asked for in both packs, and one pack is not full."""
+    """The same packs, to the last bit, of which one is not full."""
     lab = kept_lab("bgv")
     source, called = lab.source((25, 3), seed=1), list[tuple[int, int]]()
     merge = type(registered()[device]).merge
@@ -298,7 +299,7 @@ def test_totals_without_room_are_merged_as_they_come(device: str, monkeypatch: p
         return merge(self, parts, level, to, *rest)
 
     monkeypatch.setattr(type(registered()[device]), "merge", counted)
-    outputs = [k * (a * y).total() + w.total() for k in range(2, 42)] * 2 + [n.total()]
+    outputs = [k * (a * y).total() + w.total() for k in range(2, 82)] + [n.total()]
     report = read_noise(outputs, source.parameters, source.layout).with_width(64)
     small, large = (
         evaluate(outputs, source, report=report, device=device, memory_limit=m, workers=1, progress=False)
@@ -318,7 +319,7 @@ def test_totals_beside_few_given_totals_at_a_time() -> None:
     outputs += [(given("model", k) * n).total() for k in range(10, 20)]
     bounds, wanted = both(outputs, new, {"model": (fitted, source)})
     packs = {"model": packed(fitted, source, 4)}
-    assert len(prepare(outputs, new, given=packs, bounds=bounds, memory_limit=0).program.batches) > 1
+    assert len(compile_for(outputs, new, given=packs, bounds=bounds, memory_limit=0).program.batches) > 1
     totals = [evaluate(outputs, new, given=packs, bounds=bounds, memory_limit=m, progress=False) for m in (0, 1 << 30)]
     assert lab.owner.decrypt(totals[0]) == wanted[0].tolist()
     for ours, theirs in zip(totals[0].parts, totals[1].parts, strict=True):

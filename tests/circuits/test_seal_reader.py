@@ -31,7 +31,7 @@ from encryptedstats.circuits import Layout, column, linear, sum_of
 from encryptedstats.circuits.bounds import ColumnRange
 from encryptedstats.circuits.clear import drawn_shift
 from encryptedstats.circuits.devices.seal import BATCH, batches_of, relinearise_any
-from encryptedstats.circuits.evaluate import evaluate, prepare
+from encryptedstats.circuits.evaluate import compile_for, evaluate
 from encryptedstats.circuits.lowering import FLAT, rotations_needed
 from encryptedstats.crypto.residues import residues_of
 from encryptedstats.crypto.vectors import encrypt_slots
@@ -298,7 +298,7 @@ def test_batches_over_processes_equal_serial(lab):
 def test_totals_that_share_nothing_dear_are_computed_by_several_processes(lab, form):
     """Regression: totals that are replicated in the end were one batch, however many."""
     outputs = [(column(a) * k + column(b)).total() for k in (1, 2, 3) for a in NAMES for b in NAMES if a < b]
-    program = prepare(outputs, lab.source((30,)), form=form).program
+    program = compile_for(outputs, lab.source((30,)), form=form).program
     assert [len(batch) for batch in batches_of(program)] == [BATCH, len(outputs) - BATCH]
 
 

@@ -19,7 +19,7 @@ from encryptedstats.circuits import Expression, column
 from encryptedstats.circuits.bounds import Interval
 from encryptedstats.circuits.cost import read_cost
 from encryptedstats.circuits.devices import Run, register, registered, unregister
-from encryptedstats.circuits.evaluate import evaluate, prepare
+from encryptedstats.circuits.evaluate import compile_for, evaluate
 from encryptedstats.circuits.expressions import Marks
 from encryptedstats.circuits.expressions import given as given_total
 from encryptedstats.circuits.layout import Layout
@@ -133,7 +133,7 @@ def test_slices_of_a_table_that_has_no_room(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("device", ["native", "seal"])
 def test_totals_without_room_are_merged_as_they_come(device: str) -> None:
     source, outputs = lab(4).source((20,)), forest(20)
-    packs = prepare(outputs, source).program.packs
+    packs = compile_for(outputs, source).program.packs
     assert len(packs[0].args) > 1 << 4
     expected = evaluate(outputs, source, **QUIET)
     found = evaluate(outputs, source, device=device, memory_limit=1, **QUIET)
@@ -144,7 +144,7 @@ def test_a_ciphertext_is_brought_down_for_many_totals() -> None:
     outputs = forest(40)
     costs = {}
     for copies in (1, 8):
-        program = prepare(outputs, lab(copies).source((20,))).program
+        program = compile_for(outputs, lab(copies).source((20,))).program
         (pack,) = program.packs
         assert len(pack.args) == -(-len(outputs) // copies)
         relinearised = sum(step.op == RELINEARISE for step in program.steps)
@@ -160,7 +160,7 @@ def test_a_ciphertext_is_brought_down_for_many_totals() -> None:
 def test_alone_they_are_in_the_same_places(count: int | None) -> None:
     """So that results of devices that put nothing side by side can be added to those of others."""
     source, more, outputs = lab(8).source((20,)), lab(8).source((9,), seed=5), forest(5)[:count]
-    ready, alone = prepare(outputs, source), prepare(outputs, source, beside=1)
+    ready, alone = compile_for(outputs, source), compile_for(outputs, source, beside=1)
     assert (ready.program.beside, alone.program.beside) == (8, 1)
     assert ready.program.places == alone.program.places
     assert not any(step.op == SHIFT for step in alone.program.steps)
@@ -180,7 +180,7 @@ def test_alone_they_are_in_the_same_places(count: int | None) -> None:
 def test_packs_hold_totals_and_nothing_else() -> None:
     source, outputs = lab(8).source((20,)), forest(3)
     found = evaluate(outputs, source, **QUIET)
-    unfinished = prepare(outputs, source).program
+    unfinished = compile_for(outputs, source).program
     (pack,) = unfinished.packs
     lowered: dict[Any, Any] = {}
     for some in registered()["native"].totals(unfinished, source, {}, Run(workers=1)):
@@ -216,7 +216,7 @@ def test_places_are_stored(tmp_path: Any) -> None:
     assert source.lab.owner.decrypt(again) == source.clear(outputs)
 
 
-@pytest.mark.parametrize("places", ["[0, 0, 1]", "[0, 1]", "[0, 1, 3]", '[0, 1, "2"]', "{}", "[0, 1, true]"])
+@pytest.mark.parametrize("places", ["[0, 2, 2]", "[0, 1]", "[0, 1, 3]", '[0, 1, "2"]', "{}", "[0, 1, true]"])
 def test_places_that_cannot_be(places: str) -> None:
     source = lab(8).source((20,))
     file = evaluate([a.total(), b.total(), n.total()], source, **QUIET).to_container()
@@ -232,7 +232,7 @@ def test_places_that_cannot_be(places: str) -> None:
 def test_marked_totals_are_one_product(device: str) -> None:
     source = lab(8).source((20, 9))
     outputs = [(n * w).masked(Marks(0, [k])).total() for k in range(13)] + [n.masked(Marks(1, [2, 4])).total()]
-    program = prepare(outputs, source).program
+    program = compile_for(outputs, source).program
     assert sum(step.op == MASK for step in program.steps) <= 4
     assert source.lab.owner.decrypt(evaluate(outputs, source, device=device, **QUIET)) == source.clear(outputs)
 
@@ -350,7 +350,7 @@ def test_sums_over_given_totals_are_a_few_products() -> None:
     count = len(packs["model"])
     terms = [given_total("model", k) * (a, b, c, y)[k % 4] for k in range(count)]
     outputs = [sum(terms[1:], terms[0])]
-    program = prepare(outputs, source, form="rows", given=packs, bounds=wide(lab, outputs)).program
+    program = compile_for(outputs, source, form="rows", given=packs, bounds=wide(lab, outputs)).program
     assert sum(step.op == EXPAND for step in program.steps) == -(-count // 8)
     assert sum(step.op == MULTIPLY for step in program.steps) == -(-count // 8)
 
@@ -427,4 +427,4 @@ def test_a_forest_that_is_never_opened(frame: pd.DataFrame, fraction: int) -> No
 def test_devices_that_can_be_used() -> None:
     """The kernels are there: without them these tests would compare SEAL with itself."""
     assert "native" in usable(lab(8).keys)
-    assert any(pack.op == PACK for pack in prepare(forest(2), lab(8).source((5,))).program.packs)
+    assert any(pack.op == PACK for pack in compile_for(forest(2), lab(8).source((5,))).program.packs)

@@ -17,9 +17,10 @@ from noise_samples import centred as around_zero
 
 import encryptedstats as es
 from encryptedstats.circuits.layout import Layout
-from encryptedstats.circuits.plan import Stage, scaled_circuits
+from encryptedstats.circuits.plan import Stage, given_factor
 from encryptedstats.circuits.proof import flooding_level, prove_rows, read_noise
 from encryptedstats.circuits.results import Part
+from encryptedstats.circuits.shapes import Shapes
 from encryptedstats.crypto.engine import engine_for
 from encryptedstats.crypto.flooding import FLOODING_BITS, flooding_width
 from encryptedstats.crypto.packing import first_primes, packing_primes
@@ -216,7 +217,8 @@ def limit(members: int, n_rows: int) -> es.Parameters:
                 ).pack
                 assert packs is not None
                 given = {fit.gives: packs.at(len(parameters.data_moduli) - packing_primes(parameters))}
-                circuits = scaled_circuits(answers, parameters)
+                shapes, factor = Shapes(answers.circuits(RING)), given_factor(parameters)
+                circuits = shapes.circuits(dict.fromkeys(shapes.given, factor), parameters.plain_modulus)
                 prove_rows(circuits, parameters, Layout(RING, RING), given, with_secret_key=False, flooded=True)
             except (es.NoiseError, es.ParameterError):
                 continue

@@ -13,8 +13,9 @@ from sklearn.base import clone
 
 import encryptedstats as es
 from encryptedstats.circuits import column
+from encryptedstats.circuits.compiled import GivenPacks
 from encryptedstats.circuits.devices import registered
-from encryptedstats.circuits.expansion import expand_totals, noise_of_packs
+from encryptedstats.circuits.expansion import expand_totals
 from encryptedstats.circuits.noise import NoiseRules
 from encryptedstats.crypto.engine import engine_for
 from encryptedstats.crypto.packing import packing_model, packing_parameters, packing_primes, packing_secret
@@ -190,7 +191,8 @@ def check_margins(owner: es.Owner, closed: Any, answer: Any) -> None:
     model = packing_model(parameters, primes)
     measure = seal.Decryptor(small.context, packing_secret(parameters, secret)).invariant_noise_budget
     for packs in [closed.totals_, *closed._beside().values()]:
-        proven = model.budget(NoiseRules(parameters, with_secret_key=True).expand(noise_of_packs(packs)).at(0))
+        given = GivenPacks.of_numbers("model", packs).noise
+        proven = model.budget(NoiseRules(parameters, with_secret_key=True).expand(given).at(0))
         assert proven >= 1
         for _, residues in expand_totals(packs, [0, len(packs) - 1], registered()["seal"]):
             assert measure(ciphertext_of(small, residues)) > proven - 1

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from encryptedstats.circuits.expressions import (
@@ -107,6 +108,38 @@ def read_bounds(
             bins[node] = exclusive
         values[node] = rule(node, [values[arg] for arg in node.args])
     return values
+
+
+def bound_outputs(
+    outputs: tuple[Expression | int, ...],
+    ranges: tuple[tuple[Any, ColumnRange], ...],
+    n_rows: int,
+    n_slots: int,
+) -> tuple[Interval, ...]:
+    """Return an interval for each output; ``n_slots`` counts all slots, padding included.
+
+    The latest results are kept: a plan asks for the same ones for every ring, and the compilation
+    after it asks again.
+    """
+    return _bound_outputs(outputs, ranges, n_rows, n_slots if _can_fill_padding(outputs) else n_rows)
+
+
+@lru_cache(maxsize=8)
+def _bound_outputs(
+    outputs: tuple[Expression | int, ...],
+    ranges: tuple[tuple[Any, ColumnRange], ...],
+    n_rows: int,
+    n_slots: int,
+) -> tuple[Interval, ...]:
+    expressions = [output for output in outputs if isinstance(output, Expression)]
+    found = read_bounds(expressions, dict(ranges), n_rows, n_slots)
+    return tuple(found[o] if isinstance(o, Expression) else Interval.of(o) for o in outputs)
+
+
+@lru_cache(maxsize=8)
+def _can_fill_padding(outputs: tuple[Expression | int, ...]) -> bool:
+    expressions = (output for output in outputs if isinstance(output, Expression))
+    return any(node.op in (RESAMPLE, REPLICATE) for node in in_order(expressions))
 
 
 def _moved(outputs: Iterable[Expression], padding: Mapping[Expression, int | None]) -> dict[Expression, bool]:

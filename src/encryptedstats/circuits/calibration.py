@@ -25,7 +25,7 @@ from encryptedstats.circuits.bounds import ColumnRange
 from encryptedstats.circuits.cost import Times, read_cost, work_seconds
 from encryptedstats.circuits.devices import registered
 from encryptedstats.circuits.devices.native.sums import arithmetic
-from encryptedstats.circuits.evaluate import evaluate, prepare
+from encryptedstats.circuits.evaluate import compile_for, evaluate
 from encryptedstats.circuits.expressions import Expression, column
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.sources import Source
@@ -211,12 +211,12 @@ def _measured_ratios(
 
     def run(columns: int, chunks: int, runs: int) -> float:
         outputs, source = outputs_of(columns), sample(chunks)
-        program = prepare(outputs, source).program
+        program = compile_for(outputs, source).program
         device = next(name for name in _OF_CORES if registered()[name].obstacle(program) is None)
         return _best(partial(evaluate, outputs, source, workers=1, device=device), runs)
 
     def expected(columns: int) -> tuple[float, float]:
-        cost = read_cost(prepare(outputs_of(columns), sample(1)).program)
+        cost = read_cost(compile_for(outputs_of(columns), sample(1)).program)
         rows, finish = (work_seconds(counts, times, keys.parameters) for counts in (cost.rows, cost.finish))
         return rows, finish
 

@@ -5,19 +5,18 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
-from typing import Final
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
 
 import numpy as np
 
 from encryptedstats.circuits.batching import HELD
-from encryptedstats.circuits.bounds import ColumnRange, Interval, read_bounds
+from encryptedstats.circuits.bounds import Interval
+from encryptedstats.circuits.compiled import Compiled, Conditions, GivenPacks, compile_outputs
 from encryptedstats.circuits.devices import AUTO, Device, Run, checked_name, device_for, registered
-from encryptedstats.circuits.expansion import check_packed, expand_totals, expansion_scales, noise_of_packs
-from encryptedstats.circuits.expressions import MASK, REPLICATE, Expression, circuit_digest, in_order
-from encryptedstats.circuits.layout import Layout
+from encryptedstats.circuits.expansion import check_packed, expand_totals
+from encryptedstats.circuits.expressions import REPLICATE, Expression, in_order
 from encryptedstats.circuits.program import (
     EXPAND,
     PACK,
@@ -29,23 +28,13 @@ from encryptedstats.circuits.program import (
     Program,
     Step,
 )
-from encryptedstats.circuits.proof import (
-    NoiseReport,
-    lowest_start,
-    program_of,
-    prove_rows,
-    read_noise,
-    resting_noise,
-)
-from encryptedstats.circuits.results import EncryptedNumbers, NumberFacts, Part
-from encryptedstats.circuits.rewriting import cleared, followed, with_marks_joined
+from encryptedstats.circuits.proof import NoiseReport, resting_noise
+from encryptedstats.circuits.results import EncryptedNumbers, Part
 from encryptedstats.circuits.sources import Source
 from encryptedstats.crypto.keys import PublicKeys
-from encryptedstats.crypto.noise import Noise
-from encryptedstats.crypto.packing import centred, packing_parameters, packing_primes
-from encryptedstats.crypto.parameters import Parameters
+from encryptedstats.crypto.packing import packing_parameters, packing_primes
 from encryptedstats.crypto.residues import Residues
-from encryptedstats.errors import Cure, DeviceError, KeyMismatchError, NoiseError, TooLargeError
+from encryptedstats.errors import DeviceError, KeyMismatchError
 from encryptedstats.memory import default_limit
 from encryptedstats.parallel import checked_workers
 from encryptedstats.progress import progress_bar
@@ -67,7 +56,7 @@ def evaluate(
     memory_limit: int | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     bounds: Sequence[Interval] | None = None,
-    told: Sequence[Interval] | None = None,
+    reported_bounds: Sequence[Interval] | None = None,
     report: NoiseReport | None = None,
     flood: bool | None = None,
 ) -> EncryptedNumbers:
@@ -100,7 +89,7 @@ def evaluate(
         on from it; when the result is saved it is removed. For devices that can.
     bounds : intervals, optional
         Between which every output is known to lie, where who wrote the circuit knows more than intervals tell.
-    told : intervals, optional
+    reported_bounds : intervals, optional
         What the result says of its numbers, where that is to be less than is known here.
     report : NoiseReport, optional
         A proof for at least these rows and outputs, made elsewhere: results of shards of a table add up when all of them are
@@ -111,190 +100,103 @@ def evaluate(
     """
     workers, given = checked_workers(workers), given or {}
     checked_name(device)
-    prepared = partial(
-        prepare,
+    compile_with = partial(
+        compile_for,
         outputs,
         source,
         form=form,
         given=given,
+        memory_limit=memory_limit,
         bounds=bounds,
-        told=told,
+        reported_bounds=reported_bounds,
         report=report,
         flood=flood,
-        memory_limit=memory_limit,
     )
-    ready, chosen = _with_device(prepared, device)
+    ready, chosen = _choose_device(compile_with, device)
     why_not = None if checkpoint is None else chosen.checkpoint_obstacle(ready.program)
     if why_not is not None:
         raise DeviceError(f"checkpoint= cannot be kept here: {why_not}")
     job = _Job(ready.program, source, given, chosen, Run(workers, memory_limit, checkpoint, progress))
     if form == ROWS:
-        return EncryptedNumbers(source.keys, ROWS, ready.facts, job.rows(), counts=source.layout.counts)
+        rows = EncryptedNumbers(source.keys, ROWS, ready.facts, job.rows(), counts=source.layout.counts)
+        rows.program_digest = ready.digest
+        return rows
     return _totals(ready, job, checkpoint)
 
 
-def _with_device(prepared: Callable[..., Prepared], name: str) -> tuple[Prepared, Device]:
-    """A program, and the device for it: totals lie side by side for those that can use it, in the same places of the same packs."""
-    ready = prepared()
+def _choose_device(compile_with: Callable[..., Compiled], name: str) -> tuple[Compiled, Device]:
+    """Return the program and its device. Interleaved totals lie in the same places either way."""
+    ready = compile_with()
     if ready.program.beside > 1 and any(one.is_here and not one.side_by_side for one in registered().values()):
-        alone = prepared(beside=1)
+        alone = compile_with(beside=1)
         chosen = device_for(name, alone.program)
         if not chosen.side_by_side:
             return alone, chosen
     return ready, device_for(name, ready.program)
 
 
-def _totals(ready: Prepared, job: _Job, checkpoint: str | os.PathLike[str] | None) -> EncryptedNumbers:
+def _totals(ready: Compiled, job: _Job, checkpoint: str | os.PathLike[str] | None) -> EncryptedNumbers:
     program, source = ready.program, job.source
     # What belongs to a joint key is flooded by its members, when they open it.
     flooded = None if source.with_secret_key or source.keys.joint else False
+    parts = job.totals()
+    if program.form != PACKED:  # one ciphertext for each total that was asked for
+        parts = [parts[place] for place in ready.places]
     totals = EncryptedNumbers(
         source.keys,
         program.form,
         ready.facts,
-        job.totals(),
+        parts,
         program.width,
         None,
         flooded,
         ready.circuit,
-        places=program.places,
+        places=ready.places if program.form == PACKED else (),
     )
+    totals.program_digest = ready.digest
     totals.check_decrypts()
-    totals = totals.with_flooding() if ready.flood else totals
+    totals = totals.with_flooding() if ready.floods else totals
     if checkpoint is not None:  # kept until they are stored
         totals.checkpoints = (checkpoint if is_url(os.fspath(checkpoint)) else os.path.abspath(checkpoint),)
     return totals
 
 
-# -- before anything is computed ---------------------------------------------------------------------------------------------
+# -- before anything is computed ---------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """A circuit that may be evaluated: its program, and what is known of its numbers."""
-
-    program: Program
-    facts: tuple[NumberFacts, ...]
-    circuit: str | None
-    flood: bool
-
-
-@dataclass(frozen=True)
-class _Given:
-    """What is publicly known of given packs: their noise, what their totals are multiplied by, and what these lack."""
-
-    name: str
-    noise: Noise
-    factors: tuple[int, ...]
-    offsets: tuple[int, ...]
-    places: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class _Circumstances:
-    """All that a circuit is prepared by: what everybody knows of a table, never its rows, nor whose they are."""
-
-    parameters: Parameters
-    layout: Layout
-    ranges: tuple[tuple[str, ColumnRange], ...]
-    with_secret_key: bool
-    form: str
-    given: tuple[_Given, ...]
-    bounds: tuple[Interval, ...] | None
-    told: tuple[Interval, ...] | None
-    report: NoiseReport | None
-    flood: bool
-    joint: bool
-    held: int
-    beside: int | None
-
-
-def prepare(
+def compile_for(
     outputs: Sequence[Expression | int],
     source: Source,
     *,
     form: str = PACKED,
     given: Packs | None = None,
-    bounds: Sequence[Interval] | None = None,
-    told: Sequence[Interval] | None = None,
-    report: NoiseReport | None = None,
-    flood: bool | None = None,
     memory_limit: int | None = None,
-    beside: int | None = None,
-) -> Prepared:
-    """All checks of :func:`evaluate`; no row is read for them. What was prepared last is kept for who asks again.
+    bounds: Sequence[Interval] | None = None,
+    reported_bounds: Sequence[Interval] | None = None,
+    **conditions: Any,
+) -> Compiled:
+    """Compile outputs for the rows of a source, with all checks of :func:`evaluate`; no row is read.
 
-    ``beside`` is how many packed totals lie side by side: by default as many as the parameters have copies.
+    Other options are fields of :class:`~encryptedstats.circuits.compiled.Conditions`.
     """
     given, keys, outputs = given or {}, source.keys, tuple(outputs)
     for packs in given.values():
         keys.check_same(packs.keys)
         check_packed(packs)
-    # Answers for rows are for their owner, who may see all of them; those of a joint key are flooded by the members who open them.
-    flood = not source.with_secret_key and (form != ROWS or keys.joint) if flood is None else flood
-    _check_form(outputs, source, form, flood)
-    circumstances = _Circumstances(
+    under = Conditions(
         source.parameters,
         source.layout,
         tuple(source.ranges().items()),
         source.with_secret_key,
         form,
-        tuple(_known_of(name, packs) for name, packs in given.items()),
-        None if bounds is None else tuple(bounds),
-        None if told is None else tuple(told),
-        report,
-        flood,
-        keys.joint,
-        HELD if memory_limit is None else min(HELD, memory_limit // 4),
-        beside,
+        tuple(GivenPacks.of_numbers(name, packs) for name, packs in given.items()),
+        bounds=None if bounds is None else tuple(bounds),
+        reported_bounds=None if reported_bounds is None else tuple(reported_bounds),
+        held=HELD if memory_limit is None else min(HELD, memory_limit // 4),
+        **conditions,
     )
-    return _prepared(outputs, circumstances)
-
-
-# Equal expressions are the same object, so a circuit that is written again is found by its outputs. A forest of a hundred trees
-# takes a tenth of a second to prepare, on a small table as long as its sums.
-@lru_cache(maxsize=8)
-def _prepared(outputs: tuple[Expression | int, ...], about: _Circumstances) -> Prepared:
-    parameters, form = about.parameters, about.form
-    facts = number_facts(outputs, parameters, about.layout, dict(about.ranges), about.bounds)
-    exact = cleared(outputs) if form == ROWS else [o for o in outputs if isinstance(o, Expression)]
-    scaled, factors = _followed(exact, parameters, about.given)
-    noises = {packs.name: packs.noise for packs in about.given}
-    proof = about.report
-    if proof is None and any(node.op == MASK for node in in_order(scaled)):
-        joined = with_marks_joined(scaled)
-        with suppress(NoiseError):  # rarely this has more noise than what was planned
-            proof, scaled = _proof(joined, about, noises), joined
-    program = program_of(
-        scaled,
-        parameters,
-        about.layout,
-        form,
-        _proof(scaled, about, noises) if proof is None else proof,
-        with_secret_key=about.with_secret_key,
-        given=noises,
-        held=about.held,
-        places={packs.name: packs.places for packs in about.given},
-    )
-    if about.told is not None:
-        facts = [replace(f, low=bound.low, high=bound.high) for f, bound in zip(facts, about.told, strict=True)]
-    t, slots = parameters.plain_modulus, parameters.slots
-    found = tuple(
-        replace(
-            f,
-            offset=centred(output.offset * output.step.factor, t),
-            factor=factor * (slots if output.each else 1) * output.step.factor % t,
-        )
-        for f, output, factor in zip(facts, program.outputs, factors, strict=True)
-    )
-    return Prepared(program, found, None if form == ROWS else circuit_digest(exact), about.flood and not about.joint)
-
-
-def _known_of(name: str, packs: EncryptedNumbers) -> _Given:
-    t = packs.keys.parameters.plain_modulus
-    # A stored sum plus its offset is the number times its factor: so much does the number itself lack.
-    offsets = tuple(f.offset * pow(f.factor, -1, t) % t for f in packs.facts)
-    return _Given(name, noise_of_packs(packs), tuple(expansion_scales(packs)), offsets, packs.places)
+    _check_form(outputs, source, form, under.floods)
+    return compile_outputs(outputs, under)
 
 
 def _check_form(outputs: Sequence[Expression | int], source: Source, form: str, flood: bool) -> None:
@@ -321,114 +223,6 @@ def _check_form(outputs: Sequence[Expression | int], source: Source, form: str, 
         raise KeyMismatchError(
             "these public keys cannot pack totals: take owner.public_keys(packing=True), or form='slots' for one ciphertext a total"
         )
-
-
-def _followed(
-    outputs: Sequence[Expression], parameters: Parameters, given: Sequence[_Given]
-) -> tuple[list[Expression], list[int]]:
-    """The circuits with the factors of given totals made up for, and the factors that they have themselves."""
-    if not given:
-        return list(outputs), [1] * len(outputs)
-    factors = {packs.name: packs.factors for packs in given}
-    offsets = {packs.name: packs.offsets for packs in given}
-    pairs = followed(outputs, factors, parameters.plain_modulus, offsets)
-    return [circuit for circuit, _ in pairs], [factor for _, factor in pairs]
-
-
-def _proof(outputs: Sequence[Expression], about: _Circumstances, given: Mapping[str, Noise]) -> NoiseReport:
-    parameters, layout, own = about.parameters, about.layout, about.with_secret_key
-    if about.form == ROWS:
-        return _row_proof(outputs, about, given)
-    level = max((noise.level for noise in given.values()), default=0)
-    prove = partial(
-        read_noise, outputs, parameters, layout, with_secret_key=own, form=about.form, given=given, level=level
-    )
-    try:
-        report = _beside_or_alone(partial(prove, flooded=about.flood), about)
-    except NoiseError:
-        if not about.joint:
-            raise
-        report = prove(flooded=False)  # to be computed on with: its members refuse to open what they cannot flood
-    return report if given else lowest_start(outputs, parameters, layout, report, with_secret_key=own)
-
-
-def _beside_or_alone(prove: Callable[..., NoiseReport], about: _Circumstances) -> NoiseReport:
-    """The proof with totals side by side; what was not planned for may do alone."""
-    try:
-        return prove(beside=about.beside)
-    except NoiseError:
-        if about.parameters.copies == 1 or about.beside == 1:
-            raise
-        return prove(beside=1)
-
-
-def _row_proof(outputs: Sequence[Expression], about: _Circumstances, given: Mapping[str, Noise]) -> NoiseReport:
-    parameters = about.parameters
-    own = about.with_secret_key
-    prove = partial(prove_rows, outputs, parameters, about.layout, given, with_secret_key=own, flooded=about.flood)
-    try:
-        return _beside_or_alone(prove, about)
-    except NoiseError as error:
-        if given and parameters.kept_primes is None:
-            raise only_to_open(parameters) from error
-        raise NoiseError(f"{error}. ", *_why_unproven(outputs, about, given)) from error
-
-
-def only_to_open(parameters: Parameters) -> NoiseError:
-    """The refusal to compute on with packs that keep no room for it."""
-    return NoiseError(
-        f"totals that were packed with {parameters!r} are to be opened, not to be computed on with: make keys for a "
-        "model that predicts unopened, ",
-        Cure("keys that predict", "es.Owner(es.plan(..., encrypted_prediction=True))"),
-        ", and encrypt with those",
-    )
-
-
-def _why_unproven(
-    outputs: Sequence[Expression], about: _Circumstances, given: Mapping[str, Noise]
-) -> tuple[str | Cure, ...]:
-    """Why keys do not carry a prediction; often they were planned for rows that the secret key encrypts, and others did."""
-    others = Cure("plan for others", "es.plan(..., encrypted_prediction=True, by_others=True)")
-    if not about.with_secret_key:
-        with suppress(NoiseError):
-            prove_rows(outputs, about.parameters, about.layout, given, with_secret_key=True)
-            return (
-                "The cause: these rows were encrypted with public keys, which makes more noise, and the keys were planned for rows "
-                "that the secret key encrypts. Keys for both: ",
-                others,
-            )
-    return (
-        "A prediction takes keys that were planned for it, ",
-        Cure("plan prediction", "es.plan(..., encrypted_prediction=True)"),
-        "; and if rows of the model or these were encrypted with public keys, keys that were planned for that: ",
-        others,
-    )
-
-
-def number_facts(
-    outputs: Sequence[Expression | int],
-    parameters: Parameters,
-    layout: Layout,
-    ranges: Mapping[str, ColumnRange],
-    bounds: Sequence[Interval] | None = None,
-) -> list[NumberFacts]:
-    """The proven bound of every output, refused where it does not fit below t/2."""
-    if bounds is None:
-        expressions = [output for output in outputs if isinstance(output, Expression)]
-        found = read_bounds(expressions, ranges, layout.n_rows, layout.n_chunks * layout.slots)
-        bounds = [found[o] if isinstance(o, Expression) else Interval.of(o) for o in outputs]
-    check_bounds(outputs, [bound.largest for bound in bounds], parameters)
-    return [NumberFacts(bound.low, bound.high) for bound in bounds]
-
-
-def check_bounds(outputs: Sequence[Expression | int], largest: Sequence[int], parameters: Parameters) -> None:
-    """Only results have to fit: what is computed on the way is exact modulo t whatever its size."""
-    for output, value in zip(outputs, largest, strict=True):
-        if value > parameters.max_value:
-            raise TooLargeError(
-                f"{output!r} could reach ±{value:,}, and these parameters are exact up to ±{parameters.max_value:,}: ",
-                Cure("larger values", f"choose max_value={value} or more, es.plan(...) does", {"value": value}),
-            )
 
 
 # -- computing ---------------------------------------------------------------------------------------------------------------

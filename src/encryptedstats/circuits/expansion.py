@@ -12,26 +12,10 @@ from numpy.typing import NDArray
 from encryptedstats.circuits.devices import Device
 from encryptedstats.circuits.program import PACKED
 from encryptedstats.circuits.results import EncryptedNumbers
-from encryptedstats.crypto.noise import Noise
-from encryptedstats.crypto.packing import expansion_scale, packing_primes
 from encryptedstats.crypto.residues import Residues
 
 _EXPANDED_AT_ONCE: Final = 64  # totals ...
 _EXPANDED_BYTES: Final = 64 << 20  # ... and bytes: as long as one of these is held, all are
-
-
-def noise_of_packs(totals: EncryptedNumbers) -> Noise:
-    """A bound on the noise of every pack, at the level of the primes that packs keep: as programs know given packs."""
-    parameters, noises = totals.keys.parameters, [part.noise for part in totals.parts]
-    worst = Noise(max(noise.flat for noise in noises), max(noise.peak for noise in noises))
-    return worst.at(len(parameters.data_moduli) - packing_primes(parameters))
-
-
-def expansion_scales(totals: EncryptedNumbers) -> list[int]:
-    """What every total is multiplied by, modulo t, once it is expanded."""
-    parameters = totals.keys.parameters
-    scale = expansion_scale(parameters)
-    return [facts.factor * scale % parameters.plain_modulus for facts in totals.facts]
 
 
 def check_packed(totals: EncryptedNumbers) -> None:
@@ -57,15 +41,17 @@ def expand_totals(
     is these.
     """
     check_packed(totals)
-    chosen = np.zeros(len(totals), dtype=bool)
-    numbers = {place: number for number, place in enumerate(totals.places)}
+    n_places = totals.n_places
+    chosen = np.zeros(n_places, dtype=bool)
+    # Equal totals share a place, which goes by the number of the first of them.
+    numbers = {place: number for number, place in reversed(list(enumerate(totals.places)))}
     if start:
         numbers = {place: place >> start for place in totals.places}
     for number in wanted:
         chosen[number << start if start else totals.places[number]] = True
     top = totals.keys.parameters.ring_degree.bit_length() - 1
     for number, part in enumerate(totals.parts):
-        places = range(number * totals.width, min((number + 1) * totals.width, len(totals)))
+        places = range(number * totals.width, min((number + 1) * totals.width, n_places))
         for group, level, node in _groups(device, totals, part.residues, places, top, chosen, start):
             found = device.expand(node, len(group), level, totals.keys, workers, start)
             yield from ((numbers[place], one) for place, one in zip(group[:: 1 << start], found, strict=True))

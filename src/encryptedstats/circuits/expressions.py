@@ -413,7 +413,7 @@ def totals_of(outputs: Iterable[Expression]) -> dict[Key, tuple[str, int]]:
     return {node.data: node.data for node in in_order(outputs) if node.op == GIVEN}
 
 
-def with_packs_renamed(outputs: Sequence[Expression], suffix: str) -> list[Expression]:
+def with_packs_renamed(outputs: Sequence[Expression | int], suffix: str) -> list[Expression | int]:
     """The outputs with longer names for the packs of all given totals.
 
     >>> with_packs_renamed([given("model", 3) * column("v0.bin1")], "7")
@@ -425,8 +425,8 @@ def with_packs_renamed(outputs: Sequence[Expression], suffix: str) -> list[Expre
             return given(node.data[0] + suffix, node.data[1])
         return Expression(node.op, tuple(args), node.data, node.is_total)
 
-    values = fold(outputs, rule)
-    return [values[output] for output in outputs]
+    values = fold([output for output in outputs if isinstance(output, Expression)], rule)
+    return [values[output] if isinstance(output, Expression) else output for output in outputs]
 
 
 def fold(outputs: Iterable[Expression], rule: Callable[[Expression, list[Any]], Any]) -> dict[Expression, Any]:

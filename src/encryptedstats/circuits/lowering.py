@@ -172,6 +172,11 @@ class Lowering:
         places: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
         self.rules, self.layout, self.way, self.given, self.places = rules, layout, way, given, places or {}
+        # Equal totals share a place in their packs, and are expanded once: as the first of them.
+        self._first_at = {
+            name: {place: number for number, place in reversed(list(enumerate(some)))}
+            for name, some in self.places.items()
+        }
         self.rows: dict[Expression, Step] = {}
         self.totals: dict[Expression, _Total] = {}
         self._spread: dict[Expression, Step] = {}
@@ -263,6 +268,8 @@ class Lowering:
         return found
 
     def _expanded(self, name: str, number: int, start: int) -> Step:
+        if not start and name in self.places:
+            number = self._first_at[name][self.places[name][number]]
         packs = self._step(GIVEN, (), (name, start), self.given[name])
         return self._step(EXPAND, (packs,), number, self.rules.expand(packs.noise, start))
 

@@ -15,8 +15,9 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
-from encryptedstats.circuits.bounds import ColumnRange, Interval, read_bounds
+from encryptedstats.circuits.bounds import ColumnRange, Interval, bound_outputs
 from encryptedstats.circuits.calibration import FAST_PRIME_BITS, measured_times
+from encryptedstats.circuits.compiled import Compiled, Conditions, GivenPacks, compile_outputs
 from encryptedstats.circuits.cost import Cost, Kind, Times, number_of, read_cost, work_seconds
 from encryptedstats.circuits.devices import prices
 from encryptedstats.circuits.devices.seal import BATCH
@@ -29,9 +30,9 @@ from encryptedstats.circuits.expressions import (
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.lowering import rotations_needed
 from encryptedstats.circuits.program import PACKED, ROWS, Program
-from encryptedstats.circuits.proof import NoiseReport, program_of, prove_rows, read_noise, room_for
-from encryptedstats.circuits.rewriting import followed
-from encryptedstats.circuits.shapes import Shapes
+from encryptedstats.circuits.proof import NoiseReport, noisiest_outputs, prove_rows, read_noise, room_for
+from encryptedstats.circuits.rewriting import cleared
+from encryptedstats.circuits.shapes import Shapes, find_shapes
 from encryptedstats.crypto.flooding import FLOODING_BITS
 from encryptedstats.crypto.noise import FAILURE_BITS, Noise, Scheme
 from encryptedstats.crypto.packing import (
@@ -196,6 +197,9 @@ class Plan:
         What ``device="auto"`` will take, and how much faster it is than the next.
     flooded : bool
         Whether results hide the rows from who opens them, by noise: so it is for rows that others encrypt.
+    digests : tuple of str
+        A hash of the program of each stage. The evaluation of a table of the planned size runs the same
+        programs: see ``answer.program_digest``.
     """
 
     parameters: Parameters
@@ -217,6 +221,7 @@ class Plan:
     prediction: PredictionCost | None = None
     flooded: bool = False
     device: str = ""
+    digests: tuple[str, ...] = ()
 
     @property
     def security(self) -> int:
@@ -311,7 +316,7 @@ class Stage:
     Attributes
     ----------
     outputs : list of Expression, or a function of a layout that gives them
-        Totals; in the form of rows, numbers of every row, 0 in padding.
+        Totals; in the form of rows, numbers of every row, some of which may be plain.
     n_rows : int, optional
         Rows that it is over; as many as fill a ciphertext, where it is not said.
     bounds : list of Interval, optional
@@ -319,21 +324,32 @@ class Stage:
     form : "packed", "replicated", "slots" or "rows"
     gives : str
         What its packs are called where a later stage computes on with them.
+    is_reserved : bool
+        Whether keys must carry it and nobody asks for it yet, such as the folds of a model: it is
+        proven and not priced.
     """
 
-    outputs: Sequence[Expression] | Callable[[Layout], Sequence[Expression]]
+    outputs: Sequence[Expression | int] | Callable[[Layout], Sequence[Expression]]
     n_rows: int | None
     bounds: Sequence[Interval] | Interval | None = None
     form: str = PACKED
     gives: str = ""
+    is_reserved: bool = False
 
     def layout(self, slots: int, copies: int = 1) -> Layout:
         """Where its rows lie."""
         return Layout(slots if self.n_rows is None else self.n_rows, slots, copies=copies)
 
+    def written(self, slots: int, copies: int = 1) -> tuple[Expression | int, ...]:
+        """Return the outputs for a ring of so many slots."""
+        return tuple(self.outputs(self.layout(slots, copies)) if callable(self.outputs) else self.outputs)
+
     def circuits(self, slots: int, copies: int = 1) -> list[Expression]:
-        """Its outputs, for a ring of so many slots."""
-        return list(self.outputs(self.layout(slots, copies)) if callable(self.outputs) else self.outputs)
+        """Return the distinct outputs for a ring of so many slots, 0 in padding."""
+        outputs = self.written(slots, copies)
+        if self.form == ROWS:
+            return cleared(outputs)
+        return list(dict.fromkeys(output for output in outputs if isinstance(output, Expression)))
 
     def renamed(self, suffix: str) -> Stage:
         """The same with other names for all packs, so that those of several models are told apart."""
@@ -348,9 +364,11 @@ class Stage:
             return self.bounds.largest
         if self.bounds is not None:
             return max(bound.largest for bound in self.bounds)
-        layout, outputs = self.layout(slots, copies), self.circuits(slots, copies)
-        found = read_bounds(outputs, ranges, layout.n_rows, layout.n_chunks * slots)
-        return max(found[output].largest for output in outputs)
+        layout, outputs = self.layout(slots, copies), self.written(slots, copies)
+        if self.form == ROWS:
+            outputs = tuple(self.circuits(slots, copies))
+        found = bound_outputs(outputs, tuple(ranges.items()), layout.n_rows, layout.n_chunks * slots)
+        return max(bound.largest for bound in found)
 
 
 def plan_stages(
@@ -367,8 +385,11 @@ def plan_stages(
     price_per_core_hour: float | None = None,
     room: int = 1,
     parameters: Parameters | None = None,
+    accepts: Callable[[Parameters], bool] | None = None,
 ) -> Plan:
     """Plan some computations with the same keys; for ``workers``, with room to add up the results of all shards.
+
+    ``accepts`` may refuse the parameters that were found before anything is compiled for them.
 
     With ``room``, results that large many times over are exact: what is added and taken away later has bounds that add up. With
     ``parameters`` it is planned for keys that are there already.
@@ -390,6 +411,8 @@ def plan_stages(
         found = search.found()
     if found is None:
         raise ParameterError(*search.refusal())
+    if accepts is not None and not accepts(found.parameters):
+        raise ParameterError("the parameters that were found are not accepted")
     times = measured_times(found.parameters) if times is None else times
     columns = len(ranges) if n_columns is None else n_columns
     return _Figures(search, found, times).plan(columns, workers, price_per_core_hour)
@@ -469,12 +492,12 @@ class _Search:
         t = plain_modulus_for(ring, largest)
         shapes = _Shapes(self.stages, slots, copies)
 
-        def proven(primes: tuple[int, ...]) -> _Found | None:
+        def prove(primes: tuple[int, ...], *, critical: bool = False) -> _Found | None:
             try:
                 for parameters in self._with_kept_primes(
                     Parameters(self.scheme, ring, t, primes, members=self.members, copies=copies)
                 ):
-                    found = self._proven(parameters, shapes)
+                    found = self._proven(parameters, shapes, critical=critical)
                     if found is not None:
                         return found
             except ParameterError:
@@ -482,18 +505,23 @@ class _Search:
             return None
 
         for largest_prime in (FAST_PRIME_BITS, MAX_PRIME_BITS):
-            sizes = smallest_chain(
-                self.scheme,
-                ring,
-                t,
-                self.security,
-                lambda primes: proven(primes) is not None,
-                largest_prime,
-                with_factors=True,
-            )
-            if sizes is not None:
-                found = parameters_from_sizes(self.scheme, ring, t, sizes, with_factors=True)
-                return proven(found.coefficient_moduli)
+            # The smallest primes for the noisiest outputs are those for all, if they carry all.
+            for critical in (True, False):
+                sizes = smallest_chain(
+                    self.scheme,
+                    ring,
+                    t,
+                    self.security,
+                    lambda primes, critical=critical: prove(primes, critical=critical) is not None,
+                    largest_prime,
+                    with_factors=True,
+                )
+                if sizes is None:
+                    break
+                primes = parameters_from_sizes(self.scheme, ring, t, sizes, with_factors=True).coefficient_moduli
+                found = prove(primes)
+                if found is not None:
+                    return found
         return None
 
     def _with_kept_primes(self, parameters: Parameters) -> Iterator[Parameters]:
@@ -509,14 +537,18 @@ class _Search:
         for kept in tried:
             yield replace(parameters, kept_primes=kept)
 
-    def _proven(self, parameters: Parameters, shapes: _Shapes) -> _Found | None:
-        """Proofs of all stages."""
+    def _proven(self, parameters: Parameters, shapes: _Shapes, *, critical: bool = False) -> _Found | None:
+        """Return proofs of all stages, or of their noisiest outputs alone."""
         try:
             if not self._hopeful(parameters, shapes):
                 return None
             reports, given = list[NoiseReport](), dict[str, Noise]()
             for number, stage in enumerate(self.stages):
-                circuits, count = shapes.of(number, parameters), shapes.count(number)
+                count = shapes.count(number)
+                if critical:
+                    circuits = shapes.critical(number, parameters, with_secret_key=self.with_secret_key)
+                else:
+                    circuits = shapes.of(number, parameters)
                 report = self._report(parameters, stage, circuits, count, given)
                 room = self._room(stage, parameters.slots)
                 if stage.form == PACKED and report.budget < 1.0 + room:
@@ -630,8 +662,25 @@ class _Shapes:
 
     def _of(self, number: int) -> Shapes:
         if number not in self._shapes:
-            self._shapes[number] = Shapes(self._stages[number].circuits(*self._layout))
+            self._shapes[number] = find_shapes(tuple(self._stages[number].circuits(*self._layout)))
         return self._shapes[number]
+
+    def critical(self, number: int, parameters: Parameters, *, with_secret_key: bool) -> list[Expression]:
+        """Return the noisiest outputs of a stage: whatever carries all of them carries these.
+
+        A search that tries dozens of moduli tries them on these first. Which output is noisiest
+        hardly depends on the moduli, so the first ones that are tried decide.
+        """
+        stage, shapes = self._stages[number], self._of(number)
+        if stage.form != PACKED or shapes.given:
+            return self.of(number, parameters)
+        kind = parameters.scheme, with_secret_key
+        if kind not in shapes.noisiest:
+            layout = stage.layout(*self._layout)
+            shapes.noisiest[kind] = noisiest_outputs(
+                self.of(number, parameters), parameters, layout, with_secret_key=with_secret_key
+            )
+        return shapes.noisiest[kind]
 
     def count(self, number: int) -> int:
         """How many outputs a stage has."""
@@ -653,20 +702,6 @@ def given_factor(parameters: Parameters) -> int:
     return scale * parameters.switch_factor(0, dropped) % parameters.plain_modulus
 
 
-def scaled_circuits(stage: Stage, parameters: Parameters) -> list[Expression]:
-    """The circuits of a stage, with coefficients for the factors that expanded totals have."""
-    circuits = stage.circuits(parameters.slots, parameters.copies)
-    totals = totals_of(circuits)
-    if not totals:
-        return circuits
-    most: dict[str, int] = {}
-    for name, k in totals.values():
-        most[name] = max(most.get(name, 0), k + 1)
-    factors = {name: [given_factor(parameters)] * count for name, count in most.items()}
-    offsets = {name: [0] * count for name, count in most.items()}
-    return [circuit for circuit, _ in followed(circuits, factors, parameters.plain_modulus, offsets)]
-
-
 @dataclass(frozen=True)
 class _Figures:
     """What a plan says of the parameters that were found."""
@@ -676,24 +711,34 @@ class _Figures:
     times: Times
 
     @cached_property
-    def programs(self) -> list[Program]:
-        """Of every stage."""
-        parameters, places, found = self.parameters, dict[str, Sequence[int]](), list[Program]()
-        for stage, report in zip(self.search.stages, self.found.reports, strict=True):
-            program = program_of(
-                scaled_circuits(stage, parameters),
+    def compiled(self) -> list[Compiled]:
+        """Compile each stage as its evaluation will, from the packs of the stages before it."""
+        parameters, search = self.parameters, self.search
+        packs, found = dict[str, GivenPacks](), list[Compiled]()
+        for stage in search.stages:
+            outputs = stage.written(parameters.slots, parameters.copies)
+            expressions = [output for output in outputs if isinstance(output, Expression)]
+            used = dict.fromkeys(name for name, _ in totals_of(expressions).values())
+            bounds = stage.bounds
+            if isinstance(bounds, Interval):
+                bounds = [bounds] * len(outputs)
+            conditions = Conditions(
                 parameters,
                 stage.layout(parameters.slots, parameters.copies),
+                tuple(search.ranges.items()),
+                search.with_secret_key,
                 stage.form,
-                report,
-                with_secret_key=self.search.with_secret_key,
-                given=self.found.given,
-                places=places,
+                tuple(packs[name] for name in used),
+                bounds=None if bounds is None else tuple(bounds),
             )
-            found.append(program)
+            found.append(compile_outputs(outputs, conditions))
             if stage.gives:
-                places[stage.gives] = program.places
+                packs[stage.gives] = GivenPacks.of_compiled(stage.gives, found[-1])
         return found
+
+    @cached_property
+    def programs(self) -> list[Program]:
+        return [one.program for one in self.compiled]
 
     @cached_property
     def costs(self) -> list[Cost]:
@@ -706,7 +751,9 @@ class _Figures:
         return self.found.parameters
 
     def _are(self, stage: Stage) -> str:
-        """Whether it is a fit, a draw (whose circuit depends on where rows lie), or a prediction."""
+        """Return whether it is a fit, a draw (whose circuit depends on where rows lie), or a prediction."""
+        if stage.is_reserved:
+            return "reserved"
         return "predict" if stage.form == ROWS else "draw" if callable(stage.outputs) else "fit"
 
     def _of(self, kind: str) -> list[tuple[Stage, Cost]]:
@@ -720,9 +767,9 @@ class _Figures:
         layout = self.search.stages[0].layout(slots, copies)
         fits, draws, predictions = self._of("fit"), self._of("draw"), self._of("predict")
         prediction = self._prediction(fits, draws, predictions) if predictions else None
-        n_totals = sum(len(stage.circuits(slots, copies)) for stage, _ in (*fits, *draws))
-        down = sum(self._download(stage, report) for stage, report in self._open_results())
-        counts = sum((cost.counts for cost in self.costs), Counter[Kind]())
+        n_totals = sum(len(program.outputs) for kind in ("fit", "draw") for program in self._programs_of(kind))
+        asked = (*fits, *draws, *predictions)
+        counts = sum((cost.counts for _, cost in asked), Counter[Kind]())
         rotations = {
             step
             for stage in self.search.stages
@@ -738,7 +785,7 @@ class _Figures:
             n_columns=n_columns,
             n_totals=n_totals,
             bytes_up=n_columns * layout.n_chunks * parameters.packed_bytes(),
-            bytes_down=down,
+            bytes_down=self._count_downloaded_bytes(),
             products=number_of(counts, "multiply"),
             key_switches=number_of(counts, "key switch"),
             memory=max((memory_of(parameters, cost) for _, cost in fits), default=0),
@@ -749,10 +796,11 @@ class _Figures:
             prediction=prediction,
             flooded=not self.search.with_secret_key and any(stage.form == PACKED for stage in self.search.stages),
             device=_device_text(prices(self.programs)),
+            digests=tuple(one.digest for one in self.compiled),
         )
         if workers is None or not fits:
             return made
-        packs = sum(-(-len(stage.circuits(slots, copies)) // report.way.width) for stage, report in self._fits())
+        packs = sum(len(program.packs) for program in self._programs_of("fit"))
         nbytes = packs * packing_parameters(parameters).packed_bytes()
         costs = [cost for _, cost in fits]
         return replace(made, cluster=_on_cluster(made, costs, packs, nbytes, times, workers, price))
@@ -767,24 +815,15 @@ class _Figures:
             depths[stage.gives] = max(depths.get(stage.gives, 0), before + depth_of(circuits))
         return max(depths.values())
 
-    def _fits(self) -> list[tuple[Stage, NoiseReport]]:
-        pairs = zip(self.search.stages, self.found.reports, strict=True)
-        return [(stage, report) for stage, report in pairs if self._are(stage) == "fit"]
+    def _programs_of(self, kind: str) -> list[Program]:
+        pairs = zip(self.search.stages, self.programs, strict=True)
+        return [program for stage, program in pairs if self._are(stage) == kind]
 
-    def _open_results(self) -> list[tuple[Stage, NoiseReport]]:
-        """What the owner downloads: what no later stage takes, and answers."""
-        pairs = zip(self.search.stages, self.found.reports, strict=True)
-        return [(stage, report) for stage, report in pairs if not stage.gives]
-
-    def _download(self, stage: Stage, report: NoiseReport) -> int:
-        parameters = self.parameters
-        count = len(stage.circuits(parameters.slots, parameters.copies))
-        if stage.form == ROWS:
-            end = len(parameters.data_moduli) - 1 if report.way.end is None else report.way.end
-            return count * stage.layout(parameters.slots, parameters.copies).n_chunks * parameters.packed_bytes(end)
-        if stage.form != PACKED:
-            return count * parameters.packed_bytes()
-        return -(-count // report.way.width) * packing_parameters(parameters).packed_bytes()
+    def _count_downloaded_bytes(self) -> int:
+        """Count what the owner downloads: answers, and totals that no later stage takes."""
+        pairs = zip(self.search.stages, self.programs, strict=True)
+        kept = [program for stage, program in pairs if not stage.gives and not stage.is_reserved]
+        return sum(map(_count_result_bytes, kept))
 
     def _prediction(
         self,
@@ -794,7 +833,7 @@ class _Figures:
     ) -> PredictionCost:
         parameters, times = self.parameters, self.times
         slots, copies = parameters.slots, parameters.copies
-        every = sum(len(stage.circuits(slots, copies)) for stage, _ in fits)
+        every = sum(len(stage.written(slots, copies)) for stage, _ in fits)
         different = sum(len(totals_of(stage.circuits(slots, copies))) for stage, _ in predictions)
         spread = sum((cost.spread for _, cost in predictions), Counter[Kind]())
         rows = sum((cost.rows for _, cost in predictions), Counter[Kind]())
@@ -808,8 +847,17 @@ class _Figures:
             packing_primes(parameters) if every else 0,
             sum(cost.seconds(times) for _, cost in draws),
             seconds / cores(),
-            sum(self._download(stage, report) for stage, report in self._open_results() if stage.form == ROWS),
+            sum(_count_result_bytes(program) for program in self._programs_of("predict")),
         )
+
+
+def _count_result_bytes(program: Program) -> int:
+    """Count the bytes of a program's ciphertexts as they are downloaded."""
+    parameters = program.parameters
+    if program.form == PACKED:
+        return len(program.packs) * packing_parameters(parameters).packed_bytes()
+    chunks = program.layout.n_chunks if program.form == ROWS else 1
+    return sum(chunks * parameters.packed_bytes(output.step.level) for output in program.outputs)
 
 
 def _device_text(seconds: Mapping[str, float]) -> str:

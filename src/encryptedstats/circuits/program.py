@@ -191,6 +191,24 @@ class Program:
         return tuple(in_order([*self.packs, *(output.step for output in self.outputs)]))
 
     @cached_property
+    def digest(self) -> str:
+        """A hash of all steps and of what they are run under: equal programs give equal residues.
+
+        Given packs go by the order in which they are used, not by name.
+        """
+        numbers, names = dict[Step, int](), dict[str, int]()
+        facts = self.parameters.fingerprint, self.layout.n_rows, self.layout.n_chunks, self.form
+        content = [repr((*facts, self.width, self.beside, self.places))]
+        for number, step in enumerate(self.steps):
+            numbers[step] = number
+            data = step.data.content() if isinstance(step.data, (Marks, MarksBeside)) else step.data
+            if step.op == GIVEN:
+                data = names.setdefault(data[0], len(names)), data[1]
+            content.append(repr((step.op, [numbers[arg] for arg in step.args], data, step.level, step.size)))
+        content.append(repr([(numbers[output.step], output.offset, output.each) for output in self.outputs]))
+        return hashlib.sha256("\n".join(content).encode()).hexdigest()
+
+    @cached_property
     def stages(self) -> dict[Step, int]:
         """How many times totals have to be back in the rows before a step can be taken."""
         found: dict[Step, int] = {}

@@ -244,6 +244,25 @@ def _least_noisy(reports: Sequence[NoiseReport]) -> NoiseReport:
     return next(report for report, noise in zip(reports, noises, strict=True) if noise <= 4 * min(noises))
 
 
+def noisiest_outputs(
+    outputs: Sequence[Expression],
+    parameters: Parameters,
+    layout: Layout,
+    *,
+    with_secret_key: bool,
+) -> list[Expression]:
+    """Return the output with the most noise for each size and level of a result, by the cheapest strategy."""
+    rules = NoiseRules(parameters, with_secret_key=with_secret_key)
+    found = Lowering(rules, layout, Way(strategies(parameters)[0]), {}).outputs(outputs)
+    worst: dict[tuple[int, int], tuple[float, Expression]] = {}
+    for output, result in zip(outputs, found, strict=True):
+        noise = result.step.noise
+        key, amount = (noise.size, noise.level), noise.flat + noise.peak
+        if key not in worst or worst[key][0] < amount:
+            worst[key] = amount, output
+    return [output for _, output in worst.values()]
+
+
 def strategies(parameters: Parameters) -> tuple[Strategy, ...]:
     """What can be done about growing ciphertexts, cheapest first. A BFV product costs more with every polynomial, so there is
     only one way for it."""

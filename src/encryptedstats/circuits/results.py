@@ -177,15 +177,39 @@ class EncryptedNumbers:
         self.flooded = flooded
         self.circuit = circuit  # a digest of what was computed: only the same adds up
         self.cut: Cut | None = None
+        self.program_digest: str | None = None  # of the program that computed them, where it is one
         self.checkpoints: tuple[str | os.PathLike[str], ...] = ()  # all that is stored of them, until they are saved
 
     def __len__(self) -> int:
         return sum(2 if facts.stored.base else not facts.stored.shift for facts in self.facts)
 
+    @property
+    def n_places(self) -> int:
+        """Return how many packed totals there are; equal totals share a place."""
+        return 1 + max(self.places, default=-1)
+
     def in_parts(self, stored: Sequence[Stored]) -> EncryptedNumbers:
         """The same numbers as parts of others, or as two in one."""
         self.facts = tuple(replace(facts, stored=one) for facts, one in zip(self.facts, stored, strict=True))
         return self
+
+    def repeat(self, positions: Sequence[int]) -> EncryptedNumbers:
+        """Return the same ciphertexts for more totals: number k is the one at ``positions[k]``."""
+        facts, places = [self.facts[k] for k in positions], [self.places[k] for k in positions]
+        repeated = EncryptedNumbers(
+            self.keys,
+            self.form,
+            facts,
+            self.parts,
+            self.width,
+            self.schema_digest,
+            self.flooded,
+            self.circuit,
+            places=places,
+        )
+        repeated.program_digest, repeated.cut = self.program_digest, self.cut
+        repeated.checkpoints = self.checkpoints
+        return repeated
 
     def most(self, place: int) -> int | None:
         """How large one of the numbers that were asked for can be; None where that is not known: of the second of two in one, of
@@ -279,6 +303,7 @@ class EncryptedNumbers:
         combined = EncryptedNumbers(
             self.keys, self.form, facts, parts, self.width, digest, flooded, self.circuit, places=self.places
         )
+        combined.program_digest = self.program_digest if self.program_digest == other.program_digest else None
         combined.checkpoints = self.checkpoints + other.checkpoints
         return combined
 
@@ -334,9 +359,11 @@ class EncryptedNumbers:
             Part(residues, noise.at(len(self._engine.parameters.data_moduli) - residues.shape[1]))
             for residues, noise in packs
         ]
-        return EncryptedNumbers(
+        switched = EncryptedNumbers(
             keys, self.form, self.facts, parts, self.width, None, True, self.circuit, self.counts, self.places
         )
+        switched.program_digest = self.program_digest
+        return switched
 
     def with_flooding(self) -> EncryptedNumbers:
         """The same totals, hidden from who opens them in all but their values: see :mod:`encryptedstats.crypto.flooding`."""
@@ -359,7 +386,7 @@ class EncryptedNumbers:
         flooded = EncryptedNumbers(
             keys, self.form, self.facts, parts, self.width, self.schema_digest, True, self.circuit, places=self.places
         )
-        flooded.checkpoints = self.checkpoints
+        flooded.program_digest, flooded.checkpoints = self.program_digest, self.checkpoints
         return flooded
 
     def _model(self) -> NoiseModel:
@@ -383,7 +410,9 @@ class EncryptedNumbers:
         if self.cut is not None:
             sections[CUT] = self.cut.to_bytes()
         own = {"parameters": parameters.to_dict(), "form": self.form, "width": self.width}
-        own |= {"flooded": self.flooded, "circuit": self.circuit}
+        # A program over rows holds the numbers of an opened model, and a hash of them could be guessed.
+        program = None if self.form == ROWS else self.program_digest
+        own |= {"flooded": self.flooded, "circuit": self.circuit, "program": program}
         own |= {DIGEST_FIELD: self.schema_digest, **(fields or {})}
         return Container(kind, parameters.fingerprint, self.keys.key_id, own, sections)
 
@@ -404,13 +433,17 @@ class EncryptedNumbers:
             raise FileFormatError("the results have rows where there are totals, or none where there should be")
         facts = [_read_facts(entry, parameters) for entry in file.listed("numbers")]
         _check_stored([one.stored for one in facts], form)
-        empty = cls(keys, form, facts, (), width, counts=counts)
+        places = file.listed("places")
+        distinct = {place for place in places if type(place) is int}
+        are_numbers = all(type(place) is int for place in places)
+        if not are_numbers or len(places) != len(facts) or distinct != set(range(len(distinct))):
+            raise FileFormatError("the places of the results are not one for each")
+        if form != PACKED and len(distinct) != len(facts):
+            raise FileFormatError("results that are not packed share places")
+        empty = cls(keys, form, facts, (), width, counts=counts, places=places)
         noises = [noise_from_json(entry, empty._model()) for entry in file.listed("noise")]
         if not 0 < len(facts) <= (MAX_OUTPUTS if form == ROWS else MAX_NUMBERS) or len(noises) != empty._n_parts():
             raise FileFormatError("the number of ciphertexts does not fit the number of totals")
-        places = file.listed("places")
-        if sorted(place for place in places if type(place) is int) != list(range(len(facts))):
-            raise FileFormatError("the places of the results are not one for each")
         parts = _read_parts(file.section("residues"), noises, empty._engine)
         flooded = file.fields.get("flooded")
         if flooded not in (None, True, False):
@@ -420,12 +453,13 @@ class EncryptedNumbers:
             raise FileFormatError("the results do not say what was computed")
         numbers = cls(keys, form, facts, parts, width, read_digest(file), flooded, circuit, counts, places)
         numbers.cut = _checked_cut(read_cut(file), numbers)
+        numbers.program_digest = _read_program_digest(file)
         return numbers
 
     def _n_parts(self) -> int:
         """How many ciphertexts there have to be."""
         if self.form == PACKED:
-            return math.ceil(len(self.facts) / self.width)
+            return math.ceil(self.n_places / self.width)
         return len(self.facts) * (len(self.counts) if self.form == ROWS else 1)
 
     def save(self, url: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -448,9 +482,17 @@ class EncryptedNumbers:
         raise TypeError("encrypted numbers are not pickled: use save() and load()")
 
 
+def _read_program_digest(file: Container) -> str | None:
+    """Read which program computed the numbers; files of version 0.2 do not say."""
+    digest = file.fields.get("program")
+    if digest is not None and (not isinstance(digest, str) or len(digest) != _DIGEST_LENGTH):
+        raise FileFormatError("the results name a malformed program")
+    return digest
+
+
 def _checked_cut(cut: Cut | None, numbers: EncryptedNumbers) -> Cut | None:
     """Refuse ranges that are not all totals in packs of these numbers: no computation was cut so."""
-    if cut is not None and (PACKED, len(numbers.facts), numbers.width) != (numbers.form, cut.totals[-1], cut.width):
+    if cut is not None and (PACKED, numbers.n_places, numbers.width) != (numbers.form, cut.totals[-1], cut.width):
         raise FileFormatError("the file has ranges of totals that leave something out, or count it twice")
     return cut
 
@@ -463,10 +505,10 @@ def encrypted_numbers(
     Such ciphertexts are fresh: they hold nothing of any rows but the totals, and are as good as flooded.
     """
     parameters = keys.parameters
-    width = min(parameters.ring_degree, 1 << (max(1, len(values)) - 1).bit_length())
     level = len(parameters.data_moduli) - packing_primes(parameters)
     places = tuple(places) or tuple(range(len(values)))
-    placed = [value for _, value in sorted(zip(places, values, strict=True))]
+    placed = [value for _, value in sorted(dict(zip(places, values, strict=True)).items())]
+    width = min(parameters.ring_degree, 1 << (max(1, len(placed)) - 1).bit_length())
     parts = [
         Part(*encrypted_totals(parameters, keys.encrypted_zero(level), placed[start : start + width]))
         for start in range(0, len(placed), width)
@@ -534,7 +576,7 @@ def _decrypted_rows(numbers: EncryptedNumbers, decryptor: Decryptor) -> NDArray[
 
 
 def _packed_sums(totals: EncryptedNumbers, decryptor: Decryptor) -> list[int]:
-    parameters, left, sums = totals.keys.parameters, len(totals.facts), list[int]()
+    parameters, left, sums = totals.keys.parameters, totals.n_places, list[int]()
     for part in totals.parts:
         plain = decryptor.decrypt_packed(ciphertext_of(totals._engine, part.residues))
         sums += unpack(parameters, plain, min(left, totals.width))

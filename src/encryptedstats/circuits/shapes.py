@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from encryptedstats.circuits.expressions import (
@@ -28,6 +29,12 @@ from encryptedstats.circuits.expressions import (
 )
 from encryptedstats.circuits.rewriting import with_one_factor
 from encryptedstats.crypto.packing import centred
+
+
+@lru_cache(maxsize=16)
+def find_shapes(outputs: tuple[Expression, ...]) -> Shapes:
+    """Return the shapes of some outputs; a plan asks for the same ones for every ring."""
+    return Shapes(outputs)
 
 
 class Shapes:
@@ -62,6 +69,8 @@ class Shapes:
         self._nodes = list(numbers)
         self._last = last  # by which packs with many totals are told from those with few
         self._outputs = list(dict.fromkeys(found[output] for output in outputs))
+        #: The noisiest outputs by scheme and kind of encryption, once they were looked for.
+        self.noisiest: dict[tuple[str, bool], list[Expression]] = {}
         self.given = [data for op, _, data, _ in self._nodes if op == GIVEN]
 
     def circuits(self, factors: Mapping[str, int] | None = None, t: int = 0) -> list[Expression]:

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from encryptedstats.checks import as_count
+from encryptedstats.circuits.compiled import Conditions, find_facts
 from encryptedstats.circuits.devices import AUTO
-from encryptedstats.circuits.evaluate import number_facts
 from encryptedstats.circuits.expressions import Expression, circuit_digest, column_names
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.plan import FAN_IN, chunks_per_shard
@@ -37,7 +37,7 @@ from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import Store, is_url, load_file, local_or_url, looked_at_again, open_store
 from encryptedstats.tables import EncryptedAnswer, EncryptedTable, Question
 from encryptedstats.tables.blocks import BlockEntry
-from encryptedstats.tables.columns import Column, digits_among
+from encryptedstats.tables.columns import Column
 from encryptedstats.tables.encrypted import (
     MANIFEST,
     MAX_MANIFEST_BYTES,
@@ -50,7 +50,7 @@ from encryptedstats.tables.encrypted import (
 )
 from encryptedstats.tables.folds import Folds, folds_of
 from encryptedstats.tables.questions import question_class
-from encryptedstats.tables.sharding import join_ranges, prove_shards
+from encryptedstats.tables.sharding import distinct_totals, join_ranges, prove_shards
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -274,9 +274,9 @@ class Job(StoredJob):
 
     @cached_property
     def outputs(self) -> list[Expression]:
-        """The circuit, the very one that the job was made for."""
-        outputs, _ = self.facts.circuit(self.question, self.layout)
-        if circuit_digest(outputs) != self.circuit_digest:
+        """The distinct totals of the circuit that the job was made for."""
+        asked, outputs, _, _ = distinct_totals(self.facts, self.question, self.layout)
+        if circuit_digest(asked) != self.circuit_digest:
             raise other_version(self, self.question)
         return outputs
 
@@ -331,7 +331,8 @@ class Job(StoredJob):
     def finish(self, item: Item, results: Sequence[EncryptedNumbers]) -> Container:
         """The encrypted answer."""
         ids, totals = tuple(entry.id for entry in self.entries), join_ranges(results, self.circuit_digest)
-        totals = totals.in_parts(self.facts.circuit(self.question, self.layout)[1])
+        _, _, positions, stored = distinct_totals(self.facts, self.question, self.layout)
+        totals = totals.repeat(positions).in_parts(stored)
         totals = totals.with_flooding() if totals.flooded is False else totals
         blocks, ranges = (tuple(stop for _, stop in cuts) for cuts in (self.shards, self.ranges))
         totals.cut = Cut(blocks, ranges, totals.width)
@@ -399,8 +400,7 @@ def _from_container(file: Container, queue: str, job_id: str) -> Job:
         question.check_schema(facts.schema)
     except (TypeError, ArithmeticError) as error:
         raise FileFormatError(f"the job has a question that cannot be: {error}") from error
-    whole = not digits_among(facts.columns) and facts.parameters.pair_base is None
-    outputs = question.n_totals(facts.schema) if whole else len(facts.circuit(question, _layout(facts, entries))[0])
+    outputs = len(distinct_totals(facts, question, _layout(facts, entries))[1])
     width, relinearise = file.expect("width", int), file.expect("relinearise", bool)
     if not 1 <= width <= facts.parameters.ring_degree:
         raise FileFormatError("the job states an impossible width of packs")
@@ -518,14 +518,14 @@ def make_job(
     question = question.in_ids(facts.schema)
     question.check_schema(facts.schema)
     question = question.settled()
-    outputs, _ = facts.circuit(question, whole.layout)
+    asked, outputs, _, _ = distinct_totals(facts, question, whole.layout)
     for name in column_names(outputs):
         whole._check_stored(Column.parse(name))
     shards = cut_rows([entry.rows for entry in entries], rows_per_shard)
     report = _add_up_proof(outputs, whole, shards)
     width, ranges = cut_totals(question, facts, len(outputs), report.width, trees_per_task)
     report = report.with_width(width)
-    digest = circuit_digest(outputs)
+    digest = circuit_digest(asked)
     places: dict[str, str | bool] = {"table": table, "out": out, "by_others": by_others}
     if keys_url is not None:
         places["keys"] = keys_url
@@ -564,7 +564,8 @@ def cut_totals(
     if n_trees is None:
         raise ValueError(f"trees_per_task={trees_per_task!r}: a {question.name} has no trees")
     trees_per_task = as_count(trees_per_task, "trees_per_task", "trees")
-    wanted = trees_per_task * ((n_totals - facts.schema.n_classes) // n_trees)
+    # Trees that repeat a split share its totals: the share of a tree is an average.
+    wanted = max(1, trees_per_task * (n_totals - facts.schema.n_classes) // n_trees)
     width = min(widest, 1 << (wanted.bit_length() - 1))
     size = wanted // width * width
     return width, tuple((start, min(start + size, n_totals)) for start in range(0, n_totals, size))
@@ -575,7 +576,8 @@ def _add_up_proof(
 ) -> NoiseReport:
     """The proof for the largest shard, with room to add up all of them; and that the sum of all fits below t."""
     try:
-        number_facts(outputs, table.parameters, table.layout, table.ranges())
+        ranges = tuple(table.ranges().items())
+        find_facts(outputs, Conditions(table.parameters, table.layout, ranges, table.with_secret_key))
         report = prove_shards(outputs, table.facts, table.blocks.rows, shards)
     except (NoiseError, TooLargeError) as error:
         raise type(error)(error, ". ", table._cure(outputs)) from None
@@ -597,7 +599,7 @@ def _proof(
     relinearise: bool,
 ) -> NoiseReport:
     """The proof, made again: a job may come from anybody, and only a width that is proven gives a result that decrypts."""
-    outputs, _ = facts.circuit(question, _layout(facts, entries))
+    _, outputs, _, _ = distinct_totals(facts, question, _layout(facts, entries))
     report = prove_shards(outputs, facts, [entry.rows for entry in entries], shards)
     if width > report.width or relinearise != report.strategy.relinearise:
         raise FileFormatError(

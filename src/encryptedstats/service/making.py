@@ -12,10 +12,9 @@ from typing import Any, Final
 
 from encryptedstats import cluster
 from encryptedstats.circuits.calibration import measured_times
+from encryptedstats.circuits.compiled import Conditions, compile_outputs
 from encryptedstats.circuits.cost import read_cost
 from encryptedstats.circuits.layout import Layout
-from encryptedstats.circuits.program import PACKED
-from encryptedstats.circuits.proof import program_of, read_noise
 from encryptedstats.cluster.jobs import StoredJob, listed_table
 from encryptedstats.cluster.queues import Sheet
 from encryptedstats.crypto.packing import packing_parameters
@@ -26,6 +25,7 @@ from encryptedstats.storage.objects import read_object
 from encryptedstats.tables import Question
 from encryptedstats.tables.answers import IMPOSSIBLE
 from encryptedstats.tables.blocks import BlockEntry
+from encryptedstats.tables.columns import column_ranges
 from encryptedstats.tables.encrypted import MAX_MANIFEST_BYTES, TableFacts
 from encryptedstats.tables.questions import question_class
 
@@ -116,13 +116,13 @@ def _planned(asked: Mapping[str, Any]) -> dict[str, Any]:
     rows = tuple(entry.rows for entry in entries)
     parameters, layout = facts.parameters, Layout(sum(rows), facts.parameters.slots, rows, facts.parameters.copies)
     outputs, _ = facts.circuit(question, layout)
-    report = read_noise(outputs, parameters, layout, with_secret_key=facts.with_secret_key)
-    program = program_of(outputs, parameters, layout, PACKED, report, with_secret_key=facts.with_secret_key)
-    cost = read_cost(program)
+    ranges = tuple(column_ranges(facts.schema, facts.columns, facts.weight_bound).items())
+    compiled = compile_outputs(tuple(outputs), Conditions(parameters, layout, ranges, facts.with_secret_key))
+    cost = read_cost(compiled.program)
     return {
         "core_seconds": cost.seconds(measured_times(parameters), workers=1),
         "rows": sum(rows),
         "totals": len(outputs),
         "products": cost.number("multiply"),
-        "bytes_down": -(-len(outputs) // report.width) * packing_parameters(parameters).packed_bytes(),
+        "bytes_down": len(compiled.program.packs) * packing_parameters(parameters).packed_bytes(),
     }

@@ -15,7 +15,6 @@ from encryptedstats.circuits.bounds import ColumnRange, Interval, read_bounds
 from encryptedstats.circuits.expressions import Expression, Key, given, totals_of
 from encryptedstats.circuits.plan import Stage
 from encryptedstats.circuits.program import ROWS
-from encryptedstats.circuits.rewriting import cleared
 from encryptedstats.tables.columns import Column, asked_columns, column_ranges, over_stored_columns
 from encryptedstats.tables.questions import Answer, Known, Number, Question, flat, in_shapes
 from encryptedstats.tables.variables import PublicSchema
@@ -51,7 +50,7 @@ def stages_of(
         known = known_given(question, schema, bounds)
     asked = flat_answers(question, schema, new, known, question.outputs[0])
     limits = answer_bounds(asked, {**column_ranges(schema, new, 1), **given_ranges(bounds, asked)}, n_rows)
-    answers = cleared(over_stored_columns([answer.value for answer in asked], schema, stored))
+    answers = over_stored_columns([answer.value for answer in asked], schema, stored)
     fits = [Stage(totals, n_rows, gives=MODEL)] if totals else []
     if totals and drawn is not None:
         fits.append(Stage(drawn, n_rows, drawn_bound, gives=DRAWN))

@@ -116,6 +116,11 @@ class EncryptedAnswer:
         return PREDICTION_KIND if self.ciphertexts.form == ROWS else self.question.kind
 
     @property
+    def program_digest(self) -> str | None:
+        """A hash of the program that computed it, as in ``plan.digests``; None where it was added up."""
+        return self.ciphertexts.program_digest
+
+    @property
     def schema_digest(self) -> str | None:
         """By which the owner of the rows knows their schema again."""
         return self.ciphertexts.schema_digest

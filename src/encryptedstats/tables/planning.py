@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
@@ -10,12 +10,14 @@ from typing import Any, Final
 from encryptedstats.checks import as_count
 from encryptedstats.circuits.digits import digit_bounds, in_pairs
 from encryptedstats.circuits.expressions import COLUMN, LINEAR, Expression, column, column_names, fold, in_order
+from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.plan import OPENED_FIRST, Plan, Stage, is_fast, plan_stages
 from encryptedstats.circuits.program import ROWS
 from encryptedstats.crypto import Parameters
 from encryptedstats.crypto.keys import HasParameters
 from encryptedstats.crypto.noise import Scheme
 from encryptedstats.errors import ParameterError, SchemaError
+from encryptedstats.memory import paused_collection
 from encryptedstats.parallel import checked_workers
 from encryptedstats.tables.answering import stages_of
 from encryptedstats.tables.blocks import BlockShape, block_size
@@ -36,12 +38,14 @@ from encryptedstats.tables.table import Table
 from encryptedstats.tables.variables import PublicSchema
 
 _MOST_DIGITS: Final = 16
+_NEEDS_TOTALS: Final = "plan needs a model, expressions that end in .total(), or a list of such"
 # Two totals as one are worth a larger t, hence a few more bytes, where there are many and it takes much less work.
 _ROOM: Final = 2  # pairs have room for so many times the planned rows: results are added up later, and rows forgotten
 _MANY_TOTALS: Final = 64
 _LESS_WORK, _MORE_BYTES = 0.8, 1.5
 
 
+@paused_collection()
 def plan(
     circuit: Any,
     schema: Schema | PublicSchema | Table,
@@ -147,7 +151,7 @@ def plan(
         own = [part for part in parts if not isinstance(part, Stage)]
         stages = [part for part in parts if isinstance(part, Stage)]
         if own or not stages:
-            stages.insert(0, Stage(_outputs(own, rows, columns), rows.n_rows))
+            stages = [*_stages_of_parts(own, rows, columns), *stages]
     if members > 1 and any(callable(stage.outputs) and stage.gives for stage in stages):
         raise ParameterError(
             f"members={members}: a fraction is drawn from rows that one owner encrypted, and not from those of several: fraction=0"
@@ -215,7 +219,12 @@ class _Wanted:
         return replace(made, parameters=parameters)
 
     def made(
-        self, stages: Sequence[Stage], digit_bits: int | None = None, pair_base: int | None = None, room: int = 1
+        self,
+        stages: Sequence[Stage],
+        digit_bits: int | None = None,
+        pair_base: int | None = None,
+        room: int = 1,
+        accepts: Callable[[Parameters], bool] | None = None,
     ) -> Plan:
         """The plan for numbers in such digits, or whole; or with two totals as one."""
         rows, columns = self.rows, self.columns(digit_bits)
@@ -228,24 +237,18 @@ class _Wanted:
                 s if callable(s.outputs) or s.bounds is not None else p for s, p in zip(stages, paired, strict=True)
             ]
         parts = [_over_stored(stage, rows.schema, columns) for stage in parts]
-        # What is asked for twice is computed once, but where a later stage knows it by its number.
-        as_it_is = [s.gives or s.form == ROWS or callable(s.outputs) for s in parts]
-        parts = [
-            s if kept else replace(s, outputs=list(dict.fromkeys(_fixed(s))))
-            for s, kept in zip(parts, as_it_is, strict=True)
-        ]
         ranges = column_ranges(rows.schema, columns, rows.weight_bound)
-        made = plan_stages(parts, ranges, n_columns=len(columns), room=room, **self.options)
+        made = plan_stages(parts, ranges, n_columns=len(columns), room=room, accepts=accepts, **self.options)
         if digits or pair_base is not None:
             every = column_ranges(rows.schema, asked_columns(rows.schema, columns), rows.weight_bound)
             made = replace(
                 made,
                 parameters=replace(made.parameters, digit_bits=digit_bits, pair_base=pair_base),
                 largest=max(stage.largest(every, made.layout.slots) for stage in stages),
-                n_totals=sum(len(dict.fromkeys(_fixed(stage))) for stage in stages),
+                n_totals=sum(len(dict.fromkeys(_fixed(stage))) for stage in stages if not stage.is_reserved),
             )
         seeded = bool(self.options["with_secret_key"])
-        return replace(made, bytes_up=_stored_bytes(made, len(columns), seeded=seeded))
+        return replace(made, bytes_up=_stored_bytes(made.parameters, made.layout, len(columns), seeded=seeded))
 
     def _in_pairs(self, stages: Sequence[Stage], whole: Plan) -> Plan | None:
         """The plan with two totals as one, where that is much cheaper: for many totals of a small table."""
@@ -253,12 +256,19 @@ class _Wanted:
         fits = base * _ROOM * whole.largest < 1 << (MAX_NUMBER_BITS - 1) and is_fast(whole.parameters)
         if not fits or whole.n_totals < _MANY_TOTALS or self.options["workers"] is not None:
             return None
+        most = _MORE_BYTES * whole.bytes_up
+
+        def accepts(parameters: Parameters) -> bool:
+            layout = Layout(self.rows.n_rows, parameters.slots, copies=parameters.copies)
+            seeded = bool(self.options["with_secret_key"])
+            size = _stored_bytes(parameters, layout, whole.n_columns, seeded=seeded)
+            return size < most and is_fast(parameters)
+
         try:
-            made = self.made(stages, pair_base=base, room=_ROOM)
+            made = self.made(stages, pair_base=base, room=_ROOM, accepts=accepts)
         except ParameterError:
             return None
-        better = _work(made) < _LESS_WORK * _work(whole) and made.bytes_up < _MORE_BYTES * whole.bytes_up
-        return made if better and is_fast(made.parameters) else None
+        return made if _work(made) < _LESS_WORK * _work(whole) else None
 
     def _in_digits(self, stages: Sequence[Stage]) -> Plan | None:
         """The plan with the fewest digits that the kernels carry; None where there is none."""
@@ -288,7 +298,7 @@ def _work(made: Plan) -> int:
 
 def _fixed(stage: Stage) -> list[Expression]:
     """The outputs of a stage that does not depend on where rows lie: all but those of predictions are such."""
-    return [] if callable(stage.outputs) else list(stage.outputs)
+    return [] if callable(stage.outputs) else [one for one in stage.outputs if isinstance(one, Expression)]
 
 
 def _over_stored(stage: Stage, schema: PublicSchema, columns: Sequence[Column]) -> Stage:
@@ -300,8 +310,8 @@ def _over_stored(stage: Stage, schema: PublicSchema, columns: Sequence[Column]) 
             stage, outputs=lru_cache(maxsize=4)(lambda layout: in_stored(outputs(layout), schema, columns)[0])
         )
     if stage.form == ROWS:
-        return stage  # written over stored columns already, and cleared in padding
-    return replace(stage, outputs=in_stored(outputs, schema, columns)[0])
+        return stage  # written over stored columns already
+    return replace(stage, outputs=in_stored(_fixed(stage), schema, columns)[0])
 
 
 def _check_stored(stages: Sequence[Stage], columns: Sequence[Column], encodings: Sequence[str]) -> None:
@@ -315,8 +325,8 @@ def _check_stored(stages: Sequence[Stage], columns: Sequence[Column], encodings:
         )
 
 
-def _stored_bytes(made: Plan, n_columns: int, *, seeded: bool) -> int:
-    shape, layout = BlockShape(made.parameters, n_columns, seeded=seeded), made.layout
+def _stored_bytes(parameters: Parameters, layout: Layout, n_columns: int, *, seeded: bool) -> int:
+    shape = BlockShape(parameters, n_columns, seeded=seeded)
     first, last = layout.rows_of(layout.n_chunks - 1)
     return (layout.n_chunks - 1) * block_size(shape, layout.slots) + block_size(shape, last - first)
 
@@ -346,7 +356,7 @@ def _part_stages(part: Any, rows: _PlannedRows, stored: Sequence[Column], n_pred
         except NotImplementedError as error:
             if part.kind == MODEL_KIND:
                 raise ParameterError(error, ". Plan it ", OPENED_FIRST) from None
-    return [Stage(_outputs(part, rows, asked_columns(rows.schema, stored)), rows.n_rows)]
+    return _stages_of_parts([part], rows, asked_columns(rows.schema, stored))
 
 
 @dataclass(frozen=True)
@@ -448,19 +458,25 @@ def _without_fold(outputs: Sequence[Expression]) -> list[Expression]:
     return [values[output] for output in outputs]
 
 
-def _outputs(circuit: Any, rows: _PlannedRows, columns: Sequence[Column]) -> list[Expression]:
-    public = rows.schema
-    parts = list(circuit) if isinstance(circuit, (list, tuple)) else [circuit]
-    outputs: list[Expression] = []
+def _stages_of_parts(
+    parts: Sequence[Any], rows: _PlannedRows, columns: Sequence[Column]
+) -> list[Stage]:
+    """Return a stage for each question, one for all totals, and those of folds, which keys must carry."""
+    stages, reserved, totals = list[Stage](), list[Stage](), list[Expression]()
     for part in parts:
         if isinstance(part, Question):
             asked = _in_ids(part, rows.known)
-            found = asked.circuit(public, columns, weight_bound=rows.weight_bound)
-            outputs += [*found, *_fold_totals(asked, public, columns, found)]
+            found = asked.circuit(rows.schema, columns, weight_bound=rows.weight_bound)
+            stages.append(Stage(found, rows.n_rows))
+            of_folds = _fold_totals(asked, rows.schema, columns, found)
+            if of_folds:
+                reserved.append(Stage(of_folds, rows.n_rows, is_reserved=True))
         elif isinstance(part, Expression) and part.is_total:
-            outputs.append(part)
+            totals.append(part)
         else:
-            raise TypeError("plan needs a model, expressions that end in .total(), or a list of such")
-    if not outputs:
-        raise TypeError("plan needs a model, expressions that end in .total(), or a list of such")
-    return outputs
+            raise TypeError(_NEEDS_TOTALS)
+    if totals:
+        stages.append(Stage(totals, rows.n_rows))
+    if not stages:
+        raise TypeError(_NEEDS_TOTALS)
+    return [*stages, *reserved]

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from encryptedstats.circuits.bounds import ColumnRange, Interval
-from encryptedstats.circuits.evaluate import evaluate, only_to_open, prepare
+from encryptedstats.circuits.compiled import refuse_further_computation
+from encryptedstats.circuits.evaluate import compile_for, evaluate
 from encryptedstats.circuits.expressions import Expression, column_names
 from encryptedstats.circuits.program import ROWS
 from encryptedstats.circuits.results import EncryptedNumbers
@@ -97,7 +98,7 @@ def prediction_of(by: Answerer, rows: EncryptedTable, output: str) -> Prediction
     packs = dict(by.numbers) if by.is_encrypted else {}
     facts = [facts for totals in packs.values() for facts in totals.facts]
     if any(one.stored.base for one in facts):
-        raise only_to_open(rows.parameters)
+        raise refuse_further_computation(rows.parameters)
     if any(one.stored.shift for one in facts):
         raise SchemaError(f"the totals of this {by.question.name} are ", *_IN_DIGITS)
     bounds = {name: total_bounds(totals) for name, totals in packs.items()}
@@ -138,7 +139,7 @@ def check_prediction(by: Answerer, rows: EncryptedTable, output: str) -> Predict
     """Refuse what could not be predicted, without reading a row: of another key or schema, or without a proof that it decrypts."""
     refuse_rows_of_others(rows)
     asked = prediction_of(by, rows, output)
-    prepare(asked.values, rows, form=ROWS, given=asked.packs, bounds=asked.bounds)
+    compile_for(asked.values, rows, form=ROWS, given=asked.packs, bounds=asked.bounds)
     return asked
 
 
@@ -146,7 +147,7 @@ def predicted(by: Answerer, rows: EncryptedTable, output: str, **options: Any) -
     """The encrypted answers for the rows of a table."""
     asked = prediction_of(by, rows, output)
     told = asked.told(rows.parameters.max_value)
-    found = evaluate(asked.values, rows, form=ROWS, given=asked.packs, bounds=asked.bounds, told=told, **options)
+    found = evaluate(asked.values, rows, form=ROWS, given=asked.packs, bounds=asked.bounds, reported_bounds=told, **options)
     schema = rows.private_schema or (by.schema if isinstance(by.schema, Schema) else rows.schema)
     # Rows that were encrypted with the public key have no digest: that of the totals is that of their own rows.
     found.schema_digest = joined_digest(by.schema_digest, rows.facts.schema_digest)

@@ -14,6 +14,8 @@ from itertools import accumulate
 from operator import add
 from typing import Any
 
+from encryptedstats.circuits.compiled import deduplicate
+from encryptedstats.circuits.digits import Stored
 from encryptedstats.circuits.expressions import Expression, circuit_digest
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.program import PACKED
@@ -24,6 +26,18 @@ from encryptedstats.errors import VerificationError
 from encryptedstats.tables.answers import EncryptedAnswer
 from encryptedstats.tables.encrypted import EncryptedTable, MemoryBlocks, StoredBlocks, TableFacts
 from encryptedstats.tables.questions import Question
+
+
+def distinct_totals(
+    facts: TableFacts, question: Question, layout: Layout
+) -> tuple[list[Expression], list[Expression], list[int], list[Stored]]:
+    """Return the totals of a question, the distinct ones, and what each total is of these.
+
+    Shards compute the distinct totals, and ``EncryptedNumbers.repeat`` gives those that were asked for.
+    """
+    outputs, stored = facts.circuit(question, layout)
+    distinct, positions = deduplicate(outputs)
+    return outputs, distinct, positions, stored
 
 
 def prove_shards(
@@ -67,7 +81,7 @@ def total_in_shards(table: EncryptedTable, question: Question, cut: Cut, **optio
 
     Nothing is flooded.
     """
-    outputs, stored = table.facts.circuit(question, table.layout)
+    asked, outputs, positions, stored = distinct_totals(table.facts, question, table.layout)
     shards, ranges = pieces_of(cut.blocks), pieces_of(cut.totals)
     if cut.blocks[-1] != len(table.blocks.ids) or cut.totals[-1] != len(outputs):
         raise VerificationError("the result states shards that are not all blocks and totals, each once")
@@ -83,7 +97,8 @@ def total_in_shards(table: EncryptedTable, question: Question, cut: Cut, **optio
         evaluated = (part.evaluate(outputs[first:last], report=report, flood=False, **options) for part in parts)
         return reduce(add, evaluated)
 
-    totals = join_ranges([total(*one) for one in ranges], circuit_digest(outputs)).in_parts(stored)
+    joined = join_ranges([total(*one) for one in ranges], circuit_digest(asked))
+    totals = joined.repeat(positions).in_parts(stored)
     totals.cut = cut
     return totals
 

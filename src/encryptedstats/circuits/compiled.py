@@ -1,0 +1,394 @@
+"""Compile expressions into a program that any device can run, with the proof that it decrypts.
+
+:func:`compile_outputs` is the only way from expressions to a program. A plan prices what it
+returns, an evaluation runs it, and a digest identifies it: the same outputs under the same
+:class:`Conditions` give the same program, so what was planned is what is run.
+
+This module imports expressions, the passes, lowering and proofs, and nothing of tables, devices or
+models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache, partial
+
+from encryptedstats.circuits.batching import HELD
+from encryptedstats.circuits.bounds import ColumnRange, Interval, bound_outputs
+from encryptedstats.circuits.expressions import MASK, Expression, circuit_digest, in_order
+from encryptedstats.circuits.layout import Layout
+from encryptedstats.circuits.program import PACKED, ROWS, Program
+from encryptedstats.circuits.proof import (
+    NoiseReport,
+    lowest_start,
+    program_of,
+    prove_rows,
+    read_noise,
+)
+from encryptedstats.circuits.results import EncryptedNumbers, NumberFacts
+from encryptedstats.circuits.rewriting import cleared, followed, with_marks_joined
+from encryptedstats.crypto.flooding import flooded_noise
+from encryptedstats.crypto.noise import Noise
+from encryptedstats.crypto.packing import (
+    centred,
+    encrypted_zero_noise,
+    expansion_scale,
+    packing_model,
+    packing_primes,
+)
+from encryptedstats.crypto.parameters import Parameters
+from encryptedstats.errors import Cure, NoiseError, TooLargeError
+from encryptedstats.memory import paused_collection
+
+
+@dataclass(frozen=True)
+class GivenPacks:
+    """What a program must know of packed totals from elsewhere.
+
+    Attributes
+    ----------
+    name : str
+        As expressions name them.
+    noise : Noise
+        A bound for every pack, at the level of the primes that packs keep.
+    factors, offsets : tuple of int
+        What each total is multiplied by when it is expanded, modulo t, and what it then lacks.
+    places : tuple of int
+        Where each total lies; equal totals share a place.
+    """
+
+    name: str
+    noise: Noise
+    factors: tuple[int, ...]
+    offsets: tuple[int, ...]
+    places: tuple[int, ...]
+
+    @classmethod
+    def of_numbers(cls, name: str, totals: EncryptedNumbers) -> GivenPacks:
+        parameters, noises = totals.keys.parameters, [part.noise for part in totals.parts]
+        return cls._of(name, parameters, noises, totals.facts, totals.places)
+
+    @classmethod
+    def of_compiled(cls, name: str, compiled: Compiled) -> GivenPacks:
+        """Describe the packs that a compiled program will give."""
+        parameters = compiled.program.parameters
+        noises = [pack.noise for pack in compiled.program.packs]
+        if compiled.floods:
+            model = packing_model(parameters, packing_primes(parameters))
+            zero = encrypted_zero_noise(parameters)
+            noises = [flooded_noise(model, noise, zero) for noise in noises]
+        return cls._of(name, parameters, noises, compiled.facts, compiled.places)
+
+    @classmethod
+    def _of(
+        cls,
+        name: str,
+        parameters: Parameters,
+        noises: Sequence[Noise],
+        facts: Sequence[NumberFacts],
+        places: Sequence[int],
+    ) -> GivenPacks:
+        t, scale = parameters.plain_modulus, expansion_scale(parameters)
+        worst = Noise(max(noise.flat for noise in noises), max(noise.peak for noise in noises))
+        noise = worst.at(len(parameters.data_moduli) - packing_primes(parameters))
+        factors = tuple(one.factor * scale % t for one in facts)
+        # A stored sum plus its offset is the number times its factor: so much does the number lack.
+        offsets = tuple(one.offset * pow(one.factor, -1, t) % t for one in facts)
+        return cls(name, noise, factors, offsets, tuple(places))
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """All that a program depends on beside its outputs: public facts of keys, rows and packs.
+
+    Attributes
+    ----------
+    parameters : Parameters
+    layout : Layout
+    ranges : tuple of (str, ColumnRange)
+        What is publicly known of each column.
+    with_secret_key : bool
+        Whether the owner encrypted the rows.
+    form : "packed", "replicated", "slots" or "rows"
+    given : tuple of GivenPacks
+        Packed totals from elsewhere that the outputs use.
+    bounds : tuple of Interval, optional
+        Between which each output lies, where that is known better than intervals tell.
+    reported_bounds : tuple of Interval, optional
+        What the result says of its numbers, where that is to be less than is known.
+    report : NoiseReport, optional
+        A proof for at least these rows and outputs, so that shards are computed alike.
+    flood : bool, optional
+        Whether noise hides the rows from the receiver. By default that of others' rows does.
+    held : int
+        Bytes of expanded totals that may be held at once.
+    beside : int, optional
+        How many totals are interleaved; by default as many as the parameters have copies.
+    """
+
+    parameters: Parameters
+    layout: Layout
+    ranges: tuple[tuple[str, ColumnRange], ...]
+    with_secret_key: bool
+    form: str = PACKED
+    given: tuple[GivenPacks, ...] = ()
+    bounds: tuple[Interval, ...] | None = None
+    reported_bounds: tuple[Interval, ...] | None = None
+    report: NoiseReport | None = None
+    flood: bool | None = None
+    held: int = HELD
+    beside: int | None = None
+
+    @property
+    def is_joint(self) -> bool:
+        return self.parameters.members > 1
+
+    @property
+    def floods(self) -> bool:
+        """Return whether results hide the rows behind them.
+
+        Answers for rows go to the owner of the rows, who may see all of them; those under a joint
+        key are flooded by the members who open them.
+        """
+        if self.flood is not None:
+            return self.flood
+        return not self.with_secret_key and (self.form != ROWS or self.is_joint)
+
+    @property
+    def given_noise(self) -> dict[str, Noise]:
+        return {packs.name: packs.noise for packs in self.given}
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A program with what is known of its results.
+
+    Attributes
+    ----------
+    program : Program
+        Its outputs are the distinct ones: equal outputs are computed and packed once.
+    facts : tuple of NumberFacts
+        One for each output that was asked for.
+    places : tuple of int
+        Where each output lies in the packs.
+    circuit : str or None
+        A digest of what is computed, whatever the keys; None for answers of rows.
+    floods : bool
+        Whether the worker floods the packs.
+    """
+
+    program: Program
+    facts: tuple[NumberFacts, ...]
+    places: tuple[int, ...]
+    circuit: str | None
+    floods: bool = field(default=False)
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of the program: equal for the plan and for the evaluation that follows it."""
+        return self.program.digest
+
+
+# Equal expressions are one object, so outputs that are written again find their program.
+@lru_cache(maxsize=16)
+@paused_collection()
+def compile_outputs(outputs: tuple[Expression | int, ...], conditions: Conditions) -> Compiled:
+    """Return the cheapest program that computes `outputs` and is proven to decrypt.
+
+    Raises
+    ------
+    TooLargeError
+        If an output could wrap around modulo t.
+    NoiseError
+        If no way to lower the outputs is proven to decrypt with these parameters. The error names
+        the step that binds.
+    """
+    parameters, form = conditions.parameters, conditions.form
+    facts = find_facts(outputs, conditions)
+    wanted = cleared(outputs) if form == ROWS else [o for o in outputs if isinstance(o, Expression)]
+    distinct, positions = (wanted, list(range(len(wanted)))) if form == ROWS else deduplicate(wanted)
+    scaled, factors = _apply_correction_factors(distinct, conditions)
+    proof = conditions.report
+    if proof is None and any(node.op == MASK for node in in_order(scaled)):
+        joined = with_marks_joined(scaled)
+        with suppress(NoiseError):  # rarely the joined circuit has more noise than was planned for
+            proof, scaled = _prove(joined, conditions), joined
+    program = program_of(
+        scaled,
+        parameters,
+        conditions.layout,
+        form,
+        _prove(scaled, conditions) if proof is None else proof,
+        with_secret_key=conditions.with_secret_key,
+        given=conditions.given_noise,
+        held=conditions.held,
+        places={packs.name: packs.places for packs in conditions.given},
+    )
+    if conditions.reported_bounds is not None:
+        pairs = zip(facts, conditions.reported_bounds, strict=True)
+        facts = [replace(one, low=bound.low, high=bound.high) for one, bound in pairs]
+    t, slots = parameters.plain_modulus, parameters.slots
+    found = []
+    for one, position in zip(facts, positions, strict=True):
+        output, factor = program.outputs[position], factors[position]
+        found.append(
+            replace(
+                one,
+                offset=centred(output.offset * output.step.factor, t),
+                factor=factor * (slots if output.each else 1) * output.step.factor % t,
+            )
+        )
+    return Compiled(
+        program,
+        tuple(found),
+        tuple(program.places[position] if program.places else position for position in positions),
+        None if form == ROWS else circuit_digest(wanted),
+        conditions.floods and not conditions.is_joint,
+    )
+
+
+def deduplicate(outputs: Sequence[Expression]) -> tuple[list[Expression], list[int]]:
+    """Return the distinct outputs, and the position of each output among them.
+
+    Random trees often repeat a split: a forest of 100 trees of depth 1 over six variables asks for
+    202 totals, of which 50 differ.
+
+    >>> from encryptedstats.circuits.expressions import column
+    >>> x, y = column("x").total(), column("y").total()
+    >>> deduplicate([x, y, x])
+    ([x.total(), y.total()], [0, 1, 0])
+    """
+    distinct = list(dict.fromkeys(outputs))
+    position = {output: number for number, output in enumerate(distinct)}
+    return distinct, [position[output] for output in outputs]
+
+
+def find_facts(outputs: Sequence[Expression | int], conditions: Conditions) -> list[NumberFacts]:
+    """Return the proven bounds of all outputs, and refuse any that does not fit below t/2."""
+    bounds: Sequence[Interval] | None = conditions.bounds
+    if bounds is None:
+        layout = conditions.layout
+        n_slots = layout.n_chunks * layout.slots
+        bounds = bound_outputs(tuple(outputs), conditions.ranges, layout.n_rows, n_slots)
+    check_bounds(outputs, [bound.largest for bound in bounds], conditions.parameters)
+    return [NumberFacts(bound.low, bound.high) for bound in bounds]
+
+
+def check_bounds(
+    outputs: Sequence[Expression | int], largest: Sequence[int], parameters: Parameters
+) -> None:
+    """Refuse results that may not fit. Intermediate values are exact modulo t, however large."""
+    for output, value in zip(outputs, largest, strict=True):
+        if value > parameters.max_value:
+            raise TooLargeError(
+                f"{output!r} could reach ±{value:,}, and these parameters are exact up to "
+                f"±{parameters.max_value:,}: ",
+                Cure(
+                    "larger values",
+                    f"choose max_value={value} or more, es.plan(...) does",
+                    {"value": value},
+                ),
+            )
+
+
+def _apply_correction_factors(
+    outputs: Sequence[Expression], conditions: Conditions
+) -> tuple[list[Expression], list[int]]:
+    """Write outputs over the factors of given totals; return them and the factors that remain."""
+    if not conditions.given:
+        return list(outputs), [1] * len(outputs)
+    factors = {packs.name: packs.factors for packs in conditions.given}
+    offsets = {packs.name: packs.offsets for packs in conditions.given}
+    pairs = followed(outputs, factors, conditions.parameters.plain_modulus, offsets)
+    return [circuit for circuit, _ in pairs], [factor for _, factor in pairs]
+
+
+# -- the proof ---------------------------------------------------------------------------------------
+
+
+def _prove(outputs: Sequence[Expression], conditions: Conditions) -> NoiseReport:
+    parameters, layout = conditions.parameters, conditions.layout
+    own, given = conditions.with_secret_key, conditions.given_noise
+    if conditions.form == ROWS:
+        return _prove_rows(outputs, conditions)
+    prove = partial(
+        read_noise,
+        outputs,
+        parameters,
+        layout,
+        with_secret_key=own,
+        form=conditions.form,
+        given=given,
+        level=max((noise.level for noise in given.values()), default=0),
+    )
+    try:
+        report = _prove_interleaved(partial(prove, flooded=conditions.floods), conditions)
+    except NoiseError:
+        if not conditions.is_joint:
+            raise
+        # Totals to be computed on with: the members refuse to open what they cannot flood.
+        report = prove(flooded=False)
+    return report if given else lowest_start(outputs, parameters, layout, report, with_secret_key=own)
+
+
+def _prove_interleaved(prove: Callable[..., NoiseReport], conditions: Conditions) -> NoiseReport:
+    """Prove interleaved totals; circuits that were not planned for may be proven one by one."""
+    try:
+        return prove(beside=conditions.beside)
+    except NoiseError:
+        if conditions.parameters.copies == 1 or conditions.beside == 1:
+            raise
+        return prove(beside=1)
+
+
+def _prove_rows(outputs: Sequence[Expression], conditions: Conditions) -> NoiseReport:
+    parameters, given = conditions.parameters, conditions.given_noise
+    prove = partial(
+        prove_rows,
+        outputs,
+        parameters,
+        conditions.layout,
+        given,
+        with_secret_key=conditions.with_secret_key,
+        flooded=conditions.floods,
+    )
+    try:
+        return _prove_interleaved(prove, conditions)
+    except NoiseError as error:
+        if given and parameters.kept_primes is None:
+            raise refuse_further_computation(parameters) from error
+        raise NoiseError(f"{error}. ", *_explain_unproven(outputs, conditions, given)) from error
+
+
+def refuse_further_computation(parameters: Parameters) -> NoiseError:
+    """Return the error for packs that have no room for a prediction."""
+    return NoiseError(
+        f"totals that were packed with {parameters!r} are to be opened, not to be computed on with: "
+        "make keys for a model that predicts unopened, ",
+        Cure("keys that predict", "es.Owner(es.plan(..., encrypted_prediction=True))"),
+        ", and encrypt with those",
+    )
+
+
+def _explain_unproven(
+    outputs: Sequence[Expression], conditions: Conditions, given: Mapping[str, Noise]
+) -> tuple[str | Cure, ...]:
+    """Say why keys do not carry a prediction: often they were planned for rows of their owner."""
+    others = Cure("plan for others", "es.plan(..., encrypted_prediction=True, by_others=True)")
+    if not conditions.with_secret_key:
+        with suppress(NoiseError):
+            prove_rows(outputs, conditions.parameters, conditions.layout, given, with_secret_key=True)
+            return (
+                "The cause: these rows were encrypted with public keys, which makes more noise, and "
+                "the keys were planned for rows that the secret key encrypts. Keys for both: ",
+                others,
+            )
+    return (
+        "A prediction takes keys that were planned for it, ",
+        Cure("plan prediction", "es.plan(..., encrypted_prediction=True)"),
+        "; and if rows of the model or these were encrypted with public keys, keys that were planned "
+        "for that: ",
+        others,
+    )
