@@ -12,7 +12,7 @@ from typing import Any, Final
 from encryptedstats.circuits.results import CUT, NUMBERS_KIND, EncryptedNumbers
 from encryptedstats.crypto import PublicKeys, arrays
 from encryptedstats.crypto.arrays import ARRAY_KIND
-from encryptedstats.crypto.keys import OWNER_KIND, PUBLIC_KIND
+from encryptedstats.crypto.keyfiles import OWNER_KIND, PUBLIC_KIND
 from encryptedstats.crypto.threshold import (
     COMMITMENT_KIND,
     CONTRIBUTION_KIND,

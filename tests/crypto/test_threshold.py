@@ -148,7 +148,7 @@ def test_rotation_keys(tmp_path):
     values = np.arange(RING, dtype=np.int64)
     for step, expected in ((1, np.roll(values.reshape(2, -1), -1, axis=1)), (0, values.reshape(2, -1)[::-1])):
         plain = lab.engine.encoder.encode(values)
-        phase = lab.phase(lab.keys.rotate(lab.encrypted(plain, with_secret_key=False), step))
+        phase = lab.phase(lab.keys.evaluator.rotate(lab.encrypted(plain, with_secret_key=False), step))
         slots = decoded(lab, phase)
         assert (slots == expected.reshape(-1)).all()
 

@@ -11,7 +11,8 @@ from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from encryptedstats.crypto.keys import Decryptor, Encryptor, Owner
+    from encryptedstats.crypto.encryption import Decryptor, Encryptor
+    from encryptedstats.crypto.keys import Owner
 
 
 @singledispatch
@@ -51,7 +52,7 @@ def openable(value: object) -> Any:
 
 @singledispatch
 def move_value(
-    source: object, decryptor: Decryptor, encryptor: Encryptor, out: Any, schema: Any = None, overwrite: bool = False
+    source: object, decryptor: Decryptor, encryptor: Encryptor, out: Any, schema: Any = None, **options: Any
 ) -> None:
     """Encrypt what one key can open anew for another. Paths register where files can be loaded."""
     raise TypeError(

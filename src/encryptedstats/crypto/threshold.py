@@ -43,7 +43,9 @@ from encryptedstats.crypto.dispatch import openable
 from encryptedstats.crypto.engine import HEADER_BYTES, Engine, engine_for
 from encryptedstats.crypto.flooding import flooded_noise, flooding_polynomial, flooding_width
 from encryptedstats.crypto.kernels import galois_element, switching_keys, with_switching_keys
-from encryptedstats.crypto.keys import HasParameters, Owner, PublicKeys, read_parameters
+from encryptedstats.crypto.keyfiles import read_parameters
+from encryptedstats.crypto.keys import HasParameters, Owner, PublicKeys
+from encryptedstats.crypto.material import EvaluationKeys
 from encryptedstats.crypto.noise import Noise, NoiseModel
 from encryptedstats.crypto.parameters import MAX_MEMBERS, Parameters
 from encryptedstats.crypto.residues import Residues, residues_from_bytes, residues_to_bytes, secret_residues
@@ -177,14 +179,10 @@ class JointKey:
         )
         data = with_switching_keys(template.create_relin_keys().to_string(), {0: relinearisation})
         galois = {name: self._galois_keys(given, name) for name in self.galois}
-        return PublicKeys.of_members(
-            engine,
-            engine.context.from_public_str(public),
-            engine.context.from_relin_str(data),
-            galois["packing"],
-            galois.get("rotation"),
-            self.rotations,
+        evaluation = EvaluationKeys(
+            engine.context.from_relin_str(data), galois["packing"], galois.get("rotation"), self.rotations
         )
+        return PublicKeys.of_members(engine, engine.context.from_public_str(public), evaluation)
 
     @property
     def galois(self) -> dict[str, tuple[Engine, list[int]]]:
@@ -238,7 +236,7 @@ class JointKey:
         keys, moduli = owner.public_keys(), self.moduli_of(found.packs())
         level = len(self.parameters.data_moduli) - len(moduli)
         packs = [
-            (_added(residues, keys.encrypted_zero(level), moduli), noise)
+            (_added(residues, keys.encryptor.encrypt_zero(level), moduli), noise)
             for residues, noise in self.switched(found.packs(), shares, "")
         ]
         return owner.open(found.with_packs(keys, packs), schema)
@@ -568,7 +566,7 @@ class Member:
         own = secret.rebased(np.stack([flooding, residues[1]]), np.zeros_like(flooding))[None]
         if receiver is None:
             return own
-        zero = receiver.encrypted_zero(len(parameters.data_moduli) - len(moduli))
+        zero = receiver.encryptor.encrypt_zero(len(parameters.data_moduli) - len(moduli))
         return np.concatenate([_added(own, zero[:1], moduli), zero[1:]])
 
     def _known_shares(self, fields: Mapping[str, Any], moduli: Sequence[int]) -> dict[str, Residues]:
