@@ -141,14 +141,15 @@ def _transforms() -> dict[str, Any]:
     keys = es.Owner(parameters).public_keys()
     card, batch = cards.card(), 16384
     assert card is not None
-    assert keys.kernels is not None
+    assert keys.evaluator.kernels is not None
     rng, found = np.random.default_rng(1), {}
     values = rng.integers(0, parameters.data_moduli[0], (8, 8192), dtype=np.uint64)
     for arithmetic in ("doubles", "integers"):
         ring = RingOnCard(parameters, card, arithmetic)
         for inverse in (False, True):
             same = (
-                ring.transform(values, 0, inverse=inverse) == keys.kernels.transform(values, 0, inverse=inverse)
+                ring.transform(values, 0, inverse=inverse)
+                == keys.evaluator.kernels.transform(values, 0, inverse=inverse)
             ).all()
             x, out = card.empty(batch, 1, 8192), card.empty(batch, 1, 8192)
             card.clear(x)

@@ -18,11 +18,11 @@ from encryptedstats.circuits.devices.seal import relinearise_any
 from encryptedstats.circuits.lowering import plan_descent
 from encryptedstats.circuits.noise import NoiseRules
 from encryptedstats.circuits.results import EncryptedNumbers, NumberFacts, Part
+from encryptedstats.crypto.encryption import encrypt_slots
 from encryptedstats.crypto.engine import engine_for
 from encryptedstats.crypto.kernels import Kernels
 from encryptedstats.crypto.packing import packing_levels, packing_parameters, packing_primes
 from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of
-from encryptedstats.crypto.vectors import encrypt_slots
 from encryptedstats.parallel import cores
 from encryptedstats.processor import CPU_LEVELS
 
@@ -100,7 +100,9 @@ def packing(settings: Settings) -> Report:
 
 def _compared(name: str, case: Case, settings: Settings) -> dict[str, Any]:
     p, keys = case.parameters, case.keys
-    ways = {cpu: Kernels(p, keys._relinearisation, keys._packing, cpu) for cpu in CPU_LEVELS}
+    ways = {
+        cpu: Kernels(p, keys.evaluator.keys.relinearisation, keys.evaluator.keys.packing, cpu) for cpu in CPU_LEVELS
+    }
     levels = case.levels()
     residues = [part.residues for part in case.totals]
     low = ways[CPU_LEVELS[-1]].lower(residues, levels)
@@ -143,7 +145,7 @@ def _seal_lower(case: Case, levels: Sequence[int]) -> list[Residues]:
 
 def _seal_pack(case: Case, totals: Sequence[Residues]) -> Residues:
     small = engine_for(packing_parameters(case.parameters))
-    return residues_of(small, case.keys.pack([ciphertext_of(small, total) for total in totals]))
+    return residues_of(small, case.keys.evaluator.pack([ciphertext_of(small, total) for total in totals]))
 
 
 def _check_equal(ways: dict[str, Callable[[], Any]]) -> None:

@@ -19,7 +19,7 @@ from rich.table import Table
 
 import encryptedstats as es
 from benchmarks._common import Report, Settings, part
-from encryptedstats.crypto.vectors import in_slots
+from encryptedstats.crypto.encryption import encode_slots
 from encryptedstats.storage import pieces
 from encryptedstats.storage.objects import open_store
 from encryptedstats.tables.blocks import BlockShape, block_bytes, block_name, read_block, store_block
@@ -77,7 +77,7 @@ def _steps(owner: es.Owner, settings: Settings) -> dict[str, float]:
     """Milliseconds a ciphertext."""
     encryptor, parameters = owner._encryptor, owner.parameters
     values = np.arange(8192) % 2
-    plain, store = in_slots(values, encryptor), open_store("memory://benchmarks-storage")
+    plain, store = encode_slots(values, encryptor), open_store("memory://benchmarks-storage")
     seeded = [encryptor.seeded.encrypt(plain) for _ in range(COLUMNS)]
     half, whole = BlockShape(parameters, COLUMNS, seeded=True), BlockShape(parameters, COLUMNS)
     seeds, first = b"".join(seed for seed, _ in seeded), np.stack([polynomial for _, polynomial in seeded])[:, None]
@@ -87,7 +87,7 @@ def _steps(owner: es.Owner, settings: Settings) -> dict[str, float]:
     both = read_block(store, entry, whole, ID)
     other = store_block(store, block_bytes(both, whole, **facts), block_name(1, ID), whole, 8192)
     return {
-        "SEAL: encode": 1e3 * _cpu(lambda: in_slots(values, encryptor), settings),
+        "SEAL: encode": 1e3 * _cpu(lambda: encode_slots(values, encryptor), settings),
         "SEAL: encrypt": 1e3 * _cpu(lambda: encryptor.encrypt(plain), settings),
         "encrypt and re-base": 1e3 * _cpu(lambda: encryptor.seeded.encrypt(plain), settings),
         "pack, hash, make an object": 1e3

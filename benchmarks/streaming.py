@@ -108,7 +108,7 @@ def _fit_afresh(place: Path, n_rows: int, trees: int) -> dict[str, Any]:
 def _fit(place: str, trees: int) -> dict[str, Any]:
     """The fit, and nothing else, in this process."""
     sealed = es.load(Path(place) / "table")
-    _ = sealed.keys.kernels  # read and prepared once for a table, not for a fit
+    _ = sealed.keys.evaluator.kernels  # read and prepared once for a table, not for a fit
     before = resource.getrusage(resource.RUSAGE_SELF)
     started = time.perf_counter()
     forest = _forest(trees).fit(sealed, progress=False)

@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 
 import encryptedstats as es
-from encryptedstats.crypto.keys import Encryptor
+from encryptedstats.crypto.encryption import encrypt_slots
+from encryptedstats.crypto.keys import read_encryptor
 from encryptedstats.crypto.residues import residues_of
-from encryptedstats.crypto.vectors import encrypt_slots
 from encryptedstats.parallel import Portable, cores, ordered_map, start_method
 
 needs_fork = pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="processes are forked")
@@ -294,7 +294,7 @@ def test_encryption_in_processes_that_begin_afresh(tmp_path):
 @pytest.mark.parametrize("with_secret_key", [True, False])
 def test_what_encrypts_can_be_handed_to_another_process(with_secret_key, tiny):
     encryptor = tiny._encryptor if with_secret_key else tiny.public_keys().encryptor
-    again = Encryptor.from_bytes(encryptor.to_bytes())
+    again = read_encryptor(encryptor.to_bytes())
     assert (again.with_secret_key, again.token_key) == (with_secret_key, encryptor.token_key)
     assert again.keys.key_id == tiny.key_id
     assert again.signer is None  # signing stays with the parent

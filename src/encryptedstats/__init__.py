@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     from encryptedstats import cluster as cluster
     from encryptedstats.circuits import column
     from encryptedstats.circuits.plan import Plan
-    from encryptedstats.crypto import EncryptedArray, EncryptedInteger, JointKey, Member, Owner, Parameters, PublicKeys
+    from encryptedstats.crypto import EncryptedArray, EncryptedInteger, Owner, Parameters, PublicKeys
+    from encryptedstats.joint import JointKey, Member
     from encryptedstats.loading import load
     from encryptedstats.models import (
         CalibratedModel,
@@ -108,9 +109,10 @@ _LATE = {
     "Plan": "encryptedstats.circuits.plan",
     "load": "encryptedstats.loading",
     **dict.fromkeys(
-        ("EncryptedArray", "EncryptedInteger", "JointKey", "Member", "Owner", "Parameters", "PublicKeys"),
+        ("EncryptedArray", "EncryptedInteger", "Owner", "Parameters", "PublicKeys"),
         "encryptedstats.crypto",
     ),
+    **dict.fromkeys(("JointKey", "Member"), "encryptedstats.joint"),
     **dict.fromkeys(("Ledger", "Published", "Release", "Rules", "write_report"), "encryptedstats.publishing"),
     **dict.fromkeys(
         ("EncryptedAnswer", "EncryptedTable", "PublicSchema", "Question", "Schema", "Table", "plan", "verify"),

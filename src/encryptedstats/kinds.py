@@ -12,19 +12,17 @@ from typing import Any, Final
 from encryptedstats.circuits.results import CUT, NUMBERS_KIND, EncryptedNumbers
 from encryptedstats.crypto import PublicKeys, arrays
 from encryptedstats.crypto.arrays import ARRAY_KIND
-from encryptedstats.crypto.keys import OWNER_KIND, PUBLIC_KIND
-from encryptedstats.crypto.threshold import (
+from encryptedstats.crypto.keyfiles import OWNER_KIND, PUBLIC_KIND
+from encryptedstats.errors import FileFormatError
+from encryptedstats.joint.key import JOINT_KIND, JointKey
+from encryptedstats.joint.messages import (
     COMMITMENT_KIND,
     CONTRIBUTION_KIND,
-    JOINT_KIND,
-    MEMBER_KIND,
     RELINEARISATION_KIND,
-    SEEN_KIND,
     SHARE_KIND,
     SHARES_KIND,
-    JointKey,
 )
-from encryptedstats.errors import FileFormatError
+from encryptedstats.joint.state import MEMBER_KIND, SEEN_KIND
 from encryptedstats.storage.container import Container
 from encryptedstats.tables import PublicSchema, Schema
 from encryptedstats.tables.answers import MODEL_CUT, PREDICTION_KIND, listed_blocks, read_answer, read_opened

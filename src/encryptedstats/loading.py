@@ -7,7 +7,7 @@ from typing import Any
 
 from encryptedstats.crypto import PublicKeys
 from encryptedstats.crypto.dispatch import open_value
-from encryptedstats.crypto.keys import Decryptor
+from encryptedstats.crypto.encryption import Decryptor
 from encryptedstats.kinds import read_file
 from encryptedstats.storage.objects import load_file, object_exists, open_store
 from encryptedstats.tables import EncryptedTable

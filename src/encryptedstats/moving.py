@@ -13,9 +13,8 @@ from encryptedstats.circuits.digits import WHOLE
 from encryptedstats.circuits.program import PACKED
 from encryptedstats.circuits.results import EncryptedNumbers, encrypted_numbers
 from encryptedstats.crypto.dispatch import decrypt_value, move_value
-from encryptedstats.crypto.keys import Decryptor, Encryptor
+from encryptedstats.crypto.encryption import Decryptor, Encryptor, encode_slots
 from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of
-from encryptedstats.crypto.vectors import in_slots
 from encryptedstats.errors import Cure, KeyMismatchError, SchemaError
 from encryptedstats.storage.objects import load_file, open_store, save_file
 from encryptedstats.tables import EncryptedAnswer, EncryptedTable, Schema
@@ -26,14 +25,34 @@ from encryptedstats.tables.encrypted import MANIFEST, Blocks, Sign, TableFacts
 
 @move_value.register(str)
 @move_value.register(os.PathLike)
-def _move_stored(
+def move(
     url: str | os.PathLike[str],
     decryptor: Decryptor,
     encryptor: Encryptor,
     out: str | os.PathLike[str],
     schema: Schema | None = None,
+    *,
     overwrite: bool = False,
 ) -> None:
+    """Encrypt a stored table, model or result anew for another key: ``owner.move(url, successor, out)``.
+
+    Parameters
+    ----------
+    url : path or fsspec URL
+    decryptor : Decryptor
+        The old owner's.
+    encryptor : Encryptor
+        The new owner's. A table keeps its blocks, so the ring must be as large as before.
+    out : path or fsspec URL
+        Where the new ciphertexts go.
+    schema : Schema, optional
+        Of a table's rows: the new key marks it as its own, as the old one did. A model or result can
+        do without.
+    overwrite : bool
+        Replace what is at ``out``.
+    """
+    if encryptor.keys.key_id == decryptor.keys.key_id:
+        raise KeyMismatchError(f"the old and the new key are both {decryptor.keys.key_id}: nothing would be moved")
     if open_store(url).exists(MANIFEST):
         table = EncryptedTable.load(url, decryptor.keys, by_others=True)
         moved_table(table, decryptor, encryptor, schema).save(out, overwrite=overwrite)
@@ -143,7 +162,7 @@ class _MovedBlocks:
         plain = self.decryptor.decrypt(ciphertext_of(engine, self.old.column(index, column)))
         slots = engine.encoder.decode(plain).astype(np.int64)[: self.rows[index]]
         values = np.where(slots > t // 2, slots - t, slots)
-        return residues_of(self.encryptor.keys.engine, self.encryptor.encrypt(in_slots(values, self.encryptor))[0])
+        return residues_of(self.encryptor.keys.engine, self.encryptor.encrypt(encode_slots(values, self.encryptor))[0])
 
     def columns(self, index: int, columns: Sequence[int]) -> Sequence[Residues]:
         """Some columns of a block."""

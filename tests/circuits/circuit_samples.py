@@ -40,10 +40,10 @@ from encryptedstats.circuits.noise import NoiseRules
 from encryptedstats.circuits.program import SLOTS as SLOTS_FORM
 from encryptedstats.circuits.program import Output, Program, Step
 from encryptedstats.circuits.sources import Source
+from encryptedstats.crypto.encryption import encrypt_slots
 from encryptedstats.crypto.engine import engine_for
 from encryptedstats.crypto.packing import packing_model, packing_parameters, packing_primes, packing_secret
 from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of
-from encryptedstats.crypto.vectors import encrypt_slots
 
 SLOTS = 1024
 SCHEMES = ("bgv", "bfv")

@@ -29,7 +29,7 @@ def kept_lab(scheme: str, key: int = 0, n_bits: int = 49, primes: int = 10, kept
 
 def usable(keys: es.PublicKeys) -> dict[str, Device]:
     """The devices that can compute with these keys, the fastest first."""
-    ours = ("seal",) if keys.kernels is None else ("native", "seal")
+    ours = ("seal",) if keys.evaluator.kernels is None else ("native", "seal")
     return {name: registered()[name] for name in ours}
 
 

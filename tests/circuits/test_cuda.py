@@ -374,9 +374,9 @@ def test_transforms(ring_degree: int, bits: int, arithmetic: str) -> None:
     p = parameters.data_moduli[0]
     values = np.random.default_rng(1).integers(0, p, (5, ring_degree), dtype=np.uint64)
     values[1], values[2], values[3], values[4, ::2] = p - 1, 1, 0, p - 1
-    assert keys.kernels is not None
+    assert keys.evaluator.kernels is not None
     for inverse in (False, True):
-        expected = keys.kernels.transform(values, 0, inverse=inverse)
+        expected = keys.evaluator.kernels.transform(values, 0, inverse=inverse)
         np.testing.assert_array_equal(ring.transform(values, 0, inverse=inverse), expected)
 
 

@@ -214,11 +214,14 @@ def test_an_encryption_of_zero_is_by_the_public_key_and_decrypts_to_zero() -> No
     lab = room("bgv")
     engine = lab.keys.engine
     for level in range(3):
-        zero = lab.keys.encrypted_zero(level)
+        zero = lab.keys.encryptor.encrypt_zero(level)
         assert zero.shape == (2, 5 - level, 1024)
         plain = seal.Decryptor(engine.context, lab.owner._generator.secret_key()).decrypt(ciphertext_of(engine, zero))
         assert plain.to_string() == "0"
-    assert (residues_of(engine, ciphertext_of(engine, lab.keys.encrypted_zero(0))) != lab.keys.encrypted_zero(0)).any()
+    assert (
+        residues_of(engine, ciphertext_of(engine, lab.keys.encryptor.encrypt_zero(0)))
+        != lab.keys.encryptor.encrypt_zero(0)
+    ).any()
 
 
 def test_keys_say_whether_rows_of_others_could_be_hidden() -> None:

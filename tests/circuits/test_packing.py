@@ -22,6 +22,7 @@ from encryptedstats.circuits.devices import Device, registered
 from encryptedstats.circuits.evaluate import evaluate
 from encryptedstats.circuits.results import EncryptedNumbers, NumberFacts, Part
 from encryptedstats.crypto import packing
+from encryptedstats.crypto.encryption import encrypt_slots
 from encryptedstats.crypto.engine import engine_for
 from encryptedstats.crypto.keys import PublicKeys
 from encryptedstats.crypto.noise import Noise
@@ -37,7 +38,6 @@ from encryptedstats.crypto.packing import (
     packing_steps,
 )
 from encryptedstats.crypto.residues import residues_of
-from encryptedstats.crypto.vectors import encrypt_slots
 
 
 @dataclass
@@ -75,7 +75,7 @@ def packer(way: str) -> Packer:
     lab = lab_of(way[:3])
     if not way.endswith("kernels"):
         return with_device(lab, registered()["seal"])
-    if lab.keys.kernels is None:
+    if lab.keys.evaluator.kernels is None:
         pytest.skip("the extension was not built")
     return with_device(lab, registered()["native"])
 
@@ -223,10 +223,10 @@ def test_merged_parts_are_the_pack_of_all(lab, level):
     few, _ = a_few_vectors(lab)
     engine = lab.keys.engine
     contexts = [packing.to_packing_context(engine, packing.ciphertext_of(engine, part.residues)) for part in few * 3]
-    whole, size = lab.keys.pack(contexts), 1 << level
-    parts = [lab.keys.pack(contexts[first : first + size], level) for first in range(0, len(contexts), size)]
+    whole, size = lab.keys.evaluator.pack(contexts), 1 << level
+    parts = [lab.keys.evaluator.pack(contexts[first : first + size], level) for first in range(0, len(contexts), size)]
     small = engine_for(packing_parameters(lab.parameters))
-    merged = lab.keys.pack(parts, lowest=level)
+    merged = lab.keys.evaluator.pack(parts, lowest=level)
     np.testing.assert_array_equal(residues_of(small, merged), residues_of(small, whole))
 
 
@@ -343,7 +343,7 @@ def test_missing_packing_keys(lab):
     with pytest.raises(es.KeyMismatchError, match=message):
         lab.pack(few, 8, keys=keys)
     with pytest.raises(es.KeyMismatchError, match=message):
-        keys.pack([], 1)
+        keys.evaluator.pack([], 1)
 
 
 def test_too_many_or_none(lab):
@@ -352,7 +352,7 @@ def test_too_many_or_none(lab):
     one = packing.to_packing_context(engine, packing.ciphertext_of(engine, few[0].residues))
     for ciphertexts, levels in (([], None), ([one] * 3, 1), ([one] * (SLOTS + 1), None), ([one], 11)):
         with pytest.raises(ValueError, match=rf"{len(ciphertexts)} totals: one ciphertext holds 1 to {SLOTS}"):
-            lab.keys.pack(ciphertexts, levels)
+            lab.keys.evaluator.pack(ciphertexts, levels)
 
 
 @pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
@@ -360,8 +360,8 @@ def test_packing_keys_of_another_owner_give_nothing_that_passes(lab):
     """The owner signs them, so that files of exchanged keys are refused; and what would come out holds more than totals."""
     few, _ = a_few_vectors(lab)
     stranger, own = es.Owner(lab.parameters).public_keys(), lab.keys
-    mixed = PublicKeys.from_container(own.to_container())
-    mixed._packing = stranger._packing
+    exchanged = replace(own.evaluator.keys, packing=stranger.evaluator.keys.packing)
+    mixed = PublicKeys(replace(own.material, evaluation=exchanged))
     assert mixed.key_id == own.key_id
     totals = EncryptedNumbers(mixed, "packed", [NumberFacts(-5000, 5000)] * 7, lab.pack(few, 8, keys=mixed), 8)
     with pytest.raises(ValueError, match="holds something beside its totals"):
@@ -398,7 +398,7 @@ def test_a_pack_that_was_not_cleared_is_refused(lab):
     few, _ = a_few_vectors(lab)
     engine, small = lab.keys.engine, engine_for(packing_parameters(lab.parameters))
     contexts = [packing.to_packing_context(engine, packing.ciphertext_of(engine, part.residues)) for part in few]
-    unfinished = Part(residues_of(small, lab.keys.pack(contexts, packing_levels(7))), few[0].noise.at(0))
+    unfinished = Part(residues_of(small, lab.keys.evaluator.pack(contexts, packing_levels(7))), few[0].noise.at(0))
     assert np.count_nonzero(coefficients_of(lab, unfinished)) > SLOTS // 2
     limit = lab.parameters.max_value
     totals = EncryptedNumbers(lab.keys, "packed", [NumberFacts(-limit, limit)] * 7, [unfinished], 8)

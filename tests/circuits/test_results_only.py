@@ -138,7 +138,7 @@ def test_the_attack_works_where_packs_are_merged_and_not_cleared(lab: Lab, n_tot
     engine, small = lab.keys.engine, engine_for(packing_parameters(lab.parameters))
     contexts = [packing.to_packing_context(engine, ciphertext_of(engine, each)) for each in sums[:n_totals]]
     level = packing_levels(n_totals)
-    uncleared = residues_of(small, packing._merged(small, lab.keys._needed_packing(), contexts, level, 0))
+    uncleared = residues_of(small, packing._merged(small, lab.keys.evaluator.packing_keys, contexts, level, 0))
     matrix, found = equations(lab, uncleared, n_totals, level)
     t = lab.parameters.plain_modulus
     np.testing.assert_array_equal(matrix @ rows[:n_totals].ravel() % t, found)

@@ -33,8 +33,8 @@ from encryptedstats.circuits.clear import drawn_shift
 from encryptedstats.circuits.devices.seal import BATCH, batches_of, relinearise_any
 from encryptedstats.circuits.evaluate import compile_for, evaluate
 from encryptedstats.circuits.lowering import FLAT, rotations_needed
+from encryptedstats.crypto.encryption import encrypt_slots
 from encryptedstats.crypto.residues import residues_of
-from encryptedstats.crypto.vectors import encrypt_slots
 from encryptedstats.tables.encrypted import EncryptedTable
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")  # when they are loaded
@@ -69,7 +69,7 @@ def test_any_size_is_relinearised_with_the_ordinary_key(lab, size, level):
 def test_size_three_is_what_seal_gives(lab):
     x, _ = encrypt_slots(np.arange(10), lab.owner._encryptor)
     square = lab.keys.engine.evaluator.square(x)
-    ours, theirs = relinearise_any(lab.keys, square), lab.keys.relinearise(square)
+    ours, theirs = relinearise_any(lab.keys, square), lab.keys.evaluator.relinearise(square)
     np.testing.assert_array_equal(*(residues_of(lab.keys.engine, c) for c in (ours, theirs)))
 
 

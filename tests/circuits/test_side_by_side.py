@@ -188,7 +188,7 @@ def test_packs_hold_totals_and_nothing_else() -> None:
     keys, small = source.keys, engine_for(packing_parameters(source.parameters))
     parts = [ciphertext_of(small, lowered[arg]) for arg in pack.args]
     open_rows = residues_of(
-        small, keys.pack(parts, 6, 3, 3)
+        small, keys.evaluator.pack(parts, 6, 3, 3)
     )  # not merged to the end: other coefficients are not cleared
     altered = EncryptedNumbers(
         keys, "packed", found.facts, [replace(found.parts[0], residues=open_rows)], found.width, places=found.places

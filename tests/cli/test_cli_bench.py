@@ -9,7 +9,7 @@ import pytest
 from cli_helpers import done
 
 from encryptedstats.cli import bench
-from encryptedstats.crypto.keys import PublicKeys
+from encryptedstats.crypto.evaluator import Evaluator
 from encryptedstats.crypto.noise import Scheme
 
 
@@ -26,7 +26,7 @@ def test_the_short_measurement() -> None:
 def test_each_name_has_the_time_of_what_it_names(scheme: Scheme, monkeypatch: pytest.MonkeyPatch) -> None:
     """The time is how many key switches it took: which takes longer on a busy machine is for nobody to say."""
     switches = []
-    monkeypatch.setattr(PublicKeys, "relinearise", lambda keys, sealed: switches.append(sealed) or sealed)
+    monkeypatch.setattr(Evaluator, "relinearise", lambda evaluator, sealed: switches.append(sealed) or sealed)
 
     def counted(operation: Callable[[], object], quick: bool) -> tuple[str, int]:
         before, result = len(switches), operation()

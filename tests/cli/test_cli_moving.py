@@ -9,7 +9,7 @@ import pytest
 from cli_helpers import FOREST, Hospital, Run, Ward, done, private_file, the_error
 
 import encryptedstats as es
-from encryptedstats.crypto.keys import OWNER_KIND
+from encryptedstats.crypto.keyfiles import OWNER_KIND
 from encryptedstats.storage import container
 
 

@@ -16,7 +16,7 @@ from cli_helpers import FOREST, Run, Ward, done, names, patients, the_error
 import encryptedstats as es
 from encryptedstats.circuits import evaluate
 from encryptedstats.cli.plan import _hash_of
-from encryptedstats.crypto.keys import Decryptor
+from encryptedstats.crypto.encryption import Decryptor
 from encryptedstats.storage import container
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.errors.InsecureParametersWarning")

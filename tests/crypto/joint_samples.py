@@ -62,7 +62,7 @@ def made(home: Path, parameters: Any, label: str | None = None) -> Study:
 def secret_of(member: es.Member) -> np.ndarray:
     """A member's secret, coefficient by coefficient."""
     moduli = member.joint.parameters.coefficient_moduli
-    found = member._secret("secret", member._engine).residues
+    found = member.state.secret("secret").residues
     return centred(polynomial(inverse_transform(found[0], moduli[0])), moduli[0])
 
 
@@ -77,7 +77,7 @@ def coefficients_of(residues: np.ndarray, moduli: Sequence[int]) -> np.ndarray:
 
 def times_secrets(second: np.ndarray, members: Sequence[es.Member]) -> np.ndarray:
     """c_1 times the sum of the secrets of some members, prime by prime, not reduced."""
-    secrets = sum(m._secret("secret", m._engine).residues[: len(second)].astype(object) for m in members)
+    secrets = sum(m.state.secret("secret").residues[: len(second)].astype(object) for m in members)
     return second.astype(object) * secrets
 
 

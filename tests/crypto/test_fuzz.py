@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 
 import encryptedstats as es
 from effort import examples, one_scheme
-from encryptedstats.crypto.keys import PUBLIC_KIND
+from encryptedstats.crypto.keyfiles import PUBLIC_KIND
 from encryptedstats.crypto.primes import next_prime, primes_of_bits
 from encryptedstats.crypto.signatures import Signer
 from encryptedstats.storage import container, passphrase

@@ -39,7 +39,7 @@ def test_the_secret_of_all(labs):
 def test_rotations_of_a_joint_key(labs):
     ratios, digits = Ratios(), math.sqrt(3)
     for lab in labs:
-        ratios.add(lab.noise(lab.keys.rotate(lab.made(constant(0)), 1)), lab.typical.key_switch(Noise(0.0)))
+        ratios.add(lab.noise(lab.keys.evaluator.rotate(lab.made(constant(0)), 1)), lab.typical.key_switch(Noise(0.0)))
     assert 0.8 / digits < ratios.everywhere < 1.15 / digits, ratios
 
 

@@ -23,8 +23,9 @@ from encryptedstats.circuits.results import Part
 from encryptedstats.circuits.shapes import Shapes
 from encryptedstats.crypto.engine import engine_for
 from encryptedstats.crypto.flooding import FLOODING_BITS, flooding_width
-from encryptedstats.crypto.packing import first_primes, packing_primes
+from encryptedstats.crypto.packing import first_primes, packing_model, packing_primes
 from encryptedstats.crypto.residues import ciphertext_of, residues_from_bytes
+from encryptedstats.joint.opening import common_moduli
 from encryptedstats.storage import container
 from encryptedstats.tables.answering import stages_of
 from encryptedstats.tables.columns import table_columns
@@ -104,7 +105,7 @@ def test_ciphertexts_that_are_the_same_have_one_share(study, table, receiver):
     for one, asked, batch in zip(votes, closed, batches, strict=True):
         shares = study.shares(one, question, table, rows=asked, receiver=to)
         packs = one.packs()
-        moduli = study.joint.moduli_of(packs)
+        moduli = common_moduli(study.joint.parameters, packs)
         body = container.from_bytes(shares["north"]).section("packs")
         given = residues_from_bytes(body, moduli, RING, polynomials=2 * len(packs)).reshape(len(packs), -1)
         seconds = [residues[1].tobytes() for residues, _ in packs]
@@ -180,9 +181,9 @@ def test_what_hides_a_member_s_secret_in_votes(study, table, new):
     answer = question.fit(table).predict_votes(new)
     share = study.members["south"].share(answer, question, table, new)
     packs = answer.packs()
-    moduli, t = study.joint.moduli_of(packs), parameters.plain_modulus
+    moduli, t = common_moduli(study.joint.parameters, packs), parameters.plain_modulus
     assert len(moduli) == len(parameters.data_moduli) - flooding_level(parameters)
-    model, small = study.joint.model_of(moduli), engine_for(first_primes(parameters, len(moduli)))
+    model, small = packing_model(parameters, len(moduli)), engine_for(first_primes(parameters, len(moduli)))
     given = residues_from_bytes(container.from_bytes(share).section("packs"), moduli, RING, polynomials=len(packs))
     south, modulus = study.members["south"], math.prod(moduli)
     for (residues, noise), own in zip(packs, given, strict=True):

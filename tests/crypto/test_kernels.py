@@ -25,12 +25,12 @@ from encryptedstats.circuits.devices.seal import relinearise_any
 from encryptedstats.circuits.evaluate import evaluate
 from encryptedstats.circuits.sources import Source
 from encryptedstats.crypto import kernels, packing
+from encryptedstats.crypto.encryption import encrypt_slots
 from encryptedstats.crypto.engine import Engine, engine_for
 from encryptedstats.crypto.kernels import Kernels, make_kernels, minimal_root, switching_keys
 from encryptedstats.crypto.packing import packing_elements, packing_levels, packing_parameters, packing_primes
 from encryptedstats.crypto.primes import primes_of_bits
 from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of
-from encryptedstats.crypto.vectors import encrypt_slots
 from encryptedstats.processor import CPU_LEVELS, cpu_level
 from native_samples import REFUSALS, one_of, random_runs, strange
 
@@ -114,11 +114,11 @@ class Lab:
         return residues_of(self.engine, relinearise_any(self.keys, ciphertext_of(self.engine, residues)))
 
     def seal_packed(self, totals: Any, levels: int | None = None) -> Residues:
-        return residues_of(self.small, self.keys.pack([ciphertext_of(self.small, r) for r in totals], levels))
+        return residues_of(self.small, self.keys.evaluator.pack([ciphertext_of(self.small, r) for r in totals], levels))
 
     def seal_moved(self, ciphertext: Any, level: int) -> Any:
         for element in packing_elements(self.parameters.ring_degree)[level]:
-            ciphertext = self.small.evaluator.apply_galois(ciphertext, element, self.keys._packing)
+            ciphertext = self.small.evaluator.apply_galois(ciphertext, element, self.keys.evaluator.keys.packing)
         return ciphertext
 
     def seal_expanded(self, ciphertext: Any, count: int, level: int, lowest: int = 0) -> list[Any]:
@@ -158,7 +158,7 @@ def lab_of(name: str) -> Lab:
 
 @cache
 def _kernels(lab: Lab, cpu: str) -> Kernels:
-    return Kernels(lab.parameters, lab.keys._relinearisation, lab.keys._packing, cpu)
+    return Kernels(lab.parameters, lab.keys.evaluator.keys.relinearisation, lab.keys.evaluator.keys.packing, cpu)
 
 
 def memory_for(ours: Kernels, primes: int, levels: int = 0) -> Any:
@@ -346,7 +346,9 @@ def test_automorphisms(name, fill):
     ciphertext = ciphertext_of(lab.small, residues)
     groups = packing_elements(lab.parameters.ring_degree)
     for element in {g for group in groups.values() for g in group}:
-        theirs = residues_of(lab.small, lab.small.evaluator.apply_galois(ciphertext, element, lab.keys._packing))
+        theirs = residues_of(
+            lab.small, lab.small.evaluator.apply_galois(ciphertext, element, lab.keys.evaluator.keys.packing)
+        )
         for cpu in CPU_LEVELS:
             ours = lab.kernels(cpu).apply_galois(residues, element)
             np.testing.assert_array_equal(ours, theirs, f"{element}, {cpu}")
@@ -360,9 +362,9 @@ def test_rotations(name):
     for primes in range(1, lab.primes + 1):
         residues = lab.residues(2, primes)
         for step in steps:
-            theirs = residues_of(lab.engine, keys.rotate(ciphertext_of(lab.engine, residues), step))
+            theirs = residues_of(lab.engine, keys.evaluator.rotate(ciphertext_of(lab.engine, residues), step))
             for cpu in CPU_LEVELS:
-                ours = Kernels(lab.parameters, None, None, cpu, keys._rotation).rotate(residues, step)
+                ours = Kernels(lab.parameters, None, None, cpu, keys.evaluator.keys.rotation).rotate(residues, step)
                 np.testing.assert_array_equal(ours, theirs, f"{step}, {primes} primes, {cpu}")
 
 
@@ -386,7 +388,7 @@ def test_all_threads_merge_up_to_the_last_level(monkeypatch):
 
 def test_memory_is_used_again(cpu):
     lab = lab_of("small")
-    ours = Kernels(lab.parameters, lab.keys._relinearisation, lab.keys._packing, cpu)
+    ours = Kernels(lab.parameters, lab.keys.evaluator.keys.relinearisation, lab.keys.evaluator.keys.packing, cpu)
     totals = [lab.residues(3, lab.primes, seed=i) for i in range(6)]
     ours.lower(totals, 0, threads=3)
     kept = {id(memory) for memory in ours._memory}
@@ -601,7 +603,7 @@ def test_totals_packed_by_kernels_are_the_bytes_that_seal_packs(name):
     fresh = source.residues
     source.residues = lambda name, chunk: cached.setdefault((name, chunk), fresh(name, chunk))  # type: ignore[method-assign]
 
-    assert lab.keys.kernels is not None
+    assert lab.keys.evaluator.kernels is not None
     ours = evaluate(outputs, source, workers=1, progress=False, device="native")
     theirs = evaluate(outputs, source, workers=1, progress=False, device="seal")
     assert lab.owner.decrypt(ours) == [int(value) for value in clear]
@@ -623,14 +625,14 @@ def test_devices_pack_alike(count):
 def test_keys_are_read_out_of_seals_bytes():
     lab = lab_of("forest")
     ring, p = lab.parameters.ring_degree, lab.parameters
-    relinearisation = dict(switching_keys(lab.keys._relinearisation.to_string(), ring))
+    relinearisation = dict(switching_keys(lab.keys.evaluator.keys.relinearisation.to_string(), ring))
     assert {i: key.shape for i, key in relinearisation.items()} == {0: (lab.primes, 2, lab.primes + 1, ring)}
     assert all((relinearisation[0][:, :, i] < q).all() for i, q in enumerate(p.coefficient_moduli))
-    packing = dict(switching_keys(lab.keys._packing.to_string(), ring))
+    packing = dict(switching_keys(lab.keys.evaluator.keys.packing.to_string(), ring))
     elements = {g for group in packing_elements(ring).values() for g in group}
     assert set(packing) == {(g - 1) // 2 for g in elements}
     with pytest.raises(ValueError, match="another form than this library knows"):
-        list(switching_keys(lab.keys._relinearisation.to_string() + b"\0" * 8, ring))
+        list(switching_keys(lab.keys.evaluator.keys.relinearisation.to_string() + b"\0" * 8, ring))
 
 
 @pytest.mark.parametrize("wrong", [0, 1, 1 << 62, (1 << 64) - 1])
@@ -675,7 +677,7 @@ def test_what_does_not_fit_is_refused(cpu):
         with pytest.raises(ValueError, match=r"no such size or level|bytes where|negative"):
             ours.switch(residues, level)
     with pytest.raises(ValueError, match="made without packing keys"):
-        Kernels(lab.parameters, lab.keys._relinearisation, None, cpu).pack([low, low])
+        Kernels(lab.parameters, lab.keys.evaluator.keys.relinearisation, None, cpu).pack([low, low])
 
 
 def test_nodes_that_do_not_fit_are_refused(cpu):
@@ -697,7 +699,7 @@ def test_nodes_that_do_not_fit_are_refused(cpu):
         with pytest.raises(ValueError, match="levels go from 10 down to 0"):
             ours.split(low, level)
     with pytest.raises(ValueError, match="made without packing keys"):
-        Kernels(lab.parameters, lab.keys._relinearisation, None, cpu).expand(low, 2, 1)
+        Kernels(lab.parameters, lab.keys.evaluator.keys.relinearisation, None, cpu).expand(low, 2, 1)
 
 
 def test_the_extension_refuses_what_would_not_fit_in_memory(cpu):
@@ -744,7 +746,9 @@ def test_a_key_keeps_its_ring():
     lab = lab_of("small")
     ring = kernels._ring.__wrapped__(lab.parameters, "baseline")
     before = sys.getrefcount(ring)
-    key = kernels._residues.key(ring, dict(switching_keys(lab.keys._relinearisation.to_string(), 1024))[0], 2, 0)
+    key = kernels._residues.key(
+        ring, dict(switching_keys(lab.keys.evaluator.keys.relinearisation.to_string(), 1024))[0], 2, 0
+    )
     assert sys.getrefcount(ring) == before + 1
     del key
     assert sys.getrefcount(ring) == before
@@ -767,7 +771,7 @@ def good_calls() -> list[tuple[Callable[..., Any], tuple[Any, ...]]]:
         ring, keys, native = ours._ring, ours._packing, kernels._residues
         roots = [minimal_root(q, 2 * n) for q in lab.parameters.coefficient_moduli]
         node, whole = lab.residues(2, primes), lab.residues(4, lab.primes)
-        relinearisation = dict(switching_keys(lab.keys._relinearisation.to_string(), n))[0]
+        relinearisation = dict(switching_keys(lab.keys.evaluator.keys.relinearisation.to_string(), n))[0]
         memory = memory_for(ours, lab.primes)
 
         def words(*shape: int) -> Residues:
@@ -818,7 +822,7 @@ def test_the_environment_caps_the_processor(monkeypatch):
     lab = lab_of("forest")
     for level in CPU_LEVELS:
         monkeypatch.setenv("ENCRYPTEDSTATS_CPU", level)
-        made = make_kernels(lab.parameters, lab.keys._relinearisation, lab.keys._packing)
+        made = make_kernels(lab.parameters, lab.keys.evaluator.keys.relinearisation, lab.keys.evaluator.keys.packing)
         assert made is not None
         assert made.way == lab.kernels(level).way
     monkeypatch.setenv("ENCRYPTEDSTATS_CPU", "")
@@ -843,7 +847,7 @@ def test_the_library_works_where_the_extension_is_missing():
         "import encryptedstats as es, encryptedstats.crypto.kernels as k\n"
         "assert k._residues is None\n"
         "owner = es.Owner(es.Parameters.choose(max_value=1000, depth=1))\n"
-        "assert owner.public_keys().kernels is None\n"
+        "assert owner.public_keys().evaluator.kernels is None\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr

@@ -19,7 +19,7 @@ import seal
 
 import encryptedstats as es
 from effort import one_scheme
-from encryptedstats.crypto.keys import Decryptor, Encryptor
+from encryptedstats.crypto.encryption import Decryptor, Encryptor
 from encryptedstats.storage import container, passphrase
 
 REAL_LOCK = passphrase.SCRYPT  # read before the tests make it cheap
@@ -82,7 +82,7 @@ def rotated(owner: es.Owner, keys: es.PublicKeys, step: int) -> list[int]:
     encoder = keys.engine.encoder
     numbers = np.arange(1, keys.parameters.slots + 1, dtype=np.int64) % 1000
     ciphertext, _ = keys.encryptor.encrypt(encoder.encode(numbers))
-    return [int(n) for n in encoder.decode(owner._decryptor.decrypt(keys.rotate(ciphertext, step)))[:3]]
+    return [int(n) for n in encoder.decode(owner._decryptor.decrypt(keys.evaluator.rotate(ciphertext, step)))[:3]]
 
 
 def test_public_keys_with_rotations_come_back_from_a_file(owner: es.Owner, tmp_path: Path) -> None:

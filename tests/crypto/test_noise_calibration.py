@@ -294,7 +294,7 @@ def _independent_digits(one: NoiseLab, chain: str, level: int) -> float:
 def test_rotation(scheme: str, chain: str, level: int) -> None:
     ratios = Ratios()
     for one in labs(scheme, CHAINS[chain]):
-        rotated = one.keys.rotate(one.made(ZERO, level=level), 1)
+        rotated = one.keys.evaluator.rotate(one.made(ZERO, level=level), 1)
         ratios.add(one.noise(rotated), one.typical.key_switch(Noise(0.0, level=level)))
     _check_key_switch(ratios, scheme, chain, _independent_digits(one, chain, level))
 
@@ -358,7 +358,7 @@ def test_key_switching_keeps_what_there_was(scheme: str) -> None:
         a = one.made(phase, size=size)
         noise = one.noise(a)
         if size == 2:
-            computed, noise = one.keys.rotate(a, 1), noise.moved(3)
+            computed, noise = one.keys.evaluator.rotate(a, 1), noise.moved(3)
             predicted = one.typical.key_switch(known(noise))
         else:
             computed = relinearise_any(one.keys, a)
@@ -390,7 +390,7 @@ def test_packs_of_what_has_noise(scheme: str, count: int) -> None:
     each = one.made(constant(1 << 70), engine=one.small)
     own = one.noise(each, one.small).at_roots.real[0]
     predicted = np.mean(packed_noise(one.typical_packing, Noise(abs(own))).flat)
-    assert at_places(one, one.keys.pack([each] * count), count) / own == pytest.approx(1, abs=1e-3)
+    assert at_places(one, one.keys.evaluator.pack([each] * count), count) / own == pytest.approx(1, abs=1e-3)
     assert abs(own) / predicted == pytest.approx(1, abs=1e-3)
 
 
@@ -400,7 +400,7 @@ def test_packs_of_what_has_no_noise(scheme: str, count: int) -> None:
     measured, predicted = [], []
     for key in range(KEYS):
         one = packing_lab(scheme, key)
-        pack = one.keys.pack([one.made(ZERO, engine=one.small) for _ in range(count)])
+        pack = one.keys.evaluator.pack([one.made(ZERO, engine=one.small) for _ in range(count)])
         measured.append(at_places(one, pack, count) * math.sqrt(RING))
         predicted.append(packed_noise(one.typical_packing, Noise(0.0)).flat)
     with np.errstate(divide="ignore"):  # nothing predicted: infinitely more was measured

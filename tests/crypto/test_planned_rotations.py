@@ -60,10 +60,10 @@ def test_rotations_work_after_a_journey(owner: es.Owner, tmp_path: Path) -> None
     keys = es.Owner.load(tmp_path / "key").public_keys()
     engine = keys.engine
     x = owner._encryptor.encrypt(engine.encoder.encode([1, 2, 3]))[0]
-    turned = owner._decryptor.decrypt(keys.rotate(x, 1))
+    turned = owner._decryptor.decrypt(keys.evaluator.rotate(x, 1))
     assert engine.encoder.decode(turned)[:2].tolist() == [2, 3]
     with pytest.raises(es.KeyMismatchError, match=r"no key for rotation 4: .*es.Owner\(plan\)"):
-        keys.rotate(x, 4)
+        keys.evaluator.rotate(x, 4)
 
 
 def test_without_a_plan_there_are_none(tiny: es.Owner, tmp_path: Path) -> None:

@@ -14,10 +14,10 @@ import seal
 
 import encryptedstats as es
 from encryptedstats.crypto import seeded
+from encryptedstats.crypto.encryption import encode_slots
 from encryptedstats.crypto.engine import engine_for
 from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of, secret_residues
 from encryptedstats.crypto.seeded import SEED_BYTES, SeededEncryption, expand_seeds
-from encryptedstats.crypto.vectors import in_slots
 from encryptedstats.parallel import ordered_map
 from encryptedstats.storage import pieces
 
@@ -30,7 +30,7 @@ def small_owner(scheme: str, bits: tuple[int, ...]) -> es.Owner:
 
 
 def encrypted(owner: es.Owner, values: Any) -> tuple[bytes, Residues]:
-    return owner._encryptor.seeded.encrypt(in_slots(np.asarray(values, dtype=np.int64), owner._encryptor))
+    return owner._encryptor.seeded.encrypt(encode_slots(np.asarray(values, dtype=np.int64), owner._encryptor))
 
 
 def both_polynomials(owner: es.Owner, seed: bytes, first: Residues) -> Residues:
@@ -96,7 +96,7 @@ def test_noise_is_that_of_any_encryption_with_the_secret_key(toy):
     budget = seal.Decryptor(engine.context, toy._generator.secret_key()).invariant_noise_budget
     values = np.arange(1024)
     own = [budget(ciphertext_of(engine, both_polynomials(toy, *encrypted(toy, values)))) for _ in range(8)]
-    theirs = [budget(toy._encryptor.seal_encrypt(in_slots(values, toy._encryptor))) for _ in range(8)]
+    theirs = [budget(toy._encryptor.seal_encrypt(encode_slots(values, toy._encryptor))) for _ in range(8)]
     assert abs(np.mean(own) - np.mean(theirs)) < 1
 
 
@@ -117,7 +117,7 @@ def key_from_two(one: Residues, other: Residues, moduli: tuple[int, ...]) -> lis
 def test_two_versions_would_give_the_key_and_nothing_that_leaves_is_one(scheme, monkeypatch):
     owner = small_owner(scheme, (40,) * 3)
     watched, moduli = Watched(owner, monkeypatch), owner.parameters.data_moduli
-    plain = in_slots(np.arange(1024), owner._encryptor)
+    plain = encode_slots(np.arange(1024), owner._encryptor)
     secret = owner._encryptor.seeded._secret._residues
     published = []
     for _ in range(3):  # one plaintext again and again: each time another ciphertext
@@ -166,7 +166,7 @@ def test_nothing_random_is_drawn_once_the_original_exists(toy, monkeypatch):
     note(seeded.os, "urandom")
     note(seeded, "expand_seeds")
     note(toy._encryptor.seeded, "_seal_encrypt")
-    toy._encryptor.seeded.encrypt(in_slots(np.arange(3), toy._encryptor))
+    toy._encryptor.seeded.encrypt(encode_slots(np.arange(3), toy._encryptor))
     assert order == ["urandom", "expand_seeds", "_seal_encrypt"]
     assert len(watched.made) == 1
 

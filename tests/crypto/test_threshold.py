@@ -34,7 +34,6 @@ import encryptedstats as es
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.proof import read_noise
 from encryptedstats.circuits.results import Part
-from encryptedstats.crypto import threshold
 from encryptedstats.crypto.flooding import FLOODING_BITS, flooding_width
 from encryptedstats.crypto.packing import (
     packing_model,
@@ -42,6 +41,7 @@ from encryptedstats.crypto.packing import (
     packing_primes,
 )
 from encryptedstats.crypto.residues import ciphertext_of, residues_from_bytes, residues_to_bytes
+from encryptedstats.joint.messages import SHARE_KIND
 from encryptedstats.storage import container, files
 from encryptedstats.tables import EncryptedAnswer
 
@@ -148,7 +148,7 @@ def test_rotation_keys(tmp_path):
     values = np.arange(RING, dtype=np.int64)
     for step, expected in ((1, np.roll(values.reshape(2, -1), -1, axis=1)), (0, values.reshape(2, -1)[::-1])):
         plain = lab.engine.encoder.encode(values)
-        phase = lab.phase(lab.keys.rotate(lab.encrypted(plain, with_secret_key=False), step))
+        phase = lab.phase(lab.keys.evaluator.rotate(lab.encrypted(plain, with_secret_key=False), step))
         slots = decoded(lab, phase)
         assert (slots == expected.reshape(-1)).all()
 
@@ -299,8 +299,8 @@ def test_the_noise_that_is_flooded_keeps_its_bound(study, table):
     lab, answer = JointLab(study), table.answer_to(forest(next(SEEDS)))
     for residues, noise in answer.packs():
         phase = lab.phase(ciphertext_of(lab.small, residues), lab.small)
-        assert max(abs(int(c)) for c in phase) < lab.study.joint.model_of(
-            lab.small.parameters.data_moduli
+        assert max(abs(int(c)) for c in phase) < packing_model(
+            lab.parameters, len(lab.small.parameters.data_moduli)
         ).coefficient_bound(noise)
 
 
@@ -382,7 +382,7 @@ def test_what_is_no_share_of_this_opening_is_refused_and_named(study, table, ope
     with pytest.raises(es.MemberError, match="west: nobody is no member"):
         study.joint.open(answer, {**shares, "nobody": shares["north"]}, SCHEMA)
     stranger = made(tmp_path / "stranger", study.joint.parameters)
-    foreign = changed(stranger.commitments["south"], kind=threshold.SHARE_KIND)
+    foreign = changed(stranger.commitments["south"], kind=SHARE_KIND)
     with pytest.raises(es.MemberError, match="the message of south belongs to another joint key"):
         study.joint.open(answer, {**shares, "south": foreign}, SCHEMA)
     assert list(study.joint.open(answer, shares, SCHEMA).totals_) == plainly(forest(7), FRAME)
@@ -568,7 +568,7 @@ def test_what_is_kept_is_private_and_the_second_secret_is_gone(study):
         assert (member.home / "secret").exists()
         assert "secret" not in repr(member)
         with pytest.raises(es.MemberError, match="was used already"):
-            member._secret("second", member._engine)
+            member.state.secret("second")
 
 
 def test_a_locked_secret(study, tmp_path):
@@ -577,17 +577,15 @@ def test_a_locked_secret(study, tmp_path):
     assert es.Member(tmp_path, study.joint, "north", passphrase="some words").commit() == made
     first = {**study.commitments, "north": made}
     member.contribute(first)
-    given = {**study.contributions, "north": member._bytes("contribution")}
+    given = {**study.contributions, "north": member.state.stored_bytes("contribution")}
     with pytest.raises(es.PassphraseError, match="is locked: give its passphrase"):
         es.Member(tmp_path, study.joint, "north").relinearise(given)
     with pytest.raises(es.PassphraseError, match="the passphrase does not open this key file"):
         es.Member(tmp_path, study.joint, "north", passphrase="others").relinearise(given)
     with pytest.raises(es.PassphraseError, match="is not locked by a passphrase"):
-        es.Member(study.members["north"].home, study.joint, "north", passphrase="words")._secret(
-            "secret", member._engine
-        )
+        es.Member(study.members["north"].home, study.joint, "north", passphrase="words").state.secret("secret")
     stored = container.read(tmp_path / "secret").section("secret_key")
-    assert member._unlocked_key("secret")[100:200] not in stored
+    assert member.state._unlock_secret("secret")[100:200] not in stored
     assert member.relinearise(given)
 
 

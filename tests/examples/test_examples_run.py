@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import encryptedstats as es
-from encryptedstats.crypto.keys import OWNER_KIND
+from encryptedstats.crypto.keyfiles import OWNER_KIND
 from encryptedstats.storage import container
 
 FOLDER = Path(__file__).parents[2] / "examples"

@@ -19,7 +19,7 @@ from cluster_samples import BLOCKS, FOREST, ROWS, Hospital
 
 import encryptedstats as es
 from certificates import pin_of
-from encryptedstats.crypto.keys import PUBLIC_KIND
+from encryptedstats.crypto.keyfiles import PUBLIC_KIND
 from encryptedstats.service import tokens
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container

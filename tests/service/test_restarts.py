@@ -129,7 +129,7 @@ def test_fifty_owners_at_once(tmp_path: Path, hospital: Hospital) -> None:
 @pytest.mark.slow
 def test_memory_does_not_grow_with_what_is_sent(tmp_path: Path) -> None:
     """Objects of 64 MB, eight at a time: they are never in memory whole."""
-    from encryptedstats.crypto.keys import PUBLIC_KIND
+    from encryptedstats.crypto.keyfiles import PUBLIC_KIND
     from encryptedstats.storage import container
     from encryptedstats.storage.container import Container
 

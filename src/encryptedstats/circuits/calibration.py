@@ -29,10 +29,10 @@ from encryptedstats.circuits.evaluate import compile_for, evaluate
 from encryptedstats.circuits.expressions import Expression, column
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.sources import Source
+from encryptedstats.crypto.encryption import encrypt_slots
 from encryptedstats.crypto.keys import Owner, PublicKeys
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of
-from encryptedstats.crypto.vectors import encrypt_slots
 from encryptedstats.errors import NoiseError
 from encryptedstats.parallel import cores
 from encryptedstats.storage.bitpack import pack, unpack
@@ -140,7 +140,7 @@ def calibrate(parameters: Parameters) -> Times:
         mask=_best(lambda: evaluator.multiply_plain(x, engine.encoder.encode(values))),
         multiply=_best(lambda: evaluator.multiply(x, y)),
         switch=_best(lambda: evaluator.mod_switch_to(x, lowest)),
-        key_switch=_best(lambda: keys.relinearise(product)),
+        key_switch=_best(lambda: keys.evaluator.relinearise(product)),
         encrypt=_best(encrypt_and_store),
         unpack=_best(read_stored),
     )

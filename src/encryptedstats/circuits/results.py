@@ -18,9 +18,10 @@ from encryptedstats.circuits.program import PACKED, REPLICATED, ROWS, SLOTS
 from encryptedstats.circuits.slices import drop_checkpoint
 from encryptedstats.crypto.digests import DIGEST_FIELD, joined_digest, read_digest
 from encryptedstats.crypto.dispatch import decrypt_value
+from encryptedstats.crypto.encryption import Decryptor
 from encryptedstats.crypto.engine import Engine, engine_for
 from encryptedstats.crypto.flooding import flood, flooded_noise, flooding_width
-from encryptedstats.crypto.keys import Decryptor, PublicKeys, check_belongs
+from encryptedstats.crypto.keys import PublicKeys, check_belongs
 from encryptedstats.crypto.noise import Noise, NoiseModel
 from encryptedstats.crypto.packing import (
     centred,
@@ -380,7 +381,7 @@ class EncryptedNumbers:
             noise = flooded_noise(model, part.noise, zero_noise)
             if not model.decrypts(noise):
                 raise NoiseError(*NO_ROOM_FOR_FLOODING)
-            zero = keys.encrypted_zero(len(keys.parameters.data_moduli) - part.residues.shape[1])
+            zero = keys.encryptor.encrypt_zero(len(keys.parameters.data_moduli) - part.residues.shape[1])
             residues = flood(self._engine, part.residues, zero, flooding_width(model, part.noise))
             parts.append(Part(residues, noise))
         flooded = EncryptedNumbers(
@@ -510,7 +511,7 @@ def encrypted_numbers(
     placed = [value for _, value in sorted(dict(zip(places, values, strict=True)).items())]
     width = min(parameters.ring_degree, 1 << (max(1, len(placed)) - 1).bit_length())
     parts = [
-        Part(*encrypted_totals(parameters, keys.encrypted_zero(level), placed[start : start + width]))
+        Part(*encrypted_totals(parameters, keys.encryptor.encrypt_zero(level), placed[start : start + width]))
         for start in range(0, len(placed), width)
     ]
     return EncryptedNumbers(keys, PACKED, facts, parts, width, flooded=True, places=places)

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Final, get_args, get_origin
 import typer
 
 from encryptedstats.cli._parameters import hints_of
-from encryptedstats.crypto.keys import OWNER_KIND, PUBLIC_KIND
+from encryptedstats.crypto.keyfiles import OWNER_KIND, PUBLIC_KIND
 from encryptedstats.storage import container
 from encryptedstats.storage.files import PRIVATE, PUBLIC, naming, write_atomic
 from encryptedstats.storage.objects import is_url, local_or_url, open_store

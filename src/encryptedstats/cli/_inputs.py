@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 import encryptedstats as es
-from encryptedstats.crypto.keys import OWNER_KIND, PUBLIC_KIND
+from encryptedstats.crypto.keyfiles import OWNER_KIND, PUBLIC_KIND
 from encryptedstats.kinds import KINDS
 from encryptedstats.storage import container
 from encryptedstats.storage.files import MAX_DOCUMENT_BYTES, read_regular

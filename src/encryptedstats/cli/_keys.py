@@ -12,7 +12,7 @@ import typer
 import encryptedstats as es
 from encryptedstats.cli._console import progress
 from encryptedstats.cli._inputs import expect
-from encryptedstats.crypto.keys import OWNER_KIND
+from encryptedstats.crypto.keyfiles import OWNER_KIND
 from encryptedstats.errors import Cure
 from encryptedstats.storage import container
 from encryptedstats.storage.objects import load_file

@@ -19,7 +19,8 @@ from encryptedstats.cli._console import fact_table, print_json, printable, progr
 from encryptedstats.cli._files import is_key_file
 from encryptedstats.cli._options import AsJson
 from encryptedstats.cli.machine import OPTIONAL, describe_machine, package_versions
-from encryptedstats.crypto.keys import OWNER_KIND, fingerprint_of
+from encryptedstats.crypto.keyfiles import OWNER_KIND
+from encryptedstats.crypto.keys import fingerprint_of
 from encryptedstats.crypto.noise import Scheme
 from encryptedstats.crypto.parameters import SCHEMES
 from encryptedstats.storage import container

@@ -43,7 +43,8 @@ from encryptedstats.cli._options import (
     Workers,
     file_option,
 )
-from encryptedstats.crypto.keys import PUBLIC_KIND, fingerprint_of
+from encryptedstats.crypto.keyfiles import PUBLIC_KIND
+from encryptedstats.crypto.keys import fingerprint_of
 from encryptedstats.crypto.packing import has_room_for_flooding
 from encryptedstats.storage.files import naming
 from encryptedstats.storage.objects import Store, open_store

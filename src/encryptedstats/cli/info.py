@@ -32,7 +32,8 @@ from encryptedstats.cli._options import AsJson
 from encryptedstats.cli._questions import question_text
 from encryptedstats.cli.plan import read_plan
 from encryptedstats.cli.schema import schema_view
-from encryptedstats.crypto.keys import OWNER_KIND, PUBLIC_KIND, fingerprint_of, read_parameters
+from encryptedstats.crypto.keyfiles import OWNER_KIND, PUBLIC_KIND, read_parameters
+from encryptedstats.crypto.keys import fingerprint_of
 from encryptedstats.kinds import KINDS
 from encryptedstats.progress import progress_bar
 from encryptedstats.storage import container

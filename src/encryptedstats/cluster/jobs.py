@@ -28,7 +28,7 @@ from encryptedstats.circuits.program import PACKED
 from encryptedstats.circuits.proof import NoiseReport, room_for
 from encryptedstats.circuits.results import Cut, EncryptedNumbers
 from encryptedstats.crypto import PublicKeys
-from encryptedstats.crypto.keys import PUBLIC_KIND
+from encryptedstats.crypto.keyfiles import PUBLIC_KIND
 from encryptedstats.errors import ClusterError, Cure, FileFormatError, KeyMismatchError, NoiseError, TooLargeError
 from encryptedstats.memory import default_limit
 from encryptedstats.parallel import cores

@@ -1,4 +1,4 @@
-"""Parameters, keys, and encrypted integers and arrays: the only package that imports SEAL.
+"""Parameters, noise, keys, and evaluation on ciphertexts: with ``joint`` the only packages that import SEAL.
 
 Imports only ``storage`` and the errors.
 """
@@ -9,6 +9,5 @@ from encryptedstats.crypto.arrays import EncryptedArray
 from encryptedstats.crypto.integers import EncryptedInteger
 from encryptedstats.crypto.keys import Owner, PublicKeys
 from encryptedstats.crypto.parameters import Parameters
-from encryptedstats.crypto.threshold import JointKey, Member
 
-__all__ = ["EncryptedArray", "EncryptedInteger", "JointKey", "Member", "Owner", "Parameters", "PublicKeys"]
+__all__ = ["EncryptedArray", "EncryptedInteger", "Owner", "Parameters", "PublicKeys"]

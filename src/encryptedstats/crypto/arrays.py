@@ -18,6 +18,7 @@ from typing import Any, Final, NoReturn
 import numpy as np
 
 from encryptedstats.crypto.dispatch import decrypt_value, encrypt_value
+from encryptedstats.crypto.encryption import Decryptor, Encryptor
 from encryptedstats.crypto.engine import HEADER_BYTES
 from encryptedstats.crypto.integers import (
     EncryptedInteger,
@@ -25,7 +26,7 @@ from encryptedstats.crypto.integers import (
     encrypt_integer,
     public_bound,
 )
-from encryptedstats.crypto.keys import Decryptor, Encryptor, PublicKeys, check_belongs
+from encryptedstats.crypto.keys import PublicKeys, check_belongs
 from encryptedstats.crypto.noise import Noise
 from encryptedstats.crypto.sealed import balanced, plain_integer
 from encryptedstats.errors import FileFormatError, HeavyArrayWarning

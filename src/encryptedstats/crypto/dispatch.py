@@ -11,7 +11,8 @@ from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from encryptedstats.crypto.keys import Decryptor, Encryptor, Owner
+    from encryptedstats.crypto.encryption import Decryptor, Encryptor
+    from encryptedstats.crypto.keys import Owner
 
 
 @singledispatch
@@ -57,7 +58,7 @@ def recompute_value(value: object, table: Any, rows: Any = None, **options: Any)
 
 @singledispatch
 def move_value(
-    source: object, decryptor: Decryptor, encryptor: Encryptor, out: Any, schema: Any = None, overwrite: bool = False
+    source: object, decryptor: Decryptor, encryptor: Encryptor, out: Any, schema: Any = None, **options: Any
 ) -> None:
     """Encrypt what one key can open anew for another. Paths register where files can be loaded."""
     raise TypeError(

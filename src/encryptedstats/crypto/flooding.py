@@ -20,7 +20,7 @@ import numpy as np
 from encryptedstats.crypto.engine import HEADER_BYTES, Engine, engine_for
 from encryptedstats.crypto.noise import Noise, NoiseModel
 from encryptedstats.crypto.parameters import Parameters
-from encryptedstats.crypto.residues import Residues, ciphertext_of, times_constant
+from encryptedstats.crypto.residues import Residues, ciphertext_of, moduli_column, times_constant
 from encryptedstats.errors import InsecureParametersWarning
 
 FLOODING_BITS: Final = 64
@@ -42,7 +42,7 @@ def flooded_noise(model: NoiseModel, noise: Noise, zero: Noise) -> Noise:
 
 def flood(engine: Engine, residues: Residues, zero: Residues, width: int) -> Residues:
     """A ciphertext of two polynomials plus a fresh encryption of zero plus noise of so many bits."""
-    moduli = _column(engine.parameters.data_moduli[: residues.shape[1]])
+    moduli = moduli_column(engine.parameters.data_moduli[: residues.shape[1]])
     flooded = (residues + zero) % moduli
     flooded[0] = (flooded[0] + flooding_polynomial(engine, residues.shape[1], width)) % moduli
     return flooded
@@ -70,13 +70,9 @@ def uniform_residues(moduli: tuple[int, ...], count: int, width: int) -> Residue
     words[0] >>= np.uint64(digits * _DIGIT - (width + 1))
     residues = np.zeros((len(moduli), count), dtype=np.uint64)
     for digit in words:
-        residues = (times_constant(residues, [1 << _DIGIT] * len(moduli), moduli) + digit) % _column(moduli)
-    lowest = _column(tuple(p - pow(2, width, p) for p in moduli))
-    return (residues + lowest) % _column(moduli)
-
-
-def _column(moduli: tuple[int, ...]) -> Residues:
-    return np.array(moduli, dtype=np.uint64)[:, None]
+        residues = (times_constant(residues, [1 << _DIGIT] * len(moduli), moduli) + digit) % moduli_column(moduli)
+    lowest = moduli_column(tuple(p - pow(2, width, p) for p in moduli))
+    return (residues + lowest) % moduli_column(moduli)
 
 
 def _transformed(parameters: Parameters, polynomial: Residues) -> Residues:

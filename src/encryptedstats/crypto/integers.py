@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final, NoReturn
 import numpy as np
 
 from encryptedstats.crypto.dispatch import decrypt_value, encrypt_value
-from encryptedstats.crypto.keys import Decryptor, Encryptor
+from encryptedstats.crypto.encryption import Decryptor, Encryptor
 from encryptedstats.crypto.sealed import Sealed, plain_integer
 
 SMALLEST_BOUND: Final = 16

@@ -93,7 +93,7 @@ class NoiseModel:
     special_modulus : float
         The key-switching prime.
     members : int
-        How many secrets and errors the keys are sums of (:mod:`encryptedstats.crypto.threshold`); 1 for an owner's.
+        How many secrets and errors the keys are sums of (:mod:`encryptedstats.joint`); 1 for an owner's.
     """
 
     def __init__(

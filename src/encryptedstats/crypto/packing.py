@@ -341,12 +341,12 @@ def expansion_scale(parameters: Parameters) -> int:
     return pow(parameters.slots, -1, parameters.plain_modulus)
 
 
-def parted(
+def split(
     engine: Engine, keys: Any, ciphertext: Any, level: int, *, odd: bool = True, start: int = 0
 ) -> tuple[Any, ...]:
     """What holds the first half of the totals, and (``odd``) what holds the others: the inverse of :func:`merge`.
 
-    A pack is parted down to level ``start``.
+    A pack is split down to level ``start``.
     """
     evaluator, ring = engine.evaluator, engine.parameters.ring_degree
     if 1 << level == ring:
@@ -365,7 +365,7 @@ def expand(engine: Engine, keys: Any, ciphertext: Any, count: int, level: int, s
     if level == start:
         return [ciphertext]
     half = 1 << (level - 1)
-    parts = parted(engine, keys, ciphertext, level, odd=count > half, start=start)
+    parts = split(engine, keys, ciphertext, level, odd=count > half, start=start)
     totals = expand(engine, keys, parts[0], min(count, half), level - 1, start)
     return totals + expand(engine, keys, parts[1], count - half, level - 1, start) if count > half else totals
 

@@ -22,7 +22,10 @@ Residues = NDArray[np.uint64]
 __all__ = [
     "HEADER_BYTES",
     "Residues",
+    "add_modulo",
     "ciphertext_of",
+    "moduli_column",
+    "negate_modulo",
     "public_residues",
     "residues_from_bytes",
     "residues_of",
@@ -106,6 +109,21 @@ def public_residues(parameters: Parameters, data: bytes) -> Residues:
         raise FileFormatError(f"a public key of {len(data)} bytes is none of {parameters!r}")
     residues = np.frombuffer(data, dtype="<u8", offset=_PUBLIC_HEADER_BYTES).reshape(2, primes, ring)
     return residues[:, : len(parameters.data_moduli)].astype(np.uint64)
+
+
+def moduli_column(moduli: Sequence[int]) -> Residues:
+    """Return the primes as a column, to be broadcast over residues of shape (..., primes, N)."""
+    return np.array(moduli, dtype=np.uint64)[:, None]
+
+
+def add_modulo(a: Residues, b: Residues, moduli: Sequence[int]) -> Residues:
+    """Add residues of shape (..., primes, N)."""
+    return (a + b) % moduli_column(moduli)
+
+
+def negate_modulo(a: Residues, moduli: Sequence[int]) -> Residues:
+    """Negate residues of shape (..., primes, N)."""
+    return (moduli_column(moduli) - a) % moduli_column(moduli)
 
 
 def times_constant(residues: Residues, factors: Sequence[int], moduli: Sequence[int]) -> Residues:

@@ -192,7 +192,7 @@ class Sealed:
     def relinearise(self) -> None:
         """Back to two polynomials a ciphertext, in place. Operations do so when they need it; nobody else has to."""
         if self._noise.size > 2:
-            self._ciphertexts = tuple(self.keys.relinearise(c) for c in self._ciphertexts)
+            self._ciphertexts = tuple(self.keys.evaluator.relinearise(c) for c in self._ciphertexts)
             self._noise = self.keys.parameters.noise.relinearise(self._noise)
 
     def _at_level(self, level: int) -> tuple[Any, ...]:

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from encryptedstats.crypto.dispatch import decrypt_value
-from encryptedstats.crypto.keys import Decryptor, Encryptor, PublicKeys
+from encryptedstats.crypto.encryption import Decryptor
+from encryptedstats.crypto.keys import PublicKeys
 from encryptedstats.crypto.noise import Noise
 from encryptedstats.crypto.sealed import Sealed
 
@@ -53,21 +54,6 @@ class EncryptedVector(Sealed):
             f"EncryptedVector({len(self):,} rows in {len(self._ciphertexts)} ciphertexts, within ±{self.bound:,}, "
             f"depth {self.depth}, key {self.keys.key_id})"
         )
-
-
-def encrypt_slots(values: NDArray[np.int64], encryptor: Encryptor) -> tuple[Any, Noise]:
-    """One ciphertext with these values in its first slots and zeros in the others."""
-    return encryptor.encrypt(in_slots(values, encryptor))
-
-
-def in_slots(values: NDArray[np.int64], encryptor: Encryptor) -> Any:
-    """The plaintext with these values in its first slots and zeros in the others."""
-    parameters = encryptor.keys.parameters
-    if len(values) > parameters.slots:
-        raise ValueError(f"{len(values)} values do not fit into {parameters.slots} slots")
-    padded = np.zeros(parameters.slots, dtype=np.int64)
-    padded[: len(values)] = values
-    return encryptor.keys.engine.encoder.encode(padded)
 
 
 @decrypt_value.register(EncryptedVector)

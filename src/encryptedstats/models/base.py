@@ -40,7 +40,8 @@ from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d
 from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.crypto.digests import joined_digest
 from encryptedstats.crypto.dispatch import decrypt_value, openable
-from encryptedstats.crypto.keys import Decryptor, PublicKeys
+from encryptedstats.crypto.encryption import Decryptor
+from encryptedstats.crypto.keys import PublicKeys
 from encryptedstats.errors import Cure, FileFormatError, KeyMismatchError, ParameterError, SchemaError, SchemaWarning
 from encryptedstats.models._sklearn import record_features
 from encryptedstats.models.prediction import Votes, clear_votes, numbers_of, predict

@@ -112,7 +112,26 @@ def with_hidden(table: pd.DataFrame) -> pd.DataFrame:
 def publish(
     given: Any, owner: Owner, *, schema: Any = None, rules: str | Rules | None = None, ledger: Any = None
 ) -> Published:
-    """What ``owner.publish`` does."""
+    """Open a result as far as disclosure rules let others see it: ``owner.publish(file, schema)``.
+
+    Parameters
+    ----------
+    given : path or fsspec URL
+        Of an encrypted result, model or prediction; or the object that was loaded from it.
+    owner : Owner
+    schema : Schema, or path of its file, optional
+        The schema that the rows were encrypted with, as for ``owner.open``.
+    rules : str or Rules, optional
+        The profile: ``"datashield"``, ``"five"``, ``"ten"``, ``"pcornet"``, or your own
+        ``es.Rules(...)``; by default that of the ledger.
+    ledger : Ledger, or path or URL of its folder, optional
+        Records the publication, and is searched for differences to earlier ones.
+
+    Returns
+    -------
+    Published
+        What may be shown, what was left out, and why.
+    """
     book = None if ledger is None else Ledger.of(ledger, owner)
     chosen = Rules.named(rules) if rules is not None else None if book is None else book.rules
     if chosen is None:

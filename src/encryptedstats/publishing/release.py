@@ -217,7 +217,36 @@ def release(
     max_weight: int | None = None,
     mechanism: str = AUTO,
 ) -> Release:
-    """What ``owner.release`` does."""
+    """Open a result with noise that makes it differentially private: ``owner.release(file, schema)``.
+
+    Parameters
+    ----------
+    given : path or fsspec URL
+        Of an encrypted result or model; or the object that was loaded from it.
+    owner : Owner
+    schema : Schema, or path of its file, optional
+        The schema that the rows were encrypted with, as for ``owner.open``.
+    epsilon, delta : float
+        The privacy cost. ``delta=0`` takes Laplace noise; otherwise the smaller of Laplace and
+        Gaussian noise.
+    ledger : Ledger, or path or URL of its folder, optional
+        Its budget is spent before anything is shown.
+    relation : "replace" or "add", optional
+        One row for another, with a public number of rows; or one row more or less.
+    max_rows : int, optional
+        How many rows a person has at most, by default 1. ``relation`` and ``max_rows`` are those of
+        the ledger where there is one, and others are refused.
+    max_weight : int, optional
+        The largest weight of a row, by default the bound that the table was encrypted with; less is
+        refused.
+    mechanism : "laplace" or "gaussian", optional
+        By default the one with less noise.
+
+    Returns
+    -------
+    Release
+        What the question reads from the noisy totals, and what can be said of its privacy.
+    """
     book = None if ledger is None else Ledger.of(ledger, owner)
     unit = _chosen_unit(book, max_rows, relation)
     source = source_of(given, owner, schema)

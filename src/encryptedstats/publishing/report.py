@@ -21,7 +21,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
-from encryptedstats.crypto.keys import Owner, PublicKeys, fingerprint_of, read_parameters
+from encryptedstats.crypto.keyfiles import read_parameters
+from encryptedstats.crypto.keys import Owner, PublicKeys, fingerprint_of
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.crypto.security import TABLE_NAME
 from encryptedstats.errors import REPLACE, ExistsError, InsecureParametersWarning, KeyMismatchError

@@ -15,7 +15,9 @@ from typing import Any, Final
 
 from encryptedstats.crypto.digests import DIGEST_FIELD
 from encryptedstats.crypto.engine import engine_for
-from encryptedstats.crypto.keys import PUBLIC_KIND, PublicKeys, read_parameters
+from encryptedstats.crypto.keyfiles import PUBLIC_KIND, read_parameters
+from encryptedstats.crypto.keys import PublicKeys
+from encryptedstats.crypto.material import EvaluationKeys, KeyMaterial
 from encryptedstats.errors import FileFormatError
 from encryptedstats.service.refusals import Refusal
 from encryptedstats.storage import container
@@ -100,5 +102,5 @@ class _ReadingKeys(PublicKeys):
     """Stands for the keys of an answer where only its file is there: enough to read it, not to compute."""
 
     def __init__(self, file: Container) -> None:
-        super().__init__(engine_for(read_parameters(file)), None, None, b"")
-        self.__dict__["key_id"] = file.key_id
+        engine = engine_for(read_parameters(file))
+        super().__init__(KeyMaterial(engine, None, EvaluationKeys(None), b"", file.key_id))

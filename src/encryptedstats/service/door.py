@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from encryptedstats.cluster.jobs import listed_table
-from encryptedstats.crypto.keys import OWNER_KIND, PUBLIC_KIND
+from encryptedstats.crypto.keyfiles import OWNER_KIND, PUBLIC_KIND
 from encryptedstats.errors import FileFormatError
 from encryptedstats.kinds import KINDS
 from encryptedstats.service.contents import READ_WHOLE, refuse_fields, refuse_sections

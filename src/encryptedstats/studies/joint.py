@@ -1,6 +1,6 @@
 """A joint key for a study: made by the sites in three rounds of messages, held by nobody; all sites together open for the receiver.
 
-Cryptography is in :mod:`encryptedstats.crypto.threshold`. Here a site does its rounds, computes anew what the worker claims before
+Cryptography is in :mod:`encryptedstats.joint`. Here a site does its rounds, computes anew what the worker claims before
 it shares, and the receiver, who has an ordinary key of its own, gets what the shares switch to that key.
 """
 
@@ -13,10 +13,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from encryptedstats.circuits.results import EncryptedNumbers
-from encryptedstats.crypto import JointKey, Member, Parameters, PublicKeys
+from encryptedstats.crypto import Parameters, PublicKeys
 from encryptedstats.crypto.dispatch import openable
-from encryptedstats.crypto.threshold import SHARES_KIND, Pack, packs_digest
 from encryptedstats.errors import FileFormatError, KeyMismatchError, MemberError, StudyError, VerificationError
+from encryptedstats.joint import JointKey, Member
+from encryptedstats.joint.messages import SHARES_KIND
+from encryptedstats.joint.opening import Pack, packs_digest
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.studies import validity

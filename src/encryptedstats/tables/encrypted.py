@@ -30,8 +30,9 @@ from encryptedstats.circuits.sources import Source
 from encryptedstats.crypto import Parameters, PublicKeys
 from encryptedstats.crypto.digests import DIGEST_FIELD, joined_digest, read_digest
 from encryptedstats.crypto.dispatch import decrypt_value
+from encryptedstats.crypto.encryption import Decryptor
 from encryptedstats.crypto.engine import engine_for
-from encryptedstats.crypto.keys import PUBLIC_KIND, Decryptor, read_parameters
+from encryptedstats.crypto.keyfiles import PUBLIC_KIND, read_parameters
 from encryptedstats.crypto.residues import ciphertext_of
 from encryptedstats.crypto.vectors import EncryptedVector
 from encryptedstats.errors import (

@@ -22,10 +22,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from encryptedstats.crypto.dispatch import encrypt_file_value, encrypt_value
-from encryptedstats.crypto.keys import Encryptor
+from encryptedstats.crypto.encryption import Encryptor, encode_slots
+from encryptedstats.crypto.keys import read_encryptor
 from encryptedstats.crypto.residues import residues_of
 from encryptedstats.crypto.seeded import expand_seeds
-from encryptedstats.crypto.vectors import in_slots
 from encryptedstats.errors import REPLACE, Cure, FileFormatError, SchemaError, SchemaWarning, TooLargeError
 from encryptedstats.parallel import Portable, checked_workers, ordered_map
 from encryptedstats.progress import progress_bar
@@ -356,7 +356,7 @@ class _BlockMaker:
         sizes = (len(self.facts.columns), shape.components, len(parameters.data_moduli), parameters.ring_degree)
         seeds, residues = [], np.empty(sizes, dtype=np.uint64)
         for position, column in enumerate(self.facts.columns):
-            plain = in_slots(chunk.values(column), encryptor)
+            plain = encode_slots(chunk.values(column), encryptor)
             if shape.seeded and encryptor.seeded is not None:
                 seed, residues[position, 0] = encryptor.seeded.encrypt(plain)
                 seeds.append(seed)
@@ -398,7 +398,7 @@ class _BlockMaker:
     def from_bytes(cls, data: bytes) -> _BlockMaker:
         """The inverse."""
         file = container.from_bytes(data, kind="block maker")
-        encryptor = Encryptor.from_bytes(file.section("encryptor"))
+        encryptor = read_encryptor(file.section("encryptor"))
         return cls(facts_from_container(file), encryptor, file.expect("whole", bool))
 
 

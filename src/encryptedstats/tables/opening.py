@@ -9,7 +9,8 @@ import os
 from typing import Any, Final, Protocol
 
 from encryptedstats.crypto.dispatch import decrypt_value
-from encryptedstats.crypto.keys import Decryptor, PublicKeys
+from encryptedstats.crypto.encryption import Decryptor
+from encryptedstats.crypto.keys import PublicKeys
 from encryptedstats.errors import Cure, SchemaError
 from encryptedstats.tables.answers import EncryptedAnswer
 from encryptedstats.tables.schema import Schema

@@ -30,11 +30,11 @@ from encryptedstats.circuits.program import (
     Step,
 )
 from encryptedstats.circuits.sources import Source
+from encryptedstats.crypto.encryption import encode_slots, encrypt_slots
 from encryptedstats.crypto.engine import engine_for
 from encryptedstats.crypto.keys import PublicKeys
 from encryptedstats.crypto.packing import packing_levels, packing_parameters, to_packing_context
 from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of
-from encryptedstats.crypto.vectors import encrypt_slots, in_slots
 from encryptedstats.parallel import cores, ordered_map
 from encryptedstats.progress import progress_bar
 
@@ -134,7 +134,7 @@ class Execution:
         if step.op == SWITCH:
             return self.engine.switch(value, step.data)
         if step.op == ROTATE:
-            return self.keys.rotate(value, step.data)
+            return self.keys.evaluator.rotate(value, step.data)
         if step.op == MASK:
             return self._evaluator.multiply_plain(value, self._marks(step.data))
         if step.op == MOVE:
@@ -351,7 +351,7 @@ class SealDevice(Device):
 
         def packed(some: Sequence[Residues], level: int | None) -> Any:
             found = [to_packing_context(engine, ciphertext_of(engine, one)) for one in some]
-            return keys.pack(found, level, start, start)
+            return keys.evaluator.pack(found, level, start, start)
 
         if len(totals) <= BATCH:
             return residues_of(small, packed(totals, None))
@@ -361,7 +361,7 @@ class SealDevice(Device):
         parts = ordered_map(
             lambda first: residues_of(small, packed(totals[first : first + size], level)), firsts, len(firsts)
         )
-        merged = keys.pack([ciphertext_of(small, part) for part in parts], lowest=level, start=start)
+        merged = keys.evaluator.pack([ciphertext_of(small, part) for part in parts], lowest=level, start=start)
         return residues_of(small, merged)
 
     def merge(
@@ -379,12 +379,15 @@ class SealDevice(Device):
             found = [ciphertext_of(small, part) for part in parts]
         else:
             found = [to_packing_context(engine, ciphertext_of(engine, part)) for part in parts]
-        return residues_of(small, keys.pack(found, to, level, start))
+        return residues_of(small, keys.evaluator.pack(found, to, level, start))
 
     def split(self, node: Residues, level: int, keys: PublicKeys, *, odd: bool, start: int = 0) -> Sequence[Residues]:
         """Two additions and an automorphism."""
         small = engine_for(packing_parameters(keys.parameters))
-        return [residues_of(small, part) for part in keys.part(ciphertext_of(small, node), level, odd=odd, start=start)]
+        return [
+            residues_of(small, part)
+            for part in keys.evaluator.split(ciphertext_of(small, node), level, odd=odd, start=start)
+        ]
 
     def expand(
         self,
@@ -399,7 +402,10 @@ class SealDevice(Device):
         small, workers = engine_for(packing_parameters(keys.parameters)), workers or cores()
 
         def expanded(part: Residues, some: int, at: int) -> list[Residues]:
-            return [residues_of(small, total) for total in keys.expand(ciphertext_of(small, part), some, at, start)]
+            return [
+                residues_of(small, total)
+                for total in keys.evaluator.expand(ciphertext_of(small, part), some, at, start)
+            ]
 
         half = 1 << (level - 1) if level > start else count
         if count <= half or count < 4 * workers:
@@ -431,7 +437,7 @@ def _public_ones(keys: PublicKeys, count: int) -> Residues:
     """1 in the first slots, BGV, for all to see: the same every time, so that what was asked for last is kept."""
     kept = _kept_ones.get(keys)
     if kept is None or kept[0] != count:
-        plain = in_slots(np.ones(count, dtype=np.int64), keys.encryptor)
+        plain = encode_slots(np.ones(count, dtype=np.int64), keys.encryptor)
         kept = (count, residues_of(keys.engine, keys.engine.evaluator.add_plain(keys.public_zero, plain)))
         _kept_ones[keys] = kept
     return kept[1]
@@ -444,17 +450,17 @@ def relinearise_any(keys: PublicKeys, ciphertext: Any) -> Any:
     components k-2 and k-1; repeat.
     """
     if ciphertext.size() == 3:
-        return keys.relinearise(ciphertext)
+        return keys.evaluator.relinearise(ciphertext)
     engine = keys.engine
     residues = residues_of(engine, ciphertext).copy()
     primes = engine.parameters.data_moduli[: residues.shape[1]]
     while len(residues) > 3:
         top = residues[-1:]
-        switched = residues_of(engine, keys.relinearise(ciphertext_of(engine, _only_top(top))))
+        switched = residues_of(engine, keys.evaluator.relinearise(ciphertext_of(engine, _only_top(top))))
         residues = residues[:-1].copy()
         for prime, q in enumerate(primes):
             residues[-2:, prime] = (residues[-2:, prime] + switched[:, prime]) % q
-    return keys.relinearise(ciphertext_of(engine, residues))
+    return keys.evaluator.relinearise(ciphertext_of(engine, residues))
 
 
 def _only_top(top: Residues) -> Residues:

@@ -455,7 +455,7 @@ class CudaDevice(NativeDevice):
     def _expanded(self, node: Any, count: int, level: int, lowest: int, keys: PublicKeys) -> list[Any]:
         keyed = self._of(keys)
         if keyed is None:
-            kernels = keys.kernels
+            kernels = keys.evaluator.kernels
             assert kernels is not None
             return list(kernels.expand(np.asarray(node), count, level, lowest))
         there = node if isinstance(node, Array) else keyed.ring.card.upload(np.asarray(node))

@@ -45,21 +45,21 @@ class Keyed:
     def relinearisation(self) -> Key:
         """For s^2."""
         if self._relinearisation is None:
-            self._relinearisation = relinearisation_key(self.ring, self._keys.seal_relinearisation)
+            self._relinearisation = relinearisation_key(self.ring, self._keys.evaluator.keys.relinearisation)
         return self._relinearisation
 
     @property
     def packing(self) -> list[list[Key]]:
         """Of all automorphisms of packing, level by level."""
         if self._packing is None:
-            self._packing = packing_keys(self.ring, self._keys.seal_packing)
+            self._packing = packing_keys(self.ring, self._keys.evaluator.packing_keys)
         return self._packing
 
     def rotation(self, step: int) -> Key:
         """Of one rotation."""
-        self._keys.check_rotates(step)
+        self._keys.evaluator.check_rotation(step)
         if self._rotations is None:
-            self._rotations = rotation_keys(self.ring, self._keys.seal_rotation)
+            self._rotations = rotation_keys(self.ring, self._keys.evaluator.keys.rotation)
         return self._rotations[galois_element(self.ring.n, step)]
 
 

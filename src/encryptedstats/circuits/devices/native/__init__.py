@@ -63,7 +63,7 @@ class NativeExecution(Execution):
 
     def _masks(self, step: Step, chunk: int | None) -> list[Step]:
         """What a step is the sum of, where it is one of marked rows."""
-        if self.keys.kernels is None or chunk is None or step.size > 2:
+        if self.keys.evaluator.kernels is None or chunk is None or step.size > 2:
             return []
         if step.op == MASK:
             return [step]
@@ -93,7 +93,7 @@ class NativeExecution(Execution):
         masks = self._masks(step, chunk)
         if masks and chunk is not None:
             return self._masked(masks, chunk, args)
-        kernels = self.keys.kernels
+        kernels = self.keys.evaluator.kernels
         # A rotation without a key is refused by SEAL's way.
         dear = step.op in (RELINEARISE, SWITCH) or (step.op == ROTATE and step.data in self.keys.rotations)
         if kernels is None or not dear:
@@ -299,7 +299,7 @@ def relinearised_at(step: Step, base: Step) -> int:
 
 
 def _kernels(keys: PublicKeys) -> Kernels:
-    kernels = keys.kernels
+    kernels = keys.evaluator.kernels
     if kernels is None:
         raise ValueError("there are no kernels for these keys")
     return kernels

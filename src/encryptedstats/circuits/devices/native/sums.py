@@ -183,7 +183,7 @@ class Loads:
         return residues
 
     def _lowered(self, residues: Residues) -> Residues:
-        kernels = self.source.keys.kernels
+        kernels = self.source.keys.evaluator.kernels
         if kernels is None:
             raise ValueError("there are no kernels for these keys")
         return kernels.switch(residues, self.level) if self.level else residues

@@ -1,0 +1,111 @@
+"""Messages between members: each is bound to the joint key, its round and its member, and checked before it is used.
+
+commitment         SHA-256 of the contribution: nobody shows hers before all have committed to theirs
+contribution       shares of the public key and the Galois keys, and round 1 of the relinearisation key
+relinearisation    round 2, with a hash of all contributions
+share              of the opening of some ciphertexts, with their hash and the id of the receiver's key
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from encryptedstats.crypto.residues import Residues, add_modulo, moduli_column, residues_from_bytes
+from encryptedstats.errors import FileFormatError, MemberError
+from encryptedstats.storage import container
+from encryptedstats.storage.container import Container
+
+if TYPE_CHECKING:
+    from encryptedstats.joint.key import JointKey
+
+COMMITMENT_KIND: Final = "commitment of a member"
+CONTRIBUTION_KIND: Final = "contribution of a member"
+RELINEARISATION_KIND: Final = "relinearisation of a member"
+SHARE_KIND: Final = "share of a member"
+SHARES_KIND: Final = "shares of a member"
+#: The fields that messages have beside their member.
+_FIELDS: Final = {
+    COMMITMENT_KIND: ("digest",),
+    RELINEARISATION_KIND: ("transcript",),
+    SHARE_KIND: ("packs", "receiver"),
+}
+Messages = Mapping[str, bytes]
+
+
+def make_message(
+    joint: JointKey, kind: str, member: str, fields: Mapping[str, Any], sections: Mapping[str, bytes]
+) -> Container:
+    """Return a message of a member, bound to the joint key and its round."""
+    return Container(kind, joint.parameters.fingerprint, joint.id, {"member": member, **fields}, sections)
+
+
+def read_messages(joint: JointKey, kind: str, messages: Messages) -> dict[str, Container]:
+    """Read one message of every member, in order; the error names the member who sent anything else."""
+    missing = [member for member in joint.members if member not in messages]
+    unknown = [str(member) for member in messages if member not in joint.members]
+    if missing or unknown:
+        who = f"there is none of {', '.join(missing)}" if missing else f"{', '.join(unknown)} is no member"
+        raise MemberError(f"a {kind} is needed, from each of {', '.join(joint.members)}: {who}")
+    return {member: _read_message(joint, kind, member, messages[member]) for member in joint.members}
+
+
+def _read_message(joint: JointKey, kind: str, member: str, data: bytes) -> Container:
+    try:
+        message = container.from_bytes(data, kind=kind, name=f"the message of {member}")
+    except FileFormatError as error:
+        raise MemberError(f"what came from {member} is refused: {error}") from error
+    if message.key_id != joint.id or message.fingerprint != joint.parameters.fingerprint:
+        raise MemberError(
+            f"the message of {member} belongs to another joint key: other members, parameters or another label"
+        )
+    if not all(isinstance(message.fields.get(field), str) for field in ("member", *_FIELDS.get(kind, ()))):
+        raise MemberError(f"what came from {member} is refused: it does not say all that a {kind} says")
+    if message.fields["member"] != member:
+        raise MemberError(f"the message that is to be {member}'s is {message.fields['member']}'s")
+    return message
+
+
+def read_commitments(joint: JointKey, commitments: Messages) -> dict[str, str]:
+    """Return the digest that each member has committed to."""
+    read = read_messages(joint, COMMITMENT_KIND, commitments)
+    return {name: message.fields["digest"] for name, message in read.items()}
+
+
+def read_contributions(joint: JointKey, digests: Mapping[str, str], contributions: Messages) -> dict[str, Container]:
+    """Read the contributions, and check that they are those that their members have committed to."""
+    given = read_messages(joint, CONTRIBUTION_KIND, contributions)
+    for member in given:
+        if digest_of(contributions[member]) != digests.get(member):
+            raise MemberError(f"the contribution of {member} is not the one that {member} committed to")
+    return given
+
+
+def transcript_of(joint: JointKey, messages: Messages) -> str:
+    """Return a hash of one message of every member."""
+    return digest_of("".join(digest_of(messages[member]) for member in joint.members).encode())
+
+
+def sum_section(
+    given: Mapping[str, Container], section: str, moduli: Sequence[int], shape: tuple[int, int]
+) -> Residues:
+    """Add up a section of all members: ``shape`` is (polynomials, N), the result (polynomials, primes, N)."""
+    polynomials, ring = shape
+    total = np.zeros((polynomials, len(moduli), ring), dtype=np.uint64)
+    for member, message in given.items():
+        try:
+            one = residues_from_bytes(message.section(section), moduli, ring, polynomials=polynomials)
+        except FileFormatError as error:
+            raise MemberError(f"what came from {member} is refused: {error}") from error
+        if (one >= moduli_column(moduli)).any():
+            raise MemberError(f"what came from {member} is refused: residues that are not below their primes")
+        total = add_modulo(total, one, moduli)
+    return total
+
+
+def digest_of(data: bytes) -> str:
+    """Return the SHA-256 of some bytes."""
+    return hashlib.sha256(data).hexdigest()
