@@ -15,7 +15,8 @@ from encryptedstats.circuits import Layout, column, linear, sum_of
 from encryptedstats.circuits.bounds import ColumnRange, Interval, read_bounds
 from encryptedstats.circuits.expressions import given as given_total
 from encryptedstats.circuits.expressions import here
-from encryptedstats.tables.columns import Column, column_ranges
+from encryptedstats.tables.columns import column_ranges
+from encryptedstats.tables.encodings import Column
 from encryptedstats.tables.variables import PublicSchema, PublicVariable
 
 A0, A1, A2, B0, B1, Y, W, N = (column(name) for name in ("a0", "a1", "a2", "b0", "b1", "y0", "w", "n"))

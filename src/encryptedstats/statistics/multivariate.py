@@ -32,7 +32,7 @@ from encryptedstats.statistics._least_squares import Exact, as_floats, independe
 from encryptedstats.statistics.factors import confidence_level, left_out, yes_or_no
 from encryptedstats.statistics.plots import plot_loadings, plot_matrix, plot_variances
 from encryptedstats.tables import PublicSchema, Schema, Table
-from encryptedstats.tables.columns import Column
+from encryptedstats.tables.encodings import Column
 from encryptedstats.tables.naming import position
 from encryptedstats.tables.questions import (
     Arrays,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.tables.answers import EncryptedAnswer
-from encryptedstats.tables.columns import Column
 from encryptedstats.tables.dialects import CsvFormat, CsvOptions
+from encryptedstats.tables.encodings import Column
 from encryptedstats.tables.encrypted import EncryptedTable
 from encryptedstats.tables.encrypting import encrypt_file, encrypt_table
 from encryptedstats.tables.opening import opening_schema

@@ -32,7 +32,8 @@ from encryptedstats.tables._frames import (
     unboxed,
 )
 from encryptedstats.tables.binning import LARGEST_INTEGER, assign_bins, fits_fixed_point, fixed_point
-from encryptedstats.tables.table import GAP, Integers, Moved, Table, warn_of_moved
+from encryptedstats.tables.encodings import GAP
+from encryptedstats.tables.table import Integers, Moved, Table, warn_of_moved
 from encryptedstats.tables.variables import Level, Variable, as_level
 
 if TYPE_CHECKING:

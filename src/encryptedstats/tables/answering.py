@@ -16,7 +16,8 @@ from encryptedstats.circuits.expressions import Expression, Key, given, totals_o
 from encryptedstats.circuits.plan import Stage
 from encryptedstats.circuits.program import ROWS
 from encryptedstats.circuits.rewriting import cleared
-from encryptedstats.tables.columns import Column, asked_columns, column_ranges, over_stored_columns
+from encryptedstats.tables.columns import asked_columns, column_ranges, over_stored_columns
+from encryptedstats.tables.encodings import Column
 from encryptedstats.tables.questions import Answer, Known, Number, Question, flat, in_shapes
 from encryptedstats.tables.variables import PublicSchema
 
@@ -36,7 +37,7 @@ def stages_of(
     ``stored`` are the columns of a table. Totals are over those that are asked for, answers over those that are stored.
     """
     columns = asked_columns(schema, stored)
-    new = [column for column in columns if column.encoding != "class"]
+    new = [column for column in columns if column.variable != -1]
     drawn, drawn_bound = question.drawn_circuit(schema)
     totals: list[Expression] = []
     numbers = question.known_totals()

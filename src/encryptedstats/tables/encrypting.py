@@ -46,8 +46,9 @@ from encryptedstats.tables.blocks import (
     store_block,
     stored_entry,
 )
-from encryptedstats.tables.columns import Column, column_bound
+from encryptedstats.tables.columns import column_bound
 from encryptedstats.tables.dialects import CsvFormat, CsvOptions
+from encryptedstats.tables.encodings import Column, encoding_of
 from encryptedstats.tables.encrypted import (
     MANIFEST,
     EncryptedTable,
@@ -332,7 +333,7 @@ def _warn_if_many(rows: int, facts: TableFacts, stacklevel: int) -> bool:
 
 def _described(column: Column, schema: Schema) -> str:
     """A column by the name that the owner knows it by."""
-    if column.encoding == "class":
+    if encoding_of(column).counts_rows:
         return f"the class indicator {column}, times the weights,"
     return f"column {schema.variables[column.variable].name!r} ({column})"
 

@@ -20,8 +20,6 @@ from encryptedstats.parallel import checked_workers
 from encryptedstats.tables.answering import stages_of
 from encryptedstats.tables.blocks import BlockShape, block_size
 from encryptedstats.tables.columns import (
-    MAX_NUMBER_BITS,
-    Column,
     asked_columns,
     column_bound,
     column_ranges,
@@ -29,6 +27,7 @@ from encryptedstats.tables.columns import (
     in_stored,
     table_columns,
 )
+from encryptedstats.tables.encodings import MAX_NUMBER_BITS, Column
 from encryptedstats.tables.folds import CLASS_COUNTS, Folds
 from encryptedstats.tables.questions import MODEL_KIND, Question, asked_of
 from encryptedstats.tables.schema import Schema

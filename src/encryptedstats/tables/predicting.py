@@ -26,7 +26,8 @@ from encryptedstats.tables.answering import (
     known_plain,
 )
 from encryptedstats.tables.answers import EncryptedAnswer
-from encryptedstats.tables.columns import Column, digits_among, over_stored_columns
+from encryptedstats.tables.columns import digits_among, over_stored_columns
+from encryptedstats.tables.encodings import Column
 from encryptedstats.tables.questions import Answer, Number, Question, question_key
 from encryptedstats.tables.schema import Schema
 from encryptedstats.tables.variables import PublicSchema
