@@ -334,8 +334,9 @@ def _warn_if_many(rows: int, facts: TableFacts, stacklevel: int) -> bool:
 def _described(column: Column, schema: Schema) -> str:
     """A column by the name that the owner knows it by."""
     if encoding_of(column).counts_rows:
-        return f"the class indicator {column}, times the weights,"
-    return f"column {schema.variables[column.variable].name!r} ({column})"
+        return f"the {'class' if schema.classes else 'row'} indicator {column}, times the weights,"
+    name = schema.target if column.variable == -1 else schema.variables[column.variable].name
+    return f"column {name!r} ({column})"
 
 
 @dataclass(frozen=True)
