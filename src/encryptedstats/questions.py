@@ -8,7 +8,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from encryptedstats.tables.naming import level_number, position
 from encryptedstats.tables.questions import (
     Answer,
     Known,
@@ -22,6 +21,7 @@ from encryptedstats.tables.questions import (
     refuse_impossible,
     row_column,
 )
+from encryptedstats.tables.schema.names import level_number, position
 from encryptedstats.tables.statistics import labels, scale, variable_name
 
 if TYPE_CHECKING:

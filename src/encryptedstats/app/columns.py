@@ -26,7 +26,7 @@ from encryptedstats.storage.files import open_regular
 from encryptedstats.tables import Variable
 from encryptedstats.tables.dialects import CsvFormat, CsvOptions
 from encryptedstats.tables.reading import PARQUET_SUFFIXES, read_frame
-from encryptedstats.tables.schema import MISSING_POLICIES
+from encryptedstats.tables.schema.schema import MISSING_POLICIES
 from encryptedstats.words import plural
 
 KINDS: Final = ("continuous", "ordinal", "categorical", "number")

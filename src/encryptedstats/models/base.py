@@ -73,7 +73,7 @@ from encryptedstats.tables.questions import (
     plain,
 )
 from encryptedstats.tables.results import ModelSummary, Result
-from encryptedstats.tables.variables import as_level
+from encryptedstats.tables.schema.variables import as_level
 
 _MIXED: Final = "one of the models is encrypted and the other is open: open both, or none"
 _OWN_WEIGHTS: Final = "a table brings its own weights, schema.table(df, weights=...): fit(table), without sample_weight"

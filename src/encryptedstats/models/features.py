@@ -20,7 +20,7 @@ from encryptedstats.tables.binning import code_values
 from encryptedstats.tables.columns import asked_columns, table_columns
 from encryptedstats.tables.encodings import Column
 from encryptedstats.tables.questions import bin_columns, number_column
-from encryptedstats.tables.variables import PublicVariable
+from encryptedstats.tables.schema.variables import PublicVariable
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from encryptedstats.circuits.expressions import Expression, Marks, column, linea
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.models.growth import Draws, Tree
 from encryptedstats.tables.encodings import Column
-from encryptedstats.tables.variables import PublicSchema
+from encryptedstats.tables.schema.variables import PublicSchema
 
 
 @dataclass(frozen=True)

@@ -29,9 +29,9 @@ from encryptedstats.publishing.counts import (
     shrunk,
 )
 from encryptedstats.publishing.sensitivity import Number, added_by_row, row_interval
-from encryptedstats.tables.naming import position
 from encryptedstats.tables.questions import Question, complete_rows, in_shapes, number_column
-from encryptedstats.tables.variables import PublicSchema
+from encryptedstats.tables.schema.names import position
+from encryptedstats.tables.schema.variables import PublicSchema
 
 if TYPE_CHECKING:
     from encryptedstats.models import CompletelyRandomForest

@@ -23,7 +23,7 @@ from encryptedstats.publishing.sensitivity import added_by_row
 from encryptedstats.tables.columns import column_ranges
 from encryptedstats.tables.encodings import Column, encoding_of
 from encryptedstats.tables.questions import Question
-from encryptedstats.tables.variables import PublicSchema
+from encryptedstats.tables.schema.variables import PublicSchema
 
 Named = Mapping[str, NDArray[Any]]
 

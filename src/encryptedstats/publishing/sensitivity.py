@@ -35,7 +35,7 @@ from encryptedstats.errors import Cure, ParameterError
 from encryptedstats.publishing.units import ADD, RELATIONS, REPLACE
 from encryptedstats.tables.columns import column_ranges
 from encryptedstats.tables.encodings import Column, RowState, encoding_of
-from encryptedstats.tables.variables import PublicSchema
+from encryptedstats.tables.schema.variables import PublicSchema
 
 #: More kinds of rows than these are not tried one by one.
 MOST_STATES: Final = 20_000

@@ -33,7 +33,6 @@ from encryptedstats.statistics.factors import confidence_level, left_out, yes_or
 from encryptedstats.statistics.plots import plot_loadings, plot_matrix, plot_variances
 from encryptedstats.tables import PublicSchema, Schema, Table
 from encryptedstats.tables.encodings import Column
-from encryptedstats.tables.naming import position
 from encryptedstats.tables.questions import (
     Arrays,
     Columns,
@@ -45,6 +44,7 @@ from encryptedstats.tables.questions import (
     refuse_impossible,
 )
 from encryptedstats.tables.results import Result, dropped_rows, frame_text
+from encryptedstats.tables.schema.names import position
 from encryptedstats.tables.statistics import Moments, complete_count, scale, variable_name
 
 if TYPE_CHECKING:

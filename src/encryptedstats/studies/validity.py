@@ -25,7 +25,7 @@ from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.tables import EncryptedTable
 from encryptedstats.tables.columns import stored_groups
 from encryptedstats.tables.encodings import ColumnGroup
-from encryptedstats.tables.variables import PublicSchema
+from encryptedstats.tables.schema.variables import PublicSchema
 
 #: What is drawn to plan with: noise does not depend on which numbers the weights are.
 _ANY_COIN: Final = b"planned"

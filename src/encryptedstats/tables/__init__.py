@@ -15,7 +15,7 @@ from encryptedstats.tables.encrypting import encrypt_file, encrypt_table
 from encryptedstats.tables.opening import opening_schema
 from encryptedstats.tables.planning import plan
 from encryptedstats.tables.questions import Question
-from encryptedstats.tables.schema import PublicSchema, Schema, Variable
+from encryptedstats.tables.schema.schema import PublicSchema, Schema, Variable
 from encryptedstats.tables.table import Table
 from encryptedstats.tables.verifying import verify
 

@@ -19,7 +19,7 @@ from encryptedstats.circuits.rewriting import cleared
 from encryptedstats.tables.columns import asked_columns, column_ranges, over_stored_columns
 from encryptedstats.tables.encodings import Column
 from encryptedstats.tables.questions import Answer, Known, Number, Question, flat, in_shapes
-from encryptedstats.tables.variables import PublicSchema
+from encryptedstats.tables.schema.variables import PublicSchema
 
 MODEL, DRAWN = "model", "drawn"  # what circuits call the totals of a model, and its drawn fractions
 

@@ -30,7 +30,7 @@ from encryptedstats.tables.encodings import (
     encoding_of,
     registered_encodings,
 )
-from encryptedstats.tables.variables import KEEP_NUMBERS, PublicSchema, PublicVariable
+from encryptedstats.tables.schema.variables import KEEP_NUMBERS, PublicSchema, PublicVariable
 
 E = TypeVar("E")
 

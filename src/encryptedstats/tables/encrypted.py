@@ -83,14 +83,14 @@ from encryptedstats.tables.columns import (
     stored_terms,
 )
 from encryptedstats.tables.encodings import Column, ColumnGroup
-from encryptedstats.tables.naming import class_or_variable
 from encryptedstats.tables.predicting import Answerer, predicted, refuse_rows_of_others
 from encryptedstats.tables.questions import Question, asked_of, checked_question, question_key, told_by_parameters
+from encryptedstats.tables.schema.names import class_or_variable
+from encryptedstats.tables.schema.variables import PublicSchema, PublicVariable
 from encryptedstats.tables.statistics import Asked
-from encryptedstats.tables.variables import PublicSchema, PublicVariable
 
 if TYPE_CHECKING:
-    from encryptedstats.tables.schema import Schema
+    from encryptedstats.tables.schema.schema import Schema
 
 TABLE_KIND: Final = "encrypted table"
 MANIFEST: Final = "table.manifest"

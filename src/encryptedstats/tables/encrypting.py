@@ -63,7 +63,7 @@ from encryptedstats.tables.encrypted import (
     write_manifest,
 )
 from encryptedstats.tables.reading import read_frames
-from encryptedstats.tables.schema import Schema
+from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.table import Moved, Table, all_moved, warn_of_moved
 
 DRAFT: Final = "table.draft"

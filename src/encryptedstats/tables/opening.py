@@ -12,8 +12,8 @@ from encryptedstats.crypto.dispatch import decrypt_value
 from encryptedstats.crypto.keys import Decryptor, PublicKeys
 from encryptedstats.errors import Cure, SchemaError
 from encryptedstats.tables.answers import EncryptedAnswer
-from encryptedstats.tables.schema import Schema
-from encryptedstats.tables.variables import PublicSchema
+from encryptedstats.tables.schema.schema import Schema
+from encryptedstats.tables.schema.variables import PublicSchema
 
 _CURE: Final = Cure(
     "schema of the rows",

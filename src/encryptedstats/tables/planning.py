@@ -30,9 +30,9 @@ from encryptedstats.tables.columns import (
 from encryptedstats.tables.encodings import MAX_NUMBER_BITS, Column
 from encryptedstats.tables.folds import CLASS_COUNTS, Folds
 from encryptedstats.tables.questions import MODEL_KIND, Question, asked_of
-from encryptedstats.tables.schema import Schema
+from encryptedstats.tables.schema.schema import Schema
+from encryptedstats.tables.schema.variables import PublicSchema
 from encryptedstats.tables.table import Table
-from encryptedstats.tables.variables import PublicSchema
 
 _MOST_DIGITS: Final = 16
 # Two totals as one are worth a larger t, hence a few more bytes, where there are many and it takes much less work.

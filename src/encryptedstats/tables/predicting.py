@@ -29,8 +29,8 @@ from encryptedstats.tables.answers import EncryptedAnswer
 from encryptedstats.tables.columns import digits_among, over_stored_columns
 from encryptedstats.tables.encodings import Column
 from encryptedstats.tables.questions import Answer, Number, Question, question_key
-from encryptedstats.tables.schema import Schema
-from encryptedstats.tables.variables import PublicSchema
+from encryptedstats.tables.schema.schema import Schema
+from encryptedstats.tables.schema.variables import PublicSchema
 
 if TYPE_CHECKING:
     from encryptedstats.tables.encrypted import EncryptedTable

@@ -31,15 +31,15 @@ from encryptedstats.circuits.expressions import COLUMN, LINEAR, PRODUCT, TOTAL, 
 from encryptedstats.circuits.expressions import fold as fold_graph
 from encryptedstats.errors import Cure, DataError, FileFormatError, ParameterError, SchemaError, StillEncryptedError
 from encryptedstats.tables.encodings import Column, encoding_of
-from encryptedstats.tables.naming import ids_of, level_names_of, levels_of, names_of
-from encryptedstats.tables.variables import KEEP_NUMBERS, PublicSchema
+from encryptedstats.tables.schema.names import ids_of, level_names_of, levels_of, names_of
+from encryptedstats.tables.schema.variables import KEEP_NUMBERS, PublicSchema
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
     from encryptedstats.circuits.layout import Layout
     from encryptedstats.tables.answers import EncryptedAnswer
-    from encryptedstats.tables.schema import Schema
+    from encryptedstats.tables.schema.schema import Schema
 
 RESULT_KIND: Final = "encrypted result"  # of a file, as its question says
 MODEL_KIND: Final = "encrypted model"

@@ -28,13 +28,13 @@ from encryptedstats.tables.columns import (
     table_columns,
 )
 from encryptedstats.tables.encodings import GAP, Column, encoding_of
-from encryptedstats.tables.naming import class_or_variable
 from encryptedstats.tables.questions import Question, asked_of, checked_question
+from encryptedstats.tables.schema.names import class_or_variable
+from encryptedstats.tables.schema.variables import ORDERED_KINDS, PublicSchema, Variable
 from encryptedstats.tables.statistics import Asked
-from encryptedstats.tables.variables import ORDERED_KINDS, PublicSchema, Variable
 
 if TYPE_CHECKING:
-    from encryptedstats.tables.schema import Schema
+    from encryptedstats.tables.schema.schema import Schema
 
 Integers = NDArray[np.int64]
 
