@@ -30,7 +30,7 @@ from encryptedstats.storage.objects import load_file
 from encryptedstats.tables._encoding import rows_to_predict
 from encryptedstats.tables.dialects import CsvOptions
 from encryptedstats.tables.questions import OPEN_MODEL_KIND
-from encryptedstats.tables.reading import read_frame
+from encryptedstats.tables.row_files import read_frame
 
 
 @dataclass(frozen=True)

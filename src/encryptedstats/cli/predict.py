@@ -37,7 +37,7 @@ from encryptedstats.tables.dialects import CsvOptions
 from encryptedstats.tables.encrypted import TABLE_KIND
 from encryptedstats.tables.encrypting import DRAFT_KIND, RowCount
 from encryptedstats.tables.questions import MODEL_KIND, OPEN_MODEL_KIND
-from encryptedstats.tables.reading import read_frames
+from encryptedstats.tables.row_files import read_frames
 from encryptedstats.tables.table import Moved, all_moved, warn_of_moved
 
 _ROWS_AT_ONCE: Final = 1 << 16

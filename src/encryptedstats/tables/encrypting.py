@@ -62,7 +62,7 @@ from encryptedstats.tables.encrypted import (
     write_keys,
     write_manifest,
 )
-from encryptedstats.tables.reading import read_frames
+from encryptedstats.tables.row_files import read_frames
 from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.table import Moved, Table, all_moved, warn_of_moved
 
