@@ -22,7 +22,7 @@ from encryptedstats.tables.questions import (
     row_column,
 )
 from encryptedstats.tables.schema.names import level_number, position
-from encryptedstats.tables.statistics import labels, scale, variable_name
+from encryptedstats.tables.summaries import labels, scale, variable_name
 
 if TYPE_CHECKING:
     from encryptedstats.models.prediction import class_names, count_names, votes_of, weighted_sum

@@ -19,7 +19,7 @@ from encryptedstats.circuits.results import CUT
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.tables.answers import MODEL_CUT
-from encryptedstats.tables.statistics import Counts
+from encryptedstats.tables.summaries import Counts
 
 BAYES = es.MultinomialNB()
 FIT_ON_DASK = """

@@ -21,7 +21,7 @@ from encryptedstats.publishing.forms import form_of
 from encryptedstats.publishing.mechanisms import GAUSSIAN, calibrated
 from encryptedstats.publishing.sensitivity import ADD, REPLACE, sensitivity
 from encryptedstats.tables.questions import asked_of
-from encryptedstats.tables.statistics import Counts, CrossTable, Moments
+from encryptedstats.tables.summaries import Counts, CrossTable, Moments
 
 
 def every_row(schema: es.Schema) -> pd.DataFrame:

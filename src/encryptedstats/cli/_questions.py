@@ -20,7 +20,7 @@ from encryptedstats.tables.questions import (
     load_questions,
     question_class,
 )
-from encryptedstats.tables.statistics import Counts, CrossTable, Moments, Statistic
+from encryptedstats.tables.summaries import Counts, CrossTable, Moments, Statistic
 
 STATISTICS: Final = {statistic.name: statistic for statistic in (Counts, CrossTable, Moments)}
 

@@ -345,7 +345,7 @@ def form_of(question: Question, schema: PublicSchema) -> Form:
     from encryptedstats.statistics.factors import Counted
     from encryptedstats.statistics.generalized import GLM
     from encryptedstats.statistics.multivariate import Correlation, Covariance
-    from encryptedstats.tables.statistics import Counts, CrossTable, Moments
+    from encryptedstats.tables.summaries import Counts, CrossTable, Moments
 
     shapes = question.shapes(schema)
     if isinstance(question, (Counts, CrossTable, Counted, Histogram, GLM)) and set(shapes) == {"cells"}:

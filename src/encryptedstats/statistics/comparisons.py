@@ -49,7 +49,7 @@ from encryptedstats.tables.questions import (
 from encryptedstats.tables.results import Result, frame_text, number_text
 from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.schema.variables import PublicSchema
-from encryptedstats.tables.statistics import scale, variable_name
+from encryptedstats.tables.summaries import scale, variable_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

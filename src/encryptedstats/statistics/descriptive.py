@@ -31,7 +31,7 @@ from encryptedstats.tables.results import Result, frame_text
 from encryptedstats.tables.schema.names import position, target_id
 from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.schema.variables import PublicSchema
-from encryptedstats.tables.statistics import variable_name
+from encryptedstats.tables.summaries import variable_name
 from encryptedstats.words import plural
 
 if TYPE_CHECKING:

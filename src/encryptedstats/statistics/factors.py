@@ -33,7 +33,7 @@ from encryptedstats.tables.questions import (
 from encryptedstats.tables.schema.names import position
 from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.schema.variables import ORDERED_KINDS, PublicSchema
-from encryptedstats.tables.statistics import indicators, labels, scale, variable_name
+from encryptedstats.tables.summaries import indicators, labels, scale, variable_name
 
 #: What parameters that are numbers may be.
 NUMBERS: Final[tuple[type[Any], ...]] = (int, float, Fraction, np.integer, np.floating)

@@ -29,7 +29,7 @@ from encryptedstats.tables.schema.names import (
     variable_id,
 )
 from encryptedstats.tables.schema.variables import PublicSchema
-from encryptedstats.tables.statistics import labels, scale, variable_name
+from encryptedstats.tables.summaries import labels, scale, variable_name
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -33,7 +33,7 @@ from encryptedstats.tables.results import Result, dropped_rows, frame_text, numb
 from encryptedstats.tables.schema.names import level_id, names_of, position, target_id, variable_id
 from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.schema.variables import PublicSchema
-from encryptedstats.tables.statistics import scale, variable_name
+from encryptedstats.tables.summaries import scale, variable_name
 
 Floats = NDArray[np.float64]
 INTERCEPT: Final = "(Intercept)"

@@ -47,7 +47,7 @@ from encryptedstats.tables.questions import (
 from encryptedstats.tables.results import Result, dropped_rows, frame_text, number_text, p_text, stars
 from encryptedstats.tables.schema.names import name_of, position, variable_id
 from encryptedstats.tables.schema.variables import KEEP_NUMBERS
-from encryptedstats.tables.statistics import scale, variable_name
+from encryptedstats.tables.summaries import scale, variable_name
 from encryptedstats.words import plural
 
 #: The weights that a table brings, as a name for them.

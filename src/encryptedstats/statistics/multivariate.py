@@ -45,7 +45,7 @@ from encryptedstats.tables.questions import (
 )
 from encryptedstats.tables.results import Result, dropped_rows, frame_text
 from encryptedstats.tables.schema.names import position
-from encryptedstats.tables.statistics import Moments, complete_count, scale, variable_name
+from encryptedstats.tables.summaries import Moments, complete_count, scale, variable_name
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -43,7 +43,7 @@ from encryptedstats.tables.results import Result, frame_text, number_text, p_tex
 from encryptedstats.tables.schema.names import class_or_variable
 from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.schema.variables import PublicSchema
-from encryptedstats.tables.statistics import scale, variable_name
+from encryptedstats.tables.summaries import scale, variable_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -87,7 +87,7 @@ from encryptedstats.tables.predicting import Answerer, predicted, refuse_rows_of
 from encryptedstats.tables.questions import Question, asked_of, checked_question, question_key, told_by_parameters
 from encryptedstats.tables.schema.names import class_or_variable
 from encryptedstats.tables.schema.variables import PublicSchema, PublicVariable
-from encryptedstats.tables.statistics import Asked
+from encryptedstats.tables.summaries import Asked
 
 if TYPE_CHECKING:
     from encryptedstats.tables.schema.schema import Schema

@@ -31,7 +31,7 @@ from encryptedstats.tables.encodings import GAP, Column, encoding_of
 from encryptedstats.tables.questions import Question, asked_of, checked_question
 from encryptedstats.tables.schema.names import class_or_variable
 from encryptedstats.tables.schema.variables import ORDERED_KINDS, PublicSchema, Variable
-from encryptedstats.tables.statistics import Asked
+from encryptedstats.tables.summaries import Asked
 
 if TYPE_CHECKING:
     from encryptedstats.tables.schema.schema import Schema
