@@ -31,7 +31,6 @@ from encryptedstats.statistics.factors import NUMBERS, confidence_level, yes_or_
 from encryptedstats.statistics.formulas import INTERCEPT, Design, DesignColumn, OfFormula, design, parse
 from encryptedstats.statistics.plots import plot_coefficients, plot_path
 from encryptedstats.tables import PublicSchema, Schema, Table
-from encryptedstats.tables._encoding import rows_to_predict
 from encryptedstats.tables.folds import CLASS_COUNTS
 from encryptedstats.tables.questions import (
     Arrays,
@@ -48,6 +47,7 @@ from encryptedstats.tables.results import Result, dropped_rows, frame_text, numb
 from encryptedstats.tables.schema.names import name_of, position, variable_id
 from encryptedstats.tables.schema.variables import KEEP_NUMBERS
 from encryptedstats.tables.summaries import scale, variable_name
+from encryptedstats.tables.table_from_frame import rows_to_predict
 from encryptedstats.words import plural
 
 #: The weights that a table brings, as a name for them.

@@ -32,7 +32,6 @@ from encryptedstats.progress import progress_bar
 from encryptedstats.storage import container
 from encryptedstats.storage.leases import Writer, writing
 from encryptedstats.storage.objects import Store, open_store
-from encryptedstats.tables._encoding import encode_table, gapless_target, without_gaps
 from encryptedstats.tables._frames import refuse
 from encryptedstats.tables.binning import LARGEST_INTEGER
 from encryptedstats.tables.blocks import (
@@ -65,6 +64,7 @@ from encryptedstats.tables.encrypted import (
 from encryptedstats.tables.row_files import read_frames
 from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.table import Moved, Table, all_moved, warn_of_moved
+from encryptedstats.tables.table_from_frame import encode_table, gapless_target, without_gaps
 
 DRAFT: Final = "table.draft"
 DRAFT_KIND: Final = "unfinished table"
