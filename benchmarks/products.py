@@ -14,7 +14,7 @@ from rich.table import Table
 import encryptedstats as es
 from benchmarks._common import Report, Settings, part
 from encryptedstats.parallel import cores
-from encryptedstats.tables.statistics import Moments
+from encryptedstats.tables.summaries import Moments
 
 #: Rows, columns, and bits of the numbers: a regression, a covariance matrix, and numbers that have to be stored in digits.
 CASES = ((1_000_000, 20, 8), (60_000, 256, 8), (100_000, 20, 12), (100_000, 20, 24))

@@ -206,7 +206,7 @@ def test_only_crypto_and_joint_speak_to_seal_and_they_do() -> None:
         ("encryptedstats.errors", "from encryptedstats.storage import files", "storage lies above errors"),
         ("encryptedstats.crypto.keys", "def f():\n    from encryptedstats.tables import schema", "tables lies above"),
         ("encryptedstats.crypto.keys", "if TYPE_CHECKING:\n    from encryptedstats.models import x", "models lies above"),
-        ("encryptedstats.tables.schema", "import seal", "only crypto and joint speak to SEAL"),
+        ("encryptedstats.tables.schema.schema", "import seal", "only crypto and joint speak to SEAL"),
         ("encryptedstats.cli.main", "def f():\n    from seal import Ciphertext", "only crypto and joint speak to SEAL"),
         ("encryptedstats", "import seal", "only crypto and joint speak to SEAL"),
         ("encryptedstats.models.forest", "import importlib\nimportlib.import_module('seal')", "only crypto and joint speak"),

@@ -8,7 +8,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from encryptedstats.tables.naming import level_number, position
 from encryptedstats.tables.questions import (
     Answer,
     Known,
@@ -22,7 +21,8 @@ from encryptedstats.tables.questions import (
     refuse_impossible,
     row_column,
 )
-from encryptedstats.tables.statistics import labels, scale, variable_name
+from encryptedstats.tables.schema.names import level_number, position
+from encryptedstats.tables.summaries import labels, scale, variable_name
 
 if TYPE_CHECKING:
     from encryptedstats.models.prediction import class_names, count_names, votes_of, weighted_sum

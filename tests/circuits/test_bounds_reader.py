@@ -15,8 +15,9 @@ from encryptedstats.circuits import Layout, column, linear, sum_of
 from encryptedstats.circuits.bounds import ColumnRange, Interval, read_bounds
 from encryptedstats.circuits.expressions import given as given_total
 from encryptedstats.circuits.expressions import here
-from encryptedstats.tables.columns import Column, column_ranges
-from encryptedstats.tables.variables import PublicSchema, PublicVariable
+from encryptedstats.tables.columns import column_ranges
+from encryptedstats.tables.encodings import Column
+from encryptedstats.tables.schema.variables import PublicSchema, PublicVariable
 
 A0, A1, A2, B0, B1, Y, W, N = (column(name) for name in ("a0", "a1", "a2", "b0", "b1", "y0", "w", "n"))
 layouts = st.lists(st.integers(1, 8), min_size=1, max_size=3).map(lambda counts: Layout(sum(counts), 8, tuple(counts)))

@@ -20,7 +20,7 @@ from encryptedstats.circuits.clear import drawn_shift, from_slots, permute_slots
 from encryptedstats.circuits.expressions import Marks, column_names, here, padding_value
 from encryptedstats.circuits.expressions import given as given_total
 from encryptedstats.circuits.rewriting import cleared
-from encryptedstats.tables.columns import Column
+from encryptedstats.tables.encodings import Column
 
 X, Y = column("x"), column("y")
 layouts = st.lists(st.integers(1, 8), min_size=1, max_size=4).map(lambda counts: Layout(sum(counts), 8, tuple(counts)))

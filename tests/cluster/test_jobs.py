@@ -23,7 +23,7 @@ from encryptedstats.circuits.plan import FAN_IN, MAX_SHARD_CHUNKS
 from encryptedstats.cluster import jobs
 from encryptedstats.cluster.jobs import JOBS, Job, cut_rows
 from encryptedstats.storage import container
-from encryptedstats.tables.statistics import Counts
+from encryptedstats.tables.summaries import Counts
 
 
 @given(rows=st.lists(st.integers(1, 50), min_size=1, max_size=60), size=st.none() | st.integers(1, 200))

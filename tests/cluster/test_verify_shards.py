@@ -20,7 +20,7 @@ from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.tables.answers import MODEL_CUT
 from encryptedstats.tables.sharding import total_in_shards
-from encryptedstats.tables.statistics import Counts
+from encryptedstats.tables.summaries import Counts
 
 BAYES = es.MultinomialNB()
 FIT_ON_DASK = """

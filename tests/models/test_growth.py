@@ -18,7 +18,7 @@ from scipy.stats import chisquare
 import encryptedstats as es
 from encryptedstats.models.growth import Draws, grow
 from encryptedstats.tables import PublicSchema
-from encryptedstats.tables.variables import PublicVariable
+from encryptedstats.tables.schema.variables import PublicVariable
 
 MIXED = PublicSchema(
     (

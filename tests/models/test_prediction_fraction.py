@@ -20,7 +20,7 @@ from encryptedstats.circuits.expressions import MASK, RESAMPLE, column_names, de
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.models.forest import _leaves_of
 from encryptedstats.models.fraction import Fraction, clear_fraction, fraction_circuit
-from encryptedstats.tables.columns import Column
+from encryptedstats.tables.encodings import Column
 
 SLOTS = 16
 #: Around a half row and a chunk.

@@ -15,7 +15,7 @@ from encryptedstats.publishing.counts import counts_of
 from encryptedstats.publishing.forms import form_of
 from encryptedstats.publishing.sensitivity import ADD, REPLACE, sensitivity
 from encryptedstats.tables.questions import asked_of
-from encryptedstats.tables.statistics import Counts, CrossTable, Moments
+from encryptedstats.tables.summaries import Counts, CrossTable, Moments
 
 FRAME = patients(200).assign(weight=np.random.default_rng(1).integers(40, 90, 200))
 BINS = es.Schema.infer(FRAME, target="sick")

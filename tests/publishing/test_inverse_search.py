@@ -20,7 +20,7 @@ from encryptedstats.publishing.opening import Source
 from encryptedstats.publishing.publish import _describe_hidden, checked
 from encryptedstats.publishing.rules import PROFILES, Rules
 from encryptedstats.publishing.suppression import Suppressed, suppress, with_margins
-from encryptedstats.tables.statistics import CrossTable
+from encryptedstats.tables.summaries import CrossTable
 
 Key = tuple[int | str, ...]
 Suppress = Callable[[np.ndarray, int, float | None], Suppressed]

@@ -17,7 +17,7 @@ from encryptedstats.publishing import release as release_module
 from encryptedstats.publishing.ledger import Ledger
 from encryptedstats.publishing.mechanisms import noised
 from encryptedstats.publishing.tables import WRITTEN
-from encryptedstats.tables.statistics import Counts
+from encryptedstats.tables.summaries import Counts
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
 FRAME = patients(300)

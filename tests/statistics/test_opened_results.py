@@ -16,7 +16,7 @@ from asked_samples import small_owner
 import encryptedstats as es
 from encryptedstats.storage import container
 from encryptedstats.tables.questions import bin_columns, refuse_impossible
-from encryptedstats.tables.statistics import labels, variable_name
+from encryptedstats.tables.summaries import labels, variable_name
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
 FRAME = pd.DataFrame({"age": [30, 40, 50, 60, 40, 30], "sick": [0, 1, 1, 0, 1, 1]})

@@ -29,6 +29,7 @@ from attack_tools import (
     stored_objects,
     unseal_key,
 )
+from encryptedstats.tables.summaries import Counts
 from study_samples import FRAMES, SCHEMA, SITES, World, copied, parameters, world
 
 import encryptedstats as es
@@ -37,7 +38,6 @@ from encryptedstats.studies import documents, study, totals, transcript, validit
 from encryptedstats.studies.documents import Document, KeyRule
 from encryptedstats.studies.parties import Identity
 from encryptedstats.studies.transcript import State, Transcript
-from encryptedstats.tables.statistics import Counts
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
 BAYES = es.MultinomialNB()

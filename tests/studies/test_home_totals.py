@@ -13,7 +13,7 @@ from encryptedstats.circuits.results import Part
 from encryptedstats.storage import container
 from encryptedstats.studies import totals
 from encryptedstats.studies.parties import Identity
-from encryptedstats.tables.statistics import Counts
+from encryptedstats.tables.summaries import Counts
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
 BAYES = es.MultinomialNB()

@@ -16,7 +16,7 @@ import pytest
 import encryptedstats as es
 from encryptedstats.tables.dialects import SAMPLE_BYTES, CsvFormat, CsvOptions
 from encryptedstats.tables.encrypting import file_tables
-from encryptedstats.tables.reading import read_frame, read_frames
+from encryptedstats.tables.row_files import read_frame, read_frames
 
 PLAIN = "größe,dose,sex,ill\n1.5,1200.25,f,no\n2.25,950,m,yes\n1.75,3.5,f,no\n"
 NUMBERS = {"größe": [1.5, 2.25, 1.75], "dose": [1200.25, 950, 3.5], "sex": ["f", "m", "f"], "ill": ["no", "yes", "no"]}

@@ -261,6 +261,18 @@ def test_values_beyond_the_parameters_are_refused_by_column(keeper, schema):
     assert keeper.encrypt(schema.table(mixed_frame(5), weights=[5000] * 5, weight_bound=6000)).n_rows == 5
 
 
+def test_a_target_beyond_the_parameters_is_refused_by_its_name(keeper):
+    frame = mixed_frame(5)[["größe"]].assign(cost=[1, 2, 3, 4, 9000])
+    options = {"numbers": "keep"}
+    large = Schema.infer(frame, target="cost", **options).table(frame)
+    with pytest.raises(OverflowError, match=r"column 'cost' \(target.number\) holds values up to "):
+        keeper.encrypt(large)
+    small = frame.assign(cost=[1, 2, 3, 4, 5])
+    heavy = Schema.infer(small, target="cost", **options).table(small, weights=[1, 2, 3, 4, 5000])
+    with pytest.raises(OverflowError, match="the row indicator rows, times the weights, holds values up to 8,192"):
+        keeper.encrypt(heavy)
+
+
 @pytest.mark.parametrize("encodings", ["onehot", ("one-hot",), ("number",)])
 def test_unknown_encodings(keeper, schema, encodings):
     with pytest.raises(SchemaError, match="a sequence of 'onehot', 'ordinal' and 'centred' is needed"):

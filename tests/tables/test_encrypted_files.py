@@ -13,7 +13,7 @@ import encryptedstats as es
 from effort import examples
 from encryptedstats.errors import SchemaError
 from encryptedstats.tables import Schema, Table
-from encryptedstats.tables.reading import read_frame
+from encryptedstats.tables.row_files import read_frame
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
 FORMATS = ["csv", "csv.gz", "parquet"]

@@ -8,7 +8,9 @@ import importlib
 import pytest
 
 
-@pytest.mark.parametrize("module", ["binning", "blocks", "columns", "schema", "transformers", "variables"])
+@pytest.mark.parametrize(
+    "module", ["binning", "blocks", "encodings", "schema.schema", "schema.variables", "transformers"]
+)
 def test_examples(module):
     result = doctest.testmod(importlib.import_module(f"encryptedstats.tables.{module}"))
     assert result.attempted

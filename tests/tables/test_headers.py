@@ -14,7 +14,7 @@ import pytest
 
 import encryptedstats as es
 from encryptedstats.tables.dialects import SAMPLE_BYTES
-from encryptedstats.tables.reading import read_frame, read_frames
+from encryptedstats.tables.row_files import read_frame, read_frames
 
 ROWS = "40,m,yes\n50,f,no\n60,m,no\n"
 REFUSED = {

@@ -23,9 +23,10 @@ from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.errors import FileFormatError, TooLargeError
 from encryptedstats.storage import container
 from encryptedstats.tables.answers import read_answer
-from encryptedstats.tables.columns import Column, asked_columns, digits_among, table_columns
+from encryptedstats.tables.columns import asked_columns, digits_among, table_columns
+from encryptedstats.tables.encodings import Column
 from encryptedstats.tables.questions import class_columns, number_column
-from encryptedstats.tables.statistics import Moments
+from encryptedstats.tables.summaries import Moments
 
 few = settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 QUIET: dict[str, Any] = {"progress": False, "workers": 1}

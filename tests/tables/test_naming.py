@@ -10,9 +10,9 @@ import pytest
 
 import encryptedstats as es
 from encryptedstats.tables.folds import Folds
-from encryptedstats.tables.naming import level_id, level_number, position, variable_id
 from encryptedstats.tables.questions import bin_columns, class_columns
-from encryptedstats.tables.statistics import Counts
+from encryptedstats.tables.schema.names import level_id, level_number, position, variable_id
+from encryptedstats.tables.summaries import Counts
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
 FRAME = pd.DataFrame(

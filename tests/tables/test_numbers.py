@@ -11,9 +11,10 @@ import pytest
 
 import encryptedstats as es
 from encryptedstats.circuits.expressions import depth_of
-from encryptedstats.tables.columns import Column, check_column
+from encryptedstats.tables.columns import check_column
+from encryptedstats.tables.encodings import Column
 from encryptedstats.tables.questions import class_columns, complete_rows, number_column, product_of, row_column
-from encryptedstats.tables.statistics import scale, variable_name
+from encryptedstats.tables.summaries import scale, variable_name
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
 FRAME = pd.DataFrame(

@@ -11,7 +11,7 @@ import pytest
 
 import encryptedstats as es
 from encryptedstats.storage import container
-from encryptedstats.tables.statistics import Counts, Moments, class_or_variable
+from encryptedstats.tables.summaries import Counts, Moments, class_or_variable
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Final
 
 from encryptedstats.circuits.bounds import ColumnRange, Interval, bound_outputs
@@ -504,17 +504,15 @@ class _Search:
                 pass
             return None
 
+        def carry(primes: tuple[int, ...], *, critical: bool) -> bool:
+            return prove(primes, critical=critical) is not None
+
         for largest_prime in (FAST_PRIME_BITS, MAX_PRIME_BITS):
             # The smallest primes for the noisiest outputs are those for all, if they carry all.
             for critical in (True, False):
+                carries = partial(carry, critical=critical)
                 sizes = smallest_chain(
-                    self.scheme,
-                    ring,
-                    t,
-                    self.security,
-                    lambda primes, critical=critical: prove(primes, critical=critical) is not None,
-                    largest_prime,
-                    with_factors=True,
+                    self.scheme, ring, t, self.security, carries, largest_prime, with_factors=True
                 )
                 if sizes is None:
                     break

@@ -17,7 +17,7 @@ from encryptedstats.storage.files import MAX_DOCUMENT_BYTES, read_regular
 from encryptedstats.storage.objects import is_url, load_file, local_or_url
 from encryptedstats.tables.encrypted import MANIFEST, TABLE_KIND
 from encryptedstats.tables.encrypting import DRAFT, DRAFT_KIND
-from encryptedstats.tables.reading import PARQUET_SUFFIXES
+from encryptedstats.tables.row_files import PARQUET_SUFFIXES
 
 SCHEMA: Final = "schema"
 PLAN: Final = "plan"

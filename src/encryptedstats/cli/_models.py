@@ -18,7 +18,7 @@ import typer
 from encryptedstats.cli._complete import offering
 from encryptedstats.cli._console import printable
 from encryptedstats.cli._parameters import with_parameters
-from encryptedstats.tables.spelling import described_parameters
+from encryptedstats.tables.question_parameters import described_parameters
 
 _OF_THE_SCHEMA: Final = {"bins"}  # parameters for arrays; a table is in bins already
 _PANEL: Final = "Options of models"

@@ -11,6 +11,7 @@ import typer
 import encryptedstats as es
 from encryptedstats.cli._models import model_text
 from encryptedstats.tables.folds import Folds
+from encryptedstats.tables.question_parameters import takes_several, value_of, values_of
 from encryptedstats.tables.questions import (
     MODEL_KIND,
     asked_of,
@@ -19,8 +20,7 @@ from encryptedstats.tables.questions import (
     load_questions,
     question_class,
 )
-from encryptedstats.tables.spelling import takes_several, value_of, values_of
-from encryptedstats.tables.statistics import Counts, CrossTable, Moments, Statistic
+from encryptedstats.tables.summaries import Counts, CrossTable, Moments, Statistic
 
 STATISTICS: Final = {statistic.name: statistic for statistic in (Counts, CrossTable, Moments)}
 

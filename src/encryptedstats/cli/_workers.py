@@ -16,7 +16,7 @@ import typer
 import encryptedstats as es
 from encryptedstats.kinds import read_file
 from encryptedstats.storage import container
-from encryptedstats.tables.statistics import Asked
+from encryptedstats.tables.summaries import Asked
 
 if TYPE_CHECKING:
     from encryptedstats.service.client import WorkerJob, WorkerTable

@@ -43,7 +43,7 @@ from encryptedstats.tables.dialects import CsvOptions
 from encryptedstats.tables.encrypting import RowCount, file_tables
 from encryptedstats.tables.folds import Folds
 from encryptedstats.tables.questions import FOLDS_KIND, MODEL_KIND, OPEN_MODEL_KIND
-from encryptedstats.tables.reading import read_frame
+from encryptedstats.tables.row_files import read_frame
 
 if TYPE_CHECKING:
     from encryptedstats.metrics import Evaluation

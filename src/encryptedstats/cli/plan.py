@@ -44,7 +44,7 @@ from encryptedstats.cli._options import (
 )
 from encryptedstats.cli._questions import STATISTICS, make_question, question_text, shortened
 from encryptedstats.storage.files import MAX_DOCUMENT_BYTES, read_regular
-from encryptedstats.tables.naming import class_or_variable
+from encryptedstats.tables.schema.names import class_or_variable
 
 _HASH: Final = "sha256"
 EncryptedPrediction = Annotated[

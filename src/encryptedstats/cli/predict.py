@@ -32,13 +32,13 @@ from encryptedstats.cli._votes import (
 from encryptedstats.cli._workers import WorkerUrl, is_for_worker
 from encryptedstats.kinds import read_file
 from encryptedstats.storage.objects import is_url, load_file, local_or_url
-from encryptedstats.tables._encoding import encode_table
 from encryptedstats.tables.dialects import CsvOptions
 from encryptedstats.tables.encrypted import TABLE_KIND
 from encryptedstats.tables.encrypting import DRAFT_KIND, RowCount
 from encryptedstats.tables.questions import MODEL_KIND, OPEN_MODEL_KIND
-from encryptedstats.tables.reading import read_frames
+from encryptedstats.tables.row_files import read_frames
 from encryptedstats.tables.table import Moved, all_moved, warn_of_moved
+from encryptedstats.tables.table_from_frame import encode_table
 
 _ROWS_AT_ONCE: Final = 1 << 16
 #: What is said of predictions that are numbers.

@@ -37,7 +37,7 @@ from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import Store, is_url, load_file, local_or_url, looked_at_again, open_store
 from encryptedstats.tables import EncryptedAnswer, EncryptedTable, Question
 from encryptedstats.tables.blocks import BlockEntry
-from encryptedstats.tables.columns import Column
+from encryptedstats.tables.encodings import Column
 from encryptedstats.tables.encrypted import (
     MANIFEST,
     MAX_MANIFEST_BYTES,

@@ -48,7 +48,6 @@ from encryptedstats.models.prediction import Votes, clear_votes, numbers_of, pre
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import load_file, save_file
 from encryptedstats.tables import EncryptedAnswer, EncryptedTable, PublicSchema, Question, Schema, Table
-from encryptedstats.tables._encoding import as_weights, rows_to_predict
 from encryptedstats.tables._frames import as_frame, describe_missing, missing_masks
 from encryptedstats.tables.answers import (
     ANSWER_KINDS,
@@ -74,7 +73,8 @@ from encryptedstats.tables.questions import (
     plain,
 )
 from encryptedstats.tables.results import ModelSummary, Result
-from encryptedstats.tables.variables import as_level
+from encryptedstats.tables.schema.variables import as_level
+from encryptedstats.tables.table_from_frame import as_weights, rows_to_predict
 
 _MIXED: Final = "one of the models is encrypted and the other is open: open both, or none"
 _OWN_WEIGHTS: Final = "a table brings its own weights, schema.table(df, weights=...): fit(table), without sample_weight"

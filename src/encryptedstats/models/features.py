@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from encryptedstats.circuits.expressions import Expression, column, linear
 from encryptedstats.tables import PublicSchema, Table
 from encryptedstats.tables.binning import code_values
-from encryptedstats.tables.columns import Column, asked_columns, table_columns
+from encryptedstats.tables.columns import asked_columns, table_columns
+from encryptedstats.tables.encodings import Column
 from encryptedstats.tables.questions import bin_columns, number_column
-from encryptedstats.tables.variables import PublicVariable
+from encryptedstats.tables.schema.variables import PublicVariable
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ from encryptedstats.models.prediction import (
 from encryptedstats.tables import EncryptedTable, PublicSchema, Schema, Table
 from encryptedstats.tables.answering import DRAWN
 from encryptedstats.tables.answers import same_schema
-from encryptedstats.tables.columns import Column
+from encryptedstats.tables.encodings import Column
 from encryptedstats.tables.questions import (
     Answer,
     Arrays,

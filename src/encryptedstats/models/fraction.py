@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from encryptedstats.circuits.expressions import Expression, Marks, column, linear, sum_of
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.models.growth import Draws, Tree
-from encryptedstats.tables.columns import Column
-from encryptedstats.tables.variables import PublicSchema
+from encryptedstats.tables.encodings import Column
+from encryptedstats.tables.schema.variables import PublicSchema
 
 
 @dataclass(frozen=True)

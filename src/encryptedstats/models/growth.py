@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from encryptedstats.tables.variables import PublicSchema, PublicVariable
+from encryptedstats.tables.schema.variables import PublicSchema, PublicVariable
 
 T = TypeVar("T")
 Bins = tuple[int, ...]

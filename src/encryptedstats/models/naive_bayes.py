@@ -44,7 +44,7 @@ from encryptedstats.tables.questions import (
     class_columns,
     refuse_impossible,
 )
-from encryptedstats.tables.statistics import labels
+from encryptedstats.tables.summaries import labels
 
 _PRODUCTS = Cure("as products", "output='products'")
 _FACTORS = Cure("as factors", "output='factors'")

@@ -24,7 +24,7 @@ from encryptedstats.publishing.suppression import find_extremes, find_least_hidd
 from encryptedstats.storage.chains import Entry
 from encryptedstats.tables.blocks import rows_id
 from encryptedstats.tables.questions import Question, question_class
-from encryptedstats.tables.variables import PublicSchema
+from encryptedstats.tables.schema.variables import PublicSchema
 
 #: Counts of a result up to which the ledger keeps them, to compare later ones with.
 MOST_KEPT: Final = 2_000

@@ -19,7 +19,7 @@ from encryptedstats.storage.objects import read_object
 from encryptedstats.tables import EncryptedAnswer, Question, Schema
 from encryptedstats.tables.opening import opening_schema
 from encryptedstats.tables.questions import ReadResult
-from encryptedstats.tables.variables import PublicSchema
+from encryptedstats.tables.schema.variables import PublicSchema
 
 
 @dataclass(frozen=True)

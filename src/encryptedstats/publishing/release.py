@@ -34,8 +34,8 @@ from encryptedstats.publishing.units import ADD, REPLACE, ROW, Unit
 from encryptedstats.storage.objects import save_file
 from encryptedstats.tables.answers import opened_container
 from encryptedstats.tables.questions import ImpossibleTotalsError, OpenedTotals, Question
-from encryptedstats.tables.schema import Schema
-from encryptedstats.tables.variables import PublicSchema
+from encryptedstats.tables.schema.schema import Schema
+from encryptedstats.tables.schema.variables import PublicSchema
 
 RELEASED_FIELD: Final = "released"  # of the files of released results
 #: How a schema is made that learns nothing from rows.

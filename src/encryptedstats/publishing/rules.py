@@ -20,9 +20,10 @@ from encryptedstats.circuits.expressions import Expression, column_names
 from encryptedstats.errors import FileFormatError, ParameterError
 from encryptedstats.publishing.forms import CellForm, Form, MomentForm, PowerForm, form_of
 from encryptedstats.publishing.sensitivity import added_by_row
-from encryptedstats.tables.columns import Column, column_ranges
+from encryptedstats.tables.columns import column_ranges
+from encryptedstats.tables.encodings import Column, encoding_of
 from encryptedstats.tables.questions import Question
-from encryptedstats.tables.variables import PublicSchema
+from encryptedstats.tables.schema.variables import PublicSchema
 
 Named = Mapping[str, NDArray[Any]]
 
@@ -197,7 +198,8 @@ def are_counts(rows: list[Any], schema: PublicSchema) -> list[bool]:
 
 def _is_number(row: Expression, schema: PublicSchema) -> bool:
     """Whether a number that is kept as one is in it: 0 and 1 are values there, and their rows are no group by themselves."""
-    return any(Column.parse(name).encoding == "number" for name in column_names([row]))
+    columns = map(Column.parse, column_names([row]))
+    return any(encoding_of(column).holds_numbers for column in columns)
 
 
 def _small_counts(

@@ -5,14 +5,14 @@ public bounds. The sensitivity is the largest norm of f(x), or of f(x) - f(x') w
 give it: totals of which every row is in one are seen from their sum; otherwise all rows that differ are tried, variable by
 variable, until nothing is left to choose; where these are too many, intervals bound it. The first two are exact, all are proven.
 
-Each encoding says in `ROW_VALUES` which value its column has in a row. A total over a column whose
-encoding has no entry there cannot be released: its sensitivity is not known.
+Each encoding says which value its column has in a row (`Encoding.row_value`). A total over a column
+whose encoding refuses to say so cannot be released: its sensitivity is not known.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -33,9 +33,9 @@ from encryptedstats.circuits.expressions import (
 )
 from encryptedstats.errors import Cure, ParameterError
 from encryptedstats.publishing.units import ADD, RELATIONS, REPLACE
-from encryptedstats.tables.binning import code_values
-from encryptedstats.tables.columns import OF_ROWS, Column, column_ranges
-from encryptedstats.tables.variables import PublicSchema
+from encryptedstats.tables.columns import column_ranges
+from encryptedstats.tables.encodings import Column, RowState, encoding_of
+from encryptedstats.tables.schema.variables import PublicSchema
 
 #: More kinds of rows than these are not tried one by one.
 MOST_STATES: Final = 20_000
@@ -88,8 +88,8 @@ def sensitivity(
     Raises
     ------
     ParameterError
-        Where one row can move a total by 2^62 or more, or a column has an encoding without an
-        entry in `ROW_VALUES`.
+        Where one row can move a total by 2^62 or more, or a column has an encoding whose
+        sensitivity is not known.
     """
     if relation not in RELATIONS:
         raise ValueError(f"relation={relation!r}: {' or '.join(map(repr, RELATIONS))}")
@@ -164,73 +164,20 @@ def added_by_row(total: Number) -> Number:
 # -- what a row can be -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class RowState:
-    """What one row can be, as far as one variable or the target is concerned.
-
-    Attributes
-    ----------
-    bin, n_bins : int
-        Of a variable with bins.
-    number : int, Interval or None
-        Of a number: its value, or the bounds it lies in; None where it is missing.
-    target, fold : int, int or None
-        The class of the row, and the fold it is in.
-    """
-
-    bin: int = 0
-    n_bins: int = 0
-    number: int | Interval | None = None
-    target: int = 0
-    fold: int | None = None
-
-
-def _code(column: Column, state: RowState) -> int:
-    return int(code_values(state.n_bins, centred=column.encoding == "centred")[state.bin])
-
-
-def _of_target(column: Column, state: RowState) -> int:
-    return int(column.index == state.target and column.fold in (None, state.fold))
-
-
-#: For each encoding: which value its column has in a row (without the weight of the row).
-ROW_VALUES: Final[dict[str, Callable[[Column, RowState], int | Interval]]] = {
-    "onehot": lambda column, state: int(state.bin == column.index),
-    "cumulative": lambda column, state: int(state.bin <= column.index),
-    "ordinal": _code,
-    "centred": _code,
-    "number": lambda column, state: 0 if state.number is None else state.number,
-    "present": lambda column, state: int(state.number is not None),
-    "class": _of_target,
-    "rows": _of_target,
-}
-
-
-def _known_columns(names: Iterable[str]) -> list[Column]:
-    """Return the columns of these names; refused where an encoding has no entry in `ROW_VALUES`."""
-    columns = [Column.parse(name) for name in dict.fromkeys(names)]
-    unknown = [column for column in columns if column.encoding not in ROW_VALUES]
-    if unknown:
-        raise ParameterError(
-            f"column {unknown[0]} has the encoding {unknown[0].encoding!r}, whose sensitivity is not known: "
-            "a total over it cannot be released. ",
-            Cure("known encoding", f"Encodings that can: {', '.join(ROW_VALUES)}"),
-        )
-    return columns
-
-
 def possible_states(schema: PublicSchema, names: Iterable[str], *, tried: bool) -> dict[str, list[State]]:
     """What the columns of each variable can be in a row, for the columns that occur; ``tried``: with short numbers value by value.
 
     The columns are those that questions are written with, however they are stored.
     """
     grouped: dict[str, list[Column]] = {}
-    for column in _known_columns(names):
-        key = "class" if column.encoding in OF_ROWS else f"v{column.variable}"
+    for column in map(Column.parse, dict.fromkeys(names)):
+        known = encoding_of(column)
+        known.check(column, schema)
+        key = "class" if known.counts_rows else f"v{column.variable}"
         grouped.setdefault(key, []).append(column)
     return {
         key: [
-            {str(one): ROW_VALUES[one.encoding](one, state) for one in columns}
+            {str(one): encoding_of(one).row_value(one, schema, state) for one in columns}
             for state in _row_states(schema, columns, tried=tried)
         ]
         for key, columns in grouped.items()
@@ -239,7 +186,7 @@ def possible_states(schema: PublicSchema, names: Iterable[str], *, tried: bool) 
 
 def _row_states(schema: PublicSchema, columns: Sequence[Column], *, tried: bool) -> list[RowState]:
     """Return what a row can be, as far as these columns of one variable, or of the target, tell."""
-    if columns[0].encoding in OF_ROWS:
+    if encoding_of(columns[0]).counts_rows:
         folds = sorted({column.fold for column in columns} | {None}, key=str)
         return [RowState(target=k, fold=fold) for k in range(schema.n_classes or 1) for fold in folds]
     known = schema.at(columns[0].variable)
@@ -255,7 +202,8 @@ def _row_states(schema: PublicSchema, columns: Sequence[Column], *, tried: bool)
 
 
 def _of_group(rows: Sequence[Number], schema: PublicSchema, relation: str, *, weighted: bool) -> Sensitivity:
-    _known_columns(column_names(row for row in rows if isinstance(row, Expression)))
+    names = column_names(row for row in rows if isinstance(row, Expression))
+    possible_states(schema, names, tried=False)  # refuses encodings whose sensitivity is not known
     found = _exclusive(rows, schema, relation)
     if found is not None:
         return found

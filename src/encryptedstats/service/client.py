@@ -34,8 +34,8 @@ from encryptedstats.tables.answers import ANSWER_KINDS, PREDICTION_KIND, listed_
 from encryptedstats.tables.blocks import BlockEntry
 from encryptedstats.tables.encrypted import MANIFEST, MAX_MANIFEST_BYTES, StoredBlocks, TableFacts, keys_name
 from encryptedstats.tables.folds import folds_of
-from encryptedstats.tables.naming import class_or_variable
-from encryptedstats.tables.statistics import Asked
+from encryptedstats.tables.schema.names import class_or_variable
+from encryptedstats.tables.summaries import Asked
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -32,8 +32,8 @@ from encryptedstats.statistics.factors import (
 )
 from encryptedstats.tables.questions import Totals
 from encryptedstats.tables.results import Result, frame_text, number_text, p_text
-from encryptedstats.tables.schema import Schema
-from encryptedstats.tables.variables import PublicSchema
+from encryptedstats.tables.schema.schema import Schema
+from encryptedstats.tables.schema.variables import PublicSchema
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

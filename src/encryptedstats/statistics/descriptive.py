@@ -26,12 +26,12 @@ from encryptedstats.statistics.factors import (
     read_cells,
     read_powers,
 )
-from encryptedstats.tables.naming import position, target_id
 from encryptedstats.tables.questions import Arrays, Columns, Question, Shapes, Totals
 from encryptedstats.tables.results import Result, frame_text
-from encryptedstats.tables.schema import Schema
-from encryptedstats.tables.statistics import variable_name
-from encryptedstats.tables.variables import PublicSchema
+from encryptedstats.tables.schema.names import position, target_id
+from encryptedstats.tables.schema.schema import Schema
+from encryptedstats.tables.schema.variables import PublicSchema
+from encryptedstats.tables.summaries import variable_name
 from encryptedstats.words import plural
 
 if TYPE_CHECKING:

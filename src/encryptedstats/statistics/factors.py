@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from encryptedstats.circuits.expressions import Expression
 from encryptedstats.errors import Cure, DataError, ParameterError, SchemaError
-from encryptedstats.tables.naming import position
 from encryptedstats.tables.questions import (
     Arrays,
     Columns,
@@ -31,9 +30,10 @@ from encryptedstats.tables.questions import (
     number_column,
     refuse_impossible,
 )
-from encryptedstats.tables.schema import Schema
-from encryptedstats.tables.statistics import indicators, labels, scale, variable_name
-from encryptedstats.tables.variables import ORDERED_KINDS, PublicSchema
+from encryptedstats.tables.schema.names import position
+from encryptedstats.tables.schema.schema import Schema
+from encryptedstats.tables.schema.variables import ORDERED_KINDS, PublicSchema
+from encryptedstats.tables.summaries import indicators, labels, scale, variable_name
 
 #: What parameters that are numbers may be.
 NUMBERS: Final[tuple[type[Any], ...]] = (int, float, Fraction, np.integer, np.floating)

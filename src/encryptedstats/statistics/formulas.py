@@ -18,15 +18,23 @@ from numpy.typing import NDArray
 
 from encryptedstats.circuits.expressions import Expression
 from encryptedstats.errors import Cure, ParameterError, SchemaError
-from encryptedstats.tables.naming import level_id, level_name, level_number, name_of, position, target_id, variable_id
 from encryptedstats.tables.questions import Question, bin_columns, complete_rows, number_column, product_of
-from encryptedstats.tables.statistics import labels, scale, variable_name
-from encryptedstats.tables.variables import PublicSchema
+from encryptedstats.tables.schema.names import (
+    level_id,
+    level_name,
+    level_number,
+    name_of,
+    position,
+    target_id,
+    variable_id,
+)
+from encryptedstats.tables.schema.variables import PublicSchema
+from encryptedstats.tables.summaries import labels, scale, variable_name
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from encryptedstats.tables.schema import Schema
+    from encryptedstats.tables.schema.schema import Schema
     from encryptedstats.tables.table import Table
 
 INTERCEPT: Final = "Intercept"

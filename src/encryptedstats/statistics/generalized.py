@@ -28,12 +28,12 @@ from encryptedstats.statistics.factors import (
 )
 from encryptedstats.statistics.formulas import Design, design, formula_in_names, parse
 from encryptedstats.tables import EncryptedTable, Table
-from encryptedstats.tables.naming import level_id, names_of, position, target_id, variable_id
 from encryptedstats.tables.questions import Arrays, Columns, Shapes, Totals, asked_of, number_column
 from encryptedstats.tables.results import Result, dropped_rows, frame_text, number_text, stars
-from encryptedstats.tables.schema import Schema
-from encryptedstats.tables.statistics import scale, variable_name
-from encryptedstats.tables.variables import PublicSchema
+from encryptedstats.tables.schema.names import level_id, names_of, position, target_id, variable_id
+from encryptedstats.tables.schema.schema import Schema
+from encryptedstats.tables.schema.variables import PublicSchema
+from encryptedstats.tables.summaries import scale, variable_name
 
 Floats = NDArray[np.float64]
 INTERCEPT: Final = "(Intercept)"

@@ -30,9 +30,9 @@ from encryptedstats.tables.questions import (
     refuse_impossible,
 )
 from encryptedstats.tables.results import Result, frame_text, number_text
-from encryptedstats.tables.schema import Schema
-from encryptedstats.tables.statistics import variable_name
-from encryptedstats.tables.variables import ORDERED_KINDS, PublicSchema, PublicVariable
+from encryptedstats.tables.schema.schema import Schema
+from encryptedstats.tables.schema.variables import ORDERED_KINDS, PublicSchema, PublicVariable
+from encryptedstats.tables.summaries import variable_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

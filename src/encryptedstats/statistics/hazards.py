@@ -38,7 +38,6 @@ from encryptedstats.statistics.survival import (
     quadratic_form,
     times_of,
 )
-from encryptedstats.tables.naming import class_or_variable
 from encryptedstats.tables.questions import (
     Arrays,
     Columns,
@@ -50,9 +49,10 @@ from encryptedstats.tables.questions import (
     refuse_impossible,
 )
 from encryptedstats.tables.results import Result, frame_text, number_text, p_text
-from encryptedstats.tables.schema import Schema
-from encryptedstats.tables.statistics import indicators, scale, variable_name
-from encryptedstats.tables.variables import PublicSchema
+from encryptedstats.tables.schema.names import class_or_variable
+from encryptedstats.tables.schema.schema import Schema
+from encryptedstats.tables.schema.variables import PublicSchema
+from encryptedstats.tables.summaries import indicators, scale, variable_name
 
 Floats = NDArray[np.float64]
 TIES: Final = ("efron", "breslow")

@@ -31,9 +31,7 @@ from encryptedstats.statistics.factors import NUMBERS, confidence_level, yes_or_
 from encryptedstats.statistics.formulas import INTERCEPT, Design, DesignColumn, OfFormula, design, parse
 from encryptedstats.statistics.plots import plot_coefficients, plot_path
 from encryptedstats.tables import PublicSchema, Schema, Table
-from encryptedstats.tables._encoding import rows_to_predict
 from encryptedstats.tables.folds import CLASS_COUNTS
-from encryptedstats.tables.naming import name_of, position, variable_id
 from encryptedstats.tables.questions import (
     Arrays,
     Columns,
@@ -46,8 +44,10 @@ from encryptedstats.tables.questions import (
     row_column,
 )
 from encryptedstats.tables.results import Result, dropped_rows, frame_text, number_text, p_text, stars
-from encryptedstats.tables.statistics import scale, variable_name
-from encryptedstats.tables.variables import KEEP_NUMBERS
+from encryptedstats.tables.schema.names import name_of, position, variable_id
+from encryptedstats.tables.schema.variables import KEEP_NUMBERS
+from encryptedstats.tables.summaries import scale, variable_name
+from encryptedstats.tables.table_from_frame import rows_to_predict
 from encryptedstats.words import plural
 
 #: The weights that a table brings, as a name for them.

@@ -32,8 +32,7 @@ from encryptedstats.statistics._least_squares import Exact, as_floats, independe
 from encryptedstats.statistics.factors import confidence_level, left_out, yes_or_no
 from encryptedstats.statistics.plots import plot_loadings, plot_matrix, plot_variances
 from encryptedstats.tables import PublicSchema, Schema, Table
-from encryptedstats.tables.columns import Column
-from encryptedstats.tables.naming import position
+from encryptedstats.tables.encodings import Column
 from encryptedstats.tables.questions import (
     Arrays,
     Columns,
@@ -45,7 +44,8 @@ from encryptedstats.tables.questions import (
     refuse_impossible,
 )
 from encryptedstats.tables.results import Result, dropped_rows, frame_text
-from encryptedstats.tables.statistics import Moments, complete_count, scale, variable_name
+from encryptedstats.tables.schema.names import position
+from encryptedstats.tables.summaries import Moments, complete_count, scale, variable_name
 
 if TYPE_CHECKING:
     from pandas import DataFrame

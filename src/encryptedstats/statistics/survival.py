@@ -31,7 +31,6 @@ from encryptedstats.statistics.factors import (
     read_cells,
     totals_of,
 )
-from encryptedstats.tables.naming import class_or_variable
 from encryptedstats.tables.questions import (
     Arrays,
     Columns,
@@ -41,9 +40,10 @@ from encryptedstats.tables.questions import (
     refuse_impossible,
 )
 from encryptedstats.tables.results import Result, frame_text, number_text, p_text
-from encryptedstats.tables.schema import Schema
-from encryptedstats.tables.statistics import scale, variable_name
-from encryptedstats.tables.variables import PublicSchema
+from encryptedstats.tables.schema.names import class_or_variable
+from encryptedstats.tables.schema.schema import Schema
+from encryptedstats.tables.schema.variables import PublicSchema
+from encryptedstats.tables.summaries import scale, variable_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -26,7 +26,8 @@ from encryptedstats.storage import container
 from encryptedstats.studies.transcript import Round, State
 from encryptedstats.tables import EncryptedAnswer, PublicSchema, Question, Schema, Table
 from encryptedstats.tables.answers import read_answer
-from encryptedstats.tables.columns import Column, asked_columns, column_ranges, digits_among, table_columns
+from encryptedstats.tables.columns import asked_columns, column_ranges, digits_among, table_columns
+from encryptedstats.tables.encodings import Column
 
 if TYPE_CHECKING:
     from encryptedstats.studies.study import Study

@@ -14,26 +14,18 @@ import hashlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Final
 
 from encryptedstats.circuits.bounds import Interval
 from encryptedstats.circuits.evaluate import evaluate
-from encryptedstats.circuits.expressions import Expression, Weights, column, sum_of
+from encryptedstats.circuits.expressions import Expression, Weights, column, column_names, sum_of
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.plan import Stage
 from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.tables import EncryptedTable
-from encryptedstats.tables.columns import (
-    ALL_BUT_ONE,
-    AT_MOST_ONE,
-    CUMULATIVE,
-    EVERY,
-    WEIGHED,
-    ColumnGroup,
-    stored_groups,
-)
-from encryptedstats.tables.variables import PublicSchema
+from encryptedstats.tables.columns import stored_groups
+from encryptedstats.tables.encodings import ColumnGroup
+from encryptedstats.tables.schema.variables import PublicSchema
 
 #: What is drawn to plan with: noise does not depend on which numbers the weights are.
 _ANY_COIN: Final = b"planned"
@@ -57,21 +49,9 @@ def group_rules(group: ColumnGroup) -> list[Rule]:
     In padding everything is 0: a row there would be counted, and nobody would know of it. Numbers cannot be checked: that one lies
     between its bounds is no equation of small degree.
     """
-    stored = {one: column(str(one)) for one in group.columns}
-    every = list(stored.values())
-    empty = [Rule(x, rows=False) for x in every]
-    if group.coding == CUMULATIVE:  # at most bin j is at most bin j + 1
-        return [*_zero_or_one(every), *(Rule(x - x * y) for x, y in pairwise(every)), *empty]
-    if group.coding in (ALL_BUT_ONE, AT_MOST_ONE):
-        exclusive = _zero_or_one([sum_of(every)]) if len(every) > 1 else []
-        return [*_zero_or_one(every), *exclusive, *empty]
-    if group.coding in (EVERY, WEIGHED):  # rows of a study have no weights: they are all 1
-        return [*(Rule(x, -1, padding=False) for x in every), *empty]
-    return [*_zero_or_one([x for one, x in stored.items() if one.encoding == "present"]), *empty]
-
-
-def _zero_or_one(columns: Sequence[Expression]) -> list[Rule]:
-    return [Rule(x * x - x) for x in columns]
+    found = group.encoding.conditions(group)
+    valid = [Rule(expression, constant, padding=not constant) for expression, constant in found]
+    return [*valid, *(Rule(column(str(one)), rows=False) for one in group.columns)]
 
 
 def study_groups(schema: PublicSchema, digit_bits: int | None = None) -> list[ColumnGroup]:
@@ -81,7 +61,9 @@ def study_groups(schema: PublicSchema, digit_bits: int | None = None) -> list[Co
 
 def unchecked(groups: Sequence[ColumnGroup]) -> list[str]:
     """The columns whose values no rule binds: numbers, which are believed to lie within their bounds."""
-    return [str(one) for group in groups for one in group.columns if one.encoding in ("number", "digit")]
+    found = [condition for group in groups for condition in group.encoding.conditions(group)]
+    bound = set(column_names(expression for expression, _ in found))
+    return [str(one) for group in groups for one in group.columns if str(one) not in bound]
 
 
 # -- the total -------------------------------------------------------------------------------------------------------------

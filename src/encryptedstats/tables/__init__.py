@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.tables.answers import EncryptedAnswer
-from encryptedstats.tables.columns import Column
 from encryptedstats.tables.dialects import CsvFormat, CsvOptions
+from encryptedstats.tables.encodings import Column
 from encryptedstats.tables.encrypted import EncryptedTable
 from encryptedstats.tables.encrypting import encrypt_file, encrypt_table
 from encryptedstats.tables.opening import opening_schema
 from encryptedstats.tables.planning import plan
 from encryptedstats.tables.questions import Question
-from encryptedstats.tables.schema import PublicSchema, Schema, Variable
+from encryptedstats.tables.schema.schema import PublicSchema, Schema, Variable
 from encryptedstats.tables.sharding import recompute_answer
 from encryptedstats.tables.table import Table
 from encryptedstats.tables.verifying import verify

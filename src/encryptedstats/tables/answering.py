@@ -15,9 +15,10 @@ from encryptedstats.circuits.bounds import ColumnRange, Interval, read_bounds
 from encryptedstats.circuits.expressions import Expression, Key, given, totals_of
 from encryptedstats.circuits.plan import Stage
 from encryptedstats.circuits.program import ROWS
-from encryptedstats.tables.columns import Column, asked_columns, column_ranges, over_stored_columns
+from encryptedstats.tables.columns import asked_columns, column_ranges, over_stored_columns
+from encryptedstats.tables.encodings import Column
 from encryptedstats.tables.questions import Answer, Known, Number, Question, flat, in_shapes
-from encryptedstats.tables.variables import PublicSchema
+from encryptedstats.tables.schema.variables import PublicSchema
 
 MODEL, DRAWN = "model", "drawn"  # what circuits call the totals of a model, and its drawn fractions
 
@@ -35,7 +36,7 @@ def stages_of(
     ``stored`` are the columns of a table. Totals are over those that are asked for, answers over those that are stored.
     """
     columns = asked_columns(schema, stored)
-    new = [column for column in columns if column.encoding != "class"]
+    new = [column for column in columns if column.variable != -1]
     drawn, drawn_bound = question.drawn_circuit(schema)
     totals: list[Expression] = []
     numbers = question.known_totals()

@@ -39,8 +39,8 @@ from encryptedstats.tables.questions import (
     is_same,
     question_class,
 )
-from encryptedstats.tables.schema import Schema
-from encryptedstats.tables.variables import PublicSchema
+from encryptedstats.tables.schema.schema import Schema
+from encryptedstats.tables.schema.variables import PublicSchema
 
 if TYPE_CHECKING:
     from encryptedstats.tables.encrypted import EncryptedTable

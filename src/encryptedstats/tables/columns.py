@@ -9,155 +9,32 @@ made of. No pandas here.
 from __future__ import annotations
 
 import operator
-import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import reduce
 from typing import Any, Generic, Protocol, TypeVar
 
-from encryptedstats.circuits.bounds import ColumnRange, Interval
+from encryptedstats.circuits.bounds import ColumnRange
 from encryptedstats.circuits.coding import over_stored
-from encryptedstats.circuits.digits import Digits, digit_bounds, in_digits
+from encryptedstats.circuits.digits import Digits, in_digits
 from encryptedstats.circuits.expressions import Expression, column_names
 from encryptedstats.errors import Cure, SchemaError
 from encryptedstats.tables.binning import code_values
-from encryptedstats.tables.variables import KEEP_NUMBERS, ORDERED_KINDS, TARGET, PublicSchema, PublicVariable
+from encryptedstats.tables.encodings import (
+    Column,
+    ColumnGroup,
+    Holds,
+    Storage,
+    Terms,
+    classes_of,
+    encoding_of,
+    registered_encodings,
+)
+from encryptedstats.tables.schema.variables import KEEP_NUMBERS, PublicSchema, PublicVariable
 
 E = TypeVar("E")
 
-ENCODINGS = ("onehot", "cumulative", "ordinal", "centred", "number", "present", "digit", "class", "rows")
-MAX_NUMBER_BITS = 62
-#: How the encodings without an index are spelt in keys.
-_SUFFIXES = {"ordinal": "code", "centred": "centred", "number": "number", "present": "present"}
-#: Encodings with an index: of a bin, of a digit, of a class.
-INDEXED = ("onehot", "cumulative", "digit", "class")
-#: Encodings of which there is one column for each fold too, and which have no variable.
-OF_ROWS = ("class", "rows")
-#: What is stored whatever encodings of bins are chosen.
-ALWAYS_STORED = ("number", "digit", "present", *OF_ROWS)
-_KEY = re.compile(
-    r"(?:v(?P<variable>{n})|(?P<target>target))\.(?:bin(?P<bin>{n})|upto(?P<upto>{n})|(?P<suffix>code|centred|number|present)"
-    r"|digit(?P<digit>{n})\.bits(?P<bits>{n}))"
-    r"|(?:class(?P<class>{n})|(?P<rows>rows))(?:\.fold(?P<fold>{n}))?".replace("{n}", "0|[1-9][0-9]*")
-)
-
-
-@dataclass(frozen=True)
-class Column:
-    """Which integer column of a table: an encoding of a variable, or the indicator of a class.
-
-    Parameters
-    ----------
-    encoding
-        ``"onehot"`` (indicator of bin `index`), ``"cumulative"`` (of bins 0 to `index`), ``"ordinal"`` (codes 1..m),
-        ``"centred"`` (codes symmetric about 0), ``"number"`` (fixed point, 0 where it is missing), ``"digit"`` (digit `index` of a
-        number), ``"present"`` (whether a number is there), ``"class"`` (indicator of class `index`, times the weight of the row)
-        or, beside a target that is a number, ``"rows"`` (the weight of the row).
-    variable
-        Position of the variable; -1 for the target, and for rows.
-    index
-        Bin, digit or class, from 0; 0 for the other encodings.
-    fold
-        For a class, and for rows: only those of this cross-validation fold.
-    bits
-        For a digit: the size of all but the last.
-
-    Examples
-    --------
-    >>> str(Column("onehot", 3, 2)), str(Column("cumulative", 3, 2)), str(Column("class", -1, 1, fold=0))
-    ('v3.bin2', 'v3.upto2', 'class1.fold0')
-    >>> Column.parse("v7.number")
-    Column(encoding='number', variable=7, index=0, fold=None, bits=None)
-    """
-
-    encoding: str
-    variable: int
-    index: int = 0
-    fold: int | None = None
-    bits: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.encoding not in ENCODINGS:
-            raise SchemaError(f"encoding {self.encoding!r} does not exist; the encodings are {', '.join(ENCODINGS)}")
-        least = -1 if self.encoding in ("number", "digit", "present") else 0
-        if (self.variable != -1) if self.encoding in OF_ROWS else (self.variable < least or self.fold is not None):
-            raise SchemaError(f"{self!r}: a class has variable -1, any other column has a variable and no fold")
-        if self.index < 0 or (self.fold or 0) < 0 or (self.index and self.encoding not in INDEXED):
-            raise SchemaError(f"{self!r}: index and fold count from 0, and only bins, digits and classes have an index")
-        if (self.bits is not None) != (self.encoding == "digit") or not 2 <= (self.bits or 2) <= MAX_NUMBER_BITS:
-            raise SchemaError(f"{self!r}: a digit has 2 to {MAX_NUMBER_BITS} bits, and nothing else has")
-
-    def __str__(self) -> str:
-        if self.encoding in OF_ROWS:
-            name = f"class{self.index}" if self.encoding == "class" else "rows"
-            return name + ("" if self.fold is None else f".fold{self.fold}")
-        prefix = {"digit": "digit", "cumulative": "upto"}.get(self.encoding, "bin")
-        indexed = f"{prefix}{self.index}" + (f".bits{self.bits}" if self.encoding == "digit" else "")
-        return f"{TARGET if self.variable == -1 else f'v{self.variable}'}." + _SUFFIXES.get(self.encoding, indexed)
-
-    @classmethod
-    def parse(cls, key: str) -> Column:
-        """The column of a key: strict inverse of ``str``."""
-        match = _KEY.fullmatch(key)
-        if match is None:
-            raise SchemaError(f"{key!r} is not the key of a column, such as 'v3.bin2', 'v3.code' or 'class1.fold0'")
-        part = match.groupdict()
-        if part["class"] is not None or part["rows"] is not None:
-            fold = None if part["fold"] is None else int(part["fold"])
-            return cls("rows", -1, 0, fold) if part["class"] is None else cls("class", -1, int(part["class"]), fold)
-        variable = -1 if part["target"] is not None else int(part["variable"])
-        if part["bin"] is not None:
-            return cls("onehot", variable, int(part["bin"]))
-        if part["upto"] is not None:
-            return cls("cumulative", variable, int(part["upto"]))
-        if part["digit"] is not None:
-            return cls("digit", variable, int(part["digit"]), bits=int(part["bits"]))
-        encoding = next(name for name, suffix in _SUFFIXES.items() if suffix == part["suffix"])
-        return cls(encoding, variable)
-
-
 # -- which columns are stored ------------------------------------------------------------------------------------------------
-
-CUMULATIVE, ALL_BUT_ONE, AT_MOST_ONE, EVERY = "cumulative", "all but one", "at most one", "every one"
-NUMBER, CODE, WEIGHED = "number", "code", "weighed"
-
-
-@dataclass(frozen=True)
-class ColumnGroup:
-    """Stored columns that say one thing of a row: a variable, its class, or the class within one fold.
-
-    Attributes
-    ----------
-    variable
-        Position of the variable; -1 for the target.
-    coding
-        ``"cumulative"``: of k ordered bins the k - 1 indicators of *at most bin j* (a bin for missing values comes last).
-        ``"all but one"``: of k levels or classes the indicators of the first k - 1; a row with none of them is of the last.
-        ``"every one"``: of a variable with a single bin its indicator. ``"at most one"``: the classes of one fold; a row with
-        none of them is in another fold. ``"weighed"``: classes or rows times the weight of the row. ``"number"``: an integer,
-        whole or in digits, and where it may be missing whether it is there. ``"code"``: ordinal or centred codes.
-    columns
-        As they are stored.
-    """
-
-    variable: int
-    coding: str
-    columns: tuple[Column, ...]
-
-    @property
-    def states(self) -> tuple[tuple[int, ...], ...] | None:
-        """All joint values that the columns can have in a row; None where they are not indicators. Padding is 0 in all of them.
-
-        >>> ColumnGroup(0, "cumulative", (Column("cumulative", 0, 0), Column("cumulative", 0, 1))).states
-        ((1, 1), (0, 1), (0, 0))
-        """
-        k = len(self.columns)
-        if self.coding == CUMULATIVE:
-            return tuple(tuple(int(place >= value) for place in range(k)) for value in range(k + 1))
-        if self.coding in (ALL_BUT_ONE, AT_MOST_ONE):
-            return tuple(tuple(int(place == value) for place in range(k)) for value in range(k + 1))
-        return ((1,),) if self.coding == EVERY else None
 
 
 def stored_groups(
@@ -175,19 +52,25 @@ def stored_groups(
     there. Ordinal and centred codes exist for ordered variables without a bin for missing values only. `classes` is whether the
     target is known, `weighed` whether rows have weights: these are not public, so that no class follows from the others.
     """
-    unknown = set(encodings) - {"onehot", "ordinal", "centred"}
-    if isinstance(encodings, str) or unknown:
-        raise SchemaError(f"encodings={encodings!r}: a sequence of 'onehot', 'ordinal' and 'centred' is needed")
-    groups: list[ColumnGroup] = []
-    for j, variable in enumerate(schema.variables):
-        groups += _number_groups(variable, j, digit_bits)
-        if "onehot" in encodings:
-            groups += _bin_groups(variable, j)
-        if variable.has_codes:
-            groups += [ColumnGroup(j, CODE, (Column(name, j),)) for name in ("ordinal", "centred") if name in encodings]
-    if classes:
-        groups += _target_groups(schema, n_folds, digit_bits, weighed=weighed)
-    return groups
+    every = registered_encodings()
+    choices = list(dict.fromkeys(one.stored_as for one in every if one.stored_as is not None))
+    if isinstance(encodings, str) or not set(encodings) <= set(choices):
+        listed = f"{', '.join(map(repr, choices[:-1]))} and {choices[-1]!r}"
+        raise SchemaError(f"encodings={encodings!r}: a sequence of {listed} is needed")
+    storage = Storage(n_folds, digit_bits, weighed)
+    return [
+        group
+        for position in [*range(len(schema.variables)), *([-1] if classes else [])]
+        for one in every
+        if one.stored_as in (None, *encodings) and one.encodes(position)
+        for group in one.groups(schema, position, storage)
+    ]
+
+
+def encoding_choices(columns: Iterable[Column]) -> list[str]:
+    """Return the ``encodings=`` with which a table stores these columns."""
+    found = {encoding_of(column).stored_as for column in columns}
+    return sorted(choice for choice in found if choice is not None)
 
 
 def table_columns(schema: PublicSchema, encodings: Sequence[str] = ("onehot",), **facts: Any) -> list[Column]:
@@ -195,80 +78,29 @@ def table_columns(schema: PublicSchema, encodings: Sequence[str] = ("onehot",), 
     return [column for group in stored_groups(schema, encodings, **facts) for column in group.columns]
 
 
-def _bin_groups(variable: PublicVariable, position: int) -> list[ColumnGroup]:
-    n_bins = variable.n_bins
-    if n_bins < 2:
-        return [ColumnGroup(position, EVERY, (Column("onehot", position, 0),))] if n_bins else []
-    coding, encoding = (CUMULATIVE, "cumulative") if variable.kind in ORDERED_KINDS else (ALL_BUT_ONE, "onehot")
-    return [ColumnGroup(position, coding, tuple(Column(encoding, position, k) for k in range(n_bins - 1)))]
-
-
-def _target_groups(
-    schema: PublicSchema, n_folds: int, digit_bits: int | None, *, weighed: bool
-) -> Iterator[ColumnGroup]:
-    if schema.n_classes:
-        whole = WEIGHED if weighed else ALL_BUT_ONE
-        stored = schema.n_classes - (not weighed)
-        yield ColumnGroup(-1, whole, tuple(Column("class", -1, c) for c in range(stored)))
-        for fold in range(n_folds):
-            columns = tuple(Column("class", -1, c, fold) for c in range(schema.n_classes))
-            yield ColumnGroup(-1, WEIGHED if weighed else AT_MOST_ONE, columns)
-    if schema.target_number is not None:
-        yield from _number_groups(schema.target_number, -1, digit_bits)
-        yield from (ColumnGroup(-1, WEIGHED, (Column("rows", -1, 0, fold),)) for fold in [None, *range(n_folds)])
-
-
-def _number_groups(variable: PublicVariable, position: int, digit_bits: int | None) -> list[ColumnGroup]:
-    if variable.kind != "number":
-        return []
-    present = [Column("present", position)] if variable.missing_bin else []
-    count = 1 if digit_bits is None else len(digit_bounds(*variable.bounds, digit_bits))
-    if count == 1:
-        return [ColumnGroup(position, NUMBER, (Column("number", position), *present))]
-    digits = (Column("digit", position, k, bits=digit_bits) for k in range(count))
-    return [ColumnGroup(position, NUMBER, (*digits, *present))]
-
-
 # -- from the columns of questions to those that are stored ---------------------------------------------------------------------
 
 
 def asked_columns(schema: PublicSchema, stored: Iterable[Column]) -> list[Column]:
     """The columns as questions are written with them: whole numbers, all bins and all classes, however they are stored."""
-    found: dict[Column, None] = {}
-    for column in stored:
-        if column.encoding == "digit":
-            found[Column("number", column.variable)] = None
-        elif column.encoding in ("onehot", "cumulative"):
-            found |= dict.fromkeys(_bins_of(schema, column.variable))
-        elif column.encoding == "class":
-            found |= dict.fromkeys(_classes_of(schema, column.fold))
-        else:
-            found[column] = None
-    return list(found)
-
-
-def _bins_of(schema: PublicSchema, variable: int) -> list[Column]:
-    return [Column("onehot", variable, k) for k in range(schema.variables[variable].n_bins)]
-
-
-def _classes_of(schema: PublicSchema, fold: int | None) -> list[Column]:
-    return [Column("class", -1, c, fold) for c in range(schema.n_classes)]
+    asked = (one for column in stored for one in encoding_of(column).asked(column, schema))
+    return list(dict.fromkeys(asked))
 
 
 def over_stored_columns(
     outputs: Sequence[Expression | int], schema: PublicSchema, stored: Collection[Column]
 ) -> list[Expression | int]:
     """Circuits over bins and classes as circuits over the stored columns; plain numbers where they are the same in every row."""
-    known = set(stored)
+    holds = set(stored).__contains__
     used = [Column.parse(name) for name in column_names(one for one in outputs if isinstance(one, Expression))]
     coding: dict[str, tuple[dict[str, int], int]] = {}
     read: set[Column] = set()
     for asked in used:
-        found = stored_terms(schema, known.__contains__, asked)
+        found = stored_terms(schema, holds, asked)
         if found is not None:
             coding[str(asked)] = {str(one): c for one, c in found[0].items()}, found[1]
             read |= found[0].keys()
-    indicators = [one for one in stored if _is_indicator(schema, one, known)] if coding else []
+    indicators = (one for one in stored if encoding_of(one).is_indicator(one, schema, holds))
     first = next((one for one in indicators if one in read), None)
     return over_stored(outputs, coding, None if first is None else str(first))
 
@@ -281,110 +113,44 @@ def in_stored(
     return in_digits([one for one in found if isinstance(one, Expression)], digits_among(stored))
 
 
-def stored_terms(
-    schema: PublicSchema, holds: Callable[[Column], bool], column: Column
-) -> tuple[dict[Column, int], int] | None:
+def stored_terms(schema: PublicSchema, holds: Holds, column: Column) -> Terms | None:
     """A bin or class as a sum of stored columns with coefficients, and a number in every row.
 
     None where it is stored itself, or does not follow from what is.
     """
-    if column.encoding not in ("onehot", "class") or holds(column):
-        return None
-    every = _classes_of(schema, column.fold) if column.encoding == "class" else _bins_of(schema, column.variable)
-    is_last = column.index == len(every) - 1
-    if column.encoding == "onehot" and holds(Column("cumulative", column.variable, 0)):
-        terms = {} if is_last else {Column("cumulative", column.variable, column.index): 1}
-        if column.index:
-            terms[Column("cumulative", column.variable, column.index - 1)] = -1
-        return terms, int(is_last)
-    follows = is_last and column.fold is None and len(every) > 1 and all(map(holds, every[:-1]))
-    return (dict.fromkeys(every[:-1], -1), 1) if follows else None
-
-
-def _is_indicator(schema: PublicSchema, column: Column, stored: Collection[Column]) -> bool:
-    """Whether a stored column is 0 or 1 in every row: a bin, or a class that is not times a weight."""
-    if column.encoding == "class":
-        return Column("class", -1, schema.n_classes - 1) not in stored
-    return column.encoding in ("onehot", "cumulative")
+    return None if holds(column) else encoding_of(column).from_stored(column, schema, holds)
 
 
 def digits_among(columns: Iterable[Column]) -> Digits:
     """The numbers that are stored in digits."""
     found: dict[str, list[tuple[int, str]]] = {}
     for column in columns:
-        if column.encoding == "digit":
-            digits = found.setdefault(str(Column("number", column.variable)), [])
-            digits.append((column.index * (column.bits or 0), str(column)))
+        part = encoding_of(column).part_of(column)
+        if part is not None:
+            found.setdefault(str(part[0]), []).append((part[1], str(column)))
     return found
 
 
 def check_column(schema: PublicSchema, column: Column) -> None:
     """Refuse a column that no table of this schema can have, and say why."""
-    if column.encoding == "class":
-        if column.index >= schema.n_classes:
-            raise SchemaError(f"no column {column}: the schema has {schema.n_classes} classes")
-        return
-    variable = schema.at(column.variable)
-    if column.encoding == "rows":
-        return
-    if column.encoding == "present" and not (variable.kind == "number" and variable.missing_bin):
-        raise SchemaError(f"no column {column}: variable {variable.id!r} is no number that may be missing")
-    if column.encoding in ("ordinal", "centred"):
-        variable.check_codes()
-    elif column.encoding in ("number", "digit") and variable.kind != "number":
-        raise SchemaError(f"no column {column}: variable {variable.id!r} is {variable.kind}, not a number")
-    elif column.encoding == "digit" and column.index >= len(_digit_bounds(variable, column)):
-        raise SchemaError(f"no column {column}: the numbers of variable {variable.id!r} have fewer digits")
-    elif column.encoding == "onehot" and column.index >= variable.n_bins:
-        raise SchemaError(f"no column {column}: variable {variable.id!r} has {variable.n_bins} bins")
-    elif column.encoding == "cumulative" and variable.kind not in ORDERED_KINDS:
-        raise SchemaError(
-            f"no column {column}: variable {variable.id!r} is {variable.kind}, and its bins have no order"
-        )
-    elif column.encoding == "cumulative" and column.index >= variable.n_bins - 1:
-        raise SchemaError(
-            f"no column {column}: variable {variable.id!r} has {variable.n_bins - 1} cuts between its bins"
-        )
+    encoding_of(column).check(column, schema)
 
 
 def column_bound(schema: PublicSchema, column: Column, weight_bound: int = 1) -> int:
     """The largest absolute value that the column can hold, from public knowledge alone."""
-    check_column(schema, column)
-    if column.encoding in OF_ROWS:
-        return weight_bound
-    if column.encoding in ("onehot", "cumulative", "present"):
-        return 1
-    variable = schema.at(column.variable)
-    if column.encoding == "digit":
-        return _digit_bounds(variable, column)[column.index].largest
-    if column.encoding == "number":
-        return max(abs(bound) for bound in (variable.low, variable.high) if bound is not None)
-    return max(map(abs, code_values(variable.n_bins, centred=column.encoding == "centred")))
-
-
-def _digit_bounds(variable: PublicVariable, column: Column) -> list[Interval]:
-    return digit_bounds(*variable.bounds, column.bits or MAX_NUMBER_BITS)
+    known = encoding_of(column)
+    known.check(column, schema)
+    return known.bound(column, schema, weight_bound)
 
 
 def column_ranges(schema: PublicSchema, columns: Iterable[Column], weight_bound: int = 1) -> dict[str, ColumnRange]:
-    """What is publicly known of each column, for the bounds reader: its values, and of indicators in which bins they are 1."""
-    return {str(column): _column_range(schema, column, weight_bound) for column in columns}
-
-
-def _column_range(schema: PublicSchema, column: Column, weight_bound: int) -> ColumnRange:
-    bound = column_bound(schema, column, weight_bound)
-    if column.encoding in ("onehot", "cumulative"):
-        first = column.index if column.encoding == "onehot" else 0
-        return ColumnRange(0, 1, f"v{column.variable}", tuple(range(first, column.index + 1)))
-    if column.encoding == "class":
-        exclusive = weight_bound == 1 and column.fold is None
-        return ColumnRange(0, bound, group="class" if exclusive else None)
-    if column.encoding == "number":
-        return ColumnRange(*schema.at(column.variable).bounds)
-    if column.encoding == "digit":
-        digit = _digit_bounds(schema.at(column.variable), column)[column.index]
-        return ColumnRange(digit.low, digit.high)
-    return ColumnRange(-bound if column.encoding == "centred" else 0, bound)
+    """Return what is publicly known of each column, for the bounds reader."""
+    found: dict[str, ColumnRange] = {}
+    for column in columns:
+        known = encoding_of(column)
+        known.check(column, schema)
+        found[str(column)] = known.range(column, schema, weight_bound)
+    return found
 
 
 class SchemaLike(Protocol):
@@ -488,7 +254,7 @@ class ColumnAlgebra(ABC, Generic[E]):
             raise SchemaError(
                 "the schema has no classes: ", Cure("name the target", "infer it with target=, or give classes=")
             )
-        return [self._combined({one: 1}) for one in _classes_of(self.schema.public(), fold)]
+        return [self._combined({one: 1}) for one in classes_of(self.schema.public(), fold)]
 
 
 def _sum(terms: Iterable[E]) -> E:

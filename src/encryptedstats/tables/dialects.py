@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final
 import pandas as pd
 
 from encryptedstats.errors import Cure, SchemaError
-from encryptedstats.tables._documents import OPTIONAL_TEXT, Types, check_fields, quoted
+from encryptedstats.tables.schema.documents import OPTIONAL_TEXT, Types, check_fields, quoted
 
 #: Bytes of a file that its format is found from, and how many rows of them.
 SAMPLE_BYTES: Final = 1 << 18

@@ -72,26 +72,26 @@ from encryptedstats.tables.blocks import (
     store_block,
 )
 from encryptedstats.tables.columns import (
-    ALWAYS_STORED,
-    Column,
     ColumnAlgebra,
-    ColumnGroup,
     asked_columns,
     check_column,
     column_bound,
     column_ranges,
+    digits_among,
+    encoding_choices,
     in_stored,
     stored_groups,
     stored_terms,
 )
-from encryptedstats.tables.naming import class_or_variable
+from encryptedstats.tables.encodings import Column, ColumnGroup
 from encryptedstats.tables.predicting import Answerer, predicted, refuse_rows_of_others
 from encryptedstats.tables.questions import Question, asked_of, checked_question, question_key, told_by_parameters
-from encryptedstats.tables.statistics import Asked
-from encryptedstats.tables.variables import PublicSchema, PublicVariable
+from encryptedstats.tables.schema.names import class_or_variable
+from encryptedstats.tables.schema.variables import PublicSchema, PublicVariable
+from encryptedstats.tables.summaries import Asked
 
 if TYPE_CHECKING:
-    from encryptedstats.tables.schema import Schema
+    from encryptedstats.tables.schema.schema import Schema
 
 TABLE_KIND: Final = "encrypted table"
 MANIFEST: Final = "table.manifest"
@@ -449,7 +449,7 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
     @property
     def has_classes(self) -> bool:
         """Whether the class of every row is inside."""
-        return any(column.encoding == "class" for column in self.facts.columns)
+        return self.has_target and self.schema.n_classes > 0
 
     def columns(self) -> list[Column]:
         """The columns that can be asked for: all bins, all classes and whole numbers, however they are stored."""
@@ -481,10 +481,10 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
 
     def _whole_numbers(self, position: int) -> EncryptedVector:
         """From their digits, where they are stored so; refused where they are too large for the parameters."""
-        digits = [column for column in self.facts.columns if column.encoding == "digit" and column.variable == position]
+        digits = digits_among(self.facts.columns).get(str(Column("number", position)))
         if not digits:
             return super()._whole_numbers(position)
-        total, *others = [self.values(column) * (1 << column.index * (column.bits or 0)) for column in digits]
+        total, *others = [self.values(Column.parse(key)) * (1 << shift) for shift, key in digits]
         for each in others:
             total = total + each
         vector: EncryptedVector = total
@@ -906,10 +906,10 @@ def _check_columns(
     schema: PublicSchema, columns: Sequence[Column], n_folds: int, digit_bits: int | None, *, weighed: bool
 ) -> None:
     """Refuse a list of columns that encryption would not have made."""
-    encodings, has_target = {column.encoding for column in columns}, any(column.variable == -1 for column in columns)
+    has_target = any(column.variable == -1 for column in columns)
     n_bins = [variable.n_bins for variable in schema.variables]
     # Counted before it is written out: a file can claim more bins or folds than there is memory.
-    bins = sum(n_bins) - len(n_bins) if encodings & {"onehot", "cumulative"} else 0
+    bins = sum(n_bins) - len(n_bins) if "onehot" in encoding_choices(columns) else 0
     least = bins + has_target * (schema.n_classes * (1 + n_folds) - 1)
     if max(n_bins) > MAX_BINS or max(least, n_folds) > len(columns) or (n_folds and not has_target):
         raise FileFormatError("more bins, classes or folds than columns for them")
@@ -922,10 +922,9 @@ def _groups(
     schema: PublicSchema, columns: Sequence[Column], n_folds: int, digit_bits: int | None, *, weighed: bool
 ) -> list[ColumnGroup]:
     """How columns such as these are coded."""
-    encodings = {column.encoding for column in columns}.difference(ALWAYS_STORED)
     return stored_groups(
         schema,
-        sorted({"onehot" if encoding == "cumulative" else encoding for encoding in encodings}),
+        encoding_choices(columns),
         classes=any(column.variable == -1 for column in columns),
         n_folds=n_folds,
         digit_bits=digit_bits,

@@ -32,7 +32,6 @@ from encryptedstats.progress import progress_bar
 from encryptedstats.storage import container
 from encryptedstats.storage.leases import Writer, writing
 from encryptedstats.storage.objects import Store, open_store
-from encryptedstats.tables._encoding import encode_table, gapless_target, without_gaps
 from encryptedstats.tables._frames import refuse
 from encryptedstats.tables.binning import LARGEST_INTEGER
 from encryptedstats.tables.blocks import (
@@ -46,8 +45,9 @@ from encryptedstats.tables.blocks import (
     store_block,
     stored_entry,
 )
-from encryptedstats.tables.columns import Column, column_bound
+from encryptedstats.tables.columns import column_bound
 from encryptedstats.tables.dialects import CsvFormat, CsvOptions
+from encryptedstats.tables.encodings import Column, encoding_of
 from encryptedstats.tables.encrypted import (
     MANIFEST,
     EncryptedTable,
@@ -61,9 +61,10 @@ from encryptedstats.tables.encrypted import (
     write_keys,
     write_manifest,
 )
-from encryptedstats.tables.reading import read_frames
-from encryptedstats.tables.schema import Schema
+from encryptedstats.tables.row_files import read_frames
+from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.table import Moved, Table, all_moved, warn_of_moved
+from encryptedstats.tables.table_from_frame import encode_table, gapless_target, without_gaps
 
 DRAFT: Final = "table.draft"
 DRAFT_KIND: Final = "unfinished table"
@@ -332,9 +333,10 @@ def _warn_if_many(rows: int, facts: TableFacts, stacklevel: int) -> bool:
 
 def _described(column: Column, schema: Schema) -> str:
     """A column by the name that the owner knows it by."""
-    if column.encoding == "class":
-        return f"the class indicator {column}, times the weights,"
-    return f"column {schema.variables[column.variable].name!r} ({column})"
+    if encoding_of(column).counts_rows:
+        return f"the {'class' if schema.classes else 'row'} indicator {column}, times the weights,"
+    name = schema.target if column.variable == -1 else schema.variables[column.variable].name
+    return f"column {name!r} ({column})"
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ import numpy as np
 from encryptedstats.errors import Cure, FileFormatError, SchemaError
 from encryptedstats.tables.block_rows import without_fold
 from encryptedstats.tables.questions import FOLDS_KIND, Arrays, Columns, Question, Shapes, Totals, question_class
-from encryptedstats.tables.variables import PublicSchema
+from encryptedstats.tables.schema.variables import PublicSchema
 
 if TYPE_CHECKING:
-    from encryptedstats.tables.schema import Schema
+    from encryptedstats.tables.schema.schema import Schema
 
 MAX_FOLDS: Final = 1 << 16
 CLASS_COUNTS: Final = "class_counts"

@@ -13,8 +13,8 @@ from encryptedstats.crypto.encryption import Decryptor
 from encryptedstats.crypto.keys import PublicKeys
 from encryptedstats.errors import Cure, SchemaError
 from encryptedstats.tables.answers import EncryptedAnswer
-from encryptedstats.tables.schema import Schema
-from encryptedstats.tables.variables import PublicSchema
+from encryptedstats.tables.schema.schema import Schema
+from encryptedstats.tables.schema.variables import PublicSchema
 
 _CURE: Final = Cure(
     "schema of the rows",

@@ -22,8 +22,6 @@ from encryptedstats.parallel import checked_workers
 from encryptedstats.tables.answering import stages_of
 from encryptedstats.tables.blocks import BlockShape, block_size
 from encryptedstats.tables.columns import (
-    MAX_NUMBER_BITS,
-    Column,
     asked_columns,
     column_bound,
     column_ranges,
@@ -31,11 +29,12 @@ from encryptedstats.tables.columns import (
     in_stored,
     table_columns,
 )
+from encryptedstats.tables.encodings import MAX_NUMBER_BITS, Column
 from encryptedstats.tables.folds import CLASS_COUNTS, Folds
 from encryptedstats.tables.questions import MODEL_KIND, Question, asked_of
-from encryptedstats.tables.schema import Schema
+from encryptedstats.tables.schema.schema import Schema
+from encryptedstats.tables.schema.variables import PublicSchema
 from encryptedstats.tables.table import Table
-from encryptedstats.tables.variables import PublicSchema
 
 _MOST_DIGITS: Final = 16
 _NEEDS_TOTALS: Final = "plan needs a model, expressions that end in .total(), or a list of such"

@@ -27,10 +27,11 @@ from encryptedstats.tables.answering import (
     known_plain,
 )
 from encryptedstats.tables.answers import EncryptedAnswer
-from encryptedstats.tables.columns import Column, digits_among, over_stored_columns
+from encryptedstats.tables.columns import digits_among, over_stored_columns
+from encryptedstats.tables.encodings import Column
 from encryptedstats.tables.questions import Answer, Number, Question, question_key
-from encryptedstats.tables.schema import Schema
-from encryptedstats.tables.variables import PublicSchema
+from encryptedstats.tables.schema.schema import Schema
+from encryptedstats.tables.schema.variables import PublicSchema
 
 if TYPE_CHECKING:
     from encryptedstats.tables.encrypted import EncryptedTable

@@ -30,16 +30,16 @@ from encryptedstats.circuits.bounds import Interval
 from encryptedstats.circuits.expressions import COLUMN, LINEAR, PRODUCT, TOTAL, Expression, column, sum_of
 from encryptedstats.circuits.expressions import fold as fold_graph
 from encryptedstats.errors import Cure, DataError, FileFormatError, ParameterError, SchemaError, StillEncryptedError
-from encryptedstats.tables.columns import OF_ROWS, Column
-from encryptedstats.tables.naming import ids_of, level_names_of, levels_of, names_of
-from encryptedstats.tables.variables import KEEP_NUMBERS, PublicSchema
+from encryptedstats.tables.encodings import Column, encoding_of
+from encryptedstats.tables.schema.names import ids_of, level_names_of, levels_of, names_of
+from encryptedstats.tables.schema.variables import KEEP_NUMBERS, PublicSchema
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
     from encryptedstats.circuits.layout import Layout
     from encryptedstats.tables.answers import EncryptedAnswer
-    from encryptedstats.tables.schema import Schema
+    from encryptedstats.tables.schema.schema import Schema
 
 RESULT_KIND: Final = "encrypted result"  # of a file, as its question says
 MODEL_KIND: Final = "encrypted model"
@@ -565,7 +565,7 @@ def count_weights(totals: Iterable[Expression]) -> bool:
     def rule(node: Expression, args: list[int | None]) -> int | None:
         """How many weights multiply each term; None where terms differ, or a row does not count as its weight says."""
         if node.op == COLUMN:
-            return int(Column.parse(node.data).encoding in OF_ROWS)
+            return int(encoding_of(Column.parse(node.data)).counts_rows)
         if None in args:
             return None
         counts = [one for one in args if one is not None]

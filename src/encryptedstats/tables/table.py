@@ -9,20 +9,17 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from encryptedstats.circuits.clear import read_clear
-from encryptedstats.circuits.digits import digit_bounds, digit_of
 from encryptedstats.circuits.expressions import Expression, column_names
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.errors import SchemaError, SchemaWarning
-from encryptedstats.tables.binning import centred_codes, ordinal_codes
 from encryptedstats.tables.columns import (
-    Column,
     ColumnAlgebra,
     asked_columns,
     check_column,
@@ -30,17 +27,16 @@ from encryptedstats.tables.columns import (
     column_ranges,
     table_columns,
 )
-from encryptedstats.tables.naming import class_or_variable
+from encryptedstats.tables.encodings import GAP, Column, encoding_of
 from encryptedstats.tables.questions import Question, asked_of, checked_question
-from encryptedstats.tables.statistics import Asked
-from encryptedstats.tables.variables import ORDERED_KINDS, PublicSchema, Variable
+from encryptedstats.tables.schema.names import class_or_variable
+from encryptedstats.tables.schema.variables import ORDERED_KINDS, PublicSchema, Variable
+from encryptedstats.tables.summaries import Asked
 
 if TYPE_CHECKING:
-    from encryptedstats.tables.schema import Schema
+    from encryptedstats.tables.schema.schema import Schema
 
 Integers = NDArray[np.int64]
-#: Stands for a number that is missing: far below any that a variable may hold.
-GAP: Final = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True)
@@ -204,29 +200,18 @@ class Table(ColumnAlgebra[Integers], Asked):
     def _compact(self, column: Column) -> NDArray[Any]:
         """The same, with indicators as true and false."""
         self._check(column)
-        if column.encoding in ("class", "rows"):
-            return self._class_values(column)
-        data = self.data[column.variable] if self.target_values is None or column.variable >= 0 else self.target_values
-        if column.encoding == "number":
-            return np.where(data == GAP, 0, data)
-        if column.encoding == "present":
-            return np.asarray(data != GAP)
-        if column.bits is not None:
-            count = len(digit_bounds(*self.public_schema.at(column.variable).bounds, column.bits))
-            return digit_of(np.where(data == GAP, 0, data), column.index, count, column.bits)
-        if column.encoding == "onehot":
-            return np.asarray(data == column.index)
-        if column.encoding == "cumulative":
-            return np.asarray(data <= column.index)
-        if column.encoding == "ordinal":
-            return ordinal_codes(data)
-        return centred_codes(data, self.public_schema.variables[column.variable].n_bins)
+        return encoding_of(column).values(column, self)
 
-    def _class_values(self, column: Column) -> NDArray[Any]:
-        is_row = column.encoding == "rows"
-        inside = np.ones(len(self), dtype=bool) if is_row else np.asarray(self.class_codes == column.index)
-        if column.fold is not None:
-            inside = inside & (self.fold_codes == column.fold)
+    def data_of(self, position: int) -> NDArray[Any]:
+        """Return the data of the variable at a position; at -1 of a target that is a number."""
+        if position == -1 and self.target_values is not None:
+            return self.target_values
+        return self.data[position]
+
+    def weigh(self, inside: NDArray[np.bool_], fold: int | None) -> NDArray[Any]:
+        """Return the weights of some rows and 0 for all others, of one fold if given."""
+        if fold is not None:
+            inside = inside & (self.fold_codes == fold)
         return inside if self.weights is None else inside * self.weights
 
     def _check(self, column: Column) -> None:

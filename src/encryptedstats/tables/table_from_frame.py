@@ -16,7 +16,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from encryptedstats.checks import as_integer
 from encryptedstats.errors import Cure, SchemaError
-from encryptedstats.tables._documents import quoted
 from encryptedstats.tables._frames import (
     Mask,
     as_frame,
@@ -32,11 +31,13 @@ from encryptedstats.tables._frames import (
     unboxed,
 )
 from encryptedstats.tables.binning import LARGEST_INTEGER, assign_bins, fits_fixed_point, fixed_point
-from encryptedstats.tables.table import GAP, Integers, Moved, Table, warn_of_moved
-from encryptedstats.tables.variables import Level, Variable, as_level
+from encryptedstats.tables.encodings import GAP
+from encryptedstats.tables.schema.documents import quoted
+from encryptedstats.tables.schema.variables import Level, Variable, as_level
+from encryptedstats.tables.table import Integers, Moved, Table, warn_of_moved
 
 if TYPE_CHECKING:
-    from encryptedstats.tables.schema import Schema
+    from encryptedstats.tables.schema.schema import Schema
 
 
 _NO_TARGET: Final = Cure("column of the target", "the rows have no target: give y=")

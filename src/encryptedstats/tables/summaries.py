@@ -17,7 +17,6 @@ import pandas as pd
 
 from encryptedstats.circuits.expressions import Expression
 from encryptedstats.errors import SchemaError
-from encryptedstats.tables.naming import CLASS, class_or_variable, target_id
 from encryptedstats.tables.questions import (
     Arrays,
     Columns,
@@ -34,12 +33,13 @@ from encryptedstats.tables.questions import (
     question_class,
     refuse_impossible,
 )
-from encryptedstats.tables.variables import KEEP_NUMBERS, PublicSchema
+from encryptedstats.tables.schema.names import CLASS, class_or_variable, target_id
+from encryptedstats.tables.schema.variables import KEEP_NUMBERS, PublicSchema
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from encryptedstats.tables.schema import Schema
+    from encryptedstats.tables.schema.schema import Schema
 
 
 _COMPLETE: Final = "complete"

@@ -39,8 +39,8 @@ from encryptedstats.tables.dialects import (
     say,
     spelt_numbers,
 )
-from encryptedstats.tables.schema import Schema
-from encryptedstats.tables.variables import Level
+from encryptedstats.tables.schema.schema import Schema
+from encryptedstats.tables.schema.variables import Level
 
 PARQUET_SUFFIXES = (".parquet", ".pq")
 # From 3.1 on pandas reads the nearest double anyway; before, a value could come out one step beside the edge that it equals.

@@ -19,10 +19,11 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from encryptedstats.errors import Cure, SchemaError, SchemaWarning
-from encryptedstats.tables._documents import LEVEL, OPTIONAL_TEXT, Document, Types, canonical, check_items, quoted
-from encryptedstats.tables._encoding import as_target, encode_table
 from encryptedstats.tables._frames import as_frame, missing_masks, refuse_missing, unboxed
-from encryptedstats.tables._inference import (
+from encryptedstats.tables.binning import check_bins
+from encryptedstats.tables.dialects import CsvFormat
+from encryptedstats.tables.schema.documents import LEVEL, OPTIONAL_TEXT, Document, Types, canonical, check_items, quoted
+from encryptedstats.tables.schema.inference import (
     Kept,
     Summary,
     check_rare,
@@ -33,10 +34,7 @@ from encryptedstats.tables._inference import (
     make_variable,
     summarise,
 )
-from encryptedstats.tables.binning import check_bins
-from encryptedstats.tables.dialects import CsvFormat
-from encryptedstats.tables.table import Table, warn_of_moved
-from encryptedstats.tables.variables import (
+from encryptedstats.tables.schema.variables import (
     Level,
     PublicSchema,
     PublicVariable,
@@ -46,6 +44,8 @@ from encryptedstats.tables.variables import (
     check_unknown,
     find_variable,
 )
+from encryptedstats.tables.table import Table, warn_of_moved
+from encryptedstats.tables.table_from_frame import as_target, encode_table
 
 __all__ = ["PublicSchema", "PublicVariable", "Schema", "Variable"]
 

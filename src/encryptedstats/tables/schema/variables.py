@@ -18,7 +18,8 @@ import numpy as np
 
 from encryptedstats.errors import Cure, SchemaError
 from encryptedstats.storage.files import PUBLIC
-from encryptedstats.tables._documents import (
+from encryptedstats.tables.binning import LARGEST_INTEGER, check_digits
+from encryptedstats.tables.schema.documents import (
     LEVEL,
     NUMBER,
     OPTIONAL_INT,
@@ -28,7 +29,6 @@ from encryptedstats.tables._documents import (
     check_items,
     quoted,
 )
-from encryptedstats.tables.binning import LARGEST_INTEGER, check_digits
 
 Level = str | int | float | bool
 KINDS = ("continuous", "ordinal", "categorical", "number")

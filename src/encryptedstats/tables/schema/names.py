@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from encryptedstats.checks import as_integer
 from encryptedstats.errors import Cure, SchemaError
-from encryptedstats.tables._documents import quoted
-from encryptedstats.tables.variables import TARGET, PublicSchema, as_level, id_position
+from encryptedstats.tables.schema.documents import quoted
+from encryptedstats.tables.schema.variables import TARGET, PublicSchema, as_level, id_position
 
 if TYPE_CHECKING:
-    from encryptedstats.tables.schema import Schema
+    from encryptedstats.tables.schema.schema import Schema
 
 CLASS: Final = "class"
 _IDS: Final = Cure(
