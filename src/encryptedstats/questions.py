@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from encryptedstats.tables.naming import level_number, position
 from encryptedstats.tables.questions import (
-    Answer,
     Known,
     Question,
     bin_columns,
@@ -21,6 +20,9 @@ from encryptedstats.tables.questions import (
     product_of,
     refuse_impossible,
     row_column,
+)
+from encryptedstats.tables.questions import (
+    RowAnswer as Answer,
 )
 from encryptedstats.tables.statistics import labels, scale, variable_name
 

@@ -36,11 +36,11 @@ from encryptedstats.tables.answering import DRAWN
 from encryptedstats.tables.answers import same_schema
 from encryptedstats.tables.columns import Column
 from encryptedstats.tables.questions import (
-    Answer,
     Arrays,
     Columns,
     Known,
     Number,
+    RowAnswer,
     Shapes,
     Totals,
     class_columns,
@@ -306,7 +306,7 @@ class CompletelyRandomForest(TotalsClassifier):
                 if DRAWN in known:
                     leaves = [times(leaf, fraction) for leaf, fraction in zip(leaves, known[DRAWN][t], strict=True)]
                 by_tree.append(_leaf_value(tree, leaves, share))
-            votes.append(Answer(sum_of_numbers(by_tree), Interval(0, len(trees) * largest), signed=False))
+            votes.append(RowAnswer(sum_of_numbers(by_tree), Interval(0, len(trees) * largest), signed=False))
         return {"votes": votes}
 
     def answer_shapes(self, schema: PublicSchema, output: str = "") -> Shapes:

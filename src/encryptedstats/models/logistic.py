@@ -24,10 +24,10 @@ from encryptedstats.models.prediction import (
 )
 from encryptedstats.tables import PublicSchema, Schema, Table
 from encryptedstats.tables.questions import (
-    Answer,
     Arrays,
     Columns,
     Known,
+    RowAnswer,
     Shapes,
     Totals,
     class_columns,
@@ -132,8 +132,8 @@ class OneStepLogisticRegression(CodedPredictors, TotalsClassifier):
         (n0, n1), ((x0, x1),), (xx,) = known["class_counts"], known["sums"], known["products"]
         line = line_of(n0, n1, x0, x1, xx, paired=True) if self.fit_intercept else Line(0, 2 * (x1 - x0), xx)
         return {
-            "line": [Answer(line.at(found[0].value)), Answer(line.d, signed=False)],
-            "class_counts": [Answer(n0, signed=False), Answer(n1, signed=False)],
+            "line": [RowAnswer(line.at(found[0].value)), RowAnswer(line.d, signed=False)],
+            "class_counts": [RowAnswer(n0, signed=False), RowAnswer(n1, signed=False)],
         }
 
     def answer_shapes(self, schema: PublicSchema, output: str = "") -> Shapes:

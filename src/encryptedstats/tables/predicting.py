@@ -27,7 +27,7 @@ from encryptedstats.tables.answering import (
 )
 from encryptedstats.tables.answers import EncryptedAnswer
 from encryptedstats.tables.columns import Column, digits_among, over_stored_columns
-from encryptedstats.tables.questions import Answer, Number, Question, question_key
+from encryptedstats.tables.questions import Number, Question, RowAnswer, question_key
 from encryptedstats.tables.schema import Schema
 from encryptedstats.tables.variables import PublicSchema
 
@@ -70,7 +70,7 @@ class Answerer:
 class Prediction:
     """What is computed on encrypted rows: all answers with their bounds, and the packs of totals; none, if these are plain."""
 
-    answers: list[Answer]
+    answers: list[RowAnswer]
     bounds: list[Interval]
     packs: dict[str, EncryptedNumbers]
 
@@ -104,7 +104,7 @@ def prediction_of(by: Answerer, rows: EncryptedTable, output: str) -> Prediction
     return Prediction(*_answers(by, rows, output, bounds), packs)
 
 
-_Answers = tuple[list[Answer], list[Interval]]
+_Answers = tuple[list[RowAnswer], list[Interval]]
 _kept: Recent[_Answers] = Recent(4)
 
 

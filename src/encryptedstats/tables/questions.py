@@ -57,7 +57,7 @@ Totals = Mapping[str, NDArray[Any]]  # by name, in their shapes; the integers ar
 
 
 @dataclass(frozen=True)
-class Answer:
+class RowAnswer:
     """One number for every row, between which it lies (None: as far as intervals tell), and whether it can be below 0.
 
     Whether it can be is a fact about the question, never about its totals: it is stored in the clear.
@@ -278,7 +278,7 @@ class Question(ABC):
     # -- answers for rows --------------------------------------------------------------------------------------------
 
     def answers(self, schema: PublicSchema, columns: Columns, known: Known, output: str = "") -> Arrays:
-        """Numbers for every row, by name: :class:`Answer`, from the columns of new rows and the totals that are known."""
+        """Numbers for every row, by name: :class:`RowAnswer`, from the columns of new rows and the totals that are known."""
         raise self.cannot_predict()
 
     def answer_shapes(self, schema: PublicSchema, output: str = "") -> Shapes:
