@@ -189,7 +189,7 @@ def check_margins(owner: es.Owner, closed: Any, answer: Any) -> None:
     small, primes = engine_for(packing_parameters(parameters)), packing_primes(parameters)
     model = packing_model(parameters, primes)
     measure = seal.Decryptor(small.context, packing_secret(parameters, secret)).invariant_noise_budget
-    for packs in [closed.totals_, *closed._beside().values()]:
+    for packs in [closed.totals_, *closed.beside_.values()]:
         proven = model.budget(NoiseRules(parameters, with_secret_key=True).expand(noise_of_packs(packs)).at(0))
         assert proven >= 1
         for _, residues in expand_totals(packs, [0, len(packs) - 1], registered()["seal"]):

@@ -15,7 +15,6 @@ from encryptedstats.models.features import CodedPredictors, count_features, prod
 from encryptedstats.models.prediction import (
     Line,
     Votes,
-    clear_answers,
     count_names,
     feature_labels,
     line_of,
@@ -23,6 +22,7 @@ from encryptedstats.models.prediction import (
     votes_of,
 )
 from encryptedstats.tables import PublicSchema, Schema, Table
+from encryptedstats.tables.predicting import predict_clear
 from encryptedstats.tables.questions import (
     Arrays,
     Columns,
@@ -162,7 +162,7 @@ class OneStepLogisticRegression(CodedPredictors, TotalsClassifier):
 
     def _log_odds(self, table: Table) -> NDArray[np.float64]:
         if count_features(table.public_schema) == 1:
-            return self._log_odds_of(clear_answers(self, table, ""))
+            return self._log_odds_of(predict_clear(self.as_predictor(), table, ""))
         log_odds: NDArray[np.float64] = self._matrix(table) @ self.coef_[0] + self.intercept_[0]
         return log_odds
 

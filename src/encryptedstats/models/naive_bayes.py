@@ -22,7 +22,6 @@ from encryptedstats.models.prediction import (
     Line,
     Votes,
     class_names,
-    clear_answers,
     count_names,
     feature_labels,
     line_of,
@@ -33,6 +32,7 @@ from encryptedstats.models.prediction import (
     weighted_sum,
 )
 from encryptedstats.tables import PublicSchema, Schema, Table
+from encryptedstats.tables.predicting import predict_clear
 from encryptedstats.tables.questions import (
     Arrays,
     Columns,
@@ -194,12 +194,12 @@ class SemiparametricNB(CodedPredictors, TotalsClassifier):
 
     def predict_raw(self, X: Any) -> tuple[NDArray[Any], list[int]]:
         """The integers (e, d) of every row and predictor: the log-odds of predictor j are e_j / d_j."""
-        lines = clear_answers(self, self._rows(X), "")["lines"]
+        lines = predict_clear(self.as_predictor(), self._rows(X), "")["lines"]
         return lines[:, :, 0].astype(object), lines[0, :, 1].tolist()
 
     def predict_log_odds(self, X: Any) -> NDArray[np.float64]:
         """Log-odds of the second class for every row."""
-        return _log_odds(clear_answers(self, self._rows(X), ""))
+        return _log_odds(predict_clear(self.as_predictor(), self._rows(X), ""))
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Probability of each class."""
@@ -361,7 +361,7 @@ class MultinomialNB(TotalsClassifier):
 
     def _log_joint(self, table: Table) -> NDArray[np.float64]:
         output = self.outputs[0]
-        return self._joint(clear_answers(self, table, output), table.public_schema, output)[0]
+        return self._joint(predict_clear(self.as_predictor(), table, output), table.public_schema, output)[0]
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Probability of each class."""

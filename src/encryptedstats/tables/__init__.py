@@ -7,7 +7,7 @@ A `Schema` says how columns are cut into bins; `Schema.table` applies it to rows
 from __future__ import annotations
 
 from encryptedstats.circuits.layout import Layout
-from encryptedstats.tables.answers import EncryptedAnswer
+from encryptedstats.tables.answers import Answer as EncryptedAnswer
 from encryptedstats.tables.columns import Column
 from encryptedstats.tables.dialects import CsvFormat, CsvOptions
 from encryptedstats.tables.encrypted import EncryptedTable

@@ -16,6 +16,7 @@ from encryptedstats.circuits.expressions import Expression, Key, given, totals_o
 from encryptedstats.circuits.plan import Stage
 from encryptedstats.circuits.program import ROWS
 from encryptedstats.circuits.rewriting import cleared
+from encryptedstats.tables.answers import Answer
 from encryptedstats.tables.columns import Column, asked_columns, column_ranges, over_stored_columns
 from encryptedstats.tables.questions import Known, Number, Question, RowAnswer, flat, in_shapes
 from encryptedstats.tables.variables import PublicSchema
@@ -65,6 +66,11 @@ def flat_answers(
     shapes, gives = question.answer_shapes(schema, output), f"{question.name}: answers()"
     found = flat(question.answers(schema, columns, known, output), shapes, gives, "answer_shapes()")
     return [one if isinstance(one, RowAnswer) else RowAnswer(one) for one in found]
+
+
+def numbers_of(answer: Answer) -> dict[str, Any]:
+    """Return the totals of an answer and those beside them, by the names that circuits have for them."""
+    return {MODEL: answer.totals, **answer.beside}
 
 
 def known_plain(question: Question, schema: PublicSchema, numbers: Mapping[str, Sequence[int]]) -> Known:
