@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +82,7 @@ def test_what_is_stored_consists_of_what_the_registry_says(scheme: str, tmp_path
         if KINDS[kind].opens:
             owner.open(tmp_path / kind)
         if isinstance(thing, es.EncryptedAnswer):  # of so many blocks that their ids have a section of their own
-            thing.block_ids = tuple(f"{number:032x}" for number in range(5000))
+            thing = replace(thing, block_ids=tuple(f"{number:032x}" for number in range(5000)))
             assert set(thing.to_container().sections) <= KINDS[kind].sections
     owner.save(tmp_path / "secret key")
     assert KINDS["secret key"].read is None

@@ -25,7 +25,8 @@ from encryptedstats.joint.messages import (
 from encryptedstats.joint.state import MEMBER_KIND, SEEN_KIND
 from encryptedstats.storage.container import Container
 from encryptedstats.tables import PublicSchema, Schema
-from encryptedstats.tables.answers import MODEL_CUT, PREDICTION_KIND, listed_blocks, read_answer, read_opened
+from encryptedstats.tables.answer_files import listed_blocks, read_presented
+from encryptedstats.tables.answers import MODEL_CUT, PREDICTION_KIND
 from encryptedstats.tables.blocks import BLOCK_KIND
 from encryptedstats.tables.encrypted import TABLE_KIND
 from encryptedstats.tables.encrypting import DRAFT_KIND
@@ -70,16 +71,6 @@ class FileKind:
 
 
 # -- reading ---------------------------------------------------------------------------------------------------------------
-
-
-def _read_answer(file: Container, keys: PublicKeys | None) -> Any:
-    return read_answer(file, keys).handed_out()
-
-
-def _read_model(file: Container, keys: PublicKeys | None) -> Any:
-    from encryptedstats.models.base import read_model  # scikit-learn takes a second to import: only for models
-
-    return read_model(file, keys)
 
 
 def _of_members(file: Container, keys: PublicKeys | None) -> Any:
@@ -290,7 +281,7 @@ KINDS: Final[dict[str, FileKind]] = {
         "an encrypted result",
         _DECRYPT,
         _TOTALS | {"blocks"},
-        _read_answer,
+        read_presented,
         True,
         True,
         facts=_answer_facts,
@@ -300,7 +291,7 @@ KINDS: Final[dict[str, FileKind]] = {
         "a model that is still encrypted",
         "its owner opens it with decrypt -o",
         _TOTALS | {"blocks", "drawn"},
-        _read_answer,
+        read_presented,
         True,
         True,
         facts=_answer_facts,
@@ -310,7 +301,7 @@ KINDS: Final[dict[str, FileKind]] = {
         "the folds of an encrypted model",
         "its owner scores them with evaluate",
         _TOTALS | {"blocks"},
-        _read_answer,
+        read_presented,
         needs_keys=True,
         facts=_answer_facts,
         told=_answer_told,
@@ -319,7 +310,7 @@ KINDS: Final[dict[str, FileKind]] = {
         "an encrypted prediction",
         _DECRYPT,
         _TOTALS | {"blocks", MODEL_CUT},
-        _read_answer,
+        read_presented,
         True,
         True,
         facts=_prediction_facts,
@@ -329,7 +320,7 @@ KINDS: Final[dict[str, FileKind]] = {
         "an opened model",
         "predict and evaluate read it",
         frozenset({"totals", "calibration", "blocks", "drawn"}),
-        _read_model,
+        read_presented,
         facts=_opened_facts,
         told=_answer_told,
     ),
@@ -337,7 +328,7 @@ KINDS: Final[dict[str, FileKind]] = {
         "an opened result",
         "info shows it",
         frozenset({"totals", "blocks"}),
-        lambda file, keys: read_opened(file),
+        read_presented,
         facts=_opened_facts,
         told=_answer_told,
     ),

@@ -17,8 +17,9 @@ from encryptedstats.crypto.encryption import Decryptor, Encryptor, encode_slots
 from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of
 from encryptedstats.errors import Cure, KeyMismatchError, SchemaError
 from encryptedstats.storage.objects import load_file, open_store, save_file
-from encryptedstats.tables import EncryptedAnswer, EncryptedTable, Schema
-from encryptedstats.tables.answers import read_answer
+from encryptedstats.tables import EncryptedTable, Schema
+from encryptedstats.tables.answer_files import read_answer
+from encryptedstats.tables.answers import Answer
 from encryptedstats.tables.columns import column_bound
 from encryptedstats.tables.encrypted import MANIFEST, Blocks, Sign, TableFacts
 
@@ -61,9 +62,7 @@ def move(
         save_file(moved_answer(answer, decryptor, encryptor, schema).to_container(), out, overwrite=overwrite)
 
 
-def moved_answer(
-    answer: EncryptedAnswer, decryptor: Decryptor, encryptor: Encryptor, schema: Schema | None
-) -> EncryptedAnswer:
+def moved_answer(answer: Answer, decryptor: Decryptor, encryptor: Encryptor, schema: Schema | None) -> Answer:
     """The same totals under another key; what was drawn beside them is left behind, and can be drawn again."""
     numbers = answer.ciphertexts
     digest = None if schema is None else _marked_again(numbers.schema_digest, decryptor, encryptor, schema)
@@ -84,15 +83,7 @@ def moved_answer(
     facts = [replace(one, offset=0, factor=1) for one in numbers.facts]
     moved = encrypted_numbers(encryptor.keys, values, facts, numbers.places)
     moved.flooded, moved.schema_digest = numbers.flooded, digest
-    return EncryptedAnswer(
-        answer.question,
-        moved,
-        answer.schema,
-        answer.n_rows,
-        answer.block_ids,
-        n_dropped=answer.n_dropped,
-        weight_bound=answer.weight_bound,
-    )
+    return replace(answer, totals=moved, beside={})
 
 
 def moved_table(

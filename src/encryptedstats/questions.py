@@ -9,7 +9,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from encryptedstats.tables.questions import (
-    Answer,
     Known,
     Question,
     bin_columns,
@@ -20,6 +19,9 @@ from encryptedstats.tables.questions import (
     product_of,
     refuse_impossible,
     row_column,
+)
+from encryptedstats.tables.questions import (
+    RowAnswer as Answer,
 )
 from encryptedstats.tables.schema.names import level_number, position
 from encryptedstats.tables.summaries import labels, scale, variable_name

@@ -291,7 +291,7 @@ def test_a_model_of_more_blocks_than_a_header_holds(hospital: Hospital, tmp_path
     """A billion rows are some 100,000 blocks."""
     model = FOREST.fit(es.load(hospital.table), workers=1)
     for number in (4096, 4097, 100_000):
-        model.block_ids_ = tuple(f"{k:032x}" for k in range(number))
+        model.answer_ = replace(model.answer_, block_ids=tuple(f"{k:032x}" for k in range(number)))
         model.save(tmp_path / f"{number}")
         again = es.load(tmp_path / f"{number}", keys=hospital.owner.public_keys())
         assert again.block_ids_ == model.block_ids_

@@ -138,8 +138,7 @@ def test_once_and_for_what_was_agreed_on(study, table, new, receiver, tmp_path):
     nudged = first.residues.copy()
     nudged[0, 0, 0] = (nudged[0, 0, 0] + np.uint64(1)) % np.uint64(study.joint.parameters.data_moduli[0])
     parts = (Part(nudged, first.noise), *votes.ciphertexts.parts[1:])
-    forged = es.EncryptedAnswer(votes.question, votes.ciphertexts, votes.schema, votes.n_rows, votes.block_ids)
-    forged.output, forged.ciphertexts = votes.output, votes.ciphertexts.with_packs(study.keys, votes.packs())
+    forged = replace(votes, totals=votes.ciphertexts.with_packs(study.keys, votes.packs()))
     forged.ciphertexts.parts, forged.ciphertexts.flooded = parts, None
     with pytest.raises(es.VerificationError, match="this is not what its question gives over these rows"):
         north.share(forged, question, table, new, receiver=to)

@@ -93,7 +93,7 @@ def make_questions() -> dict[str, es.Question]:
 def digest_result(answer: Any) -> str:
     """Return a digest of the residues of an encrypted answer, whatever file holds them."""
     hasher = hashlib.sha256()
-    for residues, _ in (answer if isinstance(answer, es.EncryptedAnswer) else answer.as_answer()).packs():
+    for residues, _ in (answer if isinstance(answer, es.EncryptedAnswer) else answer.answer_).packs():
         hasher.update(np.ascontiguousarray(residues).astype("<u8").tobytes())
     return hasher.hexdigest()
 

@@ -18,8 +18,8 @@ from sklearn.model_selection import train_test_split
 
 import encryptedstats as es
 from encryptedstats.metrics import evaluate
-from encryptedstats.models.base import read_model
 from encryptedstats.models.calibration import CALIBRATION
+from encryptedstats.tables.answer_files import read_presented
 from reproduction import datasets
 
 frozen = pytest.importorskip("sklearn.frozen", reason="scikit-learn before 1.6")
@@ -159,16 +159,16 @@ def test_files_that_cannot_be(facts: Any) -> None:
     opened = es.MultinomialNB().fit(table())
     file = opened.to_container()
     with pytest.raises(es.FileFormatError, match="calibration"):
-        read_model(replace(file, sections={**file.sections, CALIBRATION: json.dumps(facts).encode()}), None)
+        read_presented(replace(file, sections={**file.sections, CALIBRATION: json.dumps(facts).encode()}), None)
 
 
 def test_the_forged_ones_differ_from_a_good_one() -> None:
     file = es.MultinomialNB().fit(table()).to_container()
     for facts in (GOOD, isotonic()):
         sections = {**file.sections, CALIBRATION: json.dumps(facts).encode()}
-        assert isinstance(read_model(replace(file, sections=sections), None), es.CalibratedModel)
+        assert isinstance(read_presented(replace(file, sections=sections), None), es.CalibratedModel)
     with pytest.raises(es.FileFormatError, match="the calibration of the file is not valid JSON"):
-        read_model(replace(file, sections={**file.sections, CALIBRATION: b"{"}), None)
+        read_presented(replace(file, sections={**file.sections, CALIBRATION: b"{"}), None)
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ import re
 import stat
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -148,7 +149,7 @@ def test_open_models_are_pickled_and_encrypted_ones_are_not(sealed_fit: Fit, kee
         fitted = clone(model).fit(table())
         again = pickle.loads(pickle.dumps(fitted))  # noqa: S301  # our own bytes
         np.testing.assert_array_equal(again.predict(frame(20)), fitted.predict(frame(20)))
-        with pytest.raises(TypeError, match=r"encrypted numbers are not pickled: use save\(\) and load\(\)"):
+        with pytest.raises(TypeError, match=r"encrypted answers are not pickled: use save\(\) and load\(\)"):
             pickle.dumps(sealed_fit(clone(model), table()))
     folds = clone(FOREST).fit_folds(keeper.encrypt(table(folds=2), workers=1), workers=1)
     with pytest.raises(TypeError, match=r"not pickled: use save\(\) and load\(\)"):
@@ -197,10 +198,10 @@ def rewritten(file: Container, **changes: Any) -> bytes:
     [
         ({"question": "Gardener"}, "nobody here knows the question 'Gardener'"),
         ({"question": "TotalsClassifier"}, "nobody here knows the question 'TotalsClassifier'"),
-        ({"question": "counts", "params": {"variables": [0]}}, "an opened counts, which is no model"),
+        ({"question": "counts", "params": {"variables": [0]}}, "holds 'opened model', and counts gives none"),
         ({"params": {"n_trees": 4}}, "other parameters than a CompletelyRandomForest has"),
-        ({"params.depth": 3}, "totals, and such a model has"),
-        ({"params.n_trees": 1 << 20}, "26 totals, and such a model has"),
+        ({"params.depth": 3}, "totals, and an answer to CompletelyRandomForest has"),
+        ({"params.n_trees": 1 << 20}, "26 totals, and an answer to CompletelyRandomForest has"),
         ({"params.n_trees": 10**30}, "n_trees=10+: an integer from 1"),
         ({"params.random_state": None}, "leaves something to chance"),
         ({"params.random_state": "7"}, "random_state='7'"),
@@ -231,7 +232,7 @@ def test_altered_fields_are_refused(changes: dict[str, Any], message: str, tmp_p
         (b"{}", "totals of the file are no list"),
         (b"[1.5]", "no list of integers"),
         (b"[true]", "no list of integers"),
-        (json.dumps([1] * 25).encode(), "25 totals, and such a model has 26"),
+        (json.dumps([1] * 25).encode(), "25 totals, and an answer to CompletelyRandomForest has 26"),
         (json.dumps([5, 5] + [9] * 24).encode(), "fewer than no rows"),
         (json.dumps([10**30] * 26).encode(), "totals that cannot be"),
         (b"[" * 100_000, "not valid JSON"),
@@ -284,7 +285,7 @@ def test_three_classes_for_a_model_of_two_are_refused(keeper: es.Owner, sealed_f
 @pytest.mark.parametrize("model", MODELS, ids=name)
 def test_totals_that_no_rows_have_are_refused_when_opened(model: Any, keeper: es.Owner, sealed_fit: Fit) -> None:
     sealed, other = sealed_fit(clone(model), table(60)), sealed_fit(clone(model), table(59, seed=8))
-    sealed.totals_ = sealed.totals_ - other.totals_ - other.totals_
+    sealed.answer_ = replace(sealed.answer_, totals=sealed.totals_ - other.totals_ - other.totals_)
     with pytest.raises(ValueError, match=r"the result was altered, or is of other rows\. It is refused"):
         keeper.decrypt(sealed)
 

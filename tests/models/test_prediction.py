@@ -409,7 +409,7 @@ def test_fractions_come_from_rows_of_the_same_kind() -> None:
     moved = schema().with_bins("age", edges=(40.0, 41.0)).table(frame(30), slots=SLOTS)
     with pytest.raises(es.SchemaError, match="another schema than the forest"):
         closed.draw_fraction(owner.encrypt(moved, workers=1))
-    closed.schema_ = closed.schema_.public()  # as a worker has it
+    closed.answer_ = replace(closed.answer_, schema=closed.schema_.public())  # as a worker has it
     with pytest.raises(es.SchemaError, match="different schemas of the same shape"):
         closed.draw_fraction(owner.encrypt(moved, workers=1))
 

@@ -24,7 +24,8 @@ import encryptedstats as es
 from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
-from encryptedstats.tables.answers import PREDICTION_KIND, read_answer
+from encryptedstats.tables.answer_files import read_answer
+from encryptedstats.tables.answers import PREDICTION_KIND
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
 QUIET = {"workers": 1, "progress": False}
@@ -277,7 +278,7 @@ def test_drawn_fractions_that_cannot_be(tmp_path: Path) -> None:
         with pytest.raises(es.FileFormatError, match=words):
             es.load(tmp_path / f"bad{len(data)}", owner.public_keys())
     opened = owner.decrypt(closed_model(FOREST))
-    opened.beside_["drawn"] = [1, 2]
+    opened.answer_ = replace(opened.answer_, beside={"drawn": [1, 2]})
     opened.save(tmp_path / "short")
     with pytest.raises(es.FileFormatError, match="2 totals 'drawn' beside its own, and there are 4"):
         es.load(tmp_path / "short")

@@ -20,6 +20,7 @@ from encryptedstats.publishing.opening import Source
 from encryptedstats.publishing.publish import _describe_hidden, checked
 from encryptedstats.publishing.rules import PROFILES, Rules
 from encryptedstats.publishing.suppression import Suppressed, suppress, with_margins
+from encryptedstats.tables.answers import Answer
 from encryptedstats.tables.summaries import CrossTable
 
 Key = tuple[int | str, ...]
@@ -254,7 +255,7 @@ def find_telling_texts(shape: tuple[int, ...], rules: Rules) -> list[str]:
     k, groups = rules.min_count, defaultdict[str, list[np.ndarray]](list)
     for values in itertools.product(range(k + 3), repeat=int(np.prod(shape))):
         if sum(values):
-            made, _ = checked(Source(question, schema, sum(values), (), None), list(values), rules)
+            made, _ = checked(Source(Answer(question, tuple(values), schema, sum(values))), list(values), rules)
             groups[f"{made}{made._repr_html_()}{made.n_rows}"].append(np.array(values))
     narrow = []
     for text, tables in groups.items():

@@ -17,7 +17,6 @@ import pandas as pd
 import pytest
 import service_samples as service
 from cluster_samples import SLOTS, small_owner
-from encryptedstats.tables.summaries import Counts, CrossTable, Moments
 
 import encryptedstats as es
 from encryptedstats.service import tokens
@@ -26,6 +25,7 @@ from encryptedstats.storage.container import DIGEST_BYTES
 from encryptedstats.tables.encrypted import MANIFEST
 from encryptedstats.tables.folds import folds_of
 from encryptedstats.tables.questions import known_questions
+from encryptedstats.tables.summaries import Counts, CrossTable, Moments
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # which client of HTTP it should find

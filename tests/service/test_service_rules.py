@@ -13,7 +13,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from encryptedstats.tables.summaries import Counts
 from service_samples import LIMITS
 
 import encryptedstats as es
@@ -35,6 +34,7 @@ from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import open_store
 from encryptedstats.tables.answers import BLOCKS, PREDICTION_KIND, RESULT_KIND
 from encryptedstats.tables.blocks import BLOCK_KIND
+from encryptedstats.tables.summaries import Counts
 
 
 @contextmanager

@@ -29,7 +29,6 @@ from attack_tools import (
     stored_objects,
     unseal_key,
 )
-from encryptedstats.tables.summaries import Counts
 from study_samples import FRAMES, SCHEMA, SITES, World, copied, parameters, world
 
 import encryptedstats as es
@@ -38,6 +37,7 @@ from encryptedstats.studies import documents, study, totals, transcript, validit
 from encryptedstats.studies.documents import Document, KeyRule
 from encryptedstats.studies.parties import Identity
 from encryptedstats.studies.transcript import State, Transcript
+from encryptedstats.tables.summaries import Counts
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
 BAYES = es.MultinomialNB()

@@ -25,7 +25,7 @@ from encryptedstats.crypto.residues import Residues, residues_from_bytes, secret
 from encryptedstats.storage import container
 from encryptedstats.studies import joint, totals
 from encryptedstats.studies.documents import Document
-from encryptedstats.tables.answers import read_answer
+from encryptedstats.tables.answer_files import read_answer
 from encryptedstats.tables.encrypted import EncryptedTable, MemoryBlocks
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")

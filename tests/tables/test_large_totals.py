@@ -22,7 +22,7 @@ from encryptedstats.circuits.expressions import column
 from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.errors import FileFormatError, TooLargeError
 from encryptedstats.storage import container
-from encryptedstats.tables.answers import read_answer
+from encryptedstats.tables.answer_files import read_answer
 from encryptedstats.tables.columns import asked_columns, digits_among, table_columns
 from encryptedstats.tables.encodings import Column
 from encryptedstats.tables.questions import class_columns, number_column

@@ -190,7 +190,7 @@ def check_margins(owner: es.Owner, closed: Any, answer: Any) -> None:
     small, primes = engine_for(packing_parameters(parameters)), packing_primes(parameters)
     model = packing_model(parameters, primes)
     measure = seal.Decryptor(small.context, packing_secret(parameters, secret)).invariant_noise_budget
-    for packs in [closed.totals_, *closed._beside().values()]:
+    for packs in [closed.totals_, *closed.beside_.values()]:
         given = GivenPacks.of_numbers("model", packs).noise
         proven = model.budget(NoiseRules(parameters, with_secret_key=True).expand(given).at(0))
         assert proven >= 1

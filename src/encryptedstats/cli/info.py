@@ -40,7 +40,7 @@ from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.files import MAX_DOCUMENT_BYTES, read_regular
 from encryptedstats.storage.objects import Store, open_store
-from encryptedstats.tables.answers import read_opened
+from encryptedstats.tables.answer_files import read_presented
 from encryptedstats.tables.blocks import block_id_of
 from encryptedstats.tables.encrypted import BY_OTHERS_FACT, MANIFEST, TABLE_KIND, keys_name
 from encryptedstats.tables.encrypting import DRAFT, DRAFT_KIND
@@ -103,7 +103,7 @@ def _info_of_file(file: Path, as_json: bool) -> None:
     else:
         _show(facts, parameters, _rows(facts))
         if content.kind == OPEN_RESULT_KIND:
-            lines = str(read_opened(content)).splitlines()
+            lines = str(read_presented(content)).splitlines()
             Console().print(Text("\n".join(["", *map(printable, lines)])))
 
 

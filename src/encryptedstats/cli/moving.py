@@ -18,7 +18,7 @@ from encryptedstats.cli._keys import load_owner
 from encryptedstats.cli._options import AsJson, Force, KeyFile, PassphraseFile, file_argument, file_option
 from encryptedstats.crypto.keyfiles import PUBLIC_KIND
 from encryptedstats.storage.objects import open_store
-from encryptedstats.tables.answers import ANSWER_KINDS
+from encryptedstats.tables.answer_files import ANSWER_KINDS
 from encryptedstats.tables.encrypted import MANIFEST, TABLE_KIND
 
 

@@ -124,7 +124,7 @@ def release(
     if questions is not None:
         load_questions(questions)
     if out is not None and out.suffix == ".csv":
-        check_written(source_of(file, owner, private).question.name)  # before it costs anything
+        check_written(source_of(file, owner, private).answer.question.name)  # before it costs anything
     near = None if relation is None else relation.value
     options = {"relation": near, "max_rows": max_rows, "max_weight": max_weight, "mechanism": mechanism.value}
     found = owner.release(file, private, epsilon=epsilon, delta=delta, ledger=ledger, **options)

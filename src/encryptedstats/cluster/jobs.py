@@ -35,7 +35,8 @@ from encryptedstats.parallel import cores
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import Store, is_url, load_file, local_or_url, looked_at_again, open_store
-from encryptedstats.tables import EncryptedAnswer, EncryptedTable, Question
+from encryptedstats.tables import EncryptedTable, Question
+from encryptedstats.tables.answers import Answer
 from encryptedstats.tables.blocks import BlockEntry
 from encryptedstats.tables.encodings import Column
 from encryptedstats.tables.encrypted import (
@@ -337,7 +338,7 @@ class Job(StoredJob):
         blocks, ranges = (tuple(stop for _, stop in cuts) for cuts in (self.shards, self.ranges))
         totals.cut = Cut(blocks, ranges, totals.width)
         facts = self.facts
-        answer = EncryptedAnswer(
+        answer = Answer(
             self.question,
             totals,
             facts.schema,

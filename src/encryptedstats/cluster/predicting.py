@@ -39,10 +39,10 @@ from encryptedstats.parallel import cores
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import open_store, read_object
-from encryptedstats.tables import EncryptedAnswer
-from encryptedstats.tables.answers import PREDICTION_KIND, read_answer
+from encryptedstats.tables.answer_files import load_answer, read_answer, read_presented
+from encryptedstats.tables.answers import PREDICTION_KIND, Answer
 from encryptedstats.tables.predicting import check_prediction, prediction_of
-from encryptedstats.tables.questions import MODEL_KIND, OPEN_MODEL_KIND, is_same
+from encryptedstats.tables.questions import MODEL_KIND, OPEN_MODEL_KIND
 
 # Models bring scikit-learn, which takes a second to import: who looks at a queue does without.
 if TYPE_CHECKING:
@@ -87,7 +87,6 @@ class PredictionJob(StoredJob):
     @cached_property
     def model(self) -> TotalsClassifier:
         """The model, the very one that the job was made for, which asks what it asked then; read once."""
-        from encryptedstats.models.prediction import answerer
 
         data = read_object(self.model_url)
         if hashlib.sha256(data).hexdigest() != self.model_sha256:
@@ -95,7 +94,7 @@ class PredictionJob(StoredJob):
                 f"{self.model_url} is not the model that this prediction was begun with: cut short, altered or exchanged"
             )
         model = _read_model(data, self.model_url, lambda: self.keys)
-        asked = prediction_of(answerer(model), self.sub_table((0, len(self.entries))), self.output)
+        asked = prediction_of(model.as_predictor(), self.sub_table((0, len(self.entries))), self.output)
         if circuit_digest(asked.expressions) != self.circuit_digest:
             raise other_version(self, model)
         return model
@@ -117,53 +116,45 @@ class PredictionJob(StoredJob):
     def _counts(self, blocks: tuple[int, int]) -> tuple[int, ...]:
         return tuple(entry.rows for entry in self.entries[slice(*blocks)])
 
-    def evaluate(self, item: Item, device: str = AUTO) -> EncryptedAnswer:
+    def evaluate(self, item: Item, device: str = AUTO) -> Answer:
         """The votes for the rows of a shard."""
         # One process, one core, its part of the memory: what runs at the same time is the cluster's affair.
         rows = self.sub_table(item.blocks)
         limit = default_limit(cores())
         options: dict[str, Any] = {"workers": 1, "memory_limit": limit, "progress": False, "device": device}
         votes = self.model.predict_votes(rows, output=self.output, **options)
-        assert isinstance(votes, EncryptedAnswer)  # the rows are encrypted
+        assert isinstance(votes, Answer)  # the rows are encrypted
         return votes
 
-    def result(self, item: Item, file: Container) -> EncryptedAnswer:
+    def result(self, item: Item, file: Container) -> Answer:
         """The votes in a file, if they are for the rows of the item, by such a model."""
         votes = read_answer(replace(file, kind=PREDICTION_KIND), self.keys)
         if votes.ciphertexts.counts != self._counts(item.blocks):
             raise FileFormatError("it holds votes for other rows than it must: some would be left out or counted twice")
         if (
-            not is_same(votes.question, self.model)
+            not votes.question.asks_same(self.model)
             or votes.output != self.output
             or votes.schema.public() != self.facts.schema
         ):
             raise FileFormatError("it holds the votes of another computation")
         return votes
 
-    def finish(self, item: Item, results: Sequence[EncryptedAnswer]) -> Container:
+    def finish(self, item: Item, results: Sequence[Answer]) -> Container:
         """The votes for all rows."""
         return _concatenated(results).to_container()
 
 
-def _concatenated(parts: Sequence[EncryptedAnswer]) -> EncryptedAnswer:
+def _concatenated(parts: Sequence[Answer]) -> Answer:
     """The votes of all shards, one behind the other."""
     first = parts[0]
     if any(_meaning(part) != _meaning(first) for part in parts):
         raise ClusterError("the votes of the shards are not of one prediction: delete the queue, and predict again")
     rows = numbers_of_all([part.ciphertexts for part in parts])
-    blocks = [block for part in parts for block in part.block_ids]
-    return EncryptedAnswer(
-        first.question,
-        rows,
-        first.schema,
-        rows.n_rows,
-        blocks,
-        output=first.output,
-        model_cut=first.model_cut,
-    )
+    blocks = tuple(block for part in parts for block in part.block_ids)
+    return replace(first, totals=rows, n_rows=rows.n_rows, block_ids=blocks)
 
 
-def _meaning(votes: EncryptedAnswer) -> tuple[Any, ...]:
+def _meaning(votes: Answer) -> tuple[Any, ...]:
     """What the owner reads the ciphertexts by."""
     how = (votes.ciphertexts.facts, votes.output, votes.model_cut)
     return (*how, votes.question.parameters(), votes.schema.public(), votes.schema_digest)
@@ -211,13 +202,12 @@ def _job_bytes(job: PredictionJob, manifest: bytes) -> bytes:
 
 
 def _read_model(data: bytes, where: str, keys: Callable[[], Any]) -> TotalsClassifier:
-    from encryptedstats.models.base import read_model
 
     file = container.from_bytes(data, name=where)
     if file.kind not in (MODEL_KIND, OPEN_MODEL_KIND):
         raise FileFormatError(f"{where} holds {file.kind!r}, and a fitted model is wanted here")
     try:
-        model: TotalsClassifier = read_model(file, keys() if file.kind == MODEL_KIND else None)
+        model: TotalsClassifier = read_presented(file, keys() if file.kind == MODEL_KIND else None)
     except FileFormatError as error:
         raise FileFormatError(f"{where}: {error}") from error
     return model
@@ -250,7 +240,6 @@ def submit_prediction(
     Parameters are those of :func:`predict`. Submitting the same again changes nothing.
     """
     from encryptedstats.models import TotalsClassifier
-    from encryptedstats.models.prediction import answerer
 
     if not isinstance(model, (TotalsClassifier, str, os.PathLike)):
         raise TypeError(f"cluster.predict needs a model of this library or its URL, not a {type(model).__name__}")
@@ -270,7 +259,7 @@ def submit_prediction(
     job = PredictionJob(place, "", *places, facts, entries, shards, False, model_url, sha256, "", "")
     fitted = _read_model(data, model_url, lambda: job.keys)
     chosen = fitted.chosen_output(output)
-    asked = check_prediction(answerer(fitted), job.sub_table((0, len(entries))), chosen)
+    asked = check_prediction(fitted.as_predictor(), job.sub_table((0, len(entries))), chosen)
     job = replace(job, output=chosen, circuit_digest=circuit_digest(asked.expressions))
     job_data = _job_bytes(job, manifest)
     job = replace(job, id=hashlib.sha256(job_data).hexdigest())
@@ -293,7 +282,7 @@ def predict(
     progress: bool | None = None,
     patience: float = PATIENCE,
     told: Callable[[Done], None] | None = None,
-) -> EncryptedAnswer:
+) -> Answer:
     """Predict the rows of a stored table on a cluster. The result is exactly ``model.predict_votes(es.load(rows))``, encrypted.
 
     Parameters
@@ -333,4 +322,4 @@ def predict(
     )
     run_on_dask(job, scheduler, workers, progress, patience, told or (lambda _: None), device)
     refuse_unfinished(job, open_store(job.queue))
-    return EncryptedAnswer.load(job.out, job.keys)
+    return load_answer(job.out, job.keys)

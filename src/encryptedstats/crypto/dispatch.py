@@ -51,8 +51,8 @@ def openable(value: object) -> Any:
 
 
 @singledispatch
-def recompute_value(value: object, table: Any, rows: Any = None, **options: Any) -> Any:
-    """Compute a result anew from the rows that it is of. Registered by the layer that knows shards."""
+def recompute_value(value: object, question: Any, table: Any, rows: Any = None, **options: Any) -> Any:
+    """Recompute a result from the rows behind it, and compare. Registered by the layer that knows shards."""
     raise TypeError(f"{_describe(value)} cannot be computed again: give an encrypted answer")
 
 

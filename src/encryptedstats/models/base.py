@@ -21,11 +21,11 @@ Deviations from scikit-learn, all deliberate; ``tests/models/test_estimator_chec
 from __future__ import annotations
 
 import inspect
-import json
 import os
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Final, TypeVar
 
 import numpy as np
@@ -37,32 +37,23 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d
 
-from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.crypto.digests import joined_digest
 from encryptedstats.crypto.dispatch import decrypt_value, openable
 from encryptedstats.crypto.encryption import Decryptor
 from encryptedstats.crypto.keys import PublicKeys
 from encryptedstats.errors import Cure, FileFormatError, KeyMismatchError, ParameterError, SchemaError, SchemaWarning
 from encryptedstats.models._sklearn import record_features
-from encryptedstats.models.prediction import Votes, clear_votes, numbers_of, predict
+from encryptedstats.models.prediction import Votes
 from encryptedstats.storage.container import Container
-from encryptedstats.storage.objects import load_file, save_file
-from encryptedstats.tables import EncryptedAnswer, EncryptedTable, PublicSchema, Question, Schema, Table
+from encryptedstats.storage.objects import load_file
+from encryptedstats.tables import EncryptedTable, PublicSchema, Question, Schema, Table
 from encryptedstats.tables._frames import as_frame, describe_missing, missing_masks
-from encryptedstats.tables.answers import (
-    ANSWER_KINDS,
-    bound_of_both,
-    dropped_of_both,
-    integers_section,
-    read_answer,
-    read_beside,
-    read_head,
-    same_schema,
-    stored_head,
-)
-from encryptedstats.tables.block_rows import NOT_INSIDE, joined_rows, rows_left
+from encryptedstats.tables.answer_files import ANSWER_KINDS, read_presented
+from encryptedstats.tables.answering import numbers_of
+from encryptedstats.tables.answers import Answer, same_schema
+from encryptedstats.tables.block_rows import NOT_INSIDE, joined_rows
 from encryptedstats.tables.folds import folds_of
-from encryptedstats.tables.opening import opening_schema
+from encryptedstats.tables.opening import decrypt_answer
 from encryptedstats.tables.questions import (
     MODEL_KIND,
     OPEN_MODEL_KIND,
@@ -97,16 +88,19 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
 
     Attributes
     ----------
+    answer_ : EncryptedAnswer
+        What a fit keeps: the answer to the question that the model asks, encrypted or decrypted.
+        The attributes below read it.
     totals_ : list of int or EncryptedNumbers
-    beside_ : dict
+    beside_ : mapping
         Further totals by name, of the same kind: what a forest draws.
     schema_ : Schema or PublicSchema
-        Of the rows; public where nobody here knows the names.
+        Of the rows; public where their names are not known here.
     n_rows_ : int
     n_dropped_ : int
-        Rows that were left out of the table, for values that were missing.
+        Rows that were left out of the table because values were missing.
     weight_bound_ : int or None
-        Public bound of the weights of the rows, 1 where they have none; None where it is not known.
+        Public bound of the weights of the rows: 1 where they have none; None where it is not known.
     block_ids_ : tuple of str
         Encrypted blocks whose rows are in the model, or folds of blocks.
     growth_ : dict
@@ -114,6 +108,8 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
     """
 
     kind: ClassVar[str] = MODEL_KIND
+    opened_kind: ClassVar[str] = OPEN_MODEL_KIND
+    answer_noun: ClassVar[str] = "model"
     remarks: ClassVar[tuple[str, ...]] = ()  #: what to know when reading what it has learned
     _target: ClassVar[str] = "target"  # what y is
     # What a model made from this one keeps of its fit.
@@ -121,6 +117,49 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
     _fitted_on_frame = False
     #: Parameters that name variables, as they were written and by ids.
     _translated: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
+    answer_: Answer
+
+    # -- what it holds -------------------------------------------------------------------------------------------------
+
+    @property
+    def totals_(self) -> Any:
+        """The totals of the fit: a list of integers, or encrypted numbers."""
+        return self.answer_.totals if self.answer_.is_encrypted else list(self.answer_.totals)
+
+    @property
+    def beside_(self) -> Mapping[str, Any]:
+        """Further totals by name."""
+        return self.answer_.beside
+
+    @property
+    def schema_(self) -> Schema | PublicSchema:
+        """The schema of the rows, public where their names are not known here."""
+        return self.answer_.schema
+
+    @property
+    def n_rows_(self) -> int:
+        """The number of rows in the model."""
+        return self.answer_.n_rows
+
+    @property
+    def n_dropped_(self) -> int:
+        """The number of rows that were left out because values were missing."""
+        return self.answer_.n_dropped
+
+    @property
+    def weight_bound_(self) -> int | None:
+        """The public bound of the weights of the rows, if it is known."""
+        return self.answer_.weight_bound
+
+    @property
+    def block_ids_(self) -> tuple[str, ...]:
+        """The encrypted blocks whose rows are in the model, or folds of blocks."""
+        return self.answer_.block_ids
+
+    @property
+    def growth_(self) -> dict[str, Any]:
+        """The parameters of the fit, with its seed."""
+        return self.answer_.question.parameters()
 
     # -- what a subclass says, beside what every question does ---------------------------------------------------------
 
@@ -167,66 +206,29 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         return str(BaseEstimator.__repr__(asked))
 
     def read(self: M, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> M:
-        """A fitted model."""
-        return self.opened([int(total) for array in totals.values() for total in array.flat], schema, n_rows)
-
-    def opened(
-        self: M,
-        totals: Sequence[int],
-        schema: Schema | PublicSchema,
-        n_rows: int,
-        block_ids: tuple[str, ...] = (),
-        n_dropped: int = 0,
-        *,
-        weight_bound: int | None = None,
-    ) -> M:
-        """A fitted model of these totals."""
-        return self._like()._set_state(
-            list(totals), schema, n_rows, block_ids, n_dropped=n_dropped, weight_bound=weight_bound
-        )
-
-    def closed(self: M, answer: EncryptedAnswer) -> M:
-        """A fitted model that is encrypted."""
-        model = self._like()._set_state(
-            answer.ciphertexts,
-            answer.schema,
-            answer.n_rows,
-            answer.block_ids,
-            n_dropped=answer.n_dropped,
-            weight_bound=answer.weight_bound,
-        )
-        return model._with_beside(answer.beside)
-
-    def as_answer(self) -> EncryptedAnswer:
-        """The encrypted model as an answer to its question."""
-        return EncryptedAnswer(
-            self.as_asked(),
-            self.totals_,
-            self.schema_,
-            self.n_rows_,
-            self.block_ids_,
-            beside=self._beside(),
-            n_dropped=self.n_dropped_,
-            weight_bound=self.weight_bound_,
-        )
-
-    def as_asked(self: M) -> M:
-        """The question that the fit has answered: unfitted, with its parameters and its seed, whatever was changed since."""
-        model: M = clone(self).set_params(**self.growth_)
+        """Return a fitted model of these totals."""
+        model: M = self.opened([int(total) for array in totals.values() for total in array.flat], schema, n_rows)
         return model
 
-    def known_totals(self) -> dict[str, Any] | None:
-        """All numbers of an opened model; None of one that is unfitted or encrypted."""
-        return numbers_of(self) if hasattr(self, "totals_") and not self.is_encrypted else None
+    def present(self, answer: Answer) -> Any:
+        """Return a fitted model that holds an answer; of a prediction, what any question does."""
+        return super().present(answer) if answer.is_prediction else self._copy()._hold(answer)
 
-    def _beside(self) -> dict[str, Any]:
-        """What the model has beside its totals, as far as its parameters still ask for it."""
+    def as_asked(self: M) -> M:
+        """Return the question that the fit has answered: unfitted, with its parameters and seed, whatever was changed since."""
+        fitted = hasattr(self, "answer_")
+        model: M = clone(self).set_params(**(self.growth_ if fitted else self.parameters()))
+        return model
+
+    def as_predictor(self) -> Answer:
+        """Return the answer to predict with: by the model's parameters as they are now, which may say how."""
         names = self.beside_shapes(self.schema_.public())
-        return {name: found for name, found in self.beside_.items() if name in names}
+        beside = {name: found for name, found in self.beside_.items() if name in names}
+        return replace(self.answer_, question=self, beside=beside)
 
-    def _with_beside(self: M, beside: Mapping[str, Any]) -> M:
-        self.beside_ = dict(beside)
-        return self
+    def known_totals(self) -> dict[str, Any] | None:
+        """Return all numbers of an opened model; None of one that is unfitted or encrypted."""
+        return numbers_of(self.as_predictor()) if hasattr(self, "answer_") and not self.is_encrypted else None
 
     # -- fitting -------------------------------------------------------------------------------------------------
 
@@ -237,13 +239,11 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         stays encrypted: ``owner.decrypt(model)`` opens it. Options are then those of
         ``EncryptedTable.evaluate`` (``workers``, ``progress``, ``device``, ``memory_limit``, ``checkpoint``).
         """
-        table = self._training_table(X, y, sample_weight)
-        self.__dict__.pop("growth_", None)  # what an earlier fit left to chance is drawn anew
-        return self._fit_table(table, **options)
+        return self._fit_table(self._training_table(X, y, sample_weight), **options)
 
     def partial_fit(self: M, X: Any, y: Any = None, sample_weight: Any = None, **options: Any) -> M:
         """Add rows: those of another table (refused where they are in the model already), or more of ``X`` and ``y``."""
-        if not hasattr(self, "totals_"):
+        if not hasattr(self, "answer_"):
             return self._fit_table(self._training_table(X, y, sample_weight), **options)
         return self._with_more(X, y, sample_weight, **options)
 
@@ -255,6 +255,7 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
             raise ValueError(_OWN_WEIGHTS)
         if isinstance(X, EncryptedTable) != self.is_encrypted:
             raise TypeError(_MIXED)
+        # Refused before the work, not after it.
         joined_rows(self.block_ids_, _block_ids(X))
         self._check_unchanged()
         if not same_schema(self.schema_, known_schema(X)):
@@ -264,16 +265,9 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
                 raise KeyMismatchError(
                     f"rows of key {X.key_id} cannot be added to a model of key {self.totals_.keys.key_id}"
                 )
-            joined_digest(self.totals_.schema_digest, X.facts.schema_digest)  # refused before the work, not after it
-        joined = self + self._like()._fit_table(X, **options)
-        return self._set_state(
-            joined.totals_,
-            joined.schema_,
-            joined.n_rows_,
-            joined.block_ids_,
-            n_dropped=joined.n_dropped_,
-            weight_bound=joined.weight_bound_,
-        )
+            joined_digest(self.totals_.schema_digest, X.facts.schema_digest)
+        self._check_table(X)
+        return self._hold(self.answer_ + X.answer_to(self.answer_.question, **options))
 
     def _training_table(self, X: Any, y: Any, sample_weight: Any = None, **known: Any) -> Table | EncryptedTable:
         if not isinstance(X, (Table, EncryptedTable)):
@@ -302,19 +296,10 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
 
     def _fit_table(self: M, table: Table | EncryptedTable, **options: Any) -> M:
         self._check_table(table)
-        self._translate(known_schema(table))
-        asked = self.settled()
-        totals = table.totals(asked, **options)
-        known, ids = known_schema(table), _block_ids(table)
-        return self._set_state(
-            totals,
-            known,
-            table.n_rows,
-            ids,
-            asked.parameters(),
-            n_dropped=table.n_dropped,
-            weight_bound=table.weight_bound,
-        )
+        known = known_schema(table)
+        self._translate(known)
+        asked = clone(self).in_ids(known).settled()  # what an earlier fit left to chance is drawn anew
+        return self._hold(table.answer_to(asked, **options))
 
     def _translate(self, schema: Schema | PublicSchema) -> None:
         """Remember by which ids the variables go that parameters name."""
@@ -323,39 +308,25 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         changed = [name for name in own if own[name] != found[name]]
         self._translated = ({name: own[name] for name in changed}, {name: found[name] for name in changed})
 
-    def _like(self: M) -> M:
-        """An unfitted model that grows as this one did."""
+    def _copy(self: M) -> M:
+        """Return an unfitted model that knows what this one does of the frames it was fitted to."""
         model: M = clone(self)
-        for name in {*self._carried, "growth_"} & set(vars(self)):
+        for name in set(self._carried) & set(vars(self)):
             setattr(model, name, getattr(self, name))
         return model
 
-    def _set_state(
-        self: M,
-        totals: Any,
-        schema: Schema | PublicSchema,
-        n_rows: int,
-        block_ids: tuple[str, ...],
-        growth: dict[str, Any] | None = None,
-        n_dropped: int = 0,
-        weight_bound: int | None = None,
-    ) -> M:
-        growth = self.parameters() if growth is None else growth
+    def _hold(self: M, answer: Answer) -> M:
+        """Become the fitted model that an answer is, and learn from its totals if they are decrypted."""
+        answer = replace(answer, question=answer.question.as_asked())
         for name in [name for name in vars(self) if name.endswith("_") and name not in self._carried]:
             delattr(self, name)
-        self.totals_ = totals
-        self.beside_ = {}
-        self.schema_ = schema
-        self.n_rows_ = n_rows
-        self.n_dropped_ = n_dropped
-        self.weight_bound_ = weight_bound
-        self.block_ids_ = block_ids
-        self.growth_ = growth
-        self._set_labels(schema)
+        self.answer_ = answer
+        self._set_labels(answer.schema)
         if not self._fitted_on_frame:
-            self._set_feature_names(schema)
-        if not self.is_encrypted:
-            self.learn(self.named(totals, schema.public()), schema.public())
+            self._set_feature_names(answer.schema)
+        if not answer.is_encrypted:
+            public = answer.schema.public()
+            self.learn(self.named(answer.totals, public), public)
         return self
 
     def _set_labels(self, schema: Schema | PublicSchema) -> None:
@@ -388,7 +359,7 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         """As scikit-learn has it; a fitted model says of how many rows it is, and an encrypted one that it is, and of which key."""
         text: str = super().__repr__(N_CHAR_MAX)
-        if not hasattr(self, "totals_"):
+        if not hasattr(self, "answer_"):
             return text
         if self.is_encrypted:
             return f"{text} [encrypted, {self.n_rows_} rows, key {self.totals_.keys.key_id[:4]}...]"
@@ -399,10 +370,10 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
     @property
     def is_encrypted(self) -> bool:
         """Whether the fitted state is encrypted."""
-        return isinstance(getattr(self, "totals_", None), EncryptedNumbers)
+        return hasattr(self, "answer_") and self.answer_.is_encrypted
 
     def _check_open(self) -> None:
-        check_is_fitted(self, "totals_")
+        check_is_fitted(self, "answer_")
         if self.is_encrypted:
             raise NotFittedError(
                 f"this {type(self).__name__} was fitted on encrypted rows and is still encrypted: open it with owner.decrypt(model)"
@@ -444,31 +415,18 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
     # -- adding and forgetting -------------------------------------------------------------------------------------
 
     def __add__(self: M, other: M) -> M:
-        """The model of the rows of both."""
+        """Return the model of the rows of both."""
         self._check_combines(other)
-        return self._combined(other, 1, joined_rows(self.block_ids_, other.block_ids_))
+        return self._copy()._hold(self.answer_ + other.answer_)
 
     def __sub__(self: M, other: M) -> M:
-        """The model without the rows of ``other``: they are forgotten."""
+        """Return the model without the rows of ``other``, which are forgotten."""
         self._check_combines(other)
-        kept = rows_left(self.block_ids_, other.block_ids_, self.n_rows_, other.n_rows_)
+        rest = self.answer_ - other.answer_
         try:
-            return self._combined(other, -1, kept)
+            return self._copy()._hold(rest)
         except ImpossibleTotalsError as error:
             raise SchemaError(NOT_INSIDE) from error
-
-    def _combined(self: M, other: M, sign: int, block_ids: tuple[str, ...]) -> M:
-        if self.is_encrypted:
-            totals = self.totals_.combined(other.totals_, sign)
-        else:
-            totals = [a + sign * b for a, b in zip(self.totals_, other.totals_, strict=True)]
-        schema = self.schema_ if isinstance(self.schema_, Schema) else other.schema_
-        n_rows, n_dropped = (
-            self.n_rows_ + sign * other.n_rows_,
-            dropped_of_both(self.n_dropped_, other.n_dropped_, sign),
-        )
-        bound = bound_of_both(self.weight_bound_, other.weight_bound_)
-        return self._like()._set_state(totals, schema, n_rows, block_ids, n_dropped=n_dropped, weight_bound=bound)
 
     def _check_unchanged(self) -> None:
         """Totals belong to the parameters they were fitted with: with others, new rows would be counted differently."""
@@ -484,8 +442,8 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
     def _check_combines(self, other: Any) -> None:
         if type(other) is not type(self):
             raise TypeError(f"a {type(self).__name__} is combined with another one, not with {type(other).__name__}")
-        check_is_fitted(self, "totals_")
-        check_is_fitted(other, "totals_")
+        check_is_fitted(self, "answer_")
+        check_is_fitted(other, "answer_")
         if self.is_encrypted != other.is_encrypted:
             raise TypeError(_MIXED)
         self._check_unchanged()
@@ -499,10 +457,6 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
             ]
             said = [part for three in parts for part in three][1:]
             raise ParameterError("models that grew differently cannot be combined: ", *said)
-        if not same_schema(self.schema_, other.schema_):
-            raise SchemaError("models of different schemas cannot be combined")
-        if self.is_encrypted and self.totals_.keys.key_id != other.totals_.keys.key_id:
-            raise KeyMismatchError("models under different keys cannot be combined")
 
     # -- folds -----------------------------------------------------------------------------------------------------
 
@@ -520,24 +474,12 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
 
     def save(self, url: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the fitted model to a path or fsspec URL. Encrypted, it holds no key and no names; open, all it knows."""
-        check_is_fitted(self, "totals_")
-        if self.is_encrypted:
-            self.as_answer().save(url, overwrite=overwrite)
-        else:
-            save_file(self.to_container(), url, overwrite=overwrite, private=True)
+        check_is_fitted(self, "answer_")
+        self.answer_.save(url, overwrite=overwrite)
 
     def to_container(self, *, names: bool = True) -> Container:
-        """As a checked envelope of bytes; of an open model with what it knows of ``names`` and cut points, or without."""
-        if self.is_encrypted:
-            return self.as_answer().to_container()
-        schema = self.schema_ if names else self.schema_.public()
-        fields, sections = stored_head(
-            self.as_asked(), schema, self.n_rows_, self.block_ids_, self.n_dropped_, self.weight_bound_
-        )
-        fields["private"] = isinstance(schema, Schema)
-        numbers = {"totals": self.totals_, **self._beside()}
-        sections |= {name: json.dumps([int(total) for total in found]).encode() for name, found in numbers.items()}
-        return Container(OPEN_MODEL_KIND, "", "", fields, sections)
+        """Return it as a checked envelope of bytes; an open model with or without names and cut points."""
+        return (self.answer_ if names else replace(self.answer_, schema=self.schema_.public())).to_container()
 
     @classmethod
     def load(cls, url: str | os.PathLike[str], keys: PublicKeys | None = None) -> Any:
@@ -545,9 +487,9 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         file = load_file(url)
         if file.kind not in (*ANSWER_KINDS, OPEN_MODEL_KIND):
             raise FileFormatError(f"{url} holds {file.kind!r}, and a model is wanted here")
-        model = read_model(file, keys)
+        model = read_presented(file, keys)
         if not isinstance(model, cls):
-            held = file.kind if isinstance(model, EncryptedAnswer) else type(model).__name__
+            held = file.kind if isinstance(model, Answer) else type(model).__name__
             raise FileFormatError(f"{url} holds a {held}, and a {cls.__name__} is wanted here")
         return model
 
@@ -580,7 +522,8 @@ class TotalsClassifier(ClassifierMixin, TotalsModel):  # type: ignore[misc]  # s
 
     def scores(self, table: Table) -> NDArray[np.float64]:
         """Class probabilities (or scores, for classifiers without) of the rows of a table."""
-        found: NDArray[np.float64] = clear_votes(self, table, self.outputs[0]).scores.to_numpy()
+        votes = self.as_predictor().predict_votes(table, output=self.outputs[0])
+        found: NDArray[np.float64] = votes.scores.to_numpy()
         return found
 
     def check_schema(self, schema: PublicSchema) -> None:
@@ -600,7 +543,7 @@ class TotalsClassifier(ClassifierMixin, TotalsModel):  # type: ignore[misc]  # s
 
         The first call for ``X`` and ``y`` may name all ``classes``.
         """
-        if not hasattr(self, "totals_"):
+        if not hasattr(self, "answer_"):
             return self._fit_table(self._training_table(X, y, sample_weight, classes=classes), **options)
         return self._with_more(X, y, sample_weight, **options)
 
@@ -705,7 +648,7 @@ class TotalsClassifier(ClassifierMixin, TotalsModel):  # type: ignore[misc]  # s
 
     # -- predicting without opening ----------------------------------------------------------------------------------
 
-    def predict_votes(self, X: Any, *, output: str | None = None, **options: Any) -> Votes | EncryptedAnswer:
+    def predict_votes(self, X: Any, *, output: str | None = None, **options: Any) -> Votes | Answer:
         """What the model says of every row, as integers, without opening anything that is encrypted.
 
         Model and rows may each be encrypted or plain. Unless both are plain the answer is encrypted, and ``owner.decrypt`` gives
@@ -720,65 +663,32 @@ class TotalsClassifier(ClassifierMixin, TotalsModel):  # type: ignore[misc]  # s
         **options
             ``workers``, ``progress``, ``device`` and ``memory_limit``, as of ``EncryptedTable.evaluate``.
         """
-        check_is_fitted(self, "totals_")
-        votes = predict(self, X, self.chosen_output(output), **options)
+        check_is_fitted(self, "answer_")
+        chosen = self.chosen_output(output)
+        rows = X if isinstance(X, EncryptedTable) else self._rows_to_predict(X)
+        votes: Votes | Answer = self.as_predictor().predict_votes(rows, output=chosen, **options)
         if isinstance(votes, Votes) and isinstance(X, pd.DataFrame):
             votes.index = votes._scores.index = X.index  # a row of the answer for each row, under its own label
         return votes
 
 
-#: What other modules store beside an opened model, by section, and how it is read: what comes back is the model with it.
-BESIDE_OPENED: dict[str, Callable[[Any, bytes], Any]] = {}
-
-
-def read_model(file: Container, keys: PublicKeys | None = None) -> Any:
-    """The model in a file, encrypted or opened, with every check."""
-    if file.kind != OPEN_MODEL_KIND:
-        return read_answer(file, keys).handed_out()
-    head = read_head(file, Schema if file.expect("private", bool) else PublicSchema)
-    model, totals = head.question, integers_section(file, "totals")
-    if not isinstance(model, TotalsModel):
-        raise FileFormatError(f"the file has an opened {model.name}, which is no model")
-    try:
-        public = head.schema.public()
-        if len(totals) != model.n_totals(public):
-            raise FileFormatError(f"the file has {len(totals)} totals, and such a model has {model.n_totals(public)}")
-        opened = model.opened(
-            totals, head.schema, head.n_rows, head.block_ids, head.n_dropped, weight_bound=head.weight_bound
-        )
-        shapes = model.beside_shapes(public)
-        opened = opened._with_beside(read_beside(file, shapes, lambda name: integers_section(file, name)))
-    except FileFormatError:
-        raise
-    except (ValueError, ArithmeticError) as error:
-        raise FileFormatError(f"the file has totals that cannot be: {error}") from error
-    for name in sorted(set(BESIDE_OPENED) & set(file.sections)):
-        opened = BESIDE_OPENED[name](opened, file.section(name))
-    return opened
-
-
 @openable.register(TotalsModel)
-def _openable_model(model: Any) -> EncryptedAnswer:
-    """Its totals, as the members of a joint key open them."""
-    check_is_fitted(model, "totals_")
+def _openable_model(model: Any) -> Answer:
+    """Return its answer, as the members of a joint key open it."""
+    check_is_fitted(model, "answer_")
     if not model.is_encrypted:
         raise TypeError("this model is open already: there is nothing to open or to verify")
-    answer: EncryptedAnswer = model.as_answer()
+    answer: Answer = model.answer_
     return answer
 
 
 @decrypt_value.register(TotalsModel)
 def _decrypt_model(model: Any, decryptor: Decryptor, *, schema: Schema | None = None) -> Any:
-    """A new, ordinary fitted model with the opened totals."""
-    check_is_fitted(model, "totals_")
+    """Return a new, ordinary fitted model with the decrypted totals."""
+    check_is_fitted(model, "answer_")
     if not model.is_encrypted:
         raise TypeError("this model is open already: there is nothing to decrypt (es.load(path) reads an opened model)")
-    known = opening_schema(schema, model.schema_, model.totals_, decryptor)
-    totals = decrypt_value(model.totals_, decryptor)
-    opened = model.opened(
-        totals, known, model.n_rows_, model.block_ids_, model.n_dropped_, weight_bound=model.weight_bound_
-    )
-    return opened._with_beside({name: decrypt_value(found, decryptor) for name, found in model._beside().items()})
+    return model.present(decrypt_answer(model.answer_, decryptor, schema))
 
 
 def _labels(schema: Schema | PublicSchema) -> NDArray[Any]:

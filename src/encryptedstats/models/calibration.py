@@ -21,10 +21,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from encryptedstats.errors import FileFormatError
 from encryptedstats.metrics import class_codes, logistic_line
-from encryptedstats.models.base import BESIDE_OPENED, TotalsClassifier
+from encryptedstats.models.base import TotalsClassifier
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import save_file
 from encryptedstats.tables import Schema, Table
+from encryptedstats.tables.answer_files import EXTENSIONS
 
 CALIBRATION: Final = "calibration"  # the section of a file
 METHODS: Final = ("sigmoid", "isotonic")
@@ -180,7 +181,7 @@ def was_fitted_to(model: Any, X: Any, y: Any = None) -> bool:
     counts = np.bincount(X.class_codes, X.weights, minlength=len(model.classes_))
     if not np.array_equal(counts, model.class_counts_):  # the fit is spared where the classes already tell
         return False
-    return list(model._like()._fit_table(X).totals_) == list(model.totals_)
+    return bool(X.totals(model.answer_.question) == list(model.answer_.totals))
 
 
 def _answers(model: Any, X: Any) -> Floats:
@@ -249,7 +250,7 @@ def read_calibrated(model: Any, data: bytes) -> CalibratedModel:
     return calibrated
 
 
-BESIDE_OPENED[CALIBRATION] = read_calibrated
+EXTENSIONS[CALIBRATION] = read_calibrated
 
 
 def _is_sigmoid(curve: Curve) -> bool:

@@ -23,10 +23,10 @@ from encryptedstats.models.prediction import (
 )
 from encryptedstats.tables import PublicSchema, Schema, Table
 from encryptedstats.tables.questions import (
-    Answer,
     Arrays,
     Columns,
     Known,
+    RowAnswer,
     Shapes,
     Totals,
     class_columns,
@@ -104,8 +104,8 @@ class LinearMeans(CodedPredictors, TotalsClassifier):
         products = []
         for sums in known["sums"].T:
             length = sum_of_numbers([s * s for s in sums])
-            products.append([Answer(weighted_sum(list(sums), found)), Answer(length, signed=False)])
-        return {"products": products, "class_counts": [Answer(n, signed=False) for n in known["class_counts"]]}
+            products.append([RowAnswer(weighted_sum(list(sums), found)), RowAnswer(length, signed=False)])
+        return {"products": products, "class_counts": [RowAnswer(n, signed=False) for n in known["class_counts"]]}
 
     def answer_shapes(self, schema: PublicSchema, output: str = "") -> Shapes:
         """Two for every class, and its count."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -25,7 +26,6 @@ from encryptedstats.models.growth import Split, Tree, grow
 from encryptedstats.models.prediction import (
     Votes,
     class_names,
-    clear_answers,
     sum_of_numbers,
     times,
     variable_names,
@@ -35,12 +35,13 @@ from encryptedstats.tables import EncryptedTable, PublicSchema, Schema, Table
 from encryptedstats.tables.answering import DRAWN
 from encryptedstats.tables.answers import same_schema
 from encryptedstats.tables.encodings import Column
+from encryptedstats.tables.predicting import predict_clear
 from encryptedstats.tables.questions import (
-    Answer,
     Arrays,
     Columns,
     Known,
     Number,
+    RowAnswer,
     Shapes,
     Totals,
     class_columns,
@@ -158,7 +159,7 @@ class CompletelyRandomForest(TotalsClassifier):
     @property
     def random_state_(self) -> int:
         """The seed that the trees grew from."""
-        check_is_fitted(self, "totals_")
+        check_is_fitted(self, "answer_")
         return int(self.growth_["random_state"])
 
     def parameters(self) -> dict[str, Any]:
@@ -283,7 +284,7 @@ class CompletelyRandomForest(TotalsClassifier):
 
     def _votes(self, table: Table) -> NDArray[np.float64]:
         if not self.fraction:
-            return clear_answers(self, table, "")["votes"].astype(float)
+            return predict_clear(self.as_predictor(), table, "")["votes"].astype(float)
         weighted = self.leaf_counts_ * self.leaf_weights()[:, :, None]
         leaves = self._leaves(table)
         return sum((counts[leaves[:, t]] for t, counts in enumerate(weighted)), start=np.zeros((len(table), 1)))
@@ -322,7 +323,7 @@ class CompletelyRandomForest(TotalsClassifier):
                 if DRAWN in known:
                     leaves = [times(leaf, fraction) for leaf, fraction in zip(leaves, known[DRAWN][t], strict=True)]
                 by_tree.append(_leaf_value(tree, leaves, share))
-            votes.append(Answer(sum_of_numbers(by_tree), Interval(0, len(trees) * largest), signed=False))
+            votes.append(RowAnswer(sum_of_numbers(by_tree), Interval(0, len(trees) * largest), signed=False))
         return {"votes": votes}
 
     def answer_shapes(self, schema: PublicSchema, output: str = "") -> Shapes:
@@ -350,7 +351,7 @@ class CompletelyRandomForest(TotalsClassifier):
         A fit draws from its own rows, on encrypted tables where keys were planned for it. Fractions do not add up as counts do: a
         model that was combined from others has none until they are drawn from all its rows.
         """
-        check_is_fitted(self, "totals_")
+        check_is_fitted(self, "answer_")
         if not self._draws:
             raise ParameterError(
                 self.named_parameter("fraction"), ": there is nothing to draw; a power of two from 2 to 64 is drawn"
@@ -361,9 +362,10 @@ class CompletelyRandomForest(TotalsClassifier):
         if isinstance(table, EncryptedTable):
             outputs = fraction_circuit(fraction, trees, public, table.layout)
             bound = Interval(fraction.averaged, fraction.largest)
-            self.beside_[DRAWN] = table.evaluate(outputs, bounds=[bound] * len(outputs), **options)
+            drawn: Any = table.evaluate(outputs, bounds=[bound] * len(outputs), **options)
         else:
-            self.beside_[DRAWN] = clear_fraction(fraction, _leaves_of(trees, table), 2**self.depth)
+            drawn = clear_fraction(fraction, _leaves_of(trees, table), 2**self.depth)
+        self.answer_ = replace(self.answer_, beside={**self.beside_, DRAWN: drawn})
         return self
 
     def _check_drawn_from(self, table: Table | EncryptedTable) -> None:
@@ -396,7 +398,7 @@ class CompletelyRandomForest(TotalsClassifier):
     @property
     def drawn_(self) -> list[int] | EncryptedNumbers:
         """The stochastic fractions, once they are drawn."""
-        if DRAWN not in getattr(self, "beside_", {}):
+        if DRAWN not in (self.beside_ if hasattr(self, "answer_") else {}):
             raise AttributeError(f"this forest, fraction={self.fraction!r}, has drawn nothing: see draw_fraction")
         found: list[int] | EncryptedNumbers = self.beside_[DRAWN]
         return found

@@ -15,7 +15,6 @@ from encryptedstats.models.features import CodedPredictors, count_features, prod
 from encryptedstats.models.prediction import (
     Line,
     Votes,
-    clear_answers,
     count_names,
     feature_labels,
     line_of,
@@ -23,11 +22,12 @@ from encryptedstats.models.prediction import (
     votes_of,
 )
 from encryptedstats.tables import PublicSchema, Schema, Table
+from encryptedstats.tables.predicting import predict_clear
 from encryptedstats.tables.questions import (
-    Answer,
     Arrays,
     Columns,
     Known,
+    RowAnswer,
     Shapes,
     Totals,
     class_columns,
@@ -132,8 +132,8 @@ class OneStepLogisticRegression(CodedPredictors, TotalsClassifier):
         (n0, n1), ((x0, x1),), (xx,) = known["class_counts"], known["sums"], known["products"]
         line = line_of(n0, n1, x0, x1, xx, paired=True) if self.fit_intercept else Line(0, 2 * (x1 - x0), xx)
         return {
-            "line": [Answer(line.at(found[0].value)), Answer(line.d, signed=False)],
-            "class_counts": [Answer(n0, signed=False), Answer(n1, signed=False)],
+            "line": [RowAnswer(line.at(found[0].value)), RowAnswer(line.d, signed=False)],
+            "class_counts": [RowAnswer(n0, signed=False), RowAnswer(n1, signed=False)],
         }
 
     def answer_shapes(self, schema: PublicSchema, output: str = "") -> Shapes:
@@ -162,7 +162,7 @@ class OneStepLogisticRegression(CodedPredictors, TotalsClassifier):
 
     def _log_odds(self, table: Table) -> NDArray[np.float64]:
         if count_features(table.public_schema) == 1:
-            return self._log_odds_of(clear_answers(self, table, ""))
+            return self._log_odds_of(predict_clear(self.as_predictor(), table, ""))
         log_odds: NDArray[np.float64] = self._matrix(table) @ self.coef_[0] + self.intercept_[0]
         return log_odds
 

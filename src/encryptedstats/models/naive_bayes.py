@@ -22,7 +22,6 @@ from encryptedstats.models.prediction import (
     Line,
     Votes,
     class_names,
-    clear_answers,
     count_names,
     feature_labels,
     line_of,
@@ -33,11 +32,12 @@ from encryptedstats.models.prediction import (
     weighted_sum,
 )
 from encryptedstats.tables import PublicSchema, Schema, Table
+from encryptedstats.tables.predicting import predict_clear
 from encryptedstats.tables.questions import (
-    Answer,
     Arrays,
     Columns,
     Known,
+    RowAnswer,
     Shapes,
     Totals,
     bin_columns,
@@ -176,8 +176,8 @@ class SemiparametricNB(CodedPredictors, TotalsClassifier):
             self._features(schema, columns), known["sums"], known["squares"], strict=True
         ):
             line = line_of(n0, n1, x0, x1, xx0 + xx1, paired=self.paired)
-            lines.append([Answer(line.at(feature.value)), Answer(line.d, signed=False)])
-        return {"lines": lines, "class_counts": [Answer(n0, signed=False), Answer(n1, signed=False)]}
+            lines.append([RowAnswer(line.at(feature.value)), RowAnswer(line.d, signed=False)])
+        return {"lines": lines, "class_counts": [RowAnswer(n0, signed=False), RowAnswer(n1, signed=False)]}
 
     def answer_shapes(self, schema: PublicSchema, output: str = "") -> Shapes:
         """Two for every predictor, one for every class."""
@@ -194,12 +194,12 @@ class SemiparametricNB(CodedPredictors, TotalsClassifier):
 
     def predict_raw(self, X: Any) -> tuple[NDArray[Any], list[int]]:
         """The integers (e, d) of every row and predictor: the log-odds of predictor j are e_j / d_j."""
-        lines = clear_answers(self, self._rows(X), "")["lines"]
+        lines = predict_clear(self.as_predictor(), self._rows(X), "")["lines"]
         return lines[:, :, 0].astype(object), lines[0, :, 1].tolist()
 
     def predict_log_odds(self, X: Any) -> NDArray[np.float64]:
         """Log-odds of the second class for every row."""
-        return _log_odds(clear_answers(self, self._rows(X), ""))
+        return _log_odds(predict_clear(self.as_predictor(), self._rows(X), ""))
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Probability of each class."""
@@ -313,16 +313,16 @@ class MultinomialNB(TotalsClassifier):
             for j in range(len(schema.variables)):
                 largest = max(bound.high for bound in bounds[j][:, c])
                 value = weighted_sum([count + plus for count in counts[j][:, c]], bin_columns(schema, j))
-                factors.append(Answer(value, Interval(0, largest + plus), signed=False))
+                factors.append(RowAnswer(value, Interval(0, largest + plus), signed=False))
             by_class.append(factors if output == "factors" else [self._whole(factors)])
-        return {"by_class": by_class, "class_counts": [Answer(n, signed=False) for n in known["class_counts"]]}
+        return {"by_class": by_class, "class_counts": [RowAnswer(n, signed=False) for n in known["class_counts"]]}
 
     def answer_shapes(self, schema: PublicSchema, output: str = "factors") -> Shapes:
         """For every class one for each variable, or one; and one."""
         each = len(schema.variables) if output == "factors" else 1
         return {"by_class": (schema.n_classes, each), "class_counts": (schema.n_classes,)}
 
-    def _whole(self, factors: Sequence[Answer]) -> Answer:
+    def _whole(self, factors: Sequence[RowAnswer]) -> RowAnswer:
         """The product of all smoothed counts of a class."""
         largest = math.prod((factor.bound or Interval.of(0)).high for factor in factors)
         if largest.bit_length() >= MAX_PRIME_BITS - 2:
@@ -333,7 +333,7 @@ class MultinomialNB(TotalsClassifier):
                 _FACTORS,
                 ", from which the owner computes the same",
             )
-        return Answer(shallow_product([factor.value for factor in factors]), Interval(0, largest), signed=False)
+        return RowAnswer(shallow_product([factor.value for factor in factors]), Interval(0, largest), signed=False)
 
     def _whole_alpha(self) -> int:
         if int(self.alpha) != self.alpha:
@@ -361,7 +361,7 @@ class MultinomialNB(TotalsClassifier):
 
     def _log_joint(self, table: Table) -> NDArray[np.float64]:
         output = self.outputs[0]
-        return self._joint(clear_answers(self, table, output), table.public_schema, output)[0]
+        return self._joint(predict_clear(self.as_predictor(), table, output), table.public_schema, output)[0]
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Probability of each class."""

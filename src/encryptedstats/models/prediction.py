@@ -24,14 +24,8 @@ from encryptedstats.errors import REPLACE, ExistsError
 from encryptedstats.models.features import Feature
 from encryptedstats.storage.files import PRIVATE
 from encryptedstats.storage.objects import is_url, write_object
-from encryptedstats.tables import EncryptedAnswer, EncryptedTable, PublicSchema, Schema, Table
-from encryptedstats.tables.answering import (
-    MODEL,
-    flat_answers,
-    known_plain,
-)
-from encryptedstats.tables.predicting import Answerer, predicted, refuse_rows_of_others
-from encryptedstats.tables.questions import Number, Totals, in_shapes
+from encryptedstats.tables import PublicSchema, Schema
+from encryptedstats.tables.questions import Number, Totals
 
 
 class Votes(pd.DataFrame):
@@ -122,56 +116,6 @@ def _narrow(values: NDArray[Any]) -> NDArray[Any]:
         return values
     fits = all(abs(int(value)) < 1 << 62 for value in values.flat)
     return values.astype(np.int64) if fits else values
-
-
-# -- predicting -----------------------------------------------------------------------------------------------------------
-
-
-def clear_votes(model: Any, table: Table, output: str) -> Any:
-    """What an opened model makes of clear rows: its own answers, judged as the owner judges them."""
-    schema = model.schema_ if isinstance(model.schema_, Schema) else table.schema
-    return model.judge(clear_answers(model, table, output), schema, output)
-
-
-def predict(model: Any, rows: Any, output: str, **options: Any) -> Votes | EncryptedAnswer:
-    """The answers for some rows: in the clear where model and rows are, else encrypted."""
-    if not model.is_encrypted and not isinstance(rows, EncryptedTable):
-        votes: Votes = clear_votes(model, model._rows(rows), output)
-        return votes
-    if isinstance(rows, EncryptedTable):
-        refuse_rows_of_others(rows)
-    else:
-        rows = _encrypted_here(model, rows)
-    return predicted(answerer(model), rows, output, **options)
-
-
-def clear_answers(model: Any, table: Table, output: str) -> dict[str, NDArray[Any]]:
-    """The answers of an opened model for clear rows, by the circuit that encrypted ones are read by; rows are the first axis."""
-    known = known_plain(model, table.public_schema, numbers_of(model))
-    answers = flat_answers(model, table.public_schema, table.columns(), known, output)
-    expressions = [answer.value for answer in answers if isinstance(answer.value, Expression)]
-    found = iter(table.evaluate(expressions))
-    exact = [next(found) if isinstance(a.value, Expression) else np.full(len(table), a.value, object) for a in answers]
-    # Below 2^53 floats are exact too, so that what is made of 64-bit integers is what is made of Python's, only sooner.
-    fit = all(abs(answer) < 1 << 53 for numbers in exact for answer in (numbers.min(), numbers.max()))
-    numbers = np.column_stack([numbers.astype(np.int64 if fit else object) for numbers in exact])
-    return in_shapes(numbers, model.answer_shapes(table.public_schema, output))
-
-
-def answerer(model: Any) -> Answerer:
-    """A fitted model as what answers for rows."""
-    return Answerer(model, model.as_asked(), numbers_of(model), model.schema_, model.is_encrypted)
-
-
-def numbers_of(model: Any) -> dict[str, Any]:
-    """The totals of a model and what it has beside them, by the names that circuits know them by."""
-    return {MODEL: model.totals_, **model._beside()}
-
-
-def _encrypted_here(model: Any, rows: Any) -> EncryptedTable:
-    """Plain rows for an encrypted model: under the public key, which whoever predicts has."""
-    encrypted: EncryptedTable = model.totals_.keys.encrypt(model._rows_to_predict(rows)).accept_others()
-    return encrypted
 
 
 # -- pieces that predictions are made of -----------------------------------------------------------------------------------

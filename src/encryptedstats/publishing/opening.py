@@ -5,10 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from encryptedstats.circuits.program import ROWS
 from encryptedstats.crypto.dispatch import decrypt_value
 from encryptedstats.crypto.keys import Owner
 from encryptedstats.errors import ParameterError
@@ -16,46 +15,31 @@ from encryptedstats.kinds import read_file
 from encryptedstats.publishing.ledger import OPENED, Ledger, hides_rows
 from encryptedstats.storage import container
 from encryptedstats.storage.objects import read_object
-from encryptedstats.tables import EncryptedAnswer, Question, Schema
+from encryptedstats.tables.answers import Answer
 from encryptedstats.tables.opening import opening_schema
 from encryptedstats.tables.questions import ReadResult
-from encryptedstats.tables.schema.variables import PublicSchema
 
 
 @dataclass(frozen=True)
 class Source:
-    """The totals of a question, or the answers for rows, still closed or opened already.
+    """An answer to publish or release, encrypted or decrypted.
 
     Attributes
     ----------
-    sealed : EncryptedAnswer or None
-        None where ``totals`` are known.
+    answer : Answer
+        With the schema that it is read by.
     digest : str
         SHA-256 of the file it came from; empty where there is none.
-    weight_bound : int or None
-        Public bound of the weights of the rows, as the answer says; None where it does not.
     """
 
-    question: Question
-    schema: Schema | PublicSchema
-    n_rows: int
-    block_ids: tuple[str, ...]
-    sealed: EncryptedAnswer | None
-    totals: tuple[int, ...] = ()
-    n_dropped: int = 0
+    answer: Answer
     digest: str = ""
-    weight_bound: int | None = None
-
-    @property
-    def is_prediction(self) -> bool:
-        """Whether it has numbers for every row, and no totals."""
-        return self.sealed is not None and self.sealed.ciphertexts.form == ROWS
 
     def opened(self, owner: Owner) -> list[int]:
-        """The exact totals."""
-        if self.sealed is None:
-            return list(self.totals)
-        return [int(total) for total in decrypt_value(self.sealed.ciphertexts, owner.decryptor)]
+        """Return the exact totals."""
+        if not self.answer.is_encrypted:
+            return list(self.answer.totals)
+        return [int(total) for total in decrypt_value(self.answer.ciphertexts, owner.decryptor)]
 
     def said(self, *, with_rows: bool = True) -> dict[str, Any]:
         """Return what a ledger keeps of it: by ids, without names.
@@ -63,15 +47,16 @@ class Source:
         ``with_rows=False`` leaves the number of rows out, for where it is not public. The hash of a file with exact totals
         is left out too: who can guess the totals could confirm them by it.
         """
-        asked = self.question.in_ids(self.schema)
-        rows = {"rows": self.n_rows} if with_rows else {}
+        answer = self.answer
+        asked = answer.question.in_ids(answer.schema)
+        rows = {"rows": answer.n_rows} if with_rows else {}
         return {
             "question": asked.name,
             "params": asked.parameters(),
             **rows,
-            "blocks": _blocks_said(self.block_ids),
-            "schema": hashlib.sha256(self.schema.public().to_json().encode()).hexdigest(),
-            "file": "" if self.sealed is None else self.digest,
+            "blocks": _blocks_said(answer.block_ids),
+            "schema": hashlib.sha256(answer.schema.public().to_json().encode()).hexdigest(),
+            "file": self.digest if answer.is_encrypted else "",
         }
 
 
@@ -92,32 +77,24 @@ def source_of(given: Any, owner: Owner, schema: Any = None) -> Source:
         data = read_object(given)
         digest = hashlib.sha256(data).hexdigest()
         given = read_file(container.from_bytes(data, name=str(given)), owner.public_keys(()), given)
-    if getattr(given, "is_encrypted", False):
-        given = given.as_answer()
-    if isinstance(given, EncryptedAnswer):
-        known = opening_schema(schema, given.schema, given, owner.decryptor)
-        return Source(
-            given.question,
-            known,
-            given.n_rows,
-            given.block_ids,
-            given,
-            n_dropped=given.n_dropped,
-            digest=digest,
-            weight_bound=given.weight_bound,
-        )
+    answer = _find_answer(given)
+    if answer is not None and answer.is_encrypted:
+        return Source(replace(answer, schema=opening_schema(schema, answer, owner.decryptor)), digest)
     if schema is not None:
         raise ParameterError("schema= is for what is still encrypted: what was opened knows its own")
-    if isinstance(given, ReadResult) and given.source is not None:
-        own = given.source
-        kept = own.n_dropped, digest, own.weight_bound
-        return Source(own.question, own.schema, own.n_rows, own.block_ids, None, own.totals, *kept)
-    if hasattr(given, "totals_"):
-        totals = tuple(int(total) for total in given.totals_)
-        asked = given.as_asked()
-        kept = given.n_dropped_, digest, given.weight_bound_
-        return Source(asked, given.schema_, given.n_rows_, given.block_ids_, None, totals, *kept)
-    raise TypeError(
-        f"an object of type {type(given).__name__} has no totals to publish: give an encrypted result or model, its file, or what "
-        "owner.open made of it, if that is a model or a Result"
-    )
+    if answer is None:
+        raise TypeError(
+            f"an object of type {type(given).__name__} has no totals to publish: give an encrypted "
+            "result or model, its file, or what owner.open made of it, if that is a model or a Result"
+        )
+    return Source(answer, digest)
+
+
+def _find_answer(given: Any) -> Answer | None:
+    """Return the answer that an object is, was read from, or holds."""
+    if isinstance(given, Answer):
+        return given
+    if isinstance(given, ReadResult):
+        return given.source
+    found: Answer | None = getattr(given, "answer_", None)
+    return found

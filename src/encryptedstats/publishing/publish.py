@@ -137,7 +137,7 @@ def publish(
     if chosen is None:
         raise ParameterError("rules= names the profile to publish by, such as 'pcornet': the ledger has none")
     source = source_of(given, owner, schema)
-    if source.is_prediction:
+    if source.answer.is_prediction:
         return _prediction(source, owner, chosen, book)
     chosen = _count_weights(chosen, source)
     totals = source.opened(owner)
@@ -149,19 +149,19 @@ def publish(
 
 def _count_weights(rules: Rules, source: Source) -> Rules:
     """Return the rules for sums of weights: as many rows have at least that count."""
-    return replace(rules, min_count=rules.min_count * (source.weight_bound or 1))
+    return replace(rules, min_count=rules.min_count * (source.answer.weight_bound or 1))
 
 
 def checked(source: Source, totals: list[int], rules: Rules) -> tuple[Published, Shown]:
     """What may be shown of opened totals, by themselves."""
-    public = source.schema.public()
-    asked = source.question.in_ids(source.schema)
+    public = source.answer.schema.public()
+    asked = source.answer.question.in_ids(source.answer.schema)
     named = in_shapes(totals, asked.shapes(public))
-    bound = source.weight_bound or 1
-    findings = broken_rules(asked, named, public, source.n_rows, rules, bound)
+    bound = source.answer.weight_bound or 1
+    findings = broken_rules(asked, named, public, source.answer.n_rows, rules, bound)
     form, rows = shown_rows(asked, public)
-    numbers: list[int | None] = [*shown_numbers(form, named, source.n_rows)]
-    title = asked.describe(source.schema)
+    numbers: list[int | None] = [*shown_numbers(form, named, source.answer.n_rows)]
+    title = asked.describe(source.answer.schema)
     table, result = None, None
     if isinstance(form, CellForm):
         cells = np.array(numbers, dtype=np.int64).reshape(form.shapes["cells"])
@@ -170,15 +170,17 @@ def checked(source: Source, totals: list[int], rules: Rules) -> tuple[Published,
         rows = cells_and_sums(form)
         numbers = [None if out else int(n) for n, out in zip(with_margins(cells).flat, hidden.flat, strict=True)]
     if not findings:
-        known = source.n_rows, source.block_ids, source.n_dropped
-        result = asked.opened(totals, source.schema, *known, weight_bound=source.weight_bound)
+        result = asked.present(replace(source.answer, question=asked, totals=tuple(totals), beside={}))
     elif table is None:
         numbers = [None] * len(numbers)
-    made = Published(result, table, tuple(findings), rules, title, source.n_rows, bound)
+    made = Published(result, table, tuple(findings), rules, title, source.answer.n_rows, bound)
     shape = shape_with_margins(form) if isinstance(form, CellForm) else ()
     of_cells = isinstance(form, CellForm)
-    told = Shown(asked, rows, numbers, source.n_rows, source.block_ids, of_cells, shape=shape, weighted=bound > 1)
-    return made, told
+    answer = source.answer
+    shown = Shown(
+        asked, rows, numbers, answer.n_rows, answer.block_ids, of_cells, shape=shape, weighted=bound > 1
+    )
+    return made, shown
 
 
 def _hidden_table(
@@ -207,18 +209,20 @@ def _describe_hidden(rules: Rules) -> Finding:
 
 def _axes(source: Source) -> list[pd.Index[Any]]:
     """The labels of the axes of a question that counts cells."""
-    asked = source.question.in_ids(source.schema)
+    asked = source.answer.question.in_ids(source.answer.schema)
     own: Any = asked
     if hasattr(own, "variables") and all(isinstance(j, int) for j in own.variables):
         positions = list(own.variables)
     else:
         names = own._asked() if callable(getattr(own, "_asked", None)) else ()
-        positions = [_position(source.schema.public(), name) for name in names]
-    shape = asked.shapes(source.schema.public())["cells"]
+        positions = [_position(source.answer.schema.public(), name) for name in names]
+    shape = asked.shapes(source.answer.schema.public())["cells"]
     if len(positions) != len(shape):
         return [pd.Index([*range(size), ALL], dtype=object) for size in shape]
     return [
-        pd.Index([*map(str, labels(source.schema, j)), ALL], dtype=object, name=variable_name(source.schema, j))
+        pd.Index(
+            [*map(str, labels(source.answer.schema, j)), ALL], dtype=object, name=variable_name(source.answer.schema, j)
+        )
         for j in positions
     ]
 
@@ -238,8 +242,7 @@ def _frame(found: Suppressed, axes: Sequence[pd.Index[Any]]) -> pd.DataFrame:
 
 def _prediction(source: Source, owner: Owner, rules: Rules, book: Ledger | None) -> Published:
     """Predictions speak of single rows: what may be shown is how many of each class were predicted."""
-    assert source.sealed is not None  # predictions are answers for rows
-    votes = source.sealed.read(decrypt_value(source.sealed.ciphertexts, owner.decryptor), source.schema)
+    votes = decrypt_value(source.answer, owner.decryptor)
     counted = votes.predict().value_counts().reindex(votes.classes_, fill_value=0)
     findings = [Finding("rows", "predictions are of single rows: only how many there are of each class is shown")]
     numbers: list[int | None] = []
@@ -252,18 +255,18 @@ def _prediction(source: Source, owner: Owner, rules: Rules, book: Ledger | None)
     except DisclosureError as error:
         table = None
         findings.append(Finding(MIN_COUNT, str(error)))
-    title = f"Predictions by {source.question.describe(source.schema)}"
-    made = Published(None, table, tuple(findings), rules, title, source.n_rows)
+    title = f"Predictions by {source.answer.question.describe(source.answer.schema)}"
+    made = Published(None, table, tuple(findings), rules, title, source.answer.n_rows)
     if book is None:
         return made
-    asked = source.question.in_ids(source.schema)
-    shown = Shown(asked, (), numbers, source.n_rows, source.block_ids, predicted=True)
+    asked = source.answer.question.in_ids(source.answer.schema)
+    shown = Shown(asked, (), numbers, source.answer.n_rows, source.answer.block_ids, predicted=True)
     return _written(made, shown, source, owner, book)
 
 
 def _written(made: Published, shown: Shown, source: Source, owner: Owner, book: Ledger) -> Published:
     """The same after the ledger was asked and told; refused, or warned of, where it gives rows away with what is there."""
-    said, public = source.said(), source.schema.public()
+    said, public = source.said(), source.answer.schema.public()
     audit = Audit((), ())
 
     def content(before: Sequence[Entry]) -> dict[str, Any]:

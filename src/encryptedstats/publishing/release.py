@@ -32,8 +32,8 @@ from encryptedstats.publishing.sensitivity import Number, check_totals, row_inte
 from encryptedstats.publishing.tables import written_table
 from encryptedstats.publishing.units import ADD, REPLACE, ROW, Unit
 from encryptedstats.storage.objects import save_file
-from encryptedstats.tables.answers import opened_container
-from encryptedstats.tables.questions import ImpossibleTotalsError, OpenedTotals, Question
+from encryptedstats.tables.answers import Answer
+from encryptedstats.tables.questions import ImpossibleTotalsError, Question
 from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.schema.variables import PublicSchema
 
@@ -118,13 +118,13 @@ class Release:
     result : Any
         What the question reads from the noisy totals: a fitted model, a table, a regression.
     privacy : Privacy
-    source : OpenedTotals
+    source : EncryptedAnswer
         The noisy totals.
     """
 
     result: Any
     privacy: Privacy
-    source: OpenedTotals
+    source: Answer
 
     def summary(self) -> str:
         """As text."""
@@ -148,8 +148,7 @@ class Release:
 
     def save(self, url: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write it to a path or fsspec URL, with what can be said of its privacy; ``es.load(url)`` gives the result."""
-        made = getattr(self.result, "to_container", None)
-        file = made() if callable(made) else opened_container(self.source)
+        file = self.source.to_container()
         fields = {**file.fields, RELEASED_FIELD: self.privacy.to_dict()}
         save_file(replace(file, fields=fields), url, overwrite=overwrite, private=True)
 
@@ -250,19 +249,19 @@ def release(
     book = None if ledger is None else Ledger.of(ledger, owner)
     unit = _chosen_unit(book, max_rows, relation)
     source = source_of(given, owner, schema)
-    if source.is_prediction:
+    if source.answer.is_prediction:
         raise ParameterError("predictions are of single rows: release the model, and predict with what is released")
-    asked = source.question.in_ids(source.schema)
-    public = source.schema.public()
+    asked = source.answer.question.in_ids(source.answer.schema)
+    public = source.answer.schema.public()
     most = _chosen_weight(source, max_weight)
     plan = planned(asked, public, epsilon=epsilon, delta=delta, max_weight=most, mechanism=mechanism, **unit.to_dict())
-    if plan.privacy.delta * source.n_rows >= 1:
+    if plan.privacy.delta * source.answer.n_rows >= 1:
         raise ParameterError(
-            f"delta={delta:g} with {source.n_rows:,} rows: it could give away a row as it is. Take far less than 1 divided by the "
-            "rows"
+            f"delta={delta:g} with {source.answer.n_rows:,} rows: it could give away a row as it is. "
+            "Take far less than 1 divided by the rows"
         )
     privacy = plan.privacy
-    check_totals(plan.rows, public, source.n_rows, most)
+    check_totals(plan.rows, public, source.answer.n_rows, most)
     opendp()  # where it is missing nothing is spent
     _check_known_weights(source, asked, public, most)
     if book is not None:  # spent before anything is shown, or even opened
@@ -276,13 +275,13 @@ def release(
         budget = book.budget
         privacy = replace(privacy, spent=book.epsilon_spent, budget=None if budget is None else budget.epsilon)
     exact = source.opened(owner)
-    _check_counted(asked, exact, public, source.n_rows, most)
-    totals, n_rows = plan.noisy(exact, source.n_rows)
+    _check_counted(asked, exact, public, source.answer.n_rows, most)
+    totals, n_rows = plan.noisy(exact, source.answer.n_rows)
     # Without the ids of the blocks: they are hashes of the rows, without noise. The ledger has them.
     return Release(
-        _read(asked, totals, source.schema, n_rows),
+        _read(asked, totals, source.answer.schema, n_rows),
         privacy,
-        OpenedTotals(asked, tuple(totals), source.schema, n_rows),
+        Answer(asked, tuple(totals), source.answer.schema, n_rows),
     )
 
 
@@ -307,7 +306,7 @@ def _chosen_unit(book: Ledger | None, max_rows: int | None, relation: str | None
 
 def _not_covered_by(book: Ledger, source: Source, n_others: int) -> list[str]:
     """Return what the ledger knows of the same rows that this epsilon does not cover."""
-    known = describe_exact(exact_of_same_rows(book.entries(), source.block_ids))
+    known = describe_exact(exact_of_same_rows(book.entries(), source.answer.block_ids))
     if n_others:
         known.append(f"costs in other ledgers of this key, of which {n_others} were noticed")
     return known
@@ -315,7 +314,7 @@ def _not_covered_by(book: Ledger, source: Source, n_others: int) -> list[str]:
 
 def _chosen_weight(source: Source, given: int | None) -> int:
     """Return the largest weight that noise is made for: at least the bound that the answer brings."""
-    bound = source.weight_bound
+    bound = source.answer.weight_bound
     if given is None and bound is None:
         raise ParameterError(
             "this answer does not say whether its rows have weights (older versions did not write it): "
@@ -336,16 +335,16 @@ def _chosen_weight(source: Source, given: int | None) -> int:
 def _check_known_weights(source: Source, question: Question, schema: PublicSchema, max_weight: int) -> None:
     """Refuse rows with weights that nobody has said the largest of, by what is known before anything is spent: of what is closed,
     how large its counts can be; of what was opened already, the counts."""
-    if source.sealed is None:
-        _check_counted(question, source.totals, schema, source.n_rows, max_weight)
+    if not source.answer.is_encrypted:
+        _check_counted(question, source.answer.totals, schema, source.answer.n_rows, max_weight)
         return
     shapes = question.shapes(schema)
     name = _count_name(shapes)
     if max_weight > 1 or name is None:
         return
     before = sum(math.prod(shapes[other]) for other in itertools.takewhile(lambda other: other != name, shapes))
-    most = source.sealed.ciphertexts.most(before)
-    if most is not None and most > source.n_rows:
+    most = source.answer.ciphertexts.most(before)
+    if most is not None and most > source.answer.n_rows:
         raise _weights_error()
 
 

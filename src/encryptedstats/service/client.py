@@ -30,7 +30,8 @@ from encryptedstats.storage.container import DIGEST_BYTES, Container
 from encryptedstats.storage.files import PRIVATE, place_new, temporary_path
 from encryptedstats.storage.objects import Store, open_store, read_object
 from encryptedstats.tables import EncryptedTable, PublicSchema, Question, Schema
-from encryptedstats.tables.answers import ANSWER_KINDS, PREDICTION_KIND, listed_blocks
+from encryptedstats.tables.answer_files import ANSWER_KINDS, listed_blocks
+from encryptedstats.tables.answers import PREDICTION_KIND
 from encryptedstats.tables.blocks import BlockEntry
 from encryptedstats.tables.encrypted import MANIFEST, MAX_MANIFEST_BYTES, StoredBlocks, TableFacts, keys_name
 from encryptedstats.tables.folds import folds_of

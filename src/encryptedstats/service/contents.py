@@ -22,7 +22,8 @@ from encryptedstats.errors import FileFormatError
 from encryptedstats.service.refusals import Refusal
 from encryptedstats.storage import container
 from encryptedstats.storage.container import DIGEST_BYTES, Container
-from encryptedstats.tables.answers import ANSWER_KINDS, BLOCKS, PREDICTION_KIND, read_answer
+from encryptedstats.tables.answer_files import ANSWER_KINDS, read_answer
+from encryptedstats.tables.answers import BLOCKS, PREDICTION_KIND
 from encryptedstats.tables.blocks import BLOCK_KIND
 from encryptedstats.tables.encrypted import TABLE_KIND, facts_from_container
 

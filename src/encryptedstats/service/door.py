@@ -32,7 +32,7 @@ from encryptedstats.storage import container
 from encryptedstats.storage.container import DIGEST_BYTES
 from encryptedstats.storage.files import temporary_name
 from encryptedstats.storage.objects import FolderStore, Store
-from encryptedstats.tables.answers import ANSWER_KINDS
+from encryptedstats.tables.answer_files import ANSWER_KINDS
 from encryptedstats.tables.blocks import BLOCK_KIND, BlockEntry
 from encryptedstats.tables.encrypted import (
     MANIFEST,

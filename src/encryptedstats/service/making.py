@@ -23,7 +23,7 @@ from encryptedstats.service.contents import read_whole
 from encryptedstats.storage.files import read_regular
 from encryptedstats.storage.objects import read_object
 from encryptedstats.tables import Question
-from encryptedstats.tables.answers import IMPOSSIBLE
+from encryptedstats.tables.answer_files import IMPOSSIBLE
 from encryptedstats.tables.blocks import BlockEntry
 from encryptedstats.tables.columns import column_ranges
 from encryptedstats.tables.encrypted import MAX_MANIFEST_BYTES, TableFacts

@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from encryptedstats.errors import DataError, ParameterError, SchemaError
-from encryptedstats.models.base import TotalsModel, known_schema
+from encryptedstats.models.base import TotalsModel
 from encryptedstats.statistics._distributions import normal_quantile, normal_tails
 from encryptedstats.statistics.factors import (
     cell_shape,
@@ -27,8 +27,7 @@ from encryptedstats.statistics.factors import (
     totals_of,
 )
 from encryptedstats.statistics.formulas import Design, design, formula_in_names, parse
-from encryptedstats.tables import EncryptedTable, Table
-from encryptedstats.tables.questions import Arrays, Columns, Shapes, Totals, asked_of, number_column
+from encryptedstats.tables.questions import Arrays, Columns, Shapes, Totals, number_column
 from encryptedstats.tables.results import Result, dropped_rows, frame_text, number_text, stars
 from encryptedstats.tables.schema.names import level_id, names_of, position, target_id, variable_id
 from encryptedstats.tables.schema.schema import Schema
@@ -348,13 +347,8 @@ class GLM(TotalsModel):
         own = self.parameters()
         return GLM(**{**own, "exposure": names_of(own["exposure"], schema), **formula_in_names(own, schema)})
 
-    def _fit_table(self, table: Table | EncryptedTable, **options: Any) -> GLM:
-        known = known_schema(table)
-        asked = cast(GLM, asked_of(self, known))
-        totals = table.totals(asked, **options)
-        block_ids = table.blocks.ids if isinstance(table, EncryptedTable) else ()
-        growth, n_dropped, bound = asked.get_params(), table.n_dropped, table.weight_bound
-        return self._set_state(totals, known, table.n_rows, block_ids, growth, n_dropped, bound)
+    def _translate(self, schema: Schema | PublicSchema) -> None:
+        """Remember nothing: :meth:`parameters` reads the ids off the schema."""
 
     @property
     def _asked(self) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from encryptedstats.studies.parties import RECEIVER, SITE, WORKER, Identity, Inv
 from encryptedstats.tables import PublicSchema, Question, Schema
 from encryptedstats.tables.answering import stages_of
 from encryptedstats.tables.columns import asked_columns, table_columns
-from encryptedstats.tables.questions import asked_of, checked_question, is_same, question_class
+from encryptedstats.tables.questions import asked_of, checked_question, question_class
 
 #: How a question is answered: from encrypted rows; for new rows, by a model that is never opened; from totals that sites compute at
 #: home and encrypt, or from masked ones.
@@ -330,7 +330,7 @@ class Document:
         for (other, before), (name, one) in combinations(asked, 2):
             if one.way != before.way:
                 continue
-            if is_same(one.question, before.question):
+            if one.question.asks_same(before.question):
                 raise ValueError(f"{other!r} and {name!r} are one question: it is answered, and opened, once")
             if self._computes_the_same(before, one):
                 what = "totals" if one.way == ROWS else "votes"

@@ -44,13 +44,14 @@ from encryptedstats.studies.pooling import are_from_rows, describe_rows, pooled,
 from encryptedstats.studies.sealing import SealedStore
 from encryptedstats.studies.status import Status
 from encryptedstats.studies.transcript import CHECK, MAX_OBJECT_BYTES, NEW, Message, Round, SiteRows, State, Transcript
-from encryptedstats.tables import EncryptedAnswer, EncryptedTable, Question, Schema, Table
+from encryptedstats.tables import EncryptedTable, Question, Schema, Table
+from encryptedstats.tables.answer_files import read_answer
 from encryptedstats.tables.answering import stages_of
-from encryptedstats.tables.answers import PREDICTION_KIND, read_answer
+from encryptedstats.tables.answers import PREDICTION_KIND, Answer
 from encryptedstats.tables.columns import table_columns
 from encryptedstats.tables.encrypted import MANIFEST
 from encryptedstats.tables.encrypting import file_tables
-from encryptedstats.tables.questions import asked_of, is_same
+from encryptedstats.tables.questions import asked_of
 
 DOCUMENT: Final = "study.json"
 _SEEN: Final = ".seen"
@@ -621,12 +622,12 @@ class Study:
         keys = self._keys_of(state)
         return pooled([self._site(site, state, keys) for site in state.good_sites])
 
-    def _answer(self, question: str, state: State, options: Mapping[str, Any]) -> EncryptedAnswer:
+    def _answer(self, question: str, state: State, options: Mapping[str, Any]) -> Answer:
         if self.document.questions[question].way == TOTALS:
             return home.added_up(self, question, state.round(question), self._keys_of(state))
         return self.answer_from_rows(question, **options)
 
-    def answer_from_rows(self, question: str, **options: Any) -> EncryptedAnswer:
+    def answer_from_rows(self, question: str, **options: Any) -> Answer:
         """What a question gives over the rows of all valid sites, or, by its model, for their new rows: the same for everybody."""
         asked = self.document.questions[question]
         answer = self.table().answer_to(asked.question, **options)
@@ -706,12 +707,12 @@ class Study:
         self._check_answer(question, answer, state)
         if question not in state.opened or question in state.pending:
             self.post("opened", {"question": question, "object": digest})
-        return opener(answer if asked.way == TOTALS else answer.handed_out(), schema=self.schema)
+        return opener(answer if asked.way == TOTALS else answer.question.present(answer), schema=self.schema)
 
-    def _check_answer(self, question: str, answer: EncryptedAnswer, state: State) -> None:
+    def _check_answer(self, question: str, answer: Answer, state: State) -> None:
         """Refuse an answer to another question, or from other rows, than the study has agreed on."""
         asked = self.document.questions[question]
-        good = is_same(answer.question, asked.question) and answer.schema.public() == self.document.schema
+        good = answer.question.asks_same(asked.question) and answer.schema.public() == self.document.schema
         if asked.way != TOTALS:
             votes = asked.way == VOTES
             rows = (

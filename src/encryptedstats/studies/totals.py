@@ -24,8 +24,9 @@ from encryptedstats.crypto.packing import encrypted_totals_noise
 from encryptedstats.errors import FileFormatError, StudyError, TooLargeError
 from encryptedstats.storage import container
 from encryptedstats.studies.transcript import Round, State
-from encryptedstats.tables import EncryptedAnswer, PublicSchema, Question, Schema, Table
-from encryptedstats.tables.answers import read_answer
+from encryptedstats.tables import PublicSchema, Question, Schema, Table
+from encryptedstats.tables.answer_files import read_answer
+from encryptedstats.tables.answers import Answer
 from encryptedstats.tables.columns import asked_columns, column_ranges, digits_among, table_columns
 from encryptedstats.tables.encodings import Column
 
@@ -51,7 +52,7 @@ def planned(question: Question, schema: PublicSchema, n_rows: int) -> Stage:
     return Stage([first.total()], n_rows, bounds=[max((bounds[one] for one in circuit), key=lambda one: one.largest)])
 
 
-def encrypted_answer(question: Question, table: Table, keys: PublicKeys) -> EncryptedAnswer:
+def encrypted_answer(question: Question, table: Table, keys: PublicKeys) -> Answer:
     """The answer from a clear table, encrypted as a worker's would be; answers of several sites add up."""
     schema, parameters = table.schema.public(), keys.parameters
     columns = asked_columns(schema, table_columns(schema, classes=schema.has_target))
@@ -68,10 +69,10 @@ def encrypted_answer(question: Question, table: Table, keys: PublicKeys) -> Encr
     ]
     numbers = encrypted_numbers(keys, values, facts)
     n_dropped, bound = table.n_dropped, table.weight_bound
-    return EncryptedAnswer(question, numbers, schema, table.n_rows, n_dropped=n_dropped, weight_bound=bound)
+    return Answer(question, numbers, schema, table.n_rows, n_dropped=n_dropped, weight_bound=bound)
 
 
-def added_up(study: Study, question: str, now: Round, keys: PublicKeys) -> EncryptedAnswer:
+def added_up(study: Study, question: str, now: Round, keys: PublicKeys) -> Answer:
     """The encrypted totals of all members, added up by a worker who sees none of them."""
     answers = [_encrypted_by(study, question, site, now, keys) for site in now.members]
     total = answers[0]
@@ -82,14 +83,14 @@ def added_up(study: Study, question: str, now: Round, keys: PublicKeys) -> Encry
     return total
 
 
-def sealed_answer(study: Study, state: State, question: str, answer: EncryptedAnswer) -> bytes:
+def sealed_answer(study: Study, state: State, question: str, answer: Answer) -> bytes:
     """Return the encrypted totals of this site, sealed for the worker: the receiver, who has the key, adds nothing up."""
     data = container.to_bytes(answer.to_container())
     worker = state.parties[study.document.worker]
     return sealed_for(worker.sealing, data, _binding(study, question, state.round(question), study.me.name))
 
 
-def _encrypted_by(study: Study, question: str, site: str, now: Round, keys: PublicKeys) -> EncryptedAnswer:
+def _encrypted_by(study: Study, question: str, site: str, now: Round, keys: PublicKeys) -> Answer:
     """Open the totals of a site, if their noise is said to be that of new ciphertexts."""
     sealed = study.transcript.read_object(now.objects[site])
     data = study.me.reader.open(sealed, _binding(study, question, now, site))
@@ -159,4 +160,4 @@ def unmasked(study: Study, question: str, now: Round, asked: Question, schema: S
         raise FileFormatError(
             f"the sum is of {n_rows} rows, which cannot be: a member has sent other masks or other totals than it should"
         )
-    return asked.opened(totals, schema, n_rows, n_dropped=n_dropped, weight_bound=1)
+    return asked.present(Answer(asked, tuple(totals), schema, n_rows, n_dropped=n_dropped, weight_bound=1))

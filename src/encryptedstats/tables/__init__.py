@@ -7,7 +7,7 @@ A `Schema` says how columns are cut into bins; `Schema.table` applies it to rows
 from __future__ import annotations
 
 from encryptedstats.circuits.layout import Layout
-from encryptedstats.tables.answers import EncryptedAnswer
+from encryptedstats.tables.answers import Answer as EncryptedAnswer
 from encryptedstats.tables.dialects import CsvFormat, CsvOptions
 from encryptedstats.tables.encodings import Column
 from encryptedstats.tables.encrypted import EncryptedTable
@@ -16,7 +16,6 @@ from encryptedstats.tables.opening import opening_schema
 from encryptedstats.tables.planning import plan
 from encryptedstats.tables.questions import Question
 from encryptedstats.tables.schema.schema import PublicSchema, Schema, Variable
-from encryptedstats.tables.sharding import recompute_answer
 from encryptedstats.tables.table import Table
 from encryptedstats.tables.verifying import verify
 
@@ -36,6 +35,5 @@ __all__ = [
     "encrypt_table",
     "opening_schema",
     "plan",
-    "recompute_answer",
     "verify",
 ]

@@ -15,9 +15,10 @@ from encryptedstats.circuits.bounds import ColumnRange, Interval, read_bounds
 from encryptedstats.circuits.expressions import Expression, Key, given, totals_of
 from encryptedstats.circuits.plan import Stage
 from encryptedstats.circuits.program import ROWS
+from encryptedstats.tables.answers import Answer
 from encryptedstats.tables.columns import asked_columns, column_ranges, over_stored_columns
 from encryptedstats.tables.encodings import Column
-from encryptedstats.tables.questions import Answer, Known, Number, Question, flat, in_shapes
+from encryptedstats.tables.questions import Known, Number, Question, RowAnswer, flat, in_shapes
 from encryptedstats.tables.schema.variables import PublicSchema
 
 MODEL, DRAWN = "model", "drawn"  # what circuits call the totals of a model, and its drawn fractions
@@ -60,11 +61,16 @@ def stages_of(
 
 def flat_answers(
     question: Question, schema: PublicSchema, columns: Sequence[Column] | None, known: Known, output: str
-) -> list[Answer]:
+) -> list[RowAnswer]:
     """All answers of a question for a row, one after the other."""
     shapes, gives = question.answer_shapes(schema, output), f"{question.name}: answers()"
     found = flat(question.answers(schema, columns, known, output), shapes, gives, "answer_shapes()")
-    return [one if isinstance(one, Answer) else Answer(one) for one in found]
+    return [one if isinstance(one, RowAnswer) else RowAnswer(one) for one in found]
+
+
+def numbers_of(answer: Answer) -> dict[str, Any]:
+    """Return the totals of an answer and those beside them, by the names that circuits have for them."""
+    return {MODEL: answer.totals, **answer.beside}
 
 
 def known_plain(question: Question, schema: PublicSchema, numbers: Mapping[str, Sequence[int]]) -> Known:
@@ -95,13 +101,13 @@ def _known(
     return Known(totals, limits)
 
 
-def given_ranges(bounds: Mapping[str, Sequence[Interval]], answers: Sequence[Answer]) -> dict[Key, ColumnRange]:
+def given_ranges(bounds: Mapping[str, Sequence[Interval]], answers: Sequence[RowAnswer]) -> dict[Key, ColumnRange]:
     """What is publicly known of the given totals that some answers use."""
     used = totals_of([a.value for a in answers if isinstance(a.value, Expression)])
     return {key: ColumnRange(bounds[name][k].low, bounds[name][k].high) for key, (name, k) in used.items()}
 
 
-def answer_bounds(answers: Sequence[Answer], ranges: Mapping[Any, ColumnRange], n_rows: int) -> list[Interval]:
+def answer_bounds(answers: Sequence[RowAnswer], ranges: Mapping[Any, ColumnRange], n_rows: int) -> list[Interval]:
     """Between which numbers each answer lies: as the model says, else as far as intervals tell."""
     open_ones = [a.value for a in answers if a.bound is None and isinstance(a.value, Expression)]
     found = read_bounds(open_ones, ranges, n_rows)

@@ -52,8 +52,7 @@ from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.leases import writing
 from encryptedstats.storage.objects import Readable, Store, looked_at_again, open_store
-from encryptedstats.tables.answering import MODEL
-from encryptedstats.tables.answers import EncryptedAnswer
+from encryptedstats.tables.answers import Answer
 from encryptedstats.tables.blocks import (
     BlockEntry,
     BlockFacts,
@@ -84,7 +83,6 @@ from encryptedstats.tables.columns import (
     stored_terms,
 )
 from encryptedstats.tables.encodings import Column, ColumnGroup
-from encryptedstats.tables.predicting import Answerer, predicted, refuse_rows_of_others
 from encryptedstats.tables.questions import Question, asked_of, checked_question, question_key, told_by_parameters
 from encryptedstats.tables.schema.names import class_or_variable
 from encryptedstats.tables.schema.variables import PublicSchema, PublicVariable
@@ -601,27 +599,23 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
         Variables go by id, ``v0`` and so on; by name only where the table was encrypted in this process, by its owner.
         """
         asked = asked_of(checked_question(question), self.private_schema or self.schema).settled()
-        return asked.closed(self.answer_to(asked, **options))
+        return asked.present(self.answer_to(asked, **options))
 
-    def answer_to(self, asked: Question, **options: Any) -> EncryptedAnswer:
-        """The same as an answer, whatever its question makes of it; the question as whoever computes asks it."""
-        totals, schema = self.totals(asked, **options), self.private_schema or self.schema
-        return EncryptedAnswer(
+    def answer_to(self, asked: Question, **options: Any) -> Answer:
+        """Return the encrypted answer to a question in ids, whatever its question makes of it."""
+        return self.with_totals(asked, self.totals(asked, **options))
+
+    def with_totals(self, asked: Question, totals: EncryptedNumbers) -> Answer:
+        """Return the encrypted answer that totals over all rows are."""
+        return Answer(
             asked,
             totals,
-            schema,
+            self.private_schema or self.schema,
             self.n_rows,
             self.blocks.ids,
             n_dropped=self.n_dropped,
             weight_bound=self.weight_bound,
         )
-
-    def predicted_by(self, answer: EncryptedAnswer, output: str, **options: Any) -> EncryptedAnswer:
-        """What an encrypted answer in totals says of every row: see :meth:`EncryptedAnswer.predict_votes`."""
-        refuse_rows_of_others(self)
-        numbers = {MODEL: answer.ciphertexts, **answer.beside}
-        by = Answerer(answer.question, answer.question, numbers, answer.schema, is_encrypted=True)
-        return predicted(by, self, output, **options)
 
     def totals(self, question: Question, **options: Any) -> EncryptedNumbers:
         """The encrypted totals that answer a question, one after the other. Options: as of :meth:`evaluate`."""

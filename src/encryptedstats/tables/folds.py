@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
@@ -13,6 +14,7 @@ from encryptedstats.tables.questions import FOLDS_KIND, Arrays, Columns, Questio
 from encryptedstats.tables.schema.variables import PublicSchema
 
 if TYPE_CHECKING:
+    from encryptedstats.tables.answers import Answer
     from encryptedstats.tables.schema.schema import Schema
 
 MAX_FOLDS: Final = 1 << 16
@@ -87,37 +89,24 @@ class Folds(Question):
         return {name: (self.n_folds, *shape) for name, shape in self.question.shapes(schema).items()}
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> list[Any]:
-        """For every fold what all other rows say."""
-        return self._without_each(totals, schema, ())
-
-    def opened(
-        self,
-        totals: Sequence[int],
-        schema: Schema | PublicSchema,
-        n_rows: int,
-        block_ids: tuple[str, ...] = (),
-        n_dropped: int = 0,
-        *,
-        weight_bound: int | None = None,
-    ) -> list[Any]:
-        """The same, with the rows that are in each."""
-        return self._without_each(
-            self.named(totals, schema.public()), schema, block_ids, n_dropped, weight_bound=weight_bound
-        )
-
-    def _without_each(
-        self,
-        totals: Totals,
-        schema: Schema | PublicSchema,
-        block_ids: tuple[str, ...],
-        n_dropped: int = 0,
-        weight_bound: int | None = None,
-    ) -> list[Any]:
-        found = []
-        for fold in range(self.n_folds):
-            rest = {name: array.sum(axis=0) - array[fold] for name, array in totals.items()}
-            flat = [int(total) for array in rest.values() for total in array.flat]
-            rows = without_fold(block_ids, fold, self.n_folds)
-            count = int(rest[CLASS_COUNTS].sum())
-            found.append(self.question.opened(flat, schema, count, rows, n_dropped, weight_bound=weight_bound))
+        """Return for every fold what all other rows say."""
+        found: list[Any] = self.opened([int(x) for array in totals.values() for x in array.flat], schema, n_rows)
         return found
+
+    def present(self, answer: Answer) -> Any:
+        """Return for every fold what the rows of all others say; an encrypted answer as it is."""
+        if answer.is_encrypted:
+            return answer
+        totals = self.named(answer.totals, answer.schema.public())
+        return [self.question.present(self._without(answer, totals, fold)) for fold in range(self.n_folds)]
+
+    def _without(self, answer: Answer, totals: Totals, fold: int) -> Answer:
+        """Return the answer of all rows but those of a fold."""
+        rest = {name: array.sum(axis=0) - array[fold] for name, array in totals.items()}
+        return replace(
+            answer,
+            question=self.question,
+            totals=tuple(int(total) for array in rest.values() for total in array.flat),
+            n_rows=int(rest[CLASS_COUNTS].sum()),
+            block_ids=without_fold(answer.block_ids, fold, self.n_folds),
+        )

@@ -6,13 +6,13 @@ Results carry a keyed digest of the private schema (see :mod:`encryptedstats.cry
 from __future__ import annotations
 
 import os
-from typing import Any, Final, Protocol
+from dataclasses import replace
+from typing import Any, Final
 
 from encryptedstats.crypto.dispatch import decrypt_value
 from encryptedstats.crypto.encryption import Decryptor
-from encryptedstats.crypto.keys import PublicKeys
 from encryptedstats.errors import Cure, SchemaError
-from encryptedstats.tables.answers import EncryptedAnswer
+from encryptedstats.tables.answers import Answer
 from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.schema.variables import PublicSchema
 
@@ -22,31 +22,28 @@ _CURE: Final = Cure(
 )
 
 
-class Digested(Protocol):
-    """A result that knows its keys, and its rows' schema by a digest."""
-
-    @property
-    def keys(self) -> PublicKeys:
-        """The keys it belongs to."""
-
-    @property
-    def schema_digest(self) -> str | None:
-        """The keyed digest of the private schema."""
+@decrypt_value.register(Answer)
+def _open_answer(answer: Answer, decryptor: Decryptor, *, schema: Any = None) -> Any:
+    """Decrypt an answer, and return what the question makes of it."""
+    opened = decrypt_answer(answer, decryptor, schema)
+    return opened.question.present(opened)
 
 
-@decrypt_value.register(EncryptedAnswer)
-def _open_answer(answer: EncryptedAnswer, decryptor: Decryptor, *, schema: Any = None) -> Any:
-    """What the question makes of the opened totals, or of the opened numbers of rows."""
-    known = opening_schema(schema, answer.schema, answer, decryptor)
-    return answer.read(decrypt_value(answer.ciphertexts, decryptor), known)
+def decrypt_answer(answer: Answer, decryptor: Decryptor, schema: Any = None) -> Answer:
+    """Return the same answer with decrypted totals, and with the schema it is to be read by."""
+    known = opening_schema(schema, answer, decryptor)
+    found = decrypt_value(answer.ciphertexts, decryptor)
+    totals = found if answer.is_prediction else tuple(found)
+    beside = {name: decrypt_value(one, decryptor) for name, one in answer.beside.items()}
+    return replace(answer, totals=totals, schema=known, beside=beside)
 
 
 def opening_schema(
-    given: Schema | str | os.PathLike[str] | None, known: Schema | PublicSchema, totals: Digested, decryptor: Decryptor
+    given: Schema | str | os.PathLike[str] | None, answer: Answer, decryptor: Decryptor
 ) -> Schema | PublicSchema:
-    """The schema to open a result with: the one that is given, if it is that of the rows, else what is known of it here."""
-
-    decryptor.check_own(totals.keys)
+    """Return the schema to open an answer with: the given one if it is that of the rows, else the known one."""
+    known = answer.schema
+    decryptor.check_own(answer.keys)
     if given is None:
         return known
     if isinstance(given, (str, os.PathLike)):
@@ -59,8 +56,8 @@ def opening_schema(
         )
     if isinstance(given, PublicSchema):
         return given
-    if totals.schema_digest is not None:
-        same = totals.schema_digest == decryptor.schema_digest(given.digest_json())
+    if answer.schema_digest is not None:
+        same = answer.schema_digest == decryptor.schema_digest(given.digest_json())
     else:
         same = isinstance(known, PublicSchema) or given.same_bins(known)
     if not same:

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from encryptedstats.circuits.bounds import ColumnRange, Interval
 from encryptedstats.circuits.compiled import refuse_further_computation
@@ -19,22 +22,20 @@ from encryptedstats.crypto.digests import joined_digest
 from encryptedstats.errors import Cure, KeyMismatchError, RowsByOthersError, SchemaError
 from encryptedstats.recent import Recent
 from encryptedstats.tables.answering import (
-    MODEL,
     answer_bounds,
     flat_answers,
     given_ranges,
     known_given,
     known_plain,
+    numbers_of,
 )
-from encryptedstats.tables.answers import EncryptedAnswer
+from encryptedstats.tables.answers import Answer
 from encryptedstats.tables.columns import digits_among, over_stored_columns
 from encryptedstats.tables.encodings import Column
-from encryptedstats.tables.questions import Answer, Number, Question, question_key
+from encryptedstats.tables.encrypted import EncryptedTable
+from encryptedstats.tables.questions import Number, RowAnswer, in_shapes, question_key
 from encryptedstats.tables.schema.schema import Schema
-from encryptedstats.tables.schema.variables import PublicSchema
-
-if TYPE_CHECKING:
-    from encryptedstats.tables.encrypted import EncryptedTable
+from encryptedstats.tables.table import Table
 
 _IN_DIGITS: Final = (
     "in digits, for totals that only their owner puts together, and nothing is predicted from digits. Predict with the opened "
@@ -45,34 +46,10 @@ _IN_DIGITS: Final = (
 
 
 @dataclass(frozen=True)
-class Answerer:
-    """What answers for rows: a question, its totals (and what is beside them) by name, encrypted or plain, and their schema.
-
-    ``asked`` is the question that the totals answer: of a model, as it was fitted.
-    """
-
-    question: Question
-    asked: Question
-    numbers: Mapping[str, Any]
-    schema: Schema | PublicSchema
-    is_encrypted: bool
-
-    @property
-    def totals(self) -> EncryptedNumbers | None:
-        """Those of the question, if they are encrypted."""
-        return self.numbers[MODEL] if self.is_encrypted else None
-
-    @property
-    def schema_digest(self) -> str | None:
-        """By which the owner of the rows behind the totals knows their schema again."""
-        return None if self.totals is None else self.totals.schema_digest
-
-
-@dataclass(frozen=True)
 class Prediction:
     """What is computed on encrypted rows: all answers with their bounds, and the packs of totals; none, if these are plain."""
 
-    answers: list[Answer]
+    answers: list[RowAnswer]
     bounds: list[Interval]
     packs: dict[str, EncryptedNumbers]
 
@@ -93,10 +70,10 @@ class Prediction:
         return [Interval(-max_value if answer.signed else 0, max_value) for answer in self.answers]
 
 
-def prediction_of(by: Answerer, rows: EncryptedTable, output: str) -> Prediction:
+def prediction_of(by: Answer, rows: EncryptedTable, output: str) -> Prediction:
     """The circuit of a prediction for the rows of a table, if these are rows of the schema and have the columns it needs."""
     _check_rows(by, rows)
-    packs = dict(by.numbers) if by.is_encrypted else {}
+    packs = numbers_of(by) if by.is_encrypted else {}
     facts = [facts for totals in packs.values() for facts in totals.facts]
     if any(one.stored.base for one in facts):
         raise refuse_further_computation(rows.parameters)
@@ -106,23 +83,23 @@ def prediction_of(by: Answerer, rows: EncryptedTable, output: str) -> Prediction
     return Prediction(*_answers(by, rows, output, bounds), packs)
 
 
-_Answers = tuple[list[Answer], list[Interval]]
+_Answers = tuple[list[RowAnswer], list[Interval]]
 _kept: Recent[_Answers] = Recent(4)
 
 
-def _answers(by: Answerer, rows: EncryptedTable, output: str, bounds: Mapping[str, list[Interval]]) -> _Answers:
+def _answers(by: Answer, rows: EncryptedTable, output: str, bounds: Mapping[str, list[Interval]]) -> _Answers:
     """All answers over the columns that are stored, with bounds; of a closed model the same for all tables of so many rows."""
     if not bounds:
         return _written(by, rows, output, bounds)
     limits = [(name, tuple(found)) for name, found in bounds.items()]
     public = rows.schema, rows.facts.columns, tuple(rows.ranges().items()), rows.n_rows
-    key = (question_key(by.question), question_key(by.asked), *limits, *public, output)
+    key = (question_key(by.question), question_key(by.question.as_asked()), *limits, *public, output)
     return _kept.get(key, lambda: _written(by, rows, output, bounds))
 
 
-def _written(by: Answerer, rows: EncryptedTable, output: str, bounds: Mapping[str, list[Interval]]) -> _Answers:
+def _written(by: Answer, rows: EncryptedTable, output: str, bounds: Mapping[str, list[Interval]]) -> _Answers:
     question, schema = by.question, rows.schema
-    known = known_given(question, schema, bounds) if bounds else known_plain(question, schema, by.numbers)
+    known = known_given(question, schema, bounds) if bounds else known_plain(question, schema, numbers_of(by))
     answers = flat_answers(question, schema, rows.columns(), known, output)
     used = column_names([answer.value for answer in answers if isinstance(answer.value, Expression)])
     whole = [name for name in used if name in digits_among(rows.facts.columns)]
@@ -136,7 +113,7 @@ def _written(by: Answerer, rows: EncryptedTable, output: str, bounds: Mapping[st
     return answers, answer_bounds(answers, ranges, rows.n_rows)
 
 
-def check_prediction(by: Answerer, rows: EncryptedTable, output: str) -> Prediction:
+def check_prediction(by: Answer, rows: EncryptedTable, output: str) -> Prediction:
     """Refuse what could not be predicted, without reading a row: of another key or schema, or without a proof that it decrypts."""
     refuse_rows_of_others(rows)
     asked = prediction_of(by, rows, output)
@@ -144,16 +121,47 @@ def check_prediction(by: Answerer, rows: EncryptedTable, output: str) -> Predict
     return asked
 
 
-def predicted(by: Answerer, rows: EncryptedTable, output: str, **options: Any) -> EncryptedAnswer:
-    """The encrypted answers for the rows of a table."""
+def predict_rows(by: Answer, rows: Table | EncryptedTable, output: str, **options: Any) -> Any:
+    """Return what an answer in totals says of every row: in the clear where answer and rows are, else encrypted.
+
+    The question of ``by`` may be a fitted model whose parameters were changed since; the votes then
+    name the question that was asked.
+    """
+    if isinstance(rows, EncryptedTable):
+        refuse_rows_of_others(rows)
+        return _predict_encrypted(by, rows, output, **options)
+    if not by.is_encrypted:
+        schema = by.schema if isinstance(by.schema, Schema) else rows.schema
+        return by.question.judge(predict_clear(by, rows, output), schema, output)
+    sealed = by.keys.encrypt(rows).accept_others()  # under the public key, which whoever predicts has
+    return _predict_encrypted(by, sealed, output, **options)
+
+
+def _predict_encrypted(by: Answer, rows: EncryptedTable, output: str, **options: Any) -> Answer:
     asked = prediction_of(by, rows, output)
     told = asked.told(rows.parameters.max_value)
     found = evaluate(asked.values, rows, form=ROWS, given=asked.packs, bounds=asked.bounds, reported_bounds=told, **options)
     schema = rows.private_schema or (by.schema if isinstance(by.schema, Schema) else rows.schema)
-    # Rows that were encrypted with the public key have no digest: that of the totals is that of their own rows.
+    # Rows encrypted with the public key have no digest: then it is that of the rows behind the totals.
     found.schema_digest = joined_digest(by.schema_digest, rows.facts.schema_digest)
-    cut = None if by.totals is None else by.totals.cut
-    return EncryptedAnswer(by.asked, found, schema, rows.n_rows, rows.blocks.ids, output=output, model_cut=cut)
+    cut = by.ciphertexts.cut if by.is_encrypted else None
+    question = by.question.as_asked()
+    return Answer(question, found, schema, rows.n_rows, rows.blocks.ids, output=output, model_cut=cut)
+
+
+def predict_clear(by: Answer, table: Table, output: str) -> dict[str, NDArray[Any]]:
+    """Predict clear rows by decrypted totals, with the circuit that encrypted rows are predicted by.
+
+    The numbers come by name; their first axis is the rows.
+    """
+    question, public = by.question, table.public_schema
+    answers = flat_answers(question, public, table.columns(), known_plain(question, public, numbers_of(by)), output)
+    found = iter(table.evaluate([answer.value for answer in answers if isinstance(answer.value, Expression)]))
+    exact = [next(found) if isinstance(a.value, Expression) else np.full(len(table), a.value, object) for a in answers]
+    # Floats are exact below 2^53, so 64-bit integers give what Python's integers give, only sooner.
+    fit = all(abs(answer) < 1 << 53 for numbers in exact for answer in (numbers.min(), numbers.max()))
+    numbers = np.column_stack([numbers.astype(np.int64 if fit else object) for numbers in exact])
+    return in_shapes(numbers, question.answer_shapes(public, output))
 
 
 def total_bounds(totals: EncryptedNumbers) -> list[Interval]:
@@ -170,15 +178,15 @@ def refuse_rows_of_others(rows: EncryptedTable) -> None:
         )
 
 
-def _check_rows(by: Answerer, rows: EncryptedTable) -> None:
+def _check_rows(by: Answer, rows: EncryptedTable) -> None:
     if rows.public_keys().joint and not by.is_encrypted:
         raise RowsByOthersError(
             "these rows are encrypted for a joint key, and the model is open: give it to who has the rows, for predictions at "
             "home. Members open votes of models that nobody has opened"
         )
-    if by.totals is not None and rows.key_id != by.totals.keys.key_id:
+    if by.is_encrypted and rows.key_id != by.keys.key_id:
         raise KeyMismatchError(
-            f"rows of key {rows.key_id} cannot be predicted by a model of key {by.totals.keys.key_id}: both belong to one owner"
+            f"rows of key {rows.key_id} cannot be predicted by a model of key {by.keys.key_id}: both belong to one owner"
         )
     if rows.schema.variables != by.schema.public().variables:
         raise SchemaError("the rows are of another schema than the model: make them with schema.table(...) of its own")

@@ -30,6 +30,7 @@ from encryptedstats.circuits.bounds import Interval
 from encryptedstats.circuits.expressions import COLUMN, LINEAR, PRODUCT, TOTAL, Expression, column, sum_of
 from encryptedstats.circuits.expressions import fold as fold_graph
 from encryptedstats.errors import Cure, DataError, FileFormatError, ParameterError, SchemaError, StillEncryptedError
+from encryptedstats.tables.answers import Answer
 from encryptedstats.tables.encodings import Column, encoding_of
 from encryptedstats.tables.schema.names import ids_of, level_names_of, levels_of, names_of
 from encryptedstats.tables.schema.variables import KEEP_NUMBERS, PublicSchema
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from encryptedstats.circuits.layout import Layout
-    from encryptedstats.tables.answers import EncryptedAnswer
     from encryptedstats.tables.schema.schema import Schema
 
 RESULT_KIND: Final = "encrypted result"  # of a file, as its question says
@@ -57,7 +57,7 @@ Totals = Mapping[str, NDArray[Any]]  # by name, in their shapes; the integers ar
 
 
 @dataclass(frozen=True)
-class Answer:
+class RowAnswer:
     """One number for every row, between which it lies (None: as far as intervals tell), and whether it can be below 0.
 
     Whether it can be is a fact about the question, never about its totals: it is stored in the clear.
@@ -120,6 +120,8 @@ class Question(ABC):
     name: ClassVar[str] = "Question"  #: in files and on the command line; that of the class, unless it says another one
     short_name: ClassVar[str] = "Question"  #: for people who type it; its name, unless it says another one
     kind: ClassVar[str] = RESULT_KIND  #: of the files of encrypted answers
+    opened_kind: ClassVar[str] = OPEN_RESULT_KIND  #: of the files of decrypted answers
+    answer_noun: ClassVar[str] = "answer"  #: what errors call its answers
     outputs: ClassVar[tuple[str, ...]] = ("",)  #: ways to answer for rows, the first by default
     why_opened: ClassVar[str] = ""  #: why it has to be opened before it can predict, if it has
     caveat: ClassVar[str] = ""  #: what to know of the probabilities that it predicts, if they are not to be believed
@@ -192,6 +194,10 @@ class Question(ABC):
         """What it is, in a line or two: how its docstring begins."""
         return " ".join((inspect.getdoc(cls) or "").partition("\n\n")[0].split())
 
+    def asks_same(self, other: Question) -> bool:
+        """Return whether both ask the same."""
+        return type(self) is type(other) and self.parameters() == other.parameters()
+
     # -- its totals --------------------------------------------------------------------------------------------------
 
     def check_schema(self, schema: PublicSchema) -> None:  # noqa: B027  most have nothing to refuse
@@ -242,26 +248,29 @@ class Question(ABC):
 
     # -- who carries it ----------------------------------------------------------------------------------------------
 
-    def closed(self, answer: EncryptedAnswer) -> Any:
-        """What an encrypted answer is handed out as; models hand out themselves."""
-        return answer
+    def present(self, answer: Answer) -> Any:
+        """Return what users get of an answer: encrypted, the answer itself; decrypted, what is read from it.
 
-    def opened(
-        self,
-        totals: Sequence[int],
-        schema: Schema | PublicSchema,
-        n_rows: int,
-        block_ids: tuple[str, ...] = (),
-        n_dropped: int = 0,
-        *,
-        weight_bound: int | None = None,
-    ) -> Any:
-        """What the totals of these rows are read as; ``n_dropped`` more were left out of their table."""
-        found = self.read(self.named(totals, schema.public()), schema, n_rows)
+        Models return themselves, fitted.
+        """
+        if answer.is_encrypted:
+            return answer
+        public = answer.schema.public()
+        if answer.is_prediction:
+            numbers = in_shapes(answer.totals, self.answer_shapes(public, answer.output))
+            return self.judge(numbers, answer.schema, answer.output)
+        found = self.read(self.named(answer.totals, public), answer.schema, answer.n_rows)
         if isinstance(found, ReadResult):
-            whole = tuple(map(int, totals))
-            found.read_from(OpenedTotals(self, whole, schema, n_rows, block_ids, n_dropped, weight_bound))
+            found.read_from(answer)
         return found
+
+    def opened(self, totals: Sequence[int], schema: Schema | PublicSchema, n_rows: int) -> Any:
+        """Return what the decrypted totals of some rows are read as."""
+        return self.present(Answer(self.as_asked(), tuple(map(int, totals)), schema, n_rows))
+
+    def as_asked(self) -> Self:
+        """Return the question without a fit: what files and answers hold of it."""
+        return self
 
     def beside_shapes(self, schema: PublicSchema) -> Shapes:
         """Shapes of further totals that may be stored beside an answer: what a forest draws."""
@@ -278,7 +287,7 @@ class Question(ABC):
     # -- answers for rows --------------------------------------------------------------------------------------------
 
     def answers(self, schema: PublicSchema, columns: Columns, known: Known, output: str = "") -> Arrays:
-        """Numbers for every row, by name: :class:`Answer`, from the columns of new rows and the totals that are known."""
+        """Numbers for every row, by name: :class:`RowAnswer`, from the columns of new rows and the totals that are known."""
         raise self.cannot_predict()
 
     def answer_shapes(self, schema: PublicSchema, output: str = "") -> Shapes:
@@ -305,36 +314,19 @@ class Question(ABC):
         return chosen
 
 
-@dataclass(frozen=True)
-class OpenedTotals:
-    """The totals that answer a question, opened, and all that it takes to read them again.
-
-    ``n_dropped`` is how many rows were left out of the table because values were missing,
-    ``weight_bound`` the public bound of their weights (1 without weights, None where it is not known).
-    """
-
-    question: Question
-    totals: tuple[int, ...]
-    schema: Schema | PublicSchema
-    n_rows: int
-    block_ids: tuple[str, ...] = ()
-    n_dropped: int = 0
-    weight_bound: int | None = None
-
-
 class ReadResult:
     """What a question reads, if it is to know what it was read from: a result that can be stored.
 
     Attributes
     ----------
-    source : OpenedTotals or None
-        What it was read from; None where it was made otherwise.
+    source : Answer or None
+        The decrypted answer it was read from; None where it was made otherwise.
     """
 
-    source: OpenedTotals | None = None
+    source: Answer | None = None
 
-    def read_from(self, source: OpenedTotals) -> None:
-        """Keep what it was read from; results themselves are frozen."""
+    def read_from(self, source: Answer) -> None:
+        """Keep the answer it was read from; results themselves are frozen."""
         object.__setattr__(self, "source", source)
 
 
@@ -478,11 +470,6 @@ def asked_of(question: Question, schema: Schema | PublicSchema) -> Question:
             raise
         raise type(error)(error, f" ({', '.join(named)})") from None
     return asked
-
-
-def is_same(a: Question, b: Question) -> bool:
-    """Whether both ask the same."""
-    return type(a) is type(b) and a.parameters() == b.parameters()
 
 
 def question_key(question: Question) -> tuple[type[Question], str]:

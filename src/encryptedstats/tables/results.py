@@ -17,8 +17,6 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from encryptedstats.storage.objects import save_file
-from encryptedstats.tables.answers import opened_container
 from encryptedstats.tables.questions import ReadResult
 
 #: Smaller probabilities are shown as smaller than this, as R does.
@@ -137,7 +135,7 @@ class Result(ReadResult):
             raise ValueError(
                 "only what was read from a table, or opened by its owner, can be stored: this was made by hand"
             )
-        save_file(opened_container(self.source), url, overwrite=overwrite, private=True)
+        self.source.save(url, overwrite=overwrite)
 
 
 @dataclass(frozen=True, kw_only=True)

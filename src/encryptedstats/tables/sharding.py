@@ -21,9 +21,8 @@ from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.program import PACKED
 from encryptedstats.circuits.proof import NoiseReport, read_noise
 from encryptedstats.circuits.results import Cut, EncryptedNumbers, pieces_of
-from encryptedstats.crypto.dispatch import recompute_value
 from encryptedstats.errors import VerificationError
-from encryptedstats.tables.answers import EncryptedAnswer
+from encryptedstats.tables.answers import Answer
 from encryptedstats.tables.encrypted import EncryptedTable, MemoryBlocks, StoredBlocks, TableFacts
 from encryptedstats.tables.questions import Question
 
@@ -103,52 +102,34 @@ def total_in_shards(table: EncryptedTable, question: Question, cut: Cut, **optio
     return totals
 
 
-@recompute_value.register(EncryptedAnswer)
-def recompute_answer(
-    answer: EncryptedAnswer, table: EncryptedTable, rows: EncryptedTable | None = None, **options: Any
-) -> EncryptedAnswer:
-    """Compute an answer in totals, or votes for rows, in the shards that it states."""
-    return answer_again(answer, table, **options) if rows is None else predict_again(answer, table, rows, **options)
-
-
-def answer_again(answer: EncryptedAnswer, table: EncryptedTable, **options: Any) -> EncryptedAnswer:
-    """Answer the question of an answer in totals anew, in the shards that it states."""
+def answer_again(answer: Answer, table: EncryptedTable, **options: Any) -> Answer:
+    """Answer the question of an answer in totals again, in the shards that it states."""
     given = answer.ciphertexts
     whole = {} if given.form == PACKED else {"form": given.form}
     return _answer(answer.question, table, given.cut, drawn=bool(answer.beside), **whole, **options)
 
 
-def predict_again(
-    votes: EncryptedAnswer, table: EncryptedTable, rows: EncryptedTable, **options: Any
-) -> EncryptedAnswer:
-    """Predict the rows anew, by the model that the table gives in the shards that the votes state.
+def predict_again(votes: Answer, table: EncryptedTable, rows: EncryptedTable, **options: Any) -> Answer:
+    """Predict the rows again, by the model that the table gives in the shards that the votes state.
 
-    Votes of rows are the same residues in whichever shards the rows are predicted.
+    Votes of rows have the same residues in whichever shards the rows are predicted.
     """
     question = votes.question
     drawn = bool(question.beside_shapes(table.schema))
     model = _answer(question, table, votes.model_cut, drawn=drawn, **options)
-    own = model.predict_votes(rows, output=votes.output, **options)
-    own.model_blocks = table.blocks.ids
-    return own
+    own: Answer = model.predict_votes(rows, output=votes.output, **options)
+    return replace(own, model_blocks=table.blocks.ids)
 
 
-def _answer(
-    question: Question, table: EncryptedTable, cut: Cut | None, *, drawn: bool, **options: Any
-) -> EncryptedAnswer:
-    answer = EncryptedAnswer(
-        question,
-        table.totals(question, **options) if cut is None else total_in_shards(table, question, cut, **options),
-        table.private_schema or table.schema,
-        table.n_rows,
-        table.blocks.ids,
-        n_dropped=table.n_dropped,
-        weight_bound=table.weight_bound,
-    )
+def _answer(question: Question, table: EncryptedTable, cut: Cut | None, *, drawn: bool, **options: Any) -> Answer:
+    if cut is None:
+        answer = table.answer_to(question, **options)
+    else:
+        answer = table.with_totals(question, total_in_shards(table, question, cut, **options))
     if not drawn:
         return answer
-    model = question.closed(answer)
+    model = question.present(answer)
     if not hasattr(model, "draw_fraction"):
         raise VerificationError(f"the result has more totals beside its own than a {question.name} gives")
-    again: EncryptedAnswer = model.draw_fraction(table, **options).as_answer()
+    again: Answer = model.draw_fraction(table, **options).answer_
     return again

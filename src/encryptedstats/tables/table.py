@@ -19,6 +19,7 @@ from encryptedstats.circuits.clear import read_clear
 from encryptedstats.circuits.expressions import Expression, column_names
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.errors import SchemaError, SchemaWarning
+from encryptedstats.tables.answers import Answer
 from encryptedstats.tables.columns import (
     ColumnAlgebra,
     asked_columns,
@@ -234,8 +235,18 @@ class Table(ColumnAlgebra[Integers], Asked):
     def ask(self, question: Question, **options: Any) -> Any:
         """The answer to a question. Options are those of encrypted tables, and change nothing here."""
         asked = asked_of(checked_question(question), self.schema).settled()
-        totals, bound = self.totals(asked), self.weight_bound
-        return asked.opened(totals, self.schema, self.n_rows, n_dropped=self.n_dropped, weight_bound=bound)
+        return asked.present(self.answer_to(asked))
+
+    def answer_to(self, asked: Question) -> Answer:
+        """Return the answer to a question in ids."""
+        return Answer(
+            asked,
+            tuple(self.totals(asked)),
+            self.schema,
+            self.n_rows,
+            n_dropped=self.n_dropped,
+            weight_bound=self.weight_bound,
+        )
 
     def totals(self, question: Question) -> list[int]:
         """The totals that answer a question, one after the other."""

@@ -1,0 +1,222 @@
+"""Files of answers: read with every check, because a file may come from anybody.
+
+``Answer.to_container`` writes them. One reader serves encrypted and decrypted answers of all
+questions; what others store with a decrypted answer is registered in ``EXTENSIONS``.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from encryptedstats.circuits.digits import in_digits
+from encryptedstats.circuits.program import ROWS
+from encryptedstats.circuits.results import NUMBERS_KIND, EncryptedNumbers, read_cut
+from encryptedstats.crypto.keys import PublicKeys
+from encryptedstats.errors import FileFormatError
+from encryptedstats.storage import container
+from encryptedstats.storage.container import Container
+from encryptedstats.storage.objects import load_file
+from encryptedstats.tables.answers import BLOCKS, MODEL_CUT, PREDICTION_KIND, Answer
+from encryptedstats.tables.columns import digits_among, table_columns
+from encryptedstats.tables.questions import (
+    FOLDS_KIND,
+    MODEL_KIND,
+    OPEN_MODEL_KIND,
+    OPEN_RESULT_KIND,
+    RESULT_KIND,
+    Question,
+    question_class,
+)
+from encryptedstats.tables.schema.schema import Schema
+from encryptedstats.tables.schema.variables import PublicSchema
+
+ANSWER_KINDS: Final = (RESULT_KIND, MODEL_KIND, FOLDS_KIND, PREDICTION_KIND)
+OPENED_KINDS: Final = {OPEN_RESULT_KIND: RESULT_KIND, OPEN_MODEL_KIND: MODEL_KIND}
+MAX_BINS: Final = 1 << 20
+#: What a question written by somebody else may raise.
+IMPOSSIBLE: Final = (ValueError, TypeError, ArithmeticError, LookupError, AttributeError, RecursionError)
+#: Far beyond any sum, and small enough to be converted to a float.
+LARGEST_TOTAL: Final = 1 << 256
+#: Readers of sections that others store with a decrypted answer. Each gets what the answer is
+#: presented as and the bytes of its section, and returns what takes its place.
+EXTENSIONS: Final[dict[str, Callable[[Any, bytes], Any]]] = {}
+
+
+def load_answer(url: str | os.PathLike[str], keys: PublicKeys) -> Answer:
+    """Read an encrypted answer from a path or fsspec URL."""
+    file = load_file(url)
+    if file.kind not in ANSWER_KINDS:
+        raise FileFormatError(f"{url} holds {file.kind!r}, and an encrypted answer is wanted here")
+    return read_answer(file, keys)
+
+
+def read_presented(file: Container, keys: PublicKeys | None = None) -> Any:
+    """Read an answer and present it: as a result, a model, or encrypted as it is."""
+    if file.kind not in OPENED_KINDS:
+        found = read_answer(file, keys)
+        return found.question.present(found)
+    answer = read_opened(file)
+    try:
+        presented = answer.question.present(answer)
+    except FileFormatError:
+        raise
+    except IMPOSSIBLE as error:
+        raise FileFormatError(f"the file has totals that cannot be: {error}") from error
+    for name in sorted(set(EXTENSIONS) & set(file.sections)):
+        presented = EXTENSIONS[name](presented, file.section(name))
+    return presented
+
+
+def read_opened(file: Container) -> Answer:
+    """Read a decrypted answer."""
+    answer = _read_header(file, Schema if file.expect("private", bool) else PublicSchema)
+    question, public = answer.question, answer.schema.public()
+    if question.kind != OPENED_KINDS[file.kind]:
+        raise FileFormatError(f"the file says that it holds {file.kind!r}, and {question.name} gives none")
+    totals, expected = _read_integers(file, "totals"), _count_numbers(question, public, None)
+    if len(totals) != expected:
+        raise FileFormatError(f"the file has {len(totals)} totals, and an answer to {question.name} has {expected}")
+    beside = _read_beside(file, question.beside_shapes(public), lambda name: _read_integers(file, name))
+    return replace(answer, totals=tuple(totals), beside=beside)
+
+
+def read_answer(file: Container, keys: PublicKeys | None) -> Answer:
+    """Read an encrypted answer that belongs to ``keys``."""
+    if keys is None:
+        raise TypeError(f"the file holds an {file.kind}: give the public keys= it belongs to")
+    answer = _read_header(file, PublicSchema)
+    question, public = answer.question, answer.schema.public()
+    ciphertexts, is_prediction = EncryptedNumbers.from_container(file, keys), file.kind == PREDICTION_KIND
+    output = file.expect("output", str) if is_prediction else ""
+    expected = _count_numbers(question, public, output if is_prediction else None)
+    if len(ciphertexts) != expected:
+        raise FileFormatError(
+            f"the file has {len(ciphertexts)} numbers, and an answer to {question.name} has {expected}"
+        )
+    if (ciphertexts.form == ROWS) != is_prediction:
+        raise FileFormatError(
+            f"the file says that it holds {file.kind!r}, and its numbers are in the form {ciphertexts.form!r}"
+        )
+    if is_prediction and ciphertexts.n_rows != answer.n_rows:
+        raise FileFormatError(
+            f"the file has answers for {ciphertexts.n_rows} rows, and says that they are {answer.n_rows}"
+        )
+    if not is_prediction:
+        if answer.block_ids and answer.n_rows > len(answer.block_ids) * keys.parameters.slots:
+            raise FileFormatError(
+                f"the file says {answer.n_rows:,} rows, and its {len(answer.block_ids):,} blocks hold fewer"
+            )
+        _check_parts(question, public, ciphertexts)
+    cut = ciphertexts.cut
+    if cut is not None and cut.blocks[-1] != len(answer.block_ids):
+        raise FileFormatError(
+            "the file has shards of other blocks than it is of: some would be left out or counted twice"
+        )
+    if file.kind not in (PREDICTION_KIND, question.kind):
+        raise FileFormatError(f"the file says that it holds {file.kind!r}, and {question.name} gives none")
+    return replace(
+        answer,
+        totals=ciphertexts,
+        output=output,
+        beside=_read_beside(file, question.beside_shapes(public), lambda name: _read_numbers(file, name, keys)),
+        model_cut=read_cut(file, MODEL_CUT) if is_prediction else None,
+    )
+
+
+def _read_header(file: Container, schema_type: type[Schema | PublicSchema]) -> Answer:
+    """Read what all files say of an answer; its totals are read next."""
+    name, parameters = file.expect("question", str), file.expect("params", dict)
+    n_rows, blocks, document = file.expect("n_rows", int), listed_blocks(file), file.expect("schema", str)
+    n_dropped = file.expect("n_dropped", int)
+    if (
+        not all(0 <= number < 1 << 63 for number in (n_rows, n_dropped))
+        or not all(isinstance(block, str) for block in blocks)
+        or len(set(blocks)) != len(blocks)
+    ):
+        raise FileFormatError("the file states an impossible number of rows or list of blocks")
+    weight_bound = file.expect("weight_bound", int) if "weight_bound" in file.fields else None
+    if weight_bound is not None and not 1 <= weight_bound <= 1 << 62:
+        raise FileFormatError("the file states an impossible bound of the weights of its rows")
+    try:
+        question = question_class(name).from_parameters(parameters)
+        schema = schema_type.from_json(document)
+        public = schema.public()
+        if public.n_classes > MAX_BINS or sum(variable.n_bins for variable in public.variables) > MAX_BINS:
+            raise FileFormatError("the file claims more bins or classes than there can be")
+        question.check_schema(public)
+        if question.settled() is not question:
+            raise FileFormatError(f"the file has a {name} that leaves something to chance: it was never asked so")
+    except FileFormatError:
+        raise
+    except IMPOSSIBLE as error:
+        raise FileFormatError(f"the file has a question or schema that cannot be: {error}") from error
+    return Answer(question, (), schema, n_rows, tuple(blocks), n_dropped=n_dropped, weight_bound=weight_bound)
+
+
+def listed_blocks(file: Container) -> list[Any]:
+    """Return the ids of the blocks, from the header or from a section where they are many."""
+    listed: list[Any] = file.expect(BLOCKS, list)
+    return file.listed(BLOCKS) if BLOCKS in file.sections else listed
+
+
+def _read_integers(file: Container, name: str) -> list[int]:
+    totals = file.listed(name)
+    if not all(type(total) is int for total in totals):
+        raise FileFormatError(f"the {name} of the file are no list of integers")
+    if any(abs(total) > LARGEST_TOTAL for total in totals):
+        raise FileFormatError("the file has totals that cannot be: no sum over rows is that large")
+    return totals
+
+
+def _read_numbers(file: Container, name: str, keys: PublicKeys) -> EncryptedNumbers:
+    found = EncryptedNumbers.from_container(container.from_bytes(file.section(name), kind=NUMBERS_KIND), keys)
+    if not found.are_whole:
+        raise FileFormatError(f"the file has parts of totals {name!r}, which are whole")
+    return found
+
+
+def _read_beside(file: Container, shapes: Mapping[str, tuple[int, ...]], read: Callable[[str], Any]) -> dict[str, Any]:
+    """Read further totals by name, each from its section, as many as their shapes say."""
+    found = {name: read(name) for name in shapes if name in file.sections}
+    for name, totals in found.items():
+        if len(totals) != math.prod(shapes[name]):
+            raise FileFormatError(
+                f"the file has {len(totals)} totals {name!r} beside its own, and there are {math.prod(shapes[name])}"
+            )
+    return found
+
+
+def _check_parts(question: Question, schema: PublicSchema, totals: EncryptedNumbers) -> None:
+    """Refuse totals whose parts have other powers of 2 than those of the question under these keys.
+
+    Keys and schema determine which numbers are in digits; the file is not believed.
+    """
+    bits = totals.keys.parameters.digit_bits
+    digits = digits_among(table_columns(schema, (), classes=schema.has_target, digit_bits=bits))
+    given = [facts.stored.shift for facts in totals.facts]
+    try:
+        shifts = in_digits(question.circuit(schema), digits)[1] if digits else [0] * len(given)
+    except IMPOSSIBLE as error:
+        raise FileFormatError(f"the file has a question that its schema does not allow: {error}") from error
+    bases = [facts.stored.base for facts in totals.facts]
+    if given != shifts or (any(bases) and not all(bases[: len(totals) // 2])):
+        raise FileFormatError(
+            f"the file has parts of totals that an answer to {question.name} does not have: it was altered, and is refused"
+        )
+
+
+def _count_numbers(question: Question, schema: PublicSchema, output: str | None) -> int:
+    """Return how many totals an answer has, or numbers of an output for every row."""
+    if output is not None and output not in question.outputs:
+        raise FileFormatError(f"the file has answers {output!r}, which a {question.name} does not give")
+    try:
+        shapes = question.shapes(schema) if output is None else question.answer_shapes(schema, output)
+        return sum(math.prod(shape) for shape in shapes.values())
+    except NotImplementedError as error:
+        raise FileFormatError(f"the file has answers of a model that gives none: {error}") from error
+    except IMPOSSIBLE as error:
+        raise FileFormatError(f"the file has a question that its schema does not allow: {error}") from error
