@@ -93,7 +93,7 @@ def gpu(settings: Settings) -> Report:
         except Exception as error:  # one part that fails does not take the others with it
             results[name] = {"failed": f"{type(error).__name__}: {error}", "where": traceback.format_exc()[-1500:]}
         print(name, results[name], flush=True)
-        device().forget()
+        device().session.forget()
     return Report(results, tables=[_table(results)])
 
 

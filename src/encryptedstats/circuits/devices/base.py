@@ -1,8 +1,8 @@
 """What runs programs: the protocol of a device, and the registry of all devices.
 
-A device works on residues, holds no secret, and takes no decision: lowering has taken them all. Every
-device returns SEAL's residues, bit for bit. A new device is a subclass of :class:`Device` with
-``obstacle`` and ``run``, made of helpers of the modules beside this one, and a call of
+A device works on residues, holds no secret, and takes no decision: lowering has taken them all.
+Every device returns SEAL's residues, bit for bit. A new device is a subclass of :class:`Device`
+with ``obstacle`` and ``run``, made of helpers from the other modules here, and a call of
 :func:`register`. ``tests/circuits/test_devices.py`` runs every registered device.
 """
 
@@ -128,7 +128,7 @@ class Device(ABC):
         """
 
     def seconds(self, program: Program) -> float:
-        """Estimate how long the program takes. It is asked before every run, so it has to be quick."""
+        """Estimate how long a program takes; this is asked before every run, so it is quick."""
         return self.speed.seconds(program)
 
     def checkpoint_obstacle(self, program: Program) -> str | None:

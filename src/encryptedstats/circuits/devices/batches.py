@@ -6,7 +6,7 @@ A device supplies the functions that compute a batch, and its :class:`Packing`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from encryptedstats.circuits.devices.base import Task
 from encryptedstats.circuits.devices.packing import Packing, PackMerger, expand_totals
@@ -68,43 +68,29 @@ def run_rows(task: Task, make_packing: MakePacking, compute: ComputeRows, bring_
 
 
 def supply_batches(task: Task, make_packing: MakePacking) -> Iterator[Supplied]:
-    """Yield every batch with the totals that it needs, expanded when it is their turn."""
+    """Yield every batch with the totals that it needs.
+
+    Totals are expanded in the order of their places, when it is their turn, and held until the last
+    batch that needs them.
+    """
+    steps = {(step.args[0].data, step.data): step for step in task.program.steps if step.op == EXPAND}
+    wanted: dict[tuple[str, int], set[int]] = {}
+    for packs, index in steps:
+        wanted.setdefault(packs, set()).add(index)
+    streams = {
+        (name, start): expand_totals(task.given[name], numbers, make_packing(start))
+        for (name, start), numbers in wanted.items()
+    }
+    held: dict[Step, Residues] = {}
     batches = task.program.batches
-    supply = _Supply(task, make_packing)
     for number, batch in enumerate(batches):
-        supply.fetch(batch.expanded)
-        yield batch, supply.held
-        supply.forget(keep={step for later in batches[number + 1 :] for step in later.expanded})
-
-
-@dataclass
-class _Supply:
-    """Expanded totals: fetched in the order of their places, held as long as they are needed."""
-
-    task: Task
-    make_packing: MakePacking
-    held: dict[Step, Residues] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        steps = [step for step in self.task.program.steps if step.op == EXPAND]
-        self._steps = {(step.args[0].data, step.data): step for step in steps}
-        wanted: dict[tuple[str, int], set[int]] = {}
-        for packs, index in self._steps:
-            wanted.setdefault(packs, set()).add(index)
-        self._streams = {
-            (name, start): expand_totals(self.task.given[name], numbers, self.make_packing(start))
-            for (name, start), numbers in wanted.items()
-        }
-
-    def fetch(self, steps: Iterable[Step]) -> None:
-        """Expand totals until all of these are held."""
-        for step in sorted(set(steps) - set(self.held), key=lambda step: int(step.data)):
+        for step in sorted(set(batch.expanded) - set(held), key=lambda step: int(step.data)):
             packs = step.args[0].data
-            while step not in self.held:
-                index, residues = next(self._streams[packs])
-                if (packs, index) in self._steps:
-                    self.held[self._steps[packs, index]] = residues
-
-    def forget(self, keep: set[Step]) -> None:
-        for step in set(self.held) - keep:
-            del self.held[step]
+            while step not in held:
+                index, residues = next(streams[packs])
+                if (packs, index) in steps:
+                    held[steps[packs, index]] = residues
+        yield batch, held
+        later = {step for one in batches[number + 1 :] for step in one.expanded}
+        for step in set(held) - later:
+            del held[step]

@@ -49,7 +49,7 @@ class Packing(ABC):
 
     @abstractmethod
     def split(self, node: Residues, level: int, *, odd: bool) -> Sequence[Residues]:
-        """Split a part of a pack: return the first half of its places and, if ``odd``, the second."""
+        """Split a part of a pack into the first half of its places and, if ``odd``, the second."""
 
     @abstractmethod
     def expand(self, node: Residues, count: int, level: int) -> Iterable[Residues]:
@@ -59,13 +59,13 @@ class Packing(ABC):
         """
 
 
-# -- merging -------------------------------------------------------------------------------------------
+# -- merging ---------------------------------------------------------------------------------------
 
 
 class PackMerger:
     """Collects the totals of a program and merges them into its packs.
 
-    If all totals together are too large to be held, neighbours are merged as soon as they are there.
+    If all totals are too large to be held together, neighbours are merged as soon as they come.
     """
 
     def __init__(self, program: Program, packing: Packing, memory_limit: int) -> None:
@@ -108,7 +108,7 @@ def _groups_of_neighbours(pack: Step) -> list[tuple[Step, ...]]:
     return [pack.args[first : first + size] for first in range(0, len(pack.args), size)]
 
 
-# -- expanding -----------------------------------------------------------------------------------------
+# -- expanding -------------------------------------------------------------------------------------
 
 
 def expand_totals(
@@ -116,10 +116,10 @@ def expand_totals(
 ) -> Iterator[tuple[int, Residues]]:
     """Yield packed totals with their numbers, in the order of their places.
 
-    Each total is in all slots of a ciphertext, under the primes of packing. A pack is split into halves
-    again and again, the first totals first, so that few ciphertexts are held at a time; parts without
-    a ``wanted`` total are left alone. Interleaved totals stay together: groups of 2^start of them are
-    what is numbered and wanted.
+    Each total is in all slots of a ciphertext, under the primes of packing. A pack is split into
+    halves again and again, the first totals first, so that few ciphertexts are held at a time;
+    parts without a ``wanted`` total are left alone. Interleaved totals stay together: groups of
+    2^start of them are numbered and wanted.
     """
     check_packed(totals)
     start = packing.start

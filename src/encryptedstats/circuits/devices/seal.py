@@ -36,21 +36,21 @@ from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of
 from encryptedstats.crypto.vectors import encrypt_slots, in_slots
 from encryptedstats.parallel import ordered_map
 
-# -- rules ---------------------------------------------------------------------------------------------
+# -- rules -----------------------------------------------------------------------------------------
 
 
 def _add_up(keys: PublicKeys, data: tuple[Sequence[int], int], *values: Any) -> Any:
     coefficients, constant = data
-    evaluator, total = keys.engine.evaluator, None
+    engine, evaluator, total = keys.engine, keys.engine.evaluator, None
     terms = zip(coefficients, values, strict=True)
     # Begin with a positive term, so that nothing has to be negated.
     for coefficient, ciphertext in sorted(terms, key=lambda term: term[0] < 0):
-        scaled = _scale(keys.engine, ciphertext, abs(coefficient))
+        scaled = _scale(engine, ciphertext, abs(coefficient))
         if total is None:
             total = scaled if coefficient > 0 else evaluator.negate(scaled)
         else:
             total = (evaluator.add if coefficient > 0 else evaluator.sub)(total, scaled)
-    return evaluator.add_plain(total, keys.engine.encode_integer(constant)) if constant else total
+    return evaluator.add_plain(total, engine.encode_integer(constant)) if constant else total
 
 
 def _scale(engine: Engine, ciphertext: Any, factor: int) -> Any:
@@ -64,35 +64,19 @@ def _multiply(keys: PublicKeys, data: None, a: Any, b: Any) -> Any:
     return evaluator.square(a) if a is b else evaluator.multiply(a, b)
 
 
-def _relinearise(keys: PublicKeys, data: None, value: Any) -> Any:
-    return relinearise_any(keys, value)
-
-
-def _switch(keys: PublicKeys, level: int, value: Any) -> Any:
-    return keys.engine.switch(value, level)
-
-
-def _rotate(keys: PublicKeys, rotation: int, value: Any) -> Any:
-    return keys.rotate(value, rotation)
-
-
-def _mask(keys: PublicKeys, marks: Marks | MarksBeside, value: Any) -> Any:
-    return keys.engine.evaluator.multiply_plain(value, encode_marks(keys, marks))
-
-
-def _shift(keys: PublicKeys, power: int, value: Any) -> Any:
-    return keys.engine.evaluator.multiply_plain(value, keys.engine.encode_power(power))
+def _multiply_plain(keys: PublicKeys, value: Any, plain: Any) -> Any:
+    return keys.engine.evaluator.multiply_plain(value, plain)
 
 
 #: How SEAL computes each operation, on its own ciphertexts.
 SEAL_RULES: Final[Mapping[str, Rule]] = {
     ADD_UP: _add_up,
     MULTIPLY: _multiply,
-    RELINEARISE: _relinearise,
-    SWITCH: _switch,
-    ROTATE: _rotate,
-    MASK: _mask,
-    SHIFT: _shift,
+    RELINEARISE: lambda keys, _, value: relinearise_any(keys, value),
+    SWITCH: lambda keys, level, value: keys.engine.switch(value, level),
+    ROTATE: lambda keys, rotation, value: keys.rotate(value, rotation),
+    MASK: lambda keys, marks, value: _multiply_plain(keys, value, encode_marks(keys, marks)),
+    SHIFT: lambda keys, power, value: _multiply_plain(keys, value, keys.engine.encode_power(power)),
 }
 
 
@@ -141,7 +125,7 @@ class SealExecution(Execution):
         return self.value_of(source.residues(step.data, chunk) if is_column else encrypted_here(step, source, chunk))
 
 
-# -- packing -------------------------------------------------------------------------------------------
+# -- packing ---------------------------------------------------------------------------------------
 
 
 class SealPacking(Packing):
@@ -197,7 +181,7 @@ class SealPacking(Packing):
         return [total for part in both for total in part]
 
 
-# -- the device ----------------------------------------------------------------------------------------
+# -- the device ------------------------------------------------------------------------------------
 
 
 def run_steps(task: Task, rules: Mapping[str, Rule] = SEAL_RULES) -> Iterator[Residues]:
@@ -213,7 +197,8 @@ class SealDevice(Device):
     """Everything, by SEAL alone."""
 
     name: ClassVar[str] = "seal"
-    speed: ClassVar[Speed] = Speed(rows=2.6e-9, totals=40e-9)  # forests of 500 and 20,000 rows, one core
+    # Measured with forests of 500 and 20,000 rows on one core.
+    speed: ClassVar[Speed] = Speed(rows=2.6e-9, totals=40e-9)
 
     def obstacle(self, program: Program) -> str | None:
         """Return None: SEAL runs every program."""
@@ -224,7 +209,7 @@ class SealDevice(Device):
         return run_steps(task)
 
 
-# -- pieces that other devices use too -----------------------------------------------------------------
+# -- pieces that other devices use too -------------------------------------------------------------
 
 
 def encrypted_here(step: Step, source: Source, chunk: int) -> Residues:
@@ -244,7 +229,10 @@ def _public_ones(keys: PublicKeys, count: int) -> Residues:
     kept = _kept_ones.get(keys)
     if kept is None or kept[0] != count:
         plain = in_slots(np.ones(count, dtype=np.int64), keys.encryptor)
-        kept = (count, residues_of(keys.engine, keys.engine.evaluator.add_plain(keys.public_zero, plain)))
+        kept = (
+            count,
+            residues_of(keys.engine, keys.engine.evaluator.add_plain(keys.public_zero, plain)),
+        )
         _kept_ones[keys] = kept
     return kept[1]
 

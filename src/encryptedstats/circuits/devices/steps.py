@@ -1,8 +1,8 @@
-"""Runs programs step by step: the order of steps, their lifetimes, and the processes that take them.
+"""Runs programs step by step: the order of steps, their lifetimes, and parallel processes.
 
-What a step computes is a *rule*, a function ``rule(keys, data, *values)`` of the data of the step and
-the values of its arguments. A table of rules makes an evaluator; a device with other rules for some
-operations shares everything else.
+What a step computes is a *rule*, a function ``rule(keys, data, *values)`` of the data of the step
+and the values of its arguments. A table of rules makes an evaluator; a device with other rules for
+some operations shares everything else.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from encryptedstats.progress import progress_bar
 #: Totals that one process accumulates at the same time: this bounds its memory.
 BATCH: Final = 56
 NOTHING_HIDDEN: Final = (
-    "a sum in this circuit is 0 whatever the table, its terms cancel: leave it out. (Its ciphertext "
-    "would hide nothing, and is not made)"
+    "a sum in this circuit is 0 whatever the table, its terms cancel: leave it out. "
+    "(Its ciphertext would hide nothing, and is not made)"
 )
 _MASKED_AT_ONCE: Final = 8  # totals of marked slots: three polynomials each, under many primes
 Place = tuple[Step, int | None]  # a step over a chunk of rows, or (None) on totals
@@ -138,7 +138,10 @@ class Execution(ABC):
         data, there = step.data, [arg in args for arg in step.args]
         if step.op == ADD_UP and not all(there):  # terms that are 0 in this chunk
             coefficients, constant = data
-            data = tuple(c for c, is_there in zip(coefficients, there, strict=True) if is_there), constant
+            data = (
+                tuple(c for c, is_there in zip(coefficients, there, strict=True) if is_there),
+                constant,
+            )
         return self.rules[step.op](self.keys, data, *(args[arg] for arg in step.args if arg in args))
 
     def add(self, a: Any, b: Any) -> Any:
@@ -161,7 +164,7 @@ class StepByStep:
     start: Callable[[PublicKeys, Known, Source | None], Execution]
     lower: BringDown | None = None
 
-    # -- totals ----------------------------------------------------------------------------------------
+    # -- totals ------------------------------------------------------------------------------------
 
     def totals(self, task: Task, given: Mapping[Step, Residues]) -> Iterator[dict[Step, Residues]]:
         """Compute batches of outputs, each in a process over all chunks."""
@@ -185,9 +188,12 @@ class StepByStep:
                 advance(len(batch))
 
     def batch(self, program: Program, outputs: Sequence[Step], source: Source, known: Known) -> list[Residues]:
-        """Compute some outputs: sums, and what follows from them, as often as totals return to rows."""
+        """Compute some outputs, in as many stages as totals return to the rows."""
         known, stages, mine = dict(known), program.stages, list(in_order(outputs))
-        kept = {*outputs, *(arg for step in mine for arg in step.args if stages[arg] < stages[step])}
+        kept = {
+            *outputs,
+            *(arg for step in mine for arg in step.args if stages[arg] < stages[step]),
+        }
         lower = self.lower or self.bring_down
         for stage in range(max(stages[step] for step in outputs) + 1):
             now = [step for step in mine if step.is_total and stages[step] == stage]
@@ -231,7 +237,9 @@ class StepByStep:
             kept = set(marked)
             known = {place: value for place, value in known.items() if place in kept or place[0].op == EXPAND}
             results = ordered_map(
-                lambda number: self.batch(program, pieces[number], source, known), range(len(pieces)), workers
+                lambda number: self.batch(program, pieces[number], source, known),
+                range(len(pieces)),
+                workers,
             )
             for piece, found in zip(pieces, results, strict=True):
                 yield dict(zip(piece, found, strict=True))
@@ -262,7 +270,7 @@ class StepByStep:
             advance(1)
         return found
 
-    # -- rows ------------------------------------------------------------------------------------------
+    # -- rows --------------------------------------------------------------------------------------
 
     def rows(self, task: Task, batches: Iterable[Supplied]) -> Iterator[list[Residues]]:
         """Compute the steps of each batch, chunk by chunk."""
@@ -273,7 +281,7 @@ class StepByStep:
                 values = execution.values([(step, chunk) for step in batch.steps])
                 yield [execution.residues_of(value) for value in values]
 
-    # -- single ciphertexts ----------------------------------------------------------------------------
+    # -- single ciphertexts ------------------------------------------------------------------------
 
     def bring_down(
         self, steps: Sequence[Step], known: Mapping[Step, Residues], keys: PublicKeys, workers: int

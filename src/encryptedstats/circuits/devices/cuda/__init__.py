@@ -1,8 +1,8 @@
 """The CUDA device: one NVIDIA GPU, with SEAL's residues, bit for bit.
 
 Sums over rows, bringing totals down, packing, expanding and rows with given totals are kernels
-(``kernels.cu``). What has no room on the card is left to helpers of the native device. Arrays stay on
-the card between the steps of one evaluation.
+(``kernels.cu``). What has no room on the card is left to helpers of the native device. Arrays stay
+on the card between the steps of one evaluation.
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ from encryptedstats.circuits.devices.cuda.packing import CudaPacking
 from encryptedstats.circuits.devices.cuda.rows import compute_rows
 from encryptedstats.circuits.devices.cuda.session import Session
 from encryptedstats.circuits.devices.cuda.totals import compute_packs, compute_totals
-from encryptedstats.circuits.devices.native import kernel_checkpoint_obstacle, kernel_obstacle
+from encryptedstats.circuits.devices.native import NativeDevice
 from encryptedstats.circuits.devices.native.tapes import program_obstacle
 from encryptedstats.circuits.program import PACKED, ROWS, SHIFT, Program
-from encryptedstats.crypto.kernels import kernels_are_built
 from encryptedstats.crypto.residues import Residues
 
 _MAX_PRIME_BITS: Final = 60
@@ -48,11 +47,12 @@ class CudaDevice(Device):
 
     def __init__(self, card: Card | None = None, arithmetic: str | None = None) -> None:
         self.session = Session(card, arithmetic)
+        self._native = NativeDevice()  # whose helpers compute what has no room on the card
 
     @property
     def is_here(self) -> bool:
         """Whether the driver knows a card."""
-        return kernels_are_built() and (self.session.given_card is not None or cards.is_there())
+        return self._native.is_here and (self.session.given_card is not None or cards.is_there())
 
     def obstacle(self, program: Program) -> str | None:
         """Refuse machines without a GPU, other schemes than BGV, and large primes."""
@@ -61,7 +61,7 @@ class CudaDevice(Device):
             return f"no GPU was found here: {cards.obstacle()}"
         if any(step.op == SHIFT for step in program.steps):
             return "it brings down totals one by one, and in this program they lie side by side"
-        why_not = kernel_obstacle(program)
+        why_not = self._native.obstacle(program)
         if why_not is not None:
             return why_not
         bits = max(program.parameters.coefficient_moduli).bit_length()
@@ -70,14 +70,14 @@ class CudaDevice(Device):
         return cards.obstacle() if card is None else cards.obstacle_of(card)
 
     def seconds(self, program: Program) -> float:
-        """Estimate the time by the speed; if no tape adds up the rows, every step starts a few kernels."""
+        """Estimate the time; without a tape for the rows, every step starts a few kernels."""
         is_tape = program.form == ROWS or program_obstacle(program) is None
         steps = 0 if is_tape else len(program.steps) * max(1, program.layout.n_chunks)
         return self.speed.seconds(program) + _STEP_SECONDS * steps
 
     def checkpoint_obstacle(self, program: Program) -> str | None:
-        """Refuse programs whose rows are not added up by a tape."""
-        return kernel_checkpoint_obstacle(program)
+        """Refuse what the native device refuses: slices of sums are kept as it keeps them."""
+        return self._native.checkpoint_obstacle(program)
 
     def run(self, task: Task) -> Iterable[Residues]:
         """Run on the GPU what has room there."""
@@ -92,10 +92,6 @@ class CudaDevice(Device):
             if packs is not None:
                 return packs
         return run_totals(task, make_packing, partial(compute_totals, session), batches)
-
-    def forget(self) -> None:
-        """Free everything that stays on the card."""
-        self.session.forget()
 
 
 __all__ = ["CudaDevice"]

@@ -21,32 +21,34 @@ from encryptedstats.crypto.residues import Residues
 
 
 def bring_down(
-    session: Session, steps: Sequence[Step], known: Mapping[Step, Residues], keys: PublicKeys, workers: int
+    session: Session,
+    steps: Sequence[Step],
+    known: Mapping[Step, Residues],
+    keys: PublicKeys,
+    workers: int,
 ) -> list[Residues]:
     """Compute steps from totals on the card, or natively if it has no room."""
 
-    def compute() -> dict[Step, Residues] | None:
-        on_card = session.keyed(keys) is not None
-        return fetch(lower_known(session, steps, known, keys)) if on_card else None
+    def compute() -> list[Residues] | None:
+        if session.keyed(keys) is None:
+            return None
+        return fetch(lower_known(session, steps, known, keys))
 
     found = session.attempt(compute)
-    if found is None:
-        return bring_down_natively(steps, fetch_given(known), keys, workers)
-    return [found[step] for step in steps]
-
-
-def lower_on_card(
-    session: Session, steps: Sequence[Step], known: Mapping[Step, Any], keys: PublicKeys, workers: int
-) -> list[Any]:
-    """Compute steps from totals; the results stay on the card."""
-    found = lower_known(session, steps, known, keys)
-    return [found[step] for step in steps]
+    return bring_down_natively(steps, fetch_given(known), keys, workers) if found is None else found
 
 
 def lower_known(
-    session: Session, steps: Sequence[Step], known: Mapping[Step, Any], keys: PublicKeys
-) -> dict[Step, Array]:
-    """Switch and relinearise many steps at a time; compute step by step what comes before."""
+    session: Session,
+    steps: Sequence[Step],
+    known: Mapping[Step, Any],
+    keys: PublicKeys,
+    workers: int = 1,
+) -> list[Any]:
+    """Compute steps from totals: many at a time what is switched and relinearised last.
+
+    What comes before is computed step by step. The results stay on the card.
+    """
     keyed = session.keyed(keys)
     assert keyed is not None
     card = keyed.ring.card
@@ -67,7 +69,7 @@ def lower_known(
         ends = np.cumsum([0, *(one.size for one in under[:-1])]).tolist()
         firsts = dict(zip(under, ends, strict=True))
         found |= lower_sums(keyed, some, card.joined([known[one] for one in under]), firsts)
-    return found
+    return [found[step] for step in steps]
 
 
 def lower_sums(keyed: Keyed, steps: Sequence[Step], sums: Array, firsts: Mapping[Step, int]) -> dict[Step, Array]:
@@ -108,18 +110,18 @@ def part_of(sums: Array, first: int, size: int) -> Array:
     return Array(sums.card, sums.pointer + 8 * each * first, (size, *sums.shape[1:]), sums)
 
 
-def fetch(found: Mapping[Step, Array]) -> dict[Step, Residues]:
+def fetch(values: Sequence[Array]) -> list[Residues]:
     """Copy arrays to memory; parts of one array all at once."""
     whole: dict[int, Residues] = {}
-    fetched: dict[Step, Residues] = {}
-    for step, value in found.items():
+    fetched = []
+    for value in values:
         owner = value.owner
         if owner is None or owner.shape[1:] != value.shape:
-            fetched[step] = np.asarray(value)
+            fetched.append(np.asarray(value))
             continue
         if owner.pointer not in whole:
             whole[owner.pointer] = np.asarray(owner)
-        fetched[step] = whole[owner.pointer][(value.pointer - owner.pointer) // (8 * value.words)]
+        fetched.append(whole[owner.pointer][(value.pointer - owner.pointer) // (8 * value.words)])
     return fetched
 
 

@@ -18,7 +18,7 @@ from encryptedstats.crypto.residues import Residues
 
 @dataclass(frozen=True)
 class CudaPacking(Packing):
-    """Packing on a card; by the kernels in C if totals are interleaved, or this process has no card."""
+    """Packing on a card; in C if totals are interleaved or this process has no card."""
 
     session: Session | None = None
 

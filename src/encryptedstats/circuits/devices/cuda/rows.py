@@ -52,7 +52,7 @@ def compute_rows(session: Session, task: Task, batches: Iterable[Supplied]) -> I
 def _tape_of(
     batch: Batch, source: Source, given: Mapping[Step, Residues], keyed: Keyed
 ) -> tuple[dict[Step, Step], TapeWriter, TapeOnCard]:
-    """Return the steps of a batch as sums over one chunk, and their tape; the last ones are kept."""
+    """Return the steps of a batch as sums over one chunk, and their tape; keep the last ones."""
     name = batch.steps, source.layout.n_chunks > 1
     if name not in keyed.tapes:
         sum_of = sums_over_a_chunk(batch.steps)

@@ -1,4 +1,4 @@
-"""What stays on a card between two programs: keys, tapes, columns, and packs that can be recomputed."""
+"""What stays on a card between two programs: keys, tapes, columns and recorded packs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,13 @@ from encryptedstats.circuits.devices.base import Task
 from encryptedstats.circuits.devices.cuda import card as cards
 from encryptedstats.circuits.devices.cuda.card import Array, Card, CardFullError, Recording
 from encryptedstats.circuits.devices.cuda.steps import CudaExecution, Keyed
-from encryptedstats.circuits.devices.cuda.sums import Columns, CudaEvaluator, Sums, Tables, TapeOnCard
+from encryptedstats.circuits.devices.cuda.sums import (
+    Columns,
+    CudaEvaluator,
+    Sums,
+    Tables,
+    TapeOnCard,
+)
 from encryptedstats.circuits.devices.steps import Known
 from encryptedstats.circuits.program import Program, Step
 from encryptedstats.circuits.sources import Source
@@ -116,7 +122,10 @@ class Session:
         self._keyed.clear()
 
     def attempt(self, compute: Callable[[], Found | None]) -> Found | None:
-        """Compute on the card; if it is full, free what stays there and try again, else return None."""
+        """Compute on the card; if it is full, free what stays there and try once more.
+
+        Return None if there is still no room.
+        """
         for _ in range(2):
             try:
                 return compute()

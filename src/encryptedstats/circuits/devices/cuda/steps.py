@@ -1,7 +1,7 @@
-"""Steps one by one on a card, for programs that no tape computes: they mark, move or relinearise rows.
+"""Steps one by one on a card, for programs without a tape: they mark, move or relinearise rows.
 
-Values are arrays on the card from the columns to the results. Each instruction is a few kernels, which
-wait for each other on the card only.
+Values are arrays on the card from the columns to the results. Each instruction is a few kernels,
+which wait for each other on the card only.
 """
 
 from __future__ import annotations

@@ -15,7 +15,6 @@ from encryptedstats.circuits.devices.cuda.lower import (
     fetch,
     fetch_given,
     lower_known,
-    lower_on_card,
     lower_sums,
     lower_together,
     part_of,
@@ -24,7 +23,7 @@ from encryptedstats.circuits.devices.cuda.packing import merge_on_card
 from encryptedstats.circuits.devices.cuda.session import LoadedTape, RecordedPacks, Session
 from encryptedstats.circuits.devices.cuda.sums import Columns, CudaEvaluator
 from encryptedstats.circuits.devices.native.steps import base_below
-from encryptedstats.circuits.devices.native.sums import Evaluator, Loads, sums_under
+from encryptedstats.circuits.devices.native.sums import sums_under
 from encryptedstats.circuits.devices.native.tapes import compute_totals as compute_totals_natively
 from encryptedstats.circuits.devices.native.tapes import loads_of, program_obstacle, totals_by_tape
 from encryptedstats.circuits.devices.steps import StepByStep, batches_of, known_everywhere
@@ -35,24 +34,26 @@ from encryptedstats.progress import progress_bar
 _GROUPS: Final = 4  # of chunks that have room on the card: one is computed on, others are brought
 
 
-# -- totals --------------------------------------------------------------------------------------------
+# -- totals ----------------------------------------------------------------------------------------
 
 
 def compute_totals(session: Session, task: Task, given: Mapping[Step, Residues]) -> Iterator[dict[Step, Residues]]:
     """Compute outputs at once if the card has room; otherwise slice by slice, or natively."""
     found = session.attempt(lambda: _totals_at_once(session, task, given))
+    keyed = session.keyed(task.keys)
     if found is not None:
         yield found
-    elif _takes_steps(session, task) or program_obstacle(task.program) is not None:
+    elif keyed is None or program_obstacle(task.program) is not None:
         yield from compute_totals_natively(task, fetch_given(given))
     else:
-        make_evaluator, lower = partial(_make_evaluator, session), partial(bring_down, session)
-        yield from totals_by_tape(task, fetch_given(given), make_evaluator, lower)
+        make_evaluator = partial(CudaEvaluator, ring=keyed.ring)
+        yield from totals_by_tape(task, fetch_given(given), make_evaluator, partial(bring_down, session))
 
 
 def _totals_at_once(session: Session, task: Task, given: Mapping[Step, Residues]) -> dict[Step, Residues] | None:
     if _takes_steps(session, task):
-        return fetch(_totals_by_steps(session, task, given))
+        found = _totals_by_steps(session, task, given)
+        return dict(zip(found, fetch(list(found.values())), strict=True))
     loaded = load_tape(session, task, given)
     keyed = session.keyed(task.keys)
     if loaded is None or keyed is None:
@@ -66,8 +67,8 @@ def _totals_at_once(session: Session, task: Task, given: Mapping[Step, Residues]
     others = [step for step in outputs if step not in found]
     if others:
         known = {total: part_of(sums.values, firsts[total], total.size) for total in sums_under(others)}
-        found |= lower_known(session, others, known, task.keys)
-    return fetch(found)
+        found |= zip(others, lower_known(session, others, known, task.keys), strict=True)
+    return dict(zip(found, fetch(list(found.values())), strict=True))
 
 
 def _takes_steps(session: Session, task: Task) -> bool:
@@ -78,7 +79,7 @@ def _takes_steps(session: Session, task: Task) -> bool:
 
 def _totals_by_steps(session: Session, task: Task, given: Mapping[Step, Residues]) -> dict[Step, Any]:
     """Evaluate outputs step by step; they stay on the card."""
-    by_steps = StepByStep(session.start, partial(lower_on_card, session))
+    by_steps = StepByStep(session.start, partial(lower_known, session))
     known = known_everywhere(given, task.source.layout.n_chunks)
     found: dict[Step, Any] = {}
     for batch in batches_of(task.program):
@@ -86,7 +87,7 @@ def _totals_by_steps(session: Session, task: Task, given: Mapping[Step, Residues
     return found
 
 
-# -- packs ---------------------------------------------------------------------------------------------
+# -- packs -----------------------------------------------------------------------------------------
 
 
 def compute_packs(session: Session, task: Task, given: Mapping[Step, Residues]) -> list[Residues] | None:
@@ -120,7 +121,7 @@ def _pack_sums(session: Session, task: Task, loaded: LoadedTape) -> list[Residue
     keyed = session.keyed(task.keys)
     assert keyed is not None
     packing_keys, _ = keyed.packing, keyed.relinearisation  # there before anything is recorded
-    # What is brought to the card now would not be brought again by a recording: only later runs are recorded.
+    # A recording does not bring columns to the card: it is made when all of them are there.
     with evaluator.card.recorded() if loaded.stays else nullcontext() as recording:
         sums = evaluator.sums_on_card(made, loaded.columns)
         packs = [
@@ -134,7 +135,7 @@ def _pack_sums(session: Session, task: Task, loaded: LoadedTape) -> list[Residue
     return found
 
 
-# -- tapes ---------------------------------------------------------------------------------------------
+# -- tapes -----------------------------------------------------------------------------------------
 
 
 def load_tape(session: Session, task: Task, given: Mapping[Step, Residues]) -> LoadedTape | None:
@@ -165,13 +166,6 @@ def load_tape(session: Session, task: Task, given: Mapping[Step, Residues]) -> L
     stays = is_plain and evaluator.all_there(made.tape, held)
     columns = evaluator.groups_on_card(made.tape, held, room)
     return LoadedTape(evaluator, made, list(columns) if stays else _show_progress(columns, task), stays)
-
-
-def _make_evaluator(session: Session, loads: Loads, threads: int, memory_limit: int) -> Evaluator:
-    keyed = session.keyed(loads.source.keys)
-    if keyed is None:
-        return Evaluator(loads, threads, memory_limit)
-    return CudaEvaluator(loads, threads, memory_limit, keyed.ring)
 
 
 def _show_progress(columns: Iterable[Columns], task: Task) -> Iterator[Columns]:

@@ -1,7 +1,7 @@
 """The native device: kernels in C that release the interpreter's lock and return SEAL's residues.
 
-If rows have to be relinearised before they are added up, or moved, SEAL multiplies and adds, and the
-kernels switch keys and moduli, which is most of the work.
+If rows have to be relinearised before they are added up, or moved, SEAL multiplies and adds, and
+the kernels switch keys and moduli, which is most of the work.
 """
 
 from __future__ import annotations
@@ -15,7 +15,11 @@ from encryptedstats.circuits.devices.batches import run_rows, run_totals
 from encryptedstats.circuits.devices.native.packing import KernelPacking
 from encryptedstats.circuits.devices.native.steps import bring_down
 from encryptedstats.circuits.devices.native.sums import row_obstacle
-from encryptedstats.circuits.devices.native.tapes import compute_rows, compute_totals, program_obstacle
+from encryptedstats.circuits.devices.native.tapes import (
+    compute_rows,
+    compute_totals,
+    program_obstacle,
+)
 from encryptedstats.circuits.devices.seal import SealDevice
 from encryptedstats.circuits.program import EXPAND, ROWS, Program
 from encryptedstats.crypto.kernels import kernels_are_built
@@ -35,10 +39,14 @@ class NativeDevice(Device):
 
     def obstacle(self, program: Program) -> str | None:
         """Refuse other schemes than BGV, and installations without kernels."""
-        return kernel_obstacle(program)
+        if not kernels_are_built():
+            return "its kernels are not there: the library was installed without a C compiler"
+        if program.parameters.scheme != "bgv":
+            return f"it computes BGV ciphertexts, and these are {program.parameters.scheme.upper()}"
+        return None
 
     def seconds(self, program: Program) -> float:
-        """Estimate the time by the speed of the device, or by that of SEAL if SEAL adds up the rows."""
+        """Estimate the time by the speed of the kernels, or of SEAL if it adds up the rows."""
         rows, totals = program.words
         if program.form == ROWS:
             why_not = row_obstacle([step for batch in program.batches for step in batch.steps], program.parameters)
@@ -48,8 +56,10 @@ class NativeDevice(Device):
         return self.speed.start + speed.rows * rows + self.speed.totals * totals
 
     def checkpoint_obstacle(self, program: Program) -> str | None:
-        """Refuse programs whose rows are not added up by a tape."""
-        return kernel_checkpoint_obstacle(program)
+        """Refuse programs without a tape, or with given totals: checkpoints do not tell these apart."""
+        if any(step.op == EXPAND for step in program.steps):
+            return "the circuit has totals that are given from elsewhere"
+        return program_obstacle(program)
 
     def run(self, task: Task) -> Iterable[Residues]:
         """Run with the kernels."""
@@ -57,22 +67,3 @@ class NativeDevice(Device):
         if task.program.form == ROWS:
             return run_rows(task, make_packing, compute_rows, bring_down)
         return run_totals(task, make_packing, compute_totals)
-
-
-def kernel_obstacle(program: Program) -> str | None:
-    """Say why the kernels cannot run a program; return None if they can."""
-    if not kernels_are_built():
-        return "its kernels are not there: the library was installed without a C compiler"
-    if program.parameters.scheme != "bgv":
-        return f"it computes BGV ciphertexts, and these are {program.parameters.scheme.upper()}"
-    return None
-
-
-def kernel_checkpoint_obstacle(program: Program) -> str | None:
-    """Say why no checkpoint can be kept: it needs kernels that add up rows of columns alone.
-
-    A checkpoint does not tell one given total from another.
-    """
-    if any(step.op == EXPAND for step in program.steps):
-        return "the circuit has totals that are given from elsewhere"
-    return program_obstacle(program)

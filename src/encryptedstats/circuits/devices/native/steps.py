@@ -1,4 +1,4 @@
-"""Steps one by one with the kernels where keys or moduli are switched, and where rows are marked."""
+"""Steps one by one: kernels switch keys and moduli and add up marked rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from encryptedstats.circuits.devices.seal import SEAL_RULES, SealExecution, encode_marks, on_residues
+from encryptedstats.circuits.devices.seal import (
+    SEAL_RULES,
+    SealExecution,
+    encode_marks,
+    on_residues,
+)
 from encryptedstats.circuits.devices.steps import Known, Place, Rule, StepByStep
 from encryptedstats.circuits.program import (
     ADD_UP,
@@ -34,14 +39,6 @@ def kernels_of(keys: PublicKeys) -> Kernels:
     return kernels
 
 
-def _relinearise(keys: PublicKeys, data: None, value: Residues) -> Residues:
-    return kernels_of(keys).relinearise(value)
-
-
-def _switch(keys: PublicKeys, level: int, value: Residues) -> Residues:
-    return kernels_of(keys).switch(value, level)
-
-
 def _rotate(keys: PublicKeys, rotation: int, value: Residues) -> Residues:
     keys.check_rotates(rotation)
     return kernels_of(keys).rotate(value, rotation)
@@ -50,8 +47,8 @@ def _rotate(keys: PublicKeys, rotation: int, value: Residues) -> Residues:
 #: SEAL multiplies and adds; the kernels switch keys and moduli.
 KERNEL_RULES: Final[Mapping[str, Rule]] = {
     **SEAL_RULES,
-    RELINEARISE: on_residues(_relinearise),
-    SWITCH: on_residues(_switch),
+    RELINEARISE: on_residues(lambda keys, _, value: kernels_of(keys).relinearise(value)),
+    SWITCH: on_residues(lambda keys, level, value: kernels_of(keys).switch(value, level)),
     ROTATE: on_residues(_rotate),
 }
 
@@ -103,11 +100,11 @@ class NativeExecution(SealExecution):
         return self._read[column, chunk]
 
 
-# -- bringing totals down ------------------------------------------------------------------------------
+# -- bringing totals down --------------------------------------------------------------------------
 
 
 def bring_down(steps: Sequence[Step], known: Mapping[Step, Residues], keys: PublicKeys, workers: int) -> list[Residues]:
-    """Compute steps from totals: what is switched and relinearised last by the kernels, in threads."""
+    """Compute steps from totals; kernels do the last switches and relinearisations."""
     kernels = kernels_of(keys)
     bases = [base_below(step, known) for step in steps]
     missing = [base for base in dict.fromkeys(bases) if base not in known]

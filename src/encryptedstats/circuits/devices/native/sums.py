@@ -20,6 +20,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from encryptedstats.circuits.devices.native.steps import kernels_of
 from encryptedstats.circuits.devices.native.tape import (
     MOST_SEGMENT_VECTORS,
     Tape,
@@ -180,10 +181,7 @@ class Loads:
         return residues
 
     def _lowered(self, residues: Residues) -> Residues:
-        kernels = self.source.keys.kernels
-        if kernels is None:
-            raise ValueError("there are no kernels for these keys")
-        return kernels.switch(residues, self.level) if self.level else residues
+        return kernels_of(self.source.keys).switch(residues, self.level) if self.level else residues
 
 
 def base_of(load: Step) -> Step:

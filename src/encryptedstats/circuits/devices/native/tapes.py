@@ -8,7 +8,12 @@ from typing import Final
 from encryptedstats.circuits.devices.base import Task
 from encryptedstats.circuits.devices.batches import BringDown, Supplied
 from encryptedstats.circuits.devices.native.steps import NativeExecution, bring_down, kernels_of
-from encryptedstats.circuits.devices.native.sums import Evaluator, Loads, row_obstacle, sums_in_batches
+from encryptedstats.circuits.devices.native.sums import (
+    Evaluator,
+    Loads,
+    row_obstacle,
+    sums_in_batches,
+)
 from encryptedstats.circuits.devices.steps import StepByStep
 from encryptedstats.circuits.program import HERE, ROTATE, SUM, Program, Step
 from encryptedstats.crypto.residues import Residues
