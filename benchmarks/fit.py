@@ -25,8 +25,9 @@ import encryptedstats as es
 from benchmarks._common import Report, Settings, Timing, measure, milliseconds, part
 from encryptedstats.circuits import Expression, Layout, column
 from encryptedstats.circuits.bounds import ColumnRange
-from encryptedstats.circuits.devices import SealDevice
-from encryptedstats.circuits.devices.native.sums import Loads, _fused, arithmetic, sums_in_batches
+from encryptedstats.circuits.devices.native.sums import Evaluator, Loads, _fused, arithmetic, sums_in_batches
+from encryptedstats.circuits.devices.seal import SealExecution
+from encryptedstats.circuits.devices.steps import StepByStep
 from encryptedstats.circuits.lowering import FLAT, Way, lower
 from encryptedstats.circuits.noise import NoiseRules
 from encryptedstats.circuits.program import SLOTS, Program
@@ -125,7 +126,7 @@ def sums_program(outputs: Sequence[Expression], source: Source) -> Program:
 def add_up(program: Program, source: Source, threads: int) -> None:
     """The kernels, with the sums thrown away."""
     loads = Loads(source, 0, {}, 0)
-    for _ in sums_in_batches(program.sums, loads, threads=threads, memory_limit=default_limit()):
+    for _ in sums_in_batches(program.sums, Evaluator(loads, threads, default_limit())):
         pass
 
 
@@ -148,7 +149,7 @@ def _full_chunk(sealed: es.EncryptedTable, forest: es.CompletelyRandomForest, se
     few_sums = sums_program(sealed.facts.circuit(few, sealed.layout)[0], sealed).sums
 
     def by_seal() -> object:
-        return SealDevice().sums(few_sums, sealed, {})
+        return StepByStep(SealExecution).sums(few_sums, sealed, {})
 
     def by_kernels(level: str, threads: int) -> None:
         with _capped(level):

@@ -26,10 +26,11 @@ import encryptedstats as es
 from benchmarks._common import Report, Settings, part
 from benchmarks.fit import Copied, Repeated
 from encryptedstats.circuits import column
-from encryptedstats.circuits.devices import CudaDevice, Device, Run, registered
+from encryptedstats.circuits.devices import CudaDevice, Device, Run, Task, registered
 from encryptedstats.circuits.devices.cuda import card as cards
+from encryptedstats.circuits.devices.cuda.lower import lower_together
 from encryptedstats.circuits.devices.cuda.ring import RingOnCard, _polys, _with_each
-from encryptedstats.circuits.devices.cuda.sums import Tables
+from encryptedstats.circuits.devices.cuda.totals import load_tape
 from encryptedstats.circuits.evaluate import compile_for
 from encryptedstats.circuits.sources import Source
 from encryptedstats.parallel import cores
@@ -92,7 +93,7 @@ def gpu(settings: Settings) -> Report:
         except Exception as error:  # one part that fails does not take the others with it
             results[name] = {"failed": f"{type(error).__name__}: {error}", "where": traceback.format_exc()[-1500:]}
         print(name, results[name], flush=True)
-        device().forget()
+        device().session.forget()
     return Report(results, tables=[_table(results)])
 
 
@@ -184,10 +185,10 @@ def _fitted(name: str, times: int) -> dict[str, Any]:
     prepared = time.perf_counter() - started
     ours, native = device(), registered()["native"]
     started = time.perf_counter()
-    mine = list(ours.packs(program, source, {}, QUIET) or ())
+    mine = packs_of(ours, program, source)
     first = time.perf_counter() - started
     started = time.perf_counter()
-    theirs = _packs_of(native, program, source)
+    theirs = packs_of(native, program, source)
     by_native = time.perf_counter() - started
     found: dict[str, Any] = {
         "rows": source.layout.n_rows,
@@ -202,9 +203,9 @@ def _fitted(name: str, times: int) -> dict[str, Any]:
     }
     mine += _afresh(ours, program, source)
     for _ in range(2):  # recorded, and then done again
-        mine += ours.packs(program, source, {}, QUIET) or ()
+        mine += packs_of(ours, program, source)
     found["exact"] = all(np.array_equal(a, b) for a, b in zip(mine, 4 * theirs, strict=True))
-    found["packed"] = laps(lambda: list(ours.packs(program, source, {}, QUIET) or ()))
+    found["packed"] = laps(lambda: packs_of(ours, program, source))
     found |= _stages(ours, program, source)
     found["from_memory"] = laps(lambda: _afresh(ours, program, source), 3)
     if times == 1:
@@ -216,32 +217,30 @@ def _fitted(name: str, times: int) -> dict[str, Any]:
     return found
 
 
-def _packs_of(other: Device, program: Any, source: Source) -> list[Any]:
-    """What another device makes of a program."""
-    found: dict[Any, Any] = {}
-    for some in other.totals(program, source, {}, QUIET):
-        found |= some
-    return [other.pack([found[arg] for arg in pack.args], source.keys) for pack in program.packs]
+def packs_of(of: Device, program: Any, source: Source) -> list[Any]:
+    """Return the packs of a program, as a device computes them."""
+    return list(of.run(Task(program, source, {}, QUIET)))
 
 
 def _afresh(ours: CudaDevice, program: Any, source: Source) -> list[Any]:
     """With a table that is not on the card yet."""
-    ours._tables, ours._ready = Tables(), None
-    return list(ours.packs(program, source, {}, QUIET) or ())
+    ours.session.forget_columns()
+    return packs_of(ours, program, source)
 
 
 def _stages(ours: CudaDevice, program: Any, source: Source) -> dict[str, Any]:
     """The same, stage by stage."""
-    loaded, keyed, args = ours._loaded(program, source, {}, QUIET), ours._of(source.keys), program.packs[0].args
+    loaded = load_tape(ours.session, Task(program, source, {}, QUIET), {})
+    keyed, args = ours.session.keyed(source.keys), program.packs[0].args
     if loaded is None or keyed is None:
         return {"stages": "the card does not hold it at once"}
     evaluator, made, firsts = loaded.evaluator, loaded.made, loaded.made.firsts
     loaded = replace(loaded, columns=list(loaded.columns))
     sums = evaluator.sums_on_card(made, loaded.columns).values
-    totals = ours._lowered_together(args, sums, firsts, source.keys)
+    totals = lower_together(keyed, args, sums, firsts)
     return {
         "sums": laps(lambda: evaluator.sums_on_card(made, loaded.columns)),
-        "lowered": laps(lambda: ours._lowered_together(args, sums, firsts, source.keys)),
+        "lowered": laps(lambda: lower_together(keyed, args, sums, firsts)),
         "merged": laps(lambda: keyed.ring.pack(totals, keyed.packing)),
         "polynomials": sum(size for size in (total.size for total in program.sums)),
     }
@@ -275,7 +274,7 @@ def _from_disk() -> dict[str, Any]:
         program = compile_for(outputs, stored, beside=1).program
         found["packed"] = laps(lambda: _afresh(ours, program, stored), 3, 10.0)
         started = time.perf_counter()
-        theirs = _packs_of(registered()["native"], program, stored)
+        theirs = packs_of(registered()["native"], program, stored)
         found["native_ms"] = 1e3 * (time.perf_counter() - started)
         mine = _afresh(ours, program, stored)
         found["exact"] = all(np.array_equal(a, b) for a, b in zip(mine, theirs, strict=True))
@@ -292,9 +291,9 @@ def _products() -> dict[str, Any]:
     outputs = [(column(a) * column(b)).total() for i, a in enumerate(names) for b in names[i:]]
     program = compile_for(outputs, source, beside=1).program
     ours = device()
-    mine = list(ours.packs(program, source, {}, QUIET) or ())
+    mine = packs_of(ours, program, source)
     started = time.perf_counter()
-    theirs = _packs_of(registered()["native"], program, source)
+    theirs = packs_of(registered()["native"], program, source)
     by_native = time.perf_counter() - started
     same = all(np.array_equal(a, b) for a, b in zip(mine, theirs, strict=True))
     return {
@@ -302,7 +301,7 @@ def _products() -> dict[str, Any]:
         "columns": len(names),
         "exact": same,
         "native_ms": 1e3 * by_native,
-        "packed": laps(lambda: list(ours.packs(program, source, {}, QUIET) or ())),
+        "packed": laps(lambda: packs_of(ours, program, source)),
         **_stages(ours, program, source),
     }
 

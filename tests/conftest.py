@@ -13,7 +13,7 @@ import encryptedstats as es
 from encryptedstats import parallel
 from encryptedstats.circuits import calibration
 from encryptedstats.circuits.cost import Times
-from encryptedstats.circuits.devices import seal
+from encryptedstats.circuits.devices import base
 from encryptedstats.storage import passphrase
 from insecure import insecure_parameters
 
@@ -60,7 +60,7 @@ def nothing_is_measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
 def one_process() -> Iterator[None]:
     """Who does not say how many gets one: a fork takes longer than what most tests compute. Tests of processes say how many."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (parallel, seal):
+        for module in (parallel, base):
             patch.setattr(module, "cores", lambda: 1)
         yield
 

@@ -10,8 +10,7 @@ import pytest
 
 import encryptedstats as es
 from encryptedstats import memory
-from encryptedstats.circuits.devices import native
-from encryptedstats.circuits.devices.native import sums
+from encryptedstats.circuits.devices.native import sums, tapes
 from encryptedstats.memory import available_memory, default_limit, total_memory
 
 MIB, GIB = 1 << 20, 1 << 30
@@ -101,7 +100,7 @@ def test_a_fit_and_a_prediction_take_what_there_is(monkeypatch: pytest.MonkeyPat
             super().__init__(loads, threads, memory_limit)
 
     monkeypatch.setattr(sums, "Evaluator", Watched)
-    monkeypatch.setattr(native, "Evaluator", Watched)
+    monkeypatch.setattr(tapes, "Evaluator", Watched)
     monkeypatch.setattr(memory, "available_memory", lambda: 12 * GIB)
     rng = np.random.default_rng(1)
     frame = pd.DataFrame({"x": rng.normal(size=60), "y": rng.integers(0, 2, 60)})

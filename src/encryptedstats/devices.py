@@ -3,14 +3,31 @@
 from __future__ import annotations
 
 from encryptedstats.circuits.devices import (
+    SEAL_RULES,
     Device,
     NativeDevice,
     Run,
     SealDevice,
     Speed,
+    Task,
+    on_residues,
     register,
     registered,
+    run_steps,
     unregister,
 )
 
-__all__ = ["Device", "NativeDevice", "Run", "SealDevice", "Speed", "register", "registered", "unregister"]
+__all__ = [
+    "SEAL_RULES",
+    "Device",
+    "NativeDevice",
+    "Run",
+    "SealDevice",
+    "Speed",
+    "Task",
+    "on_residues",
+    "register",
+    "registered",
+    "run_steps",
+    "unregister",
+]

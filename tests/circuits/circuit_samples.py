@@ -5,8 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property, partial
 from typing import Any
 from unittest import mock
 
@@ -19,7 +19,9 @@ import encryptedstats as es
 from encryptedstats.circuits import Expression, Layout, column, linear, proof
 from encryptedstats.circuits.bounds import ColumnRange, read_bounds
 from encryptedstats.circuits.clear import drawn_shift, read_clear
-from encryptedstats.circuits.devices import Execution, Run, SealDevice
+from encryptedstats.circuits.devices import Run, Task
+from encryptedstats.circuits.devices.seal import SealExecution
+from encryptedstats.circuits.devices.steps import StepByStep
 from encryptedstats.circuits.evaluate import evaluate
 from encryptedstats.circuits.expressions import (
     COLUMN,
@@ -248,33 +250,34 @@ def source_of(scheme: str, key: int, counts: tuple[int, ...], with_secret_key: b
     return lab_of(scheme, key).source(counts, seed=key, with_secret_key=with_secret_key)
 
 
-class CheckedExecution(Execution):
+class CheckedExecution(SealExecution):
     """SEAL, with a look at the noise of every ciphertext it makes: never more than was proven. Counts the steps it takes."""
 
-    device: CheckedDevice
+    def __init__(self, watch: Watch, keys: es.PublicKeys, known: Any, source: Source | None) -> None:
+        super().__init__(keys, known, source)
+        self.watch = watch
 
     def take(self, place: tuple[Step, int | None], args: Mapping[Step, Any]) -> Any:
         value, (step, _) = super().take(place, args), place
         if place in self.known:
             return value
-        self.device.taken.append(place)
+        self.watch.taken.append(place)
         primes = len(self.keys.parameters.data_moduli)
         if value.size() != step.size:  # only where a sum misses its largest terms, in a chunk without marks
             assert value.size() < step.size
             assert any(one.op == MASK for one in in_order([step]))
         assert primes - value.coeff_modulus_size() == step.level
-        self.device.look(value, step)
+        self.watch.look(value, step)
         return value
 
 
-class CheckedDevice(SealDevice):
-    """The SEAL device, in this process alone, with checked executions."""
+@dataclass
+class Watch:
+    """What checked executions have seen: the steps they took, and by how much less noise these have than was proven."""
 
-    def __init__(self, lab: Lab) -> None:
-        self.lab = lab
-        self.slacks: list[float] = []
-        self.taken: list[tuple[Step, int | None]] = []
-        self.execution = type("Checked", (CheckedExecution,), {"device": self})  # type: ignore[misc]  # one for each device
+    lab: Lab
+    slacks: list[float] = field(default_factory=list)
+    taken: list[tuple[Step, int | None]] = field(default_factory=list)
 
     def look(self, ciphertext: Any, step: Step) -> None:
         """Refuse more noise than a step says."""
@@ -283,11 +286,16 @@ class CheckedDevice(SealDevice):
             assert slack > -1, f"SEAL measures {-slack:.1f} bits more noise than was proven possible: {step!r}"
             self.slacks.append(slack)
 
-    def sums(self, sums: Sequence[Step], source: Source, known: Mapping[Any, Residues]) -> dict[Step, Residues]:
+
+class CheckedSteps(StepByStep):
+    """Takes steps in this process alone, and looks at sums too."""
+
+    def sums(self, sums: Sequence[Step], source: Source, known: Any) -> dict[Step, Residues]:
         found = super().sums(sums, source, known)
+        watch: Watch = self.start.args[0]  # type: ignore[attr-defined]  # a partial
         for step, residues in found.items():
-            self.taken.append((step, None))
-            self.look(ciphertext_of(source.keys.engine, residues), step)
+            watch.taken.append((step, None))
+            watch.look(ciphertext_of(source.keys.engine, residues), step)
         return found
 
 
@@ -297,14 +305,20 @@ def lowered(outputs: Sequence[Expression], source: Source, strategy: Strategy, f
     return lower(outputs, rules, source.parameters, source.layout, form, Way(strategy))
 
 
-def computed(program: Program, source: MemorySource) -> tuple[list[Any], CheckedDevice]:
-    """The ciphertexts of a program's outputs, every one on the way looked at; and the device, which has seen them."""
-    device = CheckedDevice(source.lab)
-    found: dict[Step, Residues] = {}
-    for some in device.totals(program, source, {}, Run(workers=1)):
-        found |= some
+def computed(program: Program, source: MemorySource) -> tuple[list[Any], Watch]:
+    """The ciphertexts of a program's outputs, and what was seen of every ciphertext on the way."""
+    watch = Watch(source.lab)
+    found = totals_of(program, source, CheckedSteps(partial(CheckedExecution, watch)).totals)
     engine = source.keys.engine
-    return [ciphertext_of(engine, found[output.step]) for output in program.outputs], device
+    return [ciphertext_of(engine, found[output.step]) for output in program.outputs], watch
+
+
+def totals_of(program: Program, source: Source, compute: Any) -> dict[Step, Residues]:
+    """The outputs of a program, computed and not packed."""
+    found: dict[Step, Residues] = {}
+    for some in compute(Task(program, source, {}, Run(workers=1, progress=False)), {}):
+        found |= some
+    return found
 
 
 def check_slots(lab: Lab, ciphertext: Any, output: Output, expected: int) -> None:

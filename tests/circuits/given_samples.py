@@ -11,7 +11,9 @@ from circuit_samples import Lab, MemorySource, insecure, rotation_steps
 
 import encryptedstats as es
 from encryptedstats.circuits import Expression
-from encryptedstats.circuits.devices import Device, registered
+from encryptedstats.circuits.devices.native.packing import KernelPacking
+from encryptedstats.circuits.devices.packing import Packing
+from encryptedstats.circuits.devices.seal import SealPacking
 from encryptedstats.circuits.evaluate import evaluate
 from encryptedstats.circuits.proof import read_noise
 from encryptedstats.circuits.results import EncryptedNumbers
@@ -27,15 +29,22 @@ def kept_lab(scheme: str, key: int = 0, n_bits: int = 49, primes: int = 10, kept
         return Lab(es.Owner(replace(made, kept_primes=kept, copies=copies)), steps)
 
 
-def usable(keys: es.PublicKeys) -> dict[str, Device]:
+PACKINGS: dict[str, type[Packing]] = {"native": KernelPacking, "seal": SealPacking}
+
+
+def usable(keys: es.PublicKeys) -> list[str]:
     """The devices that can compute with these keys, the fastest first."""
-    ours = ("seal",) if keys.evaluator.kernels is None else ("native", "seal")
-    return {name: registered()[name] for name in ours}
+    return ["seal"] if keys.evaluator.kernels is None else ["native", "seal"]
 
 
-def fastest(keys: es.PublicKeys) -> Device:
-    """The device that is taken where nobody says which."""
-    return next(iter(usable(keys).values()))
+def packing_of(device: str, keys: es.PublicKeys, workers: int = 1) -> Packing:
+    """The packing operations of a device."""
+    return PACKINGS[device](keys, workers)
+
+
+def fastest(keys: es.PublicKeys, workers: int = 1) -> Packing:
+    """The packing operations of the device that is taken by default."""
+    return packing_of(usable(keys)[0], keys, workers)
 
 
 def packed(outputs: Sequence[Expression], source: MemorySource, width: int | None = None) -> EncryptedNumbers:

@@ -16,7 +16,7 @@ from effort import examples
 from encryptedstats.circuits import calibration, column, linear
 from encryptedstats.circuits.calibration import calibrate, measured_times, scaled_times
 from encryptedstats.circuits.cost import ALONE, Cost, Times, read_cost
-from encryptedstats.circuits.devices.seal import BATCH, batches_of
+from encryptedstats.circuits.devices.steps import BATCH, batches_of
 from encryptedstats.circuits.evaluate import compile_for, evaluate
 from encryptedstats.circuits.lowering import FLAT, LEVELLED
 from encryptedstats.circuits.proof import program_of, read_noise

@@ -14,17 +14,18 @@ import numpy as np
 import pytest
 import test_devices as suite
 from circuit_samples import Lab, MemorySource, forced, lab_of
+from given_samples import kept_lab
 from host_card import COMPILER, HostCard
 
 import encryptedstats as es
-from encryptedstats.circuits.devices import Run, register, registered, unregister
+from encryptedstats.circuits.devices import Run, Task, register, registered, seal, unregister
 from encryptedstats.circuits.devices.cuda import CudaDevice, build
 from encryptedstats.circuits.devices.cuda.card import BUILT, Card, CardFullError, obstacle_of
+from encryptedstats.circuits.devices.cuda.packing import CudaPacking
 from encryptedstats.circuits.devices.cuda.ring import RingOnCard
 from encryptedstats.circuits.devices.cuda.sums import CudaEvaluator, Tables
-from encryptedstats.circuits.devices.native import NativeExecution
 from encryptedstats.circuits.devices.native.sums import Evaluator
-from encryptedstats.circuits.devices.seal import Execution
+from encryptedstats.circuits.devices.seal import SealExecution
 from encryptedstats.circuits.evaluate import compile_for, evaluate
 from encryptedstats.circuits.expressions import Marks
 from encryptedstats.circuits.lowering import FLAT, LEVELLED
@@ -80,7 +81,8 @@ def test_columns_that_begin_lower_down(name: str) -> None:
 
 
 def test_packs_are_taken_apart(name: str) -> None:
-    suite.test_packs_are_taken_apart(name)
+    session = registered()[name].session  # type: ignore[attr-defined]  # of this device
+    suite.check_expanding(CudaPacking(kept_lab("bgv").keys, 1, session=session))
 
 
 def test_rows_beside_given_totals(name: str) -> None:
@@ -113,9 +115,8 @@ def test_drawing_never_leaves_the_card(name: str, form: str, monkeypatch: pytest
     outputs += [(moved * w * w).masked(Marks(0, [0])).total()]
     with forced(LEVELLED):
         expected = evaluate(outputs, source, device="seal", form=form, **suite.QUIET)
-        for seals in (NativeExecution, Execution):
-            monkeypatch.setattr(seals, "residues_of", None)
-        monkeypatch.setattr(Execution, "_scaled", None)
+        monkeypatch.setattr(SealExecution, "residues_of", None)
+        monkeypatch.setattr(seal, "_scale", None)
         for native in ("switch", "relinearise", "rotate", "lower", "pack"):
             monkeypatch.setattr(Kernels, native, None)
         suite.same_residues(evaluate(outputs, source, device=name, form=form, progress=False), expected)
@@ -159,9 +160,9 @@ def test_what_is_run_again_is_started_at_once(lab: Lab, name: str) -> None:
     for seed in (3, 4):
         source = lab.source((9, 5), seed=seed)
         program = compile_for(outputs, source).program
-        first, again = (list(device.packs(program, source, {}, Run(progress=False)) or ()) for _ in range(2))
-        assert device._ready is not None
-        assert device._ready.program is program
+        first, again = (list(device.run(Task(program, source, {}, Run(progress=False)))) for _ in range(2))
+        assert device.session.recorded is not None
+        assert device.session.recorded.program is program
         expected = evaluate(outputs, source, device="native", progress=False)
         for packs in (first, again):
             np.testing.assert_array_equal(packs, [part.residues for part in expected.parts])
@@ -195,7 +196,7 @@ def test_a_table_whose_columns_have_no_room_on_the_card_comes_there_some_chunks_
     assert [len(group) for group in groups] == [4] * 7 + [2]
     device = registered()[doubles]
     assert isinstance(device, CudaDevice)
-    assert device._ready is None
+    assert device.session.recorded is None
 
 
 def test_vectors_that_have_no_room_in_a_block_lie_in_the_memory_of_the_card(

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 import test_devices as suite
-from circuit_samples import Lab, MemorySource, lab_of
+from circuit_samples import Lab, MemorySource, lab_of, totals_of
 from host_card import COMPILER
 from test_cuda import HostCuda
 
-from encryptedstats.circuits.devices import Run, register, registered, unregister
+from encryptedstats.circuits.devices import register, registered, unregister
 from encryptedstats.circuits.devices.cuda import sums
 from encryptedstats.circuits.devices.cuda.branchings import branchings_of
+from encryptedstats.circuits.devices.cuda.totals import compute_totals as cuda_totals
+from encryptedstats.circuits.devices.native.tapes import compute_totals as native_totals
 from encryptedstats.circuits.evaluate import compile_for
 from encryptedstats.circuits.expressions import Expression
 
 a, b, c, n, w, y = suite.a, suite.b, suite.c, suite.n, suite.w, suite.y
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler here")
-QUIET = Run(progress=False)
 
 
 def tree(root: Expression, splits: list[Expression]) -> list[Expression]:
@@ -66,13 +68,6 @@ def lab_with(bits: int) -> Lab:
     return lab_of("bgv", max_value=1 << 12, bits=(bits,) * 9)
 
 
-def totals_of(device: Any, program: Any, source: MemorySource) -> dict[Any, Any]:
-    found: dict[Any, Any] = {}
-    for some in device.totals(program, source, {}, QUIET):
-        found |= some
-    return found
-
-
 @pytest.mark.parametrize("chunks", [1, 5, 11])
 @pytest.mark.parametrize("bits", [39, 46, 47, 48, 49])
 def test_residues_of_every_size(device: Any, bits: int, chunks: int) -> None:
@@ -82,8 +77,8 @@ def test_residues_of_every_size(device: Any, bits: int, chunks: int) -> None:
     source = Extreme(lab, plain.layout, plain.columns, plain.known)
     program = compile_for(FOREST, source).program
     assert branchings_of(program.sums) is not None
-    expected = totals_of(registered()["native"], program, source)
-    for step, found in totals_of(device, program, source).items():
+    expected = totals_of(program, source, native_totals)
+    for step, found in totals_of(program, source, partial(cuda_totals, device.session)).items():
         np.testing.assert_array_equal(found, expected[step])
 
 

@@ -9,15 +9,15 @@ from unittest import mock
 import numpy as np
 import pytest
 from circuit_samples import SLOTS, Lab
-from given_samples import fastest, kept_lab, packed, usable
+from given_samples import fastest, kept_lab, packed, packing_of, usable
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from effort import examples
-from encryptedstats.circuits import column, expansion
+from encryptedstats.circuits import column
 from encryptedstats.circuits.compiled import GivenPacks
-from encryptedstats.circuits.devices import registered
-from encryptedstats.circuits.expansion import expand_totals
+from encryptedstats.circuits.devices import packing as device_packing
+from encryptedstats.circuits.devices.packing import expand_totals
 from encryptedstats.circuits.noise import NoiseRules
 from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.crypto import packing
@@ -61,7 +61,7 @@ def test_every_total_in_every_slot(scheme: str, count: int, width: int, key: int
     assert len(totals.parts) == -(-count // width)
     wanted = set(data.draw(st.lists(st.integers(0, count - 1), min_size=1, unique=True)))
     scales, t = GivenPacks.of_numbers("model", totals).factors, lab.parameters.plain_modulus
-    found = dict(expand_totals(totals, wanted, fastest(lab.keys), workers=1))
+    found = dict(expand_totals(totals, wanted, fastest(lab.keys)))
     assert wanted <= set(found)
     clear = source.clear(outputs)
     for k, residues in found.items():
@@ -77,9 +77,9 @@ def test_every_device_gives_the_residues_of_seal(count: int, width: int) -> None
     lab = kept_lab("bgv")
     totals = packed(TOTALS[:count], lab.source((20,)), width)
     wanted = range(0, count, 3)
-    by_seal = list(expand_totals(totals, wanted, registered()["seal"], workers=2))
-    for device in usable(lab.keys).values():
-        found = list(expand_totals(totals, wanted, device, workers=2))
+    by_seal = list(expand_totals(totals, wanted, packing_of("seal", lab.keys, 2)))
+    for device in usable(lab.keys):
+        found = list(expand_totals(totals, wanted, packing_of(device, lab.keys, 2)))
         assert [k for k, _ in found] == [k for k, _ in by_seal] == sorted(k for k, _ in by_seal)
         for (_, ours), (_, theirs) in zip(found, by_seal, strict=True):
             np.testing.assert_array_equal(ours, theirs)
@@ -88,9 +88,9 @@ def test_every_device_gives_the_residues_of_seal(count: int, width: int) -> None
 def test_parts_that_nobody_wants_are_left_alone() -> None:
     lab = kept_lab("bgv")
     totals = packed(TOTALS[:130], lab.source((20,)), 128)
-    with mock.patch.object(expansion, "_EXPANDED_AT_ONCE", 16):
+    with mock.patch.object(device_packing, "_EXPANDED_AT_ONCE", 16):
         for wanted in ([3], [3, 5, 15], [127], [128], [0, 129]):
-            numbers = [k for k, _ in expand_totals(totals, wanted, fastest(lab.keys), workers=1)]
+            numbers = [k for k, _ in expand_totals(totals, wanted, fastest(lab.keys))]
             groups = {k // 16 for k in wanted if k < 128}
             expected = [k for k in range(128) if k // 16 in groups] + ([128, 129] if max(wanted) > 127 else [])
             assert numbers == expected
@@ -114,13 +114,16 @@ def test_expanded_totals_have_less_noise_than_was_proven(scheme: str) -> None:
         lab = kept_lab(scheme, key)
         totals = packed(TOTALS[:20], lab.source((40,), seed=key), 16)
         rules = NoiseRules(lab.parameters, with_secret_key=True)
-        small, noise = engine_for(packing_parameters(lab.parameters)), rules.expand(GivenPacks.of_numbers("model", totals).noise)
+        small, noise = (
+            engine_for(packing_parameters(lab.parameters)),
+            rules.expand(GivenPacks.of_numbers("model", totals).noise),
+        )
         dropped = len(lab.parameters.data_moduli) - lab.parameters.kept_primes
         assert noise.level == dropped
         bound = noise.at(0)
         model = packing.packing_model(lab.parameters, lab.parameters.kept_primes)
         assert model.budget(bound) >= 1
-        for _, residues in expand_totals(totals, range(20), fastest(lab.keys), workers=1):
+        for _, residues in expand_totals(totals, range(20), fastest(lab.keys)):
             assert lab.slack(ciphertext_of(small, residues), bound, packed=True) > -1
 
 

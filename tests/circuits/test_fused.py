@@ -22,11 +22,13 @@ from effort import examples
 from encryptedstats.circuits import Expression, Layout, column, linear
 from encryptedstats.circuits.bounds import ColumnRange, read_bounds
 from encryptedstats.circuits.clear import read_clear
-from encryptedstats.circuits.devices import NativeDevice, SealDevice, registered
+from encryptedstats.circuits.devices import NativeDevice, registered
 from encryptedstats.circuits.devices.native import sums as reader
 from encryptedstats.circuits.devices.native.sums import Evaluator, Loads, arithmetic, sums_in_batches
 from encryptedstats.circuits.devices.native.sums import _aligned as aligned
 from encryptedstats.circuits.devices.native.tape import Tape, TapeWriter
+from encryptedstats.circuits.devices.seal import SealExecution
+from encryptedstats.circuits.devices.steps import StepByStep
 from encryptedstats.circuits.evaluate import compile_for, evaluate
 from encryptedstats.circuits.expressions import COLUMN, PRODUCT, TOTAL, Marks, fold, here, in_order
 from encryptedstats.circuits.expressions import given as given_total
@@ -75,7 +77,7 @@ def sum_steps(totals: Sequence[Expression], source: Source) -> dict[Expression, 
 def seal_sums(totals: Sequence[Expression], source: Source) -> Sums:
     """What SEAL adds up, before anything is relinearised."""
     steps = sum_steps(totals, source)
-    found = SealDevice().sums(list(dict.fromkeys(steps.values())), source, {})
+    found = StepByStep(SealExecution).sums(list(dict.fromkeys(steps.values())), source, {})
     return {total: found[step] for total, step in steps.items()}
 
 
@@ -510,8 +512,8 @@ def test_memory_bounds_what_is_summed_at_once(counts: tuple[int, ...], sums_at_o
     rows: list[float] = []
     seen, batches = {}, 0
     steps = sum_steps(outputs, source)
-    options = {"threads": 2, "memory_limit": limit, "advance": rows.append}
-    for batch, sums in sums_in_batches(list(steps.values()), loads_of(source), **options):
+    evaluator = Evaluator(loads_of(source), 2, limit)
+    for batch, sums in sums_in_batches(list(steps.values()), evaluator, advance=rows.append):
         held = sum(one.nbytes for one in sums.values())
         assert held <= limit // 2 or len(batch) == 1
         seen.update({step: one.copy() for step, one in sums.items()})

@@ -5,20 +5,19 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 from circuit_samples import SLOTS, Lab, insecure, lab_of, part_slacks
-from given_samples import fastest
+from given_samples import packing_of, usable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import encryptedstats as es
 from encryptedstats.circuits import column
-from encryptedstats.circuits.devices import Device, registered
 from encryptedstats.circuits.evaluate import evaluate
 from encryptedstats.circuits.results import EncryptedNumbers, NumberFacts, Part
 from encryptedstats.crypto import packing
@@ -42,9 +41,9 @@ from encryptedstats.crypto.residues import residues_of
 
 @dataclass
 class Packer(Lab):
-    """Keys, and the device that packs."""
+    """Keys, and the name of the device that packs."""
 
-    device: Device = field(default_factory=lambda: registered()["seal"])
+    device: str = "seal"
 
     def pack(
         self, totals: Sequence[Part], width: int, workers: int | None = None, keys: PublicKeys | None = None
@@ -54,7 +53,8 @@ class Packer(Lab):
         for start in range(0, len(totals), width):
             some = totals[start : start + width]
             worst = Noise(max(part.noise.flat for part in some), max(part.noise.peak for part in some))
-            residues = self.device.pack([part.residues for part in some], keys or self.keys, workers)
+            packing = packing_of(self.device, keys or self.keys, workers or 1)
+            residues = packing.merge([part.residues for part in some], 0)
             packs.append(Part(residues, packed_noise(model, worst)))
         return packs
 
@@ -74,13 +74,13 @@ def bgv(request: pytest.FixtureRequest) -> Packer:
 def packer(way: str) -> Packer:
     lab = lab_of(way[:3])
     if not way.endswith("kernels"):
-        return with_device(lab, registered()["seal"])
+        return with_device(lab, "seal")
     if lab.keys.evaluator.kernels is None:
         pytest.skip("the extension was not built")
-    return with_device(lab, registered()["native"])
+    return with_device(lab, "native")
 
 
-def with_device(lab: Lab, device: Device) -> Packer:
+def with_device(lab: Lab, device: str) -> Packer:
     made = Packer(lab.owner, lab.rotations, device)
     made.keys = lab.keys
     return made
@@ -156,7 +156,7 @@ def test_narrow_packs(lab, width):
 
 @pytest.mark.slow
 def test_five_thousand_totals_with_real_parameters(real):
-    real = with_device(real, fastest(real.keys))
+    real = with_device(real, usable(real.keys)[0])
     start = time.perf_counter()
     (pack,) = check_packing(real, 5000, workers=2)
     print(f"\n5000 totals, {real.parameters.scheme}, N=8192: {time.perf_counter() - start:.1f} s")
@@ -164,7 +164,7 @@ def test_five_thousand_totals_with_real_parameters(real):
 
 
 def test_real_parameters(real):
-    check_packing(with_device(real, fastest(real.keys)), 70)
+    check_packing(with_device(real, usable(real.keys)[0]), 70)
 
 
 def test_zeros_only(lab):
@@ -175,7 +175,7 @@ def test_zeros_only(lab):
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=40), st.sampled_from(["bgv", "bfv"]))
 def test_every_total_stays_at_its_place(chosen, scheme):
-    lab = with_device(lab_of(scheme), fastest(lab_of(scheme).keys))
+    lab = with_device(lab_of(scheme), usable(lab_of(scheme).keys)[0])
     few, sums = a_few_vectors(lab)
     width = 1 << packing_levels(len(chosen))
     packs = lab.pack([few[i] for i in chosen], width)
@@ -188,7 +188,7 @@ def test_a_circuit_of_many_totals(lab):
     source.columns = {**source.columns, "w": np.zeros(300, dtype=int)}
     x, y, w = column("a0"), column("n"), column("w")
     outputs = [(x * k - y).total() for k in range(1, 100)] + [(w * k + x * w).total() for k in range(1, 52)]
-    totals = evaluate(outputs, source, device=lab.device.name)
+    totals = evaluate(outputs, source, device=lab.device)
     assert (len(totals), len(totals.parts), totals.width) == (150, 1, 256)
     expected = source.clear(outputs)
     assert lab.owner.decrypt(totals) == expected
@@ -360,8 +360,8 @@ def test_packing_keys_of_another_owner_give_nothing_that_passes(lab):
     """The owner signs them, so that files of exchanged keys are refused; and what would come out holds more than totals."""
     few, _ = a_few_vectors(lab)
     stranger, own = es.Owner(lab.parameters).public_keys(), lab.keys
-    exchanged = replace(own.evaluator.keys, packing=stranger.evaluator.keys.packing)
-    mixed = PublicKeys(replace(own.material, evaluation=exchanged))
+    mixed = PublicKeys.from_container(own.to_container())
+    mixed._packing = stranger._packing
     assert mixed.key_id == own.key_id
     totals = EncryptedNumbers(mixed, "packed", [NumberFacts(-5000, 5000)] * 7, lab.pack(few, 8, keys=mixed), 8)
     with pytest.raises(ValueError, match="holds something beside its totals"):

@@ -13,12 +13,13 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import pytest
-from circuit_samples import Lab, lab_of
+from circuit_samples import Lab, lab_of, totals_of
 from numpy.typing import NDArray
 
 import encryptedstats as es
 from encryptedstats.circuits import column
-from encryptedstats.circuits.devices import Run, registered
+from encryptedstats.circuits.devices.seal import SealExecution
+from encryptedstats.circuits.devices.steps import StepByStep
 from encryptedstats.circuits.evaluate import compile_for, evaluate
 from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.crypto import packing
@@ -126,7 +127,7 @@ def sums_of(lab: Lab) -> tuple[list[Residues], Numbers]:
     """Totals that are ready to be packed, and the columns they add up."""
     source = lab.source((ROWS,), seed=3)
     program = compile_for([column(name).total() for name in COLUMNS], source).program
-    (found,) = registered()["seal"].totals(program, source, {}, Run(workers=1, progress=False))
+    found = totals_of(program, source, StepByStep(SealExecution).totals)
     rows = np.array([source.columns[name] for name in COLUMNS])
     return [found[output.step] for output in program.outputs], rows
 

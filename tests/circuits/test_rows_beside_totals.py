@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from circuit_samples import RANGES, Lab, MemorySource, insecure, part_slacks
-from given_samples import kept_lab, packed, usable
+from given_samples import PACKINGS, kept_lab, packed, usable
 from hypothesis import HealthCheck, assume, settings
 from hypothesis import given as examples
 from hypothesis import strategies as st
@@ -19,7 +19,7 @@ from encryptedstats.circuits import column, linear
 from encryptedstats.circuits.bounds import ColumnRange, Interval, read_bounds
 from encryptedstats.circuits.clear import read_clear
 from encryptedstats.circuits.compiled import GivenPacks
-from encryptedstats.circuits.devices import Device, registered
+from encryptedstats.circuits.devices.packing import Packing
 from encryptedstats.circuits.evaluate import compile_for, evaluate
 from encryptedstats.circuits.expressions import Expression, Key, given, totals_of
 from encryptedstats.circuits.lowering import row_descent
@@ -292,13 +292,15 @@ def test_totals_without_room_are_merged_as_they_come(device: str, monkeypatch: p
     """The same packs, to the last bit, of which one is not full."""
     lab = kept_lab("bgv")
     source, called = lab.source((25, 3), seed=1), list[tuple[int, int]]()
-    merge = type(registered()[device]).merge
+    packing = PACKINGS[device]
+    merge = packing.merge
 
-    def counted(self: Device, parts: Any, level: int, to: int, *rest: Any) -> Any:
-        called.append((len(parts), level))
-        return merge(self, parts, level, to, *rest)
+    def counted(self: Packing, parts: Any, level: int, to: int | None = None) -> Any:
+        if level or to:
+            called.append((len(parts), level))
+        return merge(self, parts, level, to)
 
-    monkeypatch.setattr(type(registered()[device]), "merge", counted)
+    monkeypatch.setattr(packing, "merge", counted)
     outputs = [k * (a * y).total() + w.total() for k in range(2, 82)] + [n.total()]
     report = read_noise(outputs, source.parameters, source.layout).with_width(64)
     small, large = (

@@ -30,7 +30,8 @@ from effort import examples
 from encryptedstats.circuits import Layout, column, linear, sum_of
 from encryptedstats.circuits.bounds import ColumnRange
 from encryptedstats.circuits.clear import drawn_shift
-from encryptedstats.circuits.devices.seal import BATCH, batches_of, relinearise_any
+from encryptedstats.circuits.devices.seal import relinearise_any
+from encryptedstats.circuits.devices.steps import BATCH, batches_of
 from encryptedstats.circuits.evaluate import compile_for, evaluate
 from encryptedstats.circuits.lowering import FLAT, rotations_needed
 from encryptedstats.crypto.encryption import encrypt_slots

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from circuit_samples import SEEDS, SLOTS, Lab, by_hand, circuits, insecure, lab_of, unless_refused
+from circuit_samples import SEEDS, SLOTS, Lab, by_hand, circuits, insecure, lab_of, totals_of, unless_refused
 from given_samples import kept_lab, usable
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -18,7 +18,8 @@ import encryptedstats as es
 from encryptedstats.circuits import Expression, column
 from encryptedstats.circuits.bounds import Interval
 from encryptedstats.circuits.cost import read_cost
-from encryptedstats.circuits.devices import Run, register, registered, unregister
+from encryptedstats.circuits.devices import register, registered, unregister
+from encryptedstats.circuits.devices.native.tapes import compute_totals
 from encryptedstats.circuits.evaluate import compile_for, evaluate
 from encryptedstats.circuits.expressions import Marks
 from encryptedstats.circuits.expressions import given as given_total
@@ -182,9 +183,7 @@ def test_packs_hold_totals_and_nothing_else() -> None:
     found = evaluate(outputs, source, **QUIET)
     unfinished = compile_for(outputs, source).program
     (pack,) = unfinished.packs
-    lowered: dict[Any, Any] = {}
-    for some in registered()["native"].totals(unfinished, source, {}, Run(workers=1)):
-        lowered |= some
+    lowered = totals_of(unfinished, source, compute_totals)
     keys, small = source.keys, engine_for(packing_parameters(source.parameters))
     parts = [ciphertext_of(small, lowered[arg]) for arg in pack.args]
     open_rows = residues_of(

@@ -26,7 +26,7 @@ from encryptedstats import progress
 from encryptedstats.circuits import Expression, Layout, slices
 from encryptedstats.circuits.bounds import ColumnRange
 from encryptedstats.circuits.devices.native import sums as native
-from encryptedstats.circuits.devices.native.sums import Loads, sums_in_batches
+from encryptedstats.circuits.devices.native.sums import Evaluator, Loads, sums_in_batches
 from encryptedstats.circuits.evaluate import evaluate
 from encryptedstats.circuits.lowering import FLAT
 from encryptedstats.circuits.slices import CHECKPOINT, Slice, slices_of
@@ -118,7 +118,7 @@ def summed(outputs: list[Expression], table: EncryptedTable, *, memory_limit: in
     """The sums over rows of some outputs, some at a time."""
     steps = [output.step for output in lowered(outputs, table, FLAT).outputs]
     limit = default_limit() if memory_limit is None else memory_limit
-    return sums_in_batches(steps, Loads(table, 0, {}, 0), threads=2, memory_limit=limit, **options)
+    return sums_in_batches(steps, Evaluator(Loads(table, 0, {}, 0), 2, limit), **options)
 
 
 # -- one read, in bounded memory ---------------------------------------------------------------------------------------------

@@ -20,8 +20,8 @@ import seal
 import encryptedstats as es
 from encryptedstats.circuits import Layout, column
 from encryptedstats.circuits.bounds import ColumnRange
-from encryptedstats.circuits.devices import registered
-from encryptedstats.circuits.devices.seal import relinearise_any
+from encryptedstats.circuits.devices.native.packing import KernelPacking
+from encryptedstats.circuits.devices.seal import SealPacking, relinearise_any
 from encryptedstats.circuits.evaluate import evaluate
 from encryptedstats.circuits.sources import Source
 from encryptedstats.crypto import kernels, packing
@@ -615,7 +615,7 @@ def test_totals_packed_by_kernels_are_the_bytes_that_seal_packs(name):
 def test_devices_pack_alike(count):
     lab = lab_of("small")
     totals = [lab.residues(2, lab.packed_primes, seed=i) for i in range(count)]
-    ours, theirs = (registered()[name].pack(totals, lab.keys, workers=2) for name in ("native", "seal"))
+    ours, theirs = (packing(lab.keys, 2).merge(totals, 0) for packing in (KernelPacking, SealPacking))
     np.testing.assert_array_equal(ours, theirs)
 
 

@@ -28,9 +28,8 @@ from noise_samples import (
     real_parts,
 )
 
-from encryptedstats.circuits.devices import registered
-from encryptedstats.circuits.devices.seal import relinearise_any
-from encryptedstats.circuits.expansion import expand_totals
+from encryptedstats.circuits.devices.packing import expand_totals
+from encryptedstats.circuits.devices.seal import SealPacking, relinearise_any
 from encryptedstats.circuits.results import EncryptedNumbers, NumberFacts, Part
 from encryptedstats.crypto.noise import ERROR_DEVIATION, SECRET_VARIANCE, Noise, NoiseModel
 from encryptedstats.crypto.packing import expanded_noise, packed_noise, packing_places
@@ -419,7 +418,7 @@ def test_expansion(scheme: str, phase: int) -> None:
         totals = EncryptedNumbers(
             one.keys, "packed", [NumberFacts(0, 0)] * 4, [Part(residues_of(one.small, pack), start)], 4
         )
-        for place, residues in expand_totals(totals, [0], registered()["seal"], workers=1):
+        for place, residues in expand_totals(totals, [0], SealPacking(one.keys, 1)):
             if place == 0 or not phase:
                 ratios.add(
                     one.noise(ciphertext_of(one.small, residues), one.small), expanded_noise(one.typical_packing, start)

@@ -118,7 +118,7 @@ def bring_unlike_copies(made: World, site: str, rows: pd.DataFrame) -> int:
 
 def mark_as_joint(keys: es.PublicKeys) -> es.PublicKeys:
     """Write an owner's public keys as those that several members have made."""
-    parts = (keys._public_key, keys._relinearisation, keys.seal_packing, None, ())
+    parts = (keys._public_key, keys._relinearisation, keys.evaluator.packing_keys, None, ())
     return es.PublicKeys.of_members(keys.engine, *parts)
 
 

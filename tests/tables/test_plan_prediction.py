@@ -14,8 +14,8 @@ from sklearn.base import clone
 import encryptedstats as es
 from encryptedstats.circuits import column
 from encryptedstats.circuits.compiled import GivenPacks
-from encryptedstats.circuits.devices import registered
-from encryptedstats.circuits.expansion import expand_totals
+from encryptedstats.circuits.devices.packing import expand_totals
+from encryptedstats.circuits.devices.seal import SealPacking
 from encryptedstats.circuits.noise import NoiseRules
 from encryptedstats.crypto.engine import engine_for
 from encryptedstats.crypto.packing import packing_model, packing_parameters, packing_primes, packing_secret
@@ -194,7 +194,7 @@ def check_margins(owner: es.Owner, closed: Any, answer: Any) -> None:
         given = GivenPacks.of_numbers("model", packs).noise
         proven = model.budget(NoiseRules(parameters, with_secret_key=True).expand(given).at(0))
         assert proven >= 1
-        for _, residues in expand_totals(packs, [0, len(packs) - 1], registered()["seal"]):
+        for _, residues in expand_totals(packs, [0, len(packs) - 1], SealPacking(packs.keys, 1)):
             assert measure(ciphertext_of(small, residues)) > proven - 1
 
 

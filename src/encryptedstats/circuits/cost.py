@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, fields
 from typing import Final
 
-from encryptedstats.circuits.devices.seal import BATCH, batches_of
+from encryptedstats.circuits.devices.steps import BATCH, batches_of
 from encryptedstats.circuits.program import (
     ADD_UP,
     COLUMN,

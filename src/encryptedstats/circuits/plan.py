@@ -20,7 +20,7 @@ from encryptedstats.circuits.calibration import FAST_PRIME_BITS, measured_times
 from encryptedstats.circuits.compiled import Compiled, Conditions, GivenPacks, compile_outputs
 from encryptedstats.circuits.cost import Cost, Kind, Times, number_of, read_cost, work_seconds
 from encryptedstats.circuits.devices import prices
-from encryptedstats.circuits.devices.seal import BATCH
+from encryptedstats.circuits.devices.steps import BATCH
 from encryptedstats.circuits.expressions import (
     Expression,
     depth_of,

@@ -1,4 +1,4 @@
-"""What runs programs: SEAL everywhere, C kernels where they are built, a card where there is one; others by :func:`register`."""
+"""What runs programs: SEAL everywhere, kernels in C, an NVIDIA GPU; others by :func:`register`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from encryptedstats.circuits.devices.base import (
     Device,
     Run,
     Speed,
+    Task,
     checked_name,
     device_for,
     present,
@@ -16,8 +17,9 @@ from encryptedstats.circuits.devices.base import (
     unregister,
 )
 from encryptedstats.circuits.devices.cuda import CudaDevice
+from encryptedstats.circuits.devices.execute import execute
 from encryptedstats.circuits.devices.native import NativeDevice
-from encryptedstats.circuits.devices.seal import Execution, SealDevice
+from encryptedstats.circuits.devices.seal import SEAL_RULES, SealDevice, on_residues, run_steps
 
 register(CudaDevice())
 register(NativeDevice())
@@ -25,18 +27,22 @@ register(SealDevice())
 
 __all__ = [
     "AUTO",
+    "SEAL_RULES",
     "CudaDevice",
     "Device",
-    "Execution",
     "NativeDevice",
     "Run",
     "SealDevice",
     "Speed",
+    "Task",
     "checked_name",
     "device_for",
+    "execute",
+    "on_residues",
     "present",
     "prices",
     "register",
     "registered",
+    "run_steps",
     "unregister",
 ]

@@ -1,23 +1,27 @@
-"""What runs programs: the protocol of a device, and the registry that knows them all.
+"""What runs programs: the protocol of a device, and the registry of all devices.
 
-A device works on residues, holds no secret, and decides nothing that lowering has decided: it gives SEAL's residues, bit for bit.
-A new one is one file: a subclass of :class:`Device`, or of :class:`~encryptedstats.circuits.devices.seal.SealDevice` for what it
-does not do itself, and a call of :func:`register`. ``tests/circuits/test_devices.py`` runs all that are registered.
+A device works on residues, holds no secret, and takes no decision: lowering has taken them all.
+Every device returns SEAL's residues, bit for bit. A new device is a subclass of :class:`Device`
+with ``obstacle`` and ``run``, made of helpers from the other modules here, and a call of
+:func:`register`. ``tests/circuits/test_devices.py`` runs every registered device.
 """
 
 from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from encryptedstats.circuits.program import Program, Step
+from encryptedstats.circuits.program import Program
+from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.circuits.sources import Source
 from encryptedstats.crypto.keys import PublicKeys
 from encryptedstats.crypto.residues import Residues
 from encryptedstats.errors import Cure, DeviceError
+from encryptedstats.memory import default_limit
+from encryptedstats.parallel import cores
 
 AUTO = "auto"
 
@@ -45,112 +49,98 @@ class Run:
 
 
 @dataclass(frozen=True)
+class Task:
+    """A program with everything that is needed to run it.
+
+    Attributes
+    ----------
+    program : Program
+    source : Source
+        The encrypted columns.
+    given : mapping
+        Packed totals from elsewhere, by the name that the program gives them.
+    options : Run
+    """
+
+    program: Program
+    source: Source
+    given: Mapping[str, EncryptedNumbers]
+    options: Run
+
+    @property
+    def keys(self) -> PublicKeys:
+        """The keys to compute with."""
+        return self.source.keys
+
+    @property
+    def workers(self) -> int:
+        """Number of processes or threads."""
+        return self.options.workers or cores()
+
+    @property
+    def memory_limit(self) -> int:
+        """Bytes that may be held."""
+        limit = self.options.memory_limit
+        return default_limit() if limit is None else limit
+
+
+@dataclass(frozen=True)
 class Speed:
-    """Seconds on one core, or one card: to begin, and for a word of residues that is written over rows and on totals."""
+    """Seconds per word of residues written over rows and on totals, on one core or one GPU.
+
+    ``start`` is the time before the first of them.
+    """
 
     rows: float
     totals: float
     start: float = 0.0
 
+    def seconds(self, program: Program) -> float:
+        """Estimate how long a program takes."""
+        rows, totals = program.words
+        return self.start + self.rows * rows + self.totals * totals
+
 
 class Device(ABC):
-    """Something that runs programs. All operations are on residues, (polynomials, primes, N) for each ciphertext."""
+    """Something that runs programs. A device has a ``name``, ``obstacle`` and ``run``."""
 
     name: ClassVar[str]
-    #: Whether it is worth its while to bring down many totals in one ciphertext.
+    #: By which ``device="auto"`` compares devices.
+    speed: ClassVar[Speed] = Speed(rows=1e-6, totals=1e-6)
+    #: Whether the device gains from interleaving several totals in one ciphertext.
     side_by_side: ClassVar[bool] = True
 
     @property
     def is_here(self) -> bool:
-        """Whether this machine has what it needs; nothing is opened to find out."""
+        """Whether this machine has what the device needs; nothing is opened to find out."""
         return True
 
     @abstractmethod
     def obstacle(self, program: Program) -> str | None:
-        """Why it cannot run this program; None if it can."""
+        """Say why the device cannot run this program; return None if it can."""
 
     @abstractmethod
+    def run(self, task: Task) -> Iterable[Residues]:
+        """Run a program and return its results, each of shape (polynomials, primes, N).
+
+        These are the packs of a packed program; for a program over rows, one ciphertext per chunk
+        for each output in turn; for other programs one ciphertext per output.
+        """
+
     def seconds(self, program: Program) -> float:
-        """About how long a program would take. It is asked before every computation, so it has to be quick: ``program.words``."""
+        """Estimate how long a program takes; this is asked before every run, so it is quick."""
+        return self.speed.seconds(program)
 
-    @abstractmethod
     def checkpoint_obstacle(self, program: Program) -> str | None:
-        """Why it cannot keep a checkpoint of this program; None if it can."""
-
-    @abstractmethod
-    def totals(
-        self, program: Program, source: Source, given: Mapping[Step, Residues], run: Run
-    ) -> Iterator[dict[Step, Residues]]:
-        """The outputs of a program of totals, in their form but for packing, some at a time, by their steps."""
-
-    def packs(
-        self, program: Program, source: Source, given: Mapping[Step, Residues], run: Run
-    ) -> Iterable[Residues] | None:
-        """The packs of a program of packed totals, where totals need not leave the device for it; else None."""
-        return None
-
-    @abstractmethod
-    def rows(
-        self, batches: Iterable[tuple[Sequence[Step], Mapping[Step, Residues]]], source: Source, run: Run
-    ) -> Iterator[list[Residues]]:
-        """Steps over rows: for each batch, with the given totals that it needs, chunk after chunk the value of each."""
-
-    @abstractmethod
-    def bring_down(
-        self, steps: Sequence[Step], known: Mapping[Step, Residues], keys: PublicKeys, workers: int | None = None
-    ) -> list[Residues]:
-        """Steps that are computed from single ciphertexts which are known: switched, relinearised, added up, rotated."""
-
-    @abstractmethod
-    def pack(
-        self, totals: Sequence[Residues], keys: PublicKeys, workers: int | None = None, start: int = 0
-    ) -> Residues:
-        """Totals under the primes of the packing context, merged into one ciphertext that holds them and nothing else.
-
-        Each ciphertext has 2^start of them side by side.
-        """
-
-    @abstractmethod
-    def merge(
-        self,
-        parts: Sequence[Residues],
-        level: int,
-        to: int,
-        keys: PublicKeys,
-        workers: int | None = None,
-        start: int = 0,
-    ) -> Residues:
-        """Neighbouring parts of a pack, of 2^level places each, as one of 2^to.
-
-        Where ``level`` is ``start`` they are totals, as for :meth:`pack`.
-        """
-
-    @abstractmethod
-    def split(self, node: Residues, level: int, keys: PublicKeys, *, odd: bool, start: int = 0) -> Sequence[Residues]:
-        """A part of a pack, of 2^level places, in two: the first half of its places, and (``odd``) the others.
-
-        ``start`` is the level that it will be split down to.
-        """
-
-    @abstractmethod
-    def expand(
-        self,
-        node: Residues,
-        count: int,
-        level: int,
-        keys: PublicKeys,
-        workers: int | None = None,
-        start: int = 0,
-    ) -> Iterable[Residues]:
-        """The first ``count`` totals of a part of a pack, of 2^level places: each in every slot of a ciphertext, or 2^start side by
-        side."""
+        """Say why the device cannot keep a checkpoint of this program; return None if it can."""
+        return f"the device {self.name!r} adds up in memory"
 
 
-_devices: dict[str, Device] = {}  # of two that are as fast, the first is taken
+_devices: dict[str, Device] = {}  # of two equally fast ones, the first is taken
 
 
 def register(device: Device, *, preferred: bool = False) -> None:
-    """Make a device known by its name; ``preferred``: before all others that are as fast, not after them."""
+    """Make a device known by its name; ``preferred`` puts it before equally fast ones."""
     others = {name: known for name, known in _devices.items() if name != device.name}
     _devices.clear()
     _devices.update({device.name: device, **others} if preferred else {**others, device.name: device})
@@ -162,17 +152,17 @@ def unregister(name: str) -> None:
 
 
 def registered() -> dict[str, Device]:
-    """All devices by name."""
+    """Return all devices by name."""
     return dict(_devices)
 
 
 def present() -> list[str]:
-    """The names of those that this machine has what they need for."""
+    """Return the names of the devices whose requirements this machine meets."""
     return [name for name, device in _devices.items() if device.is_here]
 
 
 def checked_name(name: str) -> str:
-    """Refuse a name that no device has."""
+    """Return a name, or raise an error if no device has it."""
     if name != AUTO and name not in _devices:
         known = ", ".join(repr(known) for known in (AUTO, *_devices))
         raise DeviceError(Cure("device", f"device={name!r}", {"device": name}), f": there are {known}")
@@ -183,7 +173,7 @@ _ANY_DEVICE: Final = Cure("any device", 'device="auto" chooses one that can')
 
 
 def device_for(name: str, program: Program) -> Device:
-    """The device of this name, if it can run the program; for "auto" the cheapest that can."""
+    """Return the device of this name if it can run the program; for "auto" the cheapest one."""
     if checked_name(name) == AUTO:
         return _devices[next(iter(prices([program])))]
     device = _devices[name]
@@ -195,12 +185,14 @@ def device_for(name: str, program: Program) -> Device:
 
 
 def prices(programs: Sequence[Program]) -> dict[str, float]:
-    """What some programs would take on each device that can run all of them, in about so many seconds; the cheapest first.
+    """Estimate the seconds that some programs take on each device that can run all of them.
+
+    The cheapest device comes first.
 
     Raises
     ------
     DeviceError
-        Where none can.
+        If no device can.
     """
     why_not = {name: [device.obstacle(program) for program in programs] for name, device in _devices.items()}
     able = [name for name, obstacles in why_not.items() if not any(obstacles)]

@@ -19,8 +19,9 @@ import numpy as np
 from encryptedstats.circuits.devices.cuda.branchings import branching_words, branchings_of
 from encryptedstats.circuits.devices.cuda.card import Array, Card
 from encryptedstats.circuits.devices.cuda.ring import RingOnCard
-from encryptedstats.circuits.devices.native.sums import NOTHING_HIDDEN, Evaluator, Loads, base_of, hides
+from encryptedstats.circuits.devices.native.sums import Evaluator, Loads, base_of, hides
 from encryptedstats.circuits.devices.native.tape import ADD_OP, NONE, PRODUCT_OP, Tape, TapeWriter
+from encryptedstats.circuits.devices.steps import NOTHING_HIDDEN
 from encryptedstats.circuits.program import COLUMN, EXPAND, Step
 from encryptedstats.circuits.slices import Slice
 from encryptedstats.crypto.residues import Residues

@@ -20,6 +20,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from encryptedstats.circuits.devices.native.steps import kernels_of
 from encryptedstats.circuits.devices.native.tape import (
     MOST_SEGMENT_VECTORS,
     Tape,
@@ -30,6 +31,7 @@ from encryptedstats.circuits.devices.native.tape import (
     rows_in_order,
 )
 from encryptedstats.circuits.devices.seal import encrypted_here
+from encryptedstats.circuits.devices.steps import NOTHING_HIDDEN
 from encryptedstats.circuits.expressions import in_order
 from encryptedstats.circuits.program import (
     ADD_UP,
@@ -65,7 +67,7 @@ from encryptedstats.processor import best_level
 try:
     from encryptedstats import _fused
 except ImportError:  # built without a C compiler
-    _fused = None  # type: ignore[assignment]  # asked for before it is used: see row_obstacle()
+    _fused = None  # type: ignore[assignment]  # row_obstacle() asks before it is used
 
 MAX_PRIME: Final = 1 << 50
 # Coefficients at a time. Sums of several chunks stay in the nearest cache; those of a single one go to memory, in longer pieces.
@@ -75,10 +77,6 @@ _MAX_CHUNKS: Final = 16  # of one run of the tape; see MAX_CHUNKS in _native/fus
 _SCRATCH: Final = 2 << 20  # bytes of columns of one block, all chunks: what a core can have of the last level of cache
 # Bytes of sums at a time where the columns need not be read again: less of it is not worth the while, more is fresh memory.
 _SMALL_BATCH: Final = 128 << 20
-NOTHING_HIDDEN: Final = (
-    "a sum in this circuit is 0 whatever the table, its terms cancel: leave it out. (Its ciphertext would hide nothing, and is not "
-    "made)"
-)
 _PIECES: Final = 4  # of work for a thread: between them it waits for the interpreter's lock
 
 
@@ -183,10 +181,7 @@ class Loads:
         return residues
 
     def _lowered(self, residues: Residues) -> Residues:
-        kernels = self.source.keys.evaluator.kernels
-        if kernels is None:
-            raise ValueError("there are no kernels for these keys")
-        return kernels.switch(residues, self.level) if self.level else residues
+        return kernels_of(self.source.keys).switch(residues, self.level) if self.level else residues
 
 
 def base_of(load: Step) -> Step:
@@ -196,22 +191,17 @@ def base_of(load: Step) -> Step:
 
 def sums_in_batches(
     outputs: Sequence[Step],
-    loads: Loads,
+    evaluator: Evaluator,
     *,
-    threads: int,
-    memory_limit: int,
     checkpoint: str | os.PathLike[str] | None = None,
     advance: Callable[[float], None] = lambda rows: None,
-    evaluator: Evaluator | None = None,
 ) -> Iterator[tuple[list[Step], dict[Step, Residues]]]:
-    """Outputs, some at a time, with the sums over rows that they need. The sums are overwritten when the next are asked for.
+    """Yield outputs, some at a time, with the sums over rows that they need.
 
-    ``memory_limit`` bounds the bytes of the sums and of the chunks that are read ahead. ``advance`` is called with the rows that
-    are done; all totals of all rows are done when these are as many as the table has. ``checkpoint`` is where sums are kept, so
-    that another process can go on from them: see :mod:`encryptedstats.circuits.slices`. Another ``evaluator`` than the one in C
-    computes them elsewhere.
+    The next sums overwrite the last ones. ``advance`` is called with the number of rows that are done;
+    the rows of the table stand for all totals of all rows. ``checkpoint`` is where sums are kept, so that
+    another process can go on from them: see :mod:`encryptedstats.circuits.slices`.
     """
-    evaluator = evaluator or Evaluator(loads, threads, memory_limit)
     totals = sums_under(outputs)
     evaluator.prepare(totals, hold=checkpoint is None, again=True)
     if evaluator.holds:

@@ -1,0 +1,62 @@
+"""Packing on a card: all merges of a level at a time; what is expanded stays there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from encryptedstats.circuits.devices.cuda.card import Array
+from encryptedstats.circuits.devices.cuda.session import Session
+from encryptedstats.circuits.devices.cuda.steps import Keyed
+from encryptedstats.circuits.devices.native.packing import KernelPacking
+from encryptedstats.circuits.devices.packing import Packing
+from encryptedstats.crypto.residues import Residues
+
+
+@dataclass(frozen=True)
+class CudaPacking(Packing):
+    """Packing on a card; in C if totals are interleaved or this process has no card."""
+
+    session: Session | None = None
+
+    @property
+    def _elsewhere(self) -> KernelPacking:
+        return KernelPacking(self.keys, self.workers, self.start)
+
+    @property
+    def _keyed(self) -> Keyed | None:
+        return None if self.session is None or self.start else self.session.keyed(self.keys)
+
+    def merge(self, parts: Sequence[Residues], level: int, to: int | None = None) -> Residues:
+        """Merge all parts of a level at a time."""
+        keyed = self._keyed
+        return self._elsewhere.merge(parts, level, to) if keyed is None else merge_on_card(keyed, parts, level, to)
+
+    def split(self, node: Residues, level: int, *, odd: bool) -> Sequence[Residues]:
+        """Split a part; the halves stay on the card."""
+        keyed = self._keyed
+        if keyed is None:
+            return self._elsewhere.split(np.asarray(node), level, odd=odd)
+        return _expand_on_card(keyed, node, 1 << (level if odd else level - 1), level, level - 1)
+
+    def expand(self, node: Residues, count: int, level: int) -> Iterable[Residues]:
+        """Expand a part; the totals stay on the card."""
+        keyed = self._keyed
+        if keyed is None:
+            return self._elsewhere.expand(np.asarray(node), count, level)
+        return _expand_on_card(keyed, node, count, level, 0)
+
+
+def merge_on_card(keyed: Keyed, parts: Sequence[Any], level: int = 0, to: int | None = None) -> Residues:
+    """Merge parts that may be on the card, and copy the result to memory."""
+    there = keyed.ring.card.joined(parts).shaped(len(parts), *parts[0].shape)
+    return np.asarray(keyed.ring.pack(there, keyed.packing, level, to)[0])
+
+
+def _expand_on_card(keyed: Keyed, node: Any, count: int, level: int, lowest: int) -> list[Any]:
+    there = node if isinstance(node, Array) else keyed.ring.card.upload(np.asarray(node))
+    found = keyed.ring.expand(there, count, level, lowest, keyed.packing)
+    return [found[number] for number in range(len(found))]
