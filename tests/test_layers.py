@@ -19,8 +19,8 @@ NATIVE = ROOT / "_native"
 # that know nothing of this library.
 ORDER = (
     "cli", "app", "", "studies", "questions", "devices", "moving", "loading", "service", "pages", "cluster", "publishing", "kinds",
-    "statistics", "plots", "models", "metrics", "tables", "circuits", "joint", "crypto", "storage", "parallel", "progress",
-    "memory", "processor", "recent", "checks", "words", "errors",
+    "statistics", "plots", "models", "metrics", "tables", "circuits", "arrays", "joint", "crypto", "storage", "parallel",
+    "progress", "memory", "processor", "recent", "checks", "words", "errors",
 )  # fmt: skip
 #: What lies beside the library, uses it, and is in no wheel.
 BESIDE = {"reproduction", "examples", "benchmarks"}
@@ -44,6 +44,7 @@ FOREIGN = {
         "schema_",
     },
     "crypto": {"forest", "vote", "predict", "fold", "cross_validate", "classes", "onehot", "publicschema"},
+    "arrays": {"forest", "vote", "predict", "fold", "classes", "onehot", "schema_"},
     "joint": {"forest", "vote", "predict", "fold", "classes", "onehot", "schema_"},
     "storage": {"ciphertext", "schema", "forest", "noise"},
 }

@@ -38,9 +38,10 @@ from encryptedstats.errors import (
 
 if TYPE_CHECKING:
     from encryptedstats import cluster as cluster
+    from encryptedstats.arrays import EncryptedArray, EncryptedInteger
     from encryptedstats.circuits import column
     from encryptedstats.circuits.plan import Plan
-    from encryptedstats.crypto import EncryptedArray, EncryptedInteger, Owner, Parameters, PublicKeys
+    from encryptedstats.crypto import Owner, Parameters, PublicKeys
     from encryptedstats.joint import JointKey, Member
     from encryptedstats.loading import load
     from encryptedstats.models import (
@@ -108,10 +109,8 @@ _LATE = {
     "column": "encryptedstats.circuits",
     "Plan": "encryptedstats.circuits.plan",
     "load": "encryptedstats.loading",
-    **dict.fromkeys(
-        ("EncryptedArray", "EncryptedInteger", "Owner", "Parameters", "PublicKeys"),
-        "encryptedstats.crypto",
-    ),
+    **dict.fromkeys(("EncryptedArray", "EncryptedInteger"), "encryptedstats.arrays"),
+    **dict.fromkeys(("Owner", "Parameters", "PublicKeys"), "encryptedstats.crypto"),
     **dict.fromkeys(("JointKey", "Member"), "encryptedstats.joint"),
     **dict.fromkeys(("Ledger", "Published", "Release", "Rules", "write_report"), "encryptedstats.publishing"),
     **dict.fromkeys(

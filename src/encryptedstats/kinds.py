@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from encryptedstats.arrays.array import ARRAY_KIND, read_array
 from encryptedstats.circuits.results import CUT, NUMBERS_KIND, EncryptedNumbers
-from encryptedstats.crypto import PublicKeys, arrays
-from encryptedstats.crypto.arrays import ARRAY_KIND
+from encryptedstats.crypto import PublicKeys
 from encryptedstats.crypto.keyfiles import OWNER_KIND, PUBLIC_KIND
 from encryptedstats.errors import FileFormatError
 from encryptedstats.joint.key import JOINT_KIND, JointKey
@@ -261,7 +261,7 @@ KINDS: Final[dict[str, FileKind]] = {
         "an encrypted array",
         _DECRYPT,
         frozenset({"values", "ciphertexts"}),
-        lambda file, keys: arrays.from_container(file, keys),  # type: ignore[arg-type]  # keys are there: they are needed
+        lambda file, keys: read_array(file, keys),  # type: ignore[arg-type]  # keys are there: they are needed
         needs_keys=True,
         opens=True,
         facts=lambda file: {"shape": file.expect("shape", list)},

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import encryptedstats as es
+from encryptedstats.arrays.vectors import EncryptedVector
 from encryptedstats.circuits import coding, column
 from encryptedstats.circuits.bounds import read_bounds
 from encryptedstats.circuits.devices.seal import encrypted_here
@@ -17,7 +18,6 @@ from encryptedstats.circuits.expressions import COLUMN, HERE, ONES, PRODUCT, Exp
 from encryptedstats.circuits.lowering import rotations_needed
 from encryptedstats.circuits.program import Step
 from encryptedstats.crypto.residues import ciphertext_of
-from encryptedstats.crypto.vectors import EncryptedVector
 from encryptedstats.tables import EncryptedTable
 from encryptedstats.tables.columns import column_ranges, over_stored_columns
 from insecure import insecure_parameters

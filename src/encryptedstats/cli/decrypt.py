@@ -17,6 +17,7 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 import encryptedstats as es
+from encryptedstats.arrays.array import ARRAY_KIND
 from encryptedstats.circuits.results import NUMBERS_KIND, EncryptedNumbers
 from encryptedstats.cli._console import command_line, fact_table, plural, print_json, printable, size_text
 from encryptedstats.cli._files import COMPUTED, SCREEN, Reads, Writes, save, write_parts, write_text
@@ -26,7 +27,6 @@ from encryptedstats.cli._keys import load_owner
 from encryptedstats.cli._options import AsJson, Force, KeyFile, LedgerFolder, OwnSchema, PassphraseFile, Profile, output
 from encryptedstats.cli._questions import STATISTICS, question_text, variables_of
 from encryptedstats.cli._votes import predicted_counts, votes_frame, votes_view
-from encryptedstats.crypto.arrays import ARRAY_KIND
 from encryptedstats.kinds import KINDS
 from encryptedstats.publishing.opening import record_opening
 from encryptedstats.tables.answers import PREDICTION_KIND

@@ -1,7 +1,6 @@
-"""How ``Owner.encrypt``, ``Owner.decrypt`` and ``Owner.open`` know what to do with a value: by its type. The types register here.
+"""Single dispatch for the words of an ``Owner`` (``encrypt``, ``open``, ``publish``, ``move``, ...) by the type of their operand.
 
-Integers and arrays do so in this package; tables, models, votes, and the files of all of them, register from the layers
-above, so that nothing here has to import them.
+The layers above register their types and document their options, so that nothing here has to import them.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 
+from encryptedstats.arrays.vectors import EncryptedVector
 from encryptedstats.circuits.bounds import ColumnRange
 from encryptedstats.circuits.cost import Times
 from encryptedstats.circuits.digits import Stored, in_pairs, proven_pairs
@@ -34,7 +35,6 @@ from encryptedstats.crypto.encryption import Decryptor
 from encryptedstats.crypto.engine import engine_for
 from encryptedstats.crypto.keyfiles import PUBLIC_KIND, read_parameters
 from encryptedstats.crypto.residues import ciphertext_of
-from encryptedstats.crypto.vectors import EncryptedVector
 from encryptedstats.errors import (
     REPLACE,
     Cure,

@@ -1,8 +1,8 @@
-"""Arithmetic on what is encrypted: shared by encrypted integers (one ciphertext) and vectors (a ciphertext for each chunk of rows).
+"""Arithmetic shared by encrypted integers (one ciphertext) and encrypted vectors (one ciphertext for each chunk of rows).
 
-A ``Sealed`` knows a proven bound of its values and of its noise, so that an operation that could overflow or drown is refused
-*before* it is computed. Relinearisation and modulus switching happen here, when they pay: a product stays three polynomials wide
-until it is multiplied again, so that a sum of products is relinearised once.
+Operands carry proven bounds of their values and of their noise, by the rules of :mod:`encryptedstats.crypto.noise`. An operation
+that could overflow or exhaust the noise budget is refused *before* it is computed. A product keeps three polynomials until it is
+multiplied again, so that a sum of products is relinearised once.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from encryptedstats.crypto.noise import Noise
 from encryptedstats.errors import NoiseError, ParameterError
 
 MAX_POWER: Final = 1 << 16
-S = TypeVar("S", bound="Sealed")
+S = TypeVar("S", bound="EncryptedOperand")
 
 
-class Sealed:
-    """Ciphertexts with what is publicly known of them. Supports ``+ - *`` and small powers, also with plain integers.
+class EncryptedOperand:
+    """Ciphertexts with their public bounds. Supports ``+ - *`` and small powers, also with plain integers.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class Sealed:
         """Another of the same kind and shape; subclasses with more attributes pass them on here."""
         return type(self)(self.keys, ciphertexts, noise, bound, depth)
 
-    def _check_fits(self, other: Sealed) -> None:
+    def _check_fits(self, other: EncryptedOperand) -> None:
         """Refuse an operand of another key (subclasses: of another shape)."""
         self.keys.check_same(other.keys)
 
@@ -72,7 +72,7 @@ class Sealed:
 
     def __rsub__(self, other: Any) -> Any:
         if isinstance(other, type(self)):
-            return other._add_sealed(self, "subtraction", sign=-1)
+            return other._add_operand(self, "subtraction", sign=-1)
         plain = plain_integer(other, "subtraction")
         self._checked_bound(self.bound + abs(plain), "subtraction")
         return (-self)._add_plain(plain, "subtraction")
@@ -86,10 +86,10 @@ class Sealed:
 
     def _linear(self, other: Any, operation: str, sign: int) -> Any:
         if isinstance(other, type(self)):
-            return self._add_sealed(other, operation, sign)
+            return self._add_operand(other, operation, sign)
         return self._add_plain(sign * plain_integer(other, operation), operation)
 
-    def _add_sealed(self: S, other: S, operation: str, sign: int) -> S:
+    def _add_operand(self: S, other: S, operation: str, sign: int) -> S:
         self._check_fits(other)
         if other.bound == 0:
             return self
@@ -128,28 +128,25 @@ class Sealed:
 
     def __mul__(self, other: Any) -> Any:
         if isinstance(other, type(self)):
-            return self._multiply_sealed(other)
+            return self._multiply_operand(other)
         return self._multiply_plain(plain_integer(other, "multiplication"))
 
     __rmul__ = __mul__
 
-    def _multiply_sealed(self: S, other: S) -> S:
+    def _multiply_operand(self: S, other: S) -> S:
         self._check_fits(other)
         if self.bound == 0 or other.bound == 0:
             return self._zero()
         bound = self._checked_bound(self.bound * other.bound, "multiplication")
         depth = max(self.depth, other.depth) + 1
-        model = self.keys.parameters.noise
-        a, b = model.relinearise(self._noise), model.relinearise(other._noise)
-        level = model.best_product_level(a, b)
-        noise = model.multiply(model.switch(a, level), model.switch(b, level))
+        noise = self.keys.parameters.noise.product(self._noise, other._noise)
         self._check_noise(noise, "multiplication", depth)
         self.relinearise()
         other.relinearise()
         if other is self:
-            result = [self._evaluator.square(c) for c in self._at_level(level)]
+            result = [self._evaluator.square(c) for c in self._at_level(noise.level)]
         else:
-            pairs = zip(self._at_level(level), other._at_level(level), strict=True)
+            pairs = zip(self._at_level(noise.level), other._at_level(noise.level), strict=True)
             result = [self._evaluator.multiply(a, b) for a, b in pairs]
         return self._like(result, noise, bound, depth)
 
@@ -180,7 +177,7 @@ class Sealed:
         """Halves as equal as possible: depth log2 of the exponent."""
         if exponent not in powers:
             left, right = exponent - exponent // 2, exponent // 2
-            powers[exponent] = self._power(left, powers)._multiply_sealed(self._power(right, powers))
+            powers[exponent] = self._power(left, powers)._multiply_operand(self._power(right, powers))
         return powers[exponent]
 
     # -- what happens underneath ---------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Encrypted integers: numbers that can be computed with and not looked at.
 
-A single integer is the constant of a plaintext polynomial; the arithmetic is that of :mod:`encryptedstats.crypto.sealed`.
+A single integer is the constant of a plaintext polynomial; the arithmetic is that of :mod:`encryptedstats.arrays.arithmetic`.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from typing import Any, ClassVar, Final, NoReturn
 
 import numpy as np
 
+from encryptedstats.arrays.arithmetic import EncryptedOperand, plain_integer
 from encryptedstats.crypto.dispatch import decrypt_value, encrypt_value
 from encryptedstats.crypto.encryption import Decryptor, Encryptor
-from encryptedstats.crypto.sealed import Sealed, plain_integer
 
 SMALLEST_BOUND: Final = 16
 
 
-class EncryptedInteger(Sealed):
+class EncryptedInteger(EncryptedOperand):
     """An integer under encryption. Supports ``+ - *``, unary minus and small powers, with others and with plain integers.
 
     Made by ``owner.encrypt(7)`` or ``public.encrypt(7)``; opened by ``owner.decrypt``.
@@ -55,7 +55,7 @@ class EncryptedInteger(Sealed):
 
     def save(self, url: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write it with its public parameters; read it again with ``EncryptedArray.load``."""
-        from encryptedstats.crypto.arrays import save_encrypted
+        from encryptedstats.arrays.array import save_encrypted
 
         save_encrypted(self, url, overwrite=overwrite)
 
@@ -123,6 +123,6 @@ def _is_many(value: Any) -> bool:
 
 def _broadcast(value: EncryptedInteger) -> Any:
     """A scalar as an array without dimensions, so that NumPy broadcasts it."""
-    from encryptedstats.crypto.arrays import EncryptedArray
+    from encryptedstats.arrays.array import EncryptedArray
 
     return EncryptedArray(np.array(value, dtype=object))

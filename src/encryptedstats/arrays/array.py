@@ -17,18 +17,18 @@ from typing import Any, Final, NoReturn
 
 import numpy as np
 
-from encryptedstats.crypto.dispatch import decrypt_value, encrypt_value
-from encryptedstats.crypto.encryption import Decryptor, Encryptor
-from encryptedstats.crypto.engine import HEADER_BYTES
-from encryptedstats.crypto.integers import (
+from encryptedstats.arrays.arithmetic import balanced, plain_integer
+from encryptedstats.arrays.integers import (
     EncryptedInteger,
     decrypt_integer,
     encrypt_integer,
     public_bound,
 )
+from encryptedstats.crypto.dispatch import decrypt_value, encrypt_value
+from encryptedstats.crypto.encryption import Decryptor, Encryptor
+from encryptedstats.crypto.engine import HEADER_BYTES
 from encryptedstats.crypto.keys import PublicKeys, check_belongs
 from encryptedstats.crypto.noise import Noise
-from encryptedstats.crypto.sealed import balanced, plain_integer
 from encryptedstats.errors import FileFormatError, HeavyArrayWarning
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import load_file, save_file
@@ -57,7 +57,7 @@ class EncryptedArray(np.ndarray[Any, np.dtype[np.object_]]):
 
     def __new__(cls, values: Any) -> EncryptedArray:
         """An array from nested sequences of encrypted integers; plain integers among them are encrypted with their key."""
-        array: EncryptedArray = _sealed(np.array(values, dtype=object))
+        array: EncryptedArray = _as_encrypted(np.array(values, dtype=object))
         return array
 
     # -- facts -------------------------------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ class EncryptedArray(np.ndarray[Any, np.dtype[np.object_]]):
         if func is np.empty_like and args and args[0] is self and self.size:
             shape = kwargs.get("shape") or self.shape
             return EncryptedArray(np.full(shape, self._values[0]._zero(), dtype=object))
-        return _sealed(super().__array_function__(func, (np.ndarray,), args, kwargs), self)
+        return _as_encrypted(super().__array_function__(func, (np.ndarray,), args, kwargs), self)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         """Element by element through :class:`EncryptedInteger`, which checks everything."""
@@ -157,10 +157,10 @@ class EncryptedArray(np.ndarray[Any, np.dtype[np.object_]]):
             _refuse(ufunc.__name__)
         outputs = kwargs.pop("out", ())
         if not outputs:
-            return _sealed(getattr(ufunc, method)(*plain, **kwargs), self)
+            return _as_encrypted(getattr(ufunc, method)(*plain, **kwargs), self)
         # Into a copy first: what is refused half way leaves the output as it was.
         scratch = np.array(outputs[0], dtype=object)
-        result = _sealed(np.asarray(getattr(ufunc, method)(*plain, out=scratch, **kwargs)), self)
+        result = _as_encrypted(np.asarray(getattr(ufunc, method)(*plain, out=scratch, **kwargs)), self)
         outputs[0][...] = result
         return outputs[0]
 
@@ -169,7 +169,7 @@ class EncryptedArray(np.ndarray[Any, np.dtype[np.object_]]):
         if args or any(value is not None and value is not False for value in kwargs.values()):
             raise TypeError("prod of an encrypted array takes an axis and nothing else")
         values = np.moveaxis(np.asarray(self), axis, 0) if axis is not None else np.asarray(self).ravel()
-        factors = [_sealed(_boxed(v)) for v in values]
+        factors = [_as_encrypted(_boxed(v)) for v in values]
         if not factors:
             raise ValueError("the product of no values: there is nothing to multiply")
         product = balanced(operator.mul, factors)
@@ -262,10 +262,10 @@ def _unboxed(value: Any) -> Any:
     return value[()] if isinstance(value, np.ndarray) and value.ndim == 0 else value
 
 
-def _sealed(result: Any, like: EncryptedArray | None = None) -> Any:
-    """Results of NumPy as encrypted arrays: everything in them encrypted, and under one key."""
+def _as_encrypted(result: Any, like: EncryptedArray | None = None) -> Any:
+    """Return results of NumPy as encrypted arrays: everything in them is encrypted under one key."""
     if isinstance(result, (list, tuple)):
-        return type(result)(_sealed(part, like) for part in result)
+        return type(result)(_as_encrypted(part, like) for part in result)
     if not isinstance(result, np.ndarray):
         if isinstance(result, int) and not isinstance(result, bool) and like is None:
             raise TypeError("an encrypted array needs at least one encrypted integer to take its key from")
@@ -376,10 +376,10 @@ def save_encrypted(
 
 def load_encrypted(url: str | os.PathLike[str], keys: PublicKeys) -> Any:
     """Read what :func:`save_encrypted` wrote, if it belongs to ``keys``."""
-    return from_container(load_file(url, kind=ARRAY_KIND), keys, str(url))
+    return read_array(load_file(url, kind=ARRAY_KIND), keys, str(url))
 
 
-def from_container(file: Container, keys: PublicKeys, path: str = "the file") -> Any:
+def read_array(file: Container, keys: PublicKeys, path: str = "the file") -> Any:
     """The array or integer in a file that was read already, if it belongs to ``keys``."""
     check_belongs(file, keys, path)
     shape = file.expect("shape", list)

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import encryptedstats as es
 from effort import examples, one_scheme
-from encryptedstats.crypto import arrays
+from encryptedstats.arrays import array
 
 FEW = settings(max_examples=examples(6), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 SOME = settings(FEW, max_examples=examples(20))
@@ -1108,7 +1108,7 @@ def test_keys_of_other_parameters_do_not_mix_either(owner: es.Owner, toy: es.Own
 
 def test_heavy_arrays_say_so_where_they_are_made(toy: es.Owner, monkeypatch: pytest.MonkeyPatch) -> None:
     weight = toy.parameters.ciphertext_bytes()
-    monkeypatch.setattr(arrays, "HEAVY_BYTES", 3 * weight)
+    monkeypatch.setattr(array, "HEAVY_BYTES", 3 * weight)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         toy.encrypt([1, 2, 3])
@@ -1119,7 +1119,7 @@ def test_heavy_arrays_say_so_where_they_are_made(toy: es.Owner, monkeypatch: pyt
 
 
 def test_a_thousand_values_are_heavy_with_real_parameters(owner: es.Owner) -> None:
-    assert 1000 * owner.parameters.ciphertext_bytes() > arrays.HEAVY_BYTES
+    assert 1000 * owner.parameters.ciphertext_bytes() > array.HEAVY_BYTES
     assert owner.encrypt(1).nbytes == owner.parameters.ciphertext_bytes()
 
 

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from encryptedstats.arrays.arithmetic import EncryptedOperand
 from encryptedstats.crypto.dispatch import decrypt_value
 from encryptedstats.crypto.encryption import Decryptor
 from encryptedstats.crypto.keys import PublicKeys
 from encryptedstats.crypto.noise import Noise
-from encryptedstats.crypto.sealed import Sealed
 
 
-class EncryptedVector(Sealed):
+class EncryptedVector(EncryptedOperand):
     """Numbers under encryption, thousands a ciphertext, that can be added and multiplied slot by slot.
 
     What the columns of an encrypted table are made of. Plain integers apply to every row.
@@ -41,7 +41,7 @@ class EncryptedVector(Sealed):
         """The same numbers, of which more is known than sums of bounds tell."""
         return self._like(self._ciphertexts, self._noise, bound, self.depth)
 
-    def _check_fits(self, other: Sealed) -> None:
+    def _check_fits(self, other: EncryptedOperand) -> None:
         super()._check_fits(other)
         if not isinstance(other, EncryptedVector) or other.rows != self.rows:
             raise ValueError("vectors of different layout: their rows lie in other slots, so they do not fit together")

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import encryptedstats as es
+from encryptedstats.arrays.vectors import EncryptedVector
 from encryptedstats.crypto.encryption import encrypt_slots
-from encryptedstats.crypto.vectors import EncryptedVector
 
 
 def vectors(owner: es.Owner, *rows: list[list[int]]) -> list[EncryptedVector]:

@@ -1,0 +1,10 @@
+"""Encrypted integers, arrays of them, and encrypted vectors: NumPy-like arithmetic, one operation after the other.
+
+Imports ``crypto``, whose noise model decides whether an operation may be computed, and ``storage``. Nothing of circuits is known
+here: an operation runs at once, and statistics and models do not use it.
+"""
+
+from encryptedstats.arrays.array import EncryptedArray
+from encryptedstats.arrays.integers import EncryptedInteger
+
+__all__ = ["EncryptedArray", "EncryptedInteger"]
