@@ -243,6 +243,14 @@ def test_a_threshold_moves_sensitivity_and_specificity() -> None:
     assert found.scores["auc"] == metrics.evaluate(model, X, y).scores["auc"]
 
 
+def test_a_score_that_is_the_threshold_reaches_it() -> None:
+    p = np.array([[0.7, 0.3], [0.5, 0.5], [0.4, 0.6]])
+    codes = np.array([0, 1, 1])
+    made = metrics.Predictions(np.array(["no", "yes"]), codes, codes, p, are_probabilities=True)
+    assert made.against(1, 0.5).called.tolist() == [False, True, True]
+    assert made.against(1, 0.6).called.tolist() == [False, False, True]
+
+
 def test_several_classes() -> None:
     X, y = rows(300, classes=("a", "b", "c"))
     model = LogisticRegression().fit(X, y)
