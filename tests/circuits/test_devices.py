@@ -24,6 +24,7 @@ import encryptedstats as es
 from encryptedstats.circuits import Expression, column
 from encryptedstats.circuits.bounds import Interval
 from encryptedstats.circuits.devices import (
+    SEAL_RULES,
     Device,
     NativeDevice,
     SealDevice,
@@ -32,6 +33,7 @@ from encryptedstats.circuits.devices import (
     prices,
     register,
     registered,
+    run_steps,
     unregister,
 )
 from encryptedstats.circuits.devices.cuda import card as cards
@@ -40,7 +42,7 @@ from encryptedstats.circuits.evaluate import compile_for, evaluate
 from encryptedstats.circuits.expressions import Marks, Weights
 from encryptedstats.circuits.expressions import given as given_total
 from encryptedstats.circuits.lowering import FLAT, LEVELLED
-from encryptedstats.circuits.program import SHIFT
+from encryptedstats.circuits.program import MULTIPLY, SHIFT
 from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.crypto.evaluator import Evaluator
 from encryptedstats.errors import DeviceError
@@ -441,6 +443,22 @@ def test_packs_are_looked_at(lab: Lab, liar: type[Liar]) -> None:
     liar.spoil = staticmethod(lambda results: [one[:, :1] for one in results])
     with pytest.raises(DeviceError, match=r"does not do what its program says: .*shape \(2, 1, 1024\)"):
         evaluate([(a * y).total()], lab.source((5,)), device="liar", **QUIET)
+
+
+def test_an_operation_without_a_rule_is_refused(lab: Lab) -> None:
+    class Adder(SealDevice):
+        name = "adder"
+
+        def run(self, task: Any) -> Any:
+            return run_steps(task, {op: rule for op, rule in SEAL_RULES.items() if op != MULTIPLY})
+
+    register(Adder())
+    try:
+        check([(a + y).total()], lab.source((5,)), "adder")
+        with pytest.raises(ValueError, match=r"no rule computes <multiply.* the table of rules has add up, relin"):
+            evaluate([(a * y).total()], lab.source((5,)), device="adder", **QUIET)
+    finally:
+        unregister("adder")
 
 
 def test_a_checkpoint_does_not_know_given_totals(tmp_path: Path) -> None:

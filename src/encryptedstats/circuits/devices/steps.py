@@ -134,7 +134,8 @@ class Execution(ABC):
         if step.op == MOVE:
             return args[step.args[0]]
         if step.op not in self.rules:
-            raise ValueError(f"{step!r} has to be known: the device has no rule that computes it")
+            known = ", ".join(self.rules)
+            raise ValueError(f"no rule computes {step!r}: the table of rules has {known}")
         data, there = step.data, [arg in args for arg in step.args]
         if step.op == ADD_UP and not all(there):  # terms that are 0 in this chunk
             coefficients, constant = data
