@@ -360,8 +360,8 @@ def test_packing_keys_of_another_owner_give_nothing_that_passes(lab):
     """The owner signs them, so that files of exchanged keys are refused; and what would come out holds more than totals."""
     few, _ = a_few_vectors(lab)
     stranger, own = es.Owner(lab.parameters).public_keys(), lab.keys
-    mixed = PublicKeys.from_container(own.to_container())
-    mixed._packing = stranger._packing
+    exchanged = replace(own.evaluator.keys, packing=stranger.evaluator.keys.packing)
+    mixed = PublicKeys(replace(own.material, evaluation=exchanged))
     assert mixed.key_id == own.key_id
     totals = EncryptedNumbers(mixed, "packed", [NumberFacts(-5000, 5000)] * 7, lab.pack(few, 8, keys=mixed), 8)
     with pytest.raises(ValueError, match="holds something beside its totals"):

@@ -34,8 +34,7 @@ def test_the_planned_program_of_a_question_is_run(name: str) -> None:
 
 
 def digest_of(answer: Any) -> str | None:
-    held = answer.as_answer() if hasattr(answer, "as_answer") else answer
-    return held.program_digest
+    return getattr(answer, "answer_", answer).program_digest
 
 
 @pytest.mark.parametrize("fraction", [0, 2])
@@ -74,7 +73,7 @@ def test_the_digest_is_stored_with_an_answer_but_not_with_votes(
     schema, frame = binned
     forest = es.CompletelyRandomForest(n_trees=3, depth=2, random_state=1)
     owner = es.Owner(es.plan(forest, schema.table(frame)))
-    answer = owner.encrypt(schema.table(frame)).ask(forest).as_answer()
+    answer = owner.encrypt(schema.table(frame)).ask(forest).answer_
     file = answer.to_container()
     assert file.fields["program"] == answer.program_digest
     answer.save(tmp_path / "answer")

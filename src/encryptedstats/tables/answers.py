@@ -24,10 +24,6 @@ from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import save_file
 from encryptedstats.tables.block_rows import joined_rows, rows_left
-from encryptedstats.tables.questions import (
-    Question,
-)
-from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.schema.variables import PublicSchema
 
 if TYPE_CHECKING:
