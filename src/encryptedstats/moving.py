@@ -1,4 +1,4 @@
-"""What is stored moves to another key: opened by its owner, and encrypted anew. Beside ``loading``, and reads what that reads."""
+"""Move stored tables and results to another key: their owner decrypts and encrypts them anew."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def move(
     *,
     overwrite: bool = False,
 ) -> None:
-    """Encrypt a stored table, model or result anew for another key: ``owner.move(url, successor, out)``.
+    """Encrypt a stored table, model or result for another key: ``owner.move(url, successor, out)``.
 
     Parameters
     ----------
@@ -47,8 +47,8 @@ def move(
     out : path or fsspec URL
         Where the new ciphertexts go.
     schema : Schema, optional
-        Of a table's rows: the new key marks it as its own, as the old one did. A model or result can
-        do without.
+        Of a table's rows: the new key marks it as its own, as the old one did. A model or result
+        can do without.
     overwrite : bool
         Replace what is at ``out``.
     """
@@ -63,7 +63,7 @@ def move(
 
 
 def moved_answer(answer: Answer, decryptor: Decryptor, encryptor: Encryptor, schema: Schema | None) -> Answer:
-    """The same totals under another key; what was drawn beside them is left behind, and can be drawn again."""
+    """Encrypt totals for another key. Draws stored beside them are dropped and can be made again."""
     numbers = answer.ciphertexts
     digest = None if schema is None else _marked_again(numbers.schema_digest, decryptor, encryptor, schema)
     if numbers.form != PACKED:
@@ -89,7 +89,7 @@ def moved_answer(answer: Answer, decryptor: Decryptor, encryptor: Encryptor, sch
 def moved_table(
     table: EncryptedTable, decryptor: Decryptor, encryptor: Encryptor, schema: Schema | None
 ) -> EncryptedTable:
-    """The same rows under another key, block by block; to be saved, for each block is encrypted when it is read."""
+    """Return the same rows under another key. Each block is encrypted when it is read."""
     old, new = table.parameters, encryptor.keys.parameters
     if (old.slots, old.digit_bits) != (new.slots, new.digit_bits):
         raise KeyMismatchError(
@@ -176,6 +176,6 @@ class _MovedBlocks:
         return self.old.stored_bytes()
 
     def signer(self, index: int) -> Sign | None:
-        """The owner's of the new key, who has opened and encrypted every row: others have nothing in it any more."""
+        """Sign as the owner of the new key, who has encrypted every row."""
         signer: Any = self.encryptor.signer
         return None if signer is None else signer.sign

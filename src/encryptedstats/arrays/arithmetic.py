@@ -1,15 +1,18 @@
-"""Arithmetic shared by encrypted integers (one ciphertext) and encrypted vectors (one ciphertext for each chunk of rows).
+"""Arithmetic shared by encrypted integers and encrypted vectors.
 
-Operands carry proven bounds of their values and of their noise, by the rules of :mod:`encryptedstats.crypto.noise`. An operation
-that could overflow or exhaust the noise budget is refused *before* it is computed. A product keeps three polynomials until it is
-multiplied again, so that a sum of products is relinearised once.
+An integer has one ciphertext, a vector one for each chunk of rows.
+
+Operands carry proven bounds of their values and of their noise, by the rules of
+:mod:`encryptedstats.crypto.noise`. An operation that could overflow or exhaust the noise budget is
+refused *before* it is computed. A product keeps three polynomials until it is multiplied again, so
+that a sum of products is relinearised once.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 import numpy as np
 
@@ -22,7 +25,9 @@ S = TypeVar("S", bound="EncryptedOperand")
 
 
 class EncryptedOperand:
-    """Ciphertexts with their public bounds. Supports ``+ - *`` and small powers, also with plain integers.
+    """Ciphertexts with their public bounds.
+
+    Supports ``+ - *`` and small powers, also with plain integers.
 
     Attributes
     ----------
@@ -37,7 +42,6 @@ class EncryptedOperand:
     __slots__ = ("_ciphertexts", "_noise", "bound", "depth", "keys")
     __array_ufunc__ = None  # NumPy scalars and arrays leave mixed operations to this class
     __hash__ = None  # type: ignore[assignment]  # equality cannot be known, so there is no sensible hash
-    _constant: ClassVar[bool] = False  # whether messages are constant polynomials: one value, much less noise
 
     def __init__(self, keys: PublicKeys, ciphertexts: Sequence[Any], noise: Noise, bound: int, depth: int) -> None:
         self.keys = keys
@@ -47,11 +51,11 @@ class EncryptedOperand:
         self._noise = noise
 
     def _like(self: S, ciphertexts: Sequence[Any], noise: Noise, bound: int, depth: int) -> S:
-        """Another of the same kind and shape; subclasses with more attributes pass them on here."""
+        """Return another operand of this class and shape; subclasses pass on more attributes."""
         return type(self)(self.keys, ciphertexts, noise, bound, depth)
 
     def _check_fits(self, other: EncryptedOperand) -> None:
-        """Refuse an operand of another key (subclasses: of another shape)."""
+        """Raise an error for an operand of another key (in subclasses: of another shape)."""
         self.keys.check_same(other.keys)
 
     @property
@@ -60,7 +64,7 @@ class EncryptedOperand:
         one = self.keys.parameters.ciphertext_bytes(self._noise.size, self._noise.level)
         return len(self._ciphertexts) * one
 
-    # -- sums ----------------------------------------------------------------------------------------------------
+    # -- sums --------------------------------------------------------------------------------------
 
     def __add__(self, other: Any) -> Any:
         return self._linear(other, "addition", sign=1)
@@ -124,7 +128,7 @@ class EncryptedOperand:
         result = [self._evaluator.add_plain(c, plain) for c in self._ciphertexts]
         return self._like(result, noise, bound, self.depth)
 
-    # -- products ------------------------------------------------------------------------------------------------
+    # -- products ----------------------------------------------------------------------------------
 
     def __mul__(self, other: Any) -> Any:
         if isinstance(other, type(self)):
@@ -174,20 +178,20 @@ class EncryptedOperand:
         return self._power(exponent, {1: self})
 
     def _power(self: S, exponent: int, powers: dict[int, S]) -> S:
-        """Halves as equal as possible: depth log2 of the exponent."""
+        """Split the exponent into halves: the depth is its log2."""
         if exponent not in powers:
             left, right = exponent - exponent // 2, exponent // 2
             powers[exponent] = self._power(left, powers)._multiply_operand(self._power(right, powers))
         return powers[exponent]
 
-    # -- what happens underneath ---------------------------------------------------------------------------------
+    # -- what happens underneath -------------------------------------------------------------------
 
     @property
     def _evaluator(self) -> Any:
         return self.keys.engine.evaluator
 
     def relinearise(self) -> None:
-        """Back to two polynomials a ciphertext, in place. Operations do so when they need it; nobody else has to."""
+        """Relinearise all ciphertexts in place. Operations do so when they need it."""
         if self._noise.size > 2:
             self._ciphertexts = tuple(self.keys.evaluator.relinearise(c) for c in self._ciphertexts)
             self._noise = self.keys.parameters.noise.relinearise(self._noise)
@@ -203,7 +207,7 @@ class EncryptedOperand:
         return tuple(self.keys.engine.switch(c, level) for c in self._ciphertexts)
 
     def _zero(self: S) -> S:
-        """A publicly known zero: bound 0, so that adding it costs nothing."""
+        """Return a publicly known zero: its bound is 0, so adding it costs nothing."""
         encryptor = self.keys.encryptor
         zeros = [encryptor.encrypt(self.keys.engine.encode_integer(0), constant=True) for _ in self._ciphertexts]
         return self._like([ciphertext for ciphertext, _ in zeros], zeros[0][1], 0, 0)
@@ -233,7 +237,7 @@ class EncryptedOperand:
             f"parameters with {cure}: Parameters.choose(max_value=..., depth=..., terms=..., scheme={parameters.scheme!r})"
         )
 
-    # -- what cannot be: explained instead of guessed ------------------------------------------------------------
+    # -- what cannot be: explained instead of guessed ----------------------------------------------
 
     def __truediv__(self, other: Any) -> NoReturn:
         raise TypeError(
@@ -270,7 +274,7 @@ class EncryptedOperand:
 
 
 def _unless_transparent(combine: Callable[[Any, Any], Any], a: Any, b: Any) -> Any | None:
-    """The sum or difference, or None where SEAL refuses it because it hides nothing, as x - x: everybody sees that it is 0."""
+    """Return the sum or difference; None where it is transparent, as x - x, which SEAL refuses."""
     try:
         return combine(a, b)
     except RuntimeError as error:
@@ -280,7 +284,7 @@ def _unless_transparent(combine: Callable[[Any, Any], Any], a: Any, b: Any) -> A
 
 
 def plain_integer(value: Any, operation: str) -> int:
-    """A plain operand as a Python integer; anything that is not exactly one is refused."""
+    """Return a plain operand as a Python integer; raise ``TypeError`` for anything else."""
     if isinstance(value, (bool, np.bool_, int, np.integer)):
         return int(value)
     if isinstance(value, (float, np.floating)):

@@ -1,8 +1,9 @@
 """Encrypted arrays: NumPy arrays of encrypted integers.
 
-NumPy's object arrays give broadcasting, indexing, ``@`` and stacking for free; this module adds what they miss: arrays never hold
-anything but encrypted integers of one key, products are taken in balanced order, what cannot be computed explains itself, and
-arrays can be saved. One ciphertext a value is heavy; columns of data belong in encrypted tables, thousands of values a ciphertext.
+NumPy's object arrays give broadcasting, indexing, ``@`` and stacking for free; this module adds
+what they miss: arrays never hold anything but encrypted integers of one key, products are taken in
+balanced order, what cannot be computed explains itself, and arrays can be saved. One ciphertext a
+value is heavy; columns of data belong in encrypted tables, thousands of values a ciphertext.
 """
 
 from __future__ import annotations
@@ -41,8 +42,9 @@ MAX_DIMENSIONS: Final = 32
 class EncryptedArray(np.ndarray[Any, np.dtype[np.object_]]):
     """An array of encrypted integers that behaves like a NumPy array.
 
-    Made by ``owner.encrypt([[1, 2], [3, 4]])``. Arithmetic with other encrypted arrays and integers and with plain integers on
-    either side, broadcasting, ``@``, ``.T``, ``sum``, ``prod``, ``cumsum``, indexing, masks, assignment, stacking and ``diag``.
+    Made by ``owner.encrypt([[1, 2], [3, 4]])``. Arithmetic with other encrypted arrays and integers
+    and with plain integers on either side, broadcasting, ``@``, ``.T``, ``sum``, ``prod``,
+    ``cumsum``, indexing, masks, assignment, stacking and ``diag``.
 
     Examples
     --------
@@ -56,11 +58,11 @@ class EncryptedArray(np.ndarray[Any, np.dtype[np.object_]]):
     """
 
     def __new__(cls, values: Any) -> EncryptedArray:
-        """An array from nested sequences of encrypted integers; plain integers among them are encrypted with their key."""
+        """Make an array of nested sequences; plain integers among the values are encrypted."""
         array: EncryptedArray = _as_encrypted(np.array(values, dtype=object))
         return array
 
-    # -- facts -------------------------------------------------------------------------------------------------------
+    # -- facts -------------------------------------------------------------------------------------
 
     @property
     def _values(self) -> list[EncryptedInteger]:
@@ -95,7 +97,7 @@ class EncryptedArray(np.ndarray[Any, np.dtype[np.object_]]):
 
     __str__ = __repr__
 
-    # -- what object arrays miss ---------------------------------------------------------------------------------------
+    # -- what object arrays miss -------------------------------------------------------------------
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if not isinstance(value, (EncryptedArray, EncryptedInteger)):
@@ -105,7 +107,7 @@ class EncryptedArray(np.ndarray[Any, np.dtype[np.object_]]):
         super().__setitem__(key, _unboxed(value))
 
     def _encrypted(self, value: Any) -> EncryptedArray | EncryptedInteger:
-        """What is assigned, under the key of this array; what is encrypted in it already stays as it is."""
+        """Encrypt an assigned value under the key of this array, unless it is encrypted already."""
         if np.ndim(value) == 0:
             value = value.item() if isinstance(value, np.ndarray) else value
             one: EncryptedInteger = self.keys.encrypt(plain_integer(value, "assignment"))
@@ -128,7 +130,7 @@ class EncryptedArray(np.ndarray[Any, np.dtype[np.object_]]):
         self[...] = value
 
     def __array_function__(self, func: Callable[..., Any], types: Any, args: Any, kwargs: Any) -> Any:
-        """NumPy functions as they are, but plain integers that end up beside encrypted ones are encrypted."""
+        """Call a NumPy function; plain integers that end up beside encrypted ones are encrypted."""
         if func in _UNKNOWABLE:
             _refuse(func.__name__)
         if func in _WRITERS:
@@ -165,7 +167,7 @@ class EncryptedArray(np.ndarray[Any, np.dtype[np.object_]]):
         return outputs[0]
 
     def prod(self, axis: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """Product over an axis, multiplied pairwise so that n values are only log2(n) products deep."""
+        """Multiply over an axis, pairwise, so that n values are only log2(n) products deep."""
         if args or any(value is not None and value is not False for value in kwargs.values()):
             raise TypeError("prod of an encrypted array takes an axis and nothing else")
         values = np.moveaxis(np.asarray(self), axis, 0) if axis is not None else np.asarray(self).ravel()
@@ -176,15 +178,15 @@ class EncryptedArray(np.ndarray[Any, np.dtype[np.object_]]):
         return _unboxed(product.copy() if product is factors[0] else product)
 
     def diag(self, k: int = 0) -> Any:
-        """The k-th diagonal of a matrix, or a matrix with this vector on it (zeros elsewhere are encrypted too)."""
+        """Return the k-th diagonal of a matrix, or a matrix with this vector on its diagonal."""
         return np.diag(self, k)
 
     def row_sums(self) -> Any:
-        """Sum of every row of a matrix."""
+        """Return the sum of each row of a matrix."""
         return self.sum(axis=1)
 
     def col_sums(self) -> Any:
-        """Sum of every column of a matrix."""
+        """Return the sum of each column of a matrix."""
         return self.sum(axis=0)
 
     def mean(self, *args: Any, **kwargs: Any) -> NoReturn:
@@ -218,10 +220,10 @@ class EncryptedArray(np.ndarray[Any, np.dtype[np.object_]]):
     def __reduce__(self) -> NoReturn:
         raise TypeError("encrypted arrays are not pickled: use save() and EncryptedArray.load()")
 
-    # -- files -----------------------------------------------------------------------------------------------------
+    # -- files -------------------------------------------------------------------------------------
 
     def save(self, url: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the array with its public parameters to a path or fsspec URL; the file holds no key."""
+        """Write the array with its parameters to a path or fsspec URL; the file holds no key."""
         save_encrypted(self, url, overwrite=overwrite)
 
     @classmethod
@@ -246,7 +248,7 @@ def _refuse(name: str) -> NoReturn:
 
 
 def _boxed(value: Any) -> np.ndarray[Any, Any]:
-    """An array without dimensions around a single object; arrays as they are."""
+    """Wrap a single object into an array without dimensions; return arrays unchanged."""
     if isinstance(value, np.ndarray):
         return value
     box = np.empty((), dtype=object)
@@ -263,7 +265,7 @@ def _unboxed(value: Any) -> Any:
 
 
 def _as_encrypted(result: Any, like: EncryptedArray | None = None) -> Any:
-    """Return results of NumPy as encrypted arrays: everything in them is encrypted under one key."""
+    """Return results of NumPy as encrypted arrays under one key."""
     if isinstance(result, (list, tuple)):
         return type(result)(_as_encrypted(part, like) for part in result)
     if not isinstance(result, np.ndarray):
@@ -299,7 +301,7 @@ def _common_keys(values: Iterable[Any], like: EncryptedArray | None) -> PublicKe
     return found
 
 
-# -- encrypting and decrypting --------------------------------------------------------------------------------------
+# -- encrypting and decrypting ---------------------------------------------------------------------
 
 
 @encrypt_value.register(list)
@@ -318,7 +320,7 @@ def _encrypt_array(value: Any, encryptor: Encryptor, *, bound: int | None = None
 
 
 def _integer_array(value: Any) -> np.ndarray[Any, Any]:
-    """The values as integers, or an error that names the first that is none."""
+    """Return the values as integers; the error names the first that is none."""
     try:
         array = np.array(value)
         if array.dtype.kind not in "iub":
@@ -346,18 +348,18 @@ def _warn_if_heavy(size: int) -> None:
 
 @decrypt_value.register(EncryptedArray)
 def _decrypt_array(value: EncryptedArray, decryptor: Decryptor, *, schema: Any = None) -> np.ndarray[Any, Any]:
-    """The integers; they have no names, whatever the schema."""
+    """Decrypt all integers; a schema has no names for them."""
     numbers = [decrypt_integer(item, decryptor) for item in value._values]
     return np.array(numbers, dtype=np.int64).reshape(value.shape)
 
 
-# -- files ---------------------------------------------------------------------------------------------------------
+# -- files -----------------------------------------------------------------------------------------
 
 
 def save_encrypted(
     value: EncryptedArray | EncryptedInteger, url: str | os.PathLike[str], *, overwrite: bool = False
 ) -> None:
-    """Write an encrypted array or integer, with its parameters and what is publicly known of every value."""
+    """Write an encrypted array or integer, its parameters and the bounds of its values."""
     array = np.asarray(_boxed(value))
     if not array.size:
         raise ValueError("an empty encrypted array has no keys and cannot be saved")
@@ -380,7 +382,7 @@ def load_encrypted(url: str | os.PathLike[str], keys: PublicKeys) -> Any:
 
 
 def read_array(file: Container, keys: PublicKeys, path: str = "the file") -> Any:
-    """The array or integer in a file that was read already, if it belongs to ``keys``."""
+    """Read the array or integer in a container, if it belongs to ``keys``."""
     check_belongs(file, keys, path)
     shape = file.expect("shape", list)
     facts = _read_facts(file.section("values"), shape, keys)

@@ -1,12 +1,13 @@
 """Encrypted integers: numbers that can be computed with and not looked at.
 
-A single integer is the constant of a plaintext polynomial; the arithmetic is that of :mod:`encryptedstats.arrays.arithmetic`.
+A single integer is the constant of a plaintext polynomial; the arithmetic is that of
+:mod:`encryptedstats.arrays.arithmetic`.
 """
 
 from __future__ import annotations
 
 import os
-from typing import Any, ClassVar, Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import numpy as np
 
@@ -18,7 +19,7 @@ SMALLEST_BOUND: Final = 16
 
 
 class EncryptedInteger(EncryptedOperand):
-    """An integer under encryption. Supports ``+ - *``, unary minus and small powers, with others and with plain integers.
+    """An encrypted integer: ``+ - *``, unary minus and small powers, also with plain integers.
 
     Made by ``owner.encrypt(7)`` or ``public.encrypt(7)``; opened by ``owner.decrypt``.
 
@@ -33,10 +34,9 @@ class EncryptedInteger(EncryptedOperand):
     """
 
     __slots__ = ()
-    _constant: ClassVar[bool] = True
 
-    # NumPy's functions, not operators: they box single integers, and they never compute with the plain array itself, whose type
-    # may be too narrow to hold its own negative.
+    # NumPy's functions, not operators: they box single integers, and never compute with the plain
+    # array itself, whose type may be too narrow to hold its own negative.
     def __add__(self, other: Any) -> Any:
         return np.add(_broadcast(self), other) if _is_many(other) else super().__add__(other)
 
@@ -65,7 +65,7 @@ class EncryptedInteger(EncryptedOperand):
 
 
 def public_bound(values: Any, bound: int | None, limit: int) -> int:
-    """The bound that is stored in the clear with new ciphertexts: given, or coarse enough to say little."""
+    """Return the bound stored in the clear: given, or coarse enough to say little."""
     largest = max((abs(v) for v in values), default=0)
     if bound is None:
         bound = max(SMALLEST_BOUND, 1 << (largest - 1).bit_length() if largest else 0)
@@ -85,7 +85,7 @@ def public_bound(values: Any, bound: int | None, limit: int) -> int:
 
 
 def encrypt_integer(value: int, encryptor: Encryptor, bound: int) -> EncryptedInteger:
-    """One integer whose public bound is settled already."""
+    """Encrypt one integer with a given public bound."""
     ciphertext, noise = encryptor.encrypt(encryptor.keys.engine.encode_integer(value), constant=True)
     return EncryptedInteger(encryptor.keys, [ciphertext], noise, bound, 0)
 
@@ -107,7 +107,7 @@ def _refuse_float(value: Any, encryptor: Encryptor, **options: Any) -> NoReturn:
 
 @decrypt_value.register(EncryptedInteger)
 def decrypt_integer(value: EncryptedInteger, decryptor: Decryptor, *, schema: Any = None) -> int:
-    """The integer inside, if it is what its bound says; it has no name, whatever the schema."""
+    """Decrypt an integer and check its bound; a schema has no name for it."""
     decryptor.check_own(value.keys)
     number = value.keys.engine.decode_integer(decryptor.decrypt(value._ciphertexts[0]))
     if number is None or abs(number) > value.bound:
@@ -122,7 +122,7 @@ def _is_many(value: Any) -> bool:
 
 
 def _broadcast(value: EncryptedInteger) -> Any:
-    """A scalar as an array without dimensions, so that NumPy broadcasts it."""
+    """Return a scalar as an array without dimensions, so that NumPy broadcasts it."""
     from encryptedstats.arrays.array import EncryptedArray
 
     return EncryptedArray(np.array(value, dtype=object))

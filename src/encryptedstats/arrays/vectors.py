@@ -1,4 +1,4 @@
-"""Encrypted vectors: a column of numbers, one a slot, in as many ciphertexts as its chunks of rows need."""
+"""Encrypted vectors: columns with one number in each slot and one ciphertext for each chunk."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from encryptedstats.crypto.noise import Noise
 
 
 class EncryptedVector(EncryptedOperand):
-    """Numbers under encryption, thousands a ciphertext, that can be added and multiplied slot by slot.
+    """Encrypted numbers, thousands in a ciphertext, that are added and multiplied slot by slot.
 
     What the columns of an encrypted table are made of. Plain integers apply to every row.
 
@@ -38,7 +38,7 @@ class EncryptedVector(EncryptedOperand):
         return EncryptedVector(self.keys, ciphertexts, noise, bound, depth, self.rows)
 
     def within(self, bound: int) -> EncryptedVector:
-        """The same numbers, of which more is known than sums of bounds tell."""
+        """Return the same numbers with a tighter bound than sums of bounds give."""
         return self._like(self._ciphertexts, self._noise, bound, self.depth)
 
     def _check_fits(self, other: EncryptedOperand) -> None:

@@ -1,4 +1,4 @@
-"""Encryption and decryption: SEAL's, with the noise of new ciphertexts and the key that values belong to."""
+"""SEAL's encryption and decryption, with the noise of new ciphertexts and their key."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Encryptor:
         return residues_of(engine, engine.switch(ciphertext, level))
 
     def schema_digest(self, content: bytes) -> str | None:
-        """Return a digest of a private schema that the owner can recognise; None under the public key, which has no secret."""
+        """Return the owner's digest of a private schema; None under the public key."""
         return keyed_digest(self.token_key, "schema", content) if self.with_secret_key else None
 
 

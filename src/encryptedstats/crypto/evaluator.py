@@ -1,6 +1,7 @@
-"""Evaluate on ciphertexts with key-switching keys: relinearise, rotate, pack, and take packs apart again.
+"""Evaluation with key-switching keys: relinearise, rotate, pack, and expand packs again.
 
-An :class:`Evaluator` owns the evaluation keys. Sums and products without key switching need none, they are the engine's.
+An :class:`Evaluator` owns the evaluation keys. Sums and products without key switching need none,
+they are the engine's.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class Evaluator:
         return self.engine.evaluator.rotate_rows(ciphertext, step, self.keys.rotation)
 
     def pack(self, ciphertexts: Sequence[Any], levels: int | None = None, lowest: int = 0, start: int = 0) -> Any:
-        """Merge ciphertexts of the packing context into one: see :func:`encryptedstats.crypto.packing.pack`."""
+        """Merge ciphertexts of the packing context into one: see ``packing.pack``."""
         return packing.pack(self.parameters, self.packing_keys, ciphertexts, levels, lowest, start)
 
     def split(self, pack: Any, level: int, *, odd: bool = True, start: int = 0) -> tuple[Any, ...]:
@@ -78,7 +79,7 @@ class Evaluator:
         return packing.split(self._packing_engine, self.packing_keys, pack, level, odd=odd, start=start)
 
     def expand(self, pack: Any, count: int, level: int, start: int = 0) -> list[Any]:
-        """Return the totals of a pack, each in every slot of a ciphertext, or 2^start side by side."""
+        """Return the totals of a pack, a ciphertext for each, or for 2^start side by side."""
         return packing.expand(self._packing_engine, self.packing_keys, pack, count, level, start)
 
     @property

@@ -1,8 +1,8 @@
 """Read and write key files: containers, sections, signatures, passphrases and file modes.
 
-A file of public keys and a file with the secret key share the sections that the key id is a hash of. Whatever is read is checked
-before SEAL sees it, and every error is a ``FileFormatError``, ``KeyMismatchError`` or ``PassphraseError``. ``docs/formats.md`` has
-the format.
+A file of public keys and a file with the secret key share the sections that the key id is a hash
+of. Whatever is read is checked before SEAL sees it, and every error is a ``FileFormatError``,
+``KeyMismatchError`` or ``PassphraseError``. ``docs/formats.md`` has the format.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ _ENCRYPTOR: Final = "encryptor"
 
 @dataclass(frozen=True)
 class SecretMaterial:
-    """The content of a file with the secret key: the public material, the secret key, and the planned rotations."""
+    """The content of a secret key file: public material, secret key, and planned rotations."""
 
     public: KeyMaterial
     secret: Any = field(repr=False)
     rotations: tuple[int, ...] = ()
 
 
-# -- public keys -----------------------------------------------------------------------------------------------------------
+# -- public keys -----------------------------------------------------------------------------------
 
 
 def public_container(material: KeyMaterial) -> Container:
@@ -102,7 +102,7 @@ def _read_identified(file: Container, steps: Sequence[Any] = (), signed: Iterabl
 
 
 def read_parameters(file: Container) -> Parameters:
-    """Read the parameters of a file of any kind, checked like all others and against its fingerprint."""
+    """Read the parameters of a file of any kind, and check them against its fingerprint."""
     try:
         parameters = Parameters.from_dict(file.expect("parameters", dict))
     except ParameterError as error:
@@ -113,7 +113,10 @@ def read_parameters(file: Container) -> Parameters:
 
 
 def _check_lengths(file: Container, parameters: Parameters) -> None:
-    """Check that keys have the length that their parameters imply: a small file must not ask for the memory of large ones."""
+    """Check that keys have the length that their parameters imply.
+
+    A small file must not ask for the memory of large keys.
+    """
     primes = len(parameters.coefficient_moduli)
     one = 16 * primes * parameters.ring_degree
     if len(file.section("signing_key")) != SIGNING_KEY_BYTES:
@@ -184,13 +187,13 @@ def _load_seal(loader: Any, data: bytes) -> Any:
         raise FileFormatError(f"a key in the file is malformed: {error}") from error
 
 
-# -- the secret key --------------------------------------------------------------------------------------------------------
+# -- the secret key --------------------------------------------------------------------------------
 
 
 def write_secret(
     material: SecretMaterial, path: str | os.PathLike[str], passphrase: str | None, *, overwrite: bool
 ) -> None:
-    """Write the secret key to a file that only its user can read, locked if a passphrase is given."""
+    """Write the secret key to a file with mode 0600, locked if a passphrase is given."""
     public, secret, lock = material.public, material.secret.to_string(), dict[str, Any]()
     if passphrase is not None:
         lock, secret = locks.lock(secret, passphrase, bind_to=public.key_id.encode())
@@ -210,9 +213,12 @@ def read_secret(path: str | os.PathLike[str], passphrase: str | None) -> SecretM
 
 
 def check_pair(public: KeyMaterial, generator: Any) -> None:
-    """Check that the secret key of a SEAL key generator fits the public keys: one of another pair decrypts to garbage.
+    """Check that the secret key of a SEAL key generator fits the public keys.
 
-    The second check is a key switch, which needs the residues modulo the special prime, and decryption never looks at those.
+    A key of another pair would decrypt to garbage.
+
+    The second check is a key switch, which needs the residues modulo the special prime, and
+    decryption never looks at those.
     """
     engine = public.engine
     decrypt, evaluator = seal.Decryptor(engine.context, generator.secret_key()).decrypt, engine.evaluator
@@ -227,7 +233,7 @@ def check_pair(public: KeyMaterial, generator: Any) -> None:
 
 
 def check_rotations(rotations: Iterable[int], parameters: Parameters) -> tuple[int, ...]:
-    """Return rotations in order, each once; raise ``ParameterError`` for those that the ring does not have."""
+    """Return rotations in order, each once; raise ``ParameterError`` for those out of range."""
     steps, half = tuple(sorted({index(step) for step in rotations})), parameters.ring_degree // 2
     if any(abs(step) >= half for step in steps):
         raise ParameterError(f"rotations must be between {1 - half} and {half - 1}")
@@ -269,11 +275,14 @@ def _warn_of_lax_mode(path: str | os.PathLike[str]) -> None:
         )
 
 
-# -- encryption in other processes -----------------------------------------------------------------------------------------
+# -- encryption in other processes -----------------------------------------------------------------
 
 
 def encryptor_bytes(public: KeyMaterial, secret: Any | None, token_key: bytes) -> bytes:
-    """Return what a process of one's own needs to encrypt. It may hold the secret key, and is never written to a file."""
+    """Serialise what another process of the same user needs to encrypt.
+
+    The bytes may hold the secret key: never write them to a file.
+    """
     sections = {**public.identity_sections(), "token_key": token_key}
     if secret is not None:
         sections["secret_key"] = secret.to_string()

@@ -1,7 +1,8 @@
-"""Keys in the right hands: an ``Owner`` holds the secret key; a worker gets ``PublicKeys``, which cannot decrypt.
+"""The owner's secret key, and the public keys that a worker gets, which cannot decrypt.
 
-Key generation, encryption and decryption are SEAL's own. These are in ``encryption``; key switching is in ``evaluator``, key
-files are in ``keyfiles``. What a word such as ``encrypt`` or ``publish`` does to a type is registered in ``dispatch``.
+Key generation, encryption and decryption are SEAL's own. These are in ``encryption``; key switching
+is in ``evaluator``, key files are in ``keyfiles``. What a word such as ``encrypt`` or ``publish``
+does to a type is registered in ``dispatch``.
 """
 
 from __future__ import annotations
@@ -60,9 +61,10 @@ class HasParameters(Protocol):
 class PublicKeys:
     """Keys that encrypt and compute, and cannot decrypt: all that an untrusted computer ever gets.
 
-    Made by :meth:`Owner.public_keys` and :meth:`load`. Carries the public encryption key, the relinearisation keys that
-    products need, the packing keys that make results small, and the rotation keys that were asked for; and a key by which
-    anybody can check what the owner has signed.
+    Made by :meth:`Owner.public_keys` and :meth:`load`. Carries the public encryption key, the
+    relinearisation keys that products need, the packing keys that make results small, and the
+    rotation keys that were asked for; and a key by which anybody can check what the owner has
+    signed.
     """
 
     def __init__(self, material: KeyMaterial) -> None:
@@ -70,10 +72,10 @@ class PublicKeys:
 
     @classmethod
     def of_members(cls, engine: Engine, public_key: Any, evaluation: EvaluationKeys) -> PublicKeys:
-        """Return the keys that members have made together. They have no owner, and nobody can sign for one."""
+        """Return the keys that members have made together. They have no owner who could sign."""
         return cls(joint_material(engine, public_key, evaluation))
 
-    # -- facts -----------------------------------------------------------------------------------------------------
+    # -- facts -------------------------------------------------------------------------------------
 
     @property
     def engine(self) -> Engine:
@@ -89,19 +91,20 @@ class PublicKeys:
     def key_id(self) -> str:
         """A name for the key pair, the same in every file that belongs to it; it reveals nothing.
 
-        32 hexadecimal digits: a hash of the parameters, the public key, the relinearisation keys, and the key that checks the
-        owner's signatures. Packing and rotation keys carry such a signature. So whoever knows the id knows all of them.
+        32 hexadecimal digits: a hash of the parameters, the public key, the relinearisation keys,
+        and the key that checks the owner's signatures. Packing and rotation keys carry such a
+        signature. So whoever knows the id knows all of them.
         """
         return self.material.key_id
 
     @property
     def fingerprint(self) -> str:
-        """The key id in groups of four, to be compared by telephone before anything is encrypted with these keys."""
+        """The key id in groups of four, to be compared by telephone before these keys are used."""
         return fingerprint_of(self.key_id)
 
     @property
     def joint(self) -> bool:
-        """Whether they are the keys of several members, none of whom can decrypt alone: see :class:`es.JointKey`."""
+        """Whether these are the keys of several members, none of whom can decrypt alone."""
         return self.material.is_joint
 
     @property
@@ -116,7 +119,7 @@ class PublicKeys:
 
     @property
     def retired(self) -> Retirement | None:
-        """The owner's statement that nothing is to be encrypted for these keys any more, if there is one."""
+        """The owner's statement that these keys are retired, if there is one."""
         return self.material.retirement
 
     @property
@@ -130,10 +133,13 @@ class PublicKeys:
 
     @cached_property
     def public_zero(self) -> Any:
-        """An encryption of 0 that is the same for everybody, BGV: the public key itself. It hides nothing that is added to it."""
+        """The public key as an encryption of 0 (BGV), the same for everybody.
+
+        It hides nothing that is added to it.
+        """
         return ciphertext_of(self.engine, public_residues(self.parameters, self.material.public_key.to_string()))
 
-    # -- encrypting and evaluating ---------------------------------------------------------------------------------
+    # -- encrypting and evaluating -----------------------------------------------------------------
 
     @cached_property
     def evaluator(self) -> Evaluator:
@@ -147,7 +153,9 @@ class PublicKeys:
         return Encryptor(self, encrypt, with_secret_key=False, token_key=os.urandom(32))
 
     def encrypt(self, value: Any, **options: Any) -> Any:
-        """Encrypt integers, nested lists or integer arrays with the public key: anybody can, only the owner can decrypt.
+        """Encrypt integers, nested lists or integer arrays with the public key.
+
+        Anybody can; only the owner can decrypt.
 
         See :meth:`Owner.encrypt`, which makes ciphertexts with less noise.
         """
@@ -157,14 +165,15 @@ class PublicKeys:
     def encrypt_file(
         self, path: str | os.PathLike[str], schema: Any, out: str | os.PathLike[str], **options: Any
     ) -> Any:
-        """Encrypt a CSV or Parquet file into a stored table for the owner, as :meth:`Owner.encrypt_file` does.
+        """Encrypt a CSV or Parquet file into a stored table, as :meth:`Owner.encrypt_file` does.
 
-        What was interrupted starts again: only the owner's secret lets a second run recognise the blocks of a first.
+        What was interrupted starts again: only the owner's secret lets a second run recognise the
+        blocks of a first.
         """
         self.check_in_use()
         return encrypt_file_value(schema, self.encryptor, path, out, **options)
 
-    # -- checks ----------------------------------------------------------------------------------------------------
+    # -- checks ------------------------------------------------------------------------------------
 
     def check_in_use(self) -> None:
         """Raise an error where the owner has retired these keys."""
@@ -184,7 +193,7 @@ class PublicKeys:
             )
 
     def check_fingerprint(self, expected: str, name: str = "these") -> None:
-        """Raise an error where the owner has read out another fingerprint than that of these keys."""
+        """Raise an error where the fingerprint is not that of these keys."""
         digits = "".join(expected.replace("-", " ").split()).lower()
         if len(digits) != KEY_ID_DIGITS or not set(digits) <= _HEX_DIGITS:
             raise ValueError(f"{expected!r} is no fingerprint: it has {KEY_ID_DIGITS} hexadecimal digits")
@@ -194,7 +203,7 @@ class PublicKeys:
                 "ask their owner for the right file"
             )
 
-    # -- files -----------------------------------------------------------------------------------------------------
+    # -- files -------------------------------------------------------------------------------------
 
     def to_container(self) -> Container:
         """Return the public keys as a checked envelope of bytes."""
@@ -213,7 +222,8 @@ class PublicKeys:
     def load(cls, url: str | os.PathLike[str], *, fingerprint: str | None = None) -> PublicKeys:
         """Read public keys from a path or fsspec URL, checking every part.
 
-        ``fingerprint`` is what their owner has read to you by telephone, in groups or not: other keys are refused.
+        ``fingerprint`` is what their owner has read to you by telephone, in groups or not: other
+        keys are refused.
         """
         keys = cls.from_container(load_file(url, kind=keyfiles.PUBLIC_KIND))
         if fingerprint is not None:
@@ -234,8 +244,9 @@ class Owner:
     Parameters
     ----------
     parameters : Parameters
-        Or anything with such an attribute ``parameters``, as a plan. Where it has ``rotations`` as well, :meth:`public_keys` and
-        encrypted tables have keys for them from then on: what was planned can be computed.
+        Or anything with such an attribute ``parameters``, as a plan. Where it has ``rotations`` as
+        well, :meth:`public_keys` and encrypted tables have keys for them from then on: what was
+        planned can be computed.
 
     Examples
     --------
@@ -246,7 +257,7 @@ class Owner:
     26
     """
 
-    #: The file that the key was saved to or loaded from last; what belongs to the key is noted beside it.
+    #: The file that the key was saved to or loaded from last; ledgers are noted beside it.
     key_file: Path | None = None
 
     def __init__(self, parameters: Parameters | HasParameters) -> None:
@@ -269,7 +280,8 @@ class Owner:
         """Take the keys of a pair, and derive everything else from the secret one."""
         self._generator, self._steps = generator, steps
         secret = generator.secret_key()
-        # What the signing key is made from is as secret as the secret key, and neither can be had from the other's public part.
+        # The seed of the signing key is as secret as the secret key, and neither follows from the
+        # other's public part.
         self._signer = Signer(hashlib.sha256(b"encryptedstats: signatures of the owner" + secret.to_string()).digest())
         bare = identified_material(engine, public_key, evaluation, self._signer.public_bytes)
         packing_keys = packing.make_packing_keys(engine.parameters, secret)
@@ -301,7 +313,7 @@ class Owner:
 
     @cached_property
     def _keys(self) -> PublicKeys:
-        """The public keys with all planned rotations. They are made on first use: decrypting needs none."""
+        """The public keys with all planned rotations, made on first use: decrypting needs none."""
         return self._keys_with(self._steps) if self._steps else self._bare_keys
 
     @cached_property
@@ -320,7 +332,7 @@ class Owner:
 
     @property
     def fingerprint(self) -> str:
-        """What you read to others by telephone, so that they know your public keys: the key id in groups of four."""
+        """The key id in groups of four, to be read out to those who get your public keys."""
         return self._bare_keys.fingerprint
 
     @property
@@ -329,16 +341,17 @@ class Owner:
         return self._decryptor
 
     def public_keys(self, rotations: Iterable[int] | None = None, *, packing: bool = True) -> PublicKeys:
-        """What a worker gets: keys that encrypt and compute, and cannot decrypt.
+        """Return the keys for a worker, which encrypt and compute and cannot decrypt.
 
         Parameters
         ----------
         rotations : iterable of int, optional
-            Slot rotations that the worker will need (0 swaps the two half rows). Each costs a key of some megabytes, so none
-            is made unless asked for; arithmetic on integers and arrays needs none. By default those of the plan that the owner
-            was made with.
+            Slot rotations that the worker will need (0 swaps the two half rows). Each costs a key
+            of some megabytes, so none is made unless asked for; arithmetic on integers and arrays
+            needs none. By default those of the plan that the owner was made with.
         packing : bool
-            Include the keys that let a worker pack many totals into one ciphertext (a few megabytes).
+            Include the keys that let a worker pack many totals into one ciphertext (a few
+            megabytes).
         """
         steps = self._steps if rotations is None else keyfiles.check_rotations(rotations, self.parameters)
         if packing and steps in (self._steps, ()):
@@ -346,10 +359,10 @@ class Owner:
         return self._keys_with(steps, packs=packing)
 
     def sign(self, statement: bytes) -> str:
-        """A signature (Ed25519) that the public keys check: :meth:`PublicKeys.signed_by_owner`."""
+        """Return an Ed25519 signature, checked by :meth:`PublicKeys.signed_by_owner`."""
         return self._signer.sign(statement)
 
-    # -- encrypting and opening ------------------------------------------------------------------------------------
+    # -- encrypting and opening --------------------------------------------------------------------
 
     def encrypt(self, value: Any, **options: Any) -> Any:
         """Encrypt with the secret key, which gives less noise than the public one.
@@ -358,9 +371,10 @@ class Owner:
         ----------
         value : int, nested list or integer array
         bound : int, optional
-            For integers and arrays: a public bound on every absolute value. Whoever computes needs one, to prove that nothing
-            overflows, so it is stored in the clear. By default it is the power of two (at least 16) that covers the
-            largest absolute value: give it yourself where even that says too much.
+            For integers and arrays: a public bound on every absolute value. Whoever computes needs
+            one, to prove that nothing overflows, so it is stored in the clear. By default it is the
+            power of two (at least 16) that covers the largest absolute value: give it yourself
+            where even that says too much.
 
         Returns
         -------
@@ -371,7 +385,9 @@ class Owner:
     def encrypt_file(
         self, path: str | os.PathLike[str], schema: Any, out: str | os.PathLike[str], **options: Any
     ) -> Any:
-        """Encrypt a CSV or Parquet file, larger than memory if need be, into a stored table. Running again resumes.
+        """Encrypt a CSV or Parquet file into a stored table.
+
+        The file may be larger than memory. Running again resumes.
 
         Parameters
         ----------
@@ -385,10 +401,10 @@ class Owner:
         return encrypt_file_value(schema, self._encryptor, path, out, **options)
 
     def decrypt(self, value: Any, **options: Any) -> Any:
-        """Decrypt what belongs to this key: integers and NumPy arrays, statistics as DataFrames, models ready to predict.
+        """Decrypt integers, arrays, statistics (as DataFrames) and models that belong to this key.
 
-        Options go with the type of ``value``; statistics and models take the owner's ``schema=``, to speak by names.
-        :meth:`open` does the same from a file.
+        Options go with the type of ``value``; statistics and models take the owner's ``schema=``,
+        to speak by names. :meth:`open` does the same from a file.
         """
         return decrypt_value(value, self._decryptor, **options)
 
@@ -400,7 +416,8 @@ class Owner:
         source : path or fsspec URL
             Of the file; or what was loaded from it already.
         schema : Schema, or path of its file, optional
-            The schema that the rows were encrypted with: with it, results speak by names. Integers and arrays have none.
+            The schema that the rows were encrypted with: with it, results speak by names. Integers
+            and arrays have none.
 
         Returns
         -------
@@ -409,44 +426,53 @@ class Owner:
         return open_value(source, self._decryptor, schema)
 
     def publish(self, source: Any, schema: Any = None, **options: Any) -> Any:
-        """Open a result as far as disclosure rules let others see it: small counts and what would give them away are left out.
+        """Open a result as far as disclosure rules let others see it.
 
-        Options are those of :func:`encryptedstats.publishing.publish.publish`: ``rules=`` and ``ledger=``.
+        Small counts and what would give them away are left out.
+
+        Options are those of :func:`encryptedstats.publishing.publish.publish`: ``rules=`` and
+        ``ledger=``.
         """
         return publish_value(source, self, schema=schema, **options)
 
     def release(self, source: Any, schema: Any = None, **options: Any) -> Any:
-        """Open a result with noise on its totals, so that it is differentially private: nobody sees the exact ones.
+        """Open a result with noise on its totals, so that it is differentially private.
 
-        Options are those of :func:`encryptedstats.publishing.release.release`: ``epsilon=``, ``delta=``, ``ledger=`` and others.
+        Nobody sees the exact totals.
+
+        Options are those of :func:`encryptedstats.publishing.release.release`: ``epsilon=``,
+        ``delta=``, ``ledger=`` and others.
         """
         return release_value(source, self, schema=schema, **options)
 
-    # -- changing keys ---------------------------------------------------------------------------------------------
+    # -- changing keys -----------------------------------------------------------------------------
 
     def move(
         self, source: Any, successor: Owner, out: str | os.PathLike[str], schema: Any = None, **options: Any
     ) -> None:
-        """Encrypt a stored table, model or result anew, for another key of yours: opened here, and nowhere else.
+        """Encrypt a stored table, model or result anew for another key of yours.
+
+        It is opened here and nowhere else.
 
         Options are those of :func:`encryptedstats.moving.move`: ``overwrite=``.
         """
         move_value(source, self._decryptor, successor._encryptor, out, schema, **options)
 
     def retire(self, why: str, successor: PublicKeys | None = None) -> PublicKeys:
-        """The public keys with your signed word that nothing is to be encrypted for them any more, and for which instead.
+        """Return the public keys with your signed statement that they are retired.
 
-        Save them over those that you have given away, or beside: whoever loads them can compute on what there is, and encrypts
-        nothing. What is encrypted already, the secret key opens as before.
+        Save them over those that you have given away, or beside: whoever loads them can compute on
+        what there is, and encrypts nothing. What is encrypted already, the secret key opens as
+        before.
         """
         said = Retirement(why, "" if successor is None else successor.key_id, "")
         said = replace(said, signature=self._signer.sign(said.statement(self.key_id)))
         return PublicKeys(replace(self.public_keys().material, retirement=said))
 
-    # -- files -----------------------------------------------------------------------------------------------------
+    # -- files -------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str], passphrase: str | None = None, *, overwrite: bool = False) -> None:
-        """Write the secret key to a file that only its user can read (mode 0600), locked if a passphrase is given.
+        """Write the secret key to a file with mode 0600, locked if a passphrase is given.
 
         An existing file is not replaced unless ``overwrite=True``: a lost secret key is lost data.
         """
@@ -458,7 +484,8 @@ class Owner:
     def load(cls, path: str | os.PathLike[str], passphrase: str | None = None) -> Owner:
         """Read a secret key, checking that it fits the public key beside it.
 
-        A passphrase for a file that is not locked is refused: the file is not the one that it was meant for.
+        A passphrase for a file that is not locked is refused: the file is not the one that it was
+        meant for.
         """
         file = keyfiles.read_secret(path, passphrase)
         public, owner = file.public, cls.__new__(cls)

@@ -1,6 +1,7 @@
-"""Public key material as data: SEAL's keys, the id that names them, and what their owner has signed.
+"""Public key material as data: SEAL's keys, the key id, and the owner's signatures.
 
-Nothing here encrypts, evaluates or touches a file: see :mod:`encryptedstats.crypto.keys`, ``evaluator`` and ``keyfiles``.
+Nothing here encrypts, evaluates or touches a file: see :mod:`encryptedstats.crypto.keys`,
+``evaluator`` and ``keyfiles``.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from encryptedstats.crypto.signatures import verifies
 from encryptedstats.errors import KeyMismatchError
 
 KEY_ID_DIGITS: Final = 32  # 128 bits: nobody can make a second key with the id of a given one
-#: Stands for the signature of joint keys, which have no owner who could sign: see :func:`joint_material`.
+#: In the place of a signature of joint keys, which have no owner who could sign.
 UNSIGNED: Final = ""
 
 
@@ -49,7 +50,7 @@ class EvaluationKeys:
 
 @dataclass(frozen=True)
 class Retirement:
-    """The owner's statement, signed by the secret key, that nothing is to be encrypted for the keys any more."""
+    """The owner's signed statement that nothing is to be encrypted for the keys any more."""
 
     why: str
     successor: str  # the id of the keys to take instead; empty where there are none
@@ -118,7 +119,8 @@ def identified_material(engine: Engine, public_key: Any, evaluation: EvaluationK
 def joint_material(engine: Engine, public_key: Any, evaluation: EvaluationKeys) -> KeyMaterial:
     """Return the material of keys that members have made together. Nobody can sign for a joint key.
 
-    In the place of the key that checks signatures stands a digest of the Galois keys, so the key id covers all of them.
+    In the place of the key that checks signatures stands a digest of the Galois keys, so the key id
+    covers all of them.
     """
     check_joint_parameters(engine.parameters)
     sections = {name: keys.to_string() for name, keys in evaluation.galois().items()}
@@ -127,7 +129,7 @@ def joint_material(engine: Engine, public_key: Any, evaluation: EvaluationKeys) 
 
 
 def check_joint_parameters(parameters: Parameters) -> None:
-    """Refuse keys that claim to be joint under parameters of one member: nobody would flood results."""
+    """Refuse joint keys under parameters of one member: nobody would flood results."""
     if parameters.members < 2:
         raise KeyMismatchError(
             f"keys that are marked as joint, and their parameters are for {parameters.members} member: joint keys "
@@ -142,7 +144,7 @@ def compute_key_id(parameters: Parameters, sections: Sequence[bytes]) -> str:
 
 
 def section_statement(name: str, steps: Sequence[int], content: bytes) -> bytes:
-    """Return what the owner signs of a section of Galois keys; only rotation keys have ``steps``."""
+    """Return the bytes that are signed of a section; only rotation keys have ``steps``."""
     steps = list(steps) if name == "rotation" else []
     return json.dumps(["encryptedstats keys", name, steps, hashlib.sha256(content).hexdigest()]).encode()
 

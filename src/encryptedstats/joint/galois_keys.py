@@ -1,7 +1,9 @@
-"""Joint Galois keys, for packing and for rotations (eprint 2020/304, RotKeyGen): one round for each automorphism X -> X^g.
+"""Joint Galois keys, for packing and for rotations (eprint 2020/304, RotKeyGen): one round.
 
-g_i = sample(s_j, a_gi) + w_i s_j(X^g)           SEAL's own Galois key, re-based on a_gi of the common string
-(sum of the g_i, a_gi)                           is digit i of a Galois key under s
+For each automorphism X -> X^g and digit i, with polynomials a_gi of the common string:
+
+    g_i = sample(s_j, a_gi) + w_i s_j(X^g)    SEAL's own Galois key of member j, re-based on a_gi
+    (sum of the g_i, a_gi)                    is digit i of a Galois key under s
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from encryptedstats.joint.secret import MemberSecret
 
 @dataclass(frozen=True)
 class GaloisSection:
-    """The Galois keys of one purpose: the name of their section, their context, and their rotations."""
+    """The Galois keys of one purpose: their section, context and rotations."""
 
     name: str
     engine: Engine
@@ -38,7 +40,7 @@ class GaloisSection:
 
 
 def galois_sections(parameters: Parameters, rotations: Sequence[int]) -> list[GaloisSection]:
-    """Return the sections that a joint key has: packing, and where rotations were planned, those."""
+    """Return the sections of a joint key: packing, and the planned rotations if there are any."""
     small = engine_for(packing.packing_parameters(parameters))
     packs = GaloisSection("packing", small, packing.packing_steps(parameters.ring_degree))
     return [packs, *([GaloisSection("rotation", engine_for(parameters), rotations)] if rotations else [])]

@@ -1,4 +1,4 @@
-"""What the members of a joint key agree on, and what anybody makes of their messages: the public keys, and opened answers."""
+"""The joint key: what is agreed on, and the public keys and answers that messages combine to."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MAX_NAME: Final = 200
 
 
 class JointKey:
-    """What the members of a joint key agree on before they make it: who they are, the parameters, and a label that is used once.
+    """The agreement of the members of a joint key: their names, the parameters, and a unique label.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ class JointKey:
         return galois_keys.galois_sections(self.parameters, self.rotations)
 
     def public_keys(self, commitments: Messages, contributions: Messages, relinearisations: Messages) -> PublicKeys:
-        """The public keys that the messages of all members make: the same for everybody who has these."""
+        """Combine the messages of all members into the public keys, the same for everybody."""
         given = read_contributions(self, read_commitments(self, commitments), contributions)
         last = read_messages(self, RELINEARISATION_KIND, relinearisations)
         for member, message in last.items():
@@ -114,10 +114,10 @@ class JointKey:
         evaluation = EvaluationKeys(relinearisation, galois["packing"], galois.get("rotation"), self.rotations)
         return PublicKeys.of_members(engine, public_key.combine_public_shares(public, self.common, engine), evaluation)
 
-    # -- opening -----------------------------------------------------------------------------------------------------------
+    # -- opening -----------------------------------------------------------------------------------
 
     def combined(self, answer: Openable, shares: Messages, receiver: PublicKeys) -> Any:
-        """The answer under the receiver's key, from the shares that all members have made for this receiver.
+        """Switch an answer to the receiver's key with the shares that all members made for her.
 
         ``owner.open`` of the receiver's then opens it like any other.
         """
@@ -125,7 +125,7 @@ class JointKey:
         return found.with_packs(receiver, self.switched(found.packs(), shares, receiver.key_id))
 
     def open(self, answer: Openable, shares: Messages, schema: Any = None) -> Any:
-        """What the answer says, from shares that were made without a receiver: whoever has all of them reads it."""
+        """Open an answer with shares that were made without a receiver: anybody can."""
         owner, found = Owner(self.parameters), openable(answer)
         keys, moduli = owner.public_keys(), common_moduli(self.parameters, found.packs())
         level = len(self.parameters.data_moduli) - len(moduli)
@@ -136,7 +136,7 @@ class JointKey:
         return owner.open(found.with_packs(keys, packs), schema)
 
     def switched(self, packs: Sequence[Pack], shares: Messages, receiver: str) -> list[Pack]:
-        """Switch packs to the key with this id, or to none: see :func:`encryptedstats.joint.opening.switch_packs`."""
+        """Switch packs to the key with this id, or to none: see ``opening.switch_packs``."""
         given = read_messages(self, SHARE_KIND, shares)
         for member, message in given.items():
             if message.fields["packs"] != packs_digest(packs):
@@ -148,7 +148,7 @@ class JointKey:
         totals = sum_section(given, "packs", moduli, (each * len(packs), ring))
         return switch_packs(self.parameters, packs, totals.reshape(len(packs), each, len(moduli), ring))
 
-    # -- files ---------------------------------------------------------------------------------------------------------------
+    # -- files -------------------------------------------------------------------------------------
 
     def to_container(self) -> Container:
         """Return what is agreed on as a checked envelope of bytes."""

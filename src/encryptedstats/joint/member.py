@@ -47,13 +47,14 @@ _PUBLIC_KEYS = "public.keys"
 
 
 class Member:
-    """One member of a joint key, with her secret: makes her part of the keys, and her share of every opening.
+    """One member of a joint key: makes her shares of the keys and of every opening.
 
     Parameters
     ----------
     home : path of a folder
-        Where her secret and all that she has sent are kept, readable to her alone. Made when it is not there; loaded when it is.
-        Whoever copies or restores it must never use both: a share is made once.
+        Where her secret and all that she has sent are kept, readable to her alone. Made when it is
+        not there; loaded when it is. Whoever copies or restores it must never use both: a share is
+        made once.
     joint : JointKey
     name : str
         Which of the members she is.
@@ -69,15 +70,15 @@ class Member:
         self.joint, self.name, self.home = joint, name, Path(home)
         self.state = MemberState(self.home, joint, name, passphrase)
 
-    # -- making the public keys -----------------------------------------------------------------------------------------------
+    # -- making the public keys --------------------------------------------------------------------
 
     def commit(self) -> bytes:
-        """The first message: a hash of the second. Nobody shows hers before all have committed to theirs."""
+        """Make the first message, a hash of the second. All commit before anybody contributes."""
         digest = digest_of(self._contribution())
         return container.to_bytes(make_message(self.joint, COMMITMENT_KIND, self.name, {"digest": digest}, {}))
 
     def contribute(self, commitments: Messages) -> bytes:
-        """The second message, once all have committed: her part of the public key, the Galois keys, and of relinearisation."""
+        """Make the second message: shares of public and Galois keys, relinearisation round 1."""
         digests, own = read_commitments(self.joint, commitments), self._contribution()
         if digests[self.name] != digest_of(own):
             raise MemberError(
@@ -96,7 +97,7 @@ class Member:
         return own
 
     def relinearise(self, contributions: Messages) -> bytes:
-        """The third message, from the second ones of all: the second round of the relinearisation key."""
+        """Make the third message from the second ones of all members: relinearisation round 2."""
         given = read_contributions(self.joint, self.state.seen_digests(), contributions)
         transcript = transcript_of(self.joint, contributions)
         with self.state.lock():
@@ -112,7 +113,7 @@ class Member:
         return self.state.stored_bytes("relinearisation")
 
     def finish(self, commitments: Messages, contributions: Messages, relinearisations: Messages) -> PublicKeys:
-        """The public keys, which she keeps: she shares for what belongs to these and for nothing else."""
+        """Make and store the public keys. She makes shares for ciphertexts of these keys only."""
         digests = read_commitments(self.joint, commitments)
         own = relinearisations.get(self.name)
         if digests != self.state.seen_digests() or own != self.state.stored_bytes("relinearisation"):
@@ -163,7 +164,7 @@ class Member:
         sections = {relinearisation_key.SECOND_ROUND: residues_to_bytes(made, moduli)}
         return make_message(joint, RELINEARISATION_KIND, self.name, {"transcript": transcript}, sections)
 
-    # -- opening ---------------------------------------------------------------------------------------------------------------
+    # -- opening -----------------------------------------------------------------------------------
 
     def share(
         self,
@@ -175,7 +176,7 @@ class Member:
         receiver: PublicKeys | None = None,
         trust_worker: bool = False,
     ) -> bytes:
-        """Her share of an opening, made once, from an answer that she has computed anew.
+        """Make her share of an opening, once, from an answer that she has computed anew.
 
         Parameters
         ----------
@@ -184,14 +185,16 @@ class Member:
         question : Question
             What was agreed to be asked; of votes, the model.
         table : EncryptedTable
-            The rows that were agreed on: the answer is computed from them again, and refused where it differs.
+            The rows that were agreed on: the answer is computed from them again, and refused where
+            it differs.
         rows : EncryptedTable, optional
             Of votes: the new rows that they are for. What is opened are their votes, row by row.
         receiver : PublicKeys, optional
             Whose key the answer is switched to. Without one, whoever has all shares reads it.
         trust_worker : bool
-            Share for what the worker has sent, without the rows: **the worker is then trusted with her key**, for whoever may have
-            any ciphertext opened can read her secret off the shares.
+            Share for what the worker has sent, without the rows: **the worker is then trusted with
+            her key**, for whoever may have any ciphertext opened can read her secret off the
+            shares.
         """
         if (table is None) != trust_worker:
             raise ValueError(
@@ -207,7 +210,7 @@ class Member:
         return self.share_packs(answer.packs(), answer.statement(), receiver)
 
     def share_packs(self, packs: Sequence[Pack], statement: bytes, receiver: PublicKeys | None) -> bytes:
-        """Her share of packs that she has computed herself, as what the statement says they are; once."""
+        """Make her share of packs that she has computed herself, once for a statement."""
         if receiver is not None and (receiver.joint or receiver.parameters != self.joint.parameters):
             raise KeyMismatchError(
                 "a receiver has a key of her own with the joint key's parameters: es.Owner(parameters)"

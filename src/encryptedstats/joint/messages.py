@@ -1,9 +1,11 @@
-"""Messages between members: each is bound to the joint key, its round and its member, and checked before it is used.
+"""Messages between members, each bound to the joint key, its round and its member.
 
-commitment         SHA-256 of the contribution: nobody shows hers before all have committed to theirs
-contribution       shares of the public key and the Galois keys, and round 1 of the relinearisation key
-relinearisation    round 2, with a hash of all contributions
-share              of the opening of some ciphertexts, with their hash and the id of the receiver's key
+Each member sends, in this order:
+
+    commitment         SHA-256 of the contribution: nobody contributes before all have committed
+    contribution       shares of the public key and Galois keys, and relinearisation round 1
+    relinearisation    round 2, with a hash of all contributions
+    share              for every opening, with a hash of the ciphertexts and the receiver's key id
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ def make_message(
 
 
 def read_messages(joint: JointKey, kind: str, messages: Messages) -> dict[str, Container]:
-    """Read one message of every member, in order; the error names the member who sent anything else."""
+    """Read one message of every member; errors name the member whose message is refused."""
     missing = [member for member in joint.members if member not in messages]
     unknown = [str(member) for member in messages if member not in joint.members]
     if missing or unknown:
@@ -76,7 +78,7 @@ def read_commitments(joint: JointKey, commitments: Messages) -> dict[str, str]:
 
 
 def read_contributions(joint: JointKey, digests: Mapping[str, str], contributions: Messages) -> dict[str, Container]:
-    """Read the contributions, and check that they are those that their members have committed to."""
+    """Read the contributions and check them against the commitments."""
     given = read_messages(joint, CONTRIBUTION_KIND, contributions)
     for member in given:
         if digest_of(contributions[member]) != digests.get(member):
@@ -92,7 +94,10 @@ def transcript_of(joint: JointKey, messages: Messages) -> str:
 def sum_section(
     given: Mapping[str, Container], section: str, moduli: Sequence[int], shape: tuple[int, int]
 ) -> Residues:
-    """Add up a section of all members: ``shape`` is (polynomials, N), the result (polynomials, primes, N)."""
+    """Add up a section of all members.
+
+    ``shape`` is (polynomials, N); the result has shape (polynomials, primes, N).
+    """
     polynomials, ring = shape
     total = np.zeros((polynomials, len(moduli), ring), dtype=np.uint64)
     for member, message in given.items():

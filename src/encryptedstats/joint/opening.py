@@ -1,10 +1,13 @@
-"""Opening: shares of c_1 s, for everybody or switched to a receiver's key (eprint 2020/304, KeySwitch and PubKeySwitch).
+"""Shares of an opening (eprint 2020/304, KeySwitch and PubKeySwitch): one round.
 
-    d_j = c_1 s_j + t f_j                            f_j uniform, 2^64 times as wide as the noise of the ciphertext
-    d_j + (an encryption of 0 for the receiver)      where there is a receiver
+For a ciphertext (c_0, c_1) of m with noise v, and flooding f_j that is uniform on a range 2^64
+times as wide as what is proven of v:
+
+    d_j = c_1 s_j + t f_j                             member j sends d_j; where there is a receiver,
+    d_j + (an encryption of 0 for the receiver)       this instead
     c_0 + sum of the d_j = m + t (v + f_1 + ... + f_n)
 
-The flooding is of the ciphertext's own proven noise. A second share of one c_1 is never made: see ``state``.
+A second share of one c_1 is never made: see ``state``.
 """
 
 from __future__ import annotations
@@ -53,9 +56,10 @@ class OpenableAnswer(Openable, Protocol):
     """An answer to a question that members may open together."""
 
     def verified(self, question: Any, table: Any, rows: Any = None) -> Self:
-        """Return the same, computed anew from the table (for votes: of a model of the table, for the rows).
+        """Return the answer computed anew from the table; votes are computed for the rows.
 
-        Raises an error where it is not the answer to the question. Without a table nothing is computed.
+        Raises an error where it is not the answer to the question. Without a table nothing is
+        computed.
         """
 
     def statement(self) -> bytes:
@@ -94,7 +98,8 @@ def make_opening_share(
 def switch_packs(parameters: Parameters, packs: Sequence[Pack], totals: Residues) -> list[Pack]:
     """Add the sums of all shares, shape (packs, 1 or 2, primes, N), to c_0.
 
-    With a receiver (two polynomials) the packs are under her key then; without, their second polynomial is 0.
+    With a receiver (two polynomials) the packs are under her key then; without, their second
+    polynomial is 0.
     """
     moduli, each = common_moduli(parameters, packs), totals.shape[1]
     model, zero_noise = packing.packing_model(parameters, len(moduli)), _zero_noise(parameters, moduli)

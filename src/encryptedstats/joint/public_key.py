@@ -1,7 +1,9 @@
-"""The collective public key (eprint 2020/304, EncKeyGen): one round, with a polynomial a of the common string.
+"""The collective public key (eprint 2020/304, EncKeyGen): one round.
 
-b_j = sample(s_j, a) = -(a s_j + t e_j)          member j sends b_j
-(sum of the b_j, a)                              is a public key under s with error e_1 + ... + e_n
+With a polynomial a of the common string:
+
+    b_j = sample(s_j, a) = -(a s_j + t e_j)   member j sends b_j
+    (sum of the b_j, a)                       is a public key under s with error e_1 + ... + e_n
 """
 
 from __future__ import annotations

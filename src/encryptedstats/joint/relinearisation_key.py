@@ -1,11 +1,14 @@
-"""The joint relinearisation key (eprint 2020/304, RelinKeyGen): two rounds, digit i with a polynomial a_i of the common string.
+"""The joint relinearisation key (eprint 2020/304, RelinKeyGen): two rounds.
 
-    round 1   h_i = sample(u_j, a_i) + w_i s_j,  k_i = -sample(s_j, a_i)           H_i, K_i are the sums over members
+For each digit i, with polynomials a_i of the common string:
+
+    round 1   h_i = sample(u_j, a_i) + w_i s_j,  k_i = -sample(s_j, a_i)
     round 2   r_i = -sample(s_j, H_i) + sample(s_j, K_i) - sample(u_j, K_i)
     key       (sum of the r_i, K_i)
 
-u_j is a second secret of member j, used in these two rounds and deleted. w_i is the special prime modulo the i-th prime and 0
-modulo all others.
+H_i and K_i are the sums of h_i and k_i over members. u_j is a second secret of member j, used in
+these two rounds and deleted. w_i is the special prime modulo the i-th prime and 0 modulo all
+others.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
 """One member's secret, and the identity by which SEAL's samples become those of the protocols.
 
-A fresh SEAL public key under a secret s is (-(a s + t e), a) with a polynomial a of SEAL's choice. For any other polynomial x,
+A fresh SEAL public key under a secret s is (-(a s + t e), a) with a polynomial a of SEAL's choice.
+For any other polynomial x,
 
     sample(s, x)  =  -(a s + t e) + (a - x) s  =  -(x s + t e),
 
-with the same error: the key is *re-based* on x, as ciphertexts are in :mod:`encryptedstats.crypto.seeded`. A Galois key of SEAL,
-re-based digit by digit, is the share of a joint Galois key.
+with the same error: the key is *re-based* on x, as ciphertexts are in
+:mod:`encryptedstats.crypto.seeded`. A Galois key of SEAL, re-based digit by digit, is the share of
+a joint Galois key.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ class MemberSecret:
         return self.factor.rebased(pair, x)
 
     def galois_samples(self, name: str, steps: Sequence[int], common: CommonString) -> Iterator[Residues]:
-        """Yield SEAL's Galois keys for some rotations, re-based on the common polynomials, digit by digit."""
+        """Yield the digits of SEAL's Galois keys, re-based on the common polynomials."""
         made = seal.GaloisKeys()
         self._generator.create_galois_keys(list(steps), made)
         for index, digits in switching_keys(made.to_string(), self.engine.parameters.ring_degree):

@@ -1,8 +1,8 @@
-"""What a member stores, in a folder that nobody else reads: her secrets, and every message before it is sent.
+"""The folder of a member, readable to her alone: her secrets, and each message before it is sent.
 
-**Once.** A message that is stored is sent again as it is, and never made a second time: so a crash at any moment, or a request that
-comes twice, shows no second sample of the same secret. A second share of a ciphertext (of a c_1), or for the same question over the
-same rows, is never computed.
+**Once.** A message that is stored is sent again as it is, and never made a second time: so a crash
+at any moment, or a request that comes twice, shows no second sample of the same secret. A second
+share of a ciphertext (of a c_1), or for the same question over the same rows, is never computed.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class MemberState:
         """Lock the folder while it is read and written."""
         return locked(self.home / "lock")
 
-    # -- messages ----------------------------------------------------------------------------------------------------------
+    # -- messages ----------------------------------------------------------------------------------
 
     def store(self, name: str, message: Container) -> Container:
         """Write a message that is not there yet."""
@@ -87,10 +87,11 @@ class MemberState:
         return digests
 
     def known_shares(self, fields: Mapping[str, Any], moduli: Sequence[int]) -> dict[str, Residues]:
-        """Return the member's shares of those ciphertexts that she has shared for already, by the digest of their c_1.
+        """Return the shares that were made for some of these ciphertexts, by the digest of c_1.
 
-        Class counts beside votes are the same ciphertext for as many rows, under whatever question, and keep their share. Raises
-        an error where all of ``fields["seconds"]`` is known, or was shared with another receiver.
+        Class counts beside votes are the same ciphertext for as many rows, under whatever question,
+        and keep their share. Raises an error where all of ``fields["seconds"]`` is known, or was
+        shared with another receiver.
         """
         wanted, each, found = set(fields["seconds"]), 2 if fields["receiver"] else 1, dict[str, Residues]()
         for path in self.home.glob("share-*"):
@@ -105,7 +106,7 @@ class MemberState:
             found |= zip(seconds, body.reshape(len(seconds), each, len(moduli), ring), strict=True)
         return {second: share for second, share in found.items() if second in wanted}
 
-    # -- secrets -----------------------------------------------------------------------------------------------------------
+    # -- secrets -----------------------------------------------------------------------------------
 
     def secret(self, part: str, engine: Engine | None = None) -> MemberSecret:
         """Return one of the secrets, by default in the context of the joint key's parameters."""
