@@ -119,7 +119,7 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
     _translated: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
     answer_: Answer
 
-    # -- what it holds -------------------------------------------------------------------------------------------------
+    # -- what it holds -----------------------------------------------------------------------------
 
     @property
     def totals_(self) -> Any:
@@ -207,7 +207,8 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
 
     def read(self: M, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> M:
         """Return a fitted model of these totals."""
-        model: M = self.opened([int(total) for array in totals.values() for total in array.flat], schema, n_rows)
+        flat = [int(total) for array in totals.values() for total in array.flat]
+        model: M = self.opened(flat, schema, n_rows)
         return model
 
     def present(self, answer: Answer) -> Any:
@@ -215,20 +216,21 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         return super().present(answer) if answer.is_prediction else self._copy()._hold(answer)
 
     def as_asked(self: M) -> M:
-        """Return the question that the fit has answered: unfitted, with its parameters and seed, whatever was changed since."""
-        fitted = hasattr(self, "answer_")
-        model: M = clone(self).set_params(**(self.growth_ if fitted else self.parameters()))
+        """Return the question that the fit answered: unfitted, with the parameters of that time."""
+        asked = self.growth_ if hasattr(self, "answer_") else self.parameters()
+        model: M = clone(self).set_params(**asked)
         return model
 
     def as_predictor(self) -> Answer:
-        """Return the answer to predict with: by the model's parameters as they are now, which may say how."""
+        """Return the answer to predict with, whose question is this model with its parameters of now."""
         names = self.beside_shapes(self.schema_.public())
         beside = {name: found for name, found in self.beside_.items() if name in names}
         return replace(self.answer_, question=self, beside=beside)
 
     def known_totals(self) -> dict[str, Any] | None:
         """Return all numbers of an opened model; None of one that is unfitted or encrypted."""
-        return numbers_of(self.as_predictor()) if hasattr(self, "answer_") and not self.is_encrypted else None
+        is_open = hasattr(self, "answer_") and not self.is_encrypted
+        return numbers_of(self.as_predictor()) if is_open else None
 
     # -- fitting -------------------------------------------------------------------------------------------------
 
@@ -298,7 +300,8 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         self._check_table(table)
         known = known_schema(table)
         self._translate(known)
-        asked = clone(self).in_ids(known).settled()  # what an earlier fit left to chance is drawn anew
+        # What an earlier fit left to chance is drawn anew.
+        asked = clone(self).in_ids(known).settled()
         return self._hold(table.answer_to(asked, **options))
 
     def _translate(self, schema: Schema | PublicSchema) -> None:
@@ -316,7 +319,7 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         return model
 
     def _hold(self: M, answer: Answer) -> M:
-        """Become the fitted model that an answer is, and learn from its totals if they are decrypted."""
+        """Become the fitted model of an answer, and learn from its totals if they are decrypted."""
         answer = replace(answer, question=answer.question.as_asked())
         for name in [name for name in vars(self) if name.endswith("_") and name not in self._carried]:
             delattr(self, name)
@@ -478,8 +481,9 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         self.answer_.save(url, overwrite=overwrite)
 
     def to_container(self, *, names: bool = True) -> Container:
-        """Return it as a checked envelope of bytes; an open model with or without names and cut points."""
-        return (self.answer_ if names else replace(self.answer_, schema=self.schema_.public())).to_container()
+        """Return a checked envelope of bytes; of an open model with or without names and cut points."""
+        answer = self.answer_ if names else replace(self.answer_, schema=self.schema_.public())
+        return answer.to_container()
 
     @classmethod
     def load(cls, url: str | os.PathLike[str], keys: PublicKeys | None = None) -> Any:

@@ -1,4 +1,4 @@
-"""What can be published or released: encrypted answers, models and their files, and what was opened already, all in one form."""
+"""What can be published or released: answers, models, results and their files, all as one answer."""
 
 from __future__ import annotations
 
@@ -67,11 +67,13 @@ def _blocks_said(block_ids: Sequence[str]) -> list[str]:
 def record_opening(given: Any, owner: Owner, ledger: Any) -> None:
     """Write down that something was opened as it is, for its owner alone."""
     source = source_of(given, owner)
-    Ledger.of(ledger, owner).write(owner, OPENED, lambda before: source.said(with_rows=not hides_rows(before)))
+    Ledger.of(ledger, owner).write(
+        owner, OPENED, lambda before: source.said(with_rows=not hides_rows(before))
+    )
 
 
 def source_of(given: Any, owner: Owner, schema: Any = None) -> Source:
-    """All that is known of what is to be published, with the schema that it is opened with, if it is that of the rows."""
+    """Return the answer to publish, with the schema that it is opened with."""
     digest = ""
     if isinstance(given, (str, os.PathLike)):
         data = read_object(given)
@@ -79,9 +81,13 @@ def source_of(given: Any, owner: Owner, schema: Any = None) -> Source:
         given = read_file(container.from_bytes(data, name=str(given)), owner.public_keys(()), given)
     answer = _find_answer(given)
     if answer is not None and answer.is_encrypted:
-        return Source(replace(answer, schema=opening_schema(schema, answer, owner.decryptor)), digest)
+        return Source(
+            replace(answer, schema=opening_schema(schema, answer, owner.decryptor)), digest
+        )
     if schema is not None:
-        raise ParameterError("schema= is for what is still encrypted: what was opened knows its own")
+        raise ParameterError(
+            "schema= is for what is still encrypted: what was opened knows its own"
+        )
     if answer is None:
         raise TypeError(
             f"an object of type {type(given).__name__} has no totals to publish: give an encrypted "

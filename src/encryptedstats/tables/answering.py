@@ -69,7 +69,7 @@ def flat_answers(
 
 
 def numbers_of(answer: Answer) -> dict[str, Any]:
-    """Return the totals of an answer and those beside them, by the names that circuits have for them."""
+    """Return the totals of an answer and those beside them, by their names in circuits."""
     return {MODEL: answer.totals, **answer.beside}
 
 

@@ -41,7 +41,7 @@ def decrypt_answer(answer: Answer, decryptor: Decryptor, schema: Any = None) -> 
 def opening_schema(
     given: Schema | str | os.PathLike[str] | None, answer: Answer, decryptor: Decryptor
 ) -> Schema | PublicSchema:
-    """Return the schema to open an answer with: the given one if it is that of the rows, else the known one."""
+    """Return the schema to open an answer with: the given one, if it is that of the rows."""
     known = answer.schema
     decryptor.check_own(answer.keys)
     if given is None:
@@ -49,10 +49,13 @@ def opening_schema(
     if isinstance(given, (str, os.PathLike)):
         given = Schema.load(given)
     if not isinstance(given, (Schema, PublicSchema)):
-        raise TypeError(f"schema= is a Schema or the path of its file, not a {type(given).__name__}: {_CURE}")
+        raise TypeError(
+            f"schema= is a Schema or the path of its file, not a {type(given).__name__}: {_CURE}"
+        )
     if given.public() != known.public():
         raise SchemaError(
-            "this schema is not the one of the rows, the numbers of variables, bins or classes differ: ", _CURE
+            "this schema is not the one of the rows, the numbers of variables, bins or classes differ: ",
+            _CURE,
         )
     if isinstance(given, PublicSchema):
         return given

@@ -1,6 +1,6 @@
-"""Answers for encrypted rows, by totals that are encrypted or open: one circuit, whoever asks, be it a model or another question.
+"""Predict rows by an answer in totals: one circuit, whether answer and rows are encrypted or clear.
 
-Whoever computes opens nothing. What is refused, is refused before a row is read.
+The worker opens nothing, and what cannot be predicted is refused before a row is read.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _IN_DIGITS: Final = (
 
 @dataclass(frozen=True)
 class Prediction:
-    """What is computed on encrypted rows: all answers with their bounds, and the packs of totals; none, if these are plain."""
+    """What is computed on encrypted rows: answers, their bounds, and packs unless totals are clear."""
 
     answers: list[RowAnswer]
     bounds: list[Interval]
@@ -64,14 +64,14 @@ class Prediction:
         return [value for value in self.values if isinstance(value, Expression)]
 
     def told(self, max_value: int) -> list[Interval]:
-        """What everybody may know of the answers. Those of plain totals could be any: their bounds would give them away."""
+        """Return the public bounds of the answers; those by clear totals would reveal the totals."""
         if self.packs:
             return self.bounds
         return [Interval(-max_value if answer.signed else 0, max_value) for answer in self.answers]
 
 
 def prediction_of(by: Answer, rows: EncryptedTable, output: str) -> Prediction:
-    """The circuit of a prediction for the rows of a table, if these are rows of the schema and have the columns it needs."""
+    """Write the circuit of a prediction, if the rows are of its schema and have its columns."""
     _check_rows(by, rows)
     packs = numbers_of(by) if by.is_encrypted else {}
     facts = [facts for totals in packs.values() for facts in totals.facts]
@@ -87,21 +87,37 @@ _Answers = tuple[list[RowAnswer], list[Interval]]
 _kept: Recent[_Answers] = Recent(4)
 
 
-def _answers(by: Answer, rows: EncryptedTable, output: str, bounds: Mapping[str, list[Interval]]) -> _Answers:
-    """All answers over the columns that are stored, with bounds; of a closed model the same for all tables of so many rows."""
+def _answers(
+    by: Answer, rows: EncryptedTable, output: str, bounds: Mapping[str, list[Interval]]
+) -> _Answers:
+    """Write all answers over the stored columns, with bounds; by encrypted totals they are cached."""
     if not bounds:
         return _written(by, rows, output, bounds)
     limits = [(name, tuple(found)) for name, found in bounds.items()]
     public = rows.schema, rows.facts.columns, tuple(rows.ranges().items()), rows.n_rows
-    key = (question_key(by.question), question_key(by.question.as_asked()), *limits, *public, output)
+    key = (
+        question_key(by.question),
+        question_key(by.question.as_asked()),
+        *limits,
+        *public,
+        output,
+    )
     return _kept.get(key, lambda: _written(by, rows, output, bounds))
 
 
-def _written(by: Answer, rows: EncryptedTable, output: str, bounds: Mapping[str, list[Interval]]) -> _Answers:
+def _written(
+    by: Answer, rows: EncryptedTable, output: str, bounds: Mapping[str, list[Interval]]
+) -> _Answers:
     question, schema = by.question, rows.schema
-    known = known_given(question, schema, bounds) if bounds else known_plain(question, schema, numbers_of(by))
+    known = (
+        known_given(question, schema, bounds)
+        if bounds
+        else known_plain(question, schema, numbers_of(by))
+    )
     answers = flat_answers(question, schema, rows.columns(), known, output)
-    used = column_names([answer.value for answer in answers if isinstance(answer.value, Expression)])
+    used = column_names(
+        [answer.value for answer in answers if isinstance(answer.value, Expression)]
+    )
     whole = [name for name in used if name in digits_among(rows.facts.columns)]
     if whole:
         raise SchemaError(f"the rows to predict have column {whole[0]} ", *_IN_DIGITS)
@@ -109,12 +125,15 @@ def _written(by: Answer, rows: EncryptedTable, output: str, bounds: Mapping[str,
         rows._check_stored(Column.parse(name))
     stored = over_stored_columns([answer.value for answer in answers], schema, rows.facts.columns)
     answers = [replace(answer, value=value) for answer, value in zip(answers, stored, strict=True)]
-    ranges: dict[Any, ColumnRange] = {**rows.ranges(), **(given_ranges(bounds, answers) if bounds else {})}
+    ranges: dict[Any, ColumnRange] = {
+        **rows.ranges(),
+        **(given_ranges(bounds, answers) if bounds else {}),
+    }
     return answers, answer_bounds(answers, ranges, rows.n_rows)
 
 
 def check_prediction(by: Answer, rows: EncryptedTable, output: str) -> Prediction:
-    """Refuse what could not be predicted, without reading a row: of another key or schema, or without a proof that it decrypts."""
+    """Refuse rows of another key or schema, or without a proof of decryption, before reading any."""
     refuse_rows_of_others(rows)
     asked = prediction_of(by, rows, output)
     compile_for(asked.values, rows, form=ROWS, given=asked.packs, bounds=asked.bounds)
@@ -122,7 +141,7 @@ def check_prediction(by: Answer, rows: EncryptedTable, output: str) -> Predictio
 
 
 def predict_rows(by: Answer, rows: Table | EncryptedTable, output: str, **options: Any) -> Any:
-    """Return what an answer in totals says of every row: in the clear where answer and rows are, else encrypted.
+    """Predict every row of a table; the result is encrypted unless the answer and the rows are clear.
 
     The question of ``by`` may be a fitted model whose parameters were changed since; the votes then
     name the question that was asked.
@@ -133,33 +152,54 @@ def predict_rows(by: Answer, rows: Table | EncryptedTable, output: str, **option
     if not by.is_encrypted:
         schema = by.schema if isinstance(by.schema, Schema) else rows.schema
         return by.question.judge(predict_clear(by, rows, output), schema, output)
-    sealed = by.keys.encrypt(rows).accept_others()  # under the public key, which whoever predicts has
+    sealed = by.keys.encrypt(
+        rows
+    ).accept_others()  # under the public key, which whoever predicts has
     return _predict_encrypted(by, sealed, output, **options)
 
 
 def _predict_encrypted(by: Answer, rows: EncryptedTable, output: str, **options: Any) -> Answer:
     asked = prediction_of(by, rows, output)
     told = asked.told(rows.parameters.max_value)
-    found = evaluate(asked.values, rows, form=ROWS, given=asked.packs, bounds=asked.bounds, reported_bounds=told, **options)
+    found = evaluate(
+        asked.values,
+        rows,
+        form=ROWS,
+        given=asked.packs,
+        bounds=asked.bounds,
+        reported_bounds=told,
+        **options,
+    )
     schema = rows.private_schema or (by.schema if isinstance(by.schema, Schema) else rows.schema)
-    # Rows encrypted with the public key have no digest: then it is that of the rows behind the totals.
+    # Rows encrypted with the public key have no digest: take that of the rows behind the totals.
     found.schema_digest = joined_digest(by.schema_digest, rows.facts.schema_digest)
     cut = by.ciphertexts.cut if by.is_encrypted else None
     question = by.question.as_asked()
-    return Answer(question, found, schema, rows.n_rows, rows.blocks.ids, output=output, model_cut=cut)
+    return Answer(
+        question, found, schema, rows.n_rows, rows.blocks.ids, output=output, model_cut=cut
+    )
 
 
 def predict_clear(by: Answer, table: Table, output: str) -> dict[str, NDArray[Any]]:
-    """Predict clear rows by decrypted totals, with the circuit that encrypted rows are predicted by.
+    """Predict clear rows by decrypted totals, with the circuit for encrypted rows.
 
     The numbers come by name; their first axis is the rows.
     """
     question, public = by.question, table.public_schema
-    answers = flat_answers(question, public, table.columns(), known_plain(question, public, numbers_of(by)), output)
-    found = iter(table.evaluate([answer.value for answer in answers if isinstance(answer.value, Expression)]))
-    exact = [next(found) if isinstance(a.value, Expression) else np.full(len(table), a.value, object) for a in answers]
+    answers = flat_answers(
+        question, public, table.columns(), known_plain(question, public, numbers_of(by)), output
+    )
+    found = iter(
+        table.evaluate([answer.value for answer in answers if isinstance(answer.value, Expression)])
+    )
+    exact = [
+        next(found) if isinstance(a.value, Expression) else np.full(len(table), a.value, object)
+        for a in answers
+    ]
     # Floats are exact below 2^53, so 64-bit integers give what Python's integers give, only sooner.
-    fit = all(abs(answer) < 1 << 53 for numbers in exact for answer in (numbers.min(), numbers.max()))
+    fit = all(
+        abs(answer) < 1 << 53 for numbers in exact for answer in (numbers.min(), numbers.max())
+    )
     numbers = np.column_stack([numbers.astype(np.int64 if fit else object) for numbers in exact])
     return in_shapes(numbers, question.answer_shapes(public, output))
 
@@ -170,7 +210,7 @@ def total_bounds(totals: EncryptedNumbers) -> list[Interval]:
 
 
 def refuse_rows_of_others(rows: EncryptedTable) -> None:
-    """Answers are numbers of single rows: they are for who owns all of them; or for whom all members of a joint key open them."""
+    """Refuse rows that others encrypted, except under a joint key: votes speak of single rows."""
     if rows.by_others and not rows.public_keys().joint:
         raise RowsByOthersError(
             "these rows were encrypted by others: who opens their votes would learn something of every single row. Rows are "
@@ -189,9 +229,15 @@ def _check_rows(by: Answer, rows: EncryptedTable) -> None:
             f"rows of key {rows.key_id} cannot be predicted by a model of key {by.keys.key_id}: both belong to one owner"
         )
     if rows.schema.variables != by.schema.public().variables:
-        raise SchemaError("the rows are of another schema than the model: make them with schema.table(...) of its own")
+        raise SchemaError(
+            "the rows are of another schema than the model: make them with schema.table(...) of its own"
+        )
     mine, theirs, known = by.schema_digest, rows.facts.schema_digest, rows.private_schema
-    other = known is not None and isinstance(by.schema, Schema) and known.strict_variables != by.schema.strict_variables
+    other = (
+        known is not None
+        and isinstance(by.schema, Schema)
+        and known.strict_variables != by.schema.strict_variables
+    )
     if other or (mine is not None and theirs is not None and mine != theirs):
         raise SchemaError(
             "the rows have the shape of those the model was fitted to, and yet another schema (cut points, levels or their order "

@@ -249,9 +249,9 @@ class Question(ABC):
     # -- who carries it ----------------------------------------------------------------------------------------------
 
     def present(self, answer: Answer) -> Any:
-        """Return what users get of an answer: encrypted, the answer itself; decrypted, what is read from it.
+        """Return what users get of an answer.
 
-        Models return themselves, fitted.
+        An encrypted one is returned as it is, a decrypted one is read; models return a fitted model.
         """
         if answer.is_encrypted:
             return answer
