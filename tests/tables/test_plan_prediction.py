@@ -21,6 +21,7 @@ from encryptedstats.crypto.engine import engine_for
 from encryptedstats.crypto.packing import packing_model, packing_parameters, packing_primes, packing_secret
 from encryptedstats.crypto.residues import ciphertext_of
 from encryptedstats.crypto.security import RINGS
+from encryptedstats.storage import container
 from reproduction import datasets
 
 QUIET = {"progress": False}
@@ -298,3 +299,10 @@ def test_keys_of_a_plan_of_several_models_carry_all_of_them(several: es.Plan, sc
         check_margins(owner, one + other, answer)
     count = sealed[0].evaluate([column("class0").total()], **QUIET)
     assert owner.decrypt(count) == [int((parts[0].class_codes == 0).sum())]
+
+
+def test_a_plan_counts_the_public_keys() -> None:
+    schema = es.Schema.infer(pd.DataFrame({"x": [1, 2, 3, 4], "y": [0, 1, 0, 1]}), target="y")
+    plan = es.plan(es.CompletelyRandomForest(n_trees=2, depth=1, random_state=1), schema, n_rows=4)
+    stored = len(container.to_bytes(es.Owner(plan).public_keys(plan.rotations).to_container()))
+    assert plan.bytes_keys <= stored <= 1.02 * plan.bytes_keys

@@ -87,9 +87,8 @@ def leaving(step: str, state: State) -> Leaving:
         return Leaving(
             (),
             (rows, "all names", "the plan"),
-            f"Later, if you go on, {size_text(plan['bytes_up'])} of ciphertexts will leave with your public keys, and "
-            f"{size_text(plan['bytes_down'])} "
-            "will come back.",
+            f"Later, if you go on, {size_text(plan['bytes_up'])} of ciphertexts and {size_text(plan['bytes_keys'])} "
+            f"of public keys will leave, and {size_text(plan['bytes_down'])} will come back.",
         )
     stays = {
         "data": (rows, "the name of the file"),

@@ -34,6 +34,7 @@ from encryptedstats.circuits.proof import NoiseReport, noisiest_outputs, prove_r
 from encryptedstats.circuits.rewriting import cleared
 from encryptedstats.circuits.shapes import Shapes, find_shapes
 from encryptedstats.crypto.flooding import FLOODING_BITS
+from encryptedstats.crypto.keyfiles import count_public_bytes
 from encryptedstats.crypto.noise import FAILURE_BITS, Noise, Scheme
 from encryptedstats.crypto.packing import (
     expansion_scale,
@@ -181,6 +182,8 @@ class Plan:
         Results.
     bytes_up, bytes_down : int
         Bytes of ciphertexts to store and to download.
+    bytes_keys : int
+        Bytes of the public keys that lie beside the ciphertexts.
     products, key_switches : int
         The operations that count.
     memory : int
@@ -222,6 +225,7 @@ class Plan:
     flooded: bool = False
     device: str = ""
     digests: tuple[str, ...] = ()
+    bytes_keys: int = 0
 
     @property
     def security(self) -> int:
@@ -247,6 +251,7 @@ class Plan:
             "columns": self.n_columns,
             "ciphertexts_up": self.n_columns * self.layout.n_chunks,
             "bytes_up": self.bytes_up,
+            "bytes_keys": self.bytes_keys,
             "totals": self.n_totals,
             "bytes_down": self.bytes_down,
             "products": self.products,
@@ -273,7 +278,11 @@ class Plan:
             ("largest value", f"±{self.largest:,} ({self._in_digits()}exact up to ±{p.max_value:,})"),
             ("failure bound", self.failure_bound),
             *([("flooding", f"{FLOODING_BITS} bits over the noise: {self._hidden()}")] if self.flooded else ()),
-            ("upload", f"{self.n_columns * layout.n_chunks:,} ciphertexts, {size_text(self.bytes_up)}"),
+            (
+                "upload",
+                f"{self.n_columns * layout.n_chunks:,} ciphertexts, {size_text(self.bytes_up)}; "
+                f"public keys {size_text(self.bytes_keys)}",
+            ),
             ("download", f"{self._downloaded()}, {size_text(self.bytes_down)}"),
             ("work", f"{self.products:,} products, {self.key_switches:,} key switches"),
             ("memory", f"{size_text(self.memory)} beside the table"),
@@ -795,6 +804,7 @@ class _Figures:
             flooded=not self.search.with_secret_key and any(stage.form == PACKED for stage in self.search.stages),
             device=_device_text(prices(self.programs)),
             digests=tuple(one.digest for one in self.compiled),
+            bytes_keys=count_public_bytes(parameters, len(rotations)),
         )
         if workers is None or not fits:
             return made

@@ -70,6 +70,22 @@ def public_container(material: KeyMaterial) -> Container:
     return Container(PUBLIC_KIND, parameters.fingerprint, material.key_id, fields, sections)
 
 
+def count_public_bytes(parameters: Parameters, n_rotations: int = 0) -> int:
+    """Return the size of public keys with packing, and keys for so many rotations, but for headers.
+
+    A key for key switching has two polynomials under all primes for each data prime.
+    """
+
+    def switching(of: Parameters) -> int:
+        primes = len(of.coefficient_moduli)
+        return (primes - 1) * 16 * primes * of.ring_degree
+
+    public_key = 16 * len(parameters.coefficient_moduli) * parameters.ring_degree
+    n_packing = len(packing.packing_steps(parameters.ring_degree))
+    small = switching(packing.packing_parameters(parameters))
+    return public_key + (1 + n_rotations) * switching(parameters) + n_packing * small
+
+
 def read_public(file: Container) -> KeyMaterial:
     """Read what :func:`public_container` made, with every check."""
     steps, signatures = file.expect("rotations", list), file.expect("signatures", dict)
