@@ -5,6 +5,7 @@ from __future__ import annotations
 from mutation.mutants import Mutant
 
 SENSITIVITY, AUDIT = "publishing/sensitivity.py", "publishing/audit.py"
+ENCODINGS = "tables/encodings.py"
 LEDGER, RELEASE = "publishing/ledger.py", "publishing/release.py"
 RULES, REPORT, UNITS = "publishing/rules.py", "publishing/report.py", "publishing/units.py"
 MECHANISMS, OPENING = "publishing/mechanisms.py", "publishing/opening.py"
@@ -26,9 +27,11 @@ EXACT_FIRST = _in(
     "release",
     "exact_openings_of_the_same_rows_are_the_first_thing_that_epsilon_does_not_cover",
 )
+_WEIGHTS = ("weight_bound=self.weight_bound,\n", "weight_bound=1,\n", BOUNDED)
 SAME_ROWS = _in("attacks", "rows_that_were_encrypted_anew_are_compared")
 PERHAPS_SAME = _in("attacks", "a_small_table_that_may_have_been_encrypted_anew_is_warned_of")
 TOTALS = _in("release", "a_total_of_2_to_the_62_is_refused_before_anything_is_spent")
+_NO_SENSITIVITY = 'raise ParameterError(\n            f"column {column} has the encoding'
 REPORTED = _in("report", "it_says_what_epsilon_does_not_cover_exact_openings_first")
 
 OF_SENSITIVITY = [
@@ -97,26 +100,29 @@ OF_SENSITIVITY = [
         "max(l2_squared, found.l2**2)",
         BRUTE_FORCE,
     ),
-    (
-        "any encoding is released",
-        "unknown = [column for column in columns if column.encoding not in ROW_VALUES]",
-        "unknown: list[Column] = []",
-        _in("release", "an_encoding_without_a_known_sensitivity_is_not_released"),
-    ),
-    (
-        "cumulative codes are one-hot",
-        "int(state.bin <= column.index)",
-        "int(state.bin == column.index)",
-        _in("sensitivity", "every_encoding_says_its_value_in_a_row_or_cannot_be_released"),
-    ),
     ("no value is missing", "([RowState()] if known.missing_bin else [])", "[]", OF_MEANS),
-    ("what is missing is there", "int(state.number is not None)", "1", OF_MEANS),
     (
         "squares are nowhere 0",
         "reaches = args[0].low <= 0 <= args[0].high",
         "reaches = False",
         _in("sensitivity", "intervals_bound_what_is_too_much_to_try"),
     ),
+]
+
+OF_ENCODINGS = [
+    (
+        "any encoding is released",
+        _NO_SENSITIVITY,
+        f"return 1\n        {_NO_SENSITIVITY}",
+        _in("release", "an_encoding_without_a_known_sensitivity_is_not_released"),
+    ),
+    (
+        "cumulative codes are one-hot",
+        "int(state.bin <= column.index)",
+        "int(state.bin == column.index)",
+        _in("sensitivity", "every_encoding_says_its_value_in_a_row"),
+    ),
+    ("what is missing is there", "int(state.number is not None)", "1", OF_MEANS),
 ]
 
 OF_AUDIT = [
@@ -306,7 +312,7 @@ OF_UNITS = [
 OF_RELEASES = [
     (
         "totals are not looked at before",
-        "check_totals(plan.rows, public, source.n_rows, most)",
+        "check_totals(plan.rows, public, source.answer.n_rows, most)",
         "pass",
         TOTALS,
     ),
@@ -330,8 +336,8 @@ OF_RELEASES = [
     ),
     (
         "files name the blocks",
-        "OpenedTotals(asked, tuple(totals), source.schema, n_rows),",
-        "OpenedTotals(asked, tuple(totals), source.schema, n_rows, source.block_ids),",
+        "Answer(asked, tuple(totals), source.answer.schema, n_rows),",
+        "Answer(asked, tuple(totals), source.answer.schema, n_rows, source.answer.block_ids),",
         _in("release", "what_is_released_does_not_name_the_blocks_of_rows"),
     ),
     (
@@ -354,7 +360,7 @@ OF_RELEASES = [
     ),
     (
         "any delta",
-        "if plan.privacy.delta * source.n_rows >= 1:",
+        "if plan.privacy.delta * source.answer.n_rows >= 1:",
         WITHOUT,
         _in("release", "predictions_and_large_deltas_are_refused"),
     ),
@@ -426,21 +432,24 @@ OF_NOISE = [
 OF_SOURCES = [
     (
         "the ledger has hashes of exact totals",
-        '"" if self.sealed is None else self.digest',
+        'self.digest if answer.is_encrypted else ""',
         "self.digest",
         _in("release", "the_hash_of_a_file_with_exact_totals_is_not_in_the_ledger"),
     ),
     ("what is said always has the rows", "if with_rows else {}", "", NO_ROWS),
     ("openings name the rows", "with_rows=not hides_rows(before)", "with_rows=True", NO_ROWS),
+]
+
+OF_ENCRYPTED_ANSWERS = [("sealed answers bring no weights", *_WEIGHTS)]
+OF_OPENED_ANSWERS = [
     (
-        "sealed answers bring no weights",
-        "weight_bound=given.weight_bound,",
-        "weight_bound=1,",
+        "opened results bring no weights",
+        "schema=known, beside=beside)",
+        "schema=known, beside=beside, weight_bound=1)",
         BOUNDED,
     ),
-    ("opened results bring no weights", "digest, own.weight_bound", "digest, 1", BOUNDED),
-    ("opened models bring no weights", "digest, given.weight_bound_", "digest, 1", BOUNDED),
 ]
+OF_CLEAR_ANSWERS = [("opened models bring no weights", *_WEIGHTS)]
 
 OF_RULES = [
     (
@@ -472,7 +481,7 @@ OF_RULES = [
 OF_PUBLISHING = [
     (
         "a row of a large weight is many",
-        "rules.min_count * (source.weight_bound or 1)",
+        "rules.min_count * (source.answer.weight_bound or 1)",
         "rules.min_count",
         ("tests/publishing/test_attackers.py",),
     ),
@@ -490,8 +499,8 @@ OF_PUBLISHING = [
     ),
     (
         "results are shown whole",
-        "    if not findings:\n        known",
-        "    if True:\n        known",
+        "    if not findings:\n        result",
+        "    if True:\n        result",
         _in("attacks", "what_is_read_from_small_counts_is_their_table_with_these_hidden"),
     ),
     (
@@ -562,12 +571,16 @@ OF_TABLES = [
 
 _LISTS = {
     SENSITIVITY: OF_SENSITIVITY,
+    ENCODINGS: OF_ENCODINGS,
     AUDIT: OF_AUDIT,
     LEDGER: OF_LEDGERS,
     UNITS: OF_UNITS,
     RELEASE: OF_RELEASES,
     MECHANISMS: OF_NOISE,
     OPENING: OF_SOURCES,
+    "tables/encrypted.py": OF_ENCRYPTED_ANSWERS,
+    "tables/opening.py": OF_OPENED_ANSWERS,
+    "tables/table.py": OF_CLEAR_ANSWERS,
     RULES: OF_RULES,
     PUBLISH: OF_PUBLISHING,
     REPORT: OF_REPORTS,

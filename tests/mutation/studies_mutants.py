@@ -78,7 +78,8 @@ _RULES = [
     _rule("messages in any role", "if role and role not in", "if not role and role not in"),
 ]
 
-DOCUMENTS, KEYS, THRESHOLD = f"{STUDIES}documents.py", "crypto/keys.py", "crypto/threshold.py"
+DOCUMENTS, MATERIAL = f"{STUDIES}documents.py", "crypto/material.py"
+JOINT_MESSAGES, JOINT_OPENING = "joint/messages.py", "joint/opening.py"
 _REFUSED = _by_role("documents_refuse_copies_and_less_than_128_bits")
 _JOINT_REFUSED = _on_joint_keys("encrypted_totals_and_a_receiver_who_is_a_site_are_refused")
 _ONE_OWNER = _by_role("keys_of_one_owner_are_never_those_of_members")
@@ -196,49 +197,68 @@ _JOINT_KEYS = [
         f"{STUDIES}joint.py",
         _on_joint_keys("sites_do_not_read_validity_totals_from_the_shares_in_the_folder"),
     ),
-    _place("joint keys of one owner", "if parameters.members < 2:", NONE, KEYS, _ONE_OWNER),
-    _place("joint keys of one owner, made", "_check_members(engine.parameters)", "pass", KEYS, _ONE_OWNER),
-    _place("joint keys of one owner, loaded", "_check_members(keys.parameters)", "pass", KEYS, _ONE_OWNER),
+    _place("joint keys of one owner", "if parameters.members < 2:", NONE, MATERIAL, _ONE_OWNER),
+    _place(
+        "joint keys of one owner, made",
+        "check_joint_parameters(engine.parameters)",
+        "pass",
+        MATERIAL,
+        _ONE_OWNER,
+    ),
+    _place(
+        "joint keys of one owner, loaded",
+        "check_joint_parameters(material.parameters)",
+        "pass",
+        "crypto/keyfiles.py",
+        _ONE_OWNER,
+    ),
+    _place(
+        "a mark switches flooding off",
+        "with_flooding() if ready.floods else",
+        "with_flooding() if ready.floods and not source.keys.joint else",
+        "circuits/evaluate.py",
+        _ONE_OWNER,
+    ),
     _place(
         "contributions that were not committed to",
-        "if _digest(contributions[member]) != digests.get(member):",
+        "if digest_of(contributions[member]) != digests.get(member):",
         NONE,
-        THRESHOLD,
+        JOINT_MESSAGES,
         _threshold("contributions_are_what_was_committed_to"),
     ),
     _place(
         "a second share of a ciphertext",
         'if wanted <= set(seconds) or file.expect("receiver", str) != fields["receiver"]:',
         NONE,
-        THRESHOLD,
+        "joint/state.py",
         _threshold("the_same_bytes_again_and_never_another_share"),
     ),
     _place(
         "shares without flooding",
         "np.stack([flooding, residues[1]])",
         "np.stack([np.zeros_like(flooding), residues[1]])",
-        THRESHOLD,
+        JOINT_OPENING,
         _threshold("the_flooding_of_a_share"),
     ),
     _place(
         "shares for another receiver",
         'if message.fields["receiver"] != receiver:',
         NONE,
-        THRESHOLD,
+        "joint/key.py",
         _threshold("what_is_no_share_of_this_opening_is_refused_and_named"),
     ),
     _place(
         "residues that are not below their primes",
-        "if (one >= _column(moduli)).any():",
+        "if (one >= moduli_column(moduli)).any():",
         NONE,
-        THRESHOLD,
+        JOINT_MESSAGES,
         _threshold("what_is_no_share_of_this_opening_is_refused_and_named"),
     ),
     _place(
         "shares without room for flooding",
         "if not model.decrypts(flooded_noise(",
         "if not model and not model.decrypts(flooded_noise(",
-        THRESHOLD,
+        JOINT_OPENING,
         _threshold("no_room_for_flooding_is_an_error"),
     ),
 ]

@@ -118,8 +118,8 @@ def bring_unlike_copies(made: World, site: str, rows: pd.DataFrame) -> int:
 
 def mark_as_joint(keys: es.PublicKeys) -> es.PublicKeys:
     """Write an owner's public keys as those that several members have made."""
-    parts = (keys._public_key, keys._relinearisation, keys.evaluator.packing_keys, None, ())
-    return es.PublicKeys.of_members(keys.engine, *parts)
+    material = keys.material
+    return es.PublicKeys.of_members(material.engine, material.public_key, material.evaluation)
 
 
 def unseal_key(made: World, sites: tuple[str, ...]) -> es.Owner:

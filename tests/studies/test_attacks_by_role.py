@@ -32,7 +32,7 @@ from attack_tools import (
 from study_samples import FRAMES, SCHEMA, SITES, World, copied, parameters, world
 
 import encryptedstats as es
-from encryptedstats.crypto import keys as crypto_keys
+from encryptedstats.crypto import keyfiles, material
 from encryptedstats.studies import documents, study, totals, transcript, validity
 from encryptedstats.studies.documents import Document, KeyRule
 from encryptedstats.studies.parties import Identity
@@ -517,12 +517,13 @@ def test_a_document_that_somebody_else_wrote_is_checked_when_it_is_read(
 
 
 def test_keys_of_one_owner_are_never_those_of_members(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mark on the keys of one owner would switch flooding off, which members do when they share."""
+    """A mark on the keys of one owner is refused, and would not switch flooding off: the worker goes by the parameters."""
     owner = es.Owner(parameters())
     with pytest.raises(es.KeyMismatchError):
         mark_as_joint(owner.public_keys())
     with monkeypatch.context() as patch:
-        patch.setattr(crypto_keys, "_check_members", lambda parameters: None)
+        for module in (keyfiles, material):
+            patch.setattr(module, "check_joint_parameters", lambda parameters: None)
         mark_as_joint(owner.public_keys()).save(tmp_path / "marked.keys")
         marked = es.PublicKeys.load(tmp_path / "marked.keys")
     with pytest.raises(es.KeyMismatchError):
@@ -533,7 +534,7 @@ def test_keys_of_one_owner_are_never_those_of_members(tmp_path: Path, monkeypatc
         return bool(table.answer_to(BAYES).ciphertexts.flooded)
 
     assert is_flooded(owner.public_keys())
-    assert not is_flooded(marked)
+    assert is_flooded(marked)
 
 
 def test_ids_of_studies_have_256_bits(tmp_path: Path) -> None:
