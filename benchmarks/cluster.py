@@ -25,6 +25,7 @@ from rich.table import Table
 
 import encryptedstats as es
 from benchmarks._common import Report, Settings, part
+from encryptedstats.circuits.devices import AUTO
 from encryptedstats.circuits.plan import FAN_IN, chunks_per_shard
 from encryptedstats.cluster import items
 from encryptedstats.storage.objects import open_store
@@ -165,8 +166,8 @@ def _shard(place: Path, trees: int, n_rows: int) -> Shard:
     store = open_store(job.queue)
     first = next(iter(job.items.values()))
     _ = job.keys, job.outputs
-    one = _seconds(lambda: items._evaluate(job, first))
-    three = _seconds(lambda: items._evaluate(whole, next(iter(whole.items.values()))), runs=1)
+    one = _seconds(lambda: items._evaluate(job, first, AUTO))
+    three = _seconds(lambda: items._evaluate(whole, next(iter(whole.items.values())), AUTO), runs=1)
     items.run_item(job, first.name)
     result = items.read_result(job, first, store)
     (keys,) = (place / "train").glob("public-*.keys")
