@@ -38,9 +38,7 @@ def digest_of(answer: Any) -> str | None:
 
 
 @pytest.mark.parametrize("fraction", [0, 2])
-def test_the_planned_programs_of_a_prediction_are_run(
-    fraction: int, binned: tuple[es.Schema, pd.DataFrame]
-) -> None:
+def test_the_planned_programs_of_a_prediction_are_run(fraction: int, binned: tuple[es.Schema, pd.DataFrame]) -> None:
     schema, frame = binned
     forest = es.CompletelyRandomForest(n_trees=3, depth=2, fraction=fraction, random_state=1)
     rows, new = schema.table(frame), schema.table(frame[["a", "b"]].head(9))

@@ -160,7 +160,7 @@ OF_AUDIT = [
         "only larger tables are compared",
         "0 < abs(a - b) < min_count",
         "0 < a - b < min_count",
-        _in("comparisons", "counts_of_a_part_are_compared_in_both_orders"),
+        _in("audit", "counts_of_a_part_are_compared_in_both_orders"),
     ),
     (
         "rows that overlap in part are fine",
@@ -178,7 +178,7 @@ OF_AUDIT = [
         "what cannot be solved is safe",
         "# not solved: nothing is concluded to be safe\n            return True",
         "# not solved\n            return False",
-        _in("comparisons", "what_cannot_be_solved_is_not_taken_for_safe"),
+        _in("audit", "what_cannot_be_solved_is_not_taken_for_safe"),
     ),
     (
         "nested counts may differ by few",
@@ -190,7 +190,7 @@ OF_AUDIT = [
         "what was not tried is not told",
         "            if not found[1]:",
         "            if False:",
-        _in("comparisons", "what_is_too_much_to_compare_is_warned_of"),
+        _in("audit", "what_is_too_much_to_compare_is_warned_of"),
     ),
 ]
 
@@ -456,7 +456,7 @@ OF_RULES = [
         "weights do not dominate",
         "math.sqrt(weight_bound * square)",
         "math.sqrt(square)",
-        _in("comparisons", "one_row_of_a_large_weight_may_dominate_a_sum"),
+        _in("audit", "one_row_of_a_large_weight_may_dominate_a_sum"),
     ),
     (
         "all rows but one",
@@ -495,7 +495,7 @@ OF_PUBLISHING = [
         "the ledger keeps what was not shown",
         "numbers = [None] * len(numbers)",
         "pass",
-        _in("comparisons", "the_ledger_keeps_no_number_that_was_not_shown"),
+        _in("audit", "the_ledger_keeps_no_number_that_was_not_shown"),
     ),
     (
         "results are shown whole",

@@ -16,7 +16,7 @@ import pytest
 from service_samples import LIMITS
 
 import encryptedstats as es
-from encryptedstats.crypto.keys import OWNER_KIND, PUBLIC_KIND
+from encryptedstats.crypto.keyfiles import OWNER_KIND, PUBLIC_KIND
 from encryptedstats.service import tokens
 from encryptedstats.service.client import WorkerJob, _check_answer, _check_welcome
 from encryptedstats.service.contents import is_seal_object
@@ -32,8 +32,9 @@ from encryptedstats.service.turns import Turns
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import open_store
-from encryptedstats.tables.answers import BLOCKS, PREDICTION_KIND, RESULT_KIND
+from encryptedstats.tables.answers import BLOCKS, PREDICTION_KIND
 from encryptedstats.tables.blocks import BLOCK_KIND
+from encryptedstats.tables.questions import RESULT_KIND
 from encryptedstats.tables.summaries import Counts
 
 

@@ -276,15 +276,12 @@ def find_facts(outputs: Sequence[Expression | int], conditions: Conditions) -> l
     return [NumberFacts(bound.low, bound.high) for bound in bounds]
 
 
-def check_bounds(
-    outputs: Sequence[Expression | int], largest: Sequence[int], parameters: Parameters
-) -> None:
+def check_bounds(outputs: Sequence[Expression | int], largest: Sequence[int], parameters: Parameters) -> None:
     """Refuse results that may not fit. Intermediate values are exact modulo t, however large."""
     for output, value in zip(outputs, largest, strict=True):
         if value > parameters.max_value:
             raise TooLargeError(
-                f"{output!r} could reach ±{value:,}, and these parameters are exact up to "
-                f"±{parameters.max_value:,}: ",
+                f"{output!r} could reach ±{value:,}, and these parameters are exact up to ±{parameters.max_value:,}: ",
                 Cure(
                     "larger values",
                     f"choose max_value={value} or more, es.plan(...) does",
@@ -388,7 +385,6 @@ def _explain_unproven(
     return (
         "A prediction takes keys that were planned for it, ",
         Cure("plan prediction", "es.plan(..., encrypted_prediction=True)"),
-        "; and if rows of the model or these were encrypted with public keys, keys that were planned "
-        "for that: ",
+        "; and if rows of the model or these were encrypted with public keys, keys that were planned for that: ",
         others,
     )

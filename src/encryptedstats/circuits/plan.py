@@ -520,9 +520,7 @@ class _Search:
             # The smallest primes for the noisiest outputs are those for all, if they carry all.
             for critical in (True, False):
                 carries = partial(carry, critical=critical)
-                sizes = smallest_chain(
-                    self.scheme, ring, t, self.security, carries, largest_prime, with_factors=True
-                )
+                sizes = smallest_chain(self.scheme, ring, t, self.security, carries, largest_prime, with_factors=True)
                 if sizes is None:
                     break
                 primes = parameters_from_sizes(self.scheme, ring, t, sizes, with_factors=True).coefficient_moduli

@@ -67,9 +67,7 @@ def _blocks_said(block_ids: Sequence[str]) -> list[str]:
 def record_opening(given: Any, owner: Owner, ledger: Any) -> None:
     """Write down that something was opened as it is, for its owner alone."""
     source = source_of(given, owner)
-    Ledger.of(ledger, owner).write(
-        owner, OPENED, lambda before: source.said(with_rows=not hides_rows(before))
-    )
+    Ledger.of(ledger, owner).write(owner, OPENED, lambda before: source.said(with_rows=not hides_rows(before)))
 
 
 def source_of(given: Any, owner: Owner, schema: Any = None) -> Source:
@@ -81,13 +79,9 @@ def source_of(given: Any, owner: Owner, schema: Any = None) -> Source:
         given = read_file(container.from_bytes(data, name=str(given)), owner.public_keys(()), given)
     answer = _find_answer(given)
     if answer is not None and answer.is_encrypted:
-        return Source(
-            replace(answer, schema=opening_schema(schema, answer, owner.decryptor)), digest
-        )
+        return Source(replace(answer, schema=opening_schema(schema, answer, owner.decryptor)), digest)
     if schema is not None:
-        raise ParameterError(
-            "schema= is for what is still encrypted: what was opened knows its own"
-        )
+        raise ParameterError("schema= is for what is still encrypted: what was opened knows its own")
     if answer is None:
         raise TypeError(
             f"an object of type {type(given).__name__} has no totals to publish: give an encrypted "

@@ -177,9 +177,7 @@ def checked(source: Source, totals: list[int], rules: Rules) -> tuple[Published,
     shape = shape_with_margins(form) if isinstance(form, CellForm) else ()
     of_cells = isinstance(form, CellForm)
     answer = source.answer
-    shown = Shown(
-        asked, rows, numbers, answer.n_rows, answer.block_ids, of_cells, shape=shape, weighted=bound > 1
-    )
+    shown = Shown(asked, rows, numbers, answer.n_rows, answer.block_ids, of_cells, shape=shape, weighted=bound > 1)
     return made, shown
 
 

@@ -49,9 +49,7 @@ def opening_schema(
     if isinstance(given, (str, os.PathLike)):
         given = Schema.load(given)
     if not isinstance(given, (Schema, PublicSchema)):
-        raise TypeError(
-            f"schema= is a Schema or the path of its file, not a {type(given).__name__}: {_CURE}"
-        )
+        raise TypeError(f"schema= is a Schema or the path of its file, not a {type(given).__name__}: {_CURE}")
     if given.public() != known.public():
         raise SchemaError(
             "this schema is not the one of the rows, the numbers of variables, bins or classes differ: ",

@@ -457,9 +457,7 @@ def _without_fold(outputs: Sequence[Expression]) -> list[Expression]:
     return [values[output] for output in outputs]
 
 
-def _stages_of_parts(
-    parts: Sequence[Any], rows: _PlannedRows, columns: Sequence[Column]
-) -> list[Stage]:
+def _stages_of_parts(parts: Sequence[Any], rows: _PlannedRows, columns: Sequence[Column]) -> list[Stage]:
     """Return a stage for each question, one for all totals, and those of folds, which keys must carry."""
     stages, reserved, totals = list[Stage](), list[Stage](), list[Expression]()
     for part in parts:

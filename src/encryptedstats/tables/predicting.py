@@ -87,9 +87,7 @@ _Answers = tuple[list[RowAnswer], list[Interval]]
 _kept: Recent[_Answers] = Recent(4)
 
 
-def _answers(
-    by: Answer, rows: EncryptedTable, output: str, bounds: Mapping[str, list[Interval]]
-) -> _Answers:
+def _answers(by: Answer, rows: EncryptedTable, output: str, bounds: Mapping[str, list[Interval]]) -> _Answers:
     """Write all answers over the stored columns, with bounds; by encrypted totals they are cached."""
     if not bounds:
         return _written(by, rows, output, bounds)
@@ -105,19 +103,11 @@ def _answers(
     return _kept.get(key, lambda: _written(by, rows, output, bounds))
 
 
-def _written(
-    by: Answer, rows: EncryptedTable, output: str, bounds: Mapping[str, list[Interval]]
-) -> _Answers:
+def _written(by: Answer, rows: EncryptedTable, output: str, bounds: Mapping[str, list[Interval]]) -> _Answers:
     question, schema = by.question, rows.schema
-    known = (
-        known_given(question, schema, bounds)
-        if bounds
-        else known_plain(question, schema, numbers_of(by))
-    )
+    known = known_given(question, schema, bounds) if bounds else known_plain(question, schema, numbers_of(by))
     answers = flat_answers(question, schema, rows.columns(), known, output)
-    used = column_names(
-        [answer.value for answer in answers if isinstance(answer.value, Expression)]
-    )
+    used = column_names([answer.value for answer in answers if isinstance(answer.value, Expression)])
     whole = [name for name in used if name in digits_among(rows.facts.columns)]
     if whole:
         raise SchemaError(f"the rows to predict have column {whole[0]} ", *_IN_DIGITS)
@@ -152,9 +142,7 @@ def predict_rows(by: Answer, rows: Table | EncryptedTable, output: str, **option
     if not by.is_encrypted:
         schema = by.schema if isinstance(by.schema, Schema) else rows.schema
         return by.question.judge(predict_clear(by, rows, output), schema, output)
-    sealed = by.keys.encrypt(
-        rows
-    ).accept_others()  # under the public key, which whoever predicts has
+    sealed = by.keys.encrypt(rows).accept_others()  # under the public key, which whoever predicts has
     return _predict_encrypted(by, sealed, output, **options)
 
 
@@ -175,9 +163,7 @@ def _predict_encrypted(by: Answer, rows: EncryptedTable, output: str, **options:
     found.schema_digest = joined_digest(by.schema_digest, rows.facts.schema_digest)
     cut = by.ciphertexts.cut if by.is_encrypted else None
     question = by.question.as_asked()
-    return Answer(
-        question, found, schema, rows.n_rows, rows.blocks.ids, output=output, model_cut=cut
-    )
+    return Answer(question, found, schema, rows.n_rows, rows.blocks.ids, output=output, model_cut=cut)
 
 
 def predict_clear(by: Answer, table: Table, output: str) -> dict[str, NDArray[Any]]:
@@ -186,20 +172,11 @@ def predict_clear(by: Answer, table: Table, output: str) -> dict[str, NDArray[An
     The numbers come by name; their first axis is the rows.
     """
     question, public = by.question, table.public_schema
-    answers = flat_answers(
-        question, public, table.columns(), known_plain(question, public, numbers_of(by)), output
-    )
-    found = iter(
-        table.evaluate([answer.value for answer in answers if isinstance(answer.value, Expression)])
-    )
-    exact = [
-        next(found) if isinstance(a.value, Expression) else np.full(len(table), a.value, object)
-        for a in answers
-    ]
+    answers = flat_answers(question, public, table.columns(), known_plain(question, public, numbers_of(by)), output)
+    found = iter(table.evaluate([answer.value for answer in answers if isinstance(answer.value, Expression)]))
+    exact = [next(found) if isinstance(a.value, Expression) else np.full(len(table), a.value, object) for a in answers]
     # Floats are exact below 2^53, so 64-bit integers give what Python's integers give, only sooner.
-    fit = all(
-        abs(answer) < 1 << 53 for numbers in exact for answer in (numbers.min(), numbers.max())
-    )
+    fit = all(abs(answer) < 1 << 53 for numbers in exact for answer in (numbers.min(), numbers.max()))
     numbers = np.column_stack([numbers.astype(np.int64 if fit else object) for numbers in exact])
     return in_shapes(numbers, question.answer_shapes(public, output))
 
@@ -229,15 +206,9 @@ def _check_rows(by: Answer, rows: EncryptedTable) -> None:
             f"rows of key {rows.key_id} cannot be predicted by a model of key {by.keys.key_id}: both belong to one owner"
         )
     if rows.schema.variables != by.schema.public().variables:
-        raise SchemaError(
-            "the rows are of another schema than the model: make them with schema.table(...) of its own"
-        )
+        raise SchemaError("the rows are of another schema than the model: make them with schema.table(...) of its own")
     mine, theirs, known = by.schema_digest, rows.facts.schema_digest, rows.private_schema
-    other = (
-        known is not None
-        and isinstance(by.schema, Schema)
-        and known.strict_variables != by.schema.strict_variables
-    )
+    other = known is not None and isinstance(by.schema, Schema) and known.strict_variables != by.schema.strict_variables
     if other or (mine is not None and theirs is not None and mine != theirs):
         raise SchemaError(
             "the rows have the shape of those the model was fitted to, and yet another schema (cut points, levels or their order "
