@@ -129,7 +129,7 @@ def joint_material(engine: Engine, public_key: Any, evaluation: EvaluationKeys) 
 
 
 def check_joint_parameters(parameters: Parameters) -> None:
-    """Refuse joint keys under parameters of one member: nobody would flood results."""
+    """Refuse joint keys under parameters of one member, whose results need no shares to be opened."""
     if parameters.members < 2:
         raise KeyMismatchError(
             f"keys that are marked as joint, and their parameters are for {parameters.members} member: joint keys "
