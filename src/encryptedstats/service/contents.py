@@ -27,7 +27,7 @@ from encryptedstats.tables.answers import BLOCKS, PREDICTION_KIND
 from encryptedstats.tables.blocks import BLOCK_KIND
 from encryptedstats.tables.encrypted import TABLE_KIND, facts_from_container
 
-_NUMBERS: Final = {"parameters", "form", "width", "flooded", "circuit", DIGEST_FIELD}
+_NUMBERS: Final = {"parameters", "form", "width", "flooded", "circuit", "program", DIGEST_FIELD}
 _ANSWER: Final = _NUMBERS | {"question", "params", "n_rows", "n_dropped", BLOCKS, "schema", "weight_bound"}
 #: The fields of each kind of file that may come in. All are checked where the file is read.
 FIELDS: Final[dict[str, set[str]]] = {
