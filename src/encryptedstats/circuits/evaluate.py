@@ -106,7 +106,7 @@ def evaluate(
         report=report,
         flood=flood,
     )
-    ready, chosen = _choose_device(compile_with, device)
+    ready, chosen = choose_device(compile_with, device)
     why_not = None if checkpoint is None else chosen.checkpoint_obstacle(ready.program)
     if why_not is not None:
         raise DeviceError(f"checkpoint= cannot be kept here: {why_not}")
@@ -121,7 +121,7 @@ def evaluate(
     return _totals(ready, execute(chosen, task), source, checkpoint)
 
 
-def _choose_device(compile_with: Callable[..., Compiled], name: str) -> tuple[Compiled, Device]:
+def choose_device(compile_with: Callable[..., Compiled], name: str) -> tuple[Compiled, Device]:
     """Return the program and its device. Interleaved totals lie in the same places either way."""
     ready = compile_with()
     if ready.program.beside > 1 and any(one.is_here and not one.side_by_side for one in registered().values()):

@@ -19,8 +19,9 @@ from encryptedstats.circuits.bounds import ColumnRange, Interval, bound_outputs
 from encryptedstats.circuits.calibration import FAST_PRIME_BITS, measured_times
 from encryptedstats.circuits.compiled import Compiled, Conditions, GivenPacks, compile_outputs
 from encryptedstats.circuits.cost import Cost, Kind, Times, number_of, read_cost, work_seconds
-from encryptedstats.circuits.devices import prices
+from encryptedstats.circuits.devices import AUTO, prices
 from encryptedstats.circuits.devices.steps import BATCH
+from encryptedstats.circuits.evaluate import choose_device
 from encryptedstats.circuits.expressions import (
     Expression,
     depth_of,
@@ -707,6 +708,10 @@ def given_factor(parameters: Parameters) -> int:
     return scale * parameters.switch_factor(0, dropped) % parameters.plain_modulus
 
 
+def _compile_with(outputs: tuple[Expression | int, ...], conditions: Conditions, **changes: Any) -> Compiled:
+    return compile_outputs(outputs, replace(conditions, **changes))
+
+
 @dataclass(frozen=True)
 class _Figures:
     """What a plan says of the parameters that were found."""
@@ -736,7 +741,8 @@ class _Figures:
                 tuple(packs[name] for name in used),
                 bounds=None if bounds is None else tuple(bounds),
             )
-            found.append(compile_outputs(outputs, conditions))
+            compile_with = partial(_compile_with, outputs, conditions)
+            found.append(choose_device(compile_with, AUTO)[0])
             if stage.gives:
                 packs[stage.gives] = GivenPacks.of_compiled(stage.gives, found[-1])
         return found
