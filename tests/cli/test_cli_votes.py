@@ -14,7 +14,7 @@ import pytest
 from cli_helpers import FOREST, Run, Ward, done, names, patients, the_error
 
 import encryptedstats as es
-from encryptedstats.circuits import evaluate
+from encryptedstats.circuits import compiled
 from encryptedstats.cli.plan import _hash_of
 from encryptedstats.crypto.encryption import Decryptor
 from encryptedstats.storage import container
@@ -430,14 +430,14 @@ def test_rows_that_others_encrypted_are_named_as_the_cause(
     run: Run, clinic: Clinic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Keys that were planned for rows of the secret key, which makes less noise: the proof fails for those of others only."""
-    prove = evaluate.prove_rows
+    prove = compiled.prove_rows
 
     def as_planned(*arguments: Any, with_secret_key: bool, **options: Any) -> Any:
         if not with_secret_key:
             raise es.NoiseError("it could not be proven")
         return prove(*arguments, with_secret_key=with_secret_key, **options)
 
-    monkeypatch.setattr(evaluate, "prove_rows", as_planned)
+    monkeypatch.setattr(compiled, "prove_rows", as_planned)
     predict = (
         "predict",
         clinic.fitted("forest"),
@@ -452,7 +452,7 @@ def test_rows_that_others_encrypted_are_named_as_the_cause(
     assert "The cause: these rows were encrypted with public keys, which makes more noise" in error
     assert error.endswith("Keys for both: plan --encrypted-prediction --by-others")
 
-    monkeypatch.setattr(evaluate, "prove_rows", lambda *_, **__: as_planned(with_secret_key=False))
+    monkeypatch.setattr(compiled, "prove_rows", lambda *_, **__: as_planned(with_secret_key=False))
     error = the_error(run(*predict))
     assert (
         "takes keys that were planned for it, plan --encrypted-prediction; and if rows of the model or these" in error

@@ -22,6 +22,7 @@ import encryptedstats as es
 from crypto.noise_samples import centred, inverse_transform, polynomial, transform
 from encryptedstats.circuits.results import EncryptedNumbers, Part
 from encryptedstats.crypto.residues import Residues, residues_from_bytes, secret_residues
+from encryptedstats.joint.opening import common_moduli
 from encryptedstats.storage import container
 from encryptedstats.studies import joint, totals
 from encryptedstats.studies.documents import Document
@@ -100,7 +101,7 @@ def own_secret(made: World, *sites: str) -> Residues:
     kind, parts = joint.Joint(), []
     for site in sites:
         member = kind._member(made.as_(site))
-        parts.append(member._secret("secret", member._engine).residues.astype(object))
+        parts.append(member.state.secret("secret").residues.astype(object))
     return sum(parts[1:], parts[0])
 
 
@@ -159,7 +160,7 @@ def receive(made: World, name: str) -> list[int]:
     """Return the coefficients, noise and all, of what the shares of all sites give the receiver."""
     key, packs = joint.joint_key(es.Study(made.url).document), packs_of(made, name)
     ((residues, _),) = key.switched(packs, shares_of(made, name), es.Owner.load(made.key or "").key_id)
-    moduli = key.moduli_of(packs)
+    moduli = common_moduli(key.parameters, packs)
     own = receiver_secret(made)[: len(moduli)]
     return coefficients(residues[0].astype(object) + residues[1].astype(object) * own, moduli)
 

@@ -112,6 +112,8 @@ def test_an_interruption_while_reading_is_one(tmp_path: Path) -> None:
             os.kill(os.getpid(), signal.SIGINT)
             ended.wait(20)
 
+    # A shell starts what runs in its background with interruptions ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     feeder = threading.Thread(target=feed)
     feeder.start()
     try:
@@ -120,3 +122,4 @@ def test_an_interruption_while_reading_is_one(tmp_path: Path) -> None:
     finally:
         ended.set()
         feeder.join()
+        signal.signal(signal.SIGINT, before)
