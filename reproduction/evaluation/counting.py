@@ -69,8 +69,8 @@ class FastForest:
 
     @classmethod
     def grow(cls, schema: PublicSchema, n_trees: int, depth: int, seed: int) -> FastForest:
-        """The trees that ``CompletelyRandomForest(n_trees, depth, random_state=seed)`` grows."""
-        trees = grow(schema, n_trees, depth, None, seed)
+        """Grow the trees of ``CompletelyRandomForest(n_trees, depth, random_state=seed, repeats=True)``."""
+        trees = grow(schema, n_trees, depth, None, seed, repeats=True)
         width = max(variable.n_bins for variable in schema.variables)
         tables = [_tables(tree, width) for tree in trees]
         return cls(depth, width, np.stack([t[0] for t in tables]), np.stack([t[1] for t in tables]))

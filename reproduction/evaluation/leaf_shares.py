@@ -36,7 +36,7 @@ def compare(settings: Settings) -> pd.DataFrame:
 
 
 def _scores(one: Sample, depth: int, seed: int) -> list[dict[str, Any]]:
-    forest = CompletelyRandomForest(N_TREES, depth, random_state=forest_seed(one, seed)).fit(one.train)
+    forest = CompletelyRandomForest(N_TREES, depth, random_state=forest_seed(one, seed), repeats=True).fit(one.train)
     found = []
     for fraction in WEIGHED:
         shares = forest.set_params(fraction=fraction).predict_proba(one.test)

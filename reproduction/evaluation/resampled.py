@@ -84,7 +84,9 @@ def performance(sample: Sample, methods: Sequence[str], seed: int) -> list[Row]:
 
 def fraction(sample: Sample, fractions: Sequence[int], seed: int) -> list[Row]:
     """AUC of one forest with drawn fractions of different M (the figures on the fraction)."""
-    forest = CompletelyRandomForest(N_TREES, DEPTH, random_state=forest_seed(sample, seed)).fit(sample.train)
+    forest = CompletelyRandomForest(N_TREES, DEPTH, random_state=forest_seed(sample, seed), repeats=True).fit(
+        sample.train
+    )
     leaves = forest.apply(sample.test)
     rows = []
     for m in fractions:

@@ -41,7 +41,7 @@ def test_examples(module: object) -> None:
 @pytest.mark.parametrize("depth", [1, 2, 3, 4])
 def test_counts_are_those_of_the_circuit(depth: int) -> None:
     schema, table = some_rows()
-    forest = es.CompletelyRandomForest(12, depth, random_state=99).fit(table)
+    forest = es.CompletelyRandomForest(12, depth, random_state=99, repeats=True).fit(table)
     fast = FastForest.grow(schema.public(), 12, depth, 99)
     assert np.array_equal(fast.counts(table), forest.leaf_counts_)
     assert np.array_equal(np.column_stack(list(fast.leaves(table))), forest.apply(table))
@@ -51,7 +51,7 @@ def test_small_forests_are_cut_out_of_the_large_one() -> None:
     schema, table = some_rows()
     large = FastForest.grow(schema.public(), 20, 6, 7).counts(table)
     for n_trees, depth in ((20, 6), (5, 1), (10, 3)):
-        small = es.CompletelyRandomForest(n_trees, depth, random_state=7).fit(table).leaf_counts_
+        small = es.CompletelyRandomForest(n_trees, depth, random_state=7, repeats=True).fit(table).leaf_counts_
         assert np.array_equal(shallower(large, 6 - depth)[:n_trees], small)
 
 

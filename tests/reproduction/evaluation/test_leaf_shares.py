@@ -18,9 +18,9 @@ def test_scores_are_those_of_the_forest(data_home: Path, tmp_path: Path, monkeyp
     settings = Settings(tmp_path, 1, ("haber",), data_home=data_home, workers=1)
     found = leaf_shares.compare(settings).loc["haber"]
     one = sample(settings, "haber", 0)
-    forest = CompletelyRandomForest(5, 6, fraction="inverse", random_state=forest_seed(one, settings.seed)).fit(
-        one.train
-    )
+    forest = CompletelyRandomForest(
+        5, 6, fraction="inverse", random_state=forest_seed(one, settings.seed), repeats=True
+    ).fit(one.train)
     assert found["auc", 6, "inverse"] == pytest.approx(roc_auc_score(one.y_test, forest.predict_proba(one.test)[:, 1]))
     assert found["auc", 6, "inverse"] != found["auc", 6, "0"]
     assert len(found) == len(leaf_shares.SCORES) * len(leaf_shares.DEPTHS) * len(leaf_shares.WEIGHED)
