@@ -83,8 +83,9 @@ def test_killed_at_every_write(tmp_path: Path, key: str, after: bool) -> None:
 @pytest.mark.slow
 def test_masked_totals_of_killed_sites(tmp_path: Path) -> None:
     made = world(tmp_path / "w", questions={"bayes": (es.MultinomialNB(), "masked")}).join_all()
-    for site in SITES:
-        until_done(lambda: made.take(site, "add"), lambda write: True, after=True)  # noqa: B023
+    for what in ("add", "share"):  # totals are announced by all before they are stored
+        for site in SITES:
+            until_done(lambda: made.take(site, what), lambda write: True, after=True)  # noqa: B023
     found = made.as_("registry").open()
     assert list(found["bayes"].totals_) == list(es.MultinomialNB().fit(SCHEMA.table(TOGETHER)).totals_)
 
