@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache, partial
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 
 from encryptedstats.circuits.batching import HELD
 from encryptedstats.circuits.bounds import ColumnRange, Interval, bound_outputs
@@ -45,7 +45,7 @@ from encryptedstats.memory import paused_collection
 
 @dataclass(frozen=True)
 class GivenPacks:
-    """What a program must know of packed totals from elsewhere.
+    """The public facts of packed totals that a program computes on with.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ class GivenPacks:
         worst = Noise(max(noise.flat for noise in noises), max(noise.peak for noise in noises))
         noise = worst.at(len(parameters.data_moduli) - packing_primes(parameters))
         factors = tuple(one.factor * scale % t for one in facts)
-        # A stored sum plus its offset is the number times its factor: so much does the number lack.
+        # sum + offset = number * factor, so an expanded sum lacks offset / factor.
         offsets = tuple(one.offset * pow(one.factor, -1, t) % t for one in facts)
         return cls(name, noise, factors, offsets, tuple(places))
 
@@ -121,7 +121,7 @@ class Conditions:
     report : NoiseReport, optional
         A proof for at least these rows and outputs, so that shards are computed alike.
     flood : bool, optional
-        Whether noise hides the rows from the receiver. By default that of others' rows does.
+        Whether noise hides the rows from the receiver. By default it does where others encrypted them.
     held : int
         Bytes of expanded totals that may be held at once.
     beside : int, optional
@@ -183,9 +183,9 @@ class Compiled:
     facts: tuple[NumberFacts, ...]
     places: tuple[int, ...]
     circuit: str | None
-    floods: bool = field(default=False)
+    floods: bool = False
 
-    @cached_property
+    @property
     def digest(self) -> str:
         """A hash of the program: equal for the plan and for the evaluation that follows it."""
         return self.program.digest

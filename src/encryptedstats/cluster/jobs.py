@@ -276,10 +276,10 @@ class Job(StoredJob):
     @cached_property
     def outputs(self) -> list[Expression]:
         """The distinct totals of the circuit that the job was made for."""
-        asked, outputs, _, _ = distinct_totals(self.facts, self.question, self.layout)
-        if circuit_digest(asked) != self.circuit_digest:
+        totals = distinct_totals(self.facts, self.question, self.layout)
+        if circuit_digest(totals.asked) != self.circuit_digest:
             raise other_version(self, self.question)
-        return outputs
+        return totals.distinct
 
     def _cut(self) -> dict[str, Item]:
         found: dict[str, Item] = {}
@@ -332,8 +332,7 @@ class Job(StoredJob):
     def finish(self, item: Item, results: Sequence[EncryptedNumbers]) -> Container:
         """The encrypted answer."""
         ids, totals = tuple(entry.id for entry in self.entries), join_ranges(results, self.circuit_digest)
-        _, _, positions, stored = distinct_totals(self.facts, self.question, self.layout)
-        totals = totals.repeat(positions).in_parts(stored)
+        totals = distinct_totals(self.facts, self.question, self.layout).arrange(totals)
         totals = totals.with_flooding() if totals.flooded is False else totals
         blocks, ranges = (tuple(stop for _, stop in cuts) for cuts in (self.shards, self.ranges))
         totals.cut = Cut(blocks, ranges, totals.width)
@@ -401,7 +400,7 @@ def _from_container(file: Container, queue: str, job_id: str) -> Job:
         question.check_schema(facts.schema)
     except (TypeError, ArithmeticError) as error:
         raise FileFormatError(f"the job has a question that cannot be: {error}") from error
-    outputs = len(distinct_totals(facts, question, _layout(facts, entries))[1])
+    outputs = len(distinct_totals(facts, question, _layout(facts, entries)).distinct)
     width, relinearise = file.expect("width", int), file.expect("relinearise", bool)
     if not 1 <= width <= facts.parameters.ring_degree:
         raise FileFormatError("the job states an impossible width of packs")
@@ -519,14 +518,15 @@ def make_job(
     question = question.in_ids(facts.schema)
     question.check_schema(facts.schema)
     question = question.settled()
-    asked, outputs, _, _ = distinct_totals(facts, question, whole.layout)
+    totals = distinct_totals(facts, question, whole.layout)
+    outputs = totals.distinct
     for name in column_names(outputs):
         whole._check_stored(Column.parse(name))
     shards = cut_rows([entry.rows for entry in entries], rows_per_shard)
     report = _add_up_proof(outputs, whole, shards)
     width, ranges = cut_totals(question, facts, len(outputs), report.width, trees_per_task)
     report = report.with_width(width)
-    digest = circuit_digest(asked)
+    digest = circuit_digest(totals.asked)
     places: dict[str, str | bool] = {"table": table, "out": out, "by_others": by_others}
     if keys_url is not None:
         places["keys"] = keys_url
@@ -600,7 +600,7 @@ def _proof(
     relinearise: bool,
 ) -> NoiseReport:
     """The proof, made again: a job may come from anybody, and only a width that is proven gives a result that decrypts."""
-    _, outputs, _, _ = distinct_totals(facts, question, _layout(facts, entries))
+    outputs = distinct_totals(facts, question, _layout(facts, entries)).distinct
     report = prove_shards(outputs, facts, [entry.rows for entry in entries], shards)
     if width > report.width or relinearise != report.strategy.relinearise:
         raise FileFormatError(

@@ -8,7 +8,7 @@ shards have other residues.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import accumulate
 from operator import add
@@ -27,16 +27,33 @@ from encryptedstats.tables.encrypted import EncryptedTable, MemoryBlocks, Stored
 from encryptedstats.tables.questions import Question
 
 
-def distinct_totals(
-    facts: TableFacts, question: Question, layout: Layout
-) -> tuple[list[Expression], list[Expression], list[int], list[Stored]]:
-    """Return the totals of a question, the distinct ones, and what each total is of these.
+@dataclass(frozen=True)
+class DistinctTotals:
+    """The totals of a question for computing in shards, each once.
 
-    Shards compute the distinct totals, and ``EncryptedNumbers.repeat`` gives those that were asked for.
+    Attributes
+    ----------
+    asked : list of Expression
+        All totals, in the order of the question.
+    distinct : list of Expression
+        The different ones, which shards compute.
     """
-    outputs, stored = facts.circuit(question, layout)
-    distinct, positions = deduplicate(outputs)
-    return outputs, distinct, positions, stored
+
+    asked: list[Expression]
+    distinct: list[Expression]
+    _positions: list[int]
+    _stored: list[Stored]
+
+    def arrange(self, computed: EncryptedNumbers) -> EncryptedNumbers:
+        """Return the totals that were asked for, from the distinct ones."""
+        return computed.repeat(self._positions).in_parts(self._stored)
+
+
+def distinct_totals(facts: TableFacts, question: Question, layout: Layout) -> DistinctTotals:
+    """Write the totals of a question over the stored columns, and find the distinct ones."""
+    asked, stored = facts.circuit(question, layout)
+    distinct, positions = deduplicate(asked)
+    return DistinctTotals(asked, distinct, positions, stored)
 
 
 def prove_shards(
@@ -95,7 +112,8 @@ def total_in_shards(table: EncryptedTable, question: Question, cut: Cut, **optio
 
     Nothing is flooded.
     """
-    asked, outputs, positions, stored = distinct_totals(table.facts, question, table.layout)
+    wanted = distinct_totals(table.facts, question, table.layout)
+    outputs = wanted.distinct
     shards, ranges = pieces_of(cut.blocks), pieces_of(cut.totals)
     if cut.blocks[-1] != len(table.blocks.ids) or cut.totals[-1] != len(outputs):
         raise VerificationError("the result states shards that are not all blocks and totals, each once")
@@ -111,8 +129,8 @@ def total_in_shards(table: EncryptedTable, question: Question, cut: Cut, **optio
         evaluated = (part.evaluate(outputs[first:last], report=report, flood=False, **options) for part in parts)
         return reduce(add, evaluated)
 
-    joined = join_ranges([total(*one) for one in ranges], circuit_digest(asked))
-    totals = joined.repeat(positions).in_parts(stored)
+    joined = join_ranges([total(*one) for one in ranges], circuit_digest(wanted.asked))
+    totals = wanted.arrange(joined)
     totals.cut = cut
     return totals
 
